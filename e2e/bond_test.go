@@ -1,0 +1,513 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Each tree says "ready" when all of it runs, and its main child then waits for a line.
+// At the end of stdin it goes on: only a signal ends it.
+var trees = []struct{ name, script string }{
+	// npx: the client, npm exec, sh -c and the server.
+	{"npx", `sh -c 'sh -c "echo ready; sleep 1000; :"; :' & read go || sleep 1000`},
+	{"holder", `setsid sh -c 'echo ready; sleep 1000; :' & read go || sleep 1000`},
+	{"quiet", `mkfifo $DIR/f; setsid sh -c 'echo >$DIR/f; exec sleep 1000 </dev/null >/dev/null 2>&1' &
+		read x <$DIR/f; echo ready; read go || sleep 1000`},
+	{"stubborn", `trap "" TERM INT HUP; setsid sh -c 'sh -c "echo ready; sleep 1000; :"; :' &
+		read go || { sleep 1000; sleep 1000; }`},
+}
+
+// A stubborn leftover keeps fini at stopping it.
+const stubbornLeftover = `setsid sh -c 'trap "" TERM; echo stubborn; sleep 1000; :' & `
+
+// A bound life is one whose launcher is a process of its own, and can be killed.
+type boundLife struct {
+	*life
+	launcher int
+	outer    int // 0 until its line was read
+}
+
+// launch starts a launcher in a process group of its own, which starts fini.
+func launch(t testing.TB, p place, args ...string) *boundLife {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, p.command(args...).Args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
+	l := &boundLife{life: startCmd(t, cmd)}
+	l.launcher = l.pid()
+	l.outer = l.Out.wantPid("fini ")
+	return l
+}
+
+// mustVanish asserts that everything ends within one ladder after it was told to. Most of
+// it is the wait of a machine that runs other tests beside.
+func (l *boundLife) mustVanish(ladder time.Duration) time.Duration {
+	l.t.Helper()
+	start := time.Now()
+	until(l.t, "the end of the tree; stderr: "+l.Err.soFar(), func() bool { return hungUp(l.witness) })
+	took := time.Since(start)
+	if took > ladder+3*time.Second {
+		l.t.Errorf("the tree ended after %v, one ladder is %v; stderr: %s", took, ladder, l.Err.soFar())
+	}
+	return took
+}
+
+// inner finds the inner fini, and main the main child, as soon as there is one.
+func (l *boundLife) inner() int { return l.childOf(l.outer) }
+func (l *boundLife) main() int  { return l.childOf(l.inner()) }
+
+func (l *boundLife) childOf(pid int) int {
+	var children []int
+	until(l.t, fmt.Sprintf("a child of %d", pid), func() bool {
+		children = childrenOf(l.t, pid)
+		return len(children) > 0
+	})
+	return children[0]
+}
+
+var victims = []struct {
+	name string
+	pids func(l *boundLife) []int // negative for a process group
+}{
+	{"launcher", func(l *boundLife) []int { return []int{l.launcher} }},
+	{"outer fini", func(l *boundLife) []int { return []int{l.outer} }},
+	{"inner fini", func(l *boundLife) []int { return []int{l.inner()} }},
+	{"main child", func(l *boundLife) []int { return []int{l.main()} }},
+	{"launcher's group", func(l *boundLife) []int { return []int{-l.launcher} }},
+	{"launcher and outer fini", func(l *boundLife) []int { return []int{l.launcher, l.outer} }},
+}
+
+// The moments at which a victim is killed. Each returns when it has come.
+var moments = []struct {
+	name string
+	come func(l *boundLife)
+}{
+	{"at the start", func(*boundLife) {}},
+	{"running", func(l *boundLife) { l.Out.want("ready") }},
+	{"in the ladder", func(l *boundLife) {
+		l.Out.want("ready")
+		_ = l.Stdin.Close()
+		l.Err.want("fini: standard input has closed")
+	}},
+	{"stopping leftovers", func(l *boundLife) {
+		for range 2 { // "stubborn" and "ready", in any order
+			l.Out.next()
+		}
+		write(l.t, l.life, "go\n")
+		l.Err.want("fini: stopping leftover")
+	}},
+}
+
+// FINI_ROUNDS=20 repeats each cell as often.
+func TestKillMatrix(t *testing.T) {
+	rounds := 1
+	if n, err := strconv.Atoi(os.Getenv("FINI_ROUNDS")); err == nil {
+		rounds = n
+	}
+	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
+	for _, victim := range victims {
+		for _, moment := range moments {
+			for _, tree := range trees {
+				if victim.name == "main child" && moment.name == "stopping leftovers" {
+					continue // it is gone by then
+				}
+				t.Run(victim.name+"/"+moment.name+"/"+tree.name, func(t *testing.T) {
+					t.Parallel()
+					for range rounds {
+						script := tree.script
+						if moment.name == "stopping leftovers" {
+							script = stubbornLeftover + script
+						}
+						l := launch(t, pair, "-v", "-i", "--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
+						moment.come(l)
+						for _, pid := range victim.pids(l) {
+							if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+								t.Fatal(err)
+							}
+						}
+						l.mustVanish(linger + 2*grace)
+						_ = l.Stdin.Close() // lets the launcher end
+						l.wait()
+					}
+				})
+			}
+		}
+	}
+}
+
+// As PID 1 fini's death is the namespace's, and no launcher's death is.
+func TestKillMatrixAsPID1(t *testing.T) {
+	needPidNamespace(t)
+	for _, tree := range trees {
+		for _, victim := range []string{"fini", "main child"} {
+			t.Run(victim+"/"+tree.name, func(t *testing.T) {
+				t.Parallel()
+				cmd := pid1.command("--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", tree.script)
+				cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
+				l := &boundLife{life: startCmd(t, cmd)}
+				l.outer = l.pid()
+				l.Out.want("ready")
+				pid := l.outer
+				if victim == "main child" {
+					pid = l.childOf(pid)
+				}
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.mustVanish(650 * time.Millisecond)
+				if got := l.status(); got != 128+9 {
+					t.Errorf("status %d, want 137", got)
+				}
+			})
+		}
+	}
+}
+
+// No policy leaves anything to a launcher that is gone, nor to a fini that was killed.
+func TestDeathOverrulesThePolicy(t *testing.T) {
+	for _, policy := range []string{"leave", "wait", "pipes"} {
+		for _, victim := range victims[:3] {
+			t.Run(policy+"/"+victim.name, func(t *testing.T) {
+				t.Parallel()
+				l := launch(t, pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", trees[2].script)
+				l.Out.want("ready")
+				if err := syscall.Kill(victim.pids(l)[0], syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.mustVanish(650 * time.Millisecond)
+				_ = l.Stdin.Close()
+				l.wait()
+			})
+		}
+	}
+}
+
+// What can't be had outside a PID namespace: nobody is left to end the tree. The kernel
+// still asks the command, as its parent dies.
+func TestBothOfThePairKilledAtOnce(t *testing.T) {
+	l := launch(t, pair, append([]string{"--"}, mode("signals")...)...)
+	command := l.Out.wantPid("ready ")
+	inner := l.inner()
+	// Stopped, neither can act on the other's death.
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range []int{l.outer, inner} {
+			if err := syscall.Kill(pid, sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.Out.want("signal 15")
+	if hungUp(l.witness) {
+		t.Error("a command that ignores SIGTERM is gone: the README says that it stays")
+	}
+	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
+// The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
+func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
+	const rounds = 100
+	python := fmt.Sprintf(`
+import subprocess, sys, threading
+for round in range(%d):
+    made = []
+    def launch():
+        made.append(subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    cat = made[0]
+    for line in b"one\n", b"two\n":
+        cat.stdin.write(line)
+        cat.stdin.flush()
+        assert cat.stdout.readline() == line, round
+    cat.stdin.close()
+    assert cat.wait() == 0, (round, cat.returncode)
+print("all alive")
+`, rounds)
+	t.Run("python", func(t *testing.T) {
+		l := startCmd(t, exec.Command(needProgram(t, "python3"), "-c", python, finiPath, "--", "cat"))
+		l.Out.want("all alive")
+		l.mustEnd(0)
+	})
+	t.Run("go", func(t *testing.T) {
+		argv := mode("threads", strconv.Itoa(rounds), finiPath, "--", "cat")
+		l := startCmd(t, exec.Command(argv[0], argv[1:]...))
+		l.Out.want("all alive")
+		l.mustEnd(0)
+	})
+}
+
+// The launcher dies within microseconds around fini's start: before fini is executed,
+// before it can know its parent, before it has started the command, or after.
+func TestLauncherDiesAroundTheStart(t *testing.T) {
+	const rounds = 500
+	// Each round's tree holds the writing end of a pipe, whose end is the proof.
+	script := fmt.Sprintf(`
+import os, random, select, signal, sys, time
+random.seed(1)
+for round in range(%d):
+    r, w = os.pipe()
+    os.set_inheritable(w, True)
+    launcher = os.fork()
+    if launcher == 0:
+        os.close(r)
+        delay = random.uniform(0, 0.012)
+        if os.fork() == 0:
+            os.execv(sys.argv[1], sys.argv[1:])
+        end = time.monotonic() + delay
+        while time.monotonic() < end:
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    random.random()
+    os.close(w)
+    os.waitpid(launcher, 0)
+    if not select.select([r], [], [], 20)[0]:
+        print("alive after round", round, flush=True)
+        sys.exit(1)
+    os.close(r)
+print("none alive")
+`, rounds)
+	l := startCmd(t, exec.Command(needProgram(t, "python3"), "-c", script, finiPath, "-q", "--", "sleep", "1000"))
+	if line, _ := l.Out.next(); line != "none alive" {
+		t.Fatalf("%q; stderr: %s", line, l.Err.soFar())
+	}
+	l.mustEnd(0)
+}
+
+func TestLauncherDies(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want string // what the command is sent first
+	}{
+		{"default", nil, "signal 15"},
+		{"-p INT", []string{"-p", "INT"}, "signal 2"},
+		{"--pdeathsig=SIGRTMIN+1", []string{"--pdeathsig=SIGRTMIN+1"}, "signal 35"},
+	}
+	for _, p := range []place{pair, alone} {
+		for _, tt := range tests {
+			t.Run(p.name+"/"+tt.name, func(t *testing.T) {
+				l := launch(t, p, append(append(tt.args, "--grace=100ms", "--"), mode("signals")...)...)
+				l.Out.want("ready")
+				_ = syscall.Kill(l.launcher, syscall.SIGKILL)
+				if got := l.Out.rest(); len(got) != 1 || got[0] != tt.want {
+					t.Errorf("the command got %q, want %s once", got, tt.want)
+				}
+				l.mustVanish(200 * time.Millisecond)
+			})
+		}
+	}
+}
+
+// A group TERM that kills the launcher too reaches the command once, in either order.
+func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
+	for _, p := range []place{pair, alone} {
+		t.Run(p.name, func(t *testing.T) {
+			for range 20 {
+				l := launch(t, p, append([]string{"--grace=100ms", "--"}, mode("signals")...)...)
+				l.Out.want("ready")
+				_ = syscall.Kill(-l.launcher, syscall.SIGTERM)
+				if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+					t.Fatalf("the command got %q, want SIGTERM once", got)
+				}
+				l.mustVanish(200 * time.Millisecond)
+			}
+		})
+	}
+}
+
+// The launcher's death means nothing to a fini that is not bound to it.
+func TestUnboundOutlivesItsLauncher(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		hup  bool
+	}{{"-p none", []string{"-p", "none"}, false}, {"nohup", nil, true}} {
+		for _, p := range []place{pair, alone} {
+			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
+				args := append(append(tt.args, "--"), mode("signals", "15")...)
+				cmd := p.command(args...)
+				argv := cmd.Args
+				if tt.hup {
+					argv = append([]string{needProgram(t, "nohup")}, argv...)
+				}
+				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
+				l := &boundLife{life: startCmd(t, launcher)}
+				l.outer = l.Out.wantPid("fini ")
+				l.Out.want("ready")
+				_ = syscall.Kill(l.pid(), syscall.SIGKILL)
+				l.wait()
+				// The launcher is gone, as wait has seen. Were fini bound, the first
+				// that arrives would be SIGTERM.
+				if err := syscall.Kill(l.outer, syscall.SIGUSR1); err != nil {
+					t.Fatal(err)
+				}
+				if line, _ := l.Out.next(); line != "signal 10" {
+					t.Errorf("got %q, want the sentinel", line)
+				}
+				_ = syscall.Kill(l.outer, syscall.SIGTERM)
+				l.mustVanish(0)
+			})
+		}
+	}
+}
+
+// Without pidfds fini falls back to the kernel's parent death signal, and does without a
+// shield.
+func TestBondWithoutPidfds(t *testing.T) {
+	argv := append([]string{"refuse", "pidfd_open", finiPath, "--grace=100ms", "--"}, mode("signals")...)
+	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher", "/proc/self/exe"}, append([]string{"@" + argv[0]}, argv[1:]...)...)...)
+	l := &boundLife{life: startCmd(t, cmd)}
+	l.outer = l.Out.wantPid("fini ")
+	l.Out.want("ready")
+	if said := l.Err.soFar(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "without a shield") {
+		t.Errorf("says %q, want one line about the shield", said)
+	}
+	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
+	l.Out.want("signal 15")
+	l.mustVanish(200 * time.Millisecond)
+}
+
+// The steps in which the Python SDK of MCP ends a server, which it started in a session
+// of its own: close stdin, 2 s, SIGTERM to the group, 2 s, SIGKILL to the group.
+func TestPythonSDKsSequence(t *testing.T) {
+	const script = `
+import os, signal, subprocess, sys
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=[3])
+assert p.stdout.readline() == b"ready\n"
+os.close(3)
+p.stdin.close()
+for sig in signal.SIGTERM, signal.SIGKILL:
+    try:
+        p.wait(2)
+        break
+    except subprocess.TimeoutExpired:
+        os.killpg(p.pid, sig)
+print("ended", p.wait(), flush=True)
+sys.stdin.readline()
+`
+	stubborn := trees[3].script
+	for _, flags := range []string{"", "-i"} {
+		t.Run("flags "+flags, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"-c", script, finiPath}, strings.Fields(flags)...)
+			cmd := exec.Command(needProgram(t, "python3"), append(args, "--grace=500ms", "--", "/bin/sh", "-c", stubborn)...)
+			l := &boundLife{life: startCmd(t, cmd)}
+			l.Out.want("ended")
+			l.mustVanish(time.Second)
+			_ = l.Stdin.Close()
+			l.mustEnd(0)
+		})
+	}
+}
+
+func TestNestedFinis(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		kill func(l *boundLife) int
+		sig  syscall.Signal
+	}{
+		{"TERM", func(l *boundLife) int { return l.outer }, syscall.SIGTERM},
+		{"launcher", func(l *boundLife) int { return l.launcher }, syscall.SIGKILL},
+		{"outermost", func(l *boundLife) int { return l.outer }, syscall.SIGKILL},
+		{"second", func(l *boundLife) int { return l.inner() }, syscall.SIGKILL},
+		{"third", func(l *boundLife) int { return l.main() }, syscall.SIGKILL},
+		{"innermost", func(l *boundLife) int { return l.childOf(l.main()) }, syscall.SIGKILL},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := launch(t, pair, "--grace=300ms", "--", finiPath, "--grace=300ms", "--", "/bin/sh", "-c", trees[1].script)
+			l.Out.want("ready")
+			if err := syscall.Kill(tt.kill(l), tt.sig); err != nil {
+				t.Fatal(err)
+			}
+			l.mustVanish(2 * time.Second)
+		})
+	}
+	t.Run("status", func(t *testing.T) {
+		status, stdout, stderr := ask(t, exec.Command(finiPath, "--", finiPath, "--", finiPath, "/bin/sh", "-c", "echo out; exit 42"))
+		if status != 42 || stdout != "out\n" || stderr != "" {
+			t.Errorf("status %d, %q, %q", status, stdout, stderr)
+		}
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct {
+			name, script string
+			status       int
+		}{
+			{"ends on TERM", "exec sleep 1000", 124},
+			{"ends well", "trap 'exit 0' TERM; echo; while :; do sleep 0.01; done", 124},
+			{"ignores TERM", "trap '' TERM; sleep 1000; sleep 1000", 124},
+			{"leaves a leftover", "setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & exec sleep 1000", 124},
+			{"in time", "exit 3", 3},
+			{"is stopped", "trap 'exit 0' TERM; kill -STOP $$; sleep 1000", 124},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				start(t, p, "--timeout=300ms", "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c", tt.script).mustEnd(tt.status)
+			})
+		}
+	})
+}
+
+// A graceful shutdown after a forwarded TERM takes the time that its sender gives it.
+func TestForwardedSignalStartsNoLadder(t *testing.T) {
+	const graceful = `trap 'sleep 3; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Run("without -k", func(t *testing.T) {
+			t.Parallel()
+			l := start(t, p, "--grace=1s", "--", "/bin/sh", "-c", graceful)
+			l.Out.want("ready")
+			l.signal(syscall.SIGTERM)
+			l.Out.want("saved")
+			l.mustEnd(5)
+		})
+		t.Run("with -k", func(t *testing.T) {
+			t.Parallel()
+			l := start(t, p, "-k", "1s", "--", "/bin/sh", "-c", graceful)
+			l.Out.want("ready")
+			l.signal(syscall.SIGTERM)
+			if got := l.Out.rest(); len(got) > 0 {
+				t.Errorf("got as far as %q", got)
+			}
+			l.mustEnd(128 + 9)
+		})
+	})
+}
+
+// Without a command fini reaps what it is given, until it is told to end.
+func TestPause(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			l := start(t, p, "-P", "-v")
+			l.Err.want("fini: pausing")
+			l.signal(syscall.SIGUSR1)
+			l.signal(sig)
+			l.mustEnd(0)
+		}
+	})
+	t.Run("reaps", func(t *testing.T) {
+		needPidNamespace(t)
+		l := start(t, pid1, "-P", "-v", "-w")
+		l.Err.want("fini: pausing")
+		// Whoever enters the namespace leaves its orphans to fini.
+		enter := exec.Command(needProgram(t, "nsenter"), "-t", strconv.Itoa(l.pid()), "-p", "--", "sh", "-c", "sleep 0 &")
+		if out, err := enter.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		l.Err.want("fini: reaped zombie")
+		l.signal(syscall.SIGTERM)
+		l.mustEnd(0)
+	})
+}

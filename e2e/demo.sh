@@ -1,0 +1,43 @@
+#!/bin/sh
+# Shows one leaky command without fini and with it. The command ends at once and leaves
+# an escapee behind: in a session of its own, and holding the pipe that its reader waits
+# for.
+set -eu
+fini=${1:?usage: demo.sh FINI}
+
+# The escapee says its pid, so that the demo ends nothing but what it started. It has to
+# be called something that stands out in ps.
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+ln -s "$(command -v sleep)" "$tmp/escapee"
+leaky="setsid $tmp/escapee 4 & echo \$! >$tmp/pid; echo 'the command says goodbye'"
+
+show() {
+	echo "  what ps says of it:"
+	pid=$(cat "$tmp/pid")
+	if command -v ps >/dev/null && ps -o pid,sess,stat,args -p "$pid" >"$tmp/ps"; then
+		sed 's/^/    /' "$tmp/ps"
+	elif [ -r "/proc/$pid/cmdline" ]; then # no ps on this machine
+		echo "    $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+	else
+		echo "    nothing: it is gone"
+	fi
+}
+
+run() {
+	start=$(date +%s%N)
+	"$@" 2>"$tmp/stderr" | (
+		read -r line && echo "  read after $((($(date +%s%N) - start) / 1000000)) ms: $line"
+		show
+		cat >/dev/null
+		echo "  read after $((($(date +%s%N) - start) / 1000000)) ms: end of file"
+	)
+	sed 's/^/  stderr: /' "$tmp/stderr"
+}
+
+echo "Without fini: sh -c 'setsid escapee 4 & echo ...' | reader"
+run sh -c "$leaky"
+echo
+echo "With fini: fini -- sh -c 'setsid escapee 4 & echo ...' | reader"
+run "$fini" -- sh -c "$leaky"
+show

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Installs what the full test run needs, from Debian's packages and npm.
+set -eu
+
+packages="bash busybox-static catatonit conmon docker.io dumb-init iptables netavark podman procps
+python3 runc shellcheck tini util-linux"
+
+missing=
+for p in $packages; do
+	dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"
+done
+if [ -n "$missing" ]; then
+	apt-get update -qq
+	# shellcheck disable=SC2086 # a list of words
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+fi
+command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends npm
+npm ci --prefix e2e --no-audit --no-fund

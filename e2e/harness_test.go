@@ -1,0 +1,427 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// finiPath is the binary under test: built for this run, or named with -fini.
+var finiPath string
+
+// patience ends a failing wait. No test passes because of it.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
+		helper(os.Args[1], os.Args[2:])
+	}
+	flag.StringVar(&finiPath, "fini", "", "test this binary instead of building one")
+	flag.Parse()
+	os.Exit(func() int {
+		if finiPath == "" {
+			dir, err := os.MkdirTemp("", "fini-e2e-")
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			defer func() { _ = os.RemoveAll(dir) }()
+			if err := os.Chmod(dir, 0o755); err != nil { // another uid runs it too
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			finiPath = filepath.Join(dir, "fini")
+			// The Makefile knows the linker's flags.
+			build := exec.Command("make", "-s", "-C", "..", "build")
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "cannot build fini: %v\n%s", err, out)
+				return 1
+			}
+			if out, err := exec.Command("cp", "../bin/fini", finiPath).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "cannot copy fini: %v\n%s", err, out)
+				return 1
+			}
+		}
+		return m.Run()
+	}())
+}
+
+// need skips a test where something it needs is missing, which is an error under
+// FINI_MUST_RUN=1.
+func need(t testing.TB, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("FINI_MUST_RUN") == "1" {
+		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s (make deps installs it)", what)
+	}
+	t.Skipf("SKIPPED, for this is missing: %s (make deps installs it)", what)
+}
+
+func needProgram(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	need(t, err == nil, name)
+	return path
+}
+
+// A place is one of the ways in which fini lives.
+type place struct {
+	name  string
+	pid1  bool
+	alone bool // a wrapper without a shield
+}
+
+var (
+	pair   = place{name: "pair"}
+	alone  = place{name: "alone", alone: true}
+	pid1   = place{name: "pid1", pid1: true}
+	places = []place{pair, alone, pid1}
+)
+
+// inPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace.
+func inPlaces(t *testing.T, test func(t *testing.T, p place)) {
+	t.Helper()
+	for _, p := range places {
+		t.Run(p.name, func(t *testing.T) {
+			if p.pid1 {
+				needPidNamespace(t)
+			}
+			test(t, p)
+		})
+	}
+}
+
+var pidNamespace = sync.OnceValue(func() error {
+	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/true")
+	asPID1(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+})
+
+func needPidNamespace(t testing.TB) {
+	t.Helper()
+	err := pidNamespace()
+	need(t, err == nil, fmt.Sprintf("the right to make a PID namespace (%v)", err))
+}
+
+// asPID1 makes cmd the first process of a new PID namespace.
+func asPID1(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+}
+
+// command is fini with these arguments, in this place. As PID 1 a helper mounts
+// /proc first and becomes fini by exec, so that cmd.Process.Pid is fini's pid.
+func (p place) command(args ...string) *exec.Cmd {
+	if p.alone {
+		args = append([]string{"--no-shield"}, args...)
+	}
+	if !p.pid1 {
+		return exec.Command(finiPath, args...)
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1", finiPath}, args...)...)
+	asPID1(cmd)
+	return cmd
+}
+
+// mode is the command line that runs a helper of this test binary.
+func mode(name string, args ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{self, "@" + name}, args...)
+}
+
+// A life is a started fini with all that a test watches.
+type life struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	Out     *lines
+	Err     *lines
+	Stdin   io.WriteCloser
+	witness *os.File // every process of the tree holds the other end, as fd 3
+	waited  chan struct{}
+}
+
+// start runs fini in place p with the given arguments, its streams piped and the
+// witness as descriptor 3.
+func start(t testing.TB, p place, args ...string) *life {
+	t.Helper()
+	return startCmd(t, p.command(args...))
+}
+
+func startCmd(t testing.TB, cmd *exec.Cmd) *life {
+	t.Helper()
+	outR, outW := pipe(t)
+	errR, errW := pipe(t)
+	inR, inW := pipe(t)
+	witR, witW := pipe(t)
+	l := &life{t: t, cmd: cmd, Stdin: inW, witness: witR, waited: make(chan struct{})}
+	if cmd.Stdin == nil {
+		cmd.Stdin = inR
+	}
+	if cmd.Stdout == nil {
+		cmd.Stdout = outW
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = errW
+	}
+	cmd.ExtraFiles = append([]*os.File{witW}, cmd.ExtraFiles...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*os.File{outW, errW, inR, witW} {
+		_ = f.Close()
+	}
+	l.Out, l.Err = newLines(t, outR), newLines(t, errR)
+	t.Cleanup(func() {
+		_ = inW.Close()
+		_ = cmd.Process.Kill()
+		l.wait()
+	})
+	return l
+}
+
+func (l *life) wait() {
+	select {
+	case <-l.waited:
+	default:
+		_ = l.cmd.Wait()
+		close(l.waited)
+	}
+}
+
+// pid is fini's, seen from the test's PID namespace.
+func (l *life) pid() int { return l.cmd.Process.Pid }
+
+func (l *life) signal(sig syscall.Signal) {
+	l.t.Helper()
+	if err := l.cmd.Process.Signal(sig); err != nil {
+		l.t.Fatalf("cannot send %v: %v", sig, err)
+	}
+}
+
+// worker is the pid of the fini whose main child is the command: the inner one of a
+// pair.
+func (l *life) worker() int {
+	l.t.Helper()
+	pid := l.pid()
+	until(l.t, "fini's child", func() bool { return len(childrenOf(l.t, pid)) > 0 })
+	child := childrenOf(l.t, pid)[0]
+	if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)); bytes.Contains(line, []byte("--inner=")) {
+		return child
+	}
+	return pid
+}
+
+// status waits for fini's end and returns its exit status as a shell gives it.
+func (l *life) status() int {
+	l.t.Helper()
+	ended := make(chan struct{})
+	go func() { l.wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		l.t.Fatalf("fini %d has not ended; its stderr: %s", l.pid(), l.Err.soFar())
+	}
+	return shellStatus(l.cmd.ProcessState)
+}
+
+func shellStatus(s *os.ProcessState) int {
+	if ws := s.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return s.ExitCode()
+}
+
+// mustEnd asserts fini's status, and that when fini is gone nothing of its tree is
+// alive: the witness has hung up already.
+func (l *life) mustEnd(want int) {
+	l.t.Helper()
+	if got := l.status(); got != want {
+		l.t.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.soFar())
+	}
+	if !hungUp(l.witness) {
+		l.t.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.soFar())
+	}
+}
+
+// hungUp tells whether nobody has the other end of a pipe open, at this moment.
+func hungUp(f *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	_, _ = unix.Poll(fds, 0)
+	return fds[0].Revents&unix.POLLHUP != 0
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+	return r, w
+}
+
+// lines reads a stream line by line.
+type lines struct {
+	t  testing.TB
+	c  chan string
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func newLines(t testing.TB, r io.Reader) *lines {
+	l := &lines{t: t, c: make(chan string, 100000)}
+	go func() {
+		defer close(l.c)
+		in := bufio.NewReader(r)
+		for {
+			line, err := in.ReadString('\n')
+			if line != "" {
+				l.mu.Lock()
+				l.b.WriteString(line)
+				l.mu.Unlock()
+				l.c <- strings.TrimSuffix(line, "\n")
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return l
+}
+
+func (l *lines) soFar() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// next is the next line; ok is false at EOF.
+func (l *lines) next() (line string, ok bool) {
+	l.t.Helper()
+	select {
+	case line, ok = <-l.c:
+		return line, ok
+	case <-time.After(patience):
+		l.t.Fatalf("no line and no EOF; so far: %q", l.soFar())
+		return "", false
+	}
+}
+
+// want reads lines up to one that begins with prefix, and returns what follows it.
+func (l *lines) want(prefix string) string {
+	l.t.Helper()
+	for {
+		line, ok := l.next()
+		if !ok {
+			l.t.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.soFar())
+		}
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+}
+
+// wantPid is want for a line whose rest is a number.
+func (l *lines) wantPid(prefix string) int {
+	l.t.Helper()
+	rest := l.want(prefix)
+	pid, err := strconv.Atoi(rest)
+	if err != nil {
+		l.t.Fatalf("no pid behind %q: %q", prefix, rest)
+	}
+	return pid
+}
+
+// rest reads to EOF.
+func (l *lines) rest() (all []string) {
+	l.t.Helper()
+	for {
+		line, ok := l.next()
+		if !ok {
+			return all
+		}
+		all = append(all, line)
+	}
+}
+
+// until polls a fact that can't be waited for. It is the one place that sleeps.
+func until(t testing.TB, what string, fact func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !fact(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+// procStatus is a field of /proc/PID/status.
+func procStatus(pid int, field string) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// childrenOf lists the children of a process, zombies included.
+func childrenOf(t testing.TB, pid int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if parent, err := strconv.Atoi(fields[1]); err == nil && parent == pid {
+			child, _, _ := strings.Cut(string(text), " ")
+			n, _ := strconv.Atoi(child)
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+func countFDs(t testing.TB, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

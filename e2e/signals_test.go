@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What a Go program can't catch or must not forward: KILL and STOP; CHLD, which speaks
+// of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which the C
+// library and the runtime keep.
+func forwardable(sig syscall.Signal) bool {
+	switch sig {
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPROF:
+		return false
+	}
+	return sig < 32 || sig > 34
+}
+
+func TestEverySignalArrivesOnce(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		l := start(t, p, append([]string{"--"}, mode("signals", "3")...)...)
+		l.Out.want("ready")
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
+			if forwardable(sig) && sig != syscall.SIGQUIT {
+				l.signal(sig)
+				if line, _ := l.Out.next(); line != fmt.Sprintf("signal %d", sig) {
+					t.Fatalf("sent %d, got %q", sig, line)
+				}
+			}
+		}
+		// Were one of these forwarded, it would arrive before the sentinel.
+		l.signal(syscall.SIGURG)
+		l.signal(syscall.SIGCHLD)
+		l.signal(syscall.SIGQUIT)
+		if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 3" {
+			t.Errorf("the rest is %q, want the sentinel alone", got)
+		}
+		l.mustEnd(7)
+	})
+}
+
+func TestSignalsReachTheGroup(t *testing.T) {
+	signals := strings.Join(mode("signals", "12"), " ")
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct {
+			name string
+			args []string
+			want int // how many of the group get it
+		}{{"group", nil, 2}, {"-c", []string{"-c"}, 1}, {"--single-child", []string{"--single-child"}, 1}} {
+			t.Run(tt.name, func(t *testing.T) {
+				l := start(t, p, append(tt.args, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+				l.Out.want("ready")
+				l.Out.want("ready")
+				l.signal(syscall.SIGUSR1)
+				for range tt.want {
+					l.Out.want("signal 10")
+				}
+				l.signal(syscall.SIGUSR2)
+				var again int
+				for _, line := range l.Out.rest() {
+					if line == "signal 10" {
+						again++
+					}
+				}
+				if again > 0 {
+					t.Errorf("%d more got the signal than should", again)
+				}
+				l.mustEnd(7)
+			})
+		}
+	})
+}
+
+// What was ignored when fini started stays ignored, as nohup wants it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	signals := strings.Join(mode("signals", "15"), " ")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+		t.Run(sig.String(), func(t *testing.T) {
+			l := startCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, finiPath, signals)))
+			l.Out.want("ready")
+			l.signal(sig)
+			if ignored := procStatus(childrenOf(t, l.worker())[0], "SigIgn"); !maskHas(ignored, sig) {
+				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
+			}
+			l.signal(syscall.SIGTERM)
+			if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+				t.Errorf("got %q, want SIGTERM alone", got)
+			}
+			l.mustEnd(7)
+		})
+	}
+}
+
+func maskHas(mask string, sig syscall.Signal) bool {
+	var bits uint64
+	_, err := fmt.Sscanf(mask, "%x", &bits)
+	return err == nil && bits&(1<<(sig-1)) != 0
+}
+
+// A leader that has moved to another group is still reached.
+func TestSignalReachesACommandThatChangedItsGroup(t *testing.T) {
+	python := needProgram(t, "python3")
+	l := start(t, pair, "--", python, "-c", `
+import os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: (os.write(1, b"got it\n"), sys.exit(8)))
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    signal.pause()
+    os._exit(0)
+while True:
+    try:
+        os.setpgid(0, child)
+        break
+    except PermissionError:
+        pass
+os.write(1, b"moved\n")
+while True:
+    signal.pause()
+`)
+	l.Out.want("moved")
+	l.signal(syscall.SIGUSR1)
+	l.Out.want("got it")
+	l.mustEnd(8)
+}
+
+// These the runtime keeps: they can't be passed on, but do no harm either.
+func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		l := start(t, p, append([]string{"-v", "--"}, mode("signals", "10")...)...)
+		l.Out.want("ready")
+		fini := l.worker()
+		until(t, "fini ignores 32 to 34", func() bool {
+			return maskHas(procStatus(l.pid(), "SigIgn"), 34) && maskHas(procStatus(fini, "SigIgn"), 34)
+		})
+		for _, sig := range []syscall.Signal{32, 33, 34, syscall.SIGPROF} {
+			l.signal(sig)
+		}
+		l.signal(syscall.SIGUSR1)
+		if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 10" {
+			t.Errorf("got %q, want the sentinel alone", got)
+		}
+		l.mustEnd(7)
+	})
+}
+
+func TestRewrite(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Run("some", func(t *testing.T) {
+			l := start(t, p, append([]string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15", "--"}, mode("signals", "12")...)...)
+			l.Out.want("ready")
+			for _, tt := range []struct {
+				sent syscall.Signal
+				want string
+			}{
+				{syscall.SIGTERM, "signal 3"},
+				{syscall.SIGHUP, "signal 10"},
+				{37, "signal 15"},
+				{syscall.SIGINT, ""},
+				{syscall.SIGQUIT, "signal 3"},
+				{syscall.SIGUSR2, "signal 12"},
+			} {
+				l.signal(tt.sent)
+				if tt.want == "" {
+					continue // the next one shows that it did not come
+				}
+				if line, _ := l.Out.next(); line != tt.want {
+					t.Errorf("sent %d, got %q, want %q", tt.sent, line, tt.want)
+				}
+			}
+			l.mustEnd(7)
+		})
+		t.Run("all", func(t *testing.T) {
+			var flags []string
+			for sig := syscall.Signal(1); sig <= 64; sig++ {
+				if forwardable(sig) && sig != syscall.SIGUSR2 {
+					flags = append(flags, "-r", fmt.Sprintf("%d:10", sig))
+				}
+			}
+			l := start(t, p, append(append(flags, "--"), mode("signals", "12")...)...)
+			l.Out.want("ready")
+			for sig := syscall.Signal(1); sig <= 64; sig++ {
+				if forwardable(sig) && sig != syscall.SIGUSR2 {
+					l.signal(sig)
+					if line, _ := l.Out.next(); line != "signal 10" {
+						t.Fatalf("sent %d, got %q", sig, line)
+					}
+				}
+			}
+			l.signal(syscall.SIGUSR2)
+			l.mustEnd(7)
+		})
+	})
+}
+
+// As dumb-init has it: what stops a command and is sent to fini stops both, and SIGCONT
+// continues both.
+func TestStopSignalsStopFiniToo(t *testing.T) {
+	for _, p := range []place{pair, alone} {
+		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+			t.Run(p.name+"/"+sig.String(), func(t *testing.T) {
+				l := start(t, p, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+				l.Out.want("ready")
+				worker := l.worker()
+				all := []int{l.pid(), worker, childrenOf(t, worker)[0]}
+				stopped := func() (n int) {
+					for _, pid := range all {
+						if strings.HasPrefix(procStatus(pid, "State"), "T") {
+							n++
+						}
+					}
+					return n
+				}
+				for range 3 {
+					l.signal(sig)
+					until(t, "all are stopped", func() bool { return stopped() == len(all) })
+					l.signal(syscall.SIGCONT)
+					until(t, "none is stopped", func() bool { return stopped() == 0 })
+				}
+				l.signal(syscall.SIGTERM)
+				l.mustEnd(128 + 15)
+			})
+		}
+	}
+}

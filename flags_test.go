@@ -1,0 +1,362 @@
+package main
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// withoutVariables takes every FINI_ variable out of the environment, but for those
+// that a case sets.
+func withoutVariables(t *testing.T, set map[string]string) {
+	t.Helper()
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "FINI_") {
+			t.Setenv(name, "") // so that it comes back after the test
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, value := range set {
+		t.Setenv(name, value)
+	}
+}
+
+// sayingNothing is the command line that says nothing, as SPEC has it.
+func sayingNothing() *commandLine {
+	return &commandLine{
+		Shield: true,
+		Grace:  duration(5 * time.Second),
+		Linger: duration(500 * time.Millisecond),
+		// Without this one, leftovers are stopped.
+		Orphans: stopAll,
+	}
+}
+
+func of[T any](v T) *T { return &v }
+
+func TestParse(t *testing.T) {
+	type set = map[string]string
+	type line = *commandLine
+	statuses := func(n ...status) func(line) { return func(c line) { c.RemapExit = n } }
+	for what, c := range map[string]struct {
+		args []string
+		env  set
+		want func(line)
+	}{
+		"nothing":       {nil, nil, func(line) {}},
+		"other program": {nil, set{"GRACE": "1s", "XFINI_GRACE": "1s", "FINI_": "x", "FINI_NOPE": "x"}, func(line) {}},
+
+		"pdeathsig":         {[]string{"--pdeathsig=KILL"}, nil, func(c line) { c.Pdeathsig = of(deathsig(9)) }},
+		"pdeathsig apart":   {[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, func(c line) { c.Pdeathsig = of(deathsig(37)) }},
+		"-p":                {[]string{"-p", "2"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
+		"-p joined":         {[]string{"-pINT"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
+		"-p none":           {[]string{"-p", "none"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"-p NONE":           {[]string{"-p", "NONE"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"FINI_PDEATHSIG":    {nil, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"-p wins":           {[]string{"-p", "HUP"}, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(1)) }},
+		"stdin-eof":         {[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
+		"-i":                {[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF":    {nil, set{"FINI_STDIN_EOF": "true"}, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF=1":  {nil, set{"FINI_STDIN_EOF": "1"}, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF=0":  {nil, set{"FINI_STDIN_EOF": "0"}, func(line) {}},
+		"timeout":           {[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = duration(90 * time.Second) }},
+		"-t":                {[]string{"-t", "5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
+		"-t joined":         {[]string{"-t5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
+		"FINI_TIMEOUT":      {nil, set{"FINI_TIMEOUT": "2h"}, func(c line) { c.Timeout = duration(2 * time.Hour) }},
+		"shield":            {[]string{"--shield"}, nil, func(line) {}},
+		"no-shield":         {[]string{"--no-shield"}, nil, func(c line) { c.Shield = false }},
+		"FINI_SHIELD":       {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = false }},
+		"shield wins":       {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(line) {}},
+		"no-shield wins":    {[]string{"--no-shield"}, set{"FINI_SHIELD": "true"}, func(c line) { c.Shield = false }},
+		"grace":             {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
+		"grace apart":       {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
+		"grace of nothing":  {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
+		"grace twice":       {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.Grace = duration(2 * time.Minute) }},
+		"FINI_GRACE":        {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.Grace = duration(10 * time.Second) }},
+		"grace wins":        {[]string{"--grace=5s"}, set{"FINI_GRACE": "10s"}, func(line) {}},
+		"linger wins":       {[]string{"--linger=0s"}, set{"FINI_LINGER": "1s"}, func(c line) { c.Linger = 0 }},
+		"linger":            {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
+		"FINI_LINGER":       {nil, set{"FINI_LINGER": "0"}, func(c line) { c.Linger = 0 }},
+		"orphans=stop":      {[]string{"--orphans=stop"}, nil, func(line) {}},
+		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = stopPipes }},
+		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = waitAll }},
+		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = leaveAll }},
+		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = waitAll }},
+		"orphans wins":      {[]string{"--orphans=stop"}, set{"FINI_ORPHANS": "wait"}, func(line) {}},
+		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
+		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
+		"FINI_ORPHANS_EXIT": {nil, set{"FINI_ORPHANS_EXIT": "255"}, func(c line) { c.OrphansExit = of(status(255)) }},
+		"kill-after":        {[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"-k":                {[]string{"-k", "9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"FINI_KILL_AFTER":   {nil, set{"FINI_KILL_AFTER": "9s"}, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"single-child":      {[]string{"--single-child"}, nil, func(c line) { c.SingleChild = true }},
+		"-c":                {[]string{"-c"}, nil, func(c line) { c.SingleChild = true }},
+		"FINI_SINGLE_CHILD": {nil, set{"FINI_SINGLE_CHILD": "1"}, func(c line) { c.SingleChild = true }},
+		"remap-exit":        {[]string{"--remap-exit=143"}, nil, statuses(143)},
+		"-e twice":          {[]string{"-e", "143", "-e", "0"}, nil, statuses(143, 0)},
+		"-e joined":         {[]string{"-e143"}, nil, statuses(143)},
+		"FINI_REMAP_EXIT":   {nil, set{"FINI_REMAP_EXIT": "143"}, statuses(143)},
+		"-e wins":           {[]string{"-e", "1"}, set{"FINI_REMAP_EXIT": "143"}, statuses(1)},
+		"warn-reaped":       {[]string{"--warn-reaped"}, nil, func(c line) { c.WarnReaped = true }},
+		"-w":                {[]string{"-w"}, nil, func(c line) { c.WarnReaped = true }},
+		"FINI_WARN_REAPED":  {nil, set{"FINI_WARN_REAPED": "true"}, func(c line) { c.WarnReaped = true }},
+		"verbose":           {[]string{"--verbose"}, nil, func(c line) { c.Verbose = 1 }},
+		"-vvv":              {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
+		"-v and --verbose":  {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
+		"FINI_VERBOSE":      {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
+		"quiet":             {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
+		"-q":                {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
+		"FINI_QUIET":        {nil, set{"FINI_QUIET": "true"}, func(c line) { c.Quiet = true }},
+		"pause":             {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
+		"-P":                {[]string{"-P"}, nil, func(c line) { c.Pause = true }},
+		"FINI_PAUSE":        {nil, set{"FINI_PAUSE": "true"}, func(c line) { c.Pause = true }},
+		"-s":                {[]string{"-s"}, nil, func(c line) { c.Subreaper = true }},
+		"-g":                {[]string{"-g"}, nil, func(c line) { c.Group = true }},
+		"license":           {[]string{"--license"}, nil, func(c line) { c.License = true }},
+		"-l":                {[]string{"-l"}, nil, func(c line) { c.License = true }},
+		"-L":                {[]string{"-L"}, nil, func(c line) { c.License2 = true }},
+		"version":           {[]string{"--version"}, nil, func(c line) { c.Version = true }},
+		"-V":                {[]string{"-V"}, nil, func(c line) { c.Version = true }},
+		"help":              {[]string{"--help"}, nil, func(c line) { c.Help = true }},
+		"-h":                {[]string{"-h"}, nil, func(c line) { c.Help = true }},
+		"letters joined": {[]string{"-cwqe7"}, nil, func(c line) {
+			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = true, true, true, []status{7}
+		}},
+		"tini -s -g -v -w -p -e": {[]string{"-s", "-g", "-vvv", "-w", "-p", "SIGKILL", "-e", "143", "--", "x"}, nil, func(c line) {
+			c.Subreaper, c.Group, c.Verbose, c.WarnReaped = true, true, 3, true
+			c.Pdeathsig, c.RemapExit, c.Command = of(deathsig(9)), []status{143}, []string{"x"}
+		}},
+
+		// A Dockerfile calls the version that it installs FINI_VERSION. What shows a
+		// text and ends, and what is not for users, is no variable's matter.
+		"FINI_VERSION":             {nil, set{"FINI_VERSION": "v1.2.3"}, func(line) {}},
+		"FINI_VERSION=1":           {nil, set{"FINI_VERSION": "1"}, func(line) {}},
+		"FINI_HELP, FINI_LICENSE":  {nil, set{"FINI_HELP": "1", "FINI_LICENSE": "1", "FINI_LICENSE2": "1"}, func(line) {}},
+		"FINI_SUBREAPER and GROUP": {nil, set{"FINI_SUBREAPER": "1", "FINI_GROUP": "1"}, func(line) {}},
+		"FINI_COMMAND":             {nil, set{"FINI_COMMAND": "x"}, func(line) {}},
+		"FINI_INNER":               {nil, set{"FINI_INNER": "3,4"}, func(line) {}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withoutVariables(t, c.env)
+			got, err := parse(c.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := sayingNothing()
+			c.want(want)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("parse(%q) with %v\n = %+v\nwant %+v", c.args, c.env, got, want)
+			}
+		})
+	}
+}
+
+// The command is what follows the flags, and is never read as flags of fini.
+func TestParseCommand(t *testing.T) {
+	for what, c := range map[string]struct {
+		args, want []string
+	}{
+		"none":                        {nil, nil},
+		"a word":                      {[]string{"x"}, []string{"x"}},
+		"words":                       {[]string{"x", "y", "z"}, []string{"x", "y", "z"}},
+		"own short flags":             {[]string{"x", "-c", "-v", "-q"}, []string{"x", "-c", "-v", "-q"}},
+		"own long flags":              {[]string{"x", "--grace=1s", "--nope", "--version"}, []string{"x", "--grace=1s", "--nope", "--version"}},
+		"after a flag":                {[]string{"-c", "x", "-c"}, []string{"x", "-c"}},
+		"after a flag with a value":   {[]string{"--grace", "5s", "x", "-c"}, []string{"x", "-c"}},
+		"after --":                    {[]string{"--", "x", "-c"}, []string{"x", "-c"}},
+		"after a flag and --":         {[]string{"-c", "--", "x", "-c"}, []string{"x", "-c"}},
+		"-- alone":                    {[]string{"--"}, nil},
+		"-- twice":                    {[]string{"--", "--"}, []string{"--"}},
+		"-- twice before a word":      {[]string{"--", "--", "x"}, []string{"--", "x"}},
+		"-- after the command":        {[]string{"x", "--", "y"}, []string{"x", "--", "y"}},
+		"-- before and after":         {[]string{"--", "x", "--", "y"}, []string{"x", "--", "y"}},
+		"-- at once after a command":  {[]string{"x", "--"}, []string{"x", "--"}},
+		"a flag's name after --":      {[]string{"--", "-c"}, []string{"-c"}},
+		"a long flag's name after --": {[]string{"--", "--version", "x"}, []string{"--version", "x"}},
+		"an empty argument":           {[]string{"x", "", "y"}, []string{"x", "", "y"}},
+		"an empty command":            {[]string{"--", "", "y"}, []string{"", "y"}},
+		"a dash":                      {[]string{"-", "x"}, []string{"-", "x"}},
+		"a dash after --":             {[]string{"--", "-", "x"}, []string{"-", "x"}},
+		"commas and spaces":           {[]string{"x", "a,b", " c ", "d=e"}, []string{"x", "a,b", " c ", "d=e"}},
+		"quotes and variables":        {[]string{"x", `"a"`, `\`, "${b}", "$c", "@d"}, []string{"x", `"a"`, `\`, "${b}", "$c", "@d"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withoutVariables(t, nil)
+			got, err := parse(c.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got.Command, c.want) {
+				t.Errorf("parse(%q): the command is %q, want %q", c.args, got.Command, c.want)
+			}
+			if got.Version || got.Quiet || got.Verbose > 0 {
+				t.Errorf("parse(%q) took a flag of the command's: %+v", c.args, got)
+			}
+		})
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	type set = map[string]string
+	const aDuration, aStatus, aPolicy, aSignal = "500ms, 5s or 1m", "0 to 255", "stop, pipes, wait or leave", "SIGTERM"
+	for what, c := range map[string]struct {
+		args []string
+		env  set
+		says []string // the operand, and what is accepted
+	}{
+		"unknown flag":          {[]string{"--nope", "x"}, nil, []string{"--nope", "--help"}},
+		"unknown letter":        {[]string{"-Z", "x"}, nil, []string{"-Z", "--help"}},
+		"unknown joined letter": {[]string{"-cZ", "x"}, nil, []string{"-Z", "--help"}},
+		"misspelt flag":         {[]string{"--grac=1s"}, nil, []string{"--grac", "--grace"}},
+		"value for a switch":    {[]string{"--quiet=perhaps"}, nil, []string{"--quiet", "perhaps"}},
+		"no negation":           {[]string{"--no-quiet"}, nil, []string{"--no-quiet"}},
+
+		"grace without a unit":    {[]string{"--grace=5"}, nil, []string{"--grace", `"5"`, aDuration}},
+		"grace below nothing":     {[]string{"--grace=-1s"}, nil, []string{"--grace", `"-1s"`, aDuration}},
+		"grace in words":          {[]string{"--grace=long"}, nil, []string{"--grace", `"long"`, aDuration}},
+		"grace past a Duration":   {[]string{"--grace=9999999h"}, nil, []string{"--grace", "9999999h", aDuration}},
+		"empty grace":             {[]string{"--grace="}, nil, []string{"--grace", `""`, aDuration}},
+		"grace without a value":   {[]string{"--grace"}, nil, []string{"--grace"}},
+		"linger":                  {[]string{"--linger=x"}, nil, []string{"--linger", `"x"`, aDuration}},
+		"timeout":                 {[]string{"--timeout=x"}, nil, []string{"--timeout", `"x"`, aDuration}},
+		"-t":                      {[]string{"-t", "x"}, nil, []string{"--timeout", `"x"`, aDuration}},
+		"kill-after":              {[]string{"-k", "x"}, nil, []string{"--kill-after", `"x"`, aDuration}},
+		"FINI_GRACE":              {nil, set{"FINI_GRACE": "5"}, []string{"grace", `"5"`, aDuration}},
+		"orphans":                 {[]string{"--orphans=kill"}, nil, []string{"--orphans", `"kill"`, aPolicy}},
+		"orphans in capitals":     {[]string{"--orphans=STOP"}, nil, []string{"--orphans", `"STOP"`, aPolicy}},
+		"empty orphans":           {[]string{"--orphans="}, nil, []string{"--orphans", `""`, aPolicy}},
+		"FINI_ORPHANS":            {nil, set{"FINI_ORPHANS": "kill"}, []string{"orphans", `"kill"`, aPolicy}},
+		"orphans-exit past 255":   {[]string{"--orphans-exit=256"}, nil, []string{"--orphans-exit", `"256"`, aStatus}},
+		"orphans-exit below 0":    {[]string{"--orphans-exit=-1"}, nil, []string{"--orphans-exit", `"-1"`, aStatus}},
+		"remap-exit in words":     {[]string{"-e", "x"}, nil, []string{"--remap-exit", `"x"`, aStatus}},
+		"remap-exit and a sign":   {[]string{"-e", "+1"}, nil, []string{"--remap-exit", `"+1"`, aStatus}},
+		"remap-exit and a space":  {[]string{"-e", " 1"}, nil, []string{"--remap-exit", `" 1"`, aStatus}},
+		"remap-exit and a tail":   {[]string{"-e", "1x"}, nil, []string{"--remap-exit", `"1x"`, aStatus}},
+		"remap-exit past an int":  {[]string{"-e", "99999999999999999999"}, nil, []string{"--remap-exit", "99999999999999999999", aStatus}},
+		"remap-exit past 32 bits": {[]string{"-e", "4294967296"}, nil, []string{"--remap-exit", "4294967296", aStatus}},
+		"empty remap-exit":        {[]string{"--remap-exit="}, nil, []string{"--remap-exit"}},
+		"remap-exits in a list":   {[]string{"-e", "143,130"}, nil, []string{"--remap-exit", `"143,130"`, aStatus}},
+		"FINI_REMAP_EXIT list":    {nil, set{"FINI_REMAP_EXIT": "143,130"}, []string{"remap-exit", `"143,130"`, aStatus}},
+		"one of two remap-exits":  {[]string{"-e", "1", "-e", "256"}, nil, []string{"--remap-exit", `"256"`, aStatus}},
+		"pdeathsig":               {[]string{"-p", "FOO"}, nil, []string{"--pdeathsig", `"FOO"`, aSignal, "none"}},
+		"pdeathsig of 0":          {[]string{"--pdeathsig=0"}, nil, []string{"--pdeathsig", `"0"`, aSignal, "none"}},
+		"empty pdeathsig":         {[]string{"--pdeathsig="}, nil, []string{"--pdeathsig", `""`, aSignal, "none"}},
+		"FINI_PDEATHSIG":          {nil, set{"FINI_PDEATHSIG": "FOO"}, []string{"pdeathsig", `"FOO"`, aSignal, "none"}},
+		"FINI_STDIN_EOF":          {nil, set{"FINI_STDIN_EOF": "perhaps"}, []string{"stdin-eof", "perhaps"}},
+		"pause with a command":    {[]string{"-P", "x"}, nil, []string{"--pause", `"x"`}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withoutVariables(t, c.env)
+			got, err := parse(c.args)
+			if err == nil {
+				t.Fatalf("parse(%q) with %v = %+v, want an error", c.args, c.env, got)
+			}
+			for _, part := range c.says {
+				// A variable stands for its flag.
+				named := strings.Contains(err.Error(), part) || c.args == nil &&
+					strings.Contains(err.Error(), strings.ToUpper(strings.ReplaceAll(part, "-", "_")))
+				if !named {
+					t.Errorf("the error does not say %s: %v", part, err)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("the error is more than one line: %q", err)
+			}
+		})
+	}
+}
+
+// In the usage a flag begins a line; what it does starts after two spaces.
+var usageLine = regexp.MustCompile(`(?m)^ {2,6}(-.*?)(?:  +(.*(?:\n {20,}.*)*))?$`)
+
+// inUsage is a flag as the usage has it.
+type inUsage struct {
+	value     bool // it takes one
+	negatable bool
+	text      string
+}
+
+// usageFlags is every flag in the usage, by "-x" or "--name".
+func usageFlags(t *testing.T) map[string]inUsage {
+	t.Helper()
+	flags := map[string]inUsage{}
+	for _, line := range usageLine.FindAllStringSubmatch(usage, -1) {
+		words := strings.Split(line[1], ", ")
+		_, _, value := strings.Cut(line[1], "=")
+		for _, word := range words {
+			name, _, _ := strings.Cut(word, "=")
+			plain := strings.Replace(name, "[no-]", "", 1)
+			if _, twice := flags[plain]; twice {
+				t.Errorf("%s stands in the usage twice", plain)
+			}
+			flags[plain] = inUsage{value, plain != name, line[2]}
+		}
+	}
+	return flags
+}
+
+func TestUsageHasEveryFlag(t *testing.T) {
+	parser, err := kong.New(&commandLine{}, kong.Name("fini"), kong.NoDefaultHelp())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := usageFlags(t)
+	known := map[string]bool{}
+	for _, flag := range parser.Model.Flags {
+		var names []string
+		if flag.Short != 0 {
+			names = append(names, "-"+string(flag.Short))
+		}
+		if !flag.Hidden {
+			names = append(names, "--"+flag.Name)
+		}
+		for _, name := range names {
+			known[name] = true
+			u, ok := shown[name]
+			if !ok {
+				t.Errorf("%s is not in the usage", name)
+				continue
+			}
+			if takes := !flag.IsBool() && !flag.IsCounter(); u.value != takes {
+				t.Errorf("%s takes a value: %t, but in the usage %t", name, takes, u.value)
+			}
+			if negatable := flag.Tag.Negatable != ""; strings.HasPrefix(name, "--") && u.negatable != negatable {
+				t.Errorf("%s can be negated: %t, but in the usage %t", name, negatable, u.negatable)
+			}
+			if flag.HasDefault && !flag.IsBool() && !strings.Contains(u.text, "("+flag.Default+")") {
+				t.Errorf("%s is %s by default, which the usage does not say: %q", name, flag.Default, u.text)
+			}
+		}
+	}
+	for name := range shown {
+		if !known[name] {
+			t.Errorf("%s stands in the usage, but there is no such flag", name)
+		}
+	}
+	if len(shown) < 20 {
+		t.Errorf("found only these in the usage: %v", shown)
+	}
+}
+
+func TestUsageFits(t *testing.T) {
+	if !strings.HasSuffix(usage, "\n") || strings.HasSuffix(usage, "\n\n") {
+		t.Error("the usage does not end in one newline")
+	}
+	for line := range strings.Lines(usage) {
+		line = strings.TrimSuffix(line, "\n")
+		if len(line) > 80 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+		if strings.ContainsAny(line, "\t\r") || strings.TrimRight(line, " ") != line {
+			t.Errorf("a tab, or space at the end: %q", line)
+		}
+	}
+}

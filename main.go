@@ -1,0 +1,465 @@
+// Command fini runs one command and leaves nothing behind: it forwards signals to
+// it, reaps every orphan, ends what the command left running, and exits with the
+// command's status.
+//
+// A life, from top to bottom: parse the command line, catch signals, become a
+// subreaper, bind to the launcher, start the command, let go of the streams, and then
+// one loop, in which step decides and do carries out, until step says exit.
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/pdeath"
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// fini's own statuses; the rest are the command's.
+const (
+	exitTimedOut      = 124
+	exitFailed        = 125
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+//go:embed LICENSE
+var license string
+
+// The command is started on the main thread, which never ends: the kernel takes the
+// end of the thread that forked for the parent's death.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	environ := os.Environ() // parse changes it
+	flags, err := parse(os.Args[1:])
+	if err != nil {
+		speaker{notice}.sayf(failure, "%v", err)
+		os.Exit(exitFailed)
+	}
+	switch {
+	case flags.Help:
+		answer(usage)
+	case flags.Version:
+		answer(version() + "\n")
+	case flags.License, flags.License2:
+		answer(license)
+	case len(flags.Command) == 0 && !flags.Pause:
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(exitFailed)
+	case flags.Become:
+		os.Exit(become(flags, environ))
+	default:
+		os.Exit(run(flags, environ))
+	}
+}
+
+// answer prints what was asked for instead of a command.
+func answer(text string) {
+	if _, err := fmt.Print(text); err != nil {
+		speaker{notice}.sayf(failure, "cannot write: %v", err)
+		os.Exit(exitFailed)
+	}
+}
+
+// run is one life. It returns fini's exit status.
+func run(flags *commandLine, environ []string) int {
+	started := reaper.AtStart()
+	l := &loop{speaker: flags.speaker(), caught: signals.Catch(started.Ignored), timer: time.NewTimer(time.Hour)}
+	l.timer.Stop()
+	if os.Getpid() != 1 {
+		if err := reaper.Subreaper(); err != nil {
+			l.sayf(failure, "%v: an orphan that leaves the group stays behind", err)
+		}
+	}
+	l.tree = orphans.New()
+	p, err := l.plan(flags, reaper.Command{
+		Args:     flags.Command,
+		Env:      environ,
+		Started:  started,
+		Deathsig: syscall.SIGKILL,
+		Terminal: signals.Foreground(),
+	})
+	if err != nil {
+		l.sayf(failure, "%v", err)
+		return exitFailed
+	}
+	makeThreads(2 + min(len(p.watch)+int(p.stdin), 1))
+	child, err := p.start()
+	if err != nil && p.rules.outer {
+		// There may still be a process for the command alone.
+		l.sayf(failure, "%v: going on without a shield", err)
+		reaper.Keep(p.command.Pass...)
+		p = p.alone
+		child, err = p.start()
+	}
+	if err != nil {
+		l.sayf(failure, "%v", err)
+		return failureStatus(err)
+	}
+
+	// From here on nothing but the end of the command and its tree ends fini.
+	runtime.UnlockOSThread()
+	go l.caught.All() // a command that ends at once need not wait for it
+	if err := reaper.LetGo(p.stdin == pdeath.Open); err != nil {
+		l.sayf(detail, "%v", err)
+	}
+	l.life = newLife(p.rules, child.Pid)
+	l.note = p.note
+	l.terminal = p.command.Terminal >= 0
+	l.bond = pdeath.Watch(p.watch, p.stdin)
+	if p.timeout > 0 {
+		l.timeout = time.After(p.timeout)
+	}
+	if flags.Pause {
+		l.reaper = reaper.Adopt()
+		l.sayf(detail, "pausing")
+	} else {
+		l.reaper = reaper.New(child.FD)
+		l.sayf(detail, "started %d (%s)", child.Pid, flags.Command[0])
+	}
+	return l.run()
+}
+
+// makeThreads makes n idle threads, for the bond, the reaper's waits and one to spare,
+// besides those that there are after signals are caught. The runtime makes a thread
+// whenever it wants one, and aborts where it can't; once the command has filled the process
+// table it must not want any. It wants one for each goroutine in a system call, one for
+// each processor and one that looks for work; without garbage collection there are no other
+// goroutines to run.
+func makeThreads(n int) {
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(64 << 20) // from here on it collects
+	var parked, done sync.WaitGroup
+	release := make(chan struct{})
+	for range n {
+		parked.Add(1)
+		done.Go(func() {
+			// A locked goroutine keeps its thread while it is parked. Unlocked before
+			// it ends, it leaves the thread behind.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			parked.Done()
+			<-release
+		})
+	}
+	parked.Wait()
+	close(release)
+	done.Wait()
+}
+
+// failureStatus is the exit status for a command that could not be started.
+func failureStatus(err error) int {
+	var spawn *reaper.SpawnError
+	if errors.As(err, &spawn) {
+		switch spawn.Reason {
+		case reaper.NotFound:
+			return exitNotFound
+		case reaper.NotExecutable:
+			return exitNotExecutable
+		}
+	}
+	return exitFailed
+}
+
+// A plan is what this process runs, what that is bound to, and by which rules.
+type plan struct {
+	command reaper.Command // without Args there is none: --pause
+	rules   rules
+	watch   []int // pidfds: the end of any of these processes stops the command
+	stdin   pdeath.Stdin
+	timeout time.Duration
+	note    *reaper.Note // by which the inner fini of a pair tells of its command
+	alone   *plan        // where this is the outer one's: what to do without the inner
+}
+
+// plan is the part that this process plays: alone, as the outer fini of a pair, whose
+// command is another fini, or as that inner one, which does the work.
+func (l *loop) plan(flags *commandLine, command reaper.Command) (*plan, error) {
+	p := &plan{command: command, rules: flags.rules(), timeout: time.Duration(flags.Timeout)}
+	if !flags.Pause && addressed(command.Env, flags.Inner != nil) {
+		p.command.Path = "/proc/self/exe"
+		p.command.Args = append([]string{os.Args[0], "--become", "--"}, command.Args...)
+	}
+	var err error
+	if flags.StdinEOF {
+		if p.stdin, err = pdeath.LookAtStdin(); err != nil {
+			return nil, fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err)
+		}
+	}
+	if flags.Inner != nil {
+		reaper.SetName(filepath.Base(os.Args[0]))
+		reaper.Keep(flags.Inner...)
+		p.note, p.watch = &reaper.Note{Write: flags.Inner[0]}, flags.Inner[1:]
+		// Should both of the pair be killed at once, the kernel asks the command.
+		p.command.Deathsig = syscall.SIGTERM
+		return p, nil
+	}
+	if p.watch, err = l.bind(flags); err != nil {
+		return nil, err
+	}
+	if os.Getpid() == 1 || flags.Pause || !flags.Shield {
+		return p, nil
+	}
+	outer, err := p.outer()
+	if err != nil {
+		l.sayf(failure, "%v: going on without a shield", err)
+		return p, nil
+	}
+	// What there is to say of the command, the inner one says.
+	l.upTo = min(l.upTo, notice)
+	return outer, nil
+}
+
+// bind returns the pidfd of the launcher, if the command is to be bound to it.
+func (l *loop) bind(flags *commandLine) ([]int, error) {
+	asked := flags.Pdeathsig != nil
+	if asked && *flags.Pdeathsig == 0 || !asked && (os.Getpid() == 1 || signals.Ignored(syscall.SIGHUP)) {
+		return nil, nil
+	}
+	fd, err := pdeath.Launcher()
+	if err == nil {
+		return []int{fd}, nil
+	}
+	if errors.Is(err, pdeath.ErrNone) && !asked {
+		return nil, nil
+	}
+	if !errors.Is(err, pdeath.ErrGone) {
+		// No pidfds, or a launcher outside the namespace.
+		l.launcher, err = pdeath.Signal(deathNotice)
+		l.noticed = err == nil
+	}
+	if errors.Is(err, pdeath.ErrGone) {
+		return nil, fmt.Errorf("%w: the command is not started", err)
+	}
+	if err != nil {
+		l.sayf(failure, "%v: going on without a bond to the launcher", err)
+	}
+	return nil, nil
+}
+
+// deathNotice tells that the launcher may have died, where there is no pidfd of it. The
+// last real-time signal is the one least likely to be sent for another reason.
+const deathNotice = syscall.Signal(64)
+
+// outer is the plan of the outer fini: it runs itself again and passes signals on to
+// that one, which gets to know when this one or the launcher ends. Where the inner one
+// is killed, it finds the command among its own children.
+func (p *plan) outer() (*plan, error) {
+	self, err := pdeath.Self()
+	if err != nil {
+		return nil, err
+	}
+	note, err := reaper.NewNote()
+	if err != nil {
+		return nil, err
+	}
+	pass := append([]int{note.Write, self}, p.watch...)
+	var numbers []string
+	for _, fd := range pass {
+		numbers = append(numbers, strconv.Itoa(fd))
+	}
+	rules := p.rules
+	rules.outer, rules.singleChild, rules.warnReaped = true, true, false
+	rules.killAfter, rules.remap, rules.rewrite, rules.orphansExit = 0, nil, nil, -1
+	return &plan{
+		command: reaper.Command{
+			Path:     "/proc/self/exe",
+			Args:     append([]string{os.Args[0], "--inner=" + strings.Join(numbers, ",")}, os.Args[1:]...),
+			Env:      p.command.Env,
+			Started:  p.command.Started,
+			Pass:     pass,
+			Terminal: p.command.Terminal,
+		},
+		rules: rules,
+		note:  &note,
+		alone: p,
+	}, nil
+}
+
+// addressed tells whether LISTEN_PID names this fini, or the outer one of its pair: whoever
+// passed sockets to it meant the command. See sd_listen_fds(3).
+func addressed(env []string, inner bool) bool {
+	pid := os.Getpid()
+	if inner {
+		pid = os.Getppid()
+	}
+	return slices.Contains(env, "LISTEN_PID="+strconv.Itoa(pid))
+}
+
+// become executes the command in the place of this fini, which another one started to be
+// its main child. It returns the exit status where it can't.
+func become(flags *commandLine, environ []string) int {
+	started := reaper.AtStart()
+	signals.KeepIgnored(started.Ignored)
+	err := reaper.Become(reaper.Command{Args: flags.Command, Env: environ, Started: started})
+	flags.speaker().sayf(failure, "%v", err)
+	return failureStatus(err)
+}
+
+// start starts the command of a plan.
+func (p *plan) start() (reaper.Child, error) {
+	if len(p.command.Args) == 0 {
+		return reaper.Child{FD: -1}, nil
+	}
+	child, err := reaper.Spawn(p.command)
+	if err == nil && p.note != nil && !p.rules.outer {
+		p.note.Leave(child.Pid)
+	}
+	return child, err
+}
+
+// loop ties the life to the processes. It runs in one goroutine, which alone reaps
+// and signals.
+type loop struct {
+	speaker
+	life    *life
+	caught  *signals.Catcher
+	bond    <-chan pdeath.Cause
+	timeout <-chan time.Time
+	reaper  *reaper.Reaper
+	tree    *orphans.Tree
+	timer   *time.Timer
+	note    *reaper.Note
+
+	terminal bool // the command was handed its foreground
+	noticed  bool // deathNotice tells of the launcher's death
+	launcher int  // its pid then
+
+	exited bool
+	status int
+}
+
+// While the command runs, orphans that end within this time share a wake-up.
+const nap = 10 * time.Millisecond
+
+// run takes in events until the life is over, and returns fini's exit status.
+func (l *loop) run() int {
+	for !l.exited {
+		select {
+		case sig := <-l.caught.C:
+			l.take(l.signal(sig.(syscall.Signal)))
+		case cause := <-l.bond:
+			l.take(stop{map[pdeath.Cause]reason{
+				pdeath.LauncherDied: launcherDied,
+				pdeath.StdinClosed:  stdinClosed,
+			}[cause]})
+		case <-l.timeout:
+			l.take(stop{timedOut})
+		case <-l.timer.C:
+			l.take(elapsed{})
+		case <-l.reaper.Ended:
+			l.take(l.reap())
+		}
+	}
+	return l.status
+}
+
+// signal is the event of a signal that was received.
+func (l *loop) signal(sig syscall.Signal) event {
+	if sig == deathNotice && l.noticed && pdeath.Died(l.launcher) {
+		return stop{launcherDied}
+	}
+	return received{sig}
+}
+
+// reap is the event of children that have ended.
+func (l *loop) reap() event {
+	e := ended{}
+	e.exits, e.none = l.reaper.Reap()
+	rest := nap
+	for _, x := range e.exits {
+		if x.Pid == l.life.group && !x.Status.Stopped() {
+			rest = 0
+			l.takeForeground()
+			if l.life.outer {
+				e.heir = l.note.Find()
+			}
+		}
+	}
+	if l.life.phase >= lingering {
+		rest = 0
+	}
+	if !e.none || l.life.phase == pausing {
+		l.reaper.Resume(rest)
+	}
+	return e
+}
+
+// takeForeground takes back the terminal that the command was handed.
+func (l *loop) takeForeground() {
+	if l.terminal {
+		l.failed(signals.TakeForeground(l.life.group))
+	}
+}
+
+// take lets step decide about an event and carries out what it says.
+func (l *loop) take(e event) {
+	for _, a := range l.life.step(orphans.Uptime(), e) {
+		l.do(a)
+	}
+}
+
+func (l *loop) do(a action) {
+	switch a := a.(type) {
+	case forward:
+		l.sayf(detail, "sending %s to the command", signals.Name(a.sig))
+		send := signals.ToGroup
+		if l.life.singleChild && a.sig != syscall.SIGKILL {
+			send = signals.To
+		}
+		l.failed(send(l.life.group, a.sig))
+	case suspend:
+		l.caught.Stop(a.sig)
+		l.take(resumed{})
+	case handOver:
+		handed, err := signals.HandForeground(l.life.group)
+		l.terminal = l.terminal || handed
+		l.failed(err)
+	case askStdin:
+		l.take(unread{pdeath.Unread()})
+	case look:
+		found, err := l.tree.Look()
+		l.take(looked{found, err})
+		l.tree.Release()
+	case send:
+		l.failed(l.tree.Signal(a.process, a.sig))
+	case kill:
+		hit, refused, err := l.tree.Kill()
+		l.take(swept{hit, refused, err})
+		l.tree.Release()
+	case tell:
+		l.sayf(notice, "%s leftover %d %s", a.what, a.process.Pid,
+			describe(a.process, l.tree.CommandLine(a.process), l.life.group))
+	case say:
+		l.sayf(a.level, "%s", a.text)
+	case wake:
+		l.timer.Reset(a.after)
+	case exit:
+		l.takeForeground() // a leftover may have had it
+		l.exited, l.status = true, a.status
+	default:
+		panic(fmt.Sprintf("no such action: %T", a))
+	}
+}
+
+// failed says what could not be done.
+func (l *loop) failed(err error) {
+	if err != nil {
+		l.sayf(failure, "%v", err)
+	}
+}

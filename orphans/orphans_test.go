@@ -1,0 +1,948 @@
+package orphans
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience ends a wait that fails. No test passes because of it.
+const patience = 10 * time.Second
+
+// onMain carries what has to run on the first thread. The kernel lists children by
+// the thread that forked them, and Tree looks at those of the first one, which is
+// where fini starts its command and where orphans come to.
+var onMain = make(chan func())
+
+func init() { runtime.LockOSThread() }
+
+func TestMain(m *testing.M) {
+	// Under the race detector a program sleeps for a second when it exits.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") && os.Args[1] != "@alone" {
+		program(os.Args[1:])
+	}
+	if len(os.Args) > 1 && os.Args[1] == "@alone" {
+		isAlone = true
+		os.Args = slices.Delete(os.Args, 1, 2)
+	}
+	done := make(chan int)
+	go func() { done <- m.Run() }()
+	for {
+		select {
+		case f := <-onMain:
+			f()
+		case code := <-done:
+			os.Exit(code)
+		}
+	}
+}
+
+// need skips a test where something it needs is missing, which is an error under
+// FINI_MUST_RUN=1.
+func need(t *testing.T, ok bool, what string) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("FINI_MUST_RUN") == "1":
+		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s", what)
+	default:
+		t.Skipf("SKIPPED, for this is missing: %s", what)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program is what a process of a family runs. Each writes lines to descriptor 3, and
+// ends at the end of descriptor 4, which is at the latest when the test has ended.
+// Any of the words can follow one of those that take further words:
+//
+//	@stay LABEL              say "ready LABEL PID" and stay
+//	@signals LABEL           also say "USR1 LABEL" and "USR2 LABEL" for a signal
+//	@fork LABEL words...     start words, stay, and say "reaped LABEL" when they end
+//	@double words...         start words in a session of its own and end
+//	@named NAME words...     take a name
+//	@headless LABEL          end the first thread and stay
+//	@end                     end
+func program(words []string) {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.NewFile(3, "said"), format+"\n", args...) }
+	stay := func() {
+		_, _ = io.Copy(io.Discard, os.NewFile(4, "until"))
+		os.Exit(0)
+	}
+	start := func(attr *syscall.SysProcAttr, words []string) *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", words...)
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "said"), os.NewFile(4, "until")}
+		cmd.SysProcAttr = attr
+		if err := cmd.Start(); err != nil {
+			say("failed: %v", err)
+			os.Exit(1)
+		}
+		return cmd
+	}
+	switch words[0] {
+	case "@stay":
+		say("ready %s %d", words[1], os.Getpid())
+		stay()
+	case "@signals":
+		c := make(chan os.Signal, 10)
+		signal.Notify(c, unix.SIGUSR1, unix.SIGUSR2)
+		say("ready %s %d", words[1], os.Getpid())
+		go stay()
+		for sig := range c {
+			say("%s %s", map[os.Signal]string{unix.SIGUSR1: "USR1", unix.SIGUSR2: "USR2"}[sig], words[1])
+		}
+	case "@fork":
+		// This is not the first thread: init locked that one to another goroutine.
+		go func() {
+			cmd := start(nil, words[2:])
+			say("ready %s %d", words[1], os.Getpid())
+			go stay()
+			_ = cmd.Wait()
+			say("reaped %s", words[1])
+		}()
+		select {}
+	case "@double":
+		start(&syscall.SysProcAttr{Setsid: true}, words[1:])
+		os.Exit(0)
+	case "@named":
+		// As PR_SET_NAME does for the thread that calls it.
+		if err := os.WriteFile("/proc/self/comm", []byte(words[1]), 0); err != nil {
+			say("failed: %v", err)
+			os.Exit(1)
+		}
+		program(words[2:])
+	case "@headless":
+		go func() {
+			for {
+				text, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
+				if err != nil || strings.Contains(string(text), ") Z ") {
+					break
+				}
+				runtime.Gosched()
+			}
+			say("ready %s %d", words[1], os.Getpid())
+			stay()
+		}()
+		// Syscall, unlike RawSyscall, lets the runtime go on without this thread.
+		_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	case "@end":
+		os.Exit(0)
+	}
+	say("failed: no such program: %q", words)
+	os.Exit(99)
+}
+
+// family is a tree of real processes below this one.
+type family struct {
+	t     *testing.T
+	heard *os.File
+	lines *bufio.Reader
+	said  *os.File // the end that processes write
+	until *os.File // the end that processes read
+	hold  *os.File
+	pids  map[string]int
+	cmds  []*exec.Cmd // kept, since one that is forgotten closes its pidfd some day
+}
+
+func newFamily(t *testing.T) *family {
+	t.Helper()
+	sayR, sayW := pipe(t)
+	untilR, untilW := pipe(t)
+	return &family{t: t, heard: sayR, lines: bufio.NewReader(sayR), said: sayW, until: untilR, hold: untilW, pids: map[string]int{}}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	check(t, err)
+	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+	return r, w
+}
+
+// command is a process to start; without more it has no streams.
+func (f *family) command(words ...string) *exec.Cmd {
+	f.t.Helper()
+	self, err := os.Executable()
+	check(f.t, err)
+	cmd := exec.Command(self, words...)
+	cmd.ExtraFiles = []*os.File{f.said, f.until}
+	return cmd
+}
+
+// start starts a process from the first thread.
+func (f *family) start(cmd *exec.Cmd) *exec.Cmd {
+	f.t.Helper()
+	err := make(chan error)
+	onMain <- func() { err <- cmd.Start() }
+	check(f.t, <-err)
+	f.cmds = append(f.cmds, cmd)
+	return cmd
+}
+
+func (f *family) line() string {
+	f.t.Helper()
+	check(f.t, f.heard.SetReadDeadline(time.Now().Add(patience)))
+	text, err := f.lines.ReadString('\n')
+	if err != nil {
+		f.t.Fatalf("no line from a process: %v; so far there are %v", err, f.pids)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+func (f *family) want(line string) {
+	f.t.Helper()
+	if got := f.line(); got != line {
+		f.t.Fatalf("a process said %q, want %q", got, line)
+	}
+}
+
+// await waits until the processes with these labels are ready.
+func (f *family) await(labels ...string) {
+	f.t.Helper()
+	for _, label := range labels {
+		for f.pids[label] == 0 {
+			words := strings.Fields(f.line())
+			if len(words) != 3 || words[0] != "ready" {
+				f.t.Fatalf("a process said %q", words)
+			}
+			pid, err := strconv.Atoi(words[2])
+			check(f.t, err)
+			f.pids[words[1]] = pid
+		}
+	}
+}
+
+// kill ends the process with this label. A pid of 0 would stand for this group.
+func (f *family) kill(label string) {
+	f.t.Helper()
+	if f.pids[label] < 2 {
+		f.t.Fatalf("%s has the pid %d", label, f.pids[label])
+	}
+	check(f.t, unix.Kill(f.pids[label], unix.SIGKILL))
+}
+
+// end lets every process end, and reaps until none is left.
+func (f *family) end() {
+	_ = f.hold.Close()
+	reapAll(f.t)
+}
+
+// reapAll waits for every descendant, which all come to this subreaper.
+func reapAll(t *testing.T) {
+	t.Helper()
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+			return
+		} else if err != nil && err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+}
+
+// isAlone says that this process was started by alone.
+var isAlone bool
+
+// alone runs body in a process of its own that is a subreaper, for nothing makes a
+// process cease to be one and all that body leaves must be found there. A sibling
+// shares its standard output, stands outside its tree and must outlive it; its pid
+// is FINI_SIBLING.
+func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
+	t.Helper()
+	if isAlone {
+		check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+		body(t)
+		return
+	}
+	outR, outW := pipe(t)
+	outside := newFamily(t)
+	sibling := outside.command("@signals", "sibling")
+	sibling.Stdout = outW
+	outside.start(sibling)
+	outside.await("sibling")
+
+	cmd := outside.command("@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=30s")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("FINI_SIBLING=%d", outside.pids["sibling"]))
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = outW, outW, nil, attr
+	if err := cmd.Start(); err != nil {
+		if attr != nil {
+			need(t, false, fmt.Sprintf("the right to make a namespace (%v)", err))
+		}
+		t.Fatal(err)
+	}
+	_ = outW.Close()
+	out := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(outR)
+		out <- string(text)
+	}()
+	err := cmd.Wait()
+
+	// SIGUSR1 from the tree would be there before this one.
+	check(t, sibling.Process.Signal(unix.SIGUSR2))
+	if got := outside.line(); got != "USR2 sibling" {
+		t.Errorf("the process outside the tree received %q", got)
+	}
+	_ = outside.hold.Close()
+	if ended := sibling.Wait(); ended != nil {
+		t.Errorf("the process outside the tree was ended: %v", ended)
+	}
+	text := <-out
+	switch {
+	case err != nil:
+		t.Errorf("%v\n%s", err, text)
+	case strings.Contains(text, "--- SKIP: "):
+		need(t, false, "something in the process of its own:\n"+text)
+	case !strings.Contains(text, "--- PASS: "+t.Name()):
+		t.Errorf("the test did not run:\n%s", text)
+	default:
+		t.Log("\n" + text)
+	}
+}
+
+// ways runs a test in each of the ways in which a Tree can look and signal.
+func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
+	t.Helper()
+	for _, byChildren := range []bool{true, false} {
+		for _, pidfds := range []bool{true, false} {
+			t.Run(fmt.Sprintf("children=%t,pidfds=%t", byChildren, pidfds), func(t *testing.T) {
+				tree := New()
+				check(t, tree.mount())
+				need(t, tree.byChildren, "/proc/PID/task/TID/children (CONFIG_PROC_CHILDREN)")
+				fd, err := unix.PidfdOpen(os.Getpid(), 0)
+				need(t, err == nil, "pidfd_open(2)")
+				_ = unix.Close(fd)
+				tree.byChildren, tree.pidfds = byChildren, pidfds
+				test(t, tree)
+				if tree.byChildren != byChildren || tree.pidfds != pidfds {
+					t.Error("the tree was looked at in another way")
+				}
+				tree.Release()
+				_ = unix.Close(tree.proc)
+			})
+		}
+	}
+}
+
+func look(t *testing.T, tree *Tree) map[int]Process {
+	t.Helper()
+	found, err := tree.Look()
+	check(t, err)
+	byPid := map[int]Process{}
+	place := map[int]int{os.Getpid(): -1}
+	for i, p := range found {
+		if _, twice := byPid[p.Pid]; twice {
+			t.Errorf("%d was found twice", p.Pid)
+		}
+		if _, ok := place[p.Parent]; !ok {
+			t.Errorf("%d was found before its parent %d", p.Pid, p.Parent)
+		}
+		byPid[p.Pid], place[p.Pid] = p, i
+	}
+	return byPid
+}
+
+// mustFind asserts that exactly the processes with these labels were found.
+func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string) {
+	t.Helper()
+	want := map[int]bool{}
+	for _, label := range labels {
+		want[f.pids[label]] = true
+		if _, ok := found[f.pids[label]]; !ok {
+			t.Errorf("%s (%d) was not found", label, f.pids[label])
+		}
+	}
+	for pid, p := range found {
+		if !want[pid] {
+			t.Errorf("%d was found, and is none of %v: %+v", pid, labels, p)
+		}
+	}
+	if t.Failed() {
+		t.FailNow() // what follows is about these processes
+	}
+}
+
+func TestLook(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		before := Uptime()
+		f.start(f.command("@stay", "child"))
+		session := f.command("@stay", "session")
+		session.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		f.start(session)
+		group := f.command("@stay", "group")
+		group.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		f.start(group)
+		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "grandchild"))
+		check(t, f.start(f.command("@double", "@double", "@stay", "daemon")).Wait())
+		f.start(f.command("@headless", "headless"))
+		all := []string{"child", "session", "group", "parent", "middle", "grandchild", "daemon", "headless"}
+		f.await(all...)
+		after := Uptime()
+
+		// A zombie, which is not alive, and whose pid stays until it is reaped.
+		ended := f.start(f.command("@end"))
+		for {
+			err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if err != unix.EINTR {
+				check(t, err)
+				break
+			}
+		}
+		self, ownGroup := os.Getpid(), unix.Getpgrp()
+		ownSession, err := unix.Getsid(0)
+		check(t, err)
+
+		ways(t, func(t *testing.T, tree *Tree) {
+			found := look(t, tree)
+			f.mustFind(t, found, all...)
+			for label, want := range map[string]Process{
+				"child":      {Parent: self, Group: ownGroup, Session: ownSession},
+				"session":    {Parent: self, Group: f.pids["session"], Session: f.pids["session"]},
+				"group":      {Parent: self, Group: f.pids["group"], Session: ownSession},
+				"parent":     {Parent: self, Group: ownGroup, Session: ownSession},
+				"middle":     {Parent: f.pids["parent"], Group: ownGroup, Session: ownSession},
+				"grandchild": {Parent: f.pids["middle"], Group: ownGroup, Session: ownSession},
+				"daemon":     {Parent: self, Group: f.pids["daemon"], Session: f.pids["daemon"]},
+			} {
+				p := found[f.pids[label]]
+				if p.Parent != want.Parent || p.Group != want.Group || p.Session != want.Session {
+					t.Errorf("%s: parent %d, group %d, session %d; want %d, %d, %d", label,
+						p.Parent, p.Group, p.Session, want.Parent, want.Group, want.Session)
+				}
+				if p.Start < before-tick || p.Start > after {
+					t.Errorf("%s started at %v, but that was between %v and %v", label, p.Start, before, after)
+				}
+				if p.Threads < 2 {
+					t.Errorf("%s has %d threads; a Go program has more", label, p.Threads)
+				}
+			}
+			if p := found[f.pids["headless"]]; p.State != 'Z' || p.Threads < 1 {
+				t.Errorf("the process without its first thread: %+v", p)
+			}
+		})
+	})
+}
+
+func TestLookAtNobody(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			if found := look(t, tree); len(found) != 0 {
+				t.Errorf("found %v", found)
+			}
+			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
+				t.Errorf("Kill = %v, %v, %v", hit, refused, err)
+			}
+		})
+	})
+}
+
+func TestLookFindsOddNames(t *testing.T) {
+	names := []string{"a) R 1 (", ") ", "(((", ")", "a\nb", " ", "x) Z 1 1 1", "\xff\xfe"}
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		var labels []string
+		for i, name := range names {
+			label := fmt.Sprint("name", i)
+			// One with an odd name whose parent has one too.
+			f.start(f.command("@named", name, "@fork", label, "@named", name, "@stay", label+"child"))
+			labels = append(labels, label, label+"child")
+		}
+		f.await(labels...)
+		ways(t, func(t *testing.T, tree *Tree) {
+			found := look(t, tree)
+			f.mustFind(t, found, labels...)
+			for i, label := range labels {
+				if p := found[f.pids[label]]; p.Name != names[i/2] {
+					t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, names[i/2])
+				}
+			}
+		})
+	})
+}
+
+// treeOf is a Tree for a process with these standard streams, nil for closed ones.
+func treeOf(t *testing.T, stdout, stderr *os.File) *Tree {
+	t.Helper()
+	for fd, f := range map[int]*os.File{1: stdout, 2: stderr} {
+		saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		check(t, err)
+		if f == nil {
+			check(t, unix.Close(fd))
+		} else {
+			check(t, unix.Dup3(int(f.Fd()), fd, 0))
+		}
+		defer func() {
+			_ = unix.Dup3(saved, fd, 0)
+			_ = unix.Close(saved)
+		}()
+	}
+	return New()
+}
+
+func reopen(t *testing.T, f *os.File, mode int) *os.File {
+	t.Helper()
+	path := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	fd, err := unix.Open(path, mode|unix.O_CLOEXEC, 0)
+	check(t, err)
+	again := os.NewFile(uintptr(fd), path)
+	t.Cleanup(func() { _ = again.Close() })
+	return again
+}
+
+func TestHolds(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		outR, outW := pipe(t)
+		errR, errW := pipe(t)
+		otherR, otherW := pipe(t)
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		check(t, err)
+		near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
+		defer func() { _, _ = near.Close(), far.Close() }()
+		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		check(t, err)
+		defer func() { _ = null.Close() }()
+		file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+		check(t, err)
+		defer func() { _ = file.Close() }()
+
+		// Each process has these as descriptors from 5 on, and a few as its streams.
+		processes := map[string][]*os.File{
+			"none":                  nil,
+			"stdout":                {outW},
+			"stderr":                {errW},
+			"both":                  {outW, errW},
+			"other pipe":            {otherR, otherW},
+			"reader":                {outR},
+			"both readers":          {outR, errR},
+			"reader and writer":     {outR, outW},
+			"many":                  {null, otherW, outR, file, outW, null},
+			"opened for both":       {reopen(t, outR, unix.O_RDWR)},
+			"opened for writing":    {reopen(t, outR, unix.O_WRONLY|unix.O_NONBLOCK)},
+			"opened for reading":    {reopen(t, outW, unix.O_RDONLY|unix.O_NONBLOCK)},
+			"reference":             {reopen(t, outW, unix.O_PATH)},
+			"socket":                {near},
+			"other end of socket":   {far},
+			"both ends of socket":   {near, far},
+			"the null device":       {null},
+			"log":                   {file},
+			"reader of one, writes": {outR, errW},
+		}
+		var labels []string
+		label := func(name string) string { return strings.ReplaceAll(name, " ", "-") }
+		for name, files := range processes {
+			cmd := f.command("@stay", label(name))
+			cmd.ExtraFiles = append(cmd.ExtraFiles, files...)
+			f.start(cmd)
+			labels = append(labels, label(name))
+		}
+		for name, streams := range map[string][3]*os.File{
+			"as stdin":  {outW, nil, nil},
+			"as stdout": {nil, outW, nil},
+			"as stderr": {nil, nil, outW},
+			"reading":   {outR, nil, nil},
+		} {
+			cmd := f.command("@stay", label(name))
+			for i, to := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
+				if streams[i+1] != nil {
+					*to = streams[i+1]
+				}
+			}
+			if streams[0] != nil {
+				cmd.Stdin = streams[0]
+			}
+			f.start(cmd)
+			labels = append(labels, label(name))
+		}
+		f.await(labels...)
+
+		for what, c := range map[string]struct {
+			stdout, stderr *os.File
+			want           map[string]Streams // the rest hold nothing
+		}{
+			"two pipes": {outW, errW, map[string]Streams{
+				"stdout": Stdout, "stderr": Stderr, "both": Stdout | Stderr, "reader and writer": Stdout,
+				"many": Stdout, "opened for both": Stdout, "opened for writing": Stdout,
+				"reader of one, writes": Stderr,
+				"as stdin":              Stdout, "as stdout": Stdout, "as stderr": Stdout,
+			}},
+			"one pipe for both": {errW, errW, map[string]Streams{
+				"stderr": Stdout | Stderr, "both": Stdout | Stderr, "reader of one, writes": Stdout | Stderr,
+			}},
+			"a pipe and a file": {file, errW, map[string]Streams{
+				"stderr": Stderr, "both": Stderr, "reader of one, writes": Stderr,
+			}},
+			"a socket": {near, null, map[string]Streams{
+				"socket": Stdout, "both ends of socket": Stdout,
+			}},
+			"the null device": {null, null, nil},
+			"a file":          {file, file, nil},
+			"closed streams":  {nil, nil, nil},
+			"a closed stdout": {nil, errW, map[string]Streams{
+				"stderr": Stderr, "both": Stderr, "reader of one, writes": Stderr,
+			}},
+		} {
+			t.Run(what, func(t *testing.T) {
+				found := look(t, treeOf(t, c.stdout, c.stderr))
+				f.mustFind(t, found, labels...)
+				held := map[string]Streams{}
+				for name, streams := range c.want {
+					held[label(name)] = streams
+				}
+				for _, l := range labels {
+					if got := found[f.pids[l]].Holds; got != held[l] {
+						t.Errorf("%s holds %b, want %b", l, got, held[l])
+					}
+				}
+			})
+		}
+	})
+}
+
+// The descriptors of a process whose first thread has ended are no longer to be seen
+// where its others are, and it keeps the reader waiting all the same.
+func TestHoldsWithoutFirstThread(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		_, outW := pipe(t)
+		cmd := f.command("@headless", "headless")
+		cmd.Stdout = outW
+		f.start(cmd)
+		f.await("headless")
+		found := look(t, treeOf(t, outW, nil))
+		f.mustFind(t, found, "headless")
+		if got := found[f.pids["headless"]].Holds; got != Stdout {
+			t.Errorf("it holds %b, want %b", got, Stdout)
+		}
+	})
+}
+
+func TestSignalReachesExactlyOne(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		labels := []string{"first", "second", "parent", "below", "daemon"}
+		f.start(f.command("@signals", "first"))
+		f.start(f.command("@signals", "second"))
+		f.start(f.command("@fork", "parent", "@signals", "below"))
+		check(t, f.start(f.command("@double", "@signals", "daemon")).Wait())
+		f.await(labels...)
+		all := []string{"first", "second", "below", "daemon"}
+		ways(t, func(t *testing.T, tree *Tree) {
+			for _, target := range all {
+				found := look(t, tree)
+				f.mustFind(t, found, labels...)
+				check(t, tree.Signal(found[f.pids[target]], unix.SIGUSR1))
+				f.want("USR1 " + target)
+				// SIGUSR1 would be there before SIGUSR2.
+				for _, l := range all {
+					check(t, tree.Signal(found[f.pids[l]], unix.SIGUSR2))
+					f.want("USR2 " + l)
+				}
+			}
+		})
+	})
+}
+
+func TestSignalOfEnded(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			f := newFamily(t)
+			defer f.end()
+			f.start(f.command("@fork", "parent", "@stay", "below"))
+			child := f.start(f.command("@stay", "child"))
+			f.await("parent", "child", "below")
+			found := look(t, tree)
+			f.mustFind(t, found, "parent", "child", "below")
+			for _, label := range []string{"child", "below"} {
+				f.kill(label)
+			}
+			f.want("reaped parent")
+			for _, when := range []string{"a zombie", "reaped"} {
+				if when == "reaped" {
+					_ = child.Wait()
+				}
+				for _, label := range []string{"child", "below"} {
+					if err := tree.Signal(found[f.pids[label]], unix.SIGTERM); err != nil {
+						t.Errorf("Signal of %s, %s: %v", label, when, err)
+					}
+				}
+			}
+		})
+	})
+}
+
+// A pid that became another process's names a process that nobody meant.
+func TestSignalSparesRecycledPid(t *testing.T) {
+	const last = "/proc/sys/kernel/ns_last_pid"
+	_, err := os.Stat(last)
+	need(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
+	alone(t, nil, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			for _, label := range []string{"child", "below"} {
+				f := newFamily(t)
+				f.start(f.command("@fork", "parent", "@stay", "below"))
+				child := f.start(f.command("@stay", "child"))
+				f.await("parent", "child", "below")
+				found := look(t, tree)
+				f.mustFind(t, found, "parent", "child", "below")
+				old := found[f.pids[label]]
+				f.kill(label)
+				if label == "child" {
+					_ = child.Wait()
+				} else {
+					f.want("reaped parent")
+				}
+				// The start tells two processes of one pid apart, to the tick.
+				for Uptime() < old.Start+2*tick {
+					runtime.Gosched()
+				}
+				other := f.recycle(old.Pid, "other")
+				if err := tree.Signal(old, unix.SIGUSR1); err != nil {
+					t.Errorf("Signal of %s: %v", label, err)
+				}
+				// SIGUSR1 would be there before SIGUSR2.
+				check(t, unix.Kill(old.Pid, unix.SIGUSR2))
+				if got := f.line(); got != "USR2 "+other {
+					t.Errorf("Signal of %s reached the process that has its pid now: %q", label, got)
+				}
+				f.end()
+			}
+		})
+	})
+}
+
+// recycle starts a process that has this pid, and returns its label.
+func (f *family) recycle(pid int, label string) string {
+	f.t.Helper()
+	// Somebody else may start a process or a thread in between, so it takes some
+	// tries.
+	for i := range 200 {
+		unique := fmt.Sprintf("%s-%d", label, i)
+		cmd := f.command("@signals", unique)
+		failed := make(chan error)
+		onMain <- func() {
+			err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0)
+			if err == nil {
+				err = cmd.Start()
+			}
+			failed <- err
+		}
+		check(f.t, <-failed)
+		if cmd.Process.Pid == pid {
+			f.await(unique)
+			return unique
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	f.t.Fatalf("pid %d was not to be had again", pid)
+	return ""
+}
+
+func TestKill(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			f := newFamily(t)
+			labels := []string{"child", "session", "parent", "middle", "below", "daemon", "named"}
+			f.start(f.command("@stay", "child"))
+			session := f.command("@stay", "session")
+			session.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			f.start(session)
+			f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
+			check(t, f.start(f.command("@double", "@stay", "daemon")).Wait())
+			f.start(f.command("@named", ") Z 0 (", "@stay", "named"))
+			f.await(labels...)
+
+			// One sweep may miss who is handed on while it lasts, so there is another
+			// until nobody is left. The family's end is still to come: whoever ends
+			// here was killed.
+			hit := map[int]bool{}
+			for empty := false; !empty; {
+				pids, refused, err := tree.Kill()
+				check(t, err)
+				if len(refused) != 0 {
+					t.Errorf("Kill was refused %v", refused)
+				}
+				for _, pid := range pids {
+					hit[pid] = true
+				}
+				var pid int
+				for pid = 1; pid > 0; {
+					pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
+				}
+				empty = err == unix.ECHILD
+			}
+			want := map[int]bool{}
+			for _, label := range labels {
+				want[f.pids[label]] = true
+			}
+			if !maps.Equal(hit, want) {
+				t.Errorf("Kill hit %v, want %v", hit, f.pids)
+			}
+			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
+				t.Errorf("the tree is empty, and Kill = %v, %v, %v", hit, refused, err)
+			}
+			f.end()
+		})
+	})
+}
+
+// A process that may not be signalled or looked into is told of, and neither is
+// taken for one that has ended nor for one that holds nothing.
+func TestNotAllowed(t *testing.T) {
+	need(t, os.Getuid() == 0, "root, to start a process of another user")
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		_, outW := pipe(t)
+		tree := treeOf(t, outW, nil)
+		f.start(f.command("@stay", "child"))
+		f.start(f.command("@fork", "parent", "@stay", "below"))
+		f.await("child", "parent", "below")
+		const nobody = 65534
+		check(t, syscall.Setresuid(nobody, nobody, nobody))
+		defer f.end()
+
+		found := look(t, tree)
+		f.mustFind(t, found, "child", "parent", "below")
+		for _, p := range found {
+			if p.Holds != Unknown {
+				t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
+			}
+			if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) {
+				t.Errorf("Signal of another user's process: %v, want EPERM", err)
+			} else if !strings.Contains(err.Error(), strconv.Itoa(p.Pid)) {
+				t.Errorf("the error does not name %d: %v", p.Pid, err)
+			}
+		}
+		hit, refused, err := tree.Kill()
+		check(t, err)
+		slices.Sort(refused)
+		want := []int{f.pids["child"], f.pids["parent"], f.pids["below"]}
+		slices.Sort(want)
+		if len(hit) != 0 || !slices.Equal(refused, want) {
+			t.Errorf("Kill hit %v and was refused %v, want none and %v", hit, refused, want)
+		}
+		if !tree.pidfds {
+			t.Error("pidfds were given up because one process may not be signalled")
+		}
+	})
+}
+
+func TestLookWithoutProc(t *testing.T) {
+	need(t, os.Getuid() == 0, "root, to change the root directory")
+	alone(t, nil, func(t *testing.T) {
+		tree := New()
+		check(t, unix.Chroot(t.TempDir()))
+		for range 2 {
+			if found, err := tree.Look(); err == nil || !strings.Contains(err.Error(), "/proc") {
+				t.Errorf("Look = %v, %v; want an error that names /proc", found, err)
+			}
+			if hit, refused, err := tree.Kill(); err == nil {
+				t.Errorf("Kill = %v, %v and no error", hit, refused)
+			}
+		}
+	})
+}
+
+// In the /proc of another PID namespace other processes have these pids.
+func TestLookInForeignProc(t *testing.T) {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	alone(t, attr, func(t *testing.T) {
+		if os.Getpid() != 1 {
+			t.Fatalf("this is %d and not PID 1", os.Getpid())
+		}
+		tree := New()
+		if found, err := tree.Look(); err == nil || !strings.Contains(err.Error(), "namespace") {
+			t.Errorf("Look = %v, %v; want an error that names the namespace", found, err)
+		}
+		if hit, refused, err := tree.Kill(); err == nil {
+			t.Errorf("Kill = %v, %v and no error", hit, refused)
+		}
+	})
+}
+
+func TestLookLeaksNoDescriptor(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
+		f.await("parent", "middle", "below")
+		ways(t, func(t *testing.T, tree *Tree) {
+			count := func() int {
+				entries, err := os.ReadDir("/proc/self/fd")
+				check(t, err)
+				return len(entries)
+			}
+			before := count()
+			for range 100 {
+				f.mustFind(t, look(t, tree), "parent", "middle", "below")
+			}
+			tree.Release()
+			if after := count(); after != before {
+				t.Errorf("%d descriptors before 100 looks, %d after", before, after)
+			}
+		})
+	})
+}
+
+func TestCommandLine(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		plain := f.command("@stay", "plain")
+		f.start(plain)
+		// The arguments of a zombie are gone.
+		ended := f.start(f.command("@end"))
+		for {
+			if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+				check(t, err)
+				break
+			}
+		}
+		f.await("plain")
+		tree := New()
+		p := look(t, tree)[f.pids["plain"]]
+		if got, want := tree.CommandLine(p), strings.Join(plain.Args, " "); got != want {
+			t.Errorf("CommandLine = %q, want %q", got, want)
+		}
+		for what, p := range map[string]Process{
+			"a zombie":     {Pid: ended.Process.Pid, Name: "the name"},
+			"one that was": {Pid: 1 << 30, Name: "the name"},
+		} {
+			if got := tree.CommandLine(p); got != "the name" {
+				t.Errorf("CommandLine of %s = %q, want its name", what, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,57 @@
+#include "textflag.h"
+
+// See entry_amd64.s.
+TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
+	// rt_sigprocmask(SIG_BLOCK, nil, &start.blocked, 8)
+	MOVD $135, R8
+	MOVD $0, R0
+	MOVD $0, R1
+	MOVD $·start+8(SB), R2
+	MOVD $8, R3
+	SVC
+
+	MOVD $1, R19
+signal:
+	// rt_sigaction(R19, nil, &start.action, 8): the first word is the handler
+	MOVD $134, R8
+	MOVD R19, R0
+	MOVD $0, R1
+	MOVD $·start+24(SB), R2
+	MOVD $8, R3
+	SVC
+	MOVD ·start+24(SB), R4
+	CMP  $1, R4 // SIG_IGN
+	BNE  nextSignal
+	SUB  $1, R19, R5
+	MOVD $1, R4
+	LSL  R5, R4, R4
+	MOVD ·start(SB), R5
+	ORR  R4, R5, R5
+	MOVD R5, ·start(SB)
+nextSignal:
+	ADD  $1, R19
+	CMP  $64, R19
+	BLE  signal
+
+	MOVD $0, R19
+descriptor:
+	// fcntl(R19, F_GETFD)
+	MOVD $25, R8
+	MOVD R19, R0
+	MOVD $1, R1
+	SVC
+	CMN  $9, R0 // EBADF
+	BNE  nextDescriptor
+	MOVD $1, R4
+	LSL  R19, R4, R4
+	MOVWU ·start+16(SB), R5
+	ORR  R4, R5, R5
+	MOVW R5, ·start+16(SB)
+nextDescriptor:
+	ADD  $1, R19
+	CMP  $3, R19
+	BLT  descriptor
+
+	MOVD $1, R4
+	MOVW R4, ·start+20(SB)
+	B    _rt0_arm64_linux(SB)

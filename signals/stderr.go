@@ -1,0 +1,89 @@
+package signals
+
+import (
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// SayLine writes one line to standard error and never waits for a reader: where the line
+// can't be written at once, it is lost. It tells whether it was written.
+//
+// A reader that is gone raises SIGPIPE in the writer. That one is taken back, for nobody
+// sent it and it must not reach the command. A terminal under `stty tostop` would stop a
+// writer in the background; it lets one through that blocks SIGTTOU. See pipe(7), tty(4).
+func SayLine(line []byte) bool {
+	return nil == blocking(unix.SIGTTOU, func() error {
+		return blocking(unix.SIGPIPE, func() error {
+			n, err := writeNow(2, line)
+			if err == nil && n < len(line) {
+				err = unix.EAGAIN
+			}
+			if err == unix.EPIPE {
+				takeBack(unix.SIGPIPE)
+			}
+			return err
+		})
+	})
+}
+
+// blocking calls do on a thread that blocks sig meanwhile.
+func blocking(sig unix.Signal, do func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	block, before := only(sig), unix.Sigset_t{}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before); err != nil {
+		return err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
+	return do()
+}
+
+// takeBack consumes a signal that is blocked and pending for this thread. See
+// sigtimedwait(2).
+func takeBack(sig unix.Signal) {
+	set, zero := only(sig), [16]byte{} // a timeout of zero in either layout
+	_, _, _ = unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
+		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
+}
+
+// only is the set of one of the first 31 signals.
+func only(sig unix.Signal) (set unix.Sigset_t) {
+	set.Val[0] = 1 << (sig - 1)
+	return set
+}
+
+// writeNow writes without waiting, and without O_NONBLOCK on the file description, which
+// the command shares.
+func writeNow(fd int, line []byte) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return unix.Write(fd, line)
+	case unix.S_IFIFO, unix.S_IFSOCK:
+		// See RWF_NOWAIT in pwritev2(2); pipes have it since Linux 6.4.
+		n, err := unix.Pwritev2(fd, [][]byte{line}, -1, unix.RWF_NOWAIT)
+		if err == nil || err == unix.EAGAIN || err == unix.EPIPE {
+			return n, err
+		}
+	default:
+		// A terminal says that it has room when it has too little for a line. Opened
+		// again it has a file description of its own.
+		own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			defer func() { _ = unix.Close(own) }()
+			return unix.Write(own, line)
+		}
+	}
+	// What is left is to ask first. Another writer may come between.
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(fds, 0); err != nil || n == 0 || fds[0].Revents&unix.POLLOUT == 0 {
+		return 0, unix.EAGAIN
+	}
+	return unix.Write(fd, line)
+}

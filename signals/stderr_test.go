@@ -1,0 +1,411 @@
+package signals
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience ends a wait that fails. No test passes because of it.
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "@background" {
+		background()
+	}
+	// Under the race detector a program sleeps for a second when it exits.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(m.Run())
+}
+
+// need skips a test where something it needs is missing, which is an error under
+// FINI_MUST_RUN=1.
+func need(t *testing.T, ok bool, what string) {
+	t.Helper()
+	switch {
+	case ok:
+	case os.Getenv("FINI_MUST_RUN") == "1":
+		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s", what)
+	default:
+		t.Skipf("SKIPPED, for this is missing: %s", what)
+	}
+}
+
+// sayTo calls SayLine with fd in the place of standard error. Should it wait for a
+// reader, it is let go by the end of the far end.
+func sayTo(t *testing.T, fd int, far io.Closer, line []byte) bool {
+	t.Helper()
+	saved, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(saved) }()
+	if fd < 0 {
+		err = unix.Close(2)
+	} else {
+		err = unix.Dup3(fd, 2, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan struct{})
+	bound := time.AfterFunc(patience, func() {
+		close(waited)
+		_ = far.Close()
+	})
+	ok := SayLine(line)
+	inTime := bound.Stop()
+	if err := unix.Dup3(saved, 2, 0); err != nil {
+		t.Fatal(err)
+	}
+	if !inTime {
+		<-waited
+		t.Errorf("SayLine waited for a reader")
+	}
+	return ok
+}
+
+// nothing stands for a far end that nobody has to close.
+type nothing struct{}
+
+func (nothing) Close() error { return nil }
+
+var line = []byte("fini: a line\n")
+
+// fill writes to fd without waiting until nothing more goes in, and leaves the
+// descriptor as it was.
+func fill(t *testing.T, fd int) {
+	t.Helper()
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{4096, 1} {
+		for {
+			if _, err := unix.Write(fd, bytes.Repeat([]byte("x"), size)); err == unix.EAGAIN {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ends is a pair of connected files, by which a line is written and read.
+type ends struct{ near, far *os.File }
+
+func (e ends) close() {
+	_ = e.near.Close()
+	_ = e.far.Close()
+}
+
+func pipeEnds(t *testing.T) ends {
+	t.Helper()
+	far, near, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := ends{near, far}
+	t.Cleanup(e.close)
+	return e
+}
+
+func socketEnds(t *testing.T) ends {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := ends{os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")}
+	t.Cleanup(e.close)
+	return e
+}
+
+// terminalEnds is a terminal and its master.
+func terminalEnds(t *testing.T) ends {
+	t.Helper()
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	need(t, err == nil, "/dev/ptmx")
+	far := os.NewFile(uintptr(master), "master")
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := unix.Open(fmt.Sprintf("/dev/pts/%d", number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	need(t, err == nil, "/dev/pts")
+	e := ends{os.NewFile(uintptr(slave), "terminal"), far}
+	t.Cleanup(e.close)
+	return e
+}
+
+func TestSayLineArrives(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) ends{
+		"pipe": pipeEnds, "socket": socketEnds, "terminal": terminalEnds,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t)
+			if !sayTo(t, int(e.near.Fd()), e.far, line) {
+				t.Fatal("SayLine = false")
+			}
+			got := make([]byte, 100)
+			n, err := e.far.Read(got)
+			// A terminal ends a line with a carriage return too.
+			if text := strings.ReplaceAll(string(got[:n]), "\r", ""); err != nil || text != string(line) {
+				t.Errorf("read %q, %v; want %q", text, err, line)
+			}
+		})
+	}
+}
+
+// Lines must follow what is in a log file, whether it was opened for appending or
+// shares its offset with the command.
+func TestSayLineToFile(t *testing.T) {
+	for name, mode := range map[string]int{"shared offset": 0, "appending": os.O_APPEND} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = file.Close() }()
+			if _, err := file.WriteString("command\n"); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if !sayTo(t, int(file.Fd()), nothing{}, line) {
+					t.Error("SayLine = false")
+				}
+			}
+			if _, err := file.WriteString("command\n"); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(path)
+			if want := "command\n" + string(line) + string(line) + "command\n"; err != nil || string(got) != want {
+				t.Errorf("the file holds %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+}
+
+func TestSayLineNeverWaits(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) ends{
+		"full pipe": pipeEnds, "full socket": socketEnds, "full terminal": terminalEnds,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t)
+			fill(t, int(e.near.Fd()))
+			// A terminal makes room behind the writer's back, so only the others are
+			// sure to be full still.
+			if sayTo(t, int(e.near.Fd()), e.far, line) && name != "full terminal" {
+				t.Error("SayLine = true, but nobody can have taken the line")
+			}
+			if flags, err := unix.FcntlInt(e.near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+				t.Errorf("the file description that the command shares has flags %#o, %v; want no O_NONBLOCK", flags, err)
+			}
+		})
+	}
+}
+
+// A terminal that has room for a part of a line says that it can be written to.
+func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
+	e := terminalEnds(t)
+	fd := int(e.near.Fd())
+	fill(t, fd)
+	room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	for {
+		if _, err := unix.Poll(room, 0); err != nil {
+			t.Fatal(err)
+		}
+		if room[0].Revents&unix.POLLOUT != 0 {
+			break
+		}
+		if _, err := unix.Read(int(e.far.Fd()), make([]byte, 64)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// As long as the longest line that fini writes.
+	long := append(bytes.Repeat([]byte("x"), 1023), '\n')
+	// The room comes in pages, so one line may fit; not every one does.
+	for range 100 {
+		if !sayTo(t, fd, e.far, long) || t.Failed() {
+			return
+		}
+	}
+	t.Error("100 lines found room in a terminal that was full")
+}
+
+// Ctrl-S holds a terminal's output for as long as its user likes.
+func TestSayLineToStoppedTerminal(t *testing.T) {
+	e := terminalEnds(t)
+	if err := unix.IoctlSetInt(int(e.near.Fd()), unix.TCXONC, unix.TCOOFF); err != nil {
+		t.Fatal(err)
+	}
+	if sayTo(t, int(e.near.Fd()), e.far, line) {
+		t.Error("SayLine = true, but the terminal is stopped")
+	}
+}
+
+func TestSayLineToNobody(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) int{
+		"closed stderr": func(*testing.T) int { return -1 },
+		"read-only": func(t *testing.T) int {
+			return int(pipeEnds(t).far.Fd())
+		},
+		"full disk": func(t *testing.T) int {
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			need(t, err == nil, "/dev/full")
+			t.Cleanup(func() { _ = full.Close() })
+			return int(full.Fd())
+		},
+		"terminal that hung up": func(t *testing.T) int {
+			e := terminalEnds(t)
+			_ = e.far.Close()
+			return int(e.near.Fd())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if sayTo(t, open(t), nothing{}, line) {
+				t.Error("SayLine = true")
+			}
+		})
+	}
+}
+
+// A reader that is gone must not end fini, and the SIGPIPE is not one that somebody
+// sent: it must not be forwarded.
+func TestSayLineRaisesNoSIGPIPE(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) ends{"pipe": pipeEnds, "socket": socketEnds} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t)
+			_ = e.far.Close()
+			// SIGWINCH comes after SIGPIPE where both are pending, so its arrival
+			// proves that there was no SIGPIPE.
+			caught := make(chan os.Signal, 10)
+			signal.Notify(caught, unix.SIGPIPE, unix.SIGWINCH)
+			defer signal.Stop(caught)
+			for range 3 {
+				if sayTo(t, int(e.near.Fd()), nothing{}, line) {
+					t.Error("SayLine = true, but the reader is gone")
+				}
+			}
+			if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
+				t.Fatal(err)
+			}
+			if sig := <-caught; sig != unix.SIGWINCH {
+				t.Errorf("received %v", sig)
+			}
+		})
+	}
+}
+
+func TestSayLineKeepsSignalMask(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	mask := func() (now unix.Sigset_t) {
+		if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now); err != nil {
+			t.Fatal(err)
+		}
+		return now
+	}
+	e := pipeEnds(t)
+	before := mask()
+	sayTo(t, int(e.near.Fd()), e.far, line)
+	_ = e.far.Close()
+	sayTo(t, int(e.near.Fd()), nothing{}, line)
+	if after := mask(); after != before {
+		t.Errorf("the signal mask was %x and is %x", before, after)
+	}
+}
+
+// Under "stty tostop" a write from the background raises SIGTTOU. fini stands in the
+// background as soon as its command has the foreground, and must neither be stopped
+// by what it says nor try for ever.
+func TestSayLineFromBackground(t *testing.T) {
+	e := terminalEnds(t)
+	settings, err := unix.IoctlGetTermios(int(e.near.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Lflag |= unix.TOSTOP
+	if err := unix.IoctlSetTermios(int(e.near.Fd()), unix.TCSETS, settings); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := pipeEnds(t)
+	cmd := exec.Command(self, "@background", "leader")
+	cmd.Stdin, cmd.Stderr = e.near, e.near
+	cmd.ExtraFiles = []*os.File{result.near}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = result.near.Close()
+	bound := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	got, _ := io.ReadAll(result.far)
+	_ = cmd.Wait()
+	bound.Stop()
+	if string(got) != "said" {
+		t.Errorf("a process in the background that calls SayLine: %q, want %q", got, "said")
+	}
+}
+
+// background is the program of TestSayLineFromBackground: a session leader in the
+// foreground, and a child in a group of its own that says a line. It writes what
+// became of the child to descriptor 3.
+func background() {
+	if len(os.Args) < 3 {
+		SayLine(line)
+		os.Exit(0)
+	}
+	// The child dies with the thread that starts it.
+	runtime.LockOSThread()
+	report := os.NewFile(3, "report")
+	child, err := syscall.ForkExec("/proc/self/exe", []string{"child", "@background"}, &syscall.ProcAttr{
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
+	})
+	if err != nil {
+		_, _ = fmt.Fprint(report, err)
+		os.Exit(1)
+	}
+	var status syscall.WaitStatus
+	for {
+		_, err = syscall.Wait4(child, &status, syscall.WUNTRACED, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		_, _ = fmt.Fprint(report, err)
+	case status.Stopped():
+		_, _ = fmt.Fprintf(report, "stopped by %s", Name(status.StopSignal()))
+		_ = syscall.Kill(child, syscall.SIGKILL)
+		_, _ = syscall.Wait4(child, &status, 0, nil)
+	case status.Exited():
+		_, _ = fmt.Fprint(report, "said")
+	default:
+		_, _ = fmt.Fprintf(report, "ended by %s", Name(status.Signal()))
+	}
+	os.Exit(0)
+}
