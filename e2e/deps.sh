@@ -2,8 +2,8 @@
 # Installs what the full test run needs, from Debian's packages and npm.
 set -eu
 
-packages="bash busybox-static catatonit conmon docker.io dumb-init iptables netavark podman procps
-python3 runc shellcheck tini util-linux"
+packages="bash busybox-static catatonit chromium conmon docker.io dumb-init iptables netavark podman
+postgresql procps python3 runc shellcheck tini util-linux"
 
 missing=
 for p in $packages; do
@@ -15,4 +15,6 @@ if [ -n "$missing" ]; then
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
 fi
 command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends npm
+# The tests run Debian's Chromium.
+export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 npm ci --prefix e2e --no-audit --no-fund

@@ -56,7 +56,11 @@ func TestMain(m *testing.M) {
 				return 1
 			}
 		}
-		return m.Run()
+		status := m.Run()
+		if testing.Verbose() {
+			printTable(os.Stdout)
+		}
+		return status
 	}())
 }
 

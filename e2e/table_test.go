@@ -1,0 +1,186 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// The table of what is left behind without fini, under tini and under fini. Each case
+// fills in its row; TestMain prints them, and the README carries what was measured.
+
+// An outcome is what a case saw after its fault.
+type outcome struct {
+	survivors int           // processes of the case that are alive
+	eof       time.Duration // from the fault to the end of the case's output
+	never     bool          // the output had no end within the window
+}
+
+// window is how long a case without fini is watched before what is alive is called a
+// survivor, and an output without an end endless. Under fini nothing waits for it.
+const window = 6 * time.Second
+
+var table struct {
+	sync.Mutex
+	rows  []string // in the order of the first outcome
+	cells map[string]map[string]outcome
+}
+
+var tableColumns = []string{"without", "tini -s", "fini"}
+
+// inColumns runs a case without a wrapper, under tini and under fini with the given
+// flags, puts the outcomes into the table, and asserts that fini left nothing. wrap is
+// what goes before the command. name is the row's, in words for a reader of the README.
+func inColumns(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) outcome) {
+	t.Helper()
+	for _, column := range tableColumns {
+		t.Run(column, func(t *testing.T) {
+			var wrap []string
+			switch column {
+			case "tini -s":
+				wrap = []string{needProgram(t, "tini"), "-s", "--"}
+			case "fini":
+				wrap = append(append([]string{finiPath}, flags...), "--")
+			}
+			o := run(t, wrap)
+			if t.Failed() {
+				return
+			}
+			if column == "fini" && (o.survivors > 0 || o.never) {
+				t.Errorf("under fini: %s", o)
+			}
+			record(name, column, o)
+		})
+	}
+}
+
+func record(name, column string, o outcome) {
+	table.Lock()
+	defer table.Unlock()
+	if table.cells == nil {
+		table.cells = map[string]map[string]outcome{}
+	}
+	if table.cells[name] == nil {
+		table.cells[name] = map[string]outcome{}
+		table.rows = append(table.rows, name)
+	}
+	table.cells[name][column] = o
+}
+
+func (o outcome) String() string {
+	if o.never {
+		return fmt.Sprintf("%d, no EOF", o.survivors)
+	}
+	return fmt.Sprintf("%d, EOF after %.1f s", o.survivors, o.eof.Seconds())
+}
+
+// printTable writes the table as Markdown.
+func printTable(w io.Writer) {
+	if len(table.rows) == 0 {
+		return
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	fmt.Fprintf(out, "\n| survivors, and the reader's EOF\t| %s\t|\n", strings.Join(tableColumns, "\t| "))
+	fmt.Fprintf(out, "| ---%s\t|\n", strings.Repeat("\t| ---", len(tableColumns)))
+	for _, name := range table.rows {
+		fmt.Fprintf(out, "| %s", name)
+		for _, column := range tableColumns {
+			cell := "-"
+			if o, ok := table.cells[name][column]; ok {
+				cell = o.String()
+			}
+			fmt.Fprintf(out, "\t| %s", cell)
+		}
+		fmt.Fprintln(out, "\t|")
+	}
+	_ = out.Flush()
+}
+
+// A herd is everything that a case has started: a cgroup, which no process leaves by
+// another parent, session, process group, set of descriptors or environment.
+type herd struct {
+	t   testing.TB
+	dir string
+}
+
+// newHerd makes a cgroup; what is alive in it when the test ends is killed.
+func newHerd(t testing.TB) *herd {
+	t.Helper()
+	root := "/sys/fs/cgroup/pids" // version 1 has a tree for each controller
+	if _, err := os.Stat(root); err != nil {
+		root = "/sys/fs/cgroup"
+	}
+	dir, err := os.MkdirTemp(root, "fini-e2e-")
+	need(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
+	h := &herd{t, dir}
+	t.Cleanup(func() {
+		until(t, "the case's cgroup is empty", func() bool {
+			for _, pid := range h.alive() {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return os.Remove(dir) == nil
+		})
+	})
+	return h
+}
+
+// wrap is a command line that runs argv in the herd.
+func (h *herd) wrap(argv ...string) []string {
+	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(h.dir, "cgroup.procs")}, argv...)
+}
+
+// alive lists the pids of the herd, without zombies.
+func (h *herd) alive() []int {
+	text, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
+	var pids []int
+	for field := range strings.FieldsSeq(string(text)) {
+		pid, _ := strconv.Atoi(field)
+		if state := procStatus(pid, "State"); state != "" && state[0] != 'Z' && state[0] != 'X' {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids)
+}
+
+// names is what is alive, for a message.
+func (h *herd) names() (names []string) {
+	for _, pid := range h.alive() {
+		names = append(names, fmt.Sprintf("%d %s", pid, procStatus(pid, "Name")))
+	}
+	return names
+}
+
+// survivors waits for the herd's end, or to the end of the window, and counts.
+func (h *herd) survivors() int {
+	for end := time.Now().Add(window); len(h.alive()) > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return len(h.alive())
+}
+
+// outcomeOf watches the herd and the case's output from now on, which is the moment after
+// the fault.
+func (h *herd) outcomeOf(out *lines) (o outcome) {
+	start := time.Now()
+	deadline := time.After(window)
+	for open := true; open; {
+		select {
+		case _, open = <-out.c:
+		case <-deadline:
+			o.never, open = true, false
+		}
+	}
+	o.eof = time.Since(start)
+	o.survivors = h.survivors()
+	return o
+}
