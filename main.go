@@ -114,11 +114,12 @@ func run(flags *commandLine, environ []string) int {
 	// From here on nothing but the end of the command and its tree ends fini.
 	runtime.UnlockOSThread()
 	go l.caught.All() // a command that ends at once need not wait for it
+	reaper.Keep(p.standBy...)
 	if err := reaper.LetGo(p.stdin == pdeath.Open); err != nil {
 		l.sayf(detail, "%v", err)
 	}
 	l.life = newLife(p.rules, child.Pid)
-	l.note = p.note
+	l.note, l.standBy = p.note, p.standBy
 	l.terminal = p.command.Terminal >= 0
 	l.bond = pdeath.Watch(p.watch, p.stdin)
 	if p.timeout > 0 {
@@ -181,6 +182,7 @@ type plan struct {
 	command reaper.Command // without Args there is none: --pause
 	rules   rules
 	watch   []int // pidfds: the end of any of these processes stops the command
+	standBy []int // the same, for while the inner fini of a pair is stopped and can't watch
 	stdin   pdeath.Stdin
 	timeout time.Duration
 	note    *reaper.Note // by which the inner fini of a pair tells of its command
@@ -285,9 +287,10 @@ func (p *plan) outer() (*plan, error) {
 			Pass:     pass,
 			Terminal: p.command.Terminal,
 		},
-		rules: rules,
-		note:  &note,
-		alone: p,
+		rules:   rules,
+		standBy: p.watch,
+		note:    &note,
+		alone:   p,
 	}, nil
 }
 
@@ -335,6 +338,7 @@ type loop struct {
 	tree    *orphans.Tree
 	timer   *time.Timer
 	note    *reaper.Note
+	standBy []int // see plan
 
 	terminal bool // the command was handed its foreground
 	noticed  bool // deathNotice tells of the launcher's death
@@ -383,6 +387,9 @@ func (l *loop) reap() event {
 	e.exits, e.none = l.reaper.Reap()
 	rest := nap
 	for _, x := range e.exits {
+		if x.Pid == l.life.group && x.Status.Stopped() && len(l.standBy) > 0 {
+			l.bond, l.standBy = pdeath.Watch(l.standBy, pdeath.Unwatched), nil
+		}
 		if x.Pid == l.life.group && !x.Status.Stopped() {
 			rest = 0
 			l.takeForeground()

@@ -71,6 +71,10 @@ const (
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 
+	// A stop that is heard of this long after the main child was asked to end was under
+	// way already. It would put the end off until somebody thinks of SIGCONT.
+	stopInFlight = time.Second
+
 	// So many leftovers are told of one by one, the others are counted.
 	maxTold = 20
 )
@@ -172,6 +176,7 @@ type life struct {
 	halted    bool                             // the main child is stopped, as far as fini has heard
 	stopAsked bool                             // fini was sent a signal that stops the command
 	contOwed  bool                             // the command was continued when fini was; a SIGCONT is to come
+	stopStale time.Duration                    // up to here a stop of the main child was under way when it was asked to end
 
 	groupAsked time.Duration     // when the group was last sent SIGTERM; 0 is never
 	heir       int               // see ended
@@ -247,6 +252,10 @@ func (l *life) received(now time.Duration, sig syscall.Signal) []action {
 			return append([]action{handOver{}}, l.forward(now, as)...)
 		}
 		do := l.forward(now, as)
+		if asksForEnd(sig) {
+			do = append(do, l.continueHalted(now)...)
+			l.stopStale = now + stopInFlight
+		}
 		switch {
 		case !asksForEnd(sig):
 		case l.phase == closing: // the sender has climbed to the next rung
@@ -268,10 +277,14 @@ func (l *life) received(now time.Duration, sig syscall.Signal) []action {
 }
 
 // stopped stops fini as its command was stopped at the terminal, so that the shell sees a
-// stopped job. A command that was sent SIGSTOP is its sender's to continue.
-func (l *life) stopped(sig syscall.Signal) []action {
+// stopped job. A command that was sent SIGSTOP is its sender's to continue, and one that is
+// to end is not left stopped.
+func (l *life) stopped(now time.Duration, sig syscall.Signal) []action {
 	switch sig {
 	case syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU:
+		if l.phase == stopping || now < l.stopStale {
+			return l.forward(now, syscall.SIGCONT)
+		}
 		return []action{suspend{sig}}
 	}
 	return nil
@@ -297,6 +310,15 @@ func asksForEnd(sig syscall.Signal) bool {
 	return false
 }
 
+// continueHalted continues a main child that is stopped, and could not act on the signal
+// that it has just been sent.
+func (l *life) continueHalted(now time.Duration) []action {
+	if !l.halted {
+		return nil
+	}
+	return l.forward(now, syscall.SIGCONT)
+}
+
 // forward sends sig to the main child's group and remembers that.
 func (l *life) forward(now time.Duration, sig syscall.Signal) []action {
 	l.sent[sig] = now
@@ -312,6 +334,11 @@ func (l *life) stop(now time.Duration, why reason) []action {
 	do := []action{say{detail, why.String()}}
 	if why == launcherDied {
 		l.orphans = stopAll // nobody is left for whom another policy would be good
+	}
+	if l.outer {
+		// The inner one sees it too, as long as it is not stopped.
+		l.stopStale = math.MaxInt64
+		return append(do, l.continueHalted(now)...)
 	}
 	switch {
 	case l.phase == lingering && why != stdinClosed, l.phase == waiting:
@@ -351,9 +378,7 @@ func (l *life) startStopping(now time.Duration, sig syscall.Signal) (do []action
 	if !l.hadRecently(now, sig) {
 		do = l.forward(now, sig)
 	}
-	if l.halted { // it can't act on the signal
-		do = append(do, l.forward(now, syscall.SIGCONT)...)
-	}
+	do = append(do, l.continueHalted(now)...)
 	return append(do, l.stoppingFor(now, l.grace)...)
 }
 
@@ -383,7 +408,7 @@ func (l *life) ended(now time.Duration, e ended) (do []action) {
 		if x.Status.Stopped() {
 			if x.Pid == l.group && l.phase < ending {
 				l.halted = true
-				do = append(do, l.stopped(x.Status.StopSignal())...)
+				do = append(do, l.stopped(now, x.Status.StopSignal())...)
 			}
 			continue
 		}

@@ -397,6 +397,12 @@ func TestStep(t *testing.T) {
 			{0, mainStops(syscall.SIGSTOP), "", running},
 			{1, stop{timedOut}, "forward 15, forward 18, wake 5s", stopping},
 		}},
+		{"also where somebody else has sent it", defaults(), []turn{
+			{0, mainStops(syscall.SIGSTOP), "", running},
+			{1, received{syscall.SIGUSR1}, "forward 10", running},
+			{2, received{syscall.SIGINT}, "forward 2, forward 18", running},
+			{3, received{syscall.SIGINT}, "forward 2", running},
+		}},
 		{"the inner fini ends", outer, []turn{
 			{0, received{syscall.SIGTERM}, "forward 15", running},
 			{1, mainExits(exited(3), true), "exit 3", over},

@@ -33,11 +33,13 @@ type boundLife struct {
 	outer    int // 0 until its line was read
 }
 
-// launch starts a launcher in a process group of its own, which starts fini.
+// launch starts a launcher in a session of its own, which starts fini. Were it in the session
+// of the process that inherits fini, a launcher that was gone before fini's first instruction
+// would go unnoticed, as the README says.
 func launch(t testing.TB, p place, args ...string) *boundLife {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, p.command(args...).Args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
 	l := &boundLife{life: startCmd(t, cmd)}
 	l.launcher = l.pid()
@@ -258,6 +260,7 @@ for round in range(%d):
     os.set_inheritable(w, True)
     launcher = os.fork()
     if launcher == 0:
+        os.setsid() # see launch
         os.close(r)
         delay = random.uniform(0, 0.012)
         if os.fork() == 0:

@@ -242,6 +242,21 @@ func (l *life) worker() int {
 	return pid
 }
 
+// caught waits until fini, each one of a pair, catches every signal that it can: at first it
+// catches only those that are most likely to be sent.
+func (l *life) caught() {
+	l.t.Helper()
+	waitCaught(l.t, l.pid(), l.worker())
+}
+
+func waitCaught(t testing.TB, finis ...int) {
+	t.Helper()
+	for _, pid := range finis {
+		// What it can't catch is ignored in the end.
+		until(t, fmt.Sprintf("fini %d catches all signals", pid), func() bool { return maskHas(procStatus(pid, "SigIgn"), 34) })
+	}
+}
+
 // status waits for fini's end and returns its exit status as a shell gives it.
 func (l *life) status() int {
 	l.t.Helper()

@@ -150,8 +150,7 @@ for n in every:
 os.execv(sys.argv[2], sys.argv[2:])`
 
 // What is ignored and what is blocked is handed on, save what a Go program can't ignore
-// without harm: the faults, STKFLT, CHLD, PROF and SYS. tini hands on what was ignored
-// and blocked as well, but never ends where CHLD is ignored.
+// without harm: the faults, STKFLT, CHLD, PROF and SYS.
 func TestAsTiniOddSignals(t *testing.T) {
 	python := needProgram(t, "python3")
 	set := func(signals ...int) (mask uint64) {
@@ -203,6 +202,7 @@ func TestAsDumbInit(t *testing.T) {
 		t.Run("dumb-init: every signal is proxied", func(t *testing.T) {
 			l := start(t, p, with("--", mode("signals", "15"))...)
 			l.Out.want("ready")
+			l.caught()
 			for sig := syscall.Signal(1); sig <= 64; sig++ {
 				if !forwardable(sig) || sig == syscall.SIGTERM {
 					continue
@@ -323,6 +323,7 @@ func TestAsDumbInitStops(t *testing.T) {
 				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 				l := startCmd(t, cmd)
 				l.Out.want("ready")
+				l.caught()
 				fini := l.worker()
 				all := []int{l.pid(), fini, childrenOf(t, fini)[0]}
 				// Twice: what was continued can be stopped again.
@@ -378,6 +379,7 @@ func TestAsDumbInitOnATerminal(t *testing.T) {
 		t.Run("dumb-init: a session leader's HUP and CONT/"+p.name, func(t *testing.T) {
 			l, screen, _ := onTerminal(t, p.command(with("--", mode("signals", "12"))...))
 			screen.want("ready")
+			l.caught()
 			for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGCONT, syscall.SIGHUP, syscall.SIGCONT} {
 				l.signal(sig)
 				if line, _ := screen.next(); line != fmt.Sprint("signal ", int(sig)) {

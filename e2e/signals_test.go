@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // What a Go program can't catch or must not forward: KILL and STOP; CHLD, which speaks
@@ -23,6 +24,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, append([]string{"--"}, mode("signals", "3")...)...)
 		l.Out.want("ready")
+		l.caught()
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
 			if forwardable(sig) && sig != syscall.SIGQUIT {
 				l.signal(sig)
@@ -132,10 +134,7 @@ func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, append([]string{"-v", "--"}, mode("signals", "10")...)...)
 		l.Out.want("ready")
-		fini := l.worker()
-		until(t, "fini ignores 32 to 34", func() bool {
-			return maskHas(procStatus(l.pid(), "SigIgn"), 34) && maskHas(procStatus(fini, "SigIgn"), 34)
-		})
+		l.caught()
 		for _, sig := range []syscall.Signal{32, 33, 34, syscall.SIGPROF} {
 			l.signal(sig)
 		}
@@ -152,6 +151,7 @@ func TestRewrite(t *testing.T) {
 		t.Run("some", func(t *testing.T) {
 			l := start(t, p, append([]string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15", "--"}, mode("signals", "12")...)...)
 			l.Out.want("ready")
+			l.caught()
 			for _, tt := range []struct {
 				sent syscall.Signal
 				want string
@@ -182,6 +182,7 @@ func TestRewrite(t *testing.T) {
 			}
 			l := start(t, p, append(append(flags, "--"), mode("signals", "12")...)...)
 			l.Out.want("ready")
+			l.caught()
 			for sig := syscall.Signal(1); sig <= 64; sig++ {
 				if forwardable(sig) && sig != syscall.SIGUSR2 {
 					l.signal(sig)
@@ -202,26 +203,80 @@ func TestStopSignalsStopFiniToo(t *testing.T) {
 	for _, p := range []place{pair, alone} {
 		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
 			t.Run(p.name+"/"+sig.String(), func(t *testing.T) {
-				l := start(t, p, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+				cmd := p.command("--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+				// In a group whose leader's parent is in the session: a shell could continue it.
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+				l := startCmd(t, cmd)
 				l.Out.want("ready")
+				l.caught()
 				worker := l.worker()
 				all := []int{l.pid(), worker, childrenOf(t, worker)[0]}
-				stopped := func() (n int) {
-					for _, pid := range all {
-						if strings.HasPrefix(procStatus(pid, "State"), "T") {
-							n++
-						}
-					}
-					return n
-				}
 				for range 3 {
 					l.signal(sig)
-					until(t, "all are stopped", func() bool { return stopped() == len(all) })
+					until(t, "all are stopped", func() bool { return countStopped(all) == len(all) })
 					l.signal(syscall.SIGCONT)
-					until(t, "none is stopped", func() bool { return stopped() == 0 })
+					until(t, "none is stopped", func() bool { return countStopped(all) == 0 })
 				}
 				l.signal(syscall.SIGTERM)
 				l.mustEnd(128 + 15)
+			})
+		}
+	}
+}
+
+func countStopped(pids []int) (n int) {
+	for _, pid := range pids {
+		if strings.HasPrefix(procStatus(pid, "State"), "T") {
+			n++
+		}
+	}
+	return n
+}
+
+// A fini whose process group is orphaned can't be stopped by these, and need not be: it goes
+// on watching its launcher. What it has stopped can be continued, ended and killed.
+func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
+	for _, p := range []place{pair, alone} {
+		for name, tt := range map[string]struct {
+			end    func(l *boundLife) error
+			status int // of fini
+		}{
+			"TERM":            {func(l *boundLife) error { return syscall.Kill(l.outer, syscall.SIGTERM) }, 128 + 15},
+			"INT":             {func(l *boundLife) error { return syscall.Kill(l.outer, syscall.SIGINT) }, 128 + 2},
+			"CONT":            {func(l *boundLife) error { return syscall.Kill(l.outer, syscall.SIGCONT) }, 0},
+			"launcher killed": {func(l *boundLife) error { return syscall.Kill(l.launcher, syscall.SIGKILL) }, -1},
+			"fini killed": {func(l *boundLife) error {
+				if !p.alone {
+					return syscall.Kill(l.outer, syscall.SIGKILL)
+				}
+				return syscall.Kill(l.childOf(l.outer), syscall.SIGKILL)
+			}, 128 + 9},
+		} {
+			t.Run(p.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				args := append([]string{needProgram(t, "setsid"), "--wait"}, p.command("--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word").Args...)
+				cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, args...)...)
+				l := &boundLife{life: startCmd(t, cmd)}
+				l.launcher = l.pid()
+				l.outer = l.Out.wantPid("fini ")
+				l.Out.want("ready")
+				inner := l.outer
+				if !p.alone {
+					inner = l.inner()
+				}
+				waitCaught(t, l.outer, inner)
+				command := l.childOf(inner)
+				_ = syscall.Kill(l.outer, syscall.SIGTSTP)
+				until(t, "the command is stopped", func() bool { return countStopped([]int{command}) == 1 })
+				write(t, l.life, "go\n")
+				if err := tt.end(l); err != nil {
+					t.Fatal(err)
+				}
+				l.mustVanish(time.Second)
+				_ = l.Stdin.Close()
+				if got := l.status(); tt.status >= 0 && got != tt.status {
+					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.soFar())
+				}
 			})
 		}
 	}
