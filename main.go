@@ -78,8 +78,7 @@ func answer(text string) {
 // run is one life. It returns fini's exit status.
 func run(flags *commandLine, environ []string) int {
 	started := reaper.AtStart()
-	l := &loop{speaker: flags.speaker(), caught: signals.Catch(started.Ignored), timer: time.NewTimer(time.Hour)}
-	l.timer.Stop()
+	l := &loop{speaker: flags.speaker(), caught: signals.Catch(started.Ignored)}
 	if os.Getpid() != 1 {
 		if err := reaper.Subreaper(); err != nil {
 			l.sayf(failure, "%v: an orphan that leaves the group stays behind", err)
@@ -111,6 +110,10 @@ func run(flags *commandLine, environ []string) int {
 		return failureStatus(err)
 	}
 
+	if child.Unbound {
+		l.sayf(failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
+	}
+
 	// From here on nothing but the end of the command and its tree ends fini.
 	runtime.UnlockOSThread()
 	go l.caught.All() // a command that ends at once need not wait for it
@@ -123,7 +126,7 @@ func run(flags *commandLine, environ []string) int {
 	l.terminal = p.command.Terminal >= 0
 	l.bond = pdeath.Watch(p.watch, p.stdin)
 	if p.timeout > 0 {
-		l.timeout = time.After(p.timeout)
+		l.timeout.set(p.timeout)
 	}
 	if flags.Pause {
 		l.reaper = reaper.Adopt()
@@ -333,10 +336,10 @@ type loop struct {
 	life    *life
 	caught  *signals.Catcher
 	bond    <-chan pdeath.Cause
-	timeout <-chan time.Time
+	timeout alarm // --timeout
+	wake    alarm // what step has asked for
 	reaper  *reaper.Reaper
 	tree    *orphans.Tree
-	timer   *time.Timer
 	note    *reaper.Note
 	standBy []int // see plan
 
@@ -362,9 +365,9 @@ func (l *loop) run() int {
 				pdeath.LauncherDied: launcherDied,
 				pdeath.StdinClosed:  stdinClosed,
 			}[cause]})
-		case <-l.timeout:
+		case <-l.timeout.C:
 			l.take(stop{timedOut})
-		case <-l.timer.C:
+		case <-l.wake.C:
 			l.take(elapsed{})
 		case <-l.reaper.Ended:
 			l.take(l.reap())
@@ -402,6 +405,9 @@ func (l *loop) reap() event {
 		rest = 0
 	}
 	if !e.none || l.life.phase == pausing {
+		if rest > 0 && !runtimeTimers() {
+			rest = 0
+		}
 		l.reaper.Resume(rest)
 	}
 	return e
@@ -455,7 +461,7 @@ func (l *loop) do(a action) {
 	case say:
 		l.sayf(a.level, "%s", a.text)
 	case wake:
-		l.timer.Reset(a.after)
+		l.wake.set(a.after)
 	case exit:
 		l.takeForeground() // a leftover may have had it
 		l.exited, l.status = true, a.status

@@ -371,12 +371,12 @@ func TestBondWithoutPidfds(t *testing.T) {
 	l := &boundLife{life: startCmd(t, cmd)}
 	l.outer = l.Out.wantPid("fini ")
 	l.Out.want("ready")
-	if said := l.Err.soFar(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "without a shield") {
-		t.Errorf("says %q, want one line about the shield", said)
-	}
 	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
 	l.Out.want("signal 15")
 	l.mustVanish(200 * time.Millisecond)
+	if said := l.Err.whole(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "without a shield") {
+		t.Errorf("says %q, want one line about the shield", said)
+	}
 }
 
 // The steps in which the Python SDK of MCP ends a server, which it started in a session

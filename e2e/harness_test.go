@@ -168,6 +168,7 @@ type life struct {
 	Err     *lines
 	Stdin   io.WriteCloser
 	witness *os.File // every process of the tree holds the other end, as fd 3
+	once    sync.Once
 	waited  chan struct{}
 }
 
@@ -210,14 +211,7 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *life {
 	return l
 }
 
-func (l *life) wait() {
-	select {
-	case <-l.waited:
-	default:
-		_ = l.cmd.Wait()
-		close(l.waited)
-	}
-}
+func (l *life) wait() { l.once.Do(func() { _ = l.cmd.Wait(); close(l.waited) }) }
 
 // pid is fini's, seen from the test's PID namespace.
 func (l *life) pid() int { return l.cmd.Process.Pid }
@@ -339,6 +333,16 @@ func (l *lines) soFar() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// whole reads to EOF and returns everything that came, what was read before too.
+func (l *lines) whole() string {
+	l.t.Helper()
+	for {
+		if _, ok := l.next(); !ok {
+			return l.soFar()
+		}
+	}
 }
 
 // next is the next line; ok is false at EOF.

@@ -138,7 +138,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			l.mustEnd(0)
-			if said := l.Err.soFar(); said != "" {
+			if said := l.Err.whole(); said != "" {
 				t.Errorf("says %q", said)
 			}
 		})

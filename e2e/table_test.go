@@ -138,13 +138,16 @@ func (h *herd) wrap(argv ...string) []string {
 	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(h.dir, "cgroup.procs")}, argv...)
 }
 
-// alive lists the pids of the herd, without zombies.
+// alive lists the pids of the herd, without zombies, but with those of which only the first
+// thread has ended.
 func (h *herd) alive() []int {
 	text, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
 	var pids []int
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, _ := strconv.Atoi(field)
-		if state := procStatus(pid, "State"); state != "" && state[0] != 'Z' && state[0] != 'X' {
+		switch state := procStatus(pid, "State"); {
+		case state == "", state[0] == 'X', state[0] == 'Z' && procStatus(pid, "Threads") == "1":
+		default:
 			pids = append(pids, pid)
 		}
 	}
@@ -161,8 +164,10 @@ func (h *herd) names() (names []string) {
 }
 
 // survivors waits for the herd's end, or to the end of the window, and counts.
-func (h *herd) survivors() int {
-	for end := time.Now().Add(window); len(h.alive()) > 0 && time.Now().Before(end); {
+func (h *herd) survivors() int { return h.survivorsAt(time.Now().Add(window)) }
+
+func (h *herd) survivorsAt(end time.Time) int {
+	for len(h.alive()) > 0 && time.Now().Before(end) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return len(h.alive())
@@ -181,6 +186,6 @@ func (h *herd) outcomeOf(out *lines) (o outcome) {
 		}
 	}
 	o.eof = time.Since(start)
-	o.survivors = h.survivors()
+	o.survivors = h.survivorsAt(start.Add(window))
 	return o
 }

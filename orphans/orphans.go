@@ -13,6 +13,8 @@
 //   - A pidfd stays with its process for ever. If it was opened before /proc was
 //     read, and the process had not been reaped after, then what was read is about
 //     that process. See pidfd_open(2), pidfd_send_signal(2).
+//   - waitid(2) answers ECHILD at once for a pid that is not that of a child. So the
+//     children of this process can be found without /proc, by asking for every pid.
 //   - /proc/PID/task/TID/children lists the children of one thread
 //     (CONFIG_PROC_CHILDREN). Orphans are handed to the first thread of a subreaper.
 //
@@ -28,6 +30,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,7 +40,7 @@ type Process struct {
 	Pid, Parent, Group, Session int
 
 	Name    string        // as the kernel keeps it: 15 bytes of the file's name
-	State   byte          // 'Z' is a zombie; see proc_pid_stat(5)
+	State   byte          // 'Z' is a zombie; see proc_pid_stat(5). '?' where /proc does not show it
 	Threads int           // a zombie with more than one is still alive
 	Start   time.Duration // when it started, since boot, to the 10 ms below
 	Holds   Streams       // what it has open for writing
@@ -57,8 +60,10 @@ const (
 // Tree looks at and signals the descendants of this process.
 type Tree struct {
 	self       int
-	proc       int // descriptor of /proc, -1 where it is missing
-	byChildren bool
+	proc       int  // descriptor of /proc, -1 where it is missing
+	byChildren bool // the kernel lists the children of a thread
+	blind      bool // there is no /proc to look at: only children are found
+	pidMax     int  // pids are below; PID_MAX_LIMIT in proc_sys_kernel(5)
 	pidfds     bool
 	streams    [2]file // standard output and standard error
 	open       []int   // pidfds of the last Look
@@ -71,7 +76,7 @@ type file struct{ dev, ino uint64 }
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{self: os.Getpid(), proc: -1, pidfds: true, buf: make([]byte, 16<<10)}
+	t := &Tree{self: os.Getpid(), proc: -1, pidMax: 4 << 20, pidfds: true, buf: make([]byte, 16<<10)}
 	for i, fd := range []int{1, 2} {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) != nil {
@@ -90,12 +95,21 @@ func identity(st *unix.Stat_t) file {
 }
 
 // mount opens /proc, once. It is called when the first look is due, so that a
-// command that leaves nothing costs nothing. An error says that there is no /proc
-// of this PID namespace to look at.
+// command that leaves nothing costs nothing. An error says that there is neither a /proc
+// of this PID namespace to look at nor another way to find children.
 func (t *Tree) mount() error {
-	if t.proc >= 0 {
+	if t.proc >= 0 || t.blind {
 		return nil
 	}
+	err := t.openProc()
+	t.blind = err != nil && ownChild(t.self) == unix.ECHILD
+	if t.blind {
+		return nil
+	}
+	return err
+}
+
+func (t *Tree) openProc() error {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open /proc: %w", err)
@@ -155,9 +169,12 @@ func (t *Tree) Release() {
 // is no error; unix.EPERM is wrapped where it may not be signalled.
 func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	var err error
-	if p.pidfd >= 0 {
+	switch {
+	case p.pidfd >= 0:
 		err = unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
-	} else {
+	case p.State == '?': // a child of this process, which keeps its pid
+		err = unix.Kill(p.Pid, sig)
+	default:
 		// A child of this process keeps its pid. For one further down without a
 		// pidfd a moment remains in which the pid could become another's.
 		if now, statErr := t.stat(p.Pid); statErr != nil || now.Start != p.Start ||
@@ -193,6 +210,9 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 			refused = append(refused, pid)
 		}
 	}
+	if t.blind {
+		return hit, refused, nil
+	}
 	err = t.walk(func(p Process) {
 		if p.Parent == t.self && slices.Contains(direct, p.Pid) {
 			return
@@ -221,10 +241,13 @@ func (t *Tree) CommandLine(p Process) string {
 // children.
 func (t *Tree) walk(visit func(Process)) error {
 	kids := t.children
-	if !t.byChildren {
+	if !t.byChildren && !t.blind {
 		snapshot, err := t.snapshot()
 		if err != nil {
 			return err
+		}
+		if len(snapshot[t.self]) == 0 {
+			snapshot[t.self] = t.ownChildren() // they are hidden
 		}
 		kids = func(pid, _ int) ([]int, error) { return snapshot[pid], nil }
 	}
@@ -262,6 +285,10 @@ func (t *Tree) verify(pid int, parent Process) (Process, bool) {
 		pidfd = t.pidfd(pid)
 	}
 	p, err := t.stat(pid)
+	if err != nil && parent.Pid == t.self && ownChild(pid) == 0 {
+		// /proc hides it (hidepid in proc(5)), or is not there.
+		return Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, pidfd: -1}, true
+	}
 	if err != nil {
 		return Process{}, false
 	}
@@ -305,6 +332,9 @@ func (t *Tree) pidfd(pid int) int {
 
 // children lists the children of every thread of a process.
 func (t *Tree) children(pid, threads int) ([]int, error) {
+	if t.blind && pid == t.self {
+		return t.ownChildren(), nil
+	}
 	if !t.byChildren {
 		snapshot, err := t.snapshot()
 		return snapshot[pid], err
@@ -324,6 +354,29 @@ func (t *Tree) children(pid, threads int) ([]int, error) {
 
 func childrenFile(pid, tid int) string {
 	return strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/children"
+}
+
+// ownChildren finds the children of this process that have not ended by asking for each
+// pid that there can be.
+func (t *Tree) ownChildren() (pids []int) {
+	for pid := 1; pid < t.pidMax; pid++ {
+		if ownChild(pid) == 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// ownChild is 0 for a child of this process that has not ended, EAGAIN for one that waits to
+// be reaped, ECHILD for any other pid, and otherwise why waitid(2) can't be asked.
+func ownChild(pid int) unix.Errno {
+	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if it has ended
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
+		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	if errno == 0 && info != [128]byte{} {
+		return unix.EAGAIN
+	}
+	return errno
 }
 
 // snapshot reads who is whose child from every process there is, for kernels
@@ -352,8 +405,11 @@ func (t *Tree) stat(pid int) (Process, error) {
 
 // holds tells which standard streams of this process another has open for writing.
 func (t *Tree) holds(p Process) (held Streams) {
-	if t.streams == [2]file{} {
+	switch {
+	case t.streams == [2]file{}:
 		return 0
+	case p.State == '?':
+		return Unknown
 	}
 	dir := strconv.Itoa(p.Pid)
 	if p.State != 'Z' {

@@ -59,47 +59,68 @@ type Reaper struct {
 // SIGCHLD goes back to its default disposition: the watch sleeps in waitid, and
 // a caught SIGCHLD would cost two thread switches for each orphan on top.
 func New(mainFD int) *Reaper {
-	// A zeroed struct sigaction is SIG_DFL with no flags in every layout that
-	// Linux has; the last argument is the size of the mask in bytes.
-	var dfl [64]byte
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD),
-		uintptr(unsafe.Pointer(&dfl[0])), 0, 8, 0, 0)
-
+	// A zeroed struct sigaction is SIG_DFL with no flags in every layout that Linux has.
+	var dfl, caught sigaction
+	setSIGCHLD(&dfl, &caught)
 	ended := make(chan struct{})
 	r := &Reaper{Ended: ended, resume: make(chan time.Duration)}
-	go r.watch(ended, mainFD)
+	go func() {
+		r.watch(ended, mainFD)
+		// A filter refuses waitid. Signals cost more, but they do.
+		signals := notifyChild()
+		setSIGCHLD(&caught, nil)
+		r.follow(signals, ended)
+	}()
 	return r
+}
+
+// sigaction is at least as long as the kernel's struct.
+type sigaction [64]byte
+
+// setSIGCHLD is rt_sigaction(2), whose last argument is the size of the mask in bytes.
+func setSIGCHLD(set, old *sigaction) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD),
+		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
 // Adopt watches without a main child, and goes on when there is no child at all.
 func Adopt() *Reaper {
 	// waitid has nothing to sleep on then.
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGCHLD)
+	signals := notifyChild()
 	ended := make(chan struct{})
 	r := &Reaper{Ended: ended, resume: make(chan time.Duration)}
-	go func() {
-		for {
-			ended <- struct{}{}
-			<-r.resume
-			<-signals
-		}
-	}()
+	go r.follow(signals, ended)
 	return r
 }
 
+func notifyChild() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGCHLD)
+	return c
+}
+
+// follow says at each SIGCHLD that a child may have ended.
+func (r *Reaper) follow(signals <-chan os.Signal, ended chan<- struct{}) {
+	for {
+		ended <- struct{}{}
+		<-r.resume
+		<-signals
+	}
+}
+
 // watch sleeps in waitid until a child has ended, says so, and sleeps again once
-// it was told to resume.
+// it was told to resume. It returns where it may not call waitid.
 func (r *Reaper) watch(ended chan<- struct{}, mainFD int) {
 	var mainEnded chan struct{}
-	timer := time.NewTimer(time.Hour)
+	var timer *time.Timer
 	for {
 		// The answer is fetched by Reap; ECHILD is an answer too.
-		for {
-			err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
-			if err != unix.EINTR {
-				break
-			}
+		err := unix.EINTR
+		for err == unix.EINTR {
+			err = waitid()
+		}
+		if err != 0 && err != unix.ECHILD {
+			return
 		}
 		ended <- struct{}{}
 		nap := <-r.resume
@@ -112,13 +133,24 @@ func (r *Reaper) watch(ended chan<- struct{}, mainFD int) {
 		}
 		// Not a sleep in a system call: as long as one may end soon, the runtime looks
 		// for that every 20 microseconds.
-		timer.Reset(nap)
+		if timer == nil {
+			timer = time.NewTimer(nap)
+		} else {
+			timer.Reset(nap)
+		}
 		select {
 		case <-mainEnded:
 			mainFD = -1
 		case <-timer.C:
 		}
 	}
+}
+
+// waitid sleeps until there is a child that has ended or stopped. See waitid(2).
+func waitid() syscall.Errno {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+	errno, _ := err.(syscall.Errno)
+	return errno
 }
 
 // wait closes ended when the process behind the pidfd has ended.

@@ -38,8 +38,9 @@ type Command struct {
 
 // Child is the main child: the leader of a process group of its own.
 type Child struct {
-	Pid int
-	FD  int // its pidfd, -1 where the kernel gives none
+	Pid     int
+	FD      int  // its pidfd, -1 where the kernel gives none
+	Unbound bool // the kernel refused the parent death signal
 }
 
 // SpawnError says why a command could not be started.
@@ -166,9 +167,24 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			attr.Sys.PidFD = nil // who emulates a kernel may not know of it
 			child.Pid, err = syscall.ForkExec(path, args, attr)
 		}
+		if err != nil && c.Deathsig != 0 && deathsigRefused() {
+			child.Unbound = true
+			attr.Sys.Pdeathsig = 0
+			child.Pid, err = syscall.ForkExec(path, args, attr)
+		}
 		return err
 	})
 	return child, err
+}
+
+// deathsigRefused tells whether a filter refuses PR_SET_PDEATHSIG: it sets what is set.
+func deathsigRefused() bool {
+	var now int32
+	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(now), 0, 0, 0)
+	}
+	return err != nil
 }
 
 // withMask calls do while this thread blocks the given signals: a child starts with the

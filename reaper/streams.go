@@ -22,10 +22,29 @@ func LetGo(keepStdin bool) error {
 	}
 	release(1)
 	inherited, err := inheritable()
+	if err != nil {
+		inherited = withoutProc()
+	}
 	for _, fd := range inherited {
 		_ = unix.Close(fd)
 	}
 	return err
+}
+
+// withoutProc is inheritable for the descriptors that programs use, where they can't be
+// listed.
+func withoutProc() (found []int) {
+	for fd := 3; fd < 1024; fd++ {
+		if isInheritable(fd) {
+			found = append(found, fd)
+		}
+	}
+	return found
+}
+
+func isInheritable(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // release turns fd into a reference that keeps no pipe open.
@@ -60,10 +79,7 @@ func inheritable() ([]int, error) {
 		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
 		for _, name := range names {
 			fd, err := strconv.Atoi(name)
-			if err != nil || fd < 3 {
-				continue
-			}
-			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			if err == nil && fd >= 3 && isInheritable(fd) {
 				found = append(found, fd)
 			}
 		}

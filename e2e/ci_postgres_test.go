@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A CI job that starts a PostgreSQL for its tests and never stops it. The server makes
+// itself a session of its own, holds the job's output, has half a dozen processes, and
+// wants to shut down in its own way, or else has to recover at its next start.
+
+// A cluster is a PostgreSQL's data, in a directory of its own, with its socket beside it.
+type cluster struct {
+	t    testing.TB
+	bin  string   // where its programs are
+	as   []string // what goes before them, for they refuse to run as root
+	uid  int
+	gid  int
+	dir  string
+	data string
+}
+
+// initCluster makes the one of which each case has a copy, for that takes a while.
+func initCluster(t *testing.T) *cluster {
+	t.Helper()
+	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin/pg_ctl") // where Debian has them
+	if path, err := exec.LookPath("pg_ctl"); err == nil && len(dirs) == 0 {
+		dirs = []string{path}
+	}
+	need(t, len(dirs) > 0, "PostgreSQL (postgresql)")
+	c := &cluster{t: t, bin: filepath.Dir(dirs[len(dirs)-1]), uid: os.Getuid(), gid: os.Getgid()}
+	if c.uid == 0 {
+		setpriv := needProgram(t, "setpriv")
+		someone, err := user.Lookup("postgres")
+		if err != nil {
+			someone, err = user.Lookup("nobody")
+		}
+		need(t, err == nil, fmt.Sprintf("a user for PostgreSQL (%v)", err))
+		c.uid, _ = strconv.Atoi(someone.Uid)
+		c.gid, _ = strconv.Atoi(someone.Gid)
+		c.as = []string{setpriv, "--reuid", someone.Uid, "--regid", someone.Gid, "--clear-groups"}
+	}
+	c.makeDir()
+	c.must(c.bin+"/initdb", "-D", c.data, "--no-sync", "--no-instructions", "-A", "trust", "-U", "ci",
+		"-E", "UTF8", "--locale=C")
+	// The socket's name is short, and no network is used.
+	config, err := os.OpenFile(filepath.Join(c.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = config.WriteString("listen_addresses = ''\nunix_socket_directories = '..'\n" +
+			"dynamic_shared_memory_type = mmap\nshared_buffers = 1MB\nfsync = off\n")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) makeDir() {
+	c.t.Helper()
+	// Not t.TempDir, into which another user can't look.
+	dir, err := os.MkdirTemp("", "fini-pg-")
+	if err == nil {
+		err = os.Chown(dir, c.uid, c.gid)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c.dir, c.data = dir, filepath.Join(dir, "data")
+}
+
+// copy is another cluster for this case.
+func (c *cluster) copy(t *testing.T) *cluster {
+	t.Helper()
+	other := *c
+	other.t = t
+	other.makeDir()
+	other.must("cp", "-r", "--preserve=mode", c.data, other.data)
+	return &other
+}
+
+func (c *cluster) must(argv ...string) string {
+	c.t.Helper()
+	argv = slices.Concat(c.as, argv)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = c.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%q: %v: %s", argv, err, out)
+	}
+	return string(out)
+}
+
+// start runs a script in which the server is started, under wrap.
+func (c *cluster) start(t *testing.T, wrap []string, start, tests string) *step {
+	t.Helper()
+	h := newHerd(t)
+	script := "PATH=" + c.bin + ":$PATH PGHOST=" + c.dir + " PGUSER=ci PGDATABASE=postgres PGDATA=" + c.data + `
+		export PATH PGHOST PGUSER PGDATABASE PGDATA
+		cd "$PGHOST" || exit
+		` + start + " || exit\n" + tests
+	argv := h.wrap(slices.Concat(wrap, c.as, []string{"sh", "-c", script})...)
+	return &step{startCmd(t, exec.Command(argv[0], argv[1:]...)), h}
+}
+
+// mustBeShutDown asserts that the server took its leave in order: that there is nothing to
+// recover, and that what was committed is there.
+func (c *cluster) mustBeShutDown(rows string) {
+	c.t.Helper()
+	state := ""
+	for line := range strings.Lines(c.must(c.bin+"/pg_controldata", "-D", c.data)) {
+		if rest, ok := strings.CutPrefix(line, "Database cluster state:"); ok {
+			state = strings.TrimSpace(rest)
+		}
+	}
+	if state != "shut down" {
+		c.t.Errorf("the cluster is %q, want it shut down", state)
+	}
+	if _, err := os.Stat(filepath.Join(c.data, "postmaster.pid")); err == nil {
+		c.t.Error("postmaster.pid is still there")
+	}
+	// A server for one user, which reads from stdin and prints `1: n = "7"`.
+	argv := slices.Concat(c.as, []string{c.bin + "/postgres", "--single", "-D", c.data, "postgres"})
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir = c.dir
+	cmd.Stdin = strings.NewReader("select string_agg(n::text, ' ' order by n) as rows from results\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), fmt.Sprintf("rows = %q", rows)) {
+		c.t.Errorf("want the rows %q: %v: %s", rows, err, out)
+	}
+}
+
+const (
+	// pg_ctl waits until the server accepts connections, and leaves it the job's output.
+	pgStart  = "pg_ctl start"
+	pgTests  = `psql -q -c "create table results as select generate_series(1, 3) as n" || exit; `
+	pgStatus = 4
+)
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	template := initCluster(t)
+	// Its own shutdown takes as long as the disk does.
+	flags := []string{"--grace=20s"}
+	fini := slices.Concat([]string{finiPath}, flags, []string{"--"})
+
+	t.Run("tests over", func(t *testing.T) {
+		t.Parallel()
+		inColumns(t, "`pg_ctl start` and tests, tests over", flags, func(t *testing.T, wrap []string) outcome {
+			c := template.copy(t)
+			s := c.start(t, wrap, pgStart, pgTests+"echo tests passed; exit 4")
+			s.Out.want("tests passed")
+			o := s.outcome(pgStatus)
+			mustBite(t, wrap, o)
+			if slices.Contains(wrap, finiPath) {
+				c.mustBeShutDown("1 2 3")
+			}
+			return o
+		})
+	})
+
+	// What has its log in a file holds nothing of the job's.
+	t.Run("log in a file", func(t *testing.T) {
+		t.Parallel()
+		c := template.copy(t)
+		s := c.start(t, fini, pgStart+" -l log", pgTests+"echo tests passed; exit 4")
+		s.Out.want("tests passed")
+		s.Out.rest()
+		s.mustEndWithNothing(pgStatus)
+		c.mustBeShutDown("1 2 3")
+	})
+
+	// At SIGTERM the server waits for its clients. One that the tests have left in the middle
+	// of a transaction is a leftover too, and so is the process of the server that serves it.
+	client := func(g *gate) string {
+		return `{ printf '%s\n' 'begin; insert into results values (4);' '\! echo in a transaction'
+				cat ` + g.name + `; } | psql -q &
+			read go; echo tests passed; exit 4`
+	}
+	t.Run("a client in a transaction", func(t *testing.T) {
+		t.Parallel()
+		c, g := template.copy(t), newReadableGate(t)
+		s := c.start(t, fini, pgStart, pgTests+client(g))
+		s.Out.want("in a transaction")
+		write(t, s.life, "go\n")
+		s.Out.want("tests passed")
+		s.Out.rest()
+		s.mustEndWithNothing(pgStatus)
+		c.mustBeShutDown("1 2 3")
+	})
+	t.Run("fini killed", func(t *testing.T) {
+		t.Parallel()
+		c, g := template.copy(t), newReadableGate(t)
+		s := c.start(t, fini, pgStart, pgTests+client(g))
+		s.Out.want("in a transaction")
+		s.signal(syscall.SIGKILL)
+		s.Out.rest()
+		s.mustHaveStatus(128 + int(syscall.SIGKILL))
+		s.mustBeGone()
+		c.mustBeShutDown("1 2 3")
+	})
+}
+
+// newReadableGate is one that another user can read.
+func newReadableGate(t *testing.T) *gate {
+	t.Helper()
+	g := newGate(t)
+	for path := g.name; path != os.TempDir() && path != "/"; path = filepath.Dir(path) {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
