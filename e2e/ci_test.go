@@ -664,7 +664,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	_ = goW.Close()
 	for i, cmd := range all {
-		l := &life{t: t, cmd: cmd, Err: out, waited: make(chan struct{})}
+		l := &life{t: t, cmd: cmd, Err: out}
 		if got := l.status(); got != i {
 			t.Errorf("status %d, want %d", got, i)
 		}

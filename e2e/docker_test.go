@@ -239,7 +239,13 @@ func (c *container) zombies() (n int) {
 // wantOnce asserts that exactly one line of text is this one.
 func wantOnce(t testing.TB, text, line string) {
 	t.Helper()
-	if n := strings.Count("\n"+text+"\n", "\n"+line+"\n"); n != 1 {
+	n := 0
+	for got := range strings.SplitSeq(text, "\n") {
+		if got == line {
+			n++
+		}
+	}
+	if n != 1 {
 		t.Errorf("%d times %q, want it once, in:\n%s", n, line, text)
 	}
 }

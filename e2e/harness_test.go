@@ -32,6 +32,10 @@ func TestMain(m *testing.M) {
 	}
 	flag.StringVar(&finiPath, "fini", "", "test this binary instead of building one")
 	flag.Parse()
+	if isDefault("test.parallel") {
+		// Most of the parallel tests wait for others to do something.
+		_ = flag.Set("test.parallel", "8")
+	}
 	os.Exit(func() int {
 		if finiPath == "" {
 			dir, err := os.MkdirTemp("", "fini-e2e-")
@@ -62,6 +66,13 @@ func TestMain(m *testing.M) {
 		}
 		return status
 	}())
+}
+
+// isDefault tells whether a flag was left at its default.
+func isDefault(name string) bool {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return !set
 }
 
 // need skips a test where something it needs is missing, which is an error under
@@ -169,7 +180,6 @@ type life struct {
 	Stdin   io.WriteCloser
 	witness *os.File // every process of the tree holds the other end, as fd 3
 	once    sync.Once
-	waited  chan struct{}
 }
 
 // start runs fini in place p with the given arguments, its streams piped and the
@@ -185,7 +195,7 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *life {
 	errR, errW := pipe(t)
 	inR, inW := pipe(t)
 	witR, witW := pipe(t)
-	l := &life{t: t, cmd: cmd, Stdin: inW, witness: witR, waited: make(chan struct{})}
+	l := &life{t: t, cmd: cmd, Stdin: inW, witness: witR}
 	if cmd.Stdin == nil {
 		cmd.Stdin = inR
 	}
@@ -211,7 +221,7 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *life {
 	return l
 }
 
-func (l *life) wait() { l.once.Do(func() { _ = l.cmd.Wait(); close(l.waited) }) }
+func (l *life) wait() { l.once.Do(func() { _ = l.cmd.Wait() }) }
 
 // pid is fini's, seen from the test's PID namespace.
 func (l *life) pid() int { return l.cmd.Process.Pid }

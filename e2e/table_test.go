@@ -31,7 +31,7 @@ const window = 6 * time.Second
 
 var table struct {
 	sync.Mutex
-	rows  []string // in the order of the first outcome
+	rows  []string
 	cells map[string]map[string]outcome
 }
 
@@ -42,6 +42,7 @@ var tableColumns = []string{"without", "tini -s", "fini"}
 // what goes before the command. name is the row's, in words for a reader of the README.
 func inColumns(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) outcome) {
 	t.Helper()
+	addRow(name)
 	for _, column := range tableColumns {
 		t.Run(column, func(t *testing.T) {
 			var wrap []string
@@ -63,7 +64,8 @@ func inColumns(t *testing.T, name string, flags []string, run func(t *testing.T,
 	}
 }
 
-func record(name, column string, o outcome) {
+// addRow puts a row into the table, in the order of the calls.
+func addRow(name string) {
 	table.Lock()
 	defer table.Unlock()
 	if table.cells == nil {
@@ -73,6 +75,11 @@ func record(name, column string, o outcome) {
 		table.cells[name] = map[string]outcome{}
 		table.rows = append(table.rows, name)
 	}
+}
+
+func record(name, column string, o outcome) {
+	table.Lock()
+	defer table.Unlock()
 	table.cells[name][column] = o
 }
 
