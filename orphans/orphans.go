@@ -64,6 +64,7 @@ type Tree struct {
 	byChildren bool // the kernel lists the children of a thread
 	blind      bool // there is no /proc to look at: only children are found
 	pidMax     int  // pids are below; PID_MAX_LIMIT in proc_sys_kernel(5)
+	gap        int  // see ownChildren
 	pidfds     bool
 	streams    [2]file // standard output and standard error
 	open       []int   // pidfds of the last Look
@@ -76,7 +77,7 @@ type file struct{ dev, ino uint64 }
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{self: os.Getpid(), proc: -1, pidMax: 4 << 20, pidfds: true, buf: make([]byte, 16<<10)}
+	t := &Tree{self: os.Getpid(), proc: -1, pidMax: 4 << 20, gap: 64 << 10, pidfds: true, buf: make([]byte, 16<<10)}
 	for i, fd := range []int{1, 2} {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) != nil {
@@ -356,14 +357,18 @@ func childrenFile(pid, tid int) string {
 	return strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/children"
 }
 
-// ownChildren finds the children of this process that have not ended by asking for each
-// pid that there can be.
+// ownChildren finds children of this process that have not ended by asking for pid after
+// pid. Pids are given out in order, from this one's up and around, so that children are most
+// likely among the next. It goes on as long as it finds none; otherwise it stops after a
+// gap, which is twice as long the next time.
 func (t *Tree) ownChildren() (pids []int) {
-	for pid := 1; pid < t.pidMax; pid++ {
-		if ownChild(pid) == 0 {
-			pids = append(pids, pid)
+	last := 0
+	for i := 1; i < t.pidMax && (len(pids) == 0 || i-last <= t.gap); i++ {
+		if pid := (t.self + i) % t.pidMax; ownChild(pid) == 0 {
+			pids, last = append(pids, pid), i
 		}
 	}
+	t.gap = min(2*t.gap, t.pidMax)
 	return pids
 }
 
