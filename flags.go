@@ -34,6 +34,7 @@ and leave nothing behind: what it started and left running is stopped.
                             stdout or stderr (pipes), wait, or leave (stop)
       --orphans-exit=CODE   exit with CODE where the command succeeded and
                             leftovers had to be stopped
+      --report=FILE         write what happened to FILE, as JSON
   -k, --kill-after=DUR      stop the command for good when it has not ended DUR
                             after a forwarded TERM, INT, HUP or QUIT
   -c, --single-child        forward signals to the main child alone, not to
@@ -68,6 +69,7 @@ type commandLine struct {
 	Linger      duration  `default:"500ms"`
 	Orphans     policy    `default:"stop"`
 	OrphansExit *status
+	Report      string
 	Rewrite     []rewrite `short:"r" sep:"none"`
 	SingleChild bool      `short:"c"`
 	RemapExit   []status  `short:"e" sep:"none"`
@@ -241,16 +243,23 @@ func (c *commandLine) rules() rules {
 // version ends in seven hexadecimal digits, by which Docker knows an init: it
 // compares what `<init> --version` prints with a pattern.
 func version() string {
-	number, revision := "0.1.0", "0000000"
+	revision := "0000000"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
-			number = v
-		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" && len(s.Value) >= 7 {
 				revision = s.Value[:7]
 			}
 		}
 	}
-	return fmt.Sprintf("fini version %s - git.%s", number, revision)
+	return fmt.Sprintf("fini version %s - git.%s", number(), revision)
+}
+
+// number is the version alone.
+func number() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
+			return v
+		}
+	}
+	return "0.1.0"
 }

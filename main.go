@@ -78,7 +78,15 @@ func answer(text string) {
 // run is one life. It returns fini's exit status.
 func run(flags *commandLine, environ []string) int {
 	started := reaper.AtStart()
-	l := &loop{speaker: flags.speaker(), caught: signals.Catch(started.Ignored)}
+	var report *report
+	if flags.Report != "" {
+		var err error
+		if report, err = newReport(flags.Report, flags.Command); err != nil {
+			flags.speaker().sayf(failure, "%v", err)
+			return exitFailed
+		}
+	}
+	l := &loop{report: report, speaker: flags.speaker(), caught: signals.Catch(started.Ignored)}
 	if os.Getpid() != 1 {
 		if err := reaper.Subreaper(); err != nil {
 			l.sayf(failure, "%v: an orphan that leaves the group stays behind", err)
@@ -122,6 +130,9 @@ func run(flags *commandLine, environ []string) int {
 		l.sayf(detail, "%v", err)
 	}
 	l.life = newLife(p.rules, child.Pid)
+	if report != nil {
+		report.Pid = child.Pid
+	}
 	l.note, l.standBy = p.note, p.standBy
 	l.terminal = p.command.Terminal >= 0
 	l.bond = pdeath.Watch(p.watch, p.stdin)
@@ -340,6 +351,9 @@ type loop struct {
 	wake    alarm // what step has asked for
 	reaper  *reaper.Reaper
 	tree    *orphans.Tree
+	report  *report  // nil where none is asked for
+	found   family   // by the last look
+	leaks   []string // the leftovers that were told of
 	note    *reaper.Note
 	standBy []int // see plan
 
@@ -381,6 +395,7 @@ func (l *loop) signal(sig syscall.Signal) event {
 	if sig == deathNotice && l.noticed && pdeath.Died(l.launcher) {
 		return stop{launcherDied}
 	}
+	l.report.signal(sig)
 	return received{sig}
 }
 
@@ -388,6 +403,7 @@ func (l *loop) signal(sig syscall.Signal) event {
 func (l *loop) reap() event {
 	e := ended{}
 	e.exits, e.none = l.reaper.Reap()
+	l.report.reaped(e.exits, l.life.group)
 	rest := nap
 	for _, x := range e.exits {
 		if x.Pid == l.life.group && x.Status.Stopped() && len(l.standBy) > 0 {
@@ -422,6 +438,9 @@ func (l *loop) takeForeground() {
 
 // take lets step decide about an event and carries out what it says.
 func (l *loop) take(e event) {
+	if e, ok := e.(stop); ok {
+		l.report.stopped(e.why)
+	}
 	for _, a := range l.life.step(orphans.Uptime(), e) {
 		l.do(a)
 	}
@@ -447,17 +466,21 @@ func (l *loop) do(a action) {
 		l.take(unread{pdeath.Unread()})
 	case look:
 		found, err := l.tree.Look()
+		l.found = familyOf(found)
 		l.take(looked{found, err})
 		l.tree.Release()
 	case send:
+		l.report.sent(a.process.Pid, a.sig)
 		l.failed(l.tree.Signal(a.process, a.sig))
 	case kill:
 		hit, refused, err := l.tree.Kill()
+		for _, pid := range hit {
+			l.report.sent(pid, syscall.SIGKILL)
+		}
 		l.take(swept{hit, refused, err})
 		l.tree.Release()
 	case tell:
-		l.sayf(notice, "%s leftover %d %s", a.what, a.process.Pid,
-			describe(a.process, l.tree.CommandLine(a.process), l.life.group))
+		l.tell(a)
 	case say:
 		l.sayf(a.level, "%s", a.text)
 	case wake:
@@ -465,9 +488,46 @@ func (l *loop) do(a action) {
 	case exit:
 		l.takeForeground() // a leftover may have had it
 		l.exited, l.status = true, a.status
+		l.close()
 	default:
 		panic(fmt.Sprintf("no such action: %T", a))
 	}
+}
+
+// tell says what is being done about a leftover.
+func (l *loop) tell(a tell) {
+	p := a.process
+	silent := a.quietly || l.upTo < notice
+	if silent && l.report == nil {
+		return
+	}
+	chain := l.found.ancestors(p)
+	if l.report != nil {
+		asked := p.Group == l.life.group && p.Start <= l.life.groupAsked
+		l.report.leftover(p, l.tree.CommandLine(p), chain, asked)
+	}
+	if silent {
+		return
+	}
+	if len(l.leaks) == 0 && l.upTo >= detail {
+		for _, line := range l.found.draw(l.tree.CommandLine) {
+			l.sayf(detail, "%s", line)
+		}
+	}
+	text := describe(p, l.tree.CommandLine(p), l.life.group, chain, lineWidth()-len("fini: killing leftover "))
+	l.sayf(notice, "%s leftover %s", a.what, text)
+	l.leaks = append(l.leaks, text)
+}
+
+// close is the last that fini has to say.
+func (l *loop) close() {
+	if l.life.told > 0 && l.upTo >= notice && os.Getenv("GITHUB_ACTIONS") == "true" {
+		l.annotate(l.life.told, l.leaks)
+	}
+	if l.report == nil || l.life.outer && !l.report.takeOver(l.life.heir) {
+		return
+	}
+	l.failed(l.report.write(l.status))
 }
 
 // failed says what could not be done.

@@ -148,6 +148,7 @@ type (
 	tell struct {                      // of a leftover: what is being done about it
 		process orphans.Process
 		what    string
+		quietly bool // it is one of many
 	}
 	say struct { // anything else
 		level level
@@ -565,18 +566,15 @@ func (l *life) ask(found []orphans.Process) (do []action) {
 // tell counts a leftover that has to be stopped, and tells of the first of them.
 func (l *life) tell(p orphans.Process, what string) []action {
 	l.told++
-	if l.told > maxTold {
-		return nil
-	}
-	return []action{tell{p, what}}
+	return []action{tell{p, what, l.told > maxTold}}
 }
 
 // finishOff goes from asking to killing, with what the last look found.
 func (l *life) finishOff(now time.Duration, found []orphans.Process) (do []action) {
 	var hit []int
 	for i, p := range found {
-		if !l.killed[p.Pid] && i < maxTold {
-			do = append(do, tell{p, "killing"})
+		if !l.killed[p.Pid] {
+			do = append(do, tell{p, "killing", i >= maxTold})
 		}
 		if l.orphans == stopPipes {
 			do = append(do, send{p, syscall.SIGKILL})

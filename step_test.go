@@ -81,7 +81,9 @@ func text(actions []action) string {
 		case wake:
 			words = append(words, fmt.Sprint("wake ", a.after))
 		case tell:
-			words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
+			if !a.quietly {
+				words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
+			}
 		case say:
 			if a.level < detail {
 				words = append(words, fmt.Sprintf("say %q", a.text))
