@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -172,6 +173,9 @@ func (s *status) UnmarshalText(text []byte) error {
 
 // parse reads the command line. args is without the program's name.
 func parse(args []string) (*commandLine, error) {
+	if c := plain(args, os.Environ()); c != nil {
+		return c, nil
+	}
 	c := &commandLine{}
 	for _, variable := range os.Environ() {
 		// What a compose file sets to nothing is not set.
@@ -204,6 +208,43 @@ func parse(args []string) (*commandLine, error) {
 		return nil, fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
 	}
 	return c, nil
+}
+
+// plain is what kong would make of a command line without flags, which is no work for it;
+// nil where there is a flag or a variable. The inner fini of a pair is told so in front.
+func plain(args, environ []string) *commandLine {
+	for _, variable := range environ {
+		if strings.HasPrefix(variable, "FINI_") {
+			return nil
+		}
+	}
+	c := &commandLine{
+		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: stopAll,
+	}
+	if len(args) > 0 {
+		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
+			for number := range strings.SplitSeq(numbers, ",") {
+				fd, err := strconv.Atoi(number)
+				if err != nil || fd < 3 {
+					return nil
+				}
+				c.Inner = append(c.Inner, fd)
+			}
+			if len(c.Inner) < 2 {
+				return nil
+			}
+			args = args[1:]
+		}
+	}
+	switch {
+	case len(args) > 1 && args[0] == "--":
+		c.Command = args[1:]
+	case len(args) > 0 && args[0] != "" && args[0][0] != '-':
+		c.Command = args
+	default:
+		return nil
+	}
+	return c
 }
 
 func (c *commandLine) speaker() speaker {

@@ -360,3 +360,33 @@ func TestUsageFits(t *testing.T) {
 		}
 	}
 }
+
+// What is read without kong is what kong would make of it.
+func TestPlainIsWhatKongMakes(t *testing.T) {
+	t.Setenv("FINI_VERSION", "not a flag, and enough for kong to be asked")
+	for _, args := range [][]string{
+		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"},
+		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=5,6", "x"}, {"--inner=5,6,7", "--", "x", "-q"},
+	} {
+		quick := plain(args, nil)
+		if quick == nil {
+			t.Errorf("%q: left to kong", args)
+			continue
+		}
+		whole, err := parse(args)
+		if err != nil || !reflect.DeepEqual(quick, whole) {
+			t.Errorf("%q:\n got %+v\nkong %+v, %v", args, quick, whole, err)
+		}
+	}
+	for _, args := range [][]string{
+		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"--inner=5", "x"}, {"--inner=5,x", "x"}, {"--inner=1,2", "x"},
+		{"--inner=5,6", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"},
+	} {
+		if quick := plain(args, nil); quick != nil {
+			t.Errorf("%q: read as %+v without kong", args, quick)
+		}
+	}
+	if plain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil {
+		t.Error("a variable was overlooked")
+	}
+}

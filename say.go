@@ -34,12 +34,12 @@ func (s speaker) sayf(l level, format string, args ...any) {
 	}
 	line := "fini: " + oneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
-		line = [...]string{failure: red, notice: yellow, detail: plain}[l] + line + plain
+		line = [...]string{failure: red, notice: yellow, detail: uncoloured}[l] + line + uncoloured
 	}
 	signals.SayLine([]byte(line + "\n"))
 }
 
-const red, yellow, plain = "\x1b[31m", "\x1b[33m", "\x1b[m"
+const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 
 // coloured tells whether lines go to a terminal whose user has nothing against colour. See
 // no-color.org.
