@@ -3,18 +3,25 @@
 GO         ?= go
 PREFIX     ?= /usr/local
 # The commit goes into --version where git can tell it.
-VCS        := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # Where an entry is written for the architecture, fini starts there: see reaper/entry_*.s.
 entry       = $(if $(wildcard reaper/entry_$(1).s),-E github.com/seed-126c5d8a/fini/reaper.entry)
-build       = CGO_ENABLED=0 GOARCH=$(1) $(GO) build -trimpath -buildvcs=$(VCS) -ldflags '-s -w $(call entry,$(1))'
+build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
+	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
+# The version is in flags.go; where git has a tag, go build puts that in its place.
+VERSION    ?= $(shell bin/fini --version | cut -d' ' -f3)
+DIST       ?= dist
+# The time that everything in a release carries: the commit's, or in a tarball the changelog's.
+export SOURCE_DATE_EPOCH ?= $(shell test -e .git && git log -1 --format=%ct 2>/dev/null || \
+	date -u -d "$$(sed -n 's/^\#\# \[[0-9.]*\] - //p' CHANGELOG.md | head -n 1)" +%s)
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.1
-CROSS      := amd64 arm64 arm 386 ppc64le s390x riscv64
+CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
 
-.PHONY: help demo build test e2e race fuzz lint deps cross install clean
+.PHONY: help demo build test e2e race soak fuzz lint vuln man deps cross release reproducible install clean
 
 help: ## print this
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: build ## build fini and show it ending a command that leaves an escapee behind
 	@sh e2e/demo.sh bin/fini
@@ -31,6 +38,9 @@ e2e: build ## run the tests of the built binary alone, one line each
 race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./orphans ./pdeath ./reaper ./signals
 
+soak: build ## start and stop for an hour and watch what grows
+	FINI_SOAK=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h
+
 fuzz: ## fuzz each parser and the step function for FUZZTIME
 	@for pkg in . ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
@@ -38,20 +48,40 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 		done; \
 	done
 
-lint: ## gofmt, go vet, staticcheck, shellcheck
+lint: ## gofmt, go vet, staticcheck, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
-	shellcheck .ci/run e2e/*.sh
+	shellcheck .ci/run e2e/*.sh packaging/*.sh
+	mandoc -T lint -W warning fini.1
+
+vuln: ## ask the Go vulnerability database about fini; this needs the network
+	@$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./... || \
+		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
+
+man: ## show the man page as it is here
+	man -l fini.1
 
 deps: ## install what the full run needs (Debian, as root)
 	sh e2e/deps.sh
 
 cross: ## build for every architecture, into dist/
-	$(foreach arch,$(CROSS),GOOS=linux GOARM=7 $(call build,$(arch)) -o dist/fini-linux-$(arch) . &&) true
+	$(foreach arch,$(CROSS),GOOS=linux $(call build,$(arch)) -o $(DIST)/fini-linux-$(arch) . &&) true
 
-install: build ## install bin/fini into DESTDIR/PREFIX/bin
+release: build ## build and package for every architecture, into dist/
+	@said=$$(bin/fini --version | cut -d' ' -f3); test "$$said" = '$(VERSION)' || \
+		{ echo "bin/fini says that it is $$said, and not $(VERSION)"; exit 1; }
+	rm -rf $(DIST)
+	@$(MAKE) cross
+	sh packaging/release.sh $(DIST) $(VERSION) $(CROSS)
+
+# The second time with an empty cache, as good as on another machine.
+reproducible: ## make the release twice, in different folders, and compare
+	@sh packaging/reproducible.sh
+
+install: build ## install fini and its man page below DESTDIR/PREFIX
 	install -D -m 0755 bin/fini $(DESTDIR)$(PREFIX)/bin/fini
+	install -D -m 0644 fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
 
 clean: ## remove what was built
 	rm -rf bin dist

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -11,14 +12,25 @@ import (
 )
 
 // runtimeTimers tells whether the timers of the Go runtime can be used. The first of them
-// opens an epoll(7) descriptor, and the runtime aborts where it is not given one.
+// makes the runtime call these, and it aborts where one of them is refused. See epoll(7).
 var runtimeTimers = sync.OnceValue(func() bool {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return false
 	}
-	_ = unix.Close(fd)
-	return true
+	defer func() { _ = unix.Close(fd) }()
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(wake) }()
+	var event unix.EpollEvent
+	if unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, wake, &event) != nil {
+		return false
+	}
+	// unix.EpollWait is another system call on some architectures.
+	_, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(&event)), 1, 0, 0, 0)
+	return errno == 0 || errno == unix.EINTR
 })
 
 // An alarm rings once after the time it was last set to. The zero alarm is never set, and

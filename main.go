@@ -88,8 +88,9 @@ func run(flags *commandLine, environ []string) int {
 	}
 	l := &loop{report: report, speaker: flags.speaker(), caught: signals.Catch(started.Ignored)}
 	if os.Getpid() != 1 {
-		if err := reaper.Subreaper(); err != nil {
-			l.sayf(failure, "%v: an orphan that leaves the group stays behind", err)
+		// Of a pair, the outer one has said so.
+		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
+			l.sayf(failure, "%v: leftovers are not found", err)
 		}
 	}
 	l.tree = orphans.New()
@@ -118,8 +119,11 @@ func run(flags *commandLine, environ []string) int {
 		return failureStatus(err)
 	}
 
-	if child.Unbound {
+	if child.Unbound && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
 		l.sayf(failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
+	}
+	if child.Ungrouped && !p.rules.outer {
+		l.sayf(failure, "cannot give the command a process group: signals go to the main child alone")
 	}
 
 	// From here on nothing but the end of the command and its tree ends fini.
@@ -291,7 +295,7 @@ func (p *plan) outer() (*plan, error) {
 	}
 	rules := p.rules
 	rules.outer, rules.singleChild, rules.warnReaped = true, true, false
-	rules.killAfter, rules.remap, rules.rewrite, rules.orphansExit = 0, nil, nil, -1
+	rules.killAfter, rules.rewrite = 0, nil
 	return &plan{
 		command: reaper.Command{
 			Path:     "/proc/self/exe",
@@ -399,25 +403,11 @@ func (l *loop) signal(sig syscall.Signal) event {
 	return received{sig}
 }
 
-// reap is the event of children that have ended.
+// reap is the event of children that have ended, of which the reaper has told.
 func (l *loop) reap() event {
-	e := ended{}
-	e.exits, e.none = l.reaper.Reap()
-	l.report.reaped(e.exits, l.life.group)
+	e := l.collect()
 	rest := nap
-	for _, x := range e.exits {
-		if x.Pid == l.life.group && x.Status.Stopped() && len(l.standBy) > 0 {
-			l.bond, l.standBy = pdeath.Watch(l.standBy, pdeath.Unwatched), nil
-		}
-		if x.Pid == l.life.group && !x.Status.Stopped() {
-			rest = 0
-			l.takeForeground()
-			if l.life.outer {
-				e.heir = l.note.Find()
-			}
-		}
-	}
-	if l.life.phase >= lingering {
+	if l.life.phase >= lingering || e.ends(l.life.group) {
 		rest = 0
 	}
 	if !e.none || l.life.phase == pausing {
@@ -425,6 +415,30 @@ func (l *loop) reap() event {
 			rest = 0
 		}
 		l.reaper.Resume(rest)
+	}
+	return e
+}
+
+// ends tells whether a process is among those that have ended.
+func (e ended) ends(pid int) bool {
+	return slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == pid && !x.Status.Stopped() })
+}
+
+// collect reaps.
+func (l *loop) collect() ended {
+	e := ended{}
+	e.exits, e.none = l.reaper.Reap()
+	l.report.reaped(e.exits, l.life.group)
+	for _, x := range e.exits {
+		if x.Pid == l.life.group && x.Status.Stopped() && len(l.standBy) > 0 {
+			l.bond, l.standBy = pdeath.Watch(l.standBy, pdeath.Unwatched), nil
+		}
+	}
+	if e.ends(l.life.group) {
+		l.takeForeground()
+		if l.life.outer {
+			e.heir = l.note.Find()
+		}
 	}
 	return e
 }
@@ -438,7 +452,7 @@ func (l *loop) takeForeground() {
 
 // take lets step decide about an event and carries out what it says.
 func (l *loop) take(e event) {
-	if e, ok := e.(stop); ok {
+	if e, ok := e.(stop); ok && (e.why != stdinClosed || l.life.phase < lingering) { // which stops nothing later
 		l.report.stopped(e.why)
 	}
 	for _, a := range l.life.step(orphans.Uptime(), e) {
@@ -473,12 +487,7 @@ func (l *loop) do(a action) {
 		l.report.sent(a.process.Pid, a.sig)
 		l.failed(l.tree.Signal(a.process, a.sig))
 	case kill:
-		hit, refused, err := l.tree.Kill()
-		for _, pid := range hit {
-			l.report.sent(pid, syscall.SIGKILL)
-		}
-		l.take(swept{hit, refused, err})
-		l.tree.Release()
+		l.sweep()
 	case tell:
 		l.tell(a)
 	case say:
@@ -492,6 +501,40 @@ func (l *loop) do(a action) {
 	default:
 		panic(fmt.Sprintf("no such action: %T", a))
 	}
+}
+
+// So long a sweep goes on with children alone, as long as it hits others each time. Those that
+// fork and end in a loop get ahead of it whenever it waits for anything.
+const sweepFor = 100 * time.Millisecond
+
+// sweep sends SIGKILL to children and reaps them, again and again, and then to all.
+func (l *loop) sweep() {
+	before := map[int]bool{}
+	end := orphans.Uptime() + sweepFor
+	for fresh := true; fresh && orphans.Uptime() < end; {
+		hit, _, err := l.tree.KillChildren()
+		if err != nil {
+			break // Kill will say it
+		}
+		now := map[int]bool{}
+		fresh = false
+		for _, pid := range hit {
+			l.report.sent(pid, syscall.SIGKILL)
+			now[pid] = true
+			fresh = fresh || !before[pid]
+		}
+		before = now
+		l.take(l.collect())
+		if l.exited {
+			return
+		}
+	}
+	hit, refused, err := l.tree.Kill()
+	for _, pid := range hit {
+		l.report.sent(pid, syscall.SIGKILL)
+	}
+	l.take(swept{hit, refused, err})
+	l.tree.Release()
 }
 
 // tell says what is being done about a leftover.
@@ -514,9 +557,11 @@ func (l *loop) tell(a tell) {
 			l.sayf(detail, "%s", line)
 		}
 	}
-	text := describe(p, l.tree.CommandLine(p), l.life.group, chain, lineWidth()-len("fini: killing leftover "))
+	text := describe(p, l.tree.CommandLine(p), l.life.group, chain, lineWidth()-len("fini: stopping leftover "))
 	l.sayf(notice, "%s leftover %s", a.what, text)
-	l.leaks = append(l.leaks, text)
+	if a.what == "stopping" { // one that is killed as well was told of before
+		l.leaks = append(l.leaks, text)
+	}
 }
 
 // close is the last that fini has to say.

@@ -80,17 +80,23 @@ type usageReport struct {
 // anything else has happened.
 func newReport(path string, command []string) (*report, error) {
 	r := &report{
-		Version: 1, Fini: number(), Command: command, Started: time.Now(),
+		Version: 1, Fini: number(), Command: append([]string{}, command...), Started: time.Now(),
 		Signals: []signalReport{}, Leftovers: []*leftoverReport{},
 		path: path, fd: -1, seen: map[leftover]*leftoverReport{},
 	}
 	failed := func(err error) (*report, error) {
 		return nil, fmt.Errorf("--report: cannot write %q: %w", path, err)
 	}
-	if fd, ok := strings.CutPrefix(path, "/dev/fd/"); ok {
+	if fd, ok := descriptor(path); ok {
 		number, err := strconv.Atoi(fd)
 		if err != nil {
 			return failed(unix.ENOENT)
+		}
+		// What this process has opened itself is closed on exec, and not meant.
+		flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFD, 0)
+		mode, _ := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
+			return failed(unix.EBADF)
 		}
 		// LetGo closes what the command inherits.
 		if r.fd, err = unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 3); err != nil {
@@ -98,8 +104,15 @@ func newReport(path string, command []string) (*report, error) {
 		}
 		return r, nil
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+	case info.IsDir():
 		return failed(unix.EISDIR)
+	case !info.Mode().IsRegular(): // replace writes to it, and makes no file beside it
+		if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS); err != nil {
+			return failed(err)
+		}
+		return r, nil
 	}
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err != nil {
@@ -111,6 +124,20 @@ func newReport(path string, command []string) (*report, error) {
 		return failed(err)
 	}
 	return r, nil
+}
+
+// descriptor tells whether a path names a descriptor of this process, and which.
+func descriptor(path string) (fd string, ok bool) {
+	switch path {
+	case "/dev/stdout":
+		return "1", true
+	case "/dev/stderr":
+		return "2", true
+	}
+	if fd, ok = strings.CutPrefix(path, "/dev/fd/"); ok {
+		return fd, true
+	}
+	return strings.CutPrefix(path, "/proc/self/fd/")
 }
 
 // signal is one that fini has received.
@@ -250,8 +277,9 @@ func replace(path string, text []byte) error {
 		defer func() { _ = unix.Close(fd) }()
 		return writeAll(fd, text)
 	}
-	dir, name := filepath.Split(path)
-	temporary := fmt.Sprintf("%s.%s.fini-%d", dir, name, os.Getpid())
+	// As PID 1 every fini has the same pid, and one that was killed may have left its file.
+	dir, _ := filepath.Split(path)
+	temporary := fmt.Sprintf("%s.fini-%d-%x", dir, os.Getpid(), time.Now().UnixNano())
 	fd, err := unix.Open(temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
 	if err != nil {
 		return err

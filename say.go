@@ -114,9 +114,18 @@ func age(d time.Duration) string {
 	case d < time.Second:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Hour:
-		return strings.TrimSuffix(d.Truncate(time.Second).String(), "m0s")
+		return shorter(d.Truncate(time.Second))
 	}
-	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
+	return shorter(d.Truncate(time.Minute))
+}
+
+// shorter is a duration in whole minutes without seconds.
+func shorter(d time.Duration) string {
+	text := d.String()
+	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = cut + "m"
+	}
+	return text
 }
 
 // A family is what a look has found: parents come before their children.

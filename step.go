@@ -179,11 +179,16 @@ type life struct {
 	contOwed  bool                             // the command was continued when fini was; a SIGCONT is to come
 	stopStale time.Duration                    // up to here a stop of the main child was under way when it was asked to end
 
-	groupAsked time.Duration     // when the group was last sent SIGTERM; 0 is never
-	heir       int               // see ended
-	asked      map[leftover]bool // leftovers that have had SIGTERM
-	told       int               // how many leftovers had to be stopped
-	killed     map[int]bool      // pids that were sent SIGKILL and are not reaped yet
+	groupAsked time.Duration // when the group was last sent SIGTERM; 0 is never
+	heir       int           // see ended
+
+	// Of an outer fini:
+	innerKilled bool // the inner one was ended by a signal
+	gaveUp      bool // the inner one gave up on leftovers
+
+	asked  map[leftover]bool // leftovers that have had SIGTERM
+	told   int               // how many leftovers had to be stopped
+	killed map[int]bool      // pids that were sent SIGKILL and are not reaped yet
 }
 
 // leftover identifies a process for good, as its pid alone does not.
@@ -404,7 +409,7 @@ func (l *life) unread(now time.Duration, bytes int) []action {
 }
 
 func (l *life) ended(now time.Duration, e ended) (do []action) {
-	mainEnded, killed := false, false
+	mainEnded := false
 	for _, x := range e.exits {
 		if x.Status.Stopped() {
 			if x.Pid == l.group && l.phase < ending {
@@ -418,7 +423,7 @@ func (l *life) ended(now time.Duration, e ended) (do []action) {
 		case x.Pid == l.group && l.phase < lingering:
 			mainEnded = true
 			l.status = statusOf(x.Status)
-			killed = x.Status.Signaled()
+			l.innerKilled = l.outer && x.Status.Signaled()
 			do = append(do, say{detail, fmt.Sprintf("command %d ended with status %d", x.Pid, l.status)})
 		case l.warnReaped:
 			do = append(do, say{notice, fmt.Sprintf("reaped zombie %d", x.Pid)})
@@ -430,7 +435,7 @@ func (l *life) ended(now time.Duration, e ended) (do []action) {
 		return append(do, l.finish()...)
 	case mainEnded && l.outer:
 		l.heir = e.heir
-		return append(do, l.innerEnded(now, killed)...)
+		return append(do, l.innerEnded(now)...)
 	case mainEnded:
 		return append(do, l.mainEnded(now)...)
 	case l.looking():
@@ -465,14 +470,15 @@ func (l *life) mainEnded(now time.Duration) []action {
 }
 
 // innerEnded is what follows the end of the inner fini of a pair when it left something.
-func (l *life) innerEnded(now time.Duration, killed bool) []action {
+func (l *life) innerEnded(now time.Duration) []action {
 	switch {
-	case killed:
+	case l.innerKilled:
 		// The command was not at its end, so no policy leaves anything alone.
 		l.orphans = stopAll
 		return l.startAsking(now)
 	case l.orphans == stopAll:
-		// It gave up on these, and said so. What one more sweep does not end, stays.
+		// It gave up on these, and said so. Those that can be killed now are.
+		l.gaveUp = true
 		l.phase, l.deadline, l.pause = killing, now+killedBound, shortPause
 		return []action{kill{}}
 	}
@@ -588,8 +594,8 @@ func (l *life) finishOff(now time.Duration, found []orphans.Process) (do []actio
 }
 
 func (l *life) swept(now time.Duration, e swept) []action {
-	if e.err != nil && l.outer {
-		return l.finish() // the inner one has said so
+	if l.gaveUp && (e.err != nil || len(e.hit) == 0) {
+		return l.finish()
 	}
 	if e.err != nil {
 		return append([]action{say{failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)}}, l.finish()...)
@@ -645,6 +651,9 @@ func (l *life) finish() (do []action) {
 	status := l.status
 	if l.timedOut {
 		status = exitTimedOut
+	}
+	if l.outer && !l.innerKilled {
+		return append(do, exit{status}) // the inner one has applied the rest
 	}
 	if slices.Contains(l.remap, status) {
 		status = 0

@@ -422,8 +422,8 @@ func TestStep(t *testing.T) {
 		}},
 		{"the inner fini gave up", outer, []turn{
 			{0, mainExits(exited(3), false), "kill", killing},
-			{0, swept{refused: []int{203}}, "wake 5ms", killing},
-			{2000 * ms, swept{refused: []int{203}}, `say "gave up on leftovers that do not end: [203]", exit 3`, over},
+			{0, swept{hit: []int{203}}, "wake 0s", killing},
+			{1, swept{refused: []int{204}}, "exit 3", over},
 		}},
 		{"no /proc", with(func(r *rules) { r.linger = 0 }), []turn{
 			{0, mainExits(exited(7), false), "look", asking},

@@ -232,6 +232,7 @@ for round in range(%d):
         assert cat.stdout.readline() == line, round
     cat.stdin.close()
     assert cat.wait() == 0, (round, cat.returncode)
+    print("round", round, flush=True)
 print("all alive")
 `, rounds)
 	t.Run("python", func(t *testing.T) {
@@ -276,10 +277,15 @@ for round in range(%d):
         print("alive after round", round, flush=True)
         sys.exit(1)
     os.close(r)
+    print("round", round, flush=True)
 print("none alive")
 `, rounds)
 	l := startCmd(t, exec.Command(needProgram(t, "python3"), "-c", script, finiPath, "-q", "--", "sleep", "1000"))
-	if line, _ := l.Out.next(); line != "none alive" {
+	line := "round"
+	for strings.HasPrefix(line, "round") {
+		line, _ = l.Out.next()
+	}
+	if line != "none alive" {
 		t.Fatalf("%q; stderr: %s", line, l.Err.soFar())
 	}
 	l.mustEnd(0)

@@ -2,8 +2,8 @@
 # Installs what the full test run needs, from Debian's packages and npm.
 set -eu
 
-packages="bash busybox-static catatonit chromium conmon docker.io dumb-init iptables netavark podman
-postgresql procps python3 runc shellcheck tini util-linux"
+packages="bash busybox-static catatonit chromium conmon docker.io dumb-init iptables libarchive-tools man-db mandoc
+netavark podman postgresql procps python3 qemu-user-static runc shellcheck tini util-linux"
 
 missing=
 for p in $packages; do

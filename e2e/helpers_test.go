@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// moreHelpers are programs that tests start, added by the init functions of other files.
+var moreHelpers = map[string]func(args []string) int{}
+
 // helper runs one of the programs that tests start. It never returns.
 func helper(name string, args []string) {
 	programs := map[string]func(args []string) int{
@@ -30,6 +33,9 @@ func helper(name string, args []string) {
 		"@refuse":   helperRefuse,
 	}
 	program, ok := programs[name]
+	if !ok {
+		program, ok = moreHelpers[name]
+	}
 	if !ok {
 		fmt.Fprintln(os.Stderr, "no such helper:", name)
 		os.Exit(99)
@@ -195,19 +201,76 @@ func helperThreads(args []string) int {
 	return 0
 }
 
-// helperRefuse becomes a command for which the kernel refuses system calls with ENOSYS.
-// The first argument names them, with commas between.
-func helperRefuse(args []string) int {
-	numbers := map[string]uint32{
-		"pidfd_open":        unix.SYS_PIDFD_OPEN,
-		"pidfd_send_signal": unix.SYS_PIDFD_SEND_SIGNAL,
+// A refusal is a system call for which a filter gives an error instead of the kernel's answer:
+// all of its calls, or those with one argument that has a value or any bit of it.
+type refusal struct {
+	number uintptr
+	arg    int // which argument, from 0
+	is     uint32
+	has    uint32
+}
+
+// refusals by the names that @refuse takes.
+var refusals = map[string]refusal{
+	"prctl":             {number: unix.SYS_PRCTL},
+	"subreaper":         {number: unix.SYS_PRCTL, is: unix.PR_SET_CHILD_SUBREAPER},
+	"pdeathsig":         {number: unix.SYS_PRCTL, is: unix.PR_SET_PDEATHSIG},
+	"pidfd_open":        {number: unix.SYS_PIDFD_OPEN},
+	"pidfd_send_signal": {number: unix.SYS_PIDFD_SEND_SIGNAL},
+	"CLONE_PIDFD":       {number: unix.SYS_CLONE, has: unix.CLONE_PIDFD},
+	"clone3":            {number: unix.SYS_CLONE3},
+	"waitid":            {number: unix.SYS_WAITID},
+	"WNOWAIT":           {number: unix.SYS_WAITID, arg: 3, has: unix.WNOWAIT},
+	"close_range":       {number: unix.SYS_CLOSE_RANGE},
+	"epoll_create1":     {number: unix.SYS_EPOLL_CREATE1},
+	"epoll_ctl":         {number: unix.SYS_EPOLL_CTL},
+	"epoll_pwait":       {number: unix.SYS_EPOLL_PWAIT},
+	"eventfd2":          {number: unix.SYS_EVENTFD2},
+	"rt_sigtimedwait":   {number: unix.SYS_RT_SIGTIMEDWAIT},
+	"pwritev2":          {number: unix.SYS_PWRITEV2},
+	"setpgid":           {number: unix.SYS_SETPGID},
+	"TIOCSPGRP":         {number: unix.SYS_IOCTL, arg: 1, is: unix.TIOCSPGRP},
+}
+
+// code is the part of a filter that refuses, and otherwise goes on behind its end.
+func (r refusal) code(errno syscall.Errno) []unix.SockFilter {
+	load := func(offset int) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: uint32(offset)}
 	}
-	load := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS} // the call's number
-	filter := []unix.SockFilter{load}
-	for name := range strings.SplitSeq(args[0], ",") {
-		filter = append(filter,
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: numbers[name]},
-			unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)})
+	refuse := unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+	test := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: r.is}
+	switch {
+	case r.has != 0:
+		test.Code, test.K = unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, r.has
+	case r.is == 0:
+		return []unix.SockFilter{
+			load(0), {Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(r.number)}, refuse,
+		}
+	}
+	return []unix.SockFilter{
+		load(0), // struct seccomp_data begins with the call's number; its arguments are 64 bits each
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: uint32(r.number)},
+		load(16 + 8*r.arg), test, refuse,
+	}
+}
+
+// helperRefuse becomes a command for which the kernel refuses system calls. The first argument
+// names them, with commas between, and behind a colon the error, which is ENOSYS if there is
+// none. The filter is inherited by whatever the command starts.
+func helperRefuse(args []string) int {
+	names, kind, _ := strings.Cut(args[0], ":")
+	errno := unix.ENOSYS
+	if kind == "EPERM" {
+		errno = unix.EPERM
+	}
+	var filter []unix.SockFilter
+	for name := range strings.SplitSeq(names, ",") {
+		r, ok := refusals[name]
+		if !ok {
+			fmt.Println("@refuse: no such call:", name)
+			return 97
+		}
+		filter = append(filter, r.code(errno)...)
 	}
 	filter = append(filter, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW})
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}

@@ -65,6 +65,7 @@ type Tree struct {
 	blind      bool // there is no /proc to look at: only children are found
 	pidMax     int  // pids are below; PID_MAX_LIMIT in proc_sys_kernel(5)
 	gap        int  // see ownChildren
+	mostOpen   int  // so many pidfds may be open
 	pidfds     bool
 	streams    [2]file // standard output and standard error
 	open       []int   // pidfds of the last Look
@@ -124,8 +125,25 @@ func (t *Tree) openProc() error {
 	}
 	t.proc = fd
 	_, err = t.read(childrenFile(t.self, t.self))
+	if err == unix.EMFILE || err == unix.ENFILE {
+		_ = unix.Close(fd)
+		t.proc = -1
+		return fmt.Errorf("cannot read /proc: %w", err)
+	}
 	t.byChildren = err == nil
+	t.mostOpen = mostOpen()
 	return nil
+}
+
+// mostOpen is how many pidfds may be open at a time, so that some descriptors remain to read
+// /proc with.
+func mostOpen() int {
+	const spare = 32
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return spare
+	}
+	return int(max(min(limit.Cur, 1<<20), 2*spare)/2 - spare/2)
 }
 
 // Uptime is the time since boot, in the clock of Process.Start. See
@@ -190,20 +208,16 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
 }
 
-// Kill sends SIGKILL to every descendant that it comes by and returns the pids that
-// it hit and those it may not signal. Direct children come first and unseen, for
-// speed: a process that forks and ends in a loop is gone before it could be looked
-// at.
-func (t *Tree) Kill() (hit, refused []int, err error) {
+// KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process
+// that forks and ends in a loop is gone before it could be looked at. It returns the pids
+// that it hit, zombies among them, and those it may not signal.
+func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.mount(); err != nil {
 		return nil, nil, err
 	}
 	t.Release()
-	direct, err := t.children(t.self, 1)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, pid := range direct {
+	children, err := t.children(t.self, 1)
+	for _, pid := range children {
 		switch unix.Kill(pid, unix.SIGKILL) {
 		case nil:
 			hit = append(hit, pid)
@@ -211,11 +225,22 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 			refused = append(refused, pid)
 		}
 	}
-	if t.blind {
-		return hit, refused, nil
+	return hit, refused, err
+}
+
+// Kill sends SIGKILL to every descendant that it comes by, children first, and returns as
+// KillChildren does.
+func (t *Tree) Kill() (hit, refused []int, err error) {
+	hit, refused, err = t.KillChildren()
+	if err != nil || t.blind {
+		return hit, refused, err
+	}
+	children := map[int]bool{}
+	for _, pid := range slices.Concat(hit, refused) {
+		children[pid] = true
 	}
 	err = t.walk(func(p Process) {
-		if p.Parent == t.self && slices.Contains(direct, p.Pid) {
+		if p.Parent == t.self && children[p.Pid] {
 			return
 		}
 		switch err := t.Signal(p, unix.SIGKILL); {
@@ -312,7 +337,7 @@ func reaped(p Process) bool {
 
 // pidfd opens a pidfd that lives until Release; -1 where there is none to be had.
 func (t *Tree) pidfd(pid int) int {
-	if !t.pidfds {
+	if !t.pidfds || len(t.open) >= t.mostOpen {
 		return -1
 	}
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -38,9 +38,10 @@ type Command struct {
 
 // Child is the main child: the leader of a process group of its own.
 type Child struct {
-	Pid     int
-	FD      int  // its pidfd, -1 where the kernel gives none
-	Unbound bool // the kernel refused the parent death signal
+	Pid       int
+	FD        int  // its pidfd, -1 where the kernel gives none
+	Unbound   bool // the kernel refused the parent death signal
+	Ungrouped bool // the kernel refused a process group of its own
 }
 
 // SpawnError says why a command could not be started.
@@ -163,18 +164,31 @@ func spawn(path string, args []string, c Command) (Child, error) {
 	}
 	err := withMask(c.Started.Blocked, func() (err error) {
 		child.Pid, err = syscall.ForkExec(path, args, attr)
-		if err == unix.EINVAL {
-			attr.Sys.PidFD = nil // who emulates a kernel may not know of it
-			child.Pid, err = syscall.ForkExec(path, args, attr)
-		}
-		if err != nil && c.Deathsig != 0 && deathsigRefused() {
-			child.Unbound = true
-			attr.Sys.Pdeathsig = 0
+		if err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS {
+			// A filter, or who emulates a kernel, may refuse any of what was asked for.
+			attr.Sys.PidFD = nil
+			child.Unbound = c.Deathsig != 0 && deathsigRefused()
+			if child.Unbound {
+				attr.Sys.Pdeathsig = 0
+			}
+			// In a group that is not in the foreground it could not read the terminal.
+			child.Ungrouped = setpgidRefused() || attr.Sys.Foreground && setForegroundRefused()
+			if child.Ungrouped {
+				attr.Sys.Setpgid, attr.Sys.Foreground = false, false
+			}
 			child.Pid, err = syscall.ForkExec(path, args, attr)
 		}
 		return err
 	})
 	return child, err
+}
+
+// setpgidRefused tells whether a filter refuses setpgid(2): the kernel says EINVAL to this.
+func setpgidRefused() bool { return unix.Setpgid(0, -1) != unix.EINVAL }
+
+// setForegroundRefused does so for tcsetpgrp(3), to which the kernel says EBADF.
+func setForegroundRefused() bool {
+	return unix.IoctlSetPointerInt(-1, unix.TIOCSPGRP, 0) != unix.EBADF
 }
 
 // deathsigRefused tells whether a filter refuses PR_SET_PDEATHSIG: it sets what is set.

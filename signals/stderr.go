@@ -45,8 +45,14 @@ func blocking(sig unix.Signal, do func() error) error {
 // sigtimedwait(2).
 func takeBack(sig unix.Signal) {
 	set, zero := only(sig), [16]byte{} // a timeout of zero in either layout
-	_, _, _ = unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
+	_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
 		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
+	if errno == unix.ENOSYS || errno == unix.EPERM {
+		// A filter refuses that. To ignore a signal discards it where it is pending.
+		var caught sigaction
+		setAction(sig, &sigaction{sigIgn}, &caught)
+		setAction(sig, &caught, nil)
+	}
 }
 
 // only is the set of one of the first 31 signals.

@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// The programs that exhaust something are scripts: a Go program would be the first victim
+// of a full process table.
+
+// filler waits for a line, forks until the kernel refuses, says "full" and the number of its
+// children, and ends with 7 after SIGTERM, before which it fills the table once more. The
+// words of its command line:
+//
+//	orphans    most of the children are orphans, which are fini's
+//	replace    kills one of these after the other and forks another in its place, which
+//	           can only be had after fini has reaped the one; then says "replaced"
+//	stubborn   the children ignore SIGTERM
+//	bombs      each child forks too, for as long as it lives
+//	sessions   each child leads a session of its own
+//	immortal   the filler ignores SIGTERM too
+const filler = `
+import os, signal, sys, time
+words, children, orphans = sys.argv[1:], 0, []
+
+def say(text):
+    os.write(1, (text + "\n").encode())
+
+def sleep():
+    if "bombs" in words:
+        while True:
+            try:
+                if os.fork() == 0:
+                    continue
+            except OSError:
+                time.sleep(.005)
+    while True:
+        time.sleep(1000)
+
+def child():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in words else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if "sessions" in words:
+        os.setsid()
+    sleep()
+
+def fill():
+    global children
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    pids = []
+    while True:
+        try:
+            pid = os.fork()
+        except OSError:
+            children += len(pids)
+            return pids
+        if pid == 0:
+            child()
+        pids.append(pid)
+
+def asked(*_):
+    say("asked")
+    if "immortal" in words:
+        return
+    fill()
+    say("full again")
+    os._exit(7)
+
+signal.signal(signal.SIGTERM, asked)
+say("ready")
+sys.stdin.readline()
+if "orphans" in words:
+    r, w = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.write(w, " ".join(map(str, fill())).encode())
+        os._exit(0)
+    os.close(w)
+    while text := os.read(r, 65536):
+        orphans += map(int, text.split())
+        break
+    os.waitpid(parent, 0)
+fill()
+if "replace" in words:
+    for orphan in orphans[:20]:
+        os.kill(orphan, signal.SIGKILL)
+        while not fill():
+            pass
+    say("replaced")
+say("full %d" % (children + len(orphans)))
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+while True:
+    time.sleep(1000)
+`
+
+// fill is the command line of the filler.
+func fill(words ...string) []string {
+	return append([]string{"python3", "-I", "-S", "-c", filler}, words...)
+}
+
+// newLimited makes a cgroup with room for so many processes and threads.
+func newLimited(t testing.TB, most int) *herd {
+	t.Helper()
+	h := newHerd(t)
+	h.limit("pids.max", strconv.Itoa(most))
+	return h
+}
+
+// limit writes to a file of the cgroup.
+func (h *herd) limit(file, value string) {
+	h.t.Helper()
+	err := os.WriteFile(filepath.Join(h.dir, file), []byte(value), 0)
+	need(h.t, err == nil, fmt.Sprintf("a cgroup with %s (%v)", file, err))
+}
+
+// newMemoryHerd is newHerd, with room for so many bytes.
+func newMemoryHerd(t testing.TB, bytes int) *herd {
+	t.Helper()
+	const root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		h := newHerd(t)
+		h.limit("memory.max", strconv.Itoa(bytes))
+		return h
+	}
+	dir, err := os.MkdirTemp(root, "fini-e2e-")
+	need(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
+	h := &herd{t, dir}
+	t.Cleanup(func() {
+		until(t, "the case's cgroup is empty", func() bool {
+			h.kill()
+			return os.Remove(dir) == nil
+		})
+	})
+	h.limit(file, strconv.Itoa(bytes))
+	return h
+}
+
+// around is fini in place p with these arguments, in the herd, where prefix is what executes
+// it: a program that sets limits, say.
+func (h *herd) around(p place, prefix []string, args ...string) *exec.Cmd {
+	if p.alone {
+		args = append([]string{"--no-shield"}, args...)
+	}
+	argv := h.wrap(append(append(prefix, finiPath), args...)...)
+	if !p.pid1 {
+		return exec.Command(argv[0], argv[1:]...)
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1"}, argv...)...)
+	asPID1(cmd)
+	return cmd
+}
+
+// kill ends what is alive in the herd.
+func (h *herd) kill() {
+	for _, pid := range h.alive() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// mustBeEmpty asserts that nothing of the herd is alive, now.
+func (h *herd) mustBeEmpty() {
+	h.t.Helper()
+	if names := h.names(); len(names) > 0 {
+		h.t.Errorf("alive in the cgroup: %q", names)
+	}
+}
+
+// tasks counts the threads of processes.
+func tasks(t testing.TB, pids []int) (n int) {
+	t.Helper()
+	for _, pid := range pids {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(entries)
+	}
+	return n
+}
+
+// mustNotAbort asserts that the Go runtime has not ended a fini.
+func mustNotAbort(t testing.TB, stderr string) {
+	t.Helper()
+	if aborted(stderr) {
+		t.Errorf("the runtime has aborted: %s", stderr)
+	}
+}
+
+func aborted(stderr string) bool {
+	for _, word := range []string{"runtime:", "fatal error", "panic:", "goroutine "} {
+		if strings.Contains(stderr, word) {
+			return true
+		}
+	}
+	return false
+}

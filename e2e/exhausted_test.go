@@ -1,0 +1,653 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Whatever runs out, fini is never the cause that a command ends: not when the process table
+// is full, nor the table of descriptors, nor the memory; not when nobody reads what it says,
+// and not when it may not do what it is for.
+
+// A brim is a way to limit processes, and what executes fini under it.
+type brim struct {
+	name   string
+	root   bool
+	prefix func(t *testing.T) []string
+	most   int // for the cgroup
+}
+
+// What is left for the command is more than a pair of finis takes.
+const brimful = 60
+
+var brims = []brim{
+	{"cgroup", false, func(*testing.T) []string { return nil }, brimful},
+	{"RLIMIT_NPROC", true, func(t *testing.T) []string {
+		// The limit counts all that a user has, so each case is a user of its own.
+		uid := fmt.Sprint(100_000 + os.Getpid()%100_000*100 + int(brimUsers.Add(1)))
+		return []string{needProgram(t, "prlimit"), fmt.Sprintf("--nproc=%d", brimful),
+			needProgram(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
+	}, 10 * brimful},
+}
+
+// A full life is a fini whose command has filled the table.
+type fullLife struct {
+	*boundLife
+	herd  *herd
+	finis []int
+	tasks int // of the finis, at that moment
+}
+
+// startFull starts fini with the filler, by way of a launcher if that is to be killed. The
+// table is full when it returns; nil where fini has ended before.
+func startFull(t *testing.T, p place, b brim, launcher []string, words, flags []string) *fullLife {
+	t.Helper()
+	needProgram(t, "python3")
+	if b.root {
+		need(t, os.Geteuid() == 0, "root")
+	}
+	h := newLimited(t, b.most)
+	cmd := h.around(p, b.prefix(t), append(append(flags, "--"), fill(words...)...)...)
+	l := &fullLife{boundLife: &boundLife{}, herd: h}
+	if launcher != nil {
+		argv := append(slices.Clone(launcher), cmd.Args...)
+		cmd = exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	l.life = startCmd(t, cmd)
+	l.outer = l.pid()
+	if launcher != nil {
+		l.launcher, l.outer = l.pid(), l.Out.wantPid("fini ")
+	}
+	if !l.comes("ready") {
+		return nil
+	}
+	timed := slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--timeout") })
+	if !timed { // which may have ended already
+		l.finis = []int{l.outer}
+		if !p.pid1 && !p.alone {
+			l.finis = append(l.finis, l.inner())
+		}
+		waitCaught(t, l.finis...)
+	}
+	_, _ = l.Stdin.Write([]byte("go\n"))
+	if !l.comes("full ") {
+		return nil
+	}
+	l.tasks = tasks(t, l.finis)
+	return l
+}
+
+// comes reads lines up to one that begins with prefix, and tells whether there is one.
+func (l *fullLife) comes(prefix string) bool {
+	l.t.Helper()
+	for {
+		line, ok := l.Out.next()
+		if !ok {
+			l.t.Logf("no %q; stderr: %s", prefix, l.Err.whole())
+			return false
+		}
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+}
+
+// mustNotGrow asserts that the finis have made no thread since the table was full, now that
+// there may be room.
+func (l *fullLife) mustNotGrow() {
+	l.t.Helper()
+	if now := tasks(l.t, l.finis); now > l.tasks {
+		l.t.Errorf("the finis have %d threads, and had %d when the table was full", now, l.tasks)
+	}
+}
+
+// over asserts the end of everything.
+func (l *fullLife) over(status int) {
+	l.t.Helper()
+	if status >= 0 {
+		l.mustEnd(status)
+	} else {
+		until(l.t, "the end of the tree", func() bool { return hungUp(l.witness) })
+		_ = l.status()
+	}
+	if status < 0 || l.launcher != 0 {
+		// What the test waited for is not what ended last: a fini is itself of the herd.
+		until(l.t, "the end of the herd", func() bool { return len(l.herd.alive()) == 0 })
+	}
+	l.herd.mustBeEmpty()
+	mustNotAbort(l.t, l.Err.whole())
+}
+
+func TestProcessTableIsFull(t *testing.T) {
+	const grace = "--grace=300ms"
+	for _, tt := range []struct {
+		name   string
+		places []place
+		words  []string
+		flags  []string
+		end    func(t *testing.T, l *fullLife)
+		status int // -1 for any
+	}{
+		{"TERM", places, []string{"orphans", "replace"}, nil, func(t *testing.T, l *fullLife) {
+			l.signal(syscall.SIGTERM)
+		}, 7},
+		{"TERM, stubborn", places, []string{"orphans", "stubborn", "sessions"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.signal(syscall.SIGTERM)
+			l.Out.want("full again")
+			l.Err.want("fini: stopping leftover")
+			l.mustNotGrow()
+		}, 7},
+		{"TERM, bombs", places, []string{"orphans", "stubborn", "bombs", "sessions"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.signal(syscall.SIGTERM)
+			l.Out.want("full again")
+		}, 7},
+		{"TERM, KILL after", places, []string{"immortal", "stubborn"}, []string{grace, "--kill-after=200ms"}, func(t *testing.T, l *fullLife) {
+			l.signal(syscall.SIGTERM)
+			l.Out.want("asked")
+		}, 137},
+		{"main child killed", places, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			worker := l.finis[len(l.finis)-1]
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", worker, worker))
+			need(t, err == nil, "a kernel that lists children")
+			main, _ := strconv.Atoi(strings.Fields(string(text))[0]) // the oldest
+			if err := syscall.Kill(main, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}, 137},
+		{"--timeout", places, []string{"orphans", "stubborn"}, []string{grace}, func(*testing.T, *fullLife) {}, 124},
+		{"end of stdin", places, []string{"orphans", "immortal"}, []string{grace, "-i"}, func(t *testing.T, l *fullLife) {
+			_ = l.Stdin.Close()
+		}, 137},
+		{"launcher killed", []place{pair, alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.launcher, syscall.SIGKILL)
+		}, -1},
+		{"outer fini killed", []place{pair}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.finis[0], syscall.SIGKILL)
+		}, -1},
+		{"inner fini killed", []place{pair}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.finis[1], syscall.SIGKILL)
+		}, 137},
+		{"TSTP, launcher killed", []place{pair, alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.suspend()
+			_ = syscall.Kill(l.launcher, syscall.SIGKILL)
+		}, -1},
+		{"TSTP, TERM", []place{pair, alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.suspend()
+			_ = syscall.Kill(l.outer, syscall.SIGTERM)
+			l.Out.want("full again")
+		}, 7},
+	} {
+		for _, b := range brims {
+			for _, p := range tt.places {
+				t.Run(tt.name+"/"+b.name+"/"+p.name, func(t *testing.T) {
+					t.Parallel()
+					if p.pid1 {
+						needPidNamespace(t)
+					}
+					var launcher []string
+					switch {
+					case strings.HasPrefix(tt.name, "TSTP"):
+						// Alone in its session fini's process group is orphaned.
+						launcher = []string{needProgram(t, "setsid"), "--wait"}
+					case tt.name == "launcher killed":
+						launcher = []string{}
+					}
+					flags := tt.flags
+					timeout := 2 * time.Second
+					if tt.status == 124 {
+						flags = append(slices.Clone(flags), "--timeout="+timeout.String())
+					}
+					l := startFull(t, p, b, launcher, tt.words, flags)
+					for l == nil && tt.status == 124 && timeout < patience {
+						// It ran out before the table was full.
+						timeout *= 3
+						l = startFull(t, p, b, launcher, tt.words, append(slices.Clone(tt.flags), "--timeout="+timeout.String()))
+					}
+					if l == nil {
+						t.Fatal("fini has ended before the table was full")
+					}
+					tt.end(t, l)
+					l.over(tt.status)
+				})
+			}
+		}
+	}
+}
+
+var brimUsers atomic.Int64
+
+// suspend has fini stop the command, in a process group that is orphaned.
+func (l *fullLife) suspend() {
+	l.t.Helper()
+	worker := l.finis[len(l.finis)-1]
+	command := l.childOf(worker)
+	_ = syscall.Kill(l.outer, syscall.SIGTSTP)
+	until(l.t, "the command is stopped", func() bool { return countStopped([]int{command}) == 1 })
+}
+
+// Where the table is full or nearly so before the command starts, fini says so, or the
+// runtime aborts; but never once the command has started.
+func TestProcessTableIsTooSmall(t *testing.T) {
+	const rounds = 2
+	for _, tt := range []struct {
+		place  place
+		limits []int
+		enough int
+	}{
+		{pid1, []int{6, 8, 9, 10, 11, 12, 13, 16}, 16},
+		{alone, []int{6, 8, 9, 10, 11, 12, 13, 16}, 16},
+		{pair, []int{6, 8, 10, 15, 18, 19, 20, 21, 22, 23, 28}, 28},
+	} {
+		t.Run(tt.place.name, func(t *testing.T) {
+			if tt.place.pid1 {
+				needPidNamespace(t)
+			}
+			t.Parallel()
+			h := newHerd(t)
+			for _, most := range tt.limits {
+				h.limit("pids.max", strconv.Itoa(most))
+				var seen []string
+				for range rounds {
+					l := startCmd(t, h.around(tt.place, nil, "--linger=0", "--",
+						"/bin/sh", "-c", "echo started; sleep 1000 & echo two; read line; exit 3"))
+					_ = l.Stdin.Close()
+					status, out, stderr := l.status(), l.Out.whole(), l.Err.whole()
+					what := "did not start"
+					switch {
+					case out == "started\ntwo\n":
+						what = "ran"
+						if status != 3 || aborted(stderr) {
+							t.Errorf("under %d: status %d of a command that ran: %s", most, status, stderr)
+						}
+					case out == "started\n":
+						what = "had one process" // a shell that can't fork ends with 2
+						if status != 2 || aborted(stderr) {
+							t.Errorf("under %d: status %d of a command that was started: %s", most, status, stderr)
+						}
+					case status == 2 && aborted(stderr):
+						what = "aborted"
+					case status == 125 && strings.Contains(stderr, "fini: cannot run /bin/sh: resource temporarily unavailable\n"):
+					default:
+						t.Errorf("under %d: status %d, stdout %q, stderr: %s", most, status, out, stderr)
+					}
+					if most >= tt.enough && what != "ran" {
+						t.Errorf("under %d: %s; stderr: %s", most, what, stderr)
+					}
+					if !hungUp(l.witness) {
+						t.Errorf("under %d: something is alive", most)
+					}
+					until(t, "the end of the herd", func() bool { return len(h.alive()) == 0 })
+					seen = append(seen, what)
+				}
+				t.Logf("under %d: %s", most, strings.Join(seen, ", "))
+			}
+		})
+	}
+}
+
+func TestDescriptorTableIsTooSmall(t *testing.T) {
+	const own = 4 // that fini is started with here: its streams, and the witness
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		for free := range 16 {
+			h := newHerd(t)
+			l := startCmd(t, h.around(p, []string{needProgram(t, "prlimit"), fmt.Sprintf("--nofile=%d", own+free)},
+				"--linger=50ms", "--timeout=1m", "--grace=50ms", "--", "/bin/sh", "-c", `echo started
+					setsid sh -c 'trap "" TERM; echo ready; read line; sleep 1000' &
+					sleep 1000 & read line; exit 3`))
+			for {
+				// The command is told to end when its leftover is there.
+				if line, ok := l.Out.next(); !ok || line == "ready" {
+					break
+				}
+			}
+			_, _ = l.Stdin.Write([]byte("go\n")) // there may be nobody
+			status := l.status()
+			if names := h.names(); len(names) > 0 || !hungUp(l.witness) {
+				t.Errorf("%d free descriptors: alive: %q; stderr: %s", free, names, l.Err.soFar())
+				h.kill() // or the output has no end
+			}
+			out, stderr := l.Out.whole(), l.Err.whole()
+			mustNotAbort(t, fmt.Sprintf("%d free descriptors: %s", free, stderr))
+			started := strings.HasPrefix(out, "started\n")
+			if want := map[bool]int{true: 3, false: 125}[started]; status != want {
+				t.Errorf("%d free descriptors: status %d, want %d; stderr: %s", free, status, want, stderr)
+			}
+			if free >= 12 && (!started || strings.Contains(stderr, "without a shield")) {
+				t.Errorf("%d free descriptors should be enough; stderr: %s", free, stderr)
+			}
+			t.Logf("%d free descriptors: status %d", free, status)
+		}
+	})
+}
+
+// Leftovers that are no children of fini's take a descriptor each to be signalled safely.
+func TestMoreLeftoversThanDescriptors(t *testing.T) {
+	needProgram(t, "python3")
+	const deep = 100
+	// A chain of processes, each the parent of the next, each of which says that it was asked.
+	const chain = `
+import os, signal, sys, time
+def asked(*_):
+    os.write(1, b"asked\n")
+    if sys.argv[1] != "stubborn":
+        os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+for n in range(int(sys.argv[2])):
+    if os.fork() != 0:
+        if n > 0:
+            while True:
+                time.sleep(1000)
+        sys.stdin.readline()
+        os._exit(3)
+    if n == 0:
+        os.setsid()
+os.write(1, b"ready\n")
+while True:
+    time.sleep(1000)
+`
+	inPlaces(t, func(t *testing.T, p place) {
+		if p.alone {
+			return // it does what the inner one of a pair does
+		}
+		for _, tt := range []struct {
+			kind  string
+			limit int
+		}{{"obedient", 1024}, {"stubborn", 1024}, {"obedient", 40}, {"stubborn", 40}} {
+			t.Run(fmt.Sprintf("%s, %d descriptors", tt.kind, tt.limit), func(t *testing.T) {
+				t.Parallel()
+				h := newHerd(t)
+				l := startCmd(t, h.around(p, []string{needProgram(t, "prlimit"), fmt.Sprintf("--nofile=%d", tt.limit)},
+					"--linger=0", "--grace="+map[string]string{"obedient": "20s", "stubborn": "2s"}[tt.kind],
+					"--", "python3", "-I", "-S", "-c", chain, tt.kind, strconv.Itoa(deep)))
+				l.Out.want("ready")
+				write(t, l, "go\n")
+				l.mustEnd(3)
+				h.mustBeEmpty()
+				mustNotAbort(t, l.Err.whole())
+				if asked := strings.Count(l.Out.whole(), "asked\n"); asked != deep {
+					t.Errorf("%d leftovers were asked to end, want %d; stderr: %s", asked, deep, l.Err.soFar())
+				}
+			})
+		}
+	})
+}
+
+// The kernel ends the command, which takes all the memory there is, and not fini.
+func TestOutOfMemory(t *testing.T) {
+	needProgram(t, "python3")
+	const eater = `
+import sys
+print("ready", flush=True)
+sys.stdin.readline()
+taken = []
+while True:
+    taken.append(bytearray(b"x") * (1 << 16))
+`
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, megabytes := range []int{8, 32} {
+			t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
+				t.Parallel()
+				h := newMemoryHerd(t, megabytes<<20)
+				l := startCmd(t, h.around(p, nil, "--linger=0", "--grace=300ms", "--", "/bin/sh", "-c",
+					`setsid sh -c 'trap "" TERM; echo one; read line <&5; sleep 1000' 5<>/dev/null & 
+					exec python3 -I -S -c "$0"`, eater))
+				l.Out.want("ready")
+				write(t, l, "go\n")
+				l.mustEnd(137)
+				h.mustBeEmpty()
+				mustNotAbort(t, l.Err.whole())
+				if !strings.Contains(l.Err.soFar(), "fini: stopping leftover ") {
+					t.Errorf("the leftover did not outlive the command: %s", l.Err.soFar())
+				}
+			})
+		}
+	})
+}
+
+// What fini says is lost where its standard error takes nothing; that is all.
+func TestStderrTakesNothing(t *testing.T) {
+	leaky := []string{"-v", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
+		`setsid sh -c 'trap "" TERM; echo ready; sleep 1000; :' & sleep 1000 & read line; echo main; exit 6`}
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct{ name, script string }{
+			{"closed", `exec "$@" 2>&-`},
+			{"read only", `exec "$@" 2</dev/null`},
+			{"full file system", `dir=$(mktemp -d); mount -t tmpfs -o size=4k none $dir
+				exec 2>$dir/log; umount -l $dir; rmdir $dir
+				head -c 4096 /dev/zero >&2; ! echo full >&2 || exit 99; exec "$@"`},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				prefix := []string{"/bin/sh", "-c", tt.script, "sh"}
+				if strings.HasPrefix(tt.name, "full") {
+					need(t, os.Geteuid() == 0, "root")
+					prefix = append([]string{needProgram(t, "unshare"), "-m"}, prefix...)
+				}
+				h := newHerd(t)
+				l := startCmd(t, h.around(p, prefix, leaky...))
+				l.Out.want("ready")
+				l.signal(syscall.SIGWINCH) // one more line to say
+				write(t, l, "go\n")
+				if got := l.Out.rest(); !slices.Equal(got, []string{"main"}) {
+					t.Errorf("stdout has %q", got)
+				}
+				l.mustEnd(6)
+				h.mustBeEmpty()
+			})
+		}
+	})
+}
+
+// A leftover that has become another user is not fini's to signal: it is named, and waited
+// for for a bounded time in which fini sleeps.
+func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
+	need(t, os.Geteuid() == 0, "root")
+	setpriv := needProgram(t, "setpriv")
+	dir := shortTempDir(t)
+	become := filepath.Join(dir, "become")
+	binary, err := os.ReadFile(setpriv)
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // another user executes it
+	}
+	if err == nil {
+		err = os.WriteFile(become, binary, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(become, 0o755|os.ModeSetuid)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"}
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		h := newHerd(t)
+		l := startCmd(t, h.around(p, user, "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
+			`setsid "$0" --reuid=0 --regid=0 --clear-groups sh -c 'echo other $$; exec sleep 1000' &
+			setsid sh -c 'trap "" TERM; echo own; sleep 1000; :' & read line; exit 3`, become))
+		for range 2 { // in any order
+			if line, _ := l.Out.next(); line != "own" && !strings.HasPrefix(line, "other ") {
+				t.Fatalf("got %q; stderr: %s", line, l.Err.soFar())
+			}
+		}
+		started := time.Now()
+		write(t, l, "go\n")
+		if got := l.status(); got != 3 {
+			t.Errorf("status %d, want 3; stderr: %s", got, l.Err.soFar())
+		}
+		took := time.Since(started)
+		if took > 10*time.Second {
+			t.Errorf("took %v, where it waits for 2 s", took)
+		}
+		// It includes what every process has taken that fini has reaped.
+		used := l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime()
+		if used > took/4 {
+			t.Errorf("fini took %v of processor time in %v", used, took)
+		}
+		t.Logf("took %v, and %v of processor time", took, used)
+		stderr := l.Err
+		if p.pid1 {
+			h.mustBeEmpty() // the kernel's doing
+		} else if alive := h.alive(); len(alive) != 1 || procStatus(alive[0], "Name") != "sleep" ||
+			!strings.HasPrefix(procStatus(alive[0], "Uid"), "0\t") {
+			t.Errorf("alive: %q, want the one that can't be signalled", h.names())
+		} else {
+			if err := syscall.Kill(alive[0], syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			want := fmt.Sprintf("fini: gave up on leftovers that do not end: [%d]\n", alive[0])
+			if n := strings.Count(stderr.whole(), want); n != 1 {
+				t.Errorf("says %q %d times, want it once, in:\n%s", want, n, stderr.soFar())
+			}
+		}
+		said := stderr.whole()
+		for _, want := range []string{"gave up on leftovers that do not end", "operation not permitted"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("says nothing of %q: %s", want, said)
+			}
+		}
+		if lines := strings.Count(said, "\n"); lines > 10 {
+			t.Errorf("says %d lines: %s", lines, said)
+		}
+	})
+}
+
+// The command inherits what it would without fini, and whatever fini has opened for itself
+// closes when something is executed.
+func TestFiniKeepsItsDescriptors(t *testing.T) {
+	needProgram(t, "python3")
+	const list = `
+import os, sys
+fds = sorted(map(int, os.listdir("/proc/self/fd")))
+print("descriptors", [(fd, os.readlink(f"/proc/self/fd/{fd}").split(":")[0]) for fd in fds if os.path.exists(f"/proc/self/fd/{fd}") or fd < 4], flush=True)
+sys.stdin.readline()
+`
+	argv := []string{"python3", "-I", "-S", "-c", list}
+	plain := startCmd(t, exec.Command(argv[0], argv[1:]...))
+	want := plain.Out.want("descriptors ")
+	_ = plain.Stdin.Close()
+	plain.mustEnd(0)
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, flags := range [][]string{nil, {"-i", "--timeout=1m", "--pdeathsig=INT"}} {
+			t.Run(strings.Join(flags, " "), func(t *testing.T) {
+				t.Parallel()
+				l := start(t, p, append(append(slices.Clone(flags), "--"), argv...)...)
+				if got := l.Out.want("descriptors "); got != want {
+					t.Errorf("the command has %s, and without fini %s", got, want)
+				}
+				l.caught()
+				finis := []int{l.pid()}
+				if worker := l.worker(); worker != l.pid() {
+					finis = append(finis, worker)
+				}
+				for _, pid := range finis {
+					until(t, fmt.Sprintf("fini %d keeps its descriptors: %q", pid, inheritable(t, pid)),
+						func() bool { return len(inheritable(t, pid)) == 0 })
+				}
+				_ = l.Stdin.Close()
+				l.mustEnd(0)
+			})
+		}
+	})
+}
+
+// inheritable lists the descriptors of a process, besides its standard streams, that
+// something it executes would have.
+func inheritable(t testing.TB, pid int) (found []string) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, entry.Name()))
+		_, flags, ok := strings.Cut(string(text), "flags:\t")
+		if n, _ := strconv.Atoi(entry.Name()); n < 3 || !ok {
+			continue
+		}
+		flags, _, _ = strings.Cut(flags, "\n")
+		if bits, err := strconv.ParseUint(flags, 8, 64); err != nil || bits&unix.O_CLOEXEC == 0 {
+			link, _ := os.Readlink(filepath.Join(dir, entry.Name()))
+			found = append(found, entry.Name()+" "+link)
+		}
+	}
+	return found
+}
+
+// fini runs itself, and the command it was given, whatever the environment says.
+func TestOddSurroundings(t *testing.T) {
+	dir := shortTempDir(t)
+	for _, name := range []string{"fini", "exe"} {
+		script := []byte("#!/bin/sh\necho the wrong " + name + "\nexit 99\n")
+		if err := os.WriteFile(filepath.Join(dir, name), script, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct{ name, script string }{
+			{"PATH", `export PATH=$DIR:$PATH; exec "$@"`},
+			{"PATH, working directory", `cd $DIR; export PATH=.:$PATH; exec "$@"`},
+			{"argv0", `cd $DIR; exec -a fini "$@"`},
+			{"no argv0", `cd $DIR; exec -a "" "$@"`},
+			{"relative", `cp "$1" $DIR/copy-$$; cd $DIR; shift; exec ./copy-$$ "$@"`},
+			{"symbolic link", `ln -s "$1" $DIR/link-$$; shift; exec $DIR/link-$$ "$@"`},
+			{"deleted", `cp "$1" $DIR/gone-$$; exec 9<$DIR/gone-$$; rm $DIR/gone-$$; shift; exec /proc/self/fd/9 "$@"`},
+			{"LD_", `export LD_PRELOAD=$DIR/none.so LD_LIBRARY_PATH=$DIR LD_DEBUG_OUTPUT=$DIR/x; exec "$@" 2>/dev/null`},
+			{"GODEBUG", `export GODEBUG=asyncpreemptoff=1,madvdontneed=1,nonsense=2 GOTRACEBACK=crash; exec "$@"`},
+			{"GOMAXPROCS=1", `export GOMAXPROCS=1 GOGC=1 GOMEMLIMIT=1; exec "$@"`},
+			{"GOMAXPROCS=99", `export GOMAXPROCS=99 GOGC=off GOMEMLIMIT=1GiB; exec "$@"`},
+			{"GO nonsense", `export GOMAXPROCS=x GOGC=y GOTRACEBACK=z GODEBUG==,=; exec "$@"`},
+		} {
+			for _, full := range []bool{false, true} {
+				if full && !strings.HasPrefix(tt.name, "GO") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s, full %v", tt.name, full), func(t *testing.T) {
+					t.Parallel()
+					prefix := []string{needProgram(t, "bash"), "-c", tt.script, "sh"}
+					if full {
+						b := brim{"", false, func(*testing.T) []string { return prefix }, brimful}
+						l := startFull(t, p, b, nil, []string{"orphans", "replace"}, nil)
+						if l == nil {
+							t.Fatal("fini has ended before the table was full")
+						}
+						l.signal(syscall.SIGTERM)
+						l.Out.want("full again")
+						l.over(7)
+						return
+					}
+					h := newHerd(t)
+					cmd := h.around(p, prefix, "--linger=0", "--", "/bin/sh", "-c",
+						`setsid sh -c 'echo ready; sleep 1000; :' & read line; echo main; exit 3`)
+					cmd.Env = append(os.Environ(), "DIR="+dir)
+					l := startCmd(t, cmd)
+					l.Out.want("ready")
+					write(t, l, "go\n")
+					if got := l.Out.rest(); !slices.Equal(got, []string{"main"}) {
+						t.Errorf("stdout has %q", got)
+					}
+					l.mustEnd(3)
+					h.mustBeEmpty()
+					mustNotAbort(t, l.Err.whole())
+					if strings.Contains(l.Err.soFar(), "without a shield") {
+						t.Errorf("not a pair: %s", l.Err.soFar())
+					}
+				})
+			}
+		}
+	})
+}

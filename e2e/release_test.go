@@ -1,0 +1,613 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// What a user gets: binaries for other machines, packages, an image and the man page.
+
+// A release is what `make release` has made for this test.
+type release struct {
+	dir     string
+	version string
+	image   string
+}
+
+func (r release) binary(arch string) string { return filepath.Join(r.dir, "fini-linux-"+arch) }
+
+// file is the one file of the release that a pattern names.
+func (r release) file(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(r.dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d files are %s in the release, want one", len(found), pattern)
+	}
+	return found[0]
+}
+
+// TestRelease makes a release for the main architectures, twice, in two copies of the tree,
+// and looks at what is in it. It is one test so that it is made only once.
+func TestRelease(t *testing.T) {
+	needProgram(t, "bsdtar")
+	r := release{dir: t.TempDir(), image: dockerName("release")}
+	if err := os.Chmod(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "../packaging/reproducible.sh", r.dir)
+	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+r.image, "REBUILD=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("two releases of the same tree: %v: %s", err, out)
+	}
+	r.dir = filepath.Join(r.dir, "dist")
+	version, err := exec.Command(finiPath, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.version = strings.Fields(string(version))[2]
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, r release)
+	}{
+		{"binaries", releaseBinaries},
+		{"sums", releaseSums},
+		{"parts", releaseParts},
+		{"packages", releasePackages},
+		{"deb", releaseDeb},
+		{"image", releaseImage},
+		{"386", release386},
+		{"arm64", releaseARM64},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			part.run(t, r)
+		})
+	}
+}
+
+var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "386": elf.EM_386}
+
+func releaseBinaries(t *testing.T, r release) {
+	for arch, machine := range releaseMachines {
+		f, err := elf.Open(r.binary(arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Machine != machine || !isStatic(r.binary(arch)) {
+			t.Errorf("%s: for %s, static: %t", arch, f.Machine, isStatic(r.binary(arch)))
+		}
+		_ = f.Close()
+	}
+}
+
+func releaseSums(t *testing.T, r release) {
+	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	cmd.Dir = r.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("SHA256SUMS: %v: %s", err, out)
+	}
+	sums, err := os.ReadFile(filepath.Join(r.dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(sums, []byte("\n")); n != len(files)-1 {
+		t.Errorf("%d sums for %d files", n, len(files)-1)
+	}
+}
+
+// The list of parts names each binary by its sum, and what is linked into it.
+func releaseParts(t *testing.T, r release) {
+	text, err := os.ReadFile(r.file(t, "*.spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Packages []struct {
+			SPDXID, Name, PackageFileName string
+			Checksums                     []struct{ ChecksumValue string }
+		}
+		Relationships []struct{ SpdxElementID, RelationshipType, RelatedSpdxElement string }
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	names, sums := map[string]string{}, []string{}
+	for _, p := range list.Packages {
+		names[p.SPDXID] = p.Name
+		for _, c := range p.Checksums {
+			sums = append(sums, c.ChecksumValue+"  "+p.PackageFileName+"\n")
+		}
+	}
+	all, err := os.ReadFile(filepath.Join(r.dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sums) != len(releaseMachines) {
+		t.Errorf("%d sums, want one for each binary: %q", len(sums), sums)
+	}
+	for _, sum := range sums {
+		if !bytes.Contains(all, []byte(sum)) {
+			t.Errorf("not among the sums: %q", sum)
+		}
+	}
+	linked := []string{}
+	for _, is := range list.Relationships {
+		if is.RelationshipType == "STATIC_LINK" && names[is.SpdxElementID] == "fini" {
+			linked = append(linked, names[is.RelatedSpdxElement])
+		}
+	}
+	slices.Sort(linked)
+	linked = slices.Compact(linked)
+	if want := []string{"github.com/alecthomas/kong", "golang.org/x/sys", "std"}; !slices.Equal(linked, want) {
+		t.Errorf("linked into fini: %q, want %q", linked, want)
+	}
+}
+
+// Every kind of package has the files where its distribution wants them, and the binary of
+// its architecture.
+func releasePackages(t *testing.T, r release) {
+	for _, test := range []struct {
+		pattern, arch string
+		license       string
+	}{
+		{"fini_*_amd64.deb", "amd64", "usr/share/doc/fini/copyright"},
+		{"fini_*_arm64.deb", "arm64", "usr/share/doc/fini/copyright"},
+		{"fini_*_i386.deb", "386", "usr/share/doc/fini/copyright"},
+		{"fini-*.x86_64.rpm", "amd64", "usr/share/licenses/fini/LICENSE"},
+		{"fini-*.aarch64.rpm", "arm64", "usr/share/licenses/fini/LICENSE"},
+		{"fini_*_x86_64.apk", "amd64", "usr/share/licenses/fini/LICENSE"},
+		{"fini_*_aarch64.apk", "arm64", "usr/share/licenses/fini/LICENSE"},
+	} {
+		name := r.file(t, test.pattern)
+		dir := t.TempDir()
+		if strings.HasSuffix(name, ".deb") {
+			run(t, "bsdtar", "-xf", name, "-C", dir, "data.tar.gz")
+			name = filepath.Join(dir, "data.tar.gz")
+		}
+		root := filepath.Join(dir, "root")
+		if err := os.Mkdir(root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, "bsdtar", "-xpf", name, "-C", root)
+		mustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
+		license := readFile(t, filepath.Join(root, test.license))
+		for _, part := range []string{"the fini authors", "alecthomas/kong", "golang.org/x/sys", "The Go Authors"} {
+			if !strings.Contains(license, part) {
+				t.Errorf("%s: the license says nothing of %q", test.pattern, part)
+			}
+		}
+		if page := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/fini.1.gz")); page != readFile(t, "../fini.1") {
+			t.Errorf("%s: another man page than fini.1", test.pattern)
+		}
+	}
+}
+
+// dpkg installs the package into a root of the test's and removes it again.
+func releaseDeb(t *testing.T, r release) {
+	needProgram(t, "dpkg")
+	needProgram(t, "man")
+	need(t, os.Geteuid() == 0, "root, to install a package")
+	native := strings.TrimSpace(run(t, "dpkg", "--print-architecture"))
+	deb := r.file(t, "fini_*_"+native+".deb")
+	root := t.TempDir()
+	for _, dir := range []string{"info", "updates"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := allFiles(t, root)
+	dpkg := func(args ...string) string {
+		return run(t, "dpkg", append([]string{"--root=" + root, "--log=/dev/null"}, args...)...)
+	}
+	dpkg("-i", deb)
+	if got := strings.Fields(dpkg("-s", "fini")); !slices.Contains(got, r.version) || !slices.Contains(got, native) {
+		t.Errorf("dpkg says of the package: %q; want version %s for %s", got, r.version, native)
+	}
+	version := run(t, filepath.Join(root, "usr/bin/fini"), "--version")
+	if !strings.HasPrefix(version, "fini version "+r.version+" - git.") {
+		t.Errorf("the installed fini is %q", version)
+	}
+	page := run(t, "man", "-l", filepath.Join(root, "usr/share/man/man1/fini.1.gz"))
+	if !regexp.MustCompile(`\n +fini . run a command and leave nothing behind\n`).MatchString(page) {
+		t.Errorf("the installed man page begins with: %.300s", page)
+	}
+	if added := len(allFiles(t, root)) - len(before); added < 5 {
+		t.Errorf("only %d files came", added)
+	}
+	dpkg("--purge", "fini")
+	for _, name := range allFiles(t, root) {
+		// What is dpkg's own may stay.
+		if !slices.Contains(before, name) && !strings.HasPrefix(name, "var/lib/dpkg/") {
+			t.Errorf("the package was removed and %s is still there", name)
+		}
+	}
+}
+
+// releaseImage uses the image as it is meant: for a COPY --from, with the lines of the man
+// page.
+func releaseImage(t *testing.T, r release) {
+	need(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := needProgram(t, "busybox")
+	need(t, isStatic(busybox), "a static busybox (busybox-static)")
+	name := r.image + ":" + r.version
+	docker(t, "load", "-i", r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar"))
+	t.Cleanup(func() { docker(t, "rmi", name) })
+
+	// What is in its only layer.
+	var inspected []struct{ RootFS struct{ Layers []string } }
+	if err := json.Unmarshal([]byte(docker(t, "inspect", name)), &inspected); err != nil {
+		t.Fatal(err)
+	}
+	if layers := inspected[0].RootFS.Layers; len(layers) != 1 {
+		t.Fatalf("%d layers", len(layers))
+	} else {
+		digest := strings.TrimPrefix(layers[0], "sha256:")
+		archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")
+		layer := run(t, "tar", "-xOf", archive, "blobs/sha256/"+digest)
+		in := tar.NewReader(strings.NewReader(layer))
+		h, err := in.Next()
+		if err != nil || h.Name != "fini" || h.Mode != 0o755 || h.Uid != 0 {
+			t.Errorf("the first file is %+v (%v)", h, err)
+		}
+		if content, _ := io.ReadAll(in); string(content) != readFile(t, r.binary(runtime.GOARCH)) {
+			t.Errorf("/fini of the image is another than that of the release")
+		}
+		if h, err := in.Next(); err != io.EOF {
+			t.Errorf("there is more: %+v (%v)", h, err)
+		}
+	}
+	if out := docker(t, "run", "--rm", "--network", "none", name, "--version"); !strings.Contains(out, " "+r.version+" ") {
+		t.Errorf("the image's fini is %q", out)
+	}
+
+	base, tag, dir := dockerName("base"), dockerName("image"), t.TempDir()
+	load := dockerCommand(t, "import", "-", base)
+	load.Stdin = busyboxTar(t, busybox)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	t.Cleanup(func() { docker(t, "rmi", base) })
+	var dockerfile string
+	for _, example := range manExamples(t) {
+		if strings.HasPrefix(example, "COPY ") {
+			dockerfile = "FROM " + base + "\n" + strings.Replace(example, "--from=fini", "--from="+name, 1)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(dockerfile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := dockerCommand(t, "build", "-t", tag, dir)
+	build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("docker build: %v: %s\n%s", err, out, dockerfile)
+	}
+	t.Cleanup(func() { docker(t, "rmi", tag) })
+
+	c := startContainer(t, tag)
+	until(t, "fini runs the CMD", func() bool {
+		names := c.exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
+		return slices.Contains(strings.Fields(names), "sleep")
+	})
+	docker(t, "stop", c.name) // sends SIGKILL after 10 s, which would be 137
+	c.mustEnd(143)
+
+	c = startContainer(t, tag, "sh", "-c", stoppable)
+	c.Out.want("escapee ready")
+	docker(t, "stop", c.name)
+	out := c.mustEnd(7)
+	wantOnce(t, out, "main got TERM")
+	wantOnce(t, out, "escapee done")
+}
+
+// A foreignCommand leaves a process in a session of its own, which holds stdout, behind, and
+// many orphans that only have to be reaped.
+const foreignCommand = make200Orphans + `
+	setsid sh -c 'trap "echo escapee got TERM; exit" TERM; echo escapee ready; while :; do sleep 1000 & wait; done' &
+	read go
+	exit 7`
+
+// mustLiveWell runs a fini of the release through a life.
+func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *herd) {
+	t.Helper()
+	l := startCmd(t, cmd)
+	l.Out.want("escapee ready")
+	until(t, "no zombie in the herd", func() bool { return h.zombies() == 0 })
+	_, _ = io.WriteString(l.Stdin, "go\n")
+	out := l.Out.whole() // to EOF
+	l.mustEnd(7)
+	wantOnce(t, out, "escapee got TERM")
+	if said := l.Err.whole(); !strings.Contains(said, "fini: stopping leftover ") {
+		t.Errorf("fini says nothing of the escapee: %q", said)
+	}
+	if left := h.names(); len(left) > 0 {
+		t.Errorf("fini is gone and alive are: %q", left)
+	}
+}
+
+// zombies counts them. Version 1 of cgroups lists them, and so does version 2, but for threads.
+func (h *herd) zombies() (n int) {
+	text, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
+	for pid := range strings.FieldsSeq(string(text)) {
+		if stat, _ := os.ReadFile("/proc/" + pid + "/stat"); bytes.Contains(stat, []byte(") Z ")) {
+			n++
+		}
+	}
+	return n
+}
+
+// A binary for 386 runs on amd64, as a pair, alone and as PID 1.
+func release386(t *testing.T, r release) {
+	need(t, runtime.GOARCH == "amd64", "an amd64 machine")
+	for _, p := range places {
+		t.Run(p.name, func(t *testing.T) {
+			h := newHerd(t)
+			mustLiveWell(t, foreign(t, p, h, r.binary("386"), "--", "sh", "-c", foreignCommand), h)
+		})
+	}
+	t.Run("killed", func(t *testing.T) {
+		h := newHerd(t)
+		l := startCmd(t, foreign(t, pair, h, r.binary("386"), "--", "sh", "-c", foreignCommand))
+		l.Out.want("escapee ready")
+		l.signal(syscall.SIGKILL)
+		l.Out.whole() // to EOF
+		until(t, "the herd is empty", func() bool { return len(h.alive()) == 0 })
+		if got := l.status(); got != 137 {
+			t.Errorf("status %d", got)
+		}
+	})
+}
+
+// releaseARM64 runs the binary for arm64 under an emulator of user programs, which starts the
+// command natively. The emulator knows neither pidfds at a fork nor subreapers, and a second
+// fini would need binfmt_misc, so there are a single process without leftovers, and PID 1, to
+// which orphans come anyway.
+func releaseARM64(t *testing.T, r release) {
+	qemu := needProgram(t, "qemu-aarch64-static")
+	binary := r.binary("arm64")
+	t.Run("status", func(t *testing.T) {
+		for _, test := range []struct {
+			want   int
+			script string
+		}{{0, "exit 0"}, {3, "exit 3"}, {255, "exit 255"}, {143, "kill -TERM $$"}, {137, "kill -KILL $$"}} {
+			l := startCmd(t, exec.Command(qemu, binary, "--no-shield", "--", "sh", "-c", "echo out; "+test.script))
+			if out := l.Out.whole(); out != "out\n" {
+				t.Errorf("stdout %q", out)
+			}
+			l.mustEnd(test.want)
+		}
+	})
+	t.Run("version", func(t *testing.T) {
+		if out := run(t, qemu, binary, "--version"); !strings.HasPrefix(out, "fini version "+r.version+" - git.") {
+			t.Errorf("version %q", out)
+		}
+	})
+	t.Run("signal", func(t *testing.T) {
+		l := startCmd(t, exec.Command(qemu, binary, "--no-shield", "--", "sh", "-c",
+			`trap "echo got TERM; exit 9" TERM; echo ready; while :; do sleep 1000 & wait; done`))
+		l.Out.want("ready")
+		l.signal(syscall.SIGTERM)
+		l.Out.want("got TERM")
+		l.Out.whole()
+		l.mustEnd(9)
+	})
+	t.Run("pid1", func(t *testing.T) {
+		h := newHerd(t)
+		mustLiveWell(t, foreign(t, pid1, h, qemu, binary, "--", "sh", "-c", foreignCommand), h)
+	})
+}
+
+// foreign is a command line whose first words are another fini, in the herd and in its place.
+func foreign(t *testing.T, p place, h *herd, argv ...string) *exec.Cmd {
+	t.Helper()
+	switch {
+	case p.pid1:
+		needPidNamespace(t)
+		argv = append(mode("pid1"), argv...)
+	case p.alone:
+		argv = append([]string{argv[0], "--no-shield"}, argv[1:]...)
+	}
+	argv = h.wrap(argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if p.pid1 {
+		asPID1(cmd)
+	}
+	return cmd
+}
+
+// run runs a program, which has to succeed, and returns what it prints to standard output.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80", "MANPAGER=cat", "MANOPT=")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v: %s%s", name, args, err, out, &stderr)
+	}
+	return string(out)
+}
+
+func readFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mustBeAs(t *testing.T, name, other string, mode fs.FileMode) {
+	t.Helper()
+	if readFile(t, name) != readFile(t, other) {
+		t.Errorf("%s is another file than %s", name, other)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode() != mode {
+		t.Errorf("%s: %v (%v), want %v", name, info.Mode(), err, mode)
+	}
+}
+
+// allFiles lists the files below a folder, without the folders.
+func allFiles(t *testing.T, root string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(root, path)
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// An option as --help and the man page show it.
+type option struct{ names, preset string }
+
+// The man page has the flags of --help, with the same names, arguments and defaults.
+func TestManOptions(t *testing.T) {
+	needProgram(t, "mandoc")
+	t.Parallel()
+	help := optionsOf(t, run(t, finiPath, "--help"), regexp.MustCompile(`\(([^()]+)\)$`))
+	page := regexp.MustCompile(`.\x08`).ReplaceAllString(run(t, "mandoc", "-T", "ascii", "-O", "width=90", "../fini.1"), "")
+	_, page, _ = strings.Cut(page, "\nOPTIONS\n")
+	page, _, _ = strings.Cut(page, "\nENVIRONMENT\n")
+	man := optionsOf(t, page, regexp.MustCompile(`The default is ([^.]+)\.$`))
+	if len(help) < 20 {
+		t.Fatalf("only %d flags found in --help: %q", len(help), help)
+	}
+	for i := range max(len(help), len(man)) {
+		var here, there option
+		if i < len(help) {
+			here = help[i]
+		}
+		if i < len(man) {
+			there = man[i]
+		}
+		if here != there {
+			t.Fatalf("--help has %q and the man page %q", here, there)
+		}
+	}
+}
+
+// optionsOf finds lines that begin with a flag, and the default in what is said of it.
+func optionsOf(t *testing.T, text string, preset *regexp.Regexp) (all []option) {
+	t.Helper()
+	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:=[A-Z:]+)?))(?:  +|$)(.*)`)
+	var said []string
+	finish := func() {
+		if len(all) > 0 {
+			if m := preset.FindStringSubmatch(strings.Join(said, " ")); m != nil {
+				all[len(all)-1].preset = m[1]
+			}
+		}
+		said = nil
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if m := flag.FindStringSubmatch(line); m != nil {
+			finish()
+			all, said = append(all, option{names: m[1]}), []string{m[2]}
+		} else if strings.HasPrefix(line, "Exit status:") {
+			break
+		} else if line = strings.TrimSpace(line); line != "" {
+			said = append(said, line)
+		}
+	}
+	finish()
+	return all
+}
+
+func TestManLint(t *testing.T) {
+	needProgram(t, "mandoc")
+	t.Parallel()
+	// Below a warning it says which of the manuals that are referred to are not installed.
+	if out, err := exec.Command("mandoc", "-T", "lint", "-W", "warning", "../fini.1").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// manExamples are the blocks of the man page's EXAMPLES.
+func manExamples(t *testing.T) (all []string) {
+	t.Helper()
+	_, text, _ := strings.Cut(readFile(t, "../fini.1"), "\n.Sh EXAMPLES\n")
+	text, _, _ = strings.Cut(text, "\n.Sh ")
+	for _, block := range strings.Split(text, ".Bd -literal -offset indent\n")[1:] {
+		block, _, _ = strings.Cut(block, ".Ed")
+		all = append(all, block)
+	}
+	return all
+}
+
+// What the man page's examples print is what stands there.
+func TestManExamples(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	for _, example := range manExamples(t) {
+		command, want, _ := strings.Cut(example, "\n")
+		command, ok := strings.CutPrefix(command, "$ ")
+		if !ok {
+			if !strings.HasPrefix(example, "COPY ") { // which TestRelease runs
+				t.Errorf("an example without a command: %q", example)
+			}
+			continue
+		}
+		ran++
+		t.Run(fmt.Sprint(ran), func(t *testing.T) {
+			t.Parallel()
+			h := newHerd(t)
+			argv := h.wrap("/bin/sh", "-c", command)
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(finiPath)+":"+os.Getenv("PATH"))
+			// At a terminal it is not a pipe either that both streams go to.
+			name := filepath.Join(t.TempDir(), "out")
+			out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = out.Close() }()
+			cmd.Stdout, cmd.Stderr = out, out
+			l := startCmd(t, cmd)
+			l.mustEnd(0)
+			got := regexp.MustCompile(`(leftover|session) \d+`).ReplaceAllString(readFile(t, name), "$1 4242")
+			got = regexp.MustCompile(`[\d.]+s old`).ReplaceAllString(got, "0.5s old")
+			// Two processes write, each when it is given the processor.
+			if sortedLines(got) != sortedLines(want) {
+				t.Errorf("%s\nprints %q\nthe man page says %q", command, got, want)
+			}
+			if left := h.names(); len(left) > 0 {
+				t.Errorf("%s\nleaves %q", command, left)
+			}
+		})
+	}
+	if ran == 0 {
+		t.Error("no example found")
+	}
+}
+
+func sortedLines(text string) string {
+	return strings.Join(slices.Sorted(strings.Lines(text)), "")
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# usage: reproducible.sh [DIR]
+# Makes the release in two copies of this tree, in folders of different names, and compares
+# every byte. With DIR, DIR/dist is what was made. REBUILD=-a, the default, compiles the
+# second time without the cache; make's own variables (CROSS, IMAGE) are taken from the
+# environment.
+set -eu
+cd "$(dirname "$0")/.."
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+for copy in one a/much/longer/path/to/the/second; do
+	mkdir -p "$dir/$copy"
+	tar -c --exclude=./bin --exclude=./dist --exclude=./e2e/node_modules . | tar -x -C "$dir/$copy"
+done
+make -s -C "$dir/one" release DIST=dist REBUILD=
+make -s -C "$dir/a/much/longer/path/to/the/second" release DIST=dist REBUILD="${REBUILD--a}"
+diff -r "$dir/one/dist" "$dir/a/much/longer/path/to/the/second/dist"
+echo "the same, byte for byte:"
+cat "$dir/one/dist/SHA256SUMS"
+if [ $# -gt 0 ]; then
+	mkdir -p "$1"
+	cp -r "$dir/one/dist" "$1"
+fi

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+)
+
+func TestAge(t *testing.T) {
+	const second, minute, hour = time.Second, time.Minute, time.Hour
+	for d, want := range map[time.Duration]string{
+		-second:                                "0.0s",
+		0:                                      "0.0s",
+		40 * time.Millisecond:                  "0.0s",
+		300 * time.Millisecond:                 "0.3s",
+		second:                                 "1s",
+		second + 900*time.Millisecond:          "1s",
+		10 * second:                            "10s",
+		59*second + 999*time.Millisecond:       "59s",
+		minute:                                 "1m",
+		minute + second:                        "1m1s",
+		minute + 10*second:                     "1m10s",
+		10 * minute:                            "10m",
+		20*minute + 30*second:                  "20m30s",
+		hour - time.Nanosecond:                 "59m59s",
+		hour:                                   "1h0m",
+		hour + 59*second:                       "1h0m",
+		hour + 20*minute + 30*second:           "1h20m",
+		10*hour + 10*minute:                    "10h10m",
+		25 * hour:                              "25h0m",
+		1000*hour + minute + time.Microsecond:  "1000h1m",
+		24*365*hour + 59*minute + 59*second:    "8760h59m",
+		2*minute + 3*second + time.Millisecond: "2m3s",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// process is one that was started by another, in the command's group.
+func process(pid, parent int, name string) orphans.Process {
+	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S'}
+}
+
+func TestDescribe(t *testing.T) {
+	const wide = 1000
+	in := func(p orphans.Process, group, session int, holds orphans.Streams) orphans.Process {
+		p.Group, p.Session, p.Holds = group, session, holds
+		return p
+	}
+	plain := process(4242, 1, "sleep")
+	long := strings.Repeat("x", 500)
+	young := plain
+	young.Start = orphans.Uptime() + time.Hour // the machine may have been booted a moment ago
+	for what, c := range map[string]struct {
+		p       orphans.Process
+		command string
+		chain   []orphans.Process
+		limit   int
+		want    string
+	}{
+		"plain":             {plain, "sleep 100", nil, wide, "4242 (sleep 100)"},
+		"young":             {young, "sleep 100", nil, wide, "4242 (sleep 100), 0.0s old"},
+		"started by one":    {plain, "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), started by sh"},
+		"started by more":   {plain, "a", []orphans.Process{process(7, 6, "sh"), process(6, 5, "npm"), process(5, 1, "node")}, wide, "4242 (a), started by sh < npm < node"},
+		"odd starter":       {plain, "a", []orphans.Process{process(7, 6, "a\n\x1b[31m"), process(6, 1, "\xff)")}, wide, "4242 (a), started by a??[31m < \ufffd)"},
+		"holds stdout":      {in(plain, mainPid, 1, orphans.Stdout), "a", nil, wide, "4242 (a), which holds stdout"},
+		"holds stderr":      {in(plain, mainPid, 1, orphans.Stderr), "a", nil, wide, "4242 (a), which holds stderr"},
+		"holds both":        {in(plain, mainPid, 1, orphans.Stdout|orphans.Stderr), "a", nil, wide, "4242 (a), which holds stdout and stderr"},
+		"may not be asked":  {in(plain, mainPid, 1, orphans.Unknown), "a", nil, wide, "4242 (a)"},
+		"escapee":           {in(plain, 4242, 4242, 0), "a", nil, wide, "4242 (a), in session 4242"},
+		"escapee holds":     {in(plain, 4242, 4000, orphans.Stdout), "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), started by sh, which holds stdout, in session 4000"},
+		"group not known":   {in(plain, 0, 0, 0), "a", nil, wide, "4242 (a)"},
+		"odd command":       {plain, "a\nb\x1b[31m\xff\r", nil, wide, "4242 (a?b?[31m\ufffd?)"},
+		"fits":              {plain, strings.Repeat("x", 33), nil, 40, "4242 (" + strings.Repeat("x", 33) + ")"},
+		"is cut":            {plain, strings.Repeat("x", 34), nil, 40, "4242 (" + strings.Repeat("x", 30) + "...)"},
+		"is cut for more":   {in(plain, mainPid, 1, orphans.Stdout), long, nil, 60, "4242 (" + strings.Repeat("x", 60-7-20-3) + "...), which holds stdout"},
+		"never below 20":    {in(plain, mainPid, 1, orphans.Stdout), long, nil, 10, "4242 (" + strings.Repeat("x", 17) + "...), which holds stdout"},
+		"is cut at a rune":  {plain, strings.Repeat("é", 40), nil, 40, "4242 (" + strings.Repeat("é", 15) + "...)"},
+		"odd name at a cut": {plain, strings.Repeat("\x01", 40), nil, 40, "4242 (" + strings.Repeat("?", 30) + "...)"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			got := describe(c.p, c.command, mainPid, c.chain, c.limit)
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if !utf8.ValidString(got) || strings.ContainsAny(got, "\n\r\x1b") {
+				t.Errorf("is not printed as itself: %q", got)
+			}
+		})
+	}
+}
+
+func TestAncestors(t *testing.T) {
+	f := familyOf([]orphans.Process{
+		process(10, 1, "top"), process(11, 10, "middle"), process(12, 11, "low"), process(20, 1, "other"),
+		// Nothing is its own ancestor, but a look is not atomic and pids are used again.
+		process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self"),
+	})
+	for pid, want := range map[int][]int{10: nil, 11: {10}, 12: {11, 10}, 20: nil} {
+		var got []int
+		for _, p := range f.ancestors(f.byPid[pid]) {
+			got = append(got, p.Pid)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("above %d: %v, want %v", pid, got, want)
+		}
+	}
+	if got := f.ancestors(process(99, 12, "new")); len(got) != 3 {
+		t.Errorf("above one that was not found: %v, want three", got)
+	}
+	for _, pid := range []int{30, 40} {
+		if got := f.ancestors(f.byPid[pid]); len(got) > len(f.all) {
+			t.Errorf("above %d in a circle: %d ancestors in a family of %d", pid, len(got), len(f.all))
+		}
+	}
+	if got := familyOf(nil).ancestors(process(1, 1, "alone")); got != nil {
+		t.Errorf("in an empty family: %v", got)
+	}
+}
+
+func TestDraw(t *testing.T) {
+	name := func(p orphans.Process) string { return p.Name }
+	for what, c := range map[string]struct {
+		all  []orphans.Process
+		want []string
+	}{
+		"nobody": {nil, nil},
+		"one":    {[]orphans.Process{process(10, 1, "a")}, []string{"└─ 10 a"}},
+		"brothers": {[]orphans.Process{process(10, 1, "a"), process(11, 1, "b")}, []string{
+			"├─ 10 a",
+			"└─ 11 b",
+		}},
+		"generations": {
+			[]orphans.Process{
+				process(10, 1, "a"), process(20, 1, "b"), process(11, 10, "c"), process(12, 10, "d"),
+				process(21, 20, "e"), process(13, 11, "f"), process(22, 21, "g"),
+			},
+			[]string{
+				"├─ 10 a",
+				"│  ├─ 11 c",
+				"│  │  └─ 13 f",
+				"│  └─ 12 d",
+				"└─ 20 b",
+				"   └─ 21 e",
+				"      └─ 22 g",
+			},
+		},
+		"odd names": {[]orphans.Process{process(10, 1, "a\nb"), process(11, 10, strings.Repeat("x", 200))}, []string{
+			"└─ 10 a?b",
+			"   └─ 11 " + strings.Repeat("x", 97) + "...",
+		}},
+		// What is in a circle has no place in a tree, but drawing must come to an end.
+		"a circle": {[]orphans.Process{process(10, 1, "a"), process(30, 31, "b"), process(31, 30, "c"), process(40, 40, "d")}, []string{"└─ 10 a"}},
+	} {
+		if got := familyOf(c.all).draw(name); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+// A family as large as a process table must be drawn in no time.
+func TestDrawMany(t *testing.T) {
+	const many = 20000
+	all := []orphans.Process{process(2, 1, "root")}
+	for pid := 3; len(all) < many; pid++ {
+		all = append(all, process(pid, 2, fmt.Sprint("child", pid)))
+	}
+	lines := familyOf(all).draw(func(p orphans.Process) string { return p.Name })
+	if len(lines) != many || lines[many-1] != fmt.Sprintf("   └─ %d child%d", many+1, many+1) {
+		t.Errorf("%d lines for %d, the last of them %q", len(lines), many, lines[len(lines)-1])
+	}
+}
