@@ -48,6 +48,7 @@ func TestSnakes(t *testing.T) {
 	}{
 		{"one", 0, ""},
 		{"one that ignores TERM", 0, "ignore 15"},
+		{"fifty", 49, ""},
 		{"fifty that ignore TERM", 49, "ignore 15"},
 	}
 	program := func(more int, first string) []string {

@@ -429,7 +429,7 @@ func TestReportOfLeftovers(t *testing.T) {
 				// Descriptor 4 is no stream of fini's, and tells when the others are what they are to be.
 				said := newGate(t)
 				r, _, l := run(t, "--linger=0",
-					fmt.Sprintf(`sh -c 'echo >"$0"; exec sleep 1000' '%s' %s & read x <'%[1]s'; echo holds $!`, said.name, holds.redirect), "holds")
+					fmt.Sprintf(`sh -c '(echo >"$0"); exec sleep 1000' '%s' %s & read x <'%[1]s'; echo holds $!`, said.name, holds.redirect), "holds")
 				if len(r.Leftovers) != 1 || strings.Join(r.Leftovers[0].Holds, " ") != holds.want {
 					t.Errorf("leftovers %+v, want one that holds %q", r.Leftovers, holds.want)
 				}
