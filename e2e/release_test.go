@@ -578,33 +578,40 @@ func TestManExamples(t *testing.T) {
 		ran++
 		t.Run(fmt.Sprint(ran), func(t *testing.T) {
 			t.Parallel()
-			h := newHerd(t)
-			argv := h.wrap("/bin/sh", "-c", command)
-			cmd := exec.Command(argv[0], argv[1:]...)
-			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(finiPath)+":"+os.Getenv("PATH"))
-			// At a terminal it is not a pipe either that both streams go to.
-			name := filepath.Join(t.TempDir(), "out")
-			out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = out.Close() }()
-			cmd.Stdout, cmd.Stderr = out, out
-			l := startCmd(t, cmd)
-			l.mustEnd(0)
-			got := regexp.MustCompile(`(leftover|session) \d+`).ReplaceAllString(readFile(t, name), "$1 4242")
-			got = regexp.MustCompile(`[\d.]+s old`).ReplaceAllString(got, "0.5s old")
-			// Two processes write, each when it is given the processor.
-			if sortedLines(got) != sortedLines(want) {
-				t.Errorf("%s\nprints %q\nthe man page says %q", command, got, want)
-			}
-			if left := h.names(); len(left) > 0 {
-				t.Errorf("%s\nleaves %q", command, left)
-			}
+			mustPrint(t, command, want)
 		})
 	}
 	if ran == 0 {
 		t.Error("no example found")
+	}
+}
+
+// mustPrint runs a command of a page and asserts that it prints what the page says, pids and
+// ages aside, and leaves nothing.
+func mustPrint(t *testing.T, command, want string) {
+	t.Helper()
+	h := newHerd(t)
+	argv := h.wrap("/bin/sh", "-c", command)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(finiPath)+":"+os.Getenv("PATH"))
+	// At a terminal it is not a pipe either that both streams go to.
+	name := filepath.Join(t.TempDir(), "out")
+	out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	cmd.Stdout, cmd.Stderr = out, out
+	l := startCmd(t, cmd)
+	l.mustEnd(0)
+	got := regexp.MustCompile(`(leftover|session) \d+`).ReplaceAllString(readFile(t, name), "$1 4242")
+	got = regexp.MustCompile(`[\d.]+s old`).ReplaceAllString(got, "0.5s old")
+	// Two processes write, each when it is given the processor.
+	if sortedLines(got) != sortedLines(want) {
+		t.Errorf("%s\nprints %q\nthe page says %q", command, got, want)
+	}
+	if left := h.names(); len(left) > 0 {
+		t.Errorf("%s\nleaves %q", command, left)
 	}
 }
 
