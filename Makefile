@@ -18,7 +18,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
 
-.PHONY: help demo build test e2e race soak fuzz lint vuln man deps cross release reproducible install clean
+.PHONY: help demo build test e2e race soak fuzz lint vuln man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,6 +40,9 @@ race: ## run the tests of the packages under the race detector
 
 soak: build ## start and stop for an hour and watch what grows
 	FINI_SOAK=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h
+
+bench: build ## measure fini beside tini and others, into bench/
+	$(GO) run ./bench -csv bench/bench.csv && gnuplot -e "dir='bench'" bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
 	@for pkg in . ./orphans ./signals; do \

@@ -210,8 +210,9 @@ func parse(args []string) (*commandLine, error) {
 	return c, nil
 }
 
-// plain is what kong would make of a command line without flags, which is no work for it;
-// nil where there is a flag or a variable. The inner fini of a pair is told so in front.
+// plain is what kong would make of a command line without flags or with the plainest of them,
+// which is no work for it; nil where there is another flag or a variable. The inner fini of a
+// pair is told so in front.
 func plain(args, environ []string) *commandLine {
 	for _, variable := range environ {
 		if strings.HasPrefix(variable, "FINI_") {
@@ -236,15 +237,33 @@ func plain(args, environ []string) *commandLine {
 			args = args[1:]
 		}
 	}
-	switch {
-	case len(args) > 1 && args[0] == "--":
-		c.Command = args[1:]
-	case len(args) > 0 && args[0] != "" && args[0][0] != '-':
-		c.Command = args
-	default:
-		return nil
+	for ; len(args) > 0; args = args[1:] {
+		switch word := args[0]; {
+		case word == "--":
+			if c.Command = args[1:]; len(c.Command) == 0 {
+				return nil
+			}
+			return c
+		case word == "" || word[0] != '-':
+			if c.Command = args; word == "" {
+				return nil
+			}
+			return c
+		case word == "--no-shield":
+			c.Shield = false
+		case word == "-i" || word == "--stdin-eof":
+			c.StdinEOF = true
+		case word == "-s":
+			c.Subreaper = true
+		case word == "-g":
+			c.Group = true
+		case word == "-q" || word == "--quiet":
+			c.Quiet = true
+		default:
+			return nil
+		}
 	}
-	return c
+	return nil
 }
 
 func (c *commandLine) speaker() speaker {

@@ -367,6 +367,7 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	for _, args := range [][]string{
 		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"},
 		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=5,6", "x"}, {"--inner=5,6,7", "--", "x", "-q"},
+		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=5,6", "-i", "x"},
 	} {
 		quick := plain(args, nil)
 		if quick == nil {
@@ -380,7 +381,8 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"--inner=5", "x"}, {"--inner=5,x", "x"}, {"--inner=1,2", "x"},
-		{"--inner=5,6", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"},
+		{"--inner=5,6", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
+		{"-is", "x"}, {"--shield=0", "x"}, {"--no-shield"}, {"-i", ""},
 	} {
 		if quick := plain(args, nil); quick != nil {
 			t.Errorf("%q: read as %+v without kong", args, quick)

@@ -3,7 +3,7 @@
 set -eu
 
 packages="bash busybox-static catatonit chromium conmon docker.io dumb-init iptables libarchive-tools man-db mandoc
-netavark podman postgresql procps python3 qemu-user-static runc shellcheck tini util-linux"
+netavark podman postgresql procps python3 qemu-user-static runc shellcheck strace tini util-linux"
 
 missing=
 for p in $packages; do

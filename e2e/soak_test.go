@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -557,6 +558,15 @@ func (d *drawnLife) strike(t testing.TB, cmd *exec.Cmd, f fault, out *copied, en
 	}
 }
 
+// startOf is when a process was started, in ticks since boot; 0 where it is gone.
+func startOf(pid int) (ticks int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if _, rest, ok := strings.Cut(string(text), ") "); ok {
+		ticks, _ = strconv.Atoi(strings.Fields(rest)[19])
+	}
+	return ticks
+}
+
 // find opens the process that a fault is for, -1 if it is not there, yet or any more.
 func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	path := []string{}
@@ -575,7 +585,10 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	}
 	for _, name := range path {
 		found := -1
-		for _, child := range childrenOf(t, pid) {
+		// fini's first child is the command; others of its name it has inherited.
+		children := childrenOf(t, pid)
+		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(startOf(a), startOf(b)) })
+		for _, child := range children {
 			fd, err := unix.PidfdOpen(child, 0)
 			if err != nil {
 				continue

@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is not noise may not grow unnoticed. `make bench` measures the rest.
+
+// quiet is a command that does nothing until its standard input ends, and then succeeds.
+var quiet = []string{"--", "/bin/sh", "-c", "echo ready; exec cat"}
+
+// finisOf are both of a pair, or the one.
+func finisOf(l *life) []int {
+	if worker := l.worker(); worker != l.pid() {
+		return []int{l.pid(), worker}
+	}
+	return []int{l.pid()}
+}
+
+// switches adds up how often the threads of processes were put on a processor.
+func switches(t testing.TB, pids []int) (sum int) {
+	t.Helper()
+	for _, pid := range pids {
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		if err != nil || len(tasks) == 0 {
+			t.Fatalf("process %d has no threads: %v", pid, err)
+		}
+		for _, task := range tasks {
+			text, _ := os.ReadFile(task)
+			for line := range strings.Lines(string(text)) {
+				if _, count, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok { // nonvoluntary too
+					n, err := strconv.Atoi(strings.TrimSpace(count))
+					if err != nil {
+						t.Fatal(err)
+					}
+					sum += n
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// settled waits until processes have nothing left to do.
+func settled(t testing.TB, pids []int) {
+	t.Helper()
+	last, since := -1, time.Now()
+	until(t, fmt.Sprintf("processes %v are at rest", pids), func() bool {
+		if now := switches(t, pids); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 200*time.Millisecond
+	})
+}
+
+func TestGuardBinarySize(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64", "the architecture for which the limit was measured")
+	info, err := os.Stat(finiPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", info.Size())
+	const most = 4_330_000
+	if info.Size() > most {
+		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
+	}
+}
+
+func TestGuardThreadsAndIdleness(t *testing.T) {
+	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
+	// all of its own are idle differs by one or two from run to run.
+	most := map[place]int{alone: 12, pair: 24, pid1: 12}
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		l := start(t, p, quiet...)
+		l.Out.want("ready")
+		l.caught()
+		pids := finisOf(l)
+		settled(t, pids)
+
+		threads := 0
+		for _, pid := range pids {
+			n, err := strconv.Atoi(procStatus(pid, "Threads"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			threads += n
+		}
+		t.Logf("%d threads", threads)
+		if threads > most[p] {
+			t.Errorf("%d threads, want at most %d", threads, most[p])
+		}
+
+		// Whatever wakes now and then does so in each of these windows. What the machine does
+		// to a process once, such as stopping it to look at it, is not fini's.
+		var woken []int
+		for len(woken) < 3 && (len(woken) == 0 || woken[len(woken)-1] > 0) {
+			before := switches(t, pids)
+			time.Sleep(2 * time.Second)
+			woken = append(woken, switches(t, pids)-before)
+		}
+		if woken[len(woken)-1] > 0 {
+			t.Errorf("idle, and put on a processor %v times in 2 seconds each", woken)
+		}
+		_ = l.Stdin.Close()
+		l.mustEnd(0)
+	})
+}
+
+// notCounted are the calls whose number is up to the scheduler, or to the signals that there are.
+var notCounted = map[string]bool{
+	"futex": true, "nanosleep": true, "sched_yield": true, "tgkill": true, "getpid": true, "madvise": true,
+	"rt_sigaction": true, "rt_sigprocmask": true, "rt_sigreturn": true, "restart_syscall": true,
+}
+
+// The limits are 1.3 times what was measured, without the calls of which the number varies.
+func TestGuardSyscalls(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	strace := needProgram(t, "strace")
+	for name, c := range map[string]struct {
+		flags []string
+		most  int
+	}{
+		"no shield": {[]string{"--no-shield"}, 235},
+		"pair":      {nil, 440},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := filepath.Join(t.TempDir(), "calls")
+			l := startCmd(t, exec.Command(strace, append(append(
+				[]string{"-f", "-c", "-o", table, finiPath}, c.flags...), "--", "/bin/true")...))
+			l.mustEnd(0)
+			calls := countCalls(t, table)
+			t.Logf("%d system calls", calls)
+			if calls > c.most {
+				text, _ := os.ReadFile(table)
+				t.Errorf("%d system calls, want at most %d\n%s", calls, c.most, text)
+			}
+		})
+	}
+}
+
+// countCalls adds up the calls of a table that strace -c made.
+func countCalls(t *testing.T, table string) (sum int) {
+	t.Helper()
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		// % time, seconds, usecs/call, calls, errors if there are any, and the name.
+		words := strings.Fields(line)
+		if len(words) < 5 || notCounted[words[len(words)-1]] || words[len(words)-1] == "total" {
+			continue
+		}
+		if calls, err := strconv.Atoi(words[3]); err == nil {
+			sum += calls
+		}
+	}
+	if sum < 20 {
+		t.Fatalf("strace counted %d calls:\n%s", sum, text)
+	}
+	return sum
+}
+
+// storm is a shell that makes orphans as fast as it can, each by a child that ends first, when
+// it is told to.
+const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i+1)); done; echo made; read end`
+
+// Orphans share wake-ups: fini makes a look, rests and looks again, while tini wakes for each.
+func TestGuardSwitchesPerOrphan(t *testing.T) {
+	tini := needProgram(t, "tini-static")
+	// On a quiet machine it is 0.2 to 0.4, on a busy one up to 1.3; the obvious way, a SIGCHLD for each,
+	// is at 7.
+	const orphans, most = 3000, 2.0
+	reap := func(t *testing.T, cmd *exec.Cmd) float64 {
+		l := startCmd(t, cmd)
+		l.Out.want("ready")
+		pids := []int{l.pid()}
+		settled(t, pids)
+		before := switches(t, pids)
+		write(t, l, "go\n")
+		l.Out.want("made")
+		until(t, "all orphans are reaped", func() bool { return len(childrenOf(t, l.pid())) == 1 })
+		after := switches(t, pids)
+		write(t, l, "end\n")
+		l.mustEnd(0)
+		return float64(after-before) / orphans
+	}
+	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
+	var ratios []float64
+	for len(ratios) < 4 {
+		fini := reap(t, alone.command("--", "/bin/sh", "-c", storm))
+		other := reap(t, exec.Command(tini, "-s", "--", "/bin/sh", "-c", storm))
+		ratios = append(ratios, fini/other)
+		t.Logf("context switches for each orphan: fini %.2f, tini-static %.2f, ratio %.2f", fini, other, fini/other)
+		if fini/other <= most {
+			return
+		}
+	}
+	t.Errorf("fini switches %.2f times as often for each orphan as tini-static, want at most %.1f", ratios, most)
+}
