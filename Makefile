@@ -30,10 +30,10 @@ build: ## build bin/fini, static
 	$(call build,$(shell $(GO) env GOARCH)) -o bin/fini .
 
 test: build ## run all tests; those that lack something are skipped and say so
-	$(GO) test -timeout 20m ./...
+	$(GO) test -timeout 40m ./...
 
 e2e: build ## run the tests of the built binary alone, one line each
-	$(GO) test -timeout 20m -v ./e2e
+	$(GO) test -timeout 40m -v ./e2e
 
 race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./orphans ./pdeath ./reaper ./signals

@@ -75,6 +75,9 @@ const (
 	// way already. It would put the end off until somebody thinks of SIGCONT.
 	stopInFlight = time.Second
 
+	// Who kills the launcher has sent fini the same signal within this long, if at all.
+	sameEnd = time.Second
+
 	// So many leftovers are told of one by one, the others are counted.
 	maxTold = 20
 )
@@ -375,7 +378,7 @@ func (l *life) stop(now time.Duration, why reason) []action {
 // the launcher may have sent fini the same a moment before.
 func (l *life) hadRecently(now time.Duration, sig syscall.Signal) bool {
 	at, ok := l.sent[sig]
-	return ok && now-at <= l.grace
+	return ok && now-at <= max(l.grace, sameEnd)
 }
 
 // startStopping sends the stop signal, unless the main child has had it, and waits for

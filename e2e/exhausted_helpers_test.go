@@ -96,7 +96,7 @@ if "replace" in words:
 say("full %d" % (children + len(orphans)))
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
 while True:
-    time.sleep(1000)
+    time.sleep(0.01) # not for ever: a signal may come just before it, which Python then acts on after it
 `
 
 // fill is the command line of the filler.

@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		helper(os.Args[1], os.Args[2:])
 	}
+	for _, name := range []string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS"} {
+		_ = os.Unsetenv(name) // of the make that runs the tests, and not of those in them
+	}
 	flag.StringVar(&finiPath, "fini", "", "test this binary instead of building one")
 	flag.Parse()
 	if isDefault("test.parallel") {

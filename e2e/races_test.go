@@ -48,8 +48,11 @@ func TestSnakes(t *testing.T) {
 	}{
 		{"one", 0, ""},
 		{"one that ignores TERM", 0, "ignore 15"},
-		{"fifty", 49, ""},
-		{"fifty that ignore TERM", 49, "ignore 15"},
+		{"ten", 9, ""},
+		{"ten that ignore TERM", 9, "ignore 15"},
+	}
+	if os.Getenv("FINI_SOAK") != "" { // they take all of a small machine
+		kinds[2].name, kinds[2].more, kinds[3].name, kinds[3].more = "fifty", 49, "fifty that ignore TERM", 49
 	}
 	program := func(more int, first string) []string {
 		return mode("grow", fmt.Sprintf(`lay: fork snake

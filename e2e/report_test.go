@@ -426,10 +426,8 @@ func TestReportOfLeftovers(t *testing.T) {
 		} {
 			t.Run("holds "+holds.want, func(t *testing.T) {
 				t.Parallel()
-				// Descriptor 4 is no stream of fini's, and tells when the others are what they are to be.
-				said := newGate(t)
 				r, _, l := run(t, "--linger=0",
-					fmt.Sprintf(`sh -c '(echo >"$0"); exec sleep 1000' '%s' %s & read x <'%[1]s'; echo holds $!`, said.name, holds.redirect), "holds")
+					fmt.Sprintf(`sleep 1000 %s & while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; echo holds $!`, holds.redirect), "holds")
 				if len(r.Leftovers) != 1 || strings.Join(r.Leftovers[0].Holds, " ") != holds.want {
 					t.Errorf("leftovers %+v, want one that holds %q", r.Leftovers, holds.want)
 				}

@@ -108,7 +108,7 @@ func alone(t *testing.T, body func(t *testing.T)) {
 		body(t)
 		return
 	}
-	cmd := exec.Command(self(t), "@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=30s")
+	cmd := exec.Command(self(t), "@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
 	text, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
