@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -114,7 +115,8 @@ func newReport(path string, command []string) (*report, error) {
 		}
 		return r, nil
 	}
-	dir := filepath.Dir(path)
+	dir, _ := filepath.Split(path) // as it stands: a/../ needs an a
+	dir = cmp.Or(dir, ".")
 	if info, err := os.Stat(dir); err != nil {
 		return failed(err.(*os.PathError).Err)
 	} else if !info.IsDir() {

@@ -226,7 +226,8 @@ func TestPolicies(t *testing.T) {
 	// One leftover holds stdout, the other holds nothing but the witness.
 	const script = `
 		setsid sh -c 'echo holder $$; exec sleep 1000' &
-		setsid sh -c 'echo quiet $$; exec sleep 1000 >/dev/null 2>&1 </dev/null' &
+		setsid sleep 1000 >/dev/null 2>&1 </dev/null &
+		while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; echo quiet $!
 		read go; exit 4`
 	started := func(t *testing.T, p place, flags ...string) (l *life) {
 		l = start(t, p, append(flags, "--linger=0", "--", "/bin/sh", "-c", script)...)
