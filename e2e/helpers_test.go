@@ -145,9 +145,10 @@ func helperClean(args []string) int {
 	}
 }
 
-// helperLauncher starts a command with its own streams and the witness, lets go of the
+// helperLauncher leads a session, starts a command with its own streams and the witness, lets go of the
 // witness, says "fini PID", and waits for the command's end.
 func helperLauncher(args []string) int {
+	_, _ = unix.Setsid() // see launch; it may lead one already
 	cmd := exec.Command(args[0], args[1:]...)
 	witness := os.NewFile(3, "witness")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdin, os.Stdout, os.Stderr, []*os.File{witness}
