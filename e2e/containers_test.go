@@ -771,9 +771,7 @@ func (b *beside) outcome(limit time.Duration) (o outcome) {
 			o.never, out = true, nil
 		}
 	}
-	for time.Since(start) < limit && b.more() > 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	poll(time.Until(start.Add(limit)), func() bool { return b.more() == 0 })
 	o.survivors = b.more()
 	return o
 }

@@ -407,14 +407,23 @@ func (l *lines) rest() (all []string) {
 	}
 }
 
-// until polls a fact that can't be waited for. It is the one place that sleeps.
+// until waits for a fact that can only be polled.
 func until(t testing.TB, what string, fact func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !fact(); time.Sleep(2 * time.Millisecond) {
+	if !poll(patience, fact) {
+		t.Fatalf("never came true: %s", what)
+	}
+}
+
+// poll asks for a fact until it is true, or the limit has passed, and tells which. It is the one
+// place that sleeps to wait.
+func poll(limit time.Duration, fact func() bool) bool {
+	for end := time.Now().Add(limit); !fact(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("never came true: %s", what)
+			return false
 		}
 	}
+	return true
 }
 
 // procStatus is a field of /proc/PID/status.

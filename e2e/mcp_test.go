@@ -227,23 +227,11 @@ func (h *host) npx() int {
 // given up after the window.
 func (h *host) outcome(wrap []string, out *lines) (o outcome) {
 	h.t.Helper()
-	start, limit := time.Now(), window
+	limit := window
 	if underFini(wrap) {
 		limit = patience
 	}
-	deadline := time.After(limit)
-	for open := true; open; {
-		select {
-		case _, open = <-out.c:
-		case <-deadline:
-			o.never, open = true, false
-		}
-	}
-	o.eof = time.Since(start)
-	for len(h.herd.alive()) > 0 && time.Since(start) < limit {
-		time.Sleep(10 * time.Millisecond)
-	}
-	o.survivors = len(h.herd.alive())
+	o = h.herd.outcomeWithin(limit, out)
 	if underFini(wrap) && o.survivors > 0 {
 		h.t.Errorf("left behind: %q; stderr: %s", h.herd.names(), h.Err.soFar())
 	}

@@ -412,9 +412,7 @@ func helperLeaderless(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	go func() {
-		for procState(os.Getpid()) != 'Z' {
-			time.Sleep(time.Millisecond)
-		}
+		poll(patience, func() bool { return procState(os.Getpid()) == 'Z' })
 		fmt.Println("ready")
 		select {}
 	}()

@@ -496,10 +496,7 @@ func (d *drawnLife) live(t testing.TB, s *soak, h *herd) (wrong []string) {
 	// The end of fini is the end of the tree; if fini was killed, its other half's end is.
 	alive := h.names()
 	if outerKilled {
-		for end := time.Now().Add(patience); len(alive) > 0 && time.Now().Before(end); {
-			time.Sleep(2 * time.Millisecond)
-			alive = h.names()
-		}
+		poll(patience, func() bool { alive = h.names(); return len(alive) == 0 })
 	}
 	if len(alive) > 0 {
 		s.survivors.Add(int64(len(alive)))

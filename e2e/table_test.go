@@ -171,20 +171,20 @@ func (h *herd) names() (names []string) {
 }
 
 // survivors waits for the herd's end, or to the end of the window, and counts.
-func (h *herd) survivors() int { return h.survivorsAt(time.Now().Add(window)) }
+func (h *herd) survivors() int { return h.survivorsWithin(window) }
 
-func (h *herd) survivorsAt(end time.Time) int {
-	for len(h.alive()) > 0 && time.Now().Before(end) {
-		time.Sleep(10 * time.Millisecond)
-	}
+func (h *herd) survivorsWithin(limit time.Duration) int {
+	poll(limit, func() bool { return len(h.alive()) == 0 })
 	return len(h.alive())
 }
 
 // outcomeOf watches the herd and the case's output from now on, which is the moment after
 // the fault.
-func (h *herd) outcomeOf(out *lines) (o outcome) {
+func (h *herd) outcomeOf(out *lines) outcome { return h.outcomeWithin(window, out) }
+
+func (h *herd) outcomeWithin(limit time.Duration, out *lines) (o outcome) {
 	start := time.Now()
-	deadline := time.After(window)
+	deadline := time.After(limit)
 	for open := true; open; {
 		select {
 		case _, open = <-out.c:
@@ -193,6 +193,6 @@ func (h *herd) outcomeOf(out *lines) (o outcome) {
 		}
 	}
 	o.eof = time.Since(start)
-	o.survivors = h.survivorsAt(start.Add(window))
+	o.survivors = h.survivorsWithin(time.Until(start.Add(limit)))
 	return o
 }
