@@ -505,7 +505,9 @@ func TestMakeJobserver(t *testing.T) {
 	}
 }
 
-// An interrupted make has the status that it has without fini, and leaves nothing.
+// An interrupted make ends as it does without fini, and leaves nothing. Without fini too
+// it is a race whether make hears first of its own signal, of which it dies, or of its
+// jobs', and says 2.
 func TestMakeInterrupted(t *testing.T) {
 	gmake := needProgram(t, "make")
 	t.Parallel()
@@ -522,10 +524,13 @@ func TestMakeInterrupted(t *testing.T) {
 		s.mustEndWithNothing(status)
 		return status
 	}
-	want := run("", func(s *step) { s.signalGroup(syscall.SIGINT) })
-	got := run("setsid sleep 1000 &", func(s *step) { s.signal(syscall.SIGINT) }, finiPath, "--linger=0", "--")
-	if got != want || got == 0 {
-		t.Errorf("status %d, want %d as without fini", got, want)
+	for name, status := range map[string]int{
+		"without fini": run("", func(s *step) { s.signalGroup(syscall.SIGINT) }),
+		"with fini":    run("setsid sleep 1000 &", func(s *step) { s.signal(syscall.SIGINT) }, finiPath, "--linger=0", "--"),
+	} {
+		if status != 2 && status != 128+int(syscall.SIGINT) {
+			t.Errorf("%s: status %d, want 2 or 130", name, status)
+		}
 	}
 }
 

@@ -702,7 +702,11 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 	const last = "/proc/sys/kernel/ns_last_pid"
 	_, err := os.Stat(last)
 	need(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
-	alone(t, nil, func(t *testing.T) {
+	// In a namespace of its own nobody else takes the pid first.
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	alone(t, attr, func(t *testing.T) {
+		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
 		ways(t, func(t *testing.T, tree *Tree) {
 			for _, label := range []string{"child", "below"} {
 				f := newFamily(t)
@@ -740,7 +744,7 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 // recycle starts a process that has this pid, and returns its label.
 func (f *family) recycle(pid int, label string) string {
 	f.t.Helper()
-	// Somebody else may start a process or a thread in between, so it takes some
+	// A thread of this process or of another may start in between, so it takes some
 	// tries.
 	for i := range 200 {
 		unique := fmt.Sprintf("%s-%d", label, i)
