@@ -18,7 +18,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.1
 CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
 
-.PHONY: help demo build test e2e race soak fuzz lint vuln man deps cross release reproducible bench install clean
+.PHONY: help demo build test e2e race portable soak fuzz lint vuln man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -37,6 +37,9 @@ e2e: build ## run the tests of the built binary alone, one line each
 
 race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./orphans ./pdeath ./reaper ./signals
+
+portable: ## run the tests of what differs where no signal handler is written for the architecture
+	GOARCH=386 $(GO) test ./signals ./reaper
 
 soak: build ## start and stop for an hour and watch what grows
 	FINI_SOAK=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h

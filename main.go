@@ -18,9 +18,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -36,7 +37,9 @@ const (
 	exitNotFound      = 127
 )
 
-//go:embed LICENSE
+// license is fini's and those of its parts: an image may hold nothing but the binary.
+//
+//go:embed NOTICES
 var license string
 
 // The command is started on the main thread, which never ends: the kernel takes the
@@ -86,7 +89,13 @@ func run(flags *commandLine, environ []string) int {
 			return exitFailed
 		}
 	}
-	l := &loop{report: report, speaker: flags.speaker(), caught: signals.Catch(started.Ignored)}
+	l := &loop{report: report, speaker: flags.speaker(), mainFD: -1, senders: map[syscall.Signal]int{}}
+	var err error
+	if l.caught, err = signals.Catch(started.Ignored); err != nil {
+		l.sayf(failure, "%v", err)
+		return exitFailed
+	}
+	l.caught.Children(true)
 	if os.Getpid() != 1 {
 		// Of a pair, the outer one has said so.
 		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
@@ -102,21 +111,19 @@ func run(flags *commandLine, environ []string) int {
 		Terminal: signals.Foreground(),
 	})
 	if err != nil {
-		l.sayf(failure, "%v", err)
-		return exitFailed
+		return l.notStarted(err)
 	}
-	makeThreads(2 + min(len(p.watch)+int(p.stdin), 1))
+	makeThreads(2 + signals.Threads)
 	child, err := p.start()
 	if err != nil && p.rules.outer {
 		// There may still be a process for the command alone.
 		l.sayf(failure, "%v: going on without a shield", err)
-		reaper.Keep(p.command.Pass...)
+		p.close()
 		p = p.alone
 		child, err = p.start()
 	}
 	if err != nil {
-		l.sayf(failure, "%v", err)
-		return failureStatus(err)
+		return l.notStarted(err)
 	}
 
 	if child.Unbound && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
@@ -127,8 +134,7 @@ func run(flags *commandLine, environ []string) int {
 	}
 
 	// From here on nothing but the end of the command and its tree ends fini.
-	runtime.UnlockOSThread()
-	go l.caught.All() // a command that ends at once need not wait for it
+	l.caught.Started()
 	reaper.Keep(p.standBy...)
 	if err := reaper.LetGo(p.stdin == pdeath.Open); err != nil {
 		l.sayf(detail, "%v", err)
@@ -144,41 +150,53 @@ func run(flags *commandLine, environ []string) int {
 		l.timeout.set(p.timeout)
 	}
 	if flags.Pause {
-		l.reaper = reaper.Adopt()
 		l.sayf(detail, "pausing")
 	} else {
-		l.reaper = reaper.New(child.FD)
+		l.mainFD = child.FD
 		l.sayf(detail, "started %d (%s)", child.Pid, flags.Command[0])
+	}
+	if p.stdin == pdeath.Ended {
+		l.take(stop{stdinClosed})
 	}
 	return l.run()
 }
 
-// makeThreads makes n idle threads, for the bond, the reaper's waits and one to spare,
-// besides those that there are after signals are caught. The runtime makes a thread
+// makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts where it can't; once the command has filled the process
-// table it must not want any. It wants one for each goroutine in a system call, one for
-// each processor and one that looks for work; without garbage collection there are no other
-// goroutines to run.
+// table it must not want any. With one processor it wants one beside this for what else there
+// is to run, which is garbage collection, and another while that one is only just coming to
+// rest.
 func makeThreads(n int) {
-	runtime.GOMAXPROCS(2)
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(64 << 20) // from here on it collects
-	var parked, done sync.WaitGroup
-	release := make(chan struct{})
+	parked, release := make(chan struct{}), make(chan struct{})
 	for range n {
-		parked.Add(1)
-		done.Go(func() {
+		go func() {
 			// A locked goroutine keeps its thread while it is parked. Unlocked before
 			// it ends, it leaves the thread behind.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			parked.Done()
+			parked <- struct{}{}
 			<-release
-		})
+		}()
 	}
-	parked.Wait()
+	for range n {
+		<-parked
+	}
 	close(release)
-	done.Wait()
+}
+
+// notStarted says why there is no command, and returns fini's exit status.
+func (l *loop) notStarted(err error) int {
+	l.sayf(failure, "%v", err)
+	status := failureStatus(err)
+	if l.report != nil {
+		text := err.Error()
+		l.report.Error = &text
+		l.failed(l.report.write(status))
+	}
+	return status
 }
 
 // failureStatus is the exit status for a command that could not be started.
@@ -312,6 +330,16 @@ func (p *plan) outer() (*plan, error) {
 	}, nil
 }
 
+// close closes what the outer plan has opened, where it can't be carried out.
+func (p *plan) close() {
+	for _, fd := range append(p.command.Pass, p.note.Read) {
+		if !slices.Contains(p.alone.watch, fd) {
+			_ = unix.Close(fd)
+		}
+	}
+	reaper.Keep(p.alone.watch...)
+}
+
 // addressed tells whether LISTEN_PID names this fini, or the outer one of its pair: whoever
 // passed sockets to it meant the command. See sd_listen_fds(3).
 func addressed(env []string, inner bool) bool {
@@ -350,16 +378,23 @@ type loop struct {
 	speaker
 	life    *life
 	caught  *signals.Catcher
-	bond    <-chan pdeath.Cause
-	timeout alarm // --timeout
-	wake    alarm // what step has asked for
-	reaper  *reaper.Reaper
+	bond    *pdeath.Bond
 	tree    *orphans.Tree
 	report  *report  // nil where none is asked for
 	found   family   // by the last look
 	leaks   []string // the leftovers that were told of
 	note    *reaper.Note
 	standBy []int // see plan
+
+	timer   timer
+	timeout deadline // --timeout
+	wake    deadline // what step has asked for
+	nap     deadline // until then SIGCHLD is not caught
+	mainFD  int      // the main child's pidfd; -1 for none, and once it is known to have ended
+	ended   bool     // children may have
+	fds     []unix.PollFd
+
+	senders map[syscall.Signal]int // of the last signal of each kind
 
 	terminal bool // the command was handed its foreground
 	noticed  bool // deathNotice tells of the launcher's death
@@ -369,54 +404,33 @@ type loop struct {
 	status int
 }
 
-// While the command runs, orphans that end within this time share a wake-up.
-const nap = 10 * time.Millisecond
+var causes = map[pdeath.Cause]reason{
+	pdeath.LauncherDied: launcherDied,
+	pdeath.StdinClosed:  stdinClosed,
+}
 
 // run takes in events until the life is over, and returns fini's exit status.
 func (l *loop) run() int {
-	for !l.exited {
-		select {
-		case sig := <-l.caught.C:
-			l.take(l.signal(sig.(syscall.Signal)))
-		case cause := <-l.bond:
-			l.take(stop{map[pdeath.Cause]reason{
-				pdeath.LauncherDied: launcherDied,
-				pdeath.StdinClosed:  stdinClosed,
-			}[cause]})
-		case <-l.timeout.C:
-			l.take(stop{timedOut})
-		case <-l.wake.C:
-			l.take(elapsed{})
-		case <-l.reaper.Ended:
+	// One that ended before SIGCHLD was caught is found by this.
+	for l.ended = true; !l.exited; {
+		if l.ended {
 			l.take(l.reap())
+		} else {
+			l.wait()
 		}
 	}
 	return l.status
 }
 
 // signal is the event of a signal that was received.
-func (l *loop) signal(sig syscall.Signal) event {
+func (l *loop) signal(got signals.Received) event {
+	sig := got.Signal
 	if sig == deathNotice && l.noticed && pdeath.Died(l.launcher) {
 		return stop{launcherDied}
 	}
-	l.report.signal(sig)
+	l.report.signal(got)
+	l.senders[sig] = got.Sender
 	return received{sig}
-}
-
-// reap is the event of children that have ended, of which the reaper has told.
-func (l *loop) reap() event {
-	e := l.collect()
-	rest := nap
-	if l.life.phase >= lingering || e.ends(l.life.group) {
-		rest = 0
-	}
-	if !e.none || l.life.phase == pausing {
-		if rest > 0 && !runtimeTimers() {
-			rest = 0
-		}
-		l.reaper.Resume(rest)
-	}
-	return e
 }
 
 // ends tells whether a process is among those that have ended.
@@ -427,7 +441,7 @@ func (e ended) ends(pid int) bool {
 // collect reaps.
 func (l *loop) collect() ended {
 	e := ended{}
-	e.exits, e.none = l.reaper.Reap()
+	e.exits, e.none = reaper.Reap()
 	l.report.reaped(e.exits, l.life.group)
 	for _, x := range e.exits {
 		if x.Pid == l.life.group && x.Status.Stopped() && len(l.standBy) > 0 {
@@ -452,6 +466,9 @@ func (l *loop) takeForeground() {
 
 // take lets step decide about an event and carries out what it says.
 func (l *loop) take(e event) {
+	if l.exited {
+		return
+	}
 	if e, ok := e.(stop); ok && (e.why != stdinClosed || l.life.phase < lingering) { // which stops nothing later
 		l.report.stopped(e.why)
 	}
@@ -464,11 +481,14 @@ func (l *loop) do(a action) {
 	switch a := a.(type) {
 	case forward:
 		l.sayf(detail, "sending %s to the command", signals.Name(a.sig))
-		send := signals.ToGroup
-		if l.life.singleChild && a.sig != syscall.SIGKILL {
-			send = signals.To
+		switch {
+		case l.life.outer && a.sig != syscall.SIGKILL:
+			l.failed(signals.Relay(l.life.group, a.sig, l.senders[a.sig]))
+		case l.life.singleChild && a.sig != syscall.SIGKILL:
+			l.failed(signals.To(l.life.group, a.sig))
+		default:
+			l.failed(signals.ToGroup(l.life.group, a.sig))
 		}
-		l.failed(send(l.life.group, a.sig))
 	case suspend:
 		l.caught.Stop(a.sig)
 		l.take(resumed{})

@@ -32,6 +32,7 @@ type report struct {
 	Ended     *time.Time        `json:"ended"` // the main child; null where fini did not see it
 	Finished  time.Time         `json:"finished"`
 	Status    int               `json:"status"`
+	Error     *string           `json:"error"` // why the command was not started
 	Exit      *exitReport       `json:"exit"`
 	Stopped   *string           `json:"stopped"` // why fini stopped the command
 	Signals   []signalReport    `json:"signals"`
@@ -50,8 +51,14 @@ type exitReport struct {
 }
 
 type signalReport struct {
-	At     time.Time `json:"at"`
-	Signal string    `json:"signal"`
+	At     time.Time     `json:"at"`
+	Signal string        `json:"signal"`
+	Sender *senderReport `json:"sender"`
+}
+
+type senderReport struct {
+	Pid  int    `json:"pid"`
+	Name string `json:"name"`
 }
 
 type leftoverReport struct {
@@ -143,10 +150,15 @@ func descriptor(path string) (fd string, ok bool) {
 }
 
 // signal is one that fini has received.
-func (r *report) signal(sig syscall.Signal) {
-	if r != nil {
-		r.Signals = append(r.Signals, signalReport{time.Now(), signals.Name(sig)})
+func (r *report) signal(got signals.Received) {
+	if r == nil {
+		return
 	}
+	s := signalReport{At: time.Now(), Signal: signals.Name(got.Signal)}
+	if got.Sender > 0 {
+		s.Sender = &senderReport{got.Sender, orphans.Name(got.Sender)}
+	}
+	r.Signals = append(r.Signals, s)
 }
 
 func (r *report) stopped(why reason) {

@@ -27,7 +27,7 @@ func newTestReport(t *testing.T) *report {
 // Without --report there is none, and nothing that tells it of something must mind.
 func TestNoReport(t *testing.T) {
 	var r *report
-	r.signal(syscall.SIGTERM)
+	r.signal(signals.Received{Signal: syscall.SIGTERM})
 	r.stopped(timedOut)
 	r.leftover(member, "member", nil, false)
 	r.sent(member.Pid, syscall.SIGTERM)
@@ -167,7 +167,7 @@ func TestReportNeedsAPlace(t *testing.T) {
 func TestReportNamesSignals(t *testing.T) {
 	r := newTestReport(t)
 	for n := syscall.Signal(1); n <= 64; n++ {
-		r.signal(n)
+		r.signal(signals.Received{Signal: n})
 		if sig, err := signals.Parse(r.Signals[len(r.Signals)-1].Signal); err != nil || sig != n {
 			t.Errorf("signal %d is %q, which is %d, %v", n, r.Signals[len(r.Signals)-1].Signal, sig, err)
 		}

@@ -43,7 +43,7 @@ func launch(t testing.TB, p place, args ...string) *boundLife {
 	cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
 	l := &boundLife{life: startCmd(t, cmd)}
 	l.launcher = l.pid()
-	l.outer = l.Out.wantPid("fini ")
+	l.outer = l.Out.launched()
 	return l
 }
 
@@ -358,7 +358,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 				}
 				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
 				l := &boundLife{life: startCmd(t, launcher)}
-				l.outer = l.Out.wantPid("fini ")
+				l.outer = l.Out.launched()
 				l.Out.want("ready")
 				_ = syscall.Kill(l.pid(), syscall.SIGKILL)
 				l.wait()
@@ -383,7 +383,7 @@ func TestBondWithoutPidfds(t *testing.T) {
 	argv := append([]string{"refuse", "pidfd_open", finiPath, "--grace=100ms", "--"}, mode("signals")...)
 	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher", "/proc/self/exe"}, append([]string{"@" + argv[0]}, argv[1:]...)...)...)
 	l := &boundLife{life: startCmd(t, cmd)}
-	l.outer = l.Out.wantPid("fini ")
+	l.outer = l.Out.launched()
 	l.Out.want("ready")
 	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
 	l.Out.want("signal 15")

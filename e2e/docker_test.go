@@ -415,8 +415,8 @@ func dockerHardened(t *testing.T, image exampleImage) {
 }
 
 // fini, a shell and what the shell runs beside it get along with few processes, of which the
-// threads of a Go program are the most. Under 12 it mostly works, under 16 always.
+// threads of a Go program are the most.
 func dockerPidsLimit(t *testing.T, image exampleImage) {
-	c := startContainer(t, "--pids-limit", "16", image.whole, "sh", "-c", "true & exit 3")
+	c := startContainer(t, "--pids-limit", "12", image.whole, "sh", "-c", "true & exit 3")
 	c.mustEnd(3)
 }

@@ -68,7 +68,7 @@ func startFull(t *testing.T, p place, b brim, launcher []string, words, flags []
 	l.life = startCmd(t, cmd)
 	l.outer = l.pid()
 	if launcher != nil {
-		l.launcher, l.outer = l.pid(), l.Out.wantPid("fini ")
+		l.launcher, l.outer = l.pid(), l.Out.launched()
 	}
 	if !l.comes("ready") {
 		return nil
@@ -246,9 +246,9 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 		limits []int
 		enough int
 	}{
-		{pid1, []int{6, 8, 9, 10, 11, 12, 13, 16}, 16},
-		{alone, []int{6, 8, 9, 10, 11, 12, 13, 16}, 16},
-		{pair, []int{6, 8, 10, 15, 18, 19, 20, 21, 22, 23, 28}, 28},
+		{pid1, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
+		{alone, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
+		{pair, []int{6, 8, 10, 15, 18, 19, 20, 21, 22, 23, 28}, 20},
 	} {
 		t.Run(tt.place.name, func(t *testing.T) {
 			if tt.place.pid1 {

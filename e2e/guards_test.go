@@ -68,7 +68,7 @@ func TestGuardBinarySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", info.Size())
-	const most = 4_330_000
+	const most = 4_250_000
 	if info.Size() > most {
 		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
 	}
@@ -77,7 +77,7 @@ func TestGuardBinarySize(t *testing.T) {
 func TestGuardThreadsAndIdleness(t *testing.T) {
 	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
 	// all of its own are idle differs by one or two from run to run.
-	most := map[place]int{alone: 12, pair: 24, pid1: 12}
+	most := map[place]int{alone: 10, pair: 20, pid1: 10}
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
 		l := start(t, p, quiet...)
@@ -129,8 +129,8 @@ func TestGuardSyscalls(t *testing.T) {
 		flags []string
 		most  int
 	}{
-		"no shield": {[]string{"--no-shield"}, 235},
-		"pair":      {nil, 440},
+		"no shield": {[]string{"--no-shield"}, 180},
+		"pair":      {nil, 340},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,9 +178,8 @@ const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i
 // Orphans share wake-ups: fini makes a look, rests and looks again, while tini wakes for each.
 func TestGuardSwitchesPerOrphan(t *testing.T) {
 	tini := needProgram(t, "tini-static")
-	// On a quiet machine it is 0.2 to 0.4, on a busy one up to 1.3; the obvious way, a SIGCHLD for each,
-	// is at 7.
-	const orphans, most = 3000, 2.0
+	// It is 0.2 to 0.4, and more on a busy machine; the obvious way, a SIGCHLD for each, is at 7.
+	const orphans, most = 3000, 1.0
 	reap := func(t *testing.T, cmd *exec.Cmd) float64 {
 		l := startCmd(t, cmd)
 		l.Out.want("ready")

@@ -249,8 +249,8 @@ func (l *life) worker() int {
 	return pid
 }
 
-// caught waits until fini, each one of a pair, catches every signal that it can: at first it
-// catches only those that are most likely to be sent.
+// caught waits until fini, each one of a pair, has started the command and catches every
+// signal that it can.
 func (l *life) caught() {
 	l.t.Helper()
 	waitCaught(l.t, l.pid(), l.worker())
@@ -260,7 +260,7 @@ func waitCaught(t testing.TB, finis ...int) {
 	t.Helper()
 	for _, pid := range finis {
 		// What it can't catch is ignored in the end.
-		until(t, fmt.Sprintf("fini %d catches all signals", pid), func() bool { return maskHas(procStatus(pid, "SigIgn"), 34) })
+		until(t, fmt.Sprintf("fini %d catches all signals", pid), func() bool { return maskHas(procStatus(pid, "SigIgn"), 33) })
 	}
 }
 
@@ -296,8 +296,11 @@ func (l *life) mustEnd(want int) {
 	}
 }
 
-// hungUp tells whether nobody has the other end of a pipe open, at this moment.
+// hungUp tells whether nobody has the other end of a pipe open, at this moment. What a test
+// beside this one is starting has all of this process open until it executes its program.
 func hungUp(f *os.File) bool {
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	_, _ = unix.Poll(fds, 0)
 	return fds[0].Revents&unix.POLLHUP != 0
@@ -319,6 +322,8 @@ type lines struct {
 	c  chan string
 	mu sync.Mutex
 	b  bytes.Buffer
+
+	early []string // to be read before what comes by c
 }
 
 func newLines(t testing.TB, r io.Reader) *lines {
@@ -361,6 +366,10 @@ func (l *lines) whole() string {
 // next is the next line; ok is false at EOF.
 func (l *lines) next() (line string, ok bool) {
 	l.t.Helper()
+	if len(l.early) > 0 {
+		line, l.early = l.early[0], l.early[1:]
+		return line, true
+	}
 	select {
 	case line, ok = <-l.c:
 		return line, ok
@@ -393,6 +402,28 @@ func (l *lines) wantPid(prefix string) int {
 		l.t.Fatalf("no pid behind %q: %q", prefix, rest)
 	}
 	return pid
+}
+
+// launched is the pid of the fini that a launcher has started, which it says when that may have
+// started the command already: what the command has said by then is left to be read.
+func (l *lines) launched() int {
+	l.t.Helper()
+	var early []string
+	for {
+		line, ok := l.next()
+		if !ok {
+			l.t.Fatalf("EOF before the launcher's line; so far: %q", l.soFar())
+		}
+		if text, ok := strings.CutPrefix(line, "fini "); ok {
+			pid, err := strconv.Atoi(text)
+			if err != nil {
+				l.t.Fatalf("the launcher says %q", line)
+			}
+			l.early = early
+			return pid
+		}
+		early = append(early, line)
+	}
 }
 
 // rest reads to EOF.

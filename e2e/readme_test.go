@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,5 +104,37 @@ func TestReadmeCIRecipe(t *testing.T) {
 	}
 	if len(report.Leftovers) != 1 || report.Leftovers[0].Command != "sleep 1000" {
 		t.Errorf("the report names %+v", report.Leftovers)
+	}
+}
+
+// The README's table has the flags of --help.
+func TestReadmeFlags(t *testing.T) {
+	t.Parallel()
+	name := regexp.MustCompile(`(?:^|[ ,/` + "`" + `])(--?[a-zA-Z\[][a-z\]-]*(?:=[A-Z:]+)?)`)
+	names := func(text string) map[string]bool {
+		found := map[string]bool{}
+		for _, m := range name.FindAllStringSubmatch(text, -1) {
+			found[m[1]] = true
+		}
+		return found
+	}
+	table := map[string]bool{}
+	_, section, _ := strings.Cut(readFile(t, "../README.md"), "\n## Flags\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			for flag := range names(cells[1]) {
+				table[flag] = true
+			}
+		}
+	}
+	help := map[string]bool{}
+	for _, o := range optionsOf(t, run(t, finiPath, "--help"), regexp.MustCompile(`\(([^()]+)\)$`)) {
+		for flag := range names(o.names) {
+			help[flag] = true
+		}
+	}
+	if !maps.Equal(table, help) || len(help) < 30 {
+		t.Errorf("the README's table has the flags %v, and --help %v", slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(help)))
 	}
 }

@@ -68,12 +68,12 @@ var refusedRows = []refusedRow{
 		lost: "a pid of a leftover's child may be recycled in the instant before the signal", holds: "all else", alone: leftovers,
 	},
 	{refused: "`clone` with `CLONE_PIDFD`", calls: "CLONE_PIDFD", lost: "nothing", holds: "all", alone: leftovers},
-	{refused: "`waitid`", calls: "waitid", lost: "nothing; an orphan costs more time", holds: "all", alone: leftovers},
-	{refused: "`waitid` with `WNOWAIT`", calls: "WNOWAIT", lost: "nothing; an orphan costs more time", holds: "all", alone: leftovers},
-	{refused: "`epoll_create1`", calls: "epoll_create1", lost: "nothing; a wait may be 5 ms longer", holds: "all", alone: leftovers},
-	{refused: "`epoll_pwait`", calls: "epoll_pwait", lost: "nothing; a wait may be 5 ms longer", holds: "all", alone: leftovers},
-	{refused: "`epoll_ctl`", calls: "epoll_ctl", lost: "nothing; a wait may be 5 ms longer", holds: "all", alone: leftovers},
-	{refused: "`eventfd2`", calls: "eventfd2", lost: "nothing; a wait may be 5 ms longer", holds: "all", alone: leftovers},
+	{refused: "`waitid`", calls: "waitid", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`waitid` with `WNOWAIT`", calls: "WNOWAIT", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`epoll_create1`", calls: "epoll_create1", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`epoll_pwait`", calls: "epoll_pwait", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`epoll_ctl`", calls: "epoll_ctl", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`eventfd2`", calls: "eventfd2", lost: "nothing", holds: "all", alone: leftovers},
 	{
 		refused: "`prctl(PR_SET_PDEATHSIG)`", calls: "pdeathsig",
 		lost:  "without a shield the command outlives a fini that is killed",
@@ -307,7 +307,7 @@ func refusedRun(t *testing.T, row refusedRow, kind string, p place) {
 // refusedLauncherDies kills the launcher of a pair, or of what there is in its place.
 func refusedLauncherDies(t *testing.T, row refusedRow) {
 	l := startRefused(t, row, "EPERM", pair, mode("launcher")...)
-	fini := l.Out.wantPid("fini ")
+	fini := l.Out.launched()
 	l.ready()
 	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
 	l.wait()
@@ -332,7 +332,7 @@ func refusedFiniKilled(t *testing.T, row refusedRow, victim string) {
 		p, left = alone, row.alone
 	}
 	l := startRefused(t, row, "EPERM", p, mode("launcher")...)
-	outer := l.Out.wantPid("fini ")
+	outer := l.Out.launched()
 	l.ready()
 	inner, err := strconv.Atoi(procStatus(l.main, "PPid"))
 	if err != nil {
@@ -376,7 +376,7 @@ func TestRefusedDoesNotSpin(t *testing.T) {
 			finis := []int{l.pid(), inner}
 			before, start := ticks(t, finis), time.Now()
 			l.Out.want("slept")
-			// A tick is 10 ms. Without the runtime's timers the --timeout takes 1 in 100.
+			// A tick is 10 ms.
 			if got, most := ticks(t, finis)-before, int(time.Since(start)/(100*time.Millisecond)); got > most {
 				t.Errorf("fini had a processor for %d0 ms, in which it had nothing to do", got)
 			}

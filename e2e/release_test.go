@@ -40,6 +40,19 @@ func (r release) file(t *testing.T, pattern string) string {
 	return found[0]
 }
 
+// NOTICES, which is in the binary, has the licenses of what is linked in.
+func TestNotices(t *testing.T) {
+	cmd := exec.Command("go", "run", "./packaging", "notices")
+	cmd.Dir = ".."
+	want, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readFile(t, "../NOTICES"); got != string(want) {
+		t.Error("NOTICES is not what `go run ./packaging notices` prints")
+	}
+}
+
 // TestRelease makes a release for the main architectures, twice, in two copies of the tree,
 // and looks at what is in it. It is one test so that it is made only once.
 func TestRelease(t *testing.T) {

@@ -54,11 +54,16 @@ type reported struct {
 	Ended    *time.Time
 	Finished time.Time
 	Status   int
+	Error    any
 	Exit     *struct{ Code, Signal any }
 	Stopped  any
 	Signals  []struct {
 		At     time.Time
 		Signal string
+		Sender *struct {
+			Pid  int
+			Name string
+		}
 	}
 	Leftovers []leftoverReported
 	Reaped    int
@@ -246,6 +251,10 @@ func TestReportOfTheCommand(t *testing.T) {
 					signals = append(signals, s.Signal)
 					if s.At.Before(r.Started) || s.At.After(r.Finished) {
 						t.Errorf("%s came at %v, the run is from %v to %v", s.Signal, s.At, r.Started, r.Finished)
+					}
+					// From outside its PID namespace nobody has a pid.
+					if known := s.Sender != nil && s.Sender.Pid == os.Getpid() && s.Sender.Name != ""; known == (p == pid1) {
+						t.Errorf("%s was sent by %+v, this is %d", s.Signal, s.Sender, os.Getpid())
 					}
 				}
 				if !slices.Equal(signals, tt.signals) {
@@ -901,6 +910,40 @@ func mustRefuse(t *testing.T, cmd *exec.Cmd, says string) {
 	if out, said := l.Out.whole(), l.Err.whole(); out != "" || said != says {
 		t.Errorf("stdout %q, says %q, want none and %q", out, said, says)
 	}
+}
+
+// A command that could not be started is reported too, and why.
+func TestReportOfWhatWasNotStarted(t *testing.T) {
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct {
+			name   string
+			args   []string
+			status int
+			says   string
+		}{
+			{"not found", []string{"--", "no-such-command"}, 127, "cannot run no-such-command: not found on PATH"},
+			{"not executable", []string{"--", "/etc/passwd"}, 126, "cannot run /etc/passwd: permission denied"},
+			{"not to be watched", []string{"-i", "--", "cat"}, 125, "--stdin-eof: cannot watch standard input: a file has no far end that closes"},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				path := reportPath(t)
+				cmd := p.command(append([]string{"--report=" + path}, tt.args...)...)
+				file, err := os.Open("/etc/passwd")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = file.Close() }()
+				cmd.Stdin = file
+				l := startCmd(t, cmd)
+				l.mustEnd(tt.status)
+				r := mustHaveReport(t, path)
+				if r.Status != tt.status || r.Error != tt.says || r.Exit != nil || r.Ended != nil || r.Pid != 0 {
+					t.Errorf("reports %+v, want status %d and %q", r, tt.status, tt.says)
+				}
+			})
+		}
+	})
 }
 
 // A pod's pause process has a report too, without a command in it.

@@ -3,15 +3,16 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// What a Go program can't catch or must not forward: KILL and STOP; CHLD, which speaks
-// of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which the C
-// library and the runtime keep.
+// What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
+// which speaks of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which
+// the C library and the runtime keep.
 func forwardable(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPROF:
@@ -129,13 +130,39 @@ while True:
 	l.mustEnd(8)
 }
 
-// These the runtime keeps: they can't be passed on, but do no harm either.
+// Those that the Go runtime uses for itself are the command's too, where somebody sends them.
+func TestSignalsOfTheRuntimeAreForwarded(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with a signal handler of fini's own")
+	python := needProgram(t, "python3")
+	inPlaces(t, func(t *testing.T, p place) {
+		l := start(t, p, "--", python, "-c", `
+import os, signal, sys
+wanted = [23, 27, 34]
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+print("ready", flush=True)
+while wanted:
+    sig = signal.sigwait(wanted)
+    print("signal", int(sig), flush=True)
+    wanted.remove(sig)
+sys.exit(9)
+`)
+		l.Out.want("ready")
+		l.caught()
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGPROF, 34} {
+			l.signal(sig)
+			l.Out.want(fmt.Sprintf("signal %d", sig))
+		}
+		l.mustEnd(9)
+	})
+}
+
+// The C library's are not passed on, and do no harm either.
 func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, append([]string{"-v", "--"}, mode("signals", "10")...)...)
 		l.Out.want("ready")
 		l.caught()
-		for _, sig := range []syscall.Signal{32, 33, 34, syscall.SIGPROF} {
+		for _, sig := range []syscall.Signal{32, 33} {
 			l.signal(sig)
 		}
 		l.signal(syscall.SIGUSR1)
@@ -258,7 +285,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 				cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, args...)...)
 				l := &boundLife{life: startCmd(t, cmd)}
 				l.launcher = l.pid()
-				l.outer = l.Out.wantPid("fini ")
+				l.outer = l.Out.launched()
 				l.Out.want("ready")
 				inner := l.outer
 				if !p.alone {

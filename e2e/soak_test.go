@@ -621,6 +621,6 @@ func (d *drawnLife) caught(t testing.TB, pid int) bool {
 		}
 	}
 	return !slices.ContainsFunc(finis[:min(len(finis), 2)], func(pid int) bool {
-		return procStatus(pid, "Name") != "fini" || !maskHas(procStatus(pid, "SigIgn"), 34)
+		return procStatus(pid, "Name") != "fini" || !maskHas(procStatus(pid, "SigIgn"), 33)
 	})
 }

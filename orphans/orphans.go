@@ -29,6 +29,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -524,4 +525,10 @@ func (t *Tree) list(name string, visit func(int)) error {
 			}
 		}
 	}
+}
+
+// Name is what a process is called, "" where that can't be told. See proc_pid_comm(5).
+func Name(pid int) string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSuffix(string(text), "\n")
 }

@@ -50,10 +50,10 @@ func main() {
 		err = image(os.Stdout, *name, *version, flag.Arg(0))
 	case "sbom":
 		err = sbom(os.Stdout, *version, flag.Args())
-	case "copyright":
-		err = copyright(os.Stdout)
+	case "notices":
+		err = notices(os.Stdout)
 	default:
-		err = errors.New("want image, sbom or copyright")
+		err = errors.New("want image, sbom or notices")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)
@@ -272,9 +272,9 @@ func sbom(w io.Writer, version string, binaries []string) error {
 	})
 }
 
-// copyright writes fini's license and that of each part, all of which ask to be handed on
+// notices writes fini's license and that of each part, all of which ask to be handed on
 // with the binary.
-func copyright(w io.Writer) error {
+func notices(w io.Writer) error {
 	paths := []string{}
 	for path := range parts {
 		paths = append(paths, path)
@@ -284,7 +284,7 @@ func copyright(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "fini, https://%s\n\n%s", module, text)
+	fmt.Fprintf(w, "%s", text)
 	for _, path := range paths {
 		args, name := []string{"list", "-m", "-f", "{{.Dir}}", path}, path
 		if path == "std" {

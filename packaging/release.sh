@@ -19,7 +19,7 @@ gzip -9n <fini.1 >"$PKG_STAGE/fini.1.gz"
 gzip -9n <CHANGELOG.md >"$PKG_STAGE/changelog.gz"
 $go build -o "$PKG_STAGE/packaging" ./packaging
 GOBIN=$PKG_STAGE $go install "$nfpm"
-"$PKG_STAGE/packaging" copyright >"$PKG_STAGE/copyright"
+cp NOTICES "$PKG_STAGE/copyright"
 
 sums=
 for arch; do

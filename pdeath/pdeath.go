@@ -150,40 +150,34 @@ func Unread() int {
 	return n
 }
 
-// Watch waits for the end of each of the processes behind the pidfds, and for that of
-// standard input if that is Open. It sends each cause once and wakes for nothing else.
-func Watch(pidfds []int, stdin Stdin) <-chan Cause {
-	var fds []unix.PollFd
-	var causes []Cause
-	for _, fd := range pidfds {
-		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		causes = append(causes, LauncherDied)
-	}
-	if stdin == Open {
-		fds = append(fds, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
-		causes = append(causes, StdinClosed)
-	}
-	seen := make(chan Cause, len(fds)+1)
-	if stdin == Ended {
-		seen <- StdinClosed
-	}
-	if len(fds) > 0 {
-		go watch(fds, causes, seen)
-	}
-	return seen
+// A Bond is what the end of the command hangs on.
+type Bond struct {
+	// Fds are to be polled, for as long as any is not negative.
+	Fds    []unix.PollFd
+	causes []Cause
 }
 
-func watch(fds []unix.PollFd, causes []Cause, seen chan<- Cause) {
-	for left := len(fds); left > 0; {
-		if _, err := unix.Poll(fds, -1); err != nil {
-			continue // EINTR; there is no other for descriptors that are open
-		}
-		for i := range fds {
-			if fds[i].Fd >= 0 && fds[i].Revents != 0 {
-				seen <- causes[i]
-				fds[i].Fd = -1 // poll passes over it from now on
-				left--
-			}
+// Watch makes the bond of processes, by their pidfds, and of standard input if that is Open.
+func Watch(pidfds []int, stdin Stdin) *Bond {
+	b := &Bond{}
+	for _, fd := range pidfds {
+		b.Fds = append(b.Fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		b.causes = append(b.causes, LauncherDied)
+	}
+	if stdin == Open {
+		b.Fds = append(b.Fds, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
+		b.causes = append(b.causes, StdinClosed)
+	}
+	return b
+}
+
+// Seen returns what a poll of Fds has shown, each cause once, and has it not be polled again.
+func (b *Bond) Seen(polled []unix.PollFd) (seen []Cause) {
+	for i, fd := range polled {
+		if fd.Revents != 0 {
+			seen = append(seen, b.causes[i])
+			b.Fds[i].Fd = -1 // poll passes over it from now on
 		}
 	}
+	return seen
 }

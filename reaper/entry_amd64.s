@@ -1,15 +1,17 @@
 #include "textflag.h"
 
 // entry is where the kernel starts fini, if it was linked with -E. It notes what the Go
-// runtime is about to change, and goes on to the runtime's own entry: registers and stack
-// are as the kernel left them, but for those that a system call may change.
+// runtime is about to change, blocks all signals, and goes on to the runtime's own entry:
+// registers and stack are as the kernel left them, but for those that a system call may
+// change. Signals are blocked since the runtime would swallow some of those that come before
+// fini catches them; of some that end the process it lifts that again.
 //
 // type start struct { ignored, blocked uint64; closed, known uint32; action [4]uint64 }
 TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
-	// rt_sigprocmask(SIG_BLOCK, nil, &start.blocked, 8)
+	// rt_sigprocmask(SIG_SETMASK, &all, &start.blocked, 8)
 	MOVL $14, AX
-	XORL DI, DI
-	XORL SI, SI
+	MOVL $2, DI
+	LEAQ all<>(SB), SI
 	LEAQ ·start+8(SB), DX
 	MOVL $8, R10
 	SYSCALL
@@ -54,3 +56,6 @@ nextDescriptor:
 
 	MOVL $1, ·start+20(SB)
 	JMP  _rt0_amd64_linux(SB)
+
+DATA all<>(SB)/8, $-1
+GLOBL all<>(SB), RODATA|NOPTR, $8

@@ -2,10 +2,10 @@
 
 // See entry_amd64.s.
 TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
-	// rt_sigprocmask(SIG_BLOCK, nil, &start.blocked, 8)
+	// rt_sigprocmask(SIG_SETMASK, &all, &start.blocked, 8)
 	MOVD $135, R8
-	MOVD $0, R0
-	MOVD $0, R1
+	MOVD $2, R0
+	MOVD $all<>(SB), R1
 	MOVD $·start+8(SB), R2
 	MOVD $8, R3
 	SVC
@@ -55,3 +55,6 @@ nextDescriptor:
 	MOVD $1, R4
 	MOVW R4, ·start+20(SB)
 	B    _rt0_arm64_linux(SB)
+
+DATA all<>(SB)/8, $-1
+GLOBL all<>(SB), RODATA|NOPTR, $8

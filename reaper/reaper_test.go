@@ -138,21 +138,11 @@ func spawnSelf(t *testing.T, args ...string) Child {
 	return child
 }
 
-// hasEnded waits until a reaper says that a child can be reaped.
-func hasEnded(t *testing.T, r *Reaper) {
-	t.Helper()
-	select {
-	case <-r.Ended:
-	case <-time.After(patience):
-		t.Fatal("no child has ended")
-	}
-}
-
-// awaitZombie waits until a child has ended, and leaves it to be reaped.
-func awaitZombie(t *testing.T, pid int) {
+// hasEnded waits until a child can be reaped.
+func hasEnded(t *testing.T) {
 	t.Helper()
 	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if err != unix.EINTR {
 			check(t, err)
 			return
@@ -166,26 +156,24 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		check(t, Subreaper())
 		until, end := inheritedEnd(t)
 		child := spawnSelf(t, "@orphans", strconv.Itoa(orphans), until)
-		r := New(child.FD)
 
-		hasEnded(t, r)
-		exits, none := r.Reap()
+		hasEnded(t)
+		exits, none := Reap()
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 {
 			t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
 		}
 		if none {
 			t.Error("orphans are alive, and Reap says that there is none")
 		}
-		if exits, none := r.Reap(); len(exits) != 0 || none {
+		if exits, none := Reap(); len(exits) != 0 || none {
 			t.Errorf("nobody else has ended, and Reap says %v, %t", exits, none)
 		}
 
 		_ = end.Close()
 		reaped := map[int]bool{}
 		for none = false; !none; {
-			r.Resume(0)
-			hasEnded(t, r)
-			exits, none = r.Reap()
+			hasEnded(t)
+			exits, none = Reap()
 			for _, x := range exits {
 				if reaped[x.Pid] {
 					t.Errorf("%d was reaped twice", x.Pid)
@@ -199,7 +187,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		if len(reaped) != orphans {
 			t.Errorf("reaped %d orphans, want %d", len(reaped), orphans)
 		}
-		if exits, none := r.Reap(); len(exits) != 0 || !none {
+		if exits, none := Reap(); len(exits) != 0 || !none {
 			t.Errorf("no child is left, and Reap says %v, %t", exits, none)
 		}
 	})
@@ -210,111 +198,40 @@ func TestReapTellsSignalFromStatus(t *testing.T) {
 		until, end := inheritedEnd(t)
 		defer func() { _ = end.Close() }()
 		child := spawnSelf(t, "@stay", until)
-		r := New(child.FD)
 		check(t, unix.Kill(child.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		exits, none := r.Reap()
+		hasEnded(t)
+		exits, none := Reap()
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.Signal() != unix.SIGKILL || !none {
 			t.Errorf("Reap = %v, %t; want %d, ended by SIGKILL, and none left", exits, none, child.Pid)
 		}
 	})
 }
 
-func TestEndedWithoutChild(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		r := New(-1)
-		hasEnded(t, r)
-		if exits, none := r.Reap(); len(exits) != 0 || !none {
-			t.Errorf("there is no child, and Reap says %v, %t", exits, none)
-		}
-	})
-}
-
-// More children that end before Resume are news for the one Reap that follows.
-func TestEndedOnceUntilResume(t *testing.T) {
+func TestReapTellsOfAStop(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		until, end := inheritedEnd(t)
 		defer func() { _ = end.Close() }()
-		first, second, third := spawnSelf(t, "@stay", until), spawnSelf(t, "@stay", until), spawnSelf(t, "@stay", until)
-		r := New(-1)
-		check(t, unix.Kill(first.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		check(t, unix.Kill(second.Pid, unix.SIGKILL))
-		awaitZombie(t, second.Pid)
-		select {
-		case <-r.Ended:
-			t.Error("Ended received again before Resume")
-		default:
-		}
-		if exits, none := r.Reap(); len(exits) != 2 || none {
-			t.Errorf("Reap = %v, %t; want two exits and one left", exits, none)
-		}
-		r.Resume(0)
-		check(t, unix.Kill(third.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		if exits, none := r.Reap(); len(exits) != 1 || !none {
-			t.Errorf("Reap = %v, %t; want one exit and none left", exits, none)
-		}
-	})
-}
-
-// A nap lets orphans share a wake-up, and must not keep the command's end waiting.
-func TestNapEndsWithCommand(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		until, end := inheritedEnd(t)
-		defer func() { _ = end.Close() }()
-		child, orphan := spawnSelf(t, "@stay", until), spawnSelf(t, "@stay", until)
-		need(t, child.FD >= 0, "pidfds")
-		r := New(child.FD)
-		check(t, unix.Kill(orphan.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		r.Reap()
-		r.Resume(time.Hour)
-		check(t, unix.Kill(child.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		if exits, none := r.Reap(); len(exits) != 1 || exits[0].Pid != child.Pid || !none {
-			t.Errorf("Reap = %v, %t; want %d and none left", exits, none, child.Pid)
-		}
-	})
-}
-
-// Without a pidfd a nap could not be cut short, so there is none.
-func TestNoNapWithoutPidfd(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		until, end := inheritedEnd(t)
-		defer func() { _ = end.Close() }()
-		child, orphan := spawnSelf(t, "@stay", until), spawnSelf(t, "@stay", until)
-		r := New(-1)
-		check(t, unix.Kill(orphan.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-		r.Reap()
-		r.Resume(time.Hour)
-		check(t, unix.Kill(child.Pid, unix.SIGKILL))
-		hasEnded(t, r)
-	})
-}
-
-// The Go runtime catches SIGCHLD, which costs thread switches for each orphan.
-func TestNewGivesSIGCHLDBack(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		caught := func() bool {
-			text, err := os.ReadFile("/proc/self/status")
-			check(t, err)
-			_, mask, ok := strings.Cut(string(text), "\nSigCgt:\t")
-			if !ok {
-				t.Fatalf("no SigCgt in %q", text)
+		child := spawnSelf(t, "@stay", until)
+		check(t, unix.Kill(child.Pid, unix.SIGSTOP))
+		defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)) }()
+		for {
+			err := unix.Waitid(unix.P_PID, child.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+			if err != unix.EINTR {
+				check(t, err)
+				break
 			}
-			mask, _, _ = strings.Cut(mask, "\n")
-			bits, err := strconv.ParseUint(mask, 16, 64)
-			check(t, err)
-			return bits>>(unix.SIGCHLD-1)&1 == 1
 		}
-		if !caught() {
-			t.Fatal("SIGCHLD is not caught to begin with, so this proves nothing")
+		exits, none := Reap()
+		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
+			t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
 		}
-		New(-1)
-		if caught() {
-			t.Error("SIGCHLD is still caught")
+	})
+}
+
+func TestReapWithoutChild(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		if exits, none := Reap(); len(exits) != 0 || !none {
+			t.Errorf("there is no child, and Reap says %v, %t", exits, none)
 		}
 	})
 }

@@ -128,20 +128,6 @@ func TestNameIsParsedBack(t *testing.T) {
 	}
 }
 
-func TestCatchable(t *testing.T) {
-	// What can't be caught, what the Go runtime keeps, and what speaks of fini's own
-	// children.
-	not := map[syscall.Signal]bool{
-		unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGURG: true, unix.SIGPROF: true,
-		unix.SIGCHLD: true, -1: true, 0: true, 32: true, 33: true, 34: true, 65: true,
-	}
-	for sig := syscall.Signal(-1); sig <= rtMax+1; sig++ {
-		if got := Catchable(sig); got == not[sig] {
-			t.Errorf("Catchable(%s) = %t", Name(sig), got)
-		}
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{
 		"TERM", "SIGTERM", "15", "sigterm", "RTMIN", "RTMIN+3", "SIGRTMIN+30", "RTMAX", "RTMAX-1", "64",

@@ -2,9 +2,9 @@
 //
 // Facts it rests on:
 //
-//   - The Go runtime sends itself SIGURG to preempt goroutines, so SIGURG is
-//     neither caught nor forwarded. It keeps SIGPROF and the signals 32 to 34
-//     for itself.
+//   - The Go runtime sends its own threads SIGURG to preempt goroutines, and makes panics of
+//     the faults of its own code. Where the handler is fini's own (see catch_handler.go) it
+//     hands those on to the runtime's; elsewhere SIGURG is not caught.
 //   - A signal that this process ignored when it was started, as nohup has it,
 //     stays ignored here and in the command as long as it is never caught.
 //   - kill(2) on a process group is atomic against fork: no member escapes it.
@@ -15,41 +15,91 @@ package signals
 
 import (
 	"fmt"
-	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// The signals that ask a command to end, or that its user is likely to send in
-// its first moments. They are caught before the command starts; each costs two
-// thread switches, so the rest waits until it runs.
-var early = []syscall.Signal{
-	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+// Received is a signal that was caught.
+type Received struct {
+	Signal syscall.Signal
+	// Sender is the pid of the process that sent it, 0 where it is not known, not in this
+	// PID namespace, or the kernel itself.
+	Sender int
 }
 
-// Catcher receives the signals sent to this process.
+// Catcher receives the signals sent to this process. Two of a kind that come before the
+// first of them is taken are one, as the kernel has it, unless they are real-time signals.
 type Catcher struct {
-	C <-chan os.Signal // each is a syscall.Signal
+	FD int // becomes readable when there is something to take
 
-	c   chan os.Signal
-	all chan struct{} // closed when All is done
+	pending *atomic.Uint64 // bit n-1 is signal n
+	sender  func(syscall.Signal) int
+	count   func(syscall.Signal) int
 }
 
-// Catch starts to receive the signals that matter at once. Call All when the command has
-// been started. ignored are those that were ignored when this process started: they stay
-// ignored, here and in the command, except for SIGCHLD, without which nothing is reaped.
-func Catch(ignored []syscall.Signal) *Catcher {
+// Catch starts to receive every signal but SIGCHLD, for which see Children. ignored are
+// those that were ignored when this process started: they stay ignored, here and in the
+// command, except for SIGCHLD, without which nothing is reaped. There is one Catcher in a
+// process.
+func Catch(ignored []syscall.Signal) (*Catcher, error) {
 	KeepIgnored(ignored)
-	// signal.Notify drops what finds the channel full. The runtime merges equal
-	// pending signals, so this many are never under way.
-	c := make(chan os.Signal, 256)
-	caught := &Catcher{C: c, c: c, all: make(chan struct{})}
-	caught.notify(early)
-	return caught
+	read, write, err := bell()
+	if err != nil {
+		return nil, fmt.Errorf("cannot catch signals: %w", err)
+	}
+	c := &Catcher{FD: read}
+	c.catch(write)
+	return c, nil
+}
+
+// bell is a descriptor to wait for, and the one that makes it readable. See eventfd(2).
+func bell() (read, write int, err error) {
+	if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+		return fd, fd, nil
+	}
+	var fds [2]int
+	err = unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK)
+	return fds[0], fds[1], err
+}
+
+// Take returns what was caught since the last Take, in the order of the numbers. It does
+// not wait.
+func (c *Catcher) Take() (taken []Received) {
+	// What is caught from here on makes it readable again. The last bell may have been rung
+	// for what was taken already.
+	var drop [64]byte
+	_, _ = unix.Read(c.FD, drop[:])
+	pending := c.pending.Swap(0)
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		if pending&(1<<(sig-1)) == 0 {
+			continue
+		}
+		n := c.count(sig) // 0 where the last Take has seen it before it was pending
+		if sig < rtMin {
+			n = min(n, 1)
+		}
+		for range n {
+			taken = append(taken, Received{sig, c.sender(sig)})
+		}
+	}
+	return taken
+}
+
+// Started is to be called when the command has been started, on the thread that did: it
+// receives also those signals that were blocked when this process started, and the command
+// inherits nothing of what must be done about those that can't be caught.
+func (c *Catcher) Started() {
+	var none unix.Sigset_t
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	// The default of those that can't be caught is to end the process.
+	for _, sig := range uncatchable {
+		setAction(sig, &sigaction{sigIgn}, nil)
+	}
 }
 
 // KeepIgnored ignores signals where the runtime has put a handler in the place of SIG_IGN.
@@ -61,28 +111,10 @@ func KeepIgnored(ignored []syscall.Signal) {
 	}
 }
 
-// All receives every other signal that a Go program can catch.
-func (c *Catcher) All() {
-	var rest []syscall.Signal
-	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		if Catchable(sig) {
-			rest = append(rest, sig)
-		}
-	}
-	c.notify(rest)
-	// The runtime can't catch these, and their default is to end the process. The command
-	// has been started, so it does not inherit that they are ignored.
-	for _, sig := range []syscall.Signal{32, 33, 34} {
-		setAction(sig, &sigaction{sigIgn}, nil)
-	}
-	close(c.all)
-}
-
 // Stop stops this process as sig does by default, and returns when it has been continued;
 // at once where it can't be stopped, because it is PID 1 or no shell is there to continue
 // its group (an orphaned process group, see setpgid(2)).
 func (c *Catcher) Stop(sig syscall.Signal) {
-	<-c.all // All changes dispositions, and a SIGCONT must not be missed
 	// Sent to this very thread, the signal takes effect before the call returns.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -90,26 +122,6 @@ func (c *Catcher) Stop(sig syscall.Signal) {
 	setAction(sig, &dfl, &caught)
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 	setAction(sig, &caught, nil)
-}
-
-// notify catches those of the signals that are not ignored. For one that is
-// caught already nothing changes.
-func (c *Catcher) notify(sigs []syscall.Signal) {
-	for _, sig := range sigs {
-		if !Ignored(sig) {
-			signal.Notify(c.c, sig)
-		}
-	}
-}
-
-// Catchable tells whether a Go program can receive sig from others and pass it on.
-// SIGCHLD is left out: it speaks of fini's own children.
-func Catchable(sig syscall.Signal) bool {
-	switch sig {
-	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPROF:
-		return false
-	}
-	return sig >= 1 && sig < 32 || sig > rtMin && sig <= rtMax
 }
 
 // Ignored tells whether the disposition of sig is SIG_IGN, as far as the runtime has let
@@ -146,6 +158,23 @@ func ToGroup(leader int, sig syscall.Signal) error {
 // To sends sig to one process. It is not an error if it has ended.
 func To(pid int, sig syscall.Signal) error {
 	return sent(unix.Kill(pid, sig), pid, sig)
+}
+
+// Relay sends sig to one process as if it came from sender, where that is known. It is not
+// an error if the process has ended. See rt_sigqueueinfo(2).
+func Relay(pid int, sig syscall.Signal, sender int) error {
+	const siQueue = -1
+	info := struct {
+		signo, errno, code int32
+		_                  [unsafe.Sizeof(uintptr(0))/4 - 1]int32
+		pid                int32
+		_                  [128]byte
+	}{signo: int32(sig), code: siQueue, pid: int32(sender)}
+	_, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(sig), uintptr(unsafe.Pointer(&info)))
+	if errno != 0 && errno != unix.ESRCH {
+		return To(pid, sig) // a filter refuses it
+	}
+	return nil
 }
 
 func sent(err error, pid int, sig syscall.Signal) error {

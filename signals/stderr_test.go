@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "@background" {
 		background()
 	}
+	if len(os.Args) > 1 && os.Args[1] == "@catch" {
+		catcher()
+	}
 	// Under the race detector a program sleeps for a second when it exits.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())

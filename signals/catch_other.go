@@ -1,0 +1,63 @@
+//go:build !amd64 && !arm64
+
+package signals
+
+import (
+	"encoding/binary"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Catchable tells whether fini can receive sig from others and pass it on. SIGCHLD is left
+// out: it speaks of fini's own children. The runtime keeps SIGURG, SIGPROF and 32 to 34 for
+// itself.
+func Catchable(sig syscall.Signal) bool {
+	switch sig {
+	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPROF:
+		return false
+	}
+	return sig >= 1 && sig < 32 || sig > rtMin && sig <= rtMax
+}
+
+// Threads is how many threads catching takes: that of os/signal.
+const Threads = 1
+
+var uncatchable = []syscall.Signal{32, 33, 34}
+
+// received is where the runtime sends what it has caught. It drops what finds a channel full,
+// and merges equal pending signals, so this many are never under way.
+var received = make(chan os.Signal, 256)
+
+// catch has the Go runtime catch every signal that is not ignored, where no handler is
+// written for the architecture.
+func (c *Catcher) catch(bell int) {
+	c.pending = new(atomic.Uint64)
+	c.sender = func(syscall.Signal) int { return 0 }
+	c.count = func(syscall.Signal) int { return 1 }
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		if Catchable(sig) && !Ignored(sig) {
+			signal.Notify(received, sig)
+		}
+	}
+	go func() {
+		one := binary.NativeEndian.AppendUint64(nil, 1)
+		for sig := range received {
+			c.pending.Or(1 << (sig.(syscall.Signal) - 1))
+			_, _ = unix.Write(bell, one)
+		}
+	}()
+}
+
+// Children has SIGCHLD be caught from now on, or not any more. It is for the caller to look
+// for children that ended before.
+func (c *Catcher) Children(on bool) {
+	if on {
+		signal.Notify(received, unix.SIGCHLD)
+		return
+	}
+	signal.Reset(unix.SIGCHLD)
+}

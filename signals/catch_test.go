@@ -1,0 +1,248 @@
+package signals
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// withHandler is whether the handler is fini's own.
+var withHandler = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
+
+// catcher is the program of the tests of Catch: it says each signal that it takes, with its
+// sender, until SIGTERM. SIGUSR1 and SIGUSR2 have it catch SIGCHLD and not, SIGHUP has it
+// start a child and wait for its end.
+func catcher() {
+	runtime.LockOSThread()
+	blocked := only(unix.SIGIO)
+	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil)
+	c, err := Catch([]syscall.Signal{unix.SIGWINCH})
+	if err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
+	}
+	c.Started()
+	fmt.Println("ready")
+	for {
+		fds := []unix.PollFd{{Fd: int32(c.FD), Events: unix.POLLIN}}
+		_, _ = unix.Poll(fds, -1)
+		for _, got := range c.Take() {
+			switch got.Signal {
+			case unix.SIGUSR1, unix.SIGUSR2:
+				c.Children(got.Signal == unix.SIGUSR1)
+			case unix.SIGHUP:
+				pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
+				if err == nil {
+					_, err = syscall.Wait4(pid, nil, 0, nil)
+				}
+				if err != nil {
+					fmt.Println("failed:", err)
+				}
+			case unix.SIGQUIT:
+				work()
+			}
+			fmt.Println(Name(got.Signal), got.Sender)
+			if got.Signal == unix.SIGTERM {
+				os.Exit(0)
+			}
+		}
+	}
+}
+
+// work needs the runtime's own handlers: a fault becomes a panic, and a goroutine that never
+// gives way is preempted.
+func work() {
+	defer func() { fmt.Println("recovered:", recover() != nil) }()
+	go func() {
+		//lint:ignore SA5002 it is to spin
+		for {
+		}
+	}()
+	runtime.GC()
+	var nothing *int
+	*nothing = 1
+}
+
+type caughtBy struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+}
+
+func startCatcher(t *testing.T) *caughtBy {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "@catch")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	c := &caughtBy{t, cmd, bufio.NewScanner(out)}
+	c.want("ready")
+	return c
+}
+
+func (c *caughtBy) want(line string) {
+	c.t.Helper()
+	if !c.lines.Scan() {
+		c.t.Fatalf("it has ended; want %q", line)
+	}
+	if got := c.lines.Text(); got != line {
+		c.t.Fatalf("it says %q, want %q", got, line)
+	}
+}
+
+func (c *caughtBy) send(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// is how it says a signal that this process sent.
+func (c *caughtBy) is(sig syscall.Signal) string {
+	if withHandler {
+		return fmt.Sprintf("%s %d", Name(sig), os.Getpid())
+	}
+	return Name(sig) + " 0"
+}
+
+func TestCatchEverySignal(t *testing.T) {
+	c := startCatcher(t)
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		switch {
+		case !Catchable(sig) || sig == unix.SIGTERM || sig == unix.SIGWINCH:
+			continue
+		case sig == unix.SIGQUIT:
+			c.send(sig)
+			c.want("recovered: true")
+		default:
+			c.send(sig)
+		}
+		c.want(c.is(sig))
+	}
+	// One that was ignored from the start stays so.
+	c.send(unix.SIGWINCH)
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// The end of a child is told where that is asked for.
+func TestCatchChildren(t *testing.T) {
+	c := startCatcher(t)
+	for range 3 {
+		c.send(unix.SIGUSR1)
+		c.want(c.is(unix.SIGUSR1))
+		c.send(unix.SIGHUP)
+		c.want(c.is(unix.SIGHUP))
+		c.want("SIGCHLD 0")
+		c.send(unix.SIGUSR2)
+		c.want(c.is(unix.SIGUSR2))
+		c.send(unix.SIGHUP)
+		c.want(c.is(unix.SIGHUP))
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// A fini of a pair passes on who sent a signal.
+func TestRelay(t *testing.T) {
+	c := startCatcher(t)
+	if err := Relay(c.cmd.Process.Pid, unix.SIGINT, 4242); err != nil {
+		t.Fatal(err)
+	}
+	if withHandler {
+		c.want("SIGINT 4242")
+	} else {
+		c.want("SIGINT 0")
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+	_ = c.cmd.Wait()
+	if err := Relay(c.cmd.Process.Pid, unix.SIGINT, 4242); err != nil {
+		t.Errorf("Relay to a process that has ended: %v", err)
+	}
+}
+
+// What reaches fini while it is not looking is not lost, and merged by kind.
+func TestCatchMany(t *testing.T) {
+	c := startCatcher(t)
+	for range 10000 {
+		c.send(unix.SIGCONT)
+	}
+	c.send(unix.SIGTERM)
+	conts := 0
+	for c.lines.Scan() {
+		switch c.lines.Text() {
+		case c.is(unix.SIGCONT):
+			conts++
+		case c.is(unix.SIGTERM):
+			if conts == 0 {
+				t.Error("no SIGCONT came")
+			}
+			return
+		default:
+			t.Fatalf("it says %q", c.lines.Text())
+		}
+	}
+	t.Fatal("SIGTERM was lost")
+}
+
+// Real-time signals queue: each is one.
+func TestCatchRealTime(t *testing.T) {
+	if !withHandler {
+		t.Skip("os/signal merges them")
+	}
+	c := startCatcher(t)
+	for range 1000 {
+		c.send(40)
+	}
+	for range 1000 {
+		c.want(c.is(40))
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
+func TestCatchWithoutInfo(t *testing.T) {
+	c := startCatcher(t)
+	if err := unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		c.send(unix.SIGQUIT) // which has it preempt a goroutine
+		c.want("recovered: true")
+		c.want(c.is(unix.SIGQUIT))
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+func TestCatchable(t *testing.T) {
+	// What can't be caught, what speaks of fini's own children, and what is the C library's.
+	not := map[syscall.Signal]bool{
+		unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGCHLD: true, 32: true, 33: true,
+		-1: true, 0: true, 65: true,
+	}
+	if !withHandler { // what the Go runtime keeps
+		for _, sig := range []syscall.Signal{unix.SIGURG, unix.SIGPROF, 34} {
+			not[sig] = true
+		}
+	}
+	for sig := syscall.Signal(-1); sig <= rtMax+1; sig++ {
+		if got := Catchable(sig); got == not[sig] {
+			t.Errorf("Catchable(%s) = %t", Name(sig), got)
+		}
+	}
+}
