@@ -370,7 +370,7 @@ while True:
 				t.Parallel()
 				h := newHerd(t)
 				l := startCmd(t, h.around(p, []string{needProgram(t, "prlimit"), fmt.Sprintf("--nofile=%d", tt.limit)},
-					"--linger=0", "--grace="+map[string]string{"obedient": "20s", "stubborn": "2s"}[tt.kind],
+					"--linger=0", "--grace="+map[string]string{"obedient": "20s", "stubborn": "8s"}[tt.kind],
 					"--", "python3", "-I", "-S", "-c", chain, tt.kind, strconv.Itoa(deep)))
 				l.Out.want("ready")
 				write(t, l, "go\n")

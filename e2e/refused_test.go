@@ -201,14 +201,17 @@ func (l *refusedLife) mustLeave(want alive) {
 	case leftovers:
 		until(l.t, "the end of the main child and of the orphan", func() bool {
 			pids := l.herd.alive()
-			return !slices.Contains(pids, l.main) && !slices.Contains(pids, l.orphan)
+			return !slices.Contains(pids, l.main) && !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft
 		})
 		if got := l.herd.names(); len(got) != refusedLeft {
 			l.t.Errorf("alive: %q, want the %d leftovers", got, refusedLeft)
 		}
 	case everything:
 		l.mustAnswer(l.main)
-		until(l.t, "the end of the orphan", func() bool { return !slices.Contains(l.herd.alive(), l.orphan) })
+		until(l.t, "the end of the orphan", func() bool {
+			pids := l.herd.alive()
+			return !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft+1
+		})
 		if got := l.herd.names(); len(got) != refusedLeft+1 {
 			l.t.Errorf("alive: %q, want the main child and %d leftovers", got, refusedLeft)
 		}
