@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if isDefault("test.parallel") {
 		// Most of the parallel tests wait for others to do something.
-		_ = flag.Set("test.parallel", "8")
+		_ = flag.Set("test.parallel", "6")
 	}
 	os.Exit(func() int {
 		if finiPath == "" {
