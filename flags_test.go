@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 // withoutVariables takes every FINI_ variable out of the environment, but for those
@@ -390,5 +392,16 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	}
 	if plain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil {
 		t.Error("a variable was overlooked")
+	}
+}
+
+// The longest duration that Go can write means never, and not now.
+func TestLongestDuration(t *testing.T) {
+	c, err := parse([]string{"--grace=2562047h47m16s", "--", "command"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := orphans.Uptime() + time.Duration(c.Grace); sum < 50*365*24*time.Hour {
+		t.Errorf("it is over at %v", sum)
 	}
 }

@@ -92,8 +92,7 @@ func run(flags *commandLine, environ []string) int {
 	l := &loop{report: report, speaker: flags.speaker(), mainFD: -1, senders: map[syscall.Signal]int{}}
 	var err error
 	if l.caught, err = signals.Catch(started.Ignored); err != nil {
-		l.sayf(failure, "%v", err)
-		return exitFailed
+		return l.notStarted(err)
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
@@ -332,7 +331,7 @@ func (p *plan) outer() (*plan, error) {
 
 // close closes what the outer plan has opened, where it can't be carried out.
 func (p *plan) close() {
-	for _, fd := range append(p.command.Pass, p.note.Read) {
+	for _, fd := range append([]int{p.note.Read}, p.command.Pass...) {
 		if !slices.Contains(p.alone.watch, fd) {
 			_ = unix.Close(fd)
 		}

@@ -198,22 +198,6 @@ func TestCatchMany(t *testing.T) {
 	t.Fatal("SIGTERM was lost")
 }
 
-// Real-time signals queue: each is one.
-func TestCatchRealTime(t *testing.T) {
-	if !withHandler {
-		t.Skip("os/signal merges them")
-	}
-	c := startCatcher(t)
-	for range 1000 {
-		c.send(40)
-	}
-	for range 1000 {
-		c.want(c.is(40))
-	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
-}
-
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
 func TestCatchWithoutInfo(t *testing.T) {
 	c := startCatcher(t)

@@ -1,0 +1,31 @@
+//go:build amd64 || arm64
+
+package signals
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Real-time signals queue: each is one.
+func TestCatchRealTime(t *testing.T) {
+	c := startCatcher(t)
+	for range 1000 {
+		c.send(40)
+	}
+	for range 1000 {
+		c.want(c.is(40))
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// What the kernel itself sends has no sender: what stands in its place is something else.
+func TestSenderIsNotTheKernel(t *testing.T) {
+	const siKernel = 0x80
+	caught.senders[unix.SIGINT] = siKernel | 77<<32
+	if got := sender(unix.SIGINT); got != 0 {
+		t.Errorf("sender %d, want none", got)
+	}
+}
