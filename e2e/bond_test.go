@@ -15,16 +15,16 @@ import (
 // At the end of stdin it goes on: only a signal ends it.
 var trees = []struct{ name, script string }{
 	// npx: the client, npm exec, sh -c and the server.
-	{"npx", `sh -c 'sh -c "echo ready; sleep 1000; :"; :' & read go || sleep 1000`},
-	{"holder", `setsid sh -c 'echo ready; sleep 1000; :' & read go || sleep 1000`},
+	{"npx", `sh -c 'sh -c "(echo ready; exec sleep 1000); :"; :' & read go || sleep 1000`},
+	{"holder", `setsid sh -c '(echo ready; exec sleep 1000); :' & read go || sleep 1000`},
 	{"quiet", `mkfifo $DIR/f; setsid sh -c 'echo >$DIR/f; exec sleep 1000 </dev/null >/dev/null 2>&1' &
 		read x <$DIR/f; echo ready; read go || sleep 1000`},
-	{"stubborn", `trap "" TERM INT HUP; setsid sh -c 'sh -c "echo ready; sleep 1000; :"; :' &
+	{"stubborn", `trap "" TERM INT HUP; setsid sh -c 'sh -c "(echo ready; exec sleep 1000); :"; :' &
 		read go || { sleep 1000; sleep 1000; }`},
 }
 
 // A stubborn leftover keeps fini at stopping it.
-const stubbornLeftover = `setsid sh -c 'trap "" TERM; echo stubborn; sleep 1000; :' & `
+const stubbornLeftover = `setsid sh -c 'trap "" TERM; (echo stubborn; exec sleep 1000); :' & `
 
 // A bound life is one whose launcher is a process of its own, and can be killed.
 type boundLife struct {

@@ -420,7 +420,7 @@ while True:
 // What fini says is lost where its standard error takes nothing; that is all.
 func TestStderrTakesNothing(t *testing.T) {
 	leaky := []string{"-v", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
-		`setsid sh -c 'trap "" TERM; echo ready; sleep 1000; :' & sleep 1000 & read line; echo main; exit 6`}
+		`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & sleep 1000 & read line; echo main; exit 6`}
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, tt := range []struct{ name, script string }{
 			{"closed", `exec "$@" 2>&-`},
@@ -477,7 +477,7 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 		h := newHerd(t)
 		l := startCmd(t, h.around(p, user, "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
 			`setsid "$0" --reuid=0 --regid=0 --clear-groups sh -c 'echo other $$; exec sleep 1000' &
-			setsid sh -c 'trap "" TERM; echo own; sleep 1000; :' & read line; exit 3`, become))
+			setsid sh -c 'trap "" TERM; (echo own; exec sleep 1000); :' & read line; exit 3`, become))
 		for range 2 { // in any order
 			if line, _ := l.Out.next(); line != "own" && !strings.HasPrefix(line, "other ") {
 				t.Fatalf("got %q; stderr: %s", line, l.Err.soFar())
@@ -632,7 +632,7 @@ func TestOddSurroundings(t *testing.T) {
 					}
 					h := newHerd(t)
 					cmd := h.around(p, prefix, "--linger=0", "--", "/bin/sh", "-c",
-						`setsid sh -c 'echo ready; sleep 1000; :' & read line; echo main; exit 3`)
+						`setsid sh -c '(echo ready; exec sleep 1000); :' & read line; echo main; exit 3`)
 					cmd.Env = append(os.Environ(), "DIR="+dir)
 					l := startCmd(t, cmd)
 					l.Out.want("ready")

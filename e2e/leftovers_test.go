@@ -347,7 +347,7 @@ func TestWithoutProc(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			argv := append(tt.argv, finiPath, "--linger=0", "--grace=10ms", "--", "/bin/sh", "-c",
-				`setsid sh -c 'trap "" TERM; echo ready; sleep 1000; :' & read go; exit 3`)
+				`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`)
 			l := startCmd(t, exec.Command(argv[0], argv[1:]...))
 			l.Out.want("ready")
 			write(t, l, "go\n")

@@ -125,7 +125,7 @@ const refuseAll = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,
 const refusedTree = `
 	trap 'echo usr1' USR1; trap 'exit 7' TERM
 	dir=$(mktemp -d); mkfifo $dir/ready; exec 4<>$dir/ready; rm -r $dir
-	sh -c 'trap "" TERM USR1; echo ready >&4; sleep 1000; :' &
+	sh -c 'trap "" TERM USR1; (echo ready >&4; exec sleep 1000); :' &
 	setsid sh -c 'echo ready >&4; exec sleep 1000' &
 	setsid sh -c 'sh -c "echo ready >&4; exec sleep 1000" & exit' &
 	setsid sh -c 'trap "" TERM; (echo ready >&4; exec sleep 1000); :' &
@@ -399,7 +399,7 @@ func ticks(t *testing.T, pids []int) (sum int) {
 
 // Every alarm rings without epoll: --linger, --grace, --timeout and --kill-after.
 func TestRefusedAlarms(t *testing.T) {
-	const stubborn = `trap "" TERM; echo ready; sleep 1000; :`
+	const stubborn = `trap "" TERM; (echo ready; exec sleep 1000); :`
 	for _, tt := range []struct {
 		name   string
 		flags  []string
@@ -504,7 +504,7 @@ func TestRefusedProc(t *testing.T) {
 	unshare, setpriv := needProgram(t, "unshare"), needProgram(t, "setpriv")
 	const hide = `mount -t proc -o hidepid=2 proc /proc`
 	const user = "12345"
-	leftover := `setsid sh -c 'trap "" TERM; echo ready; sleep 1000; :' & read go; exit 3`
+	leftover := `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`
 	for _, tt := range []struct {
 		name   string
 		mount  string   // makes the /proc of the case

@@ -212,7 +212,7 @@ func TestHangUpOfAShellsTerminal(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			fini := strings.Join(p.command("-q", "--grace=300ms", "--").Args, " ")
 			theirs, ours := terminal(t)
-			cmd := exec.Command(bash, "--norc", "-c", fini+` sh -c 'trap "" HUP; echo started; sleep 1000; :'; exit $?`)
+			cmd := exec.Command(bash, "--norc", "-c", fini+` sh -c 'trap "" HUP; (echo started; exec sleep 1000); :'; exit $?`)
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 			l := startCmd(t, cmd)
