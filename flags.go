@@ -165,8 +165,8 @@ func (p *policy) UnmarshalText(text []byte) error {
 type status int
 
 func (s *status) UnmarshalText(text []byte) error {
-	n, err := fmt.Sscanf(string(text)+" ", "%d ", (*int)(s))
-	if n != 1 || err != nil || *s < 0 || *s > 255 || strings.TrimLeft(string(text), "0123456789") != "" {
+	n, err := strconv.ParseUint(string(text), 10, 8)
+	if *s = status(n); err != nil {
 		return fmt.Errorf("cannot use %q: want an exit status from 0 to 255", text)
 	}
 	return nil

@@ -602,6 +602,8 @@ func TestWithTimeout(t *testing.T) {
 			if tt.argv[0] == finiPath {
 				victim = childrenOf(t, s.worker())[0]
 			}
+			// timeout(1) may still be on its way out of its fork.
+			until(t, "timeout waits", func() bool { return strings.HasPrefix(procStatus(victim, "State"), "S") })
 			if err := syscall.Kill(victim, syscall.SIGALRM); err != nil {
 				t.Fatal(err)
 			}

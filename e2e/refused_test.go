@@ -407,7 +407,7 @@ func TestRefusedAlarms(t *testing.T) {
 		signal syscall.Signal // 0 for none
 		status int
 	}{
-		{"timeout and grace", []string{"-t100ms", "--grace=50ms"}, stubborn, 0, 124},
+		{"timeout and grace", []string{"-t1s", "--grace=50ms"}, stubborn, 0, 124},
 		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, syscall.SIGTERM, 137},
 		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 0, 3},
 	} {

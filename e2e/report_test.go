@@ -204,9 +204,9 @@ func TestReportOfTheCommand(t *testing.T) {
 		{"remapped", []string{"-e", "200"}, sh("exit 200"), nil, 0, "0 exit 200", nil},
 		{"signal", nil, sh("kill -TERM $$"), nil, 143, "143 SIGTERM", nil},
 		{"killed", nil, sh("kill -KILL $$"), nil, 137, "137 SIGKILL", nil},
-		{"timeout", []string{"-t", "50ms"}, []string{"sleep", "1000"}, nil, 124, "124 SIGTERM for timeout", nil},
-		{"timeout and SIGKILL", []string{"-t", "50ms", "--grace=50ms"}, sh(`trap "" TERM; sleep 1000; :`), nil, 124, "124 SIGKILL for timeout", nil},
-		{"timeout after the end", []string{"-t", "50ms", "--linger=1h"}, sh("sleep 1000 & exit 3"), nil, 3, "3 exit 3 for timeout", nil},
+		{"timeout", []string{"-t", "1s"}, []string{"sleep", "1000"}, nil, 124, "124 SIGTERM for timeout", nil},
+		{"timeout and SIGKILL", []string{"-t", "1s", "--grace=50ms"}, sh(`trap "" TERM; sleep 1000; :`), nil, 124, "124 SIGKILL for timeout", nil},
+		{"timeout after the end", []string{"-t", "1s", "--linger=1h"}, sh("sleep 1000 & exit 3"), nil, 3, "3 exit 3 for timeout", nil},
 		{"stdin closed", []string{"-i", "--grace=50ms"}, sh("echo ready; exec sleep 1000"), func(l *life) {
 			l.Out.want("ready")
 			_ = l.Stdin.Close()
@@ -464,7 +464,7 @@ func TestReportOfLeftovers(t *testing.T) {
 			t.Parallel()
 			path := reportPath(t)
 			l := start(t, p, "--linger=0", "--grace=100ms", "--report="+path, "--", "/bin/sh", "-c",
-				signals+` & trap "exit 3" TERM; while :; do wait; done`)
+				`trap "exit 3" TERM; `+signals+` & while :; do wait; done`)
 			pid := l.Out.wantPid("ready ")
 			l.signal(syscall.SIGTERM)
 			if got := l.Out.rest(); !slices.Equal(got, []string{"signal 15"}) {

@@ -60,7 +60,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 				// It takes several times the grace for what the far end left behind.
 				const lines = 16
 				theirs, ours := kind.make(t)
-				l := startWithStdin(t, p, theirs, "-i", "--grace=200ms", "--", "/bin/sh", "-c",
+				l := startWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "/bin/sh", "-c",
 					"while read line; do sleep 0.1; echo $line; done; echo end")
 				if _, err := io.WriteString(ours, strings.Repeat("line\n", lines)); err != nil {
 					t.Fatal(err)
