@@ -173,12 +173,12 @@ func (s *status) UnmarshalText(text []byte) error {
 }
 
 // parse reads the command line. args is without the program's name.
-func parse(args []string) (*commandLine, error) {
-	if c := plain(args, os.Environ()); c != nil {
+func parse(args, environ []string) (*commandLine, error) {
+	if c := plain(args, environ); c != nil {
 		return c, nil
 	}
 	c := &commandLine{}
-	for _, variable := range os.Environ() {
+	for _, variable := range environ {
 		// What a compose file sets to nothing is not set.
 		if name, value, _ := strings.Cut(variable, "="); value == "" && strings.HasPrefix(name, "FINI_") {
 			_ = os.Unsetenv(name)

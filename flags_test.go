@@ -148,7 +148,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, c.env)
-			got, err := parse(c.args)
+			got, err := parse(c.args, os.Environ())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestParseCommand(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, nil)
-			got, err := parse(c.args)
+			got, err := parse(c.args, os.Environ())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,7 +257,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, c.env)
-			got, err := parse(c.args)
+			got, err := parse(c.args, os.Environ())
 			if err == nil {
 				t.Fatalf("parse(%q) with %v = %+v, want an error", c.args, c.env, got)
 			}
@@ -376,7 +376,7 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 			t.Errorf("%q: left to kong", args)
 			continue
 		}
-		whole, err := parse(args)
+		whole, err := parse(args, os.Environ())
 		if err != nil || !reflect.DeepEqual(quick, whole) {
 			t.Errorf("%q:\n got %+v\nkong %+v, %v", args, quick, whole, err)
 		}
@@ -397,7 +397,7 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 
 // The longest duration that Go can write means never, and not now.
 func TestLongestDuration(t *testing.T) {
-	c, err := parse([]string{"--grace=2562047h47m16s", "--", "command"})
+	c, err := parse([]string{"--grace=2562047h47m16s", "--", "command"}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
+	_ "github.com/seed-126c5d8a/fini/stack" // before what needs a large one
 )
 
 // fini's own statuses; the rest are the command's.
@@ -47,8 +48,8 @@ var license string
 func init() { runtime.LockOSThread() }
 
 func main() {
-	environ := os.Environ() // parse changes it
-	flags, err := parse(os.Args[1:])
+	environ := reaper.Environ()
+	flags, err := parse(os.Args[1:], environ)
 	if err != nil {
 		speaker{notice}.sayf(failure, "%v", err)
 		os.Exit(exitFailed)
@@ -162,7 +163,8 @@ func run(flags *commandLine, environ []string) int {
 
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts where it can't; once the command has filled the process
-// table it must not want any. With one processor it wants one beside this for what else there
+// table it must not want any. With one processor, which it has from the start where
+// reaper/entry_*.s is written for the architecture, it wants one beside this for what else there
 // is to run, which is garbage collection, and another while that one is only just coming to
 // rest.
 func makeThreads(n int) {
@@ -403,7 +405,7 @@ type loop struct {
 	status int
 }
 
-var causes = map[pdeath.Cause]reason{
+var causes = [...]reason{
 	pdeath.LauncherDied: launcherDied,
 	pdeath.StdinClosed:  stdinClosed,
 }

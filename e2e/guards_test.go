@@ -68,7 +68,7 @@ func TestGuardBinarySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", info.Size())
-	const most = 4_250_000
+	const most = 4_000_000
 	if info.Size() > most {
 		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
 	}
@@ -109,6 +109,45 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 		}
 		if woken[len(woken)-1] > 0 {
 			t.Errorf("idle, and put on a processor %v times in 2 seconds each", woken)
+		}
+		_ = l.Stdin.Close()
+		l.mustEnd(0)
+	})
+}
+
+// What a start takes its time for is page faults, and most of them are memory that stays.
+func TestGuardMemory(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	const (
+		mostMemory = 800 // kB, of each process
+		mostFaults = 280
+	)
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		l := start(t, p, quiet...)
+		l.Out.want("ready")
+		l.caught()
+		pids := finisOf(l)
+		settled(t, pids)
+		for _, pid := range pids {
+			rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Not what is private and dirty: that counts the pages of a file that was just written.
+			_, line, _ := strings.Cut(string(rollup), "\nAnonymous:")
+			memory, err := strconv.Atoi(strings.Fields(line)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			faults := 0
+			if !p.pid1 { // there it counts what the process was before
+				faults = statOf(t, pid, 10) // minflt
+			}
+			t.Logf("%d kB, %d page faults", memory, faults)
+			if memory > mostMemory || faults > mostFaults {
+				t.Errorf("%d kB and %d page faults, want at most %d and %d", memory, faults, mostMemory, mostFaults)
+			}
 		}
 		_ = l.Stdin.Close()
 		l.mustEnd(0)

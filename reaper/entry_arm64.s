@@ -52,9 +52,28 @@ nextDescriptor:
 	CMP  $3, R19
 	BLT  descriptor
 
+	// By two words, and twice the same variable: the stack pointer is a multiple of 16.
+	MOVD RSP, R0
+	MOVD (R0), R1
+	ADD  $2, R1
+move:
+	MOVD (R0), R2
+	MOVD R2, -16(R0)
+	ADD  $8, R0
+	SUB  $1, R1
+	CBNZ R1, move
+	MOVD R0, ·start+56(SB)
+	MOVD $oneProcessor<>(SB), R2
+	MOVD R2, -16(R0)
+	MOVD R2, -8(R0)
+	SUB  $16, RSP
+
 	MOVD $1, R4
 	MOVW R4, ·start+20(SB)
 	B    _rt0_arm64_linux(SB)
 
 DATA all<>(SB)/8, $-1
 GLOBL all<>(SB), RODATA|NOPTR, $8
+DATA oneProcessor<>+0(SB)/8, $"GOMAXPRO"
+DATA oneProcessor<>+8(SB)/8, $"CS=1\x00\x00\x00\x00"
+GLOBL oneProcessor<>(SB), RODATA|NOPTR, $16

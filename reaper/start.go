@@ -1,6 +1,11 @@
 package reaper
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // start is what entry noted, before the Go runtime caught the signals that were ignored,
 // unblocked some that were blocked, and opened /dev/null for streams that were closed.
@@ -10,6 +15,23 @@ var start struct {
 	closed           uint32    // bit n is descriptor n, of the first three
 	known            uint32    // 1 if entry has run
 	_                [4]uint64 // a struct sigaction, which entry has the kernel fill in
+
+	environ *[1 << 20]*byte // where the kernel put it; a nil ends it
+}
+
+// Environ returns the environment, "name=value" each, as this process was given it: also
+// names that come twice. See environ(7).
+func Environ() (environ []string) {
+	if start.known == 0 {
+		return os.Environ()
+	}
+	for _, variable := range start.environ {
+		if variable == nil {
+			break
+		}
+		environ = append(environ, unix.BytePtrToString(variable))
+	}
+	return environ
 }
 
 // Inherited is what this process was started with, as far as it is known.
