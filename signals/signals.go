@@ -71,9 +71,10 @@ func bell() (read, write int, err error) {
 // not wait.
 func (c *Catcher) Take() (taken []Received) {
 	// What is caught from here on makes it readable again. The last bell may have been rung
-	// for what was taken already.
+	// for what was taken already. The call is raw, as are others on a signal's way: it does not
+	// wait, and while a goroutine is in one that may, the runtime gives its processor away.
 	var drop [64]byte
-	_, _ = unix.Read(c.FD, drop[:])
+	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
 	pending := c.pending.Swap(0)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		if pending&(1<<(sig-1)) == 0 {
@@ -170,7 +171,7 @@ func Relay(pid int, sig syscall.Signal, sender int) error {
 		pid                int32
 		_                  [128]byte
 	}{signo: int32(sig), code: siQueue, pid: int32(sender)}
-	_, _, errno := unix.Syscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(sig), uintptr(unsafe.Pointer(&info)))
+	_, _, errno := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(sig), uintptr(unsafe.Pointer(&info)))
 	if errno != 0 && errno != unix.ESRCH {
 		return To(pid, sig) // a filter refuses it
 	}
