@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -387,4 +388,23 @@ func pidMaxIsTheNamespaces() bool {
 	var major, minor int
 	_, _ = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
 	return major > 6 || major == 6 && minor >= 14
+}
+
+// A signal that comes while fini starts is not lost: it waits until there is a command, and is
+// sent on to that, or it ends fini before fini's first instruction. All of them end the command.
+func TestSignalWhileFiniStarts(t *testing.T) {
+	need(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
+	for _, p := range []place{pair, alone} {
+		for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, 40} {
+			t.Run(fmt.Sprint(p.name, " ", sig), func(t *testing.T) {
+				t.Parallel()
+				for range 20 {
+					l := start(t, p, "--", "sleep", "1000")
+					time.Sleep(rand.N(3 * time.Millisecond))
+					l.signal(sig)
+					l.mustEnd(128 + int(sig))
+				}
+			})
+		}
+	}
 }
