@@ -371,7 +371,7 @@ func TestGitLabStdinIsOverAtTheStart(t *testing.T) {
 	needProgram(t, "bash")
 	// It lasts many times the grace.
 	job := scriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
-read line || echo no stdin; sleep 1 & wait; echo tests passed; exit 4`)
+read line || echo no stdin; sleep 3 & wait; echo tests passed; exit 4`)
 	for _, eval := range []string{`eval "$1"`, `(eval "$1")`} { // two ways, of which one can be chosen
 		t.Run(eval, func(t *testing.T) {
 			t.Parallel()
@@ -392,7 +392,7 @@ read line || echo no stdin; sleep 1 & wait; echo tests passed; exit 4`)
 			if got := run("tests passed", finiPath, "--grace=50ms", "--"); got != want {
 				t.Errorf("status %d, want %d as without fini", got, want)
 			}
-			if got := run("tests got TERM", finiPath, "-i", "--grace=50ms", "--linger=0", "--"); got == 0 {
+			if got := run("tests got TERM", finiPath, "-i", "--grace=500ms", "--linger=0", "--"); got == 0 {
 				t.Error("under -i the job succeeds")
 			}
 		})

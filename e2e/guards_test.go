@@ -119,8 +119,9 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 func TestGuardMemory(t *testing.T) {
 	need(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	const (
-		mostMemory = 800 // kB, of each process
-		mostFaults = 280
+		// 1.3 times what was measured: it grows with each thread that had something to do.
+		mostMemory = 900 // kB, of each process
+		mostFaults = 330
 	)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()

@@ -113,7 +113,7 @@ func TestEachLeftoverIsAskedOnce(t *testing.T) {
 func TestGroupMemberIsNotAskedTwice(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, "--linger=0", "--grace=700ms", "--", "/bin/sh", "-c",
-			strings.Join(mode("signals"), " ")+` & trap "exit 3" TERM; while :; do wait; done`)
+			`trap "exit 3" TERM; `+strings.Join(mode("signals"), " ")+` & while :; do wait; done`)
 		l.Out.want("ready")
 		l.signal(syscall.SIGTERM)
 		var terms int

@@ -417,7 +417,7 @@ func releaseARM64(t *testing.T, r release) {
 	})
 	t.Run("signal", func(t *testing.T) {
 		l := startCmd(t, exec.Command(qemu, binary, "--no-shield", "--", "sh", "-c",
-			`trap "echo got TERM; exit 9" TERM; sleep 1000 & echo ready; wait`))
+			`trap "echo got TERM; exit 9" TERM; (echo ready; exec sleep 1000) & wait`))
 		l.Out.want("ready")
 		l.signal(syscall.SIGTERM)
 		l.Out.want("got TERM")
