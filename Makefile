@@ -6,7 +6,7 @@ PREFIX     ?= /usr/local
 VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 # Where an entry is written for the architecture, fini starts there: see reaper/entry_*.s.
 entry       = $(if $(wildcard reaper/entry_$(1).s),-E github.com/seed-126c5d8a/fini/reaper.entry)
-# What no start runs through is not inlined: that is 170 kB less.
+# What a start hardly runs through is not inlined: that is 170 kB less.
 compact     = $(foreach pkg,github.com/alecthomas/kong encoding/json fmt reflect,-gcflags=$(pkg)=-l)
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(compact) $(REBUILD) -ldflags '-s -w $(call entry,$(1))'

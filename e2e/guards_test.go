@@ -74,17 +74,25 @@ func TestGuardBinarySize(t *testing.T) {
 	}
 }
 
+// idle starts fini with a command that does nothing, and waits until it does nothing either.
+// The pids are those of all its processes.
+func idle(t *testing.T, p place) (l *life, pids []int) {
+	t.Helper()
+	l = start(t, p, quiet...)
+	l.Out.want("ready")
+	l.caught()
+	pids = finisOf(l)
+	settled(t, pids)
+	return l, pids
+}
+
 func TestGuardThreadsAndIdleness(t *testing.T) {
 	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
 	// all of its own are idle differs by one or two from run to run.
 	most := map[place]int{alone: 10, pair: 20, pid1: 10}
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		l := start(t, p, quiet...)
-		l.Out.want("ready")
-		l.caught()
-		pids := finisOf(l)
-		settled(t, pids)
+		l, pids := idle(t, p)
 
 		threads := 0
 		for _, pid := range pids {
@@ -125,11 +133,7 @@ func TestGuardMemory(t *testing.T) {
 	)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		l := start(t, p, quiet...)
-		l.Out.want("ready")
-		l.caught()
-		pids := finisOf(l)
-		settled(t, pids)
+		l, pids := idle(t, p)
 		for _, pid := range pids {
 			rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 			if err != nil {

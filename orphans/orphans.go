@@ -151,6 +151,7 @@ func mostOpen() int {
 // CLOCK_BOOTTIME in clock_gettime(2).
 func Uptime() time.Duration {
 	var ts unix.Timespec
+	// Raw, since it does not wait, and comes with every signal: see signals.Take.
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano())
 }

@@ -1,10 +1,10 @@
 #include "textflag.h"
 
 // entry is where the kernel starts fini, if it was linked with -E. It notes what the Go
-// runtime is about to change, blocks all signals, and goes on to the runtime's own entry:
-// registers and stack are as the kernel left them, but for those that a system call may
-// change. Signals are blocked since the runtime would swallow some of those that come before
-// fini catches them; of some that end the process it lifts that again.
+// runtime is about to change, blocks all signals, and goes on to the runtime's own entry, which
+// finds on the stack what the kernel puts there, and takes nothing from registers. Signals are
+// blocked since the runtime would swallow some of those that come before fini catches them; of
+// some that end the process it lifts that again.
 //
 // And it puts GOMAXPROCS=1 before the environment that the runtime sees: fini has work for one
 // processor, and each other would cost pages of memory and, to do away with it, a stop of the
