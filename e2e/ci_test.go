@@ -125,21 +125,25 @@ func (g *gate) open(t *testing.T) {
 
 const ciTests = "testdata/ci-tests.sh"
 
-// ready waits for the tests and both of their servers.
+// ready waits for the tests and both of their servers. A server writes its line and the
+// line's end one after the other, so that what others say can come between.
 func (s *step) ready() {
 	s.t.Helper()
-	waiting := map[string]int{"tests ready": 1, "Serving HTTP": 2}
-	for left := 3; left > 0; {
+	said := []string{"tests ready", "Serving HTTP", "Serving HTTP"}
+	var text string
+	for range said {
 		line, ok := s.Out.next()
 		if !ok {
 			s.t.Fatalf("EOF before all is ready; stdout: %s; stderr: %s", s.Out.soFar(), s.Err.soFar())
 		}
-		for prefix := range waiting {
-			if strings.HasPrefix(line, prefix) && waiting[prefix] > 0 {
-				waiting[prefix]--
-				left--
-			}
+		text += line
+	}
+	for _, word := range said {
+		before, after, ok := strings.Cut(text, word)
+		if !ok {
+			s.t.Fatalf("no %q in the first %d lines of stdout: %s", word, len(said), s.Out.soFar())
 		}
+		text = before + after
 	}
 }
 
