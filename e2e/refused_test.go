@@ -225,17 +225,21 @@ var ofLeftovers = regexp.MustCompile(`^fini: (stopping leftover|killing leftover
 func (l *refusedLife) mustSay(want []string) {
 	l.t.Helper()
 	errno := map[string]unix.Errno{"ENOSYS": unix.ENOSYS, "EPERM": unix.EPERM}[l.kind]
-	var said []string
-	for line := range strings.Lines(l.Err.soFar()) {
-		if line = strings.TrimSuffix(line, "\n"); !ofLeftovers.MatchString(line) {
-			said = append(said, line)
-		}
-	}
 	var lines []string
 	for _, line := range want {
 		lines = append(lines, "fini: "+strings.ReplaceAll(line, "ERROR", errno.Error()))
 	}
-	if !slices.Equal(said, lines) {
+	var said []string
+	// Leftovers hold its stderr, so that no EOF tells that all has been read.
+	if !poll(patience, func() bool {
+		said = nil
+		for line := range strings.Lines(l.Err.soFar()) {
+			if line = strings.TrimSuffix(line, "\n"); !ofLeftovers.MatchString(line) {
+				said = append(said, line)
+			}
+		}
+		return slices.Equal(said, lines)
+	}) {
 		l.t.Errorf("fini says %q, want %q", said, lines)
 	}
 }
@@ -545,9 +549,7 @@ func TestRefusedProc(t *testing.T) {
 				t.Errorf("fini is gone and these are alive: %q, want %d; stderr: %s", got, tt.left, l.Err.soFar())
 			}
 			for _, want := range tt.says {
-				if said := l.Err.soFar(); !strings.Contains(said, want) {
-					t.Errorf("says %q, want %q in it", said, want)
-				}
+				until(t, fmt.Sprintf("it says %q", want), func() bool { return strings.Contains(l.Err.soFar(), want) })
 			}
 		})
 	}

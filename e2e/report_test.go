@@ -463,7 +463,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		t.Run("had SIGTERM with the group", func(t *testing.T) {
 			t.Parallel()
 			path := reportPath(t)
-			l := start(t, p, "--linger=0", "--grace=100ms", "--report="+path, "--", "/bin/sh", "-c",
+			l := start(t, p, "--linger=0", "--grace=1s", "--report="+path, "--", "/bin/sh", "-c",
 				`trap "exit 3" TERM; `+signals+` & while :; do wait; done`)
 			pid := l.Out.wantPid("ready ")
 			l.signal(syscall.SIGTERM)

@@ -77,7 +77,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 
 // A command that does not mind its stdin has the end of it, then SIGTERM, then SIGKILL.
 func TestClosedStdinStopsTheCommand(t *testing.T) {
-	const grace = 300 * time.Millisecond
+	const grace = time.Second
 	half := func(t testing.TB) (*os.File, *os.File) { o, th := socketpair(t); return th, o }
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, tt := range []struct {
