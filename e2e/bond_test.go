@@ -474,7 +474,7 @@ func TestTimeout(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				start(t, p, "--timeout=1s", "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c", tt.script).mustEnd(tt.status)
+				start(t, p, "--timeout=2s", "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c", tt.script).mustEnd(tt.status)
 			})
 		}
 	})

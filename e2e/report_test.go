@@ -206,7 +206,7 @@ func TestReportOfTheCommand(t *testing.T) {
 		{"killed", nil, sh("kill -KILL $$"), nil, 137, "137 SIGKILL", nil},
 		{"timeout", []string{"-t", "1s"}, []string{"sleep", "1000"}, nil, 124, "124 SIGTERM for timeout", nil},
 		{"timeout and SIGKILL", []string{"-t", "1s", "--grace=50ms"}, sh(`trap "" TERM; sleep 1000; :`), nil, 124, "124 SIGKILL for timeout", nil},
-		{"timeout after the end", []string{"-t", "1s", "--linger=1h"}, sh("sleep 1000 & exit 3"), nil, 3, "3 exit 3 for timeout", nil},
+		{"timeout after the end", []string{"-t", "3s", "--linger=1h"}, sh("sleep 1000 & exit 3"), nil, 3, "3 exit 3 for timeout", nil},
 		{"stdin closed", []string{"-i", "--grace=50ms"}, sh("echo ready; exec sleep 1000"), func(l *life) {
 			l.Out.want("ready")
 			_ = l.Stdin.Close()
