@@ -969,7 +969,7 @@ func TestReportSchema(t *testing.T) {
 	}
 	path := reportPath(t)
 	l := start(t, alone, "-c", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
-		`trap "exit 0" USR1; sh -c '(echo ready; exec sleep 1000); :' & while :; do read go; done`)
+		`trap "exit 0" USR1; sh -c '(echo ready; exec sleep 1000); :' & while :; do wait; done`)
 	l.Out.want("ready")
 	l.caught()
 	l.signal(syscall.SIGUSR1)
