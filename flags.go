@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"encoding"
 	"errors"
 	"fmt"
-	"os"
+	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,44 +20,49 @@ import (
 
 const usage = `usage: fini [flags] [--] command [args...]
 
-Run command, forward signals to it, reap every orphan, exit with its status,
-and leave nothing behind: what it started and left running is stopped.
+Run command, forward signals to it, reap orphans, end as it ended, and leave
+nothing behind: what it leaves running (leftovers) is stopped.
 
-  -p, --pdeathsig=SIG       when the launcher dies, stop the command, beginning
-                            with SIG; none binds it to no launcher (TERM)
-  -i, --stdin-eof           when the far end of standard input closes, stop the
-                            command
-  -t, --timeout=DUR         stop the command after DUR and exit 124
-      --[no-]shield         run as a pair, so that SIGKILL of fini leaves
-                            nothing behind (on, except for PID 1)
-      --grace=DUR           how long each step of a stop waits: for stdin's end,
-                            then for SIGTERM, before SIGKILL (5s)
-      --linger=DUR          how long leftovers may finish by themselves before
-                            they are stopped (500ms)
-      --orphans=POLICY      leftovers: stop all, stop only those that hold
-                            stdout or stderr (pipes), wait, or leave (stop)
-      --orphans-exit=CODE   exit with CODE where the command succeeded and
-                            leftovers had to be stopped
-      --report=FILE         write what happened to FILE, as JSON
-  -k, --kill-after=DUR      stop the command for good when it has not ended DUR
-                            after a forwarded TERM, INT, HUP or QUIT
-  -c, --single-child        forward signals to the main child alone, not to
-                            its process group
-  -r, --rewrite=FROM:TO     forward signal FROM as TO; TO 0 drops it; repeatable
-  -e, --remap-exit=N        exit 0 where the command exits N; repeatable
-  -w, --warn-reaped         say each adopted zombie that is reaped
-  -v, --verbose             say more
-  -q, --quiet               say nothing but errors
-  -P, --pause               run no command: reap until SIGTERM or SIGINT
-  -s, -g                    accepted from tini and catatonit; always on
-  -l, -L, --license         print the license
-  -V, --version             print the version
-  -h, --help                print this
+  fini -- make test          in CI, in front of a command; as PID 1 likewise
+  fini -i -- npx -y SERVER   around an MCP server
 
-Exit status: the command's own; 128+n where signal n ended it; 124 after a
-timeout; 125 where fini itself failed; 126 where the command can't be executed;
-127 where it was not found. Each long flag can be set as FINI_NAME, as in
-FINI_GRACE=10s.
+  -p, --pdeathsig=SIG      when the parent process dies, stop the command,
+                           beginning with SIG; none does not (TERM)
+  -i, --stdin-eof          when standard input is closed, stop the command
+  -t, --timeout=DUR        stop the command after DUR and exit 124
+      --bind=PID           when process PID ends, stop the command; repeatable
+      --[no-]shield        run as a pair, so that SIGKILL of fini leaves nothing
+                           behind (on, except for PID 1)
+      --isolate            the command gets a PID namespace, which the kernel
+                           ends with fini; --isolate=try, if there is one
+      --grace=DUR          how long each step of a stop waits (5s)
+  -k, --kill-after=DUR     SIGKILL, DUR after a forwarded TERM, INT, HUP or QUIT
+      --linger=DUR         how long leftovers may go on by themselves (500ms)
+      --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
+                           or stderr (pipes), wait, or leave (stop)
+      --orphans-exit=CODE  exit CODE, not 0, if leftovers had to be stopped
+      --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
+      --report=FILE        write what happened to FILE, as JSON
+      --[no-]foreground    the command stays in fini's group (on at a terminal)
+  -c, --single-child       forward signals to the command alone, not its group
+  -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
+  -e, --remap-exit=N       exit 0 if the command exits N; repeatable
+  -w, --warn-reaped        name each orphan that is reaped, and how it ended
+  -v, --verbose            say more: what is done to the command
+  -q, --quiet              say nothing but errors
+      --install=PATH       copy this binary to PATH, and exit
+  -P, --pause              run no command: reap until SIGTERM or SIGINT
+  -s, -g                   accepted from tini and catatonit; always on
+  -l, -L, --license        print the license
+  -V, --version            print the version
+  -h, --help               print this
+
+SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
+FINI_NAME sets a long flag, as in FINI_GRACE=10s. By default fini says on
+standard error what went wrong, and what it stopped and why.
+Exit status: the command's own; if signal n ended it, that signal, and as PID 1
+128+n; 124 after a timeout; 125 if fini itself failed; 126 if the command can't
+be executed; 127 if it was not found.
 `
 
 // commandLine is what kong fills in. Durations are text here so that an error can
@@ -70,45 +78,95 @@ type commandLine struct {
 	Linger      duration  `default:"500ms"`
 	Orphans     policy    `default:"stop"`
 	OrphansExit *status
+	AllowOrphan several[pattern, *pattern]
+	Foreground  *bool `negatable:""`
+	Bind        several[pid, *pid]
 	Report      string
-	Rewrite     []rewrite `short:"r" sep:"none"`
-	SingleChild bool      `short:"c"`
-	RemapExit   []status  `short:"e" sep:"none"`
-	WarnReaped  bool      `short:"w"`
-	Verbose     int       `short:"v" type:"counter"`
-	Quiet       bool      `short:"q"`
+	Rewrite     several[rewrite, *rewrite] `short:"r"`
+	SingleChild bool                       `short:"c"`
+	Isolate     isolation
+	RemapExit   several[status, *status] `short:"e"`
+	WarnReaped  bool                     `short:"w"`
+	Verbose     int                      `short:"v" type:"counter"`
+	Quiet       bool                     `short:"q"`
 
 	// Both are how fini always works.
 	Subreaper bool `short:"s" env:"-" hidden:""`
 	Group     bool `short:"g" env:"-" hidden:""`
 
-	// No variable sets these: FINI_VERSION is what a Dockerfile calls the version
-	// that it installs.
-	License  bool `short:"l" env:"-"`
-	License2 bool `short:"L" env:"-" hidden:""`
-	Version  bool `short:"V" env:"-"`
-	Help     bool `short:"h" env:"-"`
+	// No variable sets these, which run no command: FINI_VERSION is what a Dockerfile
+	// calls the version that it installs.
+	Install  *string `env:"-"`
+	License  bool    `short:"l" env:"-"`
+	License2 bool    `short:"L" env:"-" hidden:""`
+	Version  bool    `short:"V" env:"-"`
+	Help     bool    `short:"h" env:"-"`
 
-	// Inner says that this is the inner fini of a pair, and which descriptors the
-	// outer one passed to it. No user sets it.
-	Inner []int `env:"-" hidden:""`
+	// Inner says that this is the inner fini of a pair, and what the outer one has opened
+	// for it. No user sets it.
+	Inner *inner `env:"-" hidden:""`
 
-	// Become says that this process is to execute the command in its own place, with
-	// LISTEN_PID set.
-	Become bool `env:"-" hidden:""`
+	// Become says that this process is to execute the command in its own place, which
+	// LISTEN_PID and the like are then to name instead of this pid.
+	Become int `env:"-" hidden:""`
 
 	Command []string `arg:"" optional:"" passthrough:"partial"`
+
+	// misspelt says which variables are nearly the names of some.
+	misspelt []string
+}
+
+// several are the values of a repeatable flag. One word may hold more than one, with spaces
+// between: a variable is one word.
+type several[T any, P interface {
+	*T
+	encoding.TextUnmarshaler
+}] []T
+
+// Decode is what the flag's parser calls for each word.
+func (s *several[T, P]) Decode(ctx *kong.DecodeContext) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return err
+	}
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		words = []string{text} // which is refused
+	}
+	for _, word := range words {
+		var value T
+		if err := P(&value).UnmarshalText([]byte(word)); err != nil {
+			return err
+		}
+		*s = append(*s, value)
+	}
+	return nil
 }
 
 type duration time.Duration
 
 func (d *duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil || parsed < 0 {
-		return fmt.Errorf("cannot use %q: want a duration such as 500ms, 5s or 1m", text)
+	number := string(text)
+	days, inDays := strings.CutSuffix(number, "d")
+	unit := time.Second // as for timeout(1)
+	if inDays {
+		number, unit = days, 24*time.Hour
 	}
 	// So much can be added to a time without an overflow, and nobody sees its end.
-	*d = duration(min(parsed, 100*365*24*time.Hour))
+	const most = 100 * 365 * 24 * time.Hour
+	parsed, err := time.ParseDuration(number)
+	if plain, plainErr := strconv.ParseFloat(number, 64); plainErr == nil && !strings.ContainsAny(number, "xXpPeEnN_") {
+		parsed, err = most, nil
+		if plain*float64(unit) < float64(most) {
+			parsed = time.Duration(plain * float64(unit))
+		}
+	} else if inDays {
+		err = plainErr
+	}
+	if err != nil || parsed < 0 {
+		return fmt.Errorf("cannot use %q: want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", text)
+	}
+	*d = duration(min(parsed, most))
 	return nil
 }
 
@@ -162,6 +220,36 @@ func (p *policy) UnmarshalText(text []byte) error {
 	return fmt.Errorf("cannot use %q: want stop, pipes, wait or leave", text)
 }
 
+// pattern matches names of processes. See path.Match.
+type pattern string
+
+func (p *pattern) UnmarshalText(text []byte) error {
+	*p = pattern(text)
+	if _, err := path.Match(string(text), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') {
+		return fmt.Errorf("cannot use %q: want the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*", text)
+	}
+	return nil
+}
+
+// patterns are those of --allow-orphan.
+func (c *commandLine) patterns() (all []string) {
+	for _, p := range c.AllowOrphan {
+		all = append(all, string(p))
+	}
+	return all
+}
+
+// pid is a process, and not a group or all of them as for kill(2).
+type pid int
+
+func (p *pid) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 31)
+	if *p = pid(n); err != nil || n == 0 {
+		return fmt.Errorf("cannot use %q: want the pid of a process", text)
+	}
+	return nil
+}
+
 type status int
 
 func (s *status) UnmarshalText(text []byte) error {
@@ -174,32 +262,33 @@ func (s *status) UnmarshalText(text []byte) error {
 
 // parse reads the command line. args is without the program's name.
 func parse(args, environ []string) (*commandLine, error) {
-	if c := plain(args, environ); c != nil {
+	if c := parsePlain(args, environ); c != nil {
 		return c, nil
 	}
-	c := &commandLine{}
-	for _, variable := range environ {
-		// What a compose file sets to nothing is not set.
-		if name, value, _ := strings.Cut(variable, "="); value == "" && strings.HasPrefix(name, "FINI_") {
-			_ = os.Unsetenv(name)
+	// kong copies what is left of the words with each of them: 100,000 take it minutes.
+	const enough = 500
+	if len(args) > enough {
+		if c, err := parseByKong(args[:enough], environ); err == nil && len(c.Command) > 0 {
+			c.Command = append(slices.Clip(c.Command), args[enough:]...)
+			return c, nil
 		}
 	}
+	return parseByKong(args, environ)
+}
+
+func parseByKong(args, environ []string) (*commandLine, error) {
+	c := &commandLine{}
 	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"))
 	if err != nil {
 		return nil, err
 	}
+	flags := parser.Model.Flags
+	c.misspelt = setVariables(flags, environ)
 	if _, err := parser.Parse(args); err != nil {
-		// kong guesses at one-letter flags, and then names all of them.
-		text, _, _ := strings.Cut(err.Error(), ", did you mean one of")
-		if flag, _, missing := strings.Cut(text, ": expected value value"); missing {
-			text = flag + ": wants a value"
-		}
-		return nil, fmt.Errorf("%s; see fini --help", text)
+		return nil, fmt.Errorf("%s; see fini --help", explain(err, flags, args))
 	}
-	for _, fd := range c.Inner {
-		if fd < 3 || len(c.Inner) < 2 {
-			return nil, errors.New("--inner is not for users")
-		}
+	if c.Inner != nil && len(c.Inner.bound) != len(c.Bind) {
+		return nil, errors.New("--inner is not for users")
 	}
 	// kong keeps the "--" that ends the flags. Exactly one is taken off.
 	if len(c.Command) > 0 && c.Command[0] == "--" {
@@ -208,15 +297,17 @@ func parse(args, environ []string) (*commandLine, error) {
 	if c.Pause && len(c.Command) > 0 {
 		return nil, fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
 	}
+	if c.Install != nil && len(c.Command) > 0 {
+		return nil, fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
+	}
 	return c, nil
 }
 
-// plain is what kong would make of a command line without flags or with the plainest of them,
-// which is no work for it; nil where there is another flag or a variable. The inner fini of a
-// pair is told so in front.
-func plain(args, environ []string) *commandLine {
+// parsePlain parses a command line with no or only common flags, without kong, which is slow. It returns
+// nil if there is another flag, or a FINI_ variable.
+func parsePlain(args, environ []string) *commandLine {
 	for _, variable := range environ {
-		if strings.HasPrefix(variable, "FINI_") {
+		if strings.HasPrefix(variable, "FINI_") && !strings.HasPrefix(variable, "FINI_TEST=") { // see hints
 			return nil
 		}
 	}
@@ -225,14 +316,8 @@ func plain(args, environ []string) *commandLine {
 	}
 	if len(args) > 0 {
 		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
-			for number := range strings.SplitSeq(numbers, ",") {
-				fd, err := strconv.Atoi(number)
-				if err != nil || fd < 3 {
-					return nil
-				}
-				c.Inner = append(c.Inner, fd)
-			}
-			if len(c.Inner) < 2 {
+			c.Inner = &inner{}
+			if c.Inner.UnmarshalText([]byte(numbers)) != nil || len(c.Inner.bound) > 0 {
 				return nil
 			}
 			args = args[1:]
@@ -252,6 +337,10 @@ func plain(args, environ []string) *commandLine {
 			return c
 		case word == "--no-shield":
 			c.Shield = false
+		case word == "--isolate":
+			c.Isolate = isolate
+		case word == "--isolate=try":
+			c.Isolate = tryIsolate
 		case word == "-i" || word == "--stdin-eof":
 			c.StdinEOF = true
 		case word == "-s":
@@ -267,11 +356,11 @@ func plain(args, environ []string) *commandLine {
 	return nil
 }
 
-func (c *commandLine) speaker() speaker {
+func (c *commandLine) logger() logger {
 	if c.Quiet {
-		return speaker{failure}
+		return logger{failure}
 	}
-	return speaker{notice + level(c.Verbose)}
+	return logger{warning + level(c.Verbose)}
 }
 
 func (c *commandLine) rules() rules {
@@ -281,8 +370,8 @@ func (c *commandLine) rules() rules {
 		killAfter:   time.Duration(c.KillAfter),
 		deathsig:    syscall.SIGTERM,
 		orphans:     string(c.Orphans),
+		allow:       len(c.AllowOrphan) > 0,
 		orphansExit: -1,
-		singleChild: c.SingleChild,
 		warnReaped:  c.WarnReaped,
 		rewrite:     map[syscall.Signal]syscall.Signal{},
 	}
@@ -312,11 +401,16 @@ func version() string {
 			}
 		}
 	}
-	return fmt.Sprintf("fini version %s - git.%s", number(), revision)
+	return fmt.Sprintf("fini version %s - git.%s", versionNumber(), revision)
 }
 
-// number is the version alone.
-func number() string {
+// limitedBuild is said of a build that does not look at what it has inherited before the Go runtime
+// changes that. See reaper.HasEntry.
+const limitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
+	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
+
+// versionNumber is the version alone.
+func versionNumber() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
 			return v

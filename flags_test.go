@@ -6,12 +6,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // withoutVariables takes every FINI_ variable out of the environment, but for those
@@ -81,6 +82,8 @@ func TestParse(t *testing.T) {
 		"grace":             {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
 		"grace apart":       {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
 		"grace of nothing":  {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
+		"grace in seconds":  {[]string{"--grace=5"}, nil, func(c line) { c.Grace = duration(5 * time.Second) }},
+		"grace in days":     {[]string{"--grace=1.5d"}, nil, func(c line) { c.Grace = duration(36 * time.Hour) }},
 		"grace twice":       {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.Grace = duration(2 * time.Minute) }},
 		"FINI_GRACE":        {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.Grace = duration(10 * time.Second) }},
 		"grace wins":        {[]string{"--grace=5s"}, set{"FINI_GRACE": "10s"}, func(line) {}},
@@ -96,39 +99,54 @@ func TestParse(t *testing.T) {
 		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
 		"FINI_ORPHANS_EXIT": {nil, set{"FINI_ORPHANS_EXIT": "255"}, func(c line) { c.OrphansExit = of(status(255)) }},
-		"kill-after":        {[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
-		"-k":                {[]string{"-k", "9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
-		"FINI_KILL_AFTER":   {nil, set{"FINI_KILL_AFTER": "9s"}, func(c line) { c.KillAfter = duration(9 * time.Second) }},
-		"single-child":      {[]string{"--single-child"}, nil, func(c line) { c.SingleChild = true }},
-		"-c":                {[]string{"-c"}, nil, func(c line) { c.SingleChild = true }},
-		"FINI_SINGLE_CHILD": {nil, set{"FINI_SINGLE_CHILD": "1"}, func(c line) { c.SingleChild = true }},
-		"remap-exit":        {[]string{"--remap-exit=143"}, nil, statuses(143)},
-		"-e twice":          {[]string{"-e", "143", "-e", "0"}, nil, statuses(143, 0)},
-		"-e joined":         {[]string{"-e143"}, nil, statuses(143)},
-		"FINI_REMAP_EXIT":   {nil, set{"FINI_REMAP_EXIT": "143"}, statuses(143)},
-		"-e wins":           {[]string{"-e", "1"}, set{"FINI_REMAP_EXIT": "143"}, statuses(1)},
-		"warn-reaped":       {[]string{"--warn-reaped"}, nil, func(c line) { c.WarnReaped = true }},
-		"-w":                {[]string{"-w"}, nil, func(c line) { c.WarnReaped = true }},
-		"FINI_WARN_REAPED":  {nil, set{"FINI_WARN_REAPED": "true"}, func(c line) { c.WarnReaped = true }},
-		"verbose":           {[]string{"--verbose"}, nil, func(c line) { c.Verbose = 1 }},
-		"-vvv":              {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
-		"-v and --verbose":  {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
-		"FINI_VERBOSE":      {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
-		"quiet":             {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
-		"-q":                {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
-		"FINI_QUIET":        {nil, set{"FINI_QUIET": "true"}, func(c line) { c.Quiet = true }},
-		"pause":             {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
-		"-P":                {[]string{"-P"}, nil, func(c line) { c.Pause = true }},
-		"FINI_PAUSE":        {nil, set{"FINI_PAUSE": "true"}, func(c line) { c.Pause = true }},
-		"-s":                {[]string{"-s"}, nil, func(c line) { c.Subreaper = true }},
-		"-g":                {[]string{"-g"}, nil, func(c line) { c.Group = true }},
-		"license":           {[]string{"--license"}, nil, func(c line) { c.License = true }},
-		"-l":                {[]string{"-l"}, nil, func(c line) { c.License = true }},
-		"-L":                {[]string{"-L"}, nil, func(c line) { c.License2 = true }},
-		"version":           {[]string{"--version"}, nil, func(c line) { c.Version = true }},
-		"-V":                {[]string{"-V"}, nil, func(c line) { c.Version = true }},
-		"help":              {[]string{"--help"}, nil, func(c line) { c.Help = true }},
-		"-h":                {[]string{"-h"}, nil, func(c line) { c.Help = true }},
+		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a,b* c"}, nil, func(c line) {
+			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a,b*", "c"}
+		}},
+		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = several[pattern, *pattern]{"java", "gpg-*"} }},
+		"FINI_TEST":            {nil, set{"FINI_TEST": "TestX"}, func(line) {}},
+		"FINI_INSTALL":         {nil, set{"FINI_INSTALL": "/x"}, func(line) {}},
+		"install":              {[]string{"--install=/x"}, nil, func(c line) { c.Install = of("/x") }},
+		"kill-after":           {[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"-k":                   {[]string{"-k", "9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"FINI_KILL_AFTER":      {nil, set{"FINI_KILL_AFTER": "9s"}, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"single-child":         {[]string{"--single-child"}, nil, func(c line) { c.SingleChild = true }},
+		"-c":                   {[]string{"-c"}, nil, func(c line) { c.SingleChild = true }},
+		"FINI_SINGLE_CHILD":    {nil, set{"FINI_SINGLE_CHILD": "1"}, func(c line) { c.SingleChild = true }},
+		"remap-exit":           {[]string{"--remap-exit=143"}, nil, statuses(143)},
+		"-e twice":             {[]string{"-e", "143", "-e", "0"}, nil, statuses(143, 0)},
+		"-e joined":            {[]string{"-e143"}, nil, statuses(143)},
+		"FINI_REMAP_EXIT":      {nil, set{"FINI_REMAP_EXIT": "143"}, statuses(143)},
+		"FINI_REMAP_EXIT, two": {nil, set{"FINI_REMAP_EXIT": " 143  130 "}, statuses(143, 130)},
+		"FINI_REWRITE": {nil, set{"FINI_REWRITE": "TERM:QUIT HUP:0"}, func(c line) {
+			c.Rewrite = []rewrite{{syscall.SIGTERM, syscall.SIGQUIT}, {syscall.SIGHUP, 0}}
+		}},
+		"--bind":           {[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []pid{1, 2} }},
+		"FINI_BIND":        {nil, set{"FINI_BIND": "1 2"}, func(c line) { c.Bind = []pid{1, 2} }},
+		"-e wins":          {[]string{"-e", "1"}, set{"FINI_REMAP_EXIT": "143"}, statuses(1)},
+		"warn-reaped":      {[]string{"--warn-reaped"}, nil, func(c line) { c.WarnReaped = true }},
+		"-w":               {[]string{"-w"}, nil, func(c line) { c.WarnReaped = true }},
+		"FINI_WARN_REAPED": {nil, set{"FINI_WARN_REAPED": "true"}, func(c line) { c.WarnReaped = true }},
+		"verbose":          {[]string{"--verbose"}, nil, func(c line) { c.Verbose = 1 }},
+		"-vvv":             {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
+		"-v and --verbose": {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
+		"FINI_VERBOSE":     {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
+		"FINI_VERBOSE=yes": {nil, set{"FINI_VERBOSE": "yes"}, func(c line) { c.Verbose = 1 }},
+		"FINI_VERBOSE=no":  {nil, set{"FINI_VERBOSE": "no"}, func(line) {}},
+		"quiet":            {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
+		"-q":               {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
+		"FINI_QUIET":       {nil, set{"FINI_QUIET": "true"}, func(c line) { c.Quiet = true }},
+		"pause":            {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
+		"-P":               {[]string{"-P"}, nil, func(c line) { c.Pause = true }},
+		"FINI_PAUSE":       {nil, set{"FINI_PAUSE": "true"}, func(c line) { c.Pause = true }},
+		"-s":               {[]string{"-s"}, nil, func(c line) { c.Subreaper = true }},
+		"-g":               {[]string{"-g"}, nil, func(c line) { c.Group = true }},
+		"license":          {[]string{"--license"}, nil, func(c line) { c.License = true }},
+		"-l":               {[]string{"-l"}, nil, func(c line) { c.License = true }},
+		"-L":               {[]string{"-L"}, nil, func(c line) { c.License2 = true }},
+		"version":          {[]string{"--version"}, nil, func(c line) { c.Version = true }},
+		"-V":               {[]string{"-V"}, nil, func(c line) { c.Version = true }},
+		"help":             {[]string{"--help"}, nil, func(c line) { c.Help = true }},
+		"-h":               {[]string{"-h"}, nil, func(c line) { c.Help = true }},
 		"letters joined": {[]string{"-cwqe7"}, nil, func(c line) {
 			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = true, true, true, []status{7}
 		}},
@@ -221,7 +239,7 @@ func TestParseRefuses(t *testing.T) {
 		"value for a switch":    {[]string{"--quiet=perhaps"}, nil, []string{"--quiet", "perhaps"}},
 		"no negation":           {[]string{"--no-quiet"}, nil, []string{"--no-quiet"}},
 
-		"grace without a unit":    {[]string{"--grace=5"}, nil, []string{"--grace", `"5"`, aDuration}},
+		"grace in two units":      {[]string{"--grace=5d1h"}, nil, []string{"--grace", `"5d1h"`, aDuration}},
 		"grace below nothing":     {[]string{"--grace=-1s"}, nil, []string{"--grace", `"-1s"`, aDuration}},
 		"grace in words":          {[]string{"--grace=long"}, nil, []string{"--grace", `"long"`, aDuration}},
 		"grace past a Duration":   {[]string{"--grace=9999999h"}, nil, []string{"--grace", "9999999h", aDuration}},
@@ -231,7 +249,7 @@ func TestParseRefuses(t *testing.T) {
 		"timeout":                 {[]string{"--timeout=x"}, nil, []string{"--timeout", `"x"`, aDuration}},
 		"-t":                      {[]string{"-t", "x"}, nil, []string{"--timeout", `"x"`, aDuration}},
 		"kill-after":              {[]string{"-k", "x"}, nil, []string{"--kill-after", `"x"`, aDuration}},
-		"FINI_GRACE":              {nil, set{"FINI_GRACE": "5"}, []string{"grace", `"5"`, aDuration}},
+		"FINI_GRACE":              {nil, set{"FINI_GRACE": "5x"}, []string{"grace", `"5x"`, aDuration}},
 		"orphans":                 {[]string{"--orphans=kill"}, nil, []string{"--orphans", `"kill"`, aPolicy}},
 		"orphans in capitals":     {[]string{"--orphans=STOP"}, nil, []string{"--orphans", `"STOP"`, aPolicy}},
 		"empty orphans":           {[]string{"--orphans="}, nil, []string{"--orphans", `""`, aPolicy}},
@@ -240,7 +258,7 @@ func TestParseRefuses(t *testing.T) {
 		"orphans-exit below 0":    {[]string{"--orphans-exit=-1"}, nil, []string{"--orphans-exit", `"-1"`, aStatus}},
 		"remap-exit in words":     {[]string{"-e", "x"}, nil, []string{"--remap-exit", `"x"`, aStatus}},
 		"remap-exit and a sign":   {[]string{"-e", "+1"}, nil, []string{"--remap-exit", `"+1"`, aStatus}},
-		"remap-exit and a space":  {[]string{"-e", " 1"}, nil, []string{"--remap-exit", `" 1"`, aStatus}},
+		"remap-exit of spaces":    {[]string{"-e", " "}, nil, []string{"--remap-exit", `" "`, aStatus}},
 		"remap-exit and a tail":   {[]string{"-e", "1x"}, nil, []string{"--remap-exit", `"1x"`, aStatus}},
 		"remap-exit past an int":  {[]string{"-e", "99999999999999999999"}, nil, []string{"--remap-exit", "99999999999999999999", aStatus}},
 		"remap-exit past 32 bits": {[]string{"-e", "4294967296"}, nil, []string{"--remap-exit", "4294967296", aStatus}},
@@ -253,6 +271,20 @@ func TestParseRefuses(t *testing.T) {
 		"empty pdeathsig":         {[]string{"--pdeathsig="}, nil, []string{"--pdeathsig", `""`, aSignal, "none"}},
 		"FINI_PDEATHSIG":          {nil, set{"FINI_PDEATHSIG": "FOO"}, []string{"pdeathsig", `"FOO"`, aSignal, "none"}},
 		"FINI_STDIN_EOF":          {nil, set{"FINI_STDIN_EOF": "perhaps"}, []string{"stdin-eof", "perhaps"}},
+		"bind to nobody":          {[]string{"--bind="}, nil, []string{"--bind", `""`, "pid"}},
+		"FINI_SHIELD":             {nil, set{"FINI_SHIELD": "perhaps"}, []string{`FINI_SHIELD: cannot use "perhaps": want 0 or 1`}},
+		"FINI_VERBOSE":            {nil, set{"FINI_VERBOSE": "much"}, []string{`FINI_VERBOSE: cannot use "much": want a number`}},
+		"one dash":                {[]string{"-timeout=5s", "x"}, nil, []string{"two dashes: --timeout=5s;"}},
+		"one dash, apart":         {[]string{"-i", "-timeout", "5s", "x"}, nil, []string{"two dashes: --timeout;"}},
+		"one dash behind a value": {[]string{"-e", "1", "-no-shield", "x"}, nil, []string{"two dashes: --no-shield;"}},
+		"the command's one dash":  {[]string{"-Z", "java", "-version"}, nil, []string{"unknown flag -Z;"}},
+		"noshield":                {[]string{"--noshield", "x"}, nil, []string{"did you mean --no-shield?"}},
+		"a part of a flag":        {[]string{"--stdin", "x"}, nil, []string{"did you mean --stdin-eof?"}},
+		"like no flag":            {[]string{"--nope", "x"}, nil, []string{"unknown flag --nope; see"}},
+		"install with a command":  {[]string{"--install=/x", "y"}, nil, []string{"--install", `"y"`}},
+		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan", `""`, "gpg-agent"}},
+		"allow-orphan of a path":  {[]string{"--allow-orphan=/bin/x"}, nil, []string{"--allow-orphan", `"/bin/x"`, "gpg-agent"}},
+		"allow-orphan, broken":    {[]string{"--allow-orphan=[a"}, nil, []string{"--allow-orphan", `"[a"`, "pattern"}},
 		"pause with a command":    {[]string{"-P", "x"}, nil, []string{"--pause", `"x"`}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -352,6 +384,9 @@ func TestUsageFits(t *testing.T) {
 	if !strings.HasSuffix(usage, "\n") || strings.HasSuffix(usage, "\n\n") {
 		t.Error("the usage does not end in one newline")
 	}
+	if n := strings.Count(usage, "\n"); n > 45 {
+		t.Errorf("%d lines", n)
+	}
 	for line := range strings.Lines(usage) {
 		line = strings.TrimSuffix(line, "\n")
 		if len(line) > 80 {
@@ -368,10 +403,10 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	t.Setenv("FINI_VERSION", "not a flag, and enough for kong to be asked")
 	for _, args := range [][]string{
 		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"},
-		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=5,6", "x"}, {"--inner=5,6,7", "--", "x", "-q"},
-		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=5,6", "-i", "x"},
+		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=9,5,6,1,-1", "x"}, {"--inner=0,5,6,1,7", "--", "x", "-q"},
+		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=9,5,6,1,-1", "-i", "x"},
 	} {
-		quick := plain(args, nil)
+		quick := parsePlain(args, nil)
 		if quick == nil {
 			t.Errorf("%q: left to kong", args)
 			continue
@@ -383,14 +418,14 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"--inner=5", "x"}, {"--inner=5,x", "x"}, {"--inner=1,2", "x"},
-		{"--inner=5,6", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
+		{"--inner=9,5,6,1,-1", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
 		{"-is", "x"}, {"--shield=0", "x"}, {"--no-shield"}, {"-i", ""},
 	} {
-		if quick := plain(args, nil); quick != nil {
+		if quick := parsePlain(args, nil); quick != nil {
 			t.Errorf("%q: read as %+v without kong", args, quick)
 		}
 	}
-	if plain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil {
+	if parsePlain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil {
 		t.Error("a variable was overlooked")
 	}
 }
@@ -401,7 +436,69 @@ func TestLongestDuration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := orphans.Uptime() + time.Duration(c.Grace); sum < 50*365*24*time.Hour {
+	if sum := signals.Uptime() + time.Duration(c.Grace); sum < 50*365*24*time.Hour {
 		t.Errorf("it is over at %v", sum)
+	}
+}
+
+func TestNoCommand(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "no command: want one behind the flags"},
+		{[]string{"--"}, "no command: "},
+		{[]string{"-v", "-q"}, "no command: "},
+		{[]string{"--grace=1s"}, "no command: "},
+		{[]string{"--report", "true"}, `--report took "true" as its FILE; no command is left`},
+		{[]string{"-t", "5"}, `-t took "5" as its DUR; no command is left`},
+		{[]string{"-ct", "5"}, `-t took "5" as its DUR; no command is left`},
+		{[]string{"-e", "3"}, `-e took "3" as its N; no command is left`},
+		{[]string{"-r", "HUP:0"}, `-r took "HUP:0" as its FROM:TO; no command is left`},
+		{[]string{"-p", "none"}, `-p took "none" as its SIG; no command is left`},
+	} {
+		withoutVariables(t, nil)
+		if parsed, err := parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
+			t.Errorf("%q: %+v, %v", c.args, parsed, err)
+		}
+		if got := noCommand(c.args).Error(); !strings.HasPrefix(got, c.says) {
+			t.Errorf("%q: %s, want %s", c.args, got, c.says)
+		}
+	}
+}
+
+func TestMisspeltVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"FINI_ORPHAN_EXIT": "FINI_ORPHANS_EXIT", "FINI_ORPHAN": "FINI_ORPHANS", "FINI_TIMOUT": "FINI_TIMEOUT",
+		"FINI_NO_SHIELD": "FINI_SHIELD", "FINI_STDIN": "FINI_STDIN_EOF", "FINI_GRACE_PERIOD": "FINI_GRACE",
+		"FINI_REMAP": "FINI_REMAP_EXIT", "FINI_KILLAFTER": "FINI_KILL_AFTER",
+
+		// A Dockerfile's and a test's own.
+		"FINI_VERSION": "", "FINI_SHA256": "", "FINI_URL": "", "FINI_BIN": "", "FINI_PATH": "", "FINI_ARCH": "",
+		"FINI_MUST_RUN": "", "FINI_SKIPPED": "", "FINI_FULL": "", "FINI_SEED": "", "FINI_": "", "FINI_HELP": "",
+	} {
+		withoutVariables(t, nil)
+		c, err := parse([]string{"x"}, []string{name + "=1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var says []string
+		if want != "" {
+			says = []string{name + " sets nothing: did you mean " + want + "?"}
+		}
+		if !slices.Equal(c.misspelt, says) {
+			t.Errorf("%s: %q, want %q", name, c.misspelt, says)
+		}
+	}
+}
+
+// A command may have as many arguments as the kernel takes, also behind a flag.
+func TestParseManyArguments(t *testing.T) {
+	many := slices.Repeat([]string{"x"}, 100_000)
+	for _, flags := range [][]string{{"--grace=1s"}, {"--grace", "1s", "--"}} {
+		c, err := parse(append(append(flags, "command"), many...), os.Environ())
+		if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Grace != duration(time.Second) {
+			t.Fatalf("%q: %d words, %v", flags, len(c.Command), err)
+		}
 	}
 }

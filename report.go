@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -21,33 +18,57 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// report is what --report writes: report.schema.json describes it. Its methods do nothing on
+// report is what --report writes: docs/report.schema.json describes it. Its methods do nothing on
 // nil, which is no report.
 type report struct {
-	Version   int               `json:"version"` // of the schema
-	Fini      string            `json:"fini"`
-	Command   []string          `json:"command"`
-	Pid       int               `json:"pid"`
-	Started   time.Time         `json:"started"`
-	Ended     *time.Time        `json:"ended"` // the main child; null where fini did not see it
-	Finished  time.Time         `json:"finished"`
-	Status    int               `json:"status"`
-	Error     *string           `json:"error"` // why the command was not started
-	Exit      *exitReport       `json:"exit"`
-	Stopped   *string           `json:"stopped"` // why fini stopped the command
-	Signals   []signalReport    `json:"signals"`
-	Leftovers []*leftoverReport `json:"leftovers"`
-	Reaped    int               `json:"reaped"`
-	Usage     usageReport       `json:"usage"`
+	Version       int               `json:"version"` // of the schema
+	Fini          string            `json:"fini"`
+	Command       []string          `json:"command"`
+	Cut           bool              `json:"commandCut"`
+	Pid           int               `json:"pid"`
+	Started       time.Time         `json:"started"`
+	Ended         *time.Time        `json:"ended"` // the main child; null if fini did not see it
+	Finished      time.Time         `json:"finished"`
+	Status        int               `json:"status"`
+	Error         *string           `json:"error"` // why the command was not started
+	Exit          *exitReport       `json:"exit"`
+	Stopped       *string           `json:"stopped"` // why fini stopped the command
+	Signals       []signalReport    `json:"signals"`
+	MoreSignals   int               `json:"signalsOmitted"`
+	Leftovers     []*leftoverReport `json:"leftovers"`
+	MoreLeftovers int               `json:"leftoversOmitted"`
+	Reaped        int               `json:"reaped"`
+	Seconds       secondsReport     `json:"seconds"`
+	Usage         usageReport       `json:"usage"`
 
 	path string
-	fd   int // where the path names a descriptor, or -1
-	seen map[leftover]*leftoverReport
+	file *reportFile
+
+	outside *orphans.Outside        // whose pids a user sees
+	room    int                     // for command lines of leftovers, in bytes
+	seen    map[orphans.ID]struct{} // those that are listed, and the first that are not
 }
 
+// A report is bounded, whatever the tree does.
+const (
+	maxSignals     = 1000
+	maxLeftovers   = 1000
+	maxCommand     = 256 << 10 // bytes of fini's own command line
+	maxCommandLine = 4000      // bytes of a leftover's, fewer than orphans reads,
+	maxMark        = 512       // of who started one, and of what says in which test,
+	maxAllLines    = 256 << 10 // and of all of that; then each has minCommandLine
+	minCommandLine = 64
+)
+
 type exitReport struct {
-	Code   *int    `json:"code"`
-	Signal *string `json:"signal"`
+	Code   *int       `json:"code"`
+	Signal *string    `json:"signal"`
+	OOM    *oomReport `json:"oom"`
+}
+
+type oomReport struct {
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason"`
 }
 
 type signalReport struct {
@@ -61,21 +82,33 @@ type senderReport struct {
 	Name string `json:"name"`
 }
 
+// Of a leftover, nil is what could not be known, and an empty list is none.
 type leftoverReport struct {
 	Pid       int        `json:"pid"`
 	Command   string     `json:"command"`
-	Started   time.Time  `json:"started"`
+	Cut       bool       `json:"commandCut"`
+	Allowed   bool       `json:"allowed"`
+	Started   *time.Time `json:"started"`
 	StartedBy []ancestor `json:"startedBy"`
-	Group     int        `json:"group"`
-	Session   int        `json:"session"`
+	Owner     *owner     `json:"owner"`
+	Context   []marked   `json:"context"`
+	Group     *int       `json:"group"`
+	Session   *int       `json:"session"`
 	Holds     []string   `json:"holds"`
 	Sent      []string   `json:"sent"`
 	Ended     *string    `json:"ended"`
+	OOM       *oomReport `json:"oom"`
+	Age       *float64   `json:"ageSeconds"`
+	Outlived  *float64   `json:"outlivedSeconds"`
+
+	pid int // as this process sees it
 }
 
-type ancestor struct {
-	Pid  int    `json:"pid"`
-	Name string `json:"name"`
+// secondsReport is how long each part of a life took; nil if its begin or end was not seen.
+type secondsReport struct {
+	Command   *float64 `json:"command"`
+	Leftovers *float64 `json:"leftovers"`
+	Total     float64  `json:"total"`
 }
 
 type usageReport struct {
@@ -87,66 +120,49 @@ type usageReport struct {
 // newReport prepares a report. An error says that the file can't be written, before
 // anything else has happened.
 func newReport(path string, command []string) (*report, error) {
+	file, err := openReportFile(path)
+	if err != nil {
+		return nil, cannotWrite(path, err)
+	}
 	r := &report{
-		Version: 1, Fini: number(), Command: append([]string{}, command...), Started: time.Now(),
+		Version: 2, Fini: versionNumber(), Started: time.Now(),
 		Signals: []signalReport{}, Leftovers: []*leftoverReport{},
-		path: path, fd: -1, seen: map[leftover]*leftoverReport{},
+		path: path, file: file, room: maxAllLines, seen: map[orphans.ID]struct{}{},
 	}
-	failed := func(err error) (*report, error) {
-		return nil, fmt.Errorf("--report: cannot write %q: %w", path, err)
-	}
-	if fd, ok := descriptor(path); ok {
-		number, err := strconv.Atoi(fd)
-		if err != nil {
-			return failed(unix.ENOENT)
-		}
-		// What this process has opened itself is closed on exec, and not meant.
-		flags, err := unix.FcntlInt(uintptr(number), unix.F_GETFD, 0)
-		mode, _ := unix.FcntlInt(uintptr(number), unix.F_GETFL, 0)
-		if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
-			return failed(unix.EBADF)
-		}
-		// LetGo closes what the command inherits.
-		if r.fd, err = unix.FcntlInt(uintptr(number), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-			return failed(err)
-		}
-		return r, nil
-	}
-	switch info, err := os.Stat(path); {
-	case err != nil:
-	case info.IsDir():
-		return failed(unix.EISDIR)
-	case !info.Mode().IsRegular(): // replace writes to it, and makes no file beside it
-		if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS); err != nil {
-			return failed(err)
-		}
-		return r, nil
-	}
-	dir, _ := filepath.Split(path) // as it stands: a/../ needs an a
-	dir = cmp.Or(dir, ".")
-	if info, err := os.Stat(dir); err != nil {
-		return failed(err.(*os.PathError).Err)
-	} else if !info.IsDir() {
-		return failed(unix.ENOTDIR)
-	}
-	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-		return failed(err)
-	}
+	r.Command, r.Cut = firstWords(command, maxCommand)
 	return r, nil
 }
 
-// descriptor tells whether a path names a descriptor of this process, and which.
-func descriptor(path string) (fd string, ok bool) {
-	switch path {
-	case "/dev/stdout":
-		return "1", true
-	case "/dev/stderr":
-		return "2", true
+// firstWords are those words that have room in so many bytes, the last of them cut if need be.
+func firstWords(words []string, room int) (first []string, isCut bool) {
+	first = []string{}
+	for _, word := range words {
+		if isCut || room <= 0 {
+			return first, true
+		}
+		word, isCut = firstBytes(word, room)
+		first = append(first, word)
+		room -= len(word) + 1 // an empty one takes room too
 	}
-	if fd, ok = strings.CutPrefix(path, "/dev/fd/"); ok {
-		return fd, true
+	return first, isCut
+}
+
+// firstBytes is text up to about a limit, which cuts no rune in two.
+func firstBytes(text string, limit int) (first string, isCut bool) {
+	if len(text) <= limit {
+		return text, false
 	}
-	return strings.CutPrefix(path, "/proc/self/fd/")
+	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
+		if utf8.RuneStart(text[end]) {
+			limit = end
+			break
+		}
+	}
+	return strings.Clone(text[:limit]), true
+}
+
+func cannotWrite(path string, err error) error {
+	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
 // signal is one that fini has received.
@@ -154,33 +170,90 @@ func (r *report) signal(got signals.Received) {
 	if r == nil {
 		return
 	}
+	if len(r.Signals) == maxSignals {
+		r.MoreSignals++
+		return
+	}
 	s := signalReport{At: time.Now(), Signal: signals.Name(got.Signal)}
 	if got.Sender > 0 {
-		s.Sender = &senderReport{got.Sender, orphans.Name(got.Sender)}
+		sender := got.Sender
+		if !got.Relayed {
+			sender = r.outside.Pid(sender)
+		}
+		s.Sender = &senderReport{sender, r.outside.Name(sender)}
 	}
 	r.Signals = append(r.Signals, s)
 }
 
 func (r *report) stopped(why reason) {
 	if r != nil && r.Stopped == nil {
-		text := [...]string{"launcher", "stdin", "timeout"}[why]
+		text := why.word()
 		r.Stopped = &text
 	}
 }
 
-// leftover is one that has to be stopped; asked tells whether it had SIGTERM already, with its
+// word is the reason in a report, as the schema has it.
+func (r reason) word() string {
+	switch r {
+	case parentDied:
+		return "launcher"
+	case finiDied:
+		return "fini"
+	case boundEnded:
+		return "bind"
+	case stdinClosed:
+		return "stdin"
+	case timedOut:
+		return "timeout"
+	case notEnded:
+		return "killAfter"
+	}
+	return ""
+}
+
+// leftover is one that was found; asked reports whether it had SIGTERM already, with its
 // group.
-func (r *report) leftover(p orphans.Process, commandLine string, chain []orphans.Process, asked bool) {
-	if r == nil || r.seen[leftover{p.Pid, p.Start}] != nil {
+func (r *report) leftover(p orphans.Process, commandLine string, from lineage, asked bool) {
+	if r == nil {
 		return
 	}
-	left := &leftoverReport{
-		Pid: p.Pid, Command: commandLine, Group: p.Group, Session: p.Session,
-		Started:   time.Now().Add(p.Start - orphans.Uptime()).Round(10 * time.Millisecond),
-		StartedBy: []ancestor{}, Holds: []string{}, Sent: []string{},
+	id := p.ID()
+	if _, known := r.seen[id]; known {
+		return
 	}
-	for _, parent := range chain {
-		left.StartedBy = append(left.StartedBy, ancestor{parent.Pid, parent.Name})
+	if len(r.seen) < 10*maxLeftovers {
+		r.seen[id] = struct{}{}
+	}
+	if len(r.Leftovers) == maxLeftovers {
+		r.MoreLeftovers++
+		return
+	}
+	seen := r.outside.Process(p)
+	left := &leftoverReport{
+		pid: p.Pid, Pid: seen.Pid, StartedBy: append([]ancestor{}, from.chain...), Sent: []string{},
+	}
+	left.Command = r.text(commandLine, maxCommandLine)
+	left.Cut = len(left.Command) < len(commandLine)
+	if from.owner != nil {
+		left.Owner = &owner{ancestor: from.owner.ancestor}
+		left.Owner.Command = r.text(from.owner.Command, maxMark)
+	}
+	if from.open {
+		left.Context = []marked{}
+	}
+	for i, m := range from.marks {
+		if i == 0 || r.room > 0 { // the first is the most telling
+			left.Context = append(left.Context, marked{m.Variable, r.text(m.Value, maxMark)})
+		}
+	}
+	if p.State != '?' {
+		age := signals.Uptime() - p.Start
+		started := time.Now().Add(-age).Round(10 * time.Millisecond)
+		left.Started, left.Age = &started, seconds(age)
+		left.Group, left.Session = &seen.Group, &seen.Session
+	}
+	if p.Holds != orphans.Unknown {
+		left.Holds = []string{}
 	}
 	for i, name := range []string{"stdout", "stderr"} {
 		if p.Holds&(orphans.Stdout<<i) != 0 {
@@ -190,18 +263,56 @@ func (r *report) leftover(p orphans.Process, commandLine string, chain []orphans
 	if asked {
 		left.Sent = append(left.Sent, signals.Name(syscall.SIGTERM))
 	}
-	r.seen[leftover{p.Pid, p.Start}] = left
 	r.Leftovers = append(r.Leftovers, left)
 }
 
-// sent tells that a leftover was sent a signal.
+// text is as much of a text as there is room for, and no more than most bytes.
+func (r *report) text(text string, most int) string {
+	text, _ = firstBytes(text, max(min(most, r.room), minCommandLine))
+	r.room -= len(text)
+	return text
+}
+
+// seconds is a duration to the millisecond.
+func seconds(d time.Duration) *float64 {
+	n := float64(max(d, 0).Milliseconds()) / 1000
+	return &n
+}
+
+// allowed is a leftover that is left alone.
+func (r *report) allowed(p orphans.Process) {
+	for _, left := range r.Leftovers {
+		if left.pid == p.Pid && left.Ended == nil {
+			left.Allowed = true
+		}
+	}
+}
+
+// oom is that a process was ended by SIGKILL, not by fini, and whether it may have been for
+// memory.
+func (r *report) oom(pid, mainPid int, verdict, reason string) {
+	if r == nil {
+		return
+	}
+	oom := &oomReport{verdict, reason}
+	if pid == mainPid && r.Exit != nil {
+		r.Exit.OOM = oom
+	}
+	for _, left := range r.Leftovers {
+		if left.pid == pid && left.Ended != nil {
+			left.OOM = oom
+		}
+	}
+}
+
+// sent is a signal that a leftover was sent.
 func (r *report) sent(pid int, sig syscall.Signal) {
 	if r == nil {
 		return
 	}
 	name := signals.Name(sig)
 	for _, left := range r.Leftovers {
-		if left.Pid == pid && left.Ended == nil && !slices.Contains(left.Sent, name) {
+		if left.pid == pid && left.Ended == nil && !slices.Contains(left.Sent, name) {
 			left.Sent = append(left.Sent, name)
 		}
 	}
@@ -213,7 +324,7 @@ func (r *report) reaped(exits []reaper.Exit, mainPid int) {
 		return
 	}
 	for _, x := range exits {
-		if x.Status.Stopped() {
+		if !x.Ended() {
 			continue
 		}
 		if x.Pid == mainPid && r.Exit == nil {
@@ -229,112 +340,50 @@ func (r *report) reaped(exits []reaper.Exit, mainPid int) {
 		}
 		r.Reaped++
 		for _, left := range r.Leftovers {
-			if left.Pid == x.Pid && left.Ended == nil {
+			if left.pid == x.Pid && left.Ended == nil {
 				text := "exit " + strconv.Itoa(x.Status.ExitStatus())
 				if x.Status.Signaled() {
 					text = signals.Name(x.Status.Signal())
 				}
 				left.Ended = &text
+				if r.Ended != nil {
+					left.Outlived = seconds(time.Since(*r.Ended))
+				}
 			}
 		}
 	}
 }
 
 // takeOver makes the report of the outer fini of a pair that of a command whose end nobody
-// has seen. It tells whether the inner one was killed; otherwise that one has written the
-// report.
-func (r *report) takeOver(command int) bool {
-	if r.Exit == nil || r.Exit.Signal == nil {
-		return false
+// has seen.
+func (r *report) takeOver(command int) {
+	if r != nil {
+		r.Pid, r.Ended, r.Exit = command, nil, nil
 	}
-	r.Pid, r.Ended, r.Exit = command, nil, nil
-	return true
 }
 
-// write writes the report, whole or not at all: the file appears under its name when all
-// of it is on the disk's side of the kernel. A link in its place is replaced and not
-// followed.
+// write writes the report.
 func (r *report) write(status int) error {
 	r.Status, r.Finished = status, time.Now()
+	r.Seconds.Total = *seconds(r.Finished.Sub(r.Started))
+	if r.Ended != nil {
+		r.Seconds.Command, r.Seconds.Leftovers = seconds(r.Ended.Sub(r.Started)), seconds(r.Finished.Sub(*r.Ended))
+	}
 	var usage unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &usage); err == nil {
-		seconds := func(t unix.Timeval) float64 { return float64(t.Nano()/1000) / 1e6 }
-		r.Usage = usageReport{seconds(usage.Utime), seconds(usage.Stime), int64(usage.Maxrss) * 1024}
+		used := func(t unix.Timeval) float64 { return float64(t.Nano()/1000) / 1e6 }
+		r.Usage = usageReport{used(usage.Utime), used(usage.Stime), int64(usage.Maxrss) * 1024}
 	}
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", "  ")
 	err := out.Encode(r)
-	switch {
-	case err != nil:
-	case r.fd >= 0:
-		err = writeAll(r.fd, text.Bytes())
-	default:
-		err = replace(r.path, text.Bytes())
-	}
-	if err != nil {
-		return fmt.Errorf("--report: cannot write %q: %w", r.path, err)
-	}
-	return nil
-}
-
-// replace gives path the contents text. What is no file, such as /dev/null, is written to.
-func replace(path string, text []byte) error {
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		// Without a reader a fifo would have fini wait for one.
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return writeAll(fd, text)
-	}
-	// As PID 1 every fini has the same pid, and one that was killed may have left its file.
-	dir, _ := filepath.Split(path)
-	temporary := fmt.Sprintf("%s.fini-%d-%x", dir, os.Getpid(), time.Now().UnixNano())
-	fd, err := unix.Open(temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
-	if err != nil {
-		return err
-	}
-	err = writeAll(fd, text)
-	if closeErr := unix.Close(fd); err == nil {
-		err = closeErr
-	}
 	if err == nil {
-		err = unix.Rename(temporary, path)
+		err = r.file.write(text.Bytes())
 	}
 	if err != nil {
-		_ = unix.Unlink(temporary)
-	}
-	return err
-}
-
-// A reader of the report has this long for each page of it.
-const reportPatience = 5 * time.Second
-
-// writeAll writes to a file, a pipe or a terminal, and does not wait for ever.
-func writeAll(fd int, text []byte) error {
-	for len(text) > 0 {
-		// A pipe that can be written to has room for this much. See PIPE_BUF in pipe(7).
-		page := text[:min(len(text), 4096)]
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		switch n, err := unix.Poll(fds, int(reportPatience/time.Millisecond)); {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return err
-		case n == 0:
-			return errors.New("nobody reads it")
-		}
-		switch n, err := unix.Write(fd, page); {
-		case err == unix.EINTR, err == unix.EAGAIN:
-		case err != nil:
-			return err
-		default:
-			text = text[n:]
-		}
+		return cannotWrite(r.path, err)
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,41 +31,28 @@ func TestNoReport(t *testing.T) {
 	var r *report
 	r.signal(signals.Received{Signal: syscall.SIGTERM})
 	r.stopped(timedOut)
-	r.leftover(member, "member", nil, false)
+	r.leftover(member, "member", lineage{}, false)
 	r.sent(member.Pid, syscall.SIGTERM)
 	r.reaped([]reaper.Exit{{Pid: mainPid, Status: exited(0)}}, mainPid)
 }
 
 func TestReportTakesTheFirstReason(t *testing.T) {
-	for why, want := range map[reason]string{launcherDied: "launcher", stdinClosed: "stdin", timedOut: "timeout"} {
+	for why, want := range map[reason]string{parentDied: "launcher", stdinClosed: "stdin", timedOut: "timeout"} {
 		r := newTestReport(t)
 		r.stopped(why)
-		r.stopped(launcherDied)
+		r.stopped(parentDied)
 		if r.Stopped == nil || *r.Stopped != want {
 			t.Errorf("%v: %v, want %q", why, r.Stopped, want)
 		}
 	}
 }
 
-// A stdin that closes when the command has ended by itself stops nothing, so it is no reason.
-func TestReportTakesNoReasonThatCameLate(t *testing.T) {
-	for phase, want := range map[phase]bool{running: true, lingering: false} {
-		l := &loop{life: newLife(defaults(), mainPid), report: newTestReport(t)}
-		l.life.phase = phase
-		l.life.outer = true // which has nothing to do about it
-		l.take(stop{stdinClosed})
-		if got := l.report.Stopped != nil; got != want {
-			t.Errorf("in phase %d: stopped is %v, want %v", phase, got, want)
-		}
-	}
-}
-
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
-	chain := []orphans.Process{process(11, 10, "sh"), process(10, 1, "make")}
-	r.leftover(holder, "holder -v", chain, false)
-	r.leftover(member, "member", nil, true)
-	r.leftover(holder, "holder again", nil, true) // is known
+	from := lineage{chain: []ancestor{{11, "sh"}, {10, "make"}}, owner: &owner{ancestor{10, "make"}, "make -j"}, open: true}
+	r.leftover(holder, "holder -v", from, false)
+	r.leftover(member, "member", lineage{}, true)
+	r.leftover(holder, "holder again", lineage{}, true) // is known
 	next := holder
 	next.Start += 10 * ms
 	r.sent(holder.Pid, syscall.SIGTERM)
@@ -77,7 +66,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
 	}, mainPid)
-	r.leftover(next, "another with its pid", nil, false)
+	r.leftover(next, "another with its pid", lineage{}, false)
 	r.sent(next.Pid, syscall.SIGTERM)
 
 	if r.Exit == nil || r.Exit.Signal != nil || r.Exit.Code == nil || *r.Exit.Code != 3 || r.Ended == nil {
@@ -107,28 +96,128 @@ func TestReportOfLeftovers(t *testing.T) {
 		if got.StartedBy == nil || got.Holds == nil || got.Sent == nil {
 			t.Errorf("leftover %d has a list that is null: %+v", i, *got)
 		}
+		// But null is what is not known.
+		if (got.Context == nil) != (i > 0) || (got.Owner == nil) != (i > 0) || got.Started == nil || got.Group == nil || got.Age == nil {
+			t.Errorf("leftover %d: %+v", i, *got)
+		}
 	}
 }
 
-// Only the death of the inner fini by a signal lets the outer one write.
-func TestReportIsTakenOver(t *testing.T) {
+// What can't be seen is null, and not what it would be by default.
+func TestReportOfWhatIsNotKnown(t *testing.T) {
+	r := newTestReport(t)
+	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", Holds: orphans.Unknown}
+	r.leftover(hidden, "?", lineage{}, false)
+	r.allowed(hidden)
+	r.allowed(orphans.Process{Pid: 301}) // is not known
+	got := *r.Leftovers[0]
+	if got.Started != nil || got.Age != nil || got.Group != nil || got.Session != nil || got.Holds != nil || got.Context != nil || !got.Allowed {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestReportOfMemory(t *testing.T) {
+	r := newTestReport(t)
+	r.oom(mainPid, mainPid, "likely", "why") // the outer fini of a pair has seen no end
+	r.leftover(member, "member", lineage{}, false)
+	r.leftover(holder, "holder", lineage{}, false)
+	r.reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}}, mainPid)
+	r.oom(mainPid, mainPid, "likely", "why")
+	r.oom(member.Pid, mainPid, "unknown", "no count")
+	r.oom(999, mainPid, "likely", "nobody's")
+	if got := r.Exit.OOM; got == nil || *got != (oomReport{"likely", "why"}) {
+		t.Errorf("the command: %+v", got)
+	}
+	if got := r.Leftovers[0]; got.OOM == nil || *got.OOM != (oomReport{"unknown", "no count"}) || got.Outlived == nil {
+		t.Errorf("the leftover: %+v", *got)
+	}
+	if got := r.Leftovers[1]; got.OOM != nil || got.Outlived != nil {
+		t.Errorf("one that lives: %+v", *got)
+	}
+}
+
+// A report does not grow with what is reported, and says what it leaves out.
+func TestReportIsBounded(t *testing.T) {
+	r := newTestReport(t)
+	const most = 143_500
+	got := signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()}
+	for range maxSignals {
+		r.signal(got)
+	}
+	if allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.signal(got) }); allocs > 0 { // which runs it once more
+		t.Errorf("a signal too many costs %v allocations", allocs)
+	}
+	if len(r.Signals) != maxSignals || r.MoreSignals != most-maxSignals {
+		t.Errorf("%d signals and %d more, want %d in all", len(r.Signals), r.MoreSignals, most)
+	}
+
+	long := strings.Repeat("é", 100_000)
+	from := lineage{chain: make([]ancestor, maxAncestors), owner: &owner{Command: long}, open: true}
+	for range hints {
+		from.marks = append(from.marks, marked{"VARIABLE", long})
+	}
+	for i := range 12_000 {
+		left := process(1000+i, 1, "left")
+		r.leftover(left, long, from, false)
+		if i < 10_000 {
+			r.leftover(left, "left", from, true) // is known
+		}
+	}
+	if len(r.Leftovers) != maxLeftovers || r.MoreLeftovers != 11_000 || len(r.seen) != 10*maxLeftovers {
+		t.Errorf("%d leftovers and %d more, %d known", len(r.Leftovers), r.MoreLeftovers, len(r.seen))
+	}
+	bytes := 0
+	for i, left := range r.Leftovers {
+		if want := max(min(maxCommandLine, maxAllLines-bytes), minCommandLine); len(left.Command) != want || !left.Cut {
+			t.Fatalf("leftover %d has %d bytes of its command line, cut is %v, want %d", i, len(left.Command), left.Cut, want)
+		}
+		bytes += len(left.Command) + len(left.Owner.Command)
+		for _, m := range left.Context {
+			bytes += len(m.Value)
+		}
+		if wide := bytes < maxAllLines; (len(left.Context) == len(hints)) != wide && len(left.Context) != 1 {
+			t.Fatalf("leftover %d has %d marks after %d bytes", i, len(left.Context), bytes)
+		}
+		if len(left.StartedBy) != maxAncestors {
+			t.Fatalf("leftover %d has %d ancestors", i, len(left.StartedBy))
+		}
+	}
+	if text, err := json.MarshalIndent(r, "", "  "); err != nil || len(text) > 3<<20 {
+		t.Errorf("a report of %d bytes, %v", len(text), err)
+	}
+}
+
+func TestReportCutsTheCommand(t *testing.T) {
 	for _, tt := range []struct {
-		what  string
-		exits []reaper.Exit
-		want  bool
+		words []string
+		room  int
+		want  []string
+		isCut bool
 	}{
-		{"the inner one lives", nil, false},
-		{"the inner one has exited", []reaper.Exit{{Pid: mainPid, Status: exited(137)}}, false},
-		{"the inner one was killed", []reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}}, true},
+		{nil, 4, []string{}, false},
+		{[]string{"abcd"}, 4, []string{"abcd"}, false},
+		{[]string{"abcde"}, 4, []string{"abcd"}, true},
+		{[]string{"ab", "c"}, 4, []string{"ab", "c"}, false},
+		{[]string{"ab", "cd"}, 4, []string{"ab", "c"}, true},
+		{[]string{"abcd", ""}, 4, []string{"abcd"}, true},
+		{[]string{"", "", ""}, 2, []string{"", ""}, true},
+		{[]string{"abé"}, 3, []string{"ab"}, true},
+		{[]string{"\x80\x80\x80\x80\x80\x80\x80\x80"}, 7, []string{"\x80\x80\x80\x80\x80\x80\x80"}, true},
+		{[]string{"漢"}, 1, []string{""}, true},
 	} {
-		r := newTestReport(t)
-		r.reaped(tt.exits, mainPid)
-		if got := r.takeOver(4242); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.what, got, tt.want)
+		if got, isCut := firstWords(tt.words, tt.room); !slices.Equal(got, tt.want) || isCut != tt.isCut {
+			t.Errorf("the first %d bytes of %q: %q, %v", tt.room, tt.words, got, isCut)
 		}
-		if tt.want && (r.Pid != 4242 || r.Exit != nil || r.Ended != nil) {
-			t.Errorf("%s: pid %d, exit %v, ended %v", tt.what, r.Pid, r.Exit, r.Ended)
-		}
+	}
+}
+
+// Of a command whose fini was killed nobody has seen the end.
+func TestReportIsTakenOver(t *testing.T) {
+	r := newTestReport(t)
+	r.reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}}, mainPid)
+	r.takeOver(4242)
+	if r.Pid != 4242 || r.Exit != nil || r.Ended != nil {
+		t.Errorf("pid %d, exit %v, ended %v", r.Pid, r.Exit, r.Ended)
 	}
 }
 

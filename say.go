@@ -2,15 +2,16 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -19,36 +20,36 @@ type level int
 
 const (
 	failure level = iota // something went wrong
-	notice               // leftovers that had to be stopped
+	warning              // leftovers that had to be stopped
 	detail               // what fini did
 )
 
-// speaker writes lines to standard error. fini never writes anywhere else.
-type speaker struct{ upTo level }
+// logger writes lines to standard error. fini never writes anywhere else.
+type logger struct{ threshold level }
 
 // sayf writes one line, whatever the text holds, if the level is wanted. A line
 // that can't be written at once is lost: fini waits for no reader.
-func (s speaker) sayf(l level, format string, args ...any) {
-	if l > s.upTo {
+func (s logger) sayf(l level, format string, args ...any) {
+	if l > s.threshold {
 		return
 	}
 	line := "fini: " + oneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
-		line = [...]string{failure: red, notice: yellow, detail: uncoloured}[l] + line + uncoloured
+		line = [...]string{failure: red, warning: yellow, detail: uncoloured}[l] + line + uncoloured
 	}
 	signals.SayLine([]byte(line + "\n"))
 }
 
 const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 
-// coloured tells whether lines go to a terminal whose user has nothing against colour. See
+// coloured reports whether lines go to a terminal whose user has nothing against colour. See
 // no-color.org.
 func coloured() bool {
-	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && terminalWidth() > 0
+	return reaper.Getenv("NO_COLOR") == "" && reaper.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
-// terminalWidth is that of standard error in columns, 0 where that is no terminal or one
-// that does not say.
+// terminalWidth is that of standard error in columns, 0 if that is no terminal or one that
+// does not say.
 func terminalWidth() int {
 	size, err := unix.IoctlGetWinsize(2, unix.TIOCGWINSZ)
 	if err != nil {
@@ -83,29 +84,38 @@ func oneLine(text string, limit int) string {
 	return text
 }
 
+// An age below this says no more than that the command has started it.
+const worthSaying = 10 * time.Second
+
 // describe is what a line says of a leftover, in about limit bytes: the command line is cut to
-// that.
-func describe(p orphans.Process, commandLine string, group int, chain []orphans.Process, limit int) string {
+// that. One outside of fini's session is detached.
+func describe(p orphans.Process, commandLine string, session int, from lineage, limit int) string {
 	var more string
-	if p.Start > 0 {
-		more += ", " + age(orphans.Uptime()-p.Start) + " old"
+	if p.Session != session && p.Session != 0 {
+		more += ", detached"
 	}
-	for i, parent := range chain {
-		more += []string{", started by ", " < "}[min(i, 1)] + oneLine(parent.Name, 16)
+	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
+		more += ", " + age(old) + " old"
 	}
-	switch {
-	case p.Holds&(orphans.Stdout|orphans.Stderr) == orphans.Stdout|orphans.Stderr:
-		more += ", which holds stdout and stderr"
-	case p.Holds&orphans.Stdout != 0:
-		more += ", which holds stdout"
-	case p.Holds&orphans.Stderr != 0:
-		more += ", which holds stderr"
-	}
-	if p.Group != group && p.Session != 0 {
-		more += fmt.Sprintf(", in session %d", p.Session)
+	more += from.String()
+	if held := held(p.Holds); held != "" {
+		more += ", which holds " + held
 	}
 	pid := strconv.Itoa(p.Pid)
 	return pid + " (" + oneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
+}
+
+// held names streams, "" for none that are known.
+func held(streams orphans.Streams) string {
+	switch {
+	case streams&(orphans.Stdout|orphans.Stderr) == orphans.Stdout|orphans.Stderr:
+		return "stdout and stderr"
+	case streams&orphans.Stdout != 0:
+		return "stdout"
+	case streams&orphans.Stderr != 0:
+		return "stderr"
+	}
+	return ""
 }
 
 // age is a duration in the two units that matter.
@@ -158,7 +168,7 @@ func (f family) ancestors(p orphans.Process) (chain []orphans.Process) {
 }
 
 // draw draws the family as a tree, one process on a line.
-func (f family) draw(commandLine func(orphans.Process) string) (lines []string) {
+func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) string) (lines []string) {
 	var draw func(ps []orphans.Process, indent string)
 	draw = func(ps []orphans.Process, indent string) {
 		for i, p := range ps {
@@ -166,7 +176,7 @@ func (f family) draw(commandLine func(orphans.Process) string) (lines []string) 
 			if i == len(ps)-1 {
 				branch, next = "└─ ", "   "
 			}
-			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, oneLine(commandLine(p), 100)))
+			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, seen(p.Pid), oneLine(commandLine(p), 100)))
 			draw(f.below[p.Pid], indent+next)
 		}
 	}
@@ -180,8 +190,97 @@ func (f family) draw(commandLine func(orphans.Process) string) (lines []string) 
 	return lines
 }
 
+// because is why the command is being stopped, and by which flag it would not be.
+func (l *loop) because(why reason) string {
+	switch why {
+	case parentDied:
+		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
+	case finiDied:
+		return fmt.Sprintf("its fini%s was killed", l.culprit(why))
+	case boundEnded:
+		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
+	case stdinClosed:
+		return "its standard input has closed (--stdin-eof)"
+	case timedOut:
+		return fmt.Sprintf("--timeout=%v is over", l.role.timeout)
+	case notEnded:
+		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.rules.killAfter)
+	}
+	return ""
+}
+
+// culprit names the process whose end is the reason, as " (name, pid)"; "" if it is not known.
+func (l *loop) culprit(why reason) string {
+	for _, w := range l.bound {
+		switch {
+		case w.why != why || why == boundEnded && !w.ended:
+		case w.name == "": // it may have ended before it could be read
+			return fmt.Sprintf(" (%d)", w.pid)
+		default:
+			return fmt.Sprintf(" (%s, %d)", oneLine(w.name, 16), w.pid)
+		}
+	}
+	return ""
+}
+
+// tell says what is being done about a leftover.
+func (l *loop) tell(a tell) {
+	p := a.process
+	silent := a.quietly || l.threshold < warning
+	if silent && l.report == nil {
+		return
+	}
+	from := l.lineage(p)
+	if l.report != nil {
+		l.report.leftover(p, l.tree.CommandLine(p), from, a.asked)
+	}
+	if silent {
+		return
+	}
+	if len(l.told) == 0 && l.threshold >= detail {
+		l.sayf(detail, "the command has ended and left running:")
+		for _, line := range l.found.draw(l.outside.Pid, l.tree.CommandLine) {
+			l.sayf(detail, "%s", line)
+		}
+	}
+	text := describe(l.outside.Process(p), l.tree.CommandLine(p), l.outside.Session(), from, lineWidth()-len("fini: stopping leftover "))
+	l.sayf(warning, "%s leftover %s", a.what, text)
+	if a.what == "stopping" { // one that is killed as well was told of before
+		l.told = append(l.told, text)
+	}
+}
+
+// leave says that a leftover is left alone, and what that means for a reader.
+func (l *loop) leave(a leave) {
+	p := a.process
+	if l.report != nil {
+		l.report.leftover(p, l.tree.CommandLine(p), l.lineage(p), false)
+		l.report.allowed(p)
+	}
+	if a.quietly || l.threshold < warning {
+		return
+	}
+	who := fmt.Sprintf("leftover %d (%s)", l.outside.Pid(p.Pid), oneLine(l.tree.CommandLine(p), lineWidth()))
+	if held := held(p.Holds); held != "" {
+		l.sayf(warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
+	} else {
+		l.sayf(detail, "leaving %s alone (--allow-orphan)", who)
+	}
+}
+
+// close is the last that fini has to say.
+func (l *loop) close(a exit) {
+	if a.told > 0 && l.threshold >= warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
+		l.annotate(a.told, l.told)
+	}
+	if l.report == nil || l.role.outer && !l.tookOver {
+		return
+	}
+	l.failed(l.report.write(a.result.status()))
+}
+
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.
-func (s speaker) annotate(count int, leaks []string) {
+func (s logger) annotate(count int, leaks []string) {
 	word := "leftovers"
 	if count == 1 {
 		word = "leftover"
@@ -189,4 +288,12 @@ func (s speaker) annotate(count int, leaks []string) {
 	text := fmt.Sprintf("stopped %d %s: %s", count, word, strings.Join(leaks, "; "))
 	text = strings.ReplaceAll(oneLine(text, maxLine), "%", "%25")
 	signals.SayLine([]byte("::warning title=fini::" + text + "\n"))
+}
+
+// howEnded is what a line says of a process that has ended.
+func howEnded(status syscall.WaitStatus) string {
+	if status.Signaled() {
+		return "was ended by " + signals.Name(status.Signal())
+	}
+	return fmt.Sprintf("ended with status %d", status.ExitStatus())
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 func TestAge(t *testing.T) {
@@ -50,14 +53,17 @@ func process(pid, parent int, name string) orphans.Process {
 
 func TestDescribe(t *testing.T) {
 	const wide = 1000
-	in := func(p orphans.Process, group, session int, holds orphans.Streams) orphans.Process {
-		p.Group, p.Session, p.Holds = group, session, holds
+	in := func(p orphans.Process, session int, holds orphans.Streams) orphans.Process {
+		p.Session, p.Holds = session, holds
 		return p
 	}
 	plain := process(4242, 1, "sleep")
 	long := strings.Repeat("x", 500)
-	young := plain
-	young.Start = orphans.Uptime() + time.Hour // the machine may have been booted a moment ago
+	aged := func(age time.Duration) orphans.Process {
+		p := plain
+		p.Start = max(signals.Uptime()-age, 1) // the machine may have been booted a moment ago
+		return p
+	}
 	for what, c := range map[string]struct {
 		p       orphans.Process
 		command string
@@ -66,27 +72,32 @@ func TestDescribe(t *testing.T) {
 		want    string
 	}{
 		"plain":             {plain, "sleep 100", nil, wide, "4242 (sleep 100)"},
-		"young":             {young, "sleep 100", nil, wide, "4242 (sleep 100), 0.0s old"},
+		"young":             {aged(worthSaying / 2), "sleep 100", nil, wide, "4242 (sleep 100)"},
+		"not young":         {aged(worthSaying + time.Second/2), "sleep 100", nil, wide, "4242 (sleep 100), 10s old"},
 		"started by one":    {plain, "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), started by sh"},
 		"started by more":   {plain, "a", []orphans.Process{process(7, 6, "sh"), process(6, 5, "npm"), process(5, 1, "node")}, wide, "4242 (a), started by sh < npm < node"},
 		"odd starter":       {plain, "a", []orphans.Process{process(7, 6, "a\n\x1b[31m"), process(6, 1, "\xff)")}, wide, "4242 (a), started by a??[31m < \ufffd)"},
-		"holds stdout":      {in(plain, mainPid, 1, orphans.Stdout), "a", nil, wide, "4242 (a), which holds stdout"},
-		"holds stderr":      {in(plain, mainPid, 1, orphans.Stderr), "a", nil, wide, "4242 (a), which holds stderr"},
-		"holds both":        {in(plain, mainPid, 1, orphans.Stdout|orphans.Stderr), "a", nil, wide, "4242 (a), which holds stdout and stderr"},
-		"may not be asked":  {in(plain, mainPid, 1, orphans.Unknown), "a", nil, wide, "4242 (a)"},
-		"escapee":           {in(plain, 4242, 4242, 0), "a", nil, wide, "4242 (a), in session 4242"},
-		"escapee holds":     {in(plain, 4242, 4000, orphans.Stdout), "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), started by sh, which holds stdout, in session 4000"},
-		"group not known":   {in(plain, 0, 0, 0), "a", nil, wide, "4242 (a)"},
+		"holds stdout":      {in(plain, 1, orphans.Stdout), "a", nil, wide, "4242 (a), which holds stdout"},
+		"holds stderr":      {in(plain, 1, orphans.Stderr), "a", nil, wide, "4242 (a), which holds stderr"},
+		"holds both":        {in(plain, 1, orphans.Stdout|orphans.Stderr), "a", nil, wide, "4242 (a), which holds stdout and stderr"},
+		"may not be asked":  {in(plain, 1, orphans.Unknown), "a", nil, wide, "4242 (a)"},
+		"escapee":           {in(plain, 4242, 0), "a", nil, wide, "4242 (a), detached"},
+		"escapee holds":     {in(plain, 4000, orphans.Stdout), "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), detached, started by sh, which holds stdout"},
+		"session not known": {in(plain, 0, 0), "a", nil, wide, "4242 (a)"},
 		"odd command":       {plain, "a\nb\x1b[31m\xff\r", nil, wide, "4242 (a?b?[31m\ufffd?)"},
 		"fits":              {plain, strings.Repeat("x", 33), nil, 40, "4242 (" + strings.Repeat("x", 33) + ")"},
 		"is cut":            {plain, strings.Repeat("x", 34), nil, 40, "4242 (" + strings.Repeat("x", 30) + "...)"},
-		"is cut for more":   {in(plain, mainPid, 1, orphans.Stdout), long, nil, 60, "4242 (" + strings.Repeat("x", 60-7-20-3) + "...), which holds stdout"},
-		"never below 20":    {in(plain, mainPid, 1, orphans.Stdout), long, nil, 10, "4242 (" + strings.Repeat("x", 17) + "...), which holds stdout"},
+		"is cut for more":   {in(plain, 1, orphans.Stdout), long, nil, 60, "4242 (" + strings.Repeat("x", 60-7-20-3) + "...), which holds stdout"},
+		"never below 20":    {in(plain, 1, orphans.Stdout), long, nil, 10, "4242 (" + strings.Repeat("x", 17) + "...), which holds stdout"},
 		"is cut at a rune":  {plain, strings.Repeat("é", 40), nil, 40, "4242 (" + strings.Repeat("é", 15) + "...)"},
 		"odd name at a cut": {plain, strings.Repeat("\x01", 40), nil, 40, "4242 (" + strings.Repeat("?", 30) + "...)"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			got := describe(c.p, c.command, mainPid, c.chain, c.limit)
+			var from lineage
+			for _, p := range c.chain {
+				from.chain = append(from.chain, ancestor{p.Pid, p.Name})
+			}
+			got := describe(c.p, c.command, 1, from, c.limit)
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -159,7 +170,7 @@ func TestDraw(t *testing.T) {
 		// What is in a circle has no place in a tree, but drawing must come to an end.
 		"a circle": {[]orphans.Process{process(10, 1, "a"), process(30, 31, "b"), process(31, 30, "c"), process(40, 40, "d")}, []string{"└─ 10 a"}},
 	} {
-		if got := familyOf(c.all).draw(name); !slices.Equal(got, c.want) {
+		if got := familyOf(c.all).draw(same, name); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
@@ -172,8 +183,44 @@ func TestDrawMany(t *testing.T) {
 	for pid := 3; len(all) < many; pid++ {
 		all = append(all, process(pid, 2, fmt.Sprint("child", pid)))
 	}
-	lines := familyOf(all).draw(func(p orphans.Process) string { return p.Name })
+	lines := familyOf(all).draw(same, func(p orphans.Process) string { return p.Name })
 	if len(lines) != many || lines[many-1] != fmt.Sprintf("   └─ %d child%d", many+1, many+1) {
 		t.Errorf("%d lines for %d, the last of them %q", len(lines), many, lines[len(lines)-1])
+	}
+}
+
+func same(pid int) int { return pid }
+
+// Every reason has words of its own: for a line, and for a report, which are those of the schema.
+func TestReasonsHaveWords(t *testing.T) {
+	text, err := os.ReadFile("docs/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct{ Stopped struct{ Enum []*string } }
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, word := range schema.Properties.Stopped.Enum {
+		if word != nil {
+			want = append(want, *word)
+		}
+	}
+	var words []string
+	said := map[string]bool{"": true}
+	l := &loop{role: &role{}}
+	for why := noReason + 1; why < innerTold; why++ {
+		words = append(words, why.word())
+		because := l.because(why)
+		if said[because] {
+			t.Errorf("of reason %d is said %q, as of another or of none", why, because)
+		}
+		said[because] = true
+	}
+	if !slices.Equal(words, want) {
+		t.Errorf("a report says %q, and the schema has %q", words, want)
 	}
 }

@@ -20,17 +20,27 @@ const (
 
 // One leftover of each kind that the step tells apart.
 var (
-	member   = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms}
-	late     = orphans.Process{Pid: 202, Parent: 1, Group: mainPid, Session: 1, Name: "late", State: 'S', Start: 990 * ms}
-	escapee  = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms}
-	holder   = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Stdout}
-	inGroup  = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Stderr}
-	opaque   = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms, Holds: orphans.Unknown}
-	sleeping = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms}
+	member    = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms}
+	late      = orphans.Process{Pid: 202, Parent: 1, Group: mainPid, Session: 1, Name: "late", State: 'S', Start: 990 * ms}
+	escapee   = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms}
+	holder    = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Stdout}
+	inGroup   = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Stderr}
+	opaque    = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms, Holds: orphans.Unknown}
+	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms}
+	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Stdout, Allowed: true}
+	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms}
 )
 
+// below is a child of p.
+func below(p orphans.Process, start time.Duration) orphans.Process {
+	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
+}
+
 func defaults() rules {
-	return rules{grace: 5 * time.Second, linger: 500 * ms, orphans: stopAll, orphansExit: -1, deathsig: syscall.SIGTERM}
+	return rules{
+		grace: 5 * time.Second, linger: 500 * ms, orphans: stopAll, orphansExit: -1, deathsig: syscall.SIGTERM,
+		self: 1, group: true,
+	}
 }
 
 // exited and signaled are wait(2) statuses.
@@ -53,8 +63,28 @@ func mainStops(sig syscall.Signal) ended {
 	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(sig)<<8 | 0x7f)}}}
 }
 
-func innerKilled(heir int) ended {
-	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: signaled(9)}}, heir: heir}
+// innerEnds is the end of the inner fini of a pair, and what it had told of its command.
+func innerEnds(status syscall.WaitStatus, told reaper.Told, asked bool) ended {
+	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: status}}, told: told, asked: asked}
+}
+
+func done(status syscall.WaitStatus) reaper.Told {
+	return reaper.Told{Pid: member.Pid, Done: true, Status: status}
+}
+
+// where is where a machine stands.
+func where(m machine) string {
+	switch m := m.(type) {
+	case *ladder:
+		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
+	case *sweep:
+		return [...]string{"lingering", "waiting", "asking", "killing"}[m.stage]
+	case *watch:
+		return "watching"
+	case paused:
+		return "pausing"
+	}
+	return "over"
 }
 
 func found(p ...orphans.Process) looked { return looked{found: p} }
@@ -66,10 +96,12 @@ func text(actions []action) string {
 		switch a := a.(type) {
 		case forward:
 			words = append(words, fmt.Sprintf("forward %d", a.sig))
-		case suspend:
-			words = append(words, fmt.Sprint("suspend ", int(a.sig)))
-		case handOver:
-			words = append(words, "hand over")
+		case relay:
+			words = append(words, fmt.Sprintf("relay %d", a.sig))
+		case watchAll:
+			words = append(words, "watch all")
+		case reap:
+			words = append(words, "reap")
 		case askStdin:
 			words = append(words, "ask stdin")
 		case look:
@@ -77,9 +109,19 @@ func text(actions []action) string {
 		case send:
 			words = append(words, fmt.Sprintf("%s<-%d", a.process.Name, a.sig))
 		case kill:
-			words = append(words, "kill")
+			words = append(words, map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly])
 		case wake:
 			words = append(words, fmt.Sprint("wake ", a.after))
+		case hurry:
+			words = append(words, fmt.Sprint("hurry ", a.after))
+		case because:
+			if a.level >= detail {
+				continue
+			}
+			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why.word()))
+		case leave:
+			words = append(words, fmt.Sprintf("(leaving %s)", a.process.Name))
+		case remember: // it changes nothing
 		case tell:
 			if !a.quietly {
 				words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
@@ -89,7 +131,11 @@ func text(actions []action) string {
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
 		case exit:
-			words = append(words, fmt.Sprint("exit ", a.status))
+			if a.result.sig != 0 {
+				words = append(words, fmt.Sprint("end by ", int(a.result.sig)))
+			} else {
+				words = append(words, fmt.Sprint("exit ", a.result.code))
+			}
 		default:
 			panic(a)
 		}
@@ -102,379 +148,677 @@ type turn struct {
 	at    time.Duration
 	event event
 	want  string
-	then  phase
+	then  string
+}
+
+// play lets a machine, and those that follow it, make of each event what a turn says.
+func play(t *testing.T, m machine, turns []turn) {
+	t.Helper()
+	for i, turn := range turns {
+		var do []action
+		if m != nil {
+			do, m = m.step(turn.at, turn.event)
+		}
+		if got := text(do); got != turn.want {
+			t.Fatalf("turn %d, %+v:\n got %s\nwant %s", i, turn.event, got, turn.want)
+		}
+		if got := where(m); got != turn.then {
+			t.Fatalf("turn %d, %+v: %s, want %s", i, turn.event, got, turn.then)
+		}
+	}
 }
 
 func TestStep(t *testing.T) {
 	with := func(change func(*rules)) rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *rules) { r.orphans = stopPipes })
 	wait := with(func(r *rules) { r.orphans = waitAll })
-	outer := with(func(r *rules) { r.outer, r.singleChild, r.linger = true, true, 0 })
-	outerWait := with(func(r *rules) { r.outer, r.singleChild, r.linger, r.orphans = true, true, 0, waitAll })
+	allow := with(func(r *rules) { r.allow = true })
 	tests := []struct {
 		name  string
 		rules rules
 		turns []turn
 	}{
 		{"a clean command needs no look and no wait", defaults(), []turn{
-			{1, mainExits(exited(3), true), "exit 3", over},
-			{2, elapsed{}, "", over},
+			{1, mainExits(exited(3), true), "exit 3", "over"},
+			{2, elapsed{}, "", "over"},
+		}},
+		{"the command's pid comes again before all is reaped", defaults(), []turn{
+			{1, ended{exits: append(mainExits(exited(3), true).exits, mainExits(exited(0), true).exits...), none: true}, "exit 3", "over"},
 		}},
 		{"the signal that ended the command", defaults(), []turn{
-			{1, mainExits(signaled(9), true), "exit 137", over},
+			{1, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
 		{"-e", with(func(r *rules) { r.remap = []int{3, 143} }), []turn{
-			{1, mainExits(signaled(15), true), "exit 0", over},
+			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
 		{"orphans that end while the command runs", defaults(), []turn{
-			{1, reaped(false, 300, 301), "", running},
-			{2, mainExits(exited(0), true), "exit 0", over},
+			{1, reaped(false, 300, 301), "", "running"},
+			{2, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"-w", with(func(r *rules) { r.warnReaped = true }), []turn{
-			{1, reaped(false, 300), `say "reaped zombie 300"`, running},
+			{1, reaped(false, 300), `say "reaped zombie 300 (), which ended with status 0"`, "running"},
 		}},
 		{"a signal is passed on and starts nothing", defaults(), []turn{
-			{1, received{syscall.SIGTERM}, "forward 15", running},
-			{2, received{syscall.SIGTERM}, "forward 15", running},
-			{3, received{syscall.SIGWINCH}, "forward 28", running},
+			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{2, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{3, received{sig: syscall.SIGWINCH}, "forward 28", "running"},
 		}},
 		{"leftovers that end while lingering", defaults(), []turn{
-			{0, mainExits(exited(4), false), "wake 500ms", lingering},
-			{10 * ms, reaped(false, 300), "", lingering},
-			{20 * ms, reaped(true, 301), "exit 4", over},
+			{0, mainExits(exited(4), false), "wake 500ms", "lingering"},
+			{10 * ms, reaped(false, 300), "", "lingering"},
+			{20 * ms, reaped(true, 301), "exit 4", "over"},
 		}},
 		{"the whole way to the end", defaults(), []turn{
-			{1000 * ms, mainExits(exited(4), false), "wake 500ms", lingering},
-			{1500 * ms, elapsed{}, "look", asking},
-			{1500 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", asking},
-			{1505 * ms, elapsed{}, "look", asking},
-			{1505 * ms, found(escapee), "wake 10ms", asking},
-			{1506 * ms, reaped(false, member.Pid), "wake 5ms", asking},
-			{6500 * ms, elapsed{}, "look", killing},
-			{6500 * ms, found(escapee), "(killing escapee), kill", killing},
-			{6500 * ms, swept{hit: []int{escapee.Pid}}, "wake 0s", killing},
-			{6501 * ms, elapsed{}, "kill", killing},
-			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", killing},
-			{6502 * ms, reaped(true, escapee.Pid), "exit 4", over},
+			{1000 * ms, mainExits(exited(4), false), "wake 500ms", "lingering"},
+			{1500 * ms, elapsed{}, "look", "asking"},
+			{1500 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1505 * ms, elapsed{}, "look", "asking"},
+			{1505 * ms, found(escapee), "wake 10ms", "asking"},
+			{1506 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{6500 * ms, elapsed{}, "look", "killing"},
+			{6500 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
+			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
+			{6500 * ms, swept{hit: []int{escapee.Pid, 300}}, "wake 0s", "killing"},
+			{6501 * ms, elapsed{}, "kill children", "killing"},
+			{6501 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
+			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
+			{6502 * ms, reaped(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"--linger 0", with(func(r *rules) { r.linger = 0 }), []turn{
-			{1, mainExits(exited(0), false), "look", asking},
-			{1, found(), "wake 5ms", asking},
+			{1, mainExits(exited(0), false), "look", "asking"},
+			{1, found(), "wake 5ms", "asking"},
 		}},
 		{"escapees that hold a stream come first", with(func(r *rules) { r.linger = 0 }), []turn{
-			{1, mainExits(exited(0), false), "look", asking},
+			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(member, inGroup, escapee, holder),
-				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", asking},
+				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"a stopped leftover is let go on to act on its TERM", with(func(r *rules) { r.linger = 0 }), []turn{
-			{1, mainExits(exited(0), false), "look", asking},
-			{1, found(sleeping), "(stopping stopped), stopped<-15, stopped<-18, wake 5ms", asking},
+			{1, mainExits(exited(0), false), "look", "asking"},
+			{1, found(sleeping), "(stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 		}},
 		{"who had TERM with the group is not sent it again", with(func(r *rules) { r.linger = 0 }), []turn{
-			{500 * ms, received{syscall.SIGTERM}, "forward 15", running},
-			{999 * ms, mainExits(exited(0), false), "look", asking},
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member, late, escapee),
-				"(stopping member), (stopping late), late<-15, (stopping escapee), escapee<-15, wake 5ms", asking},
+				"(stopping member), (stopping late), late<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"under -c only the command had it", with(func(r *rules) { r.linger, r.singleChild = 0, true }), []turn{
-			{500 * ms, received{syscall.SIGTERM}, "forward 15", running},
-			{999 * ms, mainExits(exited(0), false), "look", asking},
-			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", asking},
+		{"under -c only the command had it", with(func(r *rules) { r.linger, r.group = 0, false }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{999 * ms, mainExits(exited(0), false), "look", "asking"},
+			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a signal that asks for an end cuts lingering short", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", lingering},
-			{10 * ms, received{syscall.SIGUSR1}, "", lingering},
-			{20 * ms, received{syscall.SIGINT}, "look", asking},
-			{30 * ms, received{syscall.SIGTERM}, "", asking},
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{10 * ms, received{sig: syscall.SIGUSR1}, "", "lingering"},
+			{20 * ms, received{sig: syscall.SIGINT}, "look", "asking"},
+			{30 * ms, received{sig: syscall.SIGTERM}, "", "asking"},
+		}},
+		{"nobody is killed before all were asked, however late that is", with(func(r *rules) { r.grace = 0 }), []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{500 * ms, received{sig: syscall.SIGTERM}, "look", "asking"},
+			{500 * ms, elapsed{}, "look", "asking"}, // the end of lingering
+			{500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{500 * ms, found(escapee), "wake 0s", "asking"},
+			{500 * ms, elapsed{}, "look", "killing"},
+		}},
+		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *rules) { r.linger = 0 }), []turn{
+			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
+			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1005 * ms, elapsed{}, "look", "asking"},
+			{1005 * ms, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms)), "(stopping below), below<-15, wake 10ms", "asking"},
+		}},
+		{"a pid that comes again within a tick is another's", with(func(r *rules) { r.linger = 0 }), []turn{
+			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
+			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1001 * ms, ended{exits: []reaper.Exit{{Pid: escapee.Pid, Status: stopped}, {Pid: escapee.Pid, Status: continued}}}, "hurry 5ms", "asking"},
+			{1001 * ms, found(escapee), "wake 5ms", "asking"},
+			{1002 * ms, reaped(false, escapee.Pid), "hurry 5ms", "asking"},
+			{1006 * ms, elapsed{}, "look", "asking"},
+			{1006 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"the first SIGINT kills nobody, whatever came before it", with(func(r *rules) { r.linger = 0 }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1, mainExits(exited(0), false), "look", "asking"},
+			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, received{sig: syscall.SIGTERM}, "", "asking"},
+			{3, received{sig: syscall.SIGINT}, "", "asking"},
+			{4, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+		}},
+		{"nor by a second SIGINT", defaults(), []turn{
+			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{1, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{2, received{sig: syscall.SIGINT}, "look", "asking"},
+			{2, received{sig: syscall.SIGINT}, "", "asking"},
+			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{3, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
 		{"a tree that never stops dying does not put off the next look", with(func(r *rules) { r.linger = 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", asking},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", asking},
-			{2 * ms, reaped(false, 300), "", asking},
-			{4 * ms, reaped(false, 301), "", asking},
-			{5 * ms, elapsed{}, "look", asking},
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2 * ms, reaped(false, 300), "hurry 5ms", "asking"},
+			{4 * ms, reaped(false, 301), "hurry 5ms", "asking"},
+			{5 * ms, elapsed{}, "look", "asking"},
+		}},
+		{"only one that is left alone is there, twice", allow, []turn{
+			{1, mainExits(exited(0), false), "look", "lingering"},
+			{1, found(agent), "look", "lingering"},
+			{1, found(agent), "(leaving agent), exit 0", "over"},
+		}},
+		{"one that forked during the first look", allow, []turn{
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{0, found(agent), "look", "lingering"},
+			{0, found(agent, member), "wake 5ms", "lingering"},
+			{5 * ms, elapsed{}, "look", "lingering"},
+			{5 * ms, found(agent), "look", "lingering"},
+			{5 * ms, found(agent), "(leaving agent), exit 0", "over"},
+		}},
+		{"one is left alone, and others are stopped", with(func(r *rules) { r.allow, r.linger, r.orphansExit = true, 0, 9 }), []turn{
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(agent, member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{1 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{5 * ms, elapsed{}, "look", "asking"},
+			{5 * ms, found(agent), "look", "asking"},
+			{5 * ms, found(agent), "(leaving agent), exit 9", "over"},
+		}},
+		{"what is left alone is no failure", with(func(r *rules) { r.allow, r.linger, r.orphansExit = true, 0, 9 }), []turn{
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(agent), "look", "asking"},
+			{0, found(agent), "(leaving agent), exit 0", "over"},
+		}},
+		{"one is left alone while others are killed", with(func(r *rules) { r.allow, r.linger = true, 0 }), []turn{
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(agent, member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{5000 * ms, elapsed{}, "look", "killing"},
+			{5000 * ms, found(agent, member), "(killing member), kill children", "killing"},
+			{5000 * ms, swept{hit: []int{member.Pid}}, "kill children", "killing"},
+			{5000 * ms, swept{}, "look", "killing"},
+			{5000 * ms, found(), "wake 5ms", "killing"},
+			{5005 * ms, elapsed{}, "kill children", "killing"},
+			{5005 * ms, swept{}, "look", "killing"},
+			{5005 * ms, found(agent), "look", "killing"},
+			{5005 * ms, found(agent), "(leaving agent), exit 0", "over"},
+		}},
+		{"wait, and one that is left alone", with(func(r *rules) { r.orphans, r.allow = waitAll, true }), []turn{
+			{0, mainExits(exited(5), false), "look", "waiting"},
+			{0, found(agent, member), "wake 1s", "waiting"},
+			{10 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
+			{15 * ms, elapsed{}, "look", "waiting"},
+			{15 * ms, found(agent), "look", "waiting"},
+			{15 * ms, found(agent), "(leaving agent), exit 5", "over"},
+		}},
+		{"pipes, and a holder that is left alone", with(func(r *rules) { r.orphans, r.allow = stopPipes, true }), []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, found(agent, holder), "wake 5ms", "lingering"},
+			{5 * ms, elapsed{}, "look", "lingering"},
+			{5 * ms, found(agent, member), "look", "lingering"},
+			{5 * ms, found(agent, member), "(leaving agent), exit 5", "over"},
+		}},
+		{"the parent's death leaves alone what is to be", allow, []turn{
+			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
+			{1 * ms, found(agent), "look", "lingering"},
+			{1 * ms, found(agent), "(leaving agent), end by 15", "over"},
 		}},
 		{"leave", with(func(r *rules) { r.orphans = leaveAll }), []turn{
-			{1, mainExits(exited(5), false), "exit 5", over},
+			{1, mainExits(exited(5), false), "exit 5", "over"},
 		}},
 		{"wait", wait, []turn{
-			{1, mainExits(exited(5), false), "", waiting},
-			{2, reaped(false, 300), "", waiting},
-			{3, received{syscall.SIGUSR1}, "", waiting},
-			{4, reaped(true, 301), "exit 5", over},
+			{1, mainExits(exited(5), false), "wake 1s", "waiting"},
+			{2, reaped(false, 300), "", "waiting"},
+			{3, received{sig: syscall.SIGUSR1}, "", "waiting"},
+			{1000 * ms, elapsed{}, "reap, wake 1s", "waiting"}, // of some nobody is told
+			{1001 * ms, reaped(true, 301), "exit 5", "over"},
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
-			{1, mainExits(exited(5), false), "", waiting},
-			{2, received{syscall.SIGHUP}, "look", asking},
-			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", asking},
+			{1, mainExits(exited(5), false), "wake 1s", "waiting"},
+			{2, received{sig: syscall.SIGHUP}, "look", "asking"},
+			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: nobody holds any", pipes, []turn{
-			{1, mainExits(exited(5), false), "look", lingering},
-			{1, found(member, escapee), "exit 5", over},
+			{1, mainExits(exited(5), false), "look", "lingering"},
+			{1, found(member, escapee), "exit 5", "over"},
 		}},
 		{"pipes: the holder ends while lingering", pipes, []turn{
-			{0, mainExits(exited(5), false), "look", lingering},
-			{0, found(holder, escapee), "wake 5ms", lingering},
-			{5 * ms, elapsed{}, "look", lingering},
-			{5 * ms, found(holder, escapee), "wake 10ms", lingering},
-			{6 * ms, reaped(false, holder.Pid), "wake 5ms", lingering},
-			{11 * ms, elapsed{}, "look", lingering},
-			{11 * ms, found(escapee), "exit 5", over},
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, found(holder, escapee), "wake 5ms", "lingering"},
+			{5 * ms, elapsed{}, "look", "lingering"},
+			{5 * ms, found(holder, escapee), "wake 10ms", "lingering"},
+			{6 * ms, reaped(false, holder.Pid), "hurry 5ms", "lingering"},
+			{11 * ms, elapsed{}, "look", "lingering"},
+			{11 * ms, found(escapee), "exit 5", "over"},
 		}},
 		{"pipes: holders and those who may be", pipes, []turn{
-			{0, mainExits(exited(5), false), "look", lingering},
-			{0, found(holder, opaque, escapee), "wake 5ms", lingering},
-			{500 * ms, elapsed{}, "look", asking},
-			{500 * ms, found(holder, opaque, escapee), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", asking},
-			{5500 * ms, elapsed{}, "look", killing},
-			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", killing},
-			{5501 * ms, elapsed{}, "look", killing},
-			{5501 * ms, found(escapee), "exit 5", over},
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, found(holder, opaque, escapee), "wake 5ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(holder, opaque, escapee), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{5500 * ms, elapsed{}, "look", "killing"},
+			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
+			{5501 * ms, elapsed{}, "look", "killing"},
+			{5501 * ms, found(holder, escapee), "holder<-9, wake 5ms", "killing"},
+			{5502 * ms, reaped(false, holder.Pid), "hurry 5ms", "killing"},
+			{5506 * ms, elapsed{}, "look", "killing"},
+			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
+			{5507 * ms, elapsed{}, "look", "killing"},
+			{5507 * ms, found(escapee), "exit 5", "over"},
+		}},
+		{"pipes: whom that spares is asked when it is overruled", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{5000 * ms, stop{timedOut}, "", "asking"},
+			{5000 * ms, stop{parentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{5500 * ms, elapsed{}, "look", "asking"}, // the end of the holder's grace
+			{5500 * ms, found(holder, escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"pipes: also when holders are being killed", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{5500 * ms, elapsed{}, "look", "killing"},
+			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
+			{5500 * ms, stop{finiDied}, "(stopping the leftovers: fini), look", "asking"},
+			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"--orphans-exit", with(func(r *rules) { r.linger, r.orphansExit = 0, 99 }), []turn{
-			{1, mainExits(exited(0), false), "look", asking},
-			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", asking},
-			{2, reaped(true, escapee.Pid), "exit 99", over},
+			{1, mainExits(exited(0), false), "look", "asking"},
+			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, reaped(true, escapee.Pid), "exit 99", "over"},
 		}},
 		{"--orphans-exit leaves a failure alone", with(func(r *rules) { r.linger, r.orphansExit = 0, 99 }), []turn{
-			{1, mainExits(exited(3), false), "look", asking},
-			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", asking},
-			{2, reaped(true, escapee.Pid), "exit 3", over},
+			{1, mainExits(exited(3), false), "look", "asking"},
+			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, reaped(true, escapee.Pid), "exit 3", "over"},
 		}},
 		{"--orphans-exit where nothing had to be stopped", with(func(r *rules) { r.orphansExit = 99 }), []turn{
-			{1, mainExits(exited(0), false), "wake 500ms", lingering},
-			{2, reaped(true, escapee.Pid), "exit 0", over},
+			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{2, reaped(true, escapee.Pid), "exit 0", "over"},
 		}},
 		{"one that may not be signalled is waited for, not for long", with(func(r *rules) { r.linger, r.grace = 0, 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", asking},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", asking},
-			{1 * ms, elapsed{}, "look", killing},
-			{1 * ms, found(escapee), "(killing escapee), kill", killing},
-			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", killing},
-			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", killing},
-			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, over},
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, elapsed{}, "look", "killing"},
+			{1 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
+			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", "killing"},
+			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
+			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
 		}},
 		{"one that SIGKILL does not end is waited for longer", with(func(r *rules) { r.linger, r.grace = 0, 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", asking},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", asking},
-			{1 * ms, elapsed{}, "look", killing},
-			{1 * ms, found(escapee), "(killing escapee), kill", killing},
-			{1 * ms, swept{hit: []int{escapee.Pid}}, "wake 0s", killing},
-			{9000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", killing},
-			{10001 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, over},
+			{0, mainExits(exited(0), false), "look", "asking"},
+			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, elapsed{}, "look", "killing"},
+			{1 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
+			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
+			{1 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
+			{9000 * ms, elapsed{}, "kill children", "killing"},
+			{9000 * ms, swept{hit: []int{escapee.Pid, 300}}, "kill children", "killing"},
+			{9050 * ms, swept{hit: []int{escapee.Pid, 301}}, "kill children", "killing"},
+			{9100 * ms, swept{hit: []int{escapee.Pid, 302}}, "kill", "killing"}, // there may be others than children
+			{18000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
+			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
 		}},
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
-			{0, stop{launcherDied}, "forward 15, wake 5s", stopping},
-			{1 * ms, stop{stdinClosed}, "", stopping},
-			{2 * ms, stop{timedOut}, "", stopping},
-			{5000 * ms, elapsed{}, "forward 9, wake 10s", ending},
-			{5001 * ms, received{syscall.SIGTERM}, "", ending},
-			{5002 * ms, mainExits(signaled(9), true), "exit 137", over},
+			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1 * ms, stop{stdinClosed}, "", "stopping"},
+			{2 * ms, stop{timedOut}, "", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
+			{5001 * ms, stop{boundEnded}, "", "ending"},
+			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
+		}},
+		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *rules) { r.job = 7 }), []turn{
+			{0, stop{parentDied}, "wake 500ms", "heeding"},
+			{1 * ms, stop{stdinClosed}, "", "heeding"},
+			{2 * ms, mainExits(signaled(2), true), "end by 2", "over"},
+		}},
+		{"by one that it does not heed", with(func(r *rules) { r.job = 7 }), []turn{
+			{0, stop{parentDied}, "wake 500ms", "heeding"},
+			{500 * ms, elapsed{}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+		}},
+		{"in the job by TERM, which the whole job gets", with(func(r *rules) { r.job = 7 }), []turn{
+			{0, stop{parentDied}, "wake 500ms", "heeding"},
+			{1 * ms, received{sig: syscall.SIGTERM}, "forward 15", "heeding"},
+			{500 * ms, elapsed{}, "(stopping the command: launcher), wake 5s", "stopping"},
 		}},
 		{"-p", with(func(r *rules) { r.deathsig = syscall.SIGINT }), []turn{
-			{0, stop{launcherDied}, "forward 2, wake 5s", stopping},
+			{0, stop{parentDied}, "(stopping the command: launcher), forward 2, wake 5s", "stopping"},
 		}},
 		{"a TERM that came with the launcher's death is not passed on again", defaults(), []turn{
-			{1, stop{launcherDied}, "forward 15, wake 5s", stopping},
-			{2, received{syscall.SIGTERM}, "", stopping},
-			{3, received{syscall.SIGTERM}, "forward 15", stopping},
+			{1, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{2, received{sig: syscall.SIGTERM}, "", "stopping"},
+			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"a TERM that came before it is not repeated", defaults(), []turn{
-			{1, received{syscall.SIGTERM}, "forward 15", running},
-			{2, stop{launcherDied}, "wake 5s", stopping},
-			{3, received{syscall.SIGTERM}, "forward 15", stopping},
+			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{2, stop{parentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
+		}},
+		{"nor is it for as long as the grace", defaults(), []turn{
+			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{3 * time.Second, stop{parentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
 		}},
 		{"one that came long before it is", defaults(), []turn{
-			{1, received{syscall.SIGTERM}, "forward 15", running},
-			{6 * time.Second, stop{launcherDied}, "forward 15, wake 5s", stopping},
+			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{6 * time.Second, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{0}, "wake 5s", closing},
-			{5000 * ms, elapsed{}, "ask stdin", closing},
-			{5000 * ms, unread{0}, "forward 15, wake 5s", stopping},
-			{10000 * ms, elapsed{}, "forward 9, wake 10s", ending},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{5000 * ms, elapsed{}, "ask stdin", "closing"},
+			{5000 * ms, unread{0}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
+			{10000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{65536}, "wake 5s", closing},
-			{5000 * ms, elapsed{}, "ask stdin", closing},
-			{5000 * ms, unread{4096}, "wake 5s", closing},
-			{10000 * ms, elapsed{}, "ask stdin", closing},
-			{10000 * ms, unread{4096}, "forward 15, wake 5s", stopping},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{65536}, "wake 5s", "closing"},
+			{5000 * ms, elapsed{}, "ask stdin", "closing"},
+			{5000 * ms, unread{4096}, "wake 5s", "closing"},
+			{10000 * ms, elapsed{}, "ask stdin", "closing"},
+			{10000 * ms, unread{4096}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
 		}},
 		{"a command that ends at the end of its stdin", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{0}, "wake 5s", closing},
-			{10 * ms, mainExits(exited(0), true), "exit 0", over},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{10 * ms, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"a signal that asks for an end is the next rung", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{0}, "wake 5s", closing},
-			{2000 * ms, received{syscall.SIGTERM}, "forward 15, wake 5s", stopping},
-			{7000 * ms, elapsed{}, "forward 9, wake 10s", ending},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{2000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
+			{7000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+		}},
+		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{5000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, "", "stopping"},
 		}},
 		{"another signal is not", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{0}, "wake 5s", closing},
-			{1 * ms, received{syscall.SIGUSR1}, "forward 10", closing},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{1 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "closing"},
 		}},
 		{"the launcher's death skips the wait", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", closing},
-			{0, unread{0}, "wake 5s", closing},
-			{1000 * ms, stop{launcherDied}, "forward 15, wake 5s", stopping},
+			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, unread{0}, "wake 5s", "closing"},
+			{1000 * ms, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"--timeout", defaults(), []turn{
-			{0, stop{timedOut}, "forward 15, wake 5s", stopping},
-			{1, mainExits(exited(0), true), "exit 124", over},
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{1, mainExits(exited(0), true), "exit 124", "over"},
 		}},
 		{"--timeout, -e 124", with(func(r *rules) { r.remap = []int{124} }), []turn{
-			{0, stop{timedOut}, "forward 15, wake 5s", stopping},
-			{1, mainExits(signaled(15), true), "exit 0", over},
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
 		{"-k", with(func(r *rules) { r.killAfter = time.Second }), []turn{
-			{0, received{syscall.SIGUSR1}, "forward 10", running},
-			{0, received{syscall.SIGINT}, "forward 2, wake 1s", stopping},
-			{1, received{syscall.SIGINT}, "forward 2", stopping},
-			{1000 * ms, elapsed{}, "forward 9, wake 10s", ending},
+			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
+			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1s", "stopping"},
+			{1, received{sig: syscall.SIGINT}, "forward 2", "stopping"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9, wake 10s`, "ending"},
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *rules) { r.killAfter = time.Hour }), []turn{
-			{0, received{syscall.SIGINT}, "forward 2, wake 1h0m0s", stopping},
-			{1000 * ms, stop{launcherDied}, "forward 15, wake 5s", stopping},
+			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
+			{1000 * ms, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"a command that SIGKILL does not end", defaults(), []turn{
-			{0, stop{timedOut}, "forward 15, wake 5s", stopping},
-			{5000 * ms, elapsed{}, "forward 9, wake 10s", ending},
-			{15000 * ms, elapsed{}, "look", killing},
-			{15000 * ms, found(member), "(killing member), kill", killing},
-			{15000 * ms, swept{hit: []int{member.Pid}}, "wake 0s", killing},
-			{25000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not end: [201]", exit 124`, over},
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{15000 * ms, elapsed{}, "look", "asking"},
+			{15000 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{20000 * ms, elapsed{}, "look", "killing"},
+			{20000 * ms, found(member), "(killing member), kill children", "killing"},
+			{20000 * ms, swept{hit: []int{member.Pid}}, "kill children", "killing"},
+			{20200 * ms, swept{hit: []int{member.Pid}}, "kill", "killing"},
+			{30000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not end: [201]", exit 124`, "over"},
+		}},
+		{"nor are those spared that hold nothing", pipes, []turn{
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{15000 * ms, elapsed{}, "look", "asking"},
+			{15000 * ms, found(mainChild, escapee), "(stopping main), (stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"nor is one sent TERM again that SIGKILL does not end", with(func(r *rules) { r.group = false }), []turn{
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{15000 * ms, elapsed{}, "look", "asking"},
+			{15000 * ms, found(mainChild, member), "(stopping main), (stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a reason to stop cuts lingering short", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", lingering},
-			{1, stop{launcherDied}, "look", asking},
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{1, stop{parentDied}, "(stopping the leftovers: launcher), look", "asking"},
 		}},
 		{"a reason to stop ends --orphans=wait", wait, []turn{
-			{0, mainExits(exited(0), false), "", waiting},
-			{1, stop{timedOut}, "look", asking},
-			{2, reaped(true), "exit 0", over},
+			{0, mainExits(exited(0), false), "wake 1s", "waiting"},
+			{1, stop{timedOut}, "(stopping the leftovers: timeout), look", "asking"},
+			{2, reaped(true), "exit 0", "over"},
 		}},
 		{"the end of stdin leaves lingering alone: the command may have ended by it", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", lingering},
-			{1, stop{stdinClosed}, "", lingering},
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{1, stop{stdinClosed}, "", "lingering"},
 		}},
 		{"a command that was stopped leaves nothing to wait for", wait, []turn{
-			{0, stop{timedOut}, "forward 15, wake 5s", stopping},
-			{1, mainExits(exited(0), false), "wake 500ms", lingering},
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
 		}},
 		{"the launcher's death overrules leave", with(func(r *rules) { r.orphans = leaveAll }), []turn{
-			{0, stop{launcherDied}, "forward 15, wake 5s", stopping},
-			{1, mainExits(exited(0), false), "wake 500ms", lingering},
+			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
 		}},
 		{"-r", with(func(r *rules) {
 			r.rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
 			r.killAfter = time.Second
 		}), []turn{
-			{0, received{syscall.SIGHUP}, "", running},
-			{1, received{syscall.SIGUSR1}, "forward 10", running},
-			{2, received{syscall.SIGTERM}, "forward 3, wake 1s", stopping},
-			{3, received{syscall.SIGQUIT}, "forward 3", stopping},
-		}},
-		{"Ctrl-Z and fg", defaults(), []turn{
-			{0, mainStops(syscall.SIGTSTP), "suspend 20", running},
-			{1, resumed{}, "hand over, forward 18", running},
-			{2, received{syscall.SIGCONT}, "", running},
-			{3, received{syscall.SIGCONT}, "hand over, forward 18", running},
-		}},
-		{"fini is sent what stops the command", defaults(), []turn{
-			{0, received{syscall.SIGTSTP}, "forward 20", running},
-			{1, mainStops(syscall.SIGTSTP), "suspend 20", running},
-			{2, resumed{}, "", running},
-			{3, received{syscall.SIGCONT}, "hand over, forward 18", running},
+			{0, received{sig: syscall.SIGHUP}, "", "running"},
+			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
+			{2, received{sig: syscall.SIGTERM}, "forward 3, wake 1s", "stopping"},
+			{3, received{sig: syscall.SIGQUIT}, "forward 3", "stopping"},
 		}},
 		{"who stops the command himself continues it himself", defaults(), []turn{
-			{0, mainStops(syscall.SIGSTOP), "", running},
+			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
+			{0, mainStops(syscall.SIGSTOP), "", "running"},
 		}},
 		{"a stopped command is let go on to act on its TERM", defaults(), []turn{
-			{0, mainStops(syscall.SIGSTOP), "", running},
-			{1, stop{timedOut}, "forward 15, forward 18, wake 5s", stopping},
+			{0, mainStops(syscall.SIGSTOP), "", "running"},
+			{1, stop{timedOut}, "(stopping the command: timeout), forward 15, forward 18, wake 5s", "stopping"},
+		}},
+		{"a stop that was under way when it was asked", defaults(), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1 * ms, mainStops(syscall.SIGTSTP), "forward 18", "running"},
+			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
+		}},
+		{"also one that stops while it is being stopped", defaults(), []turn{
+			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{2000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
 		{"also where somebody else has sent it", defaults(), []turn{
-			{0, mainStops(syscall.SIGSTOP), "", running},
-			{1, received{syscall.SIGUSR1}, "forward 10", running},
-			{2, received{syscall.SIGINT}, "forward 2, forward 18", running},
-			{3, received{syscall.SIGINT}, "forward 2", running},
-		}},
-		{"the inner fini ends", outer, []turn{
-			{0, received{syscall.SIGTERM}, "forward 15", running},
-			{1, mainExits(exited(3), true), "exit 3", over},
-		}},
-		{"the inner fini is killed", outer, []turn{
-			{0, innerKilled(member.Pid), "look", asking},
-			{0, found(member, escapee), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", asking},
-		}},
-		{"the inner fini is killed under a policy", outerWait, []turn{
-			{0, innerKilled(0), "look", asking},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", asking},
-		}},
-		{"the inner fini left what its policy leaves", outerWait, []turn{
-			{0, mainExits(exited(3), false), "exit 3", over},
-		}},
-		{"the inner fini gave up", outer, []turn{
-			{0, mainExits(exited(3), false), "kill", killing},
-			{0, swept{hit: []int{203}}, "wake 0s", killing},
-			{1, swept{refused: []int{204}}, "exit 3", over},
+			{0, mainStops(syscall.SIGSTOP), "", "running"},
+			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
+			{2, received{sig: syscall.SIGINT}, "forward 2, forward 18", "running"},
+			{3, received{sig: syscall.SIGINT}, "forward 2", "running"},
 		}},
 		{"no /proc", with(func(r *rules) { r.linger = 0 }), []turn{
-			{0, mainExits(exited(7), false), "look", asking},
-			{0, looked{err: errors.New("no /proc")}, `say "cannot stop leftovers: no /proc", exit 7`, over},
+			{0, mainExits(exited(7), false), "look", "asking"},
+			{0, looked{err: errors.New("no /proc")}, `say "cannot stop leftovers: no /proc", exit 7`, "over"},
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLife(tt.rules, mainPid)
-			for i, turn := range tt.turns {
-				if got := text(l.step(turn.at, turn.event)); got != turn.want {
-					t.Fatalf("turn %d, %+v:\n got %s\nwant %s", i, turn.event, got, turn.want)
-				}
-				if l.phase != turn.then {
-					t.Fatalf("turn %d, %+v: phase %d, want %d", i, turn.event, l.phase, turn.then)
-				}
-			}
+			play(t, newLadder(tt.rules, mainPid), tt.turns)
 		})
 	}
 }
 
-func TestPause(t *testing.T) {
-	l := newLife(defaults(), 0)
-	for _, turn := range []turn{
-		{0, reaped(true), "", pausing},
-		{1, reaped(false, 300), "", pausing},
-		{2, received{syscall.SIGHUP}, "", pausing},
-		{3, stop{launcherDied}, "", pausing},
-		{4, received{syscall.SIGTERM}, "exit 0", over},
+// The command in the job's group: what reaches that by itself is not sent to it again.
+func TestInTheJobsGroup(t *testing.T) {
+	r := defaults()
+	r.group, r.job, r.linger = false, 50, 0
+	leads := r
+	leads.leader = true
+	lingers := r
+	lingers.linger = 500 * ms
+	term, kill := syscall.SIGTERM, syscall.SIGINT
+	for _, tt := range []struct {
+		name  string
+		rules rules
+		turns []turn
+	}{
+		{"the terminal's keys", r, []turn{
+			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGQUIT, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGWINCH, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGHUP, fromKernel, 0}, "", "running"},
+		}},
+		{"what a process sends", r, []turn{
+			{0, received{kill, fromProcess, 7}, "forward 2", "running"},
+			{0, received{term, fromProcess, 7}, "forward 15", "running"},
+			{0, received{syscall.SIGHUP, fromProcess, 7}, "forward 1", "running"},
+		}},
+		{"what one of the tree sends has reached the job", r, []turn{
+			{0, received{term, fromTree, 7}, "", "running"},
+			{0, received{syscall.SIGUSR1, fromTree, 7}, "", "running"},
+			{0, received{syscall.SIGINT, fromTree, 7}, "", "running"},
+		}},
+		{"a hang-up reaches only the leader of the session", leads, []turn{
+			{0, received{syscall.SIGHUP, fromKernel, 0}, "forward 1", "running"},
+			{0, received{syscall.SIGCONT, fromKernel, 0}, "forward 18", "running"},
+		}},
+		{"nobody has had TERM with a group", r, []turn{
+			{500 * ms, received{term, fromProcess, 7}, "forward 15", "running"},
+			{999 * ms, mainExits(exited(0), false), "look", "asking"},
+			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+		}},
+		{"a Ctrl-C that ended the command leaves the rest of the job the time to end by it", lingers, []turn{
+			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{1, received{syscall.SIGINT, fromKernel, 0}, "", "lingering"},
+			{2, reaped(true, member.Pid), "end by 2", "over"},
+		}},
+		{"a second Ctrl-C ends the grace", r, []turn{
+			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
+			{1, mainExits(signaled(2), false), "look", "asking"},
+			{1, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{2, received{syscall.SIGINT, fromKernel, 0}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{2, found(member), "(killing member), kill children", "killing"},
+			{3, reaped(true, member.Pid), "end by 2", "over"},
+		}},
 	} {
-		if got := text(l.step(turn.at, turn.event)); got != turn.want || l.phase != turn.then {
-			t.Errorf("%+v: %q and phase %d, want %q and %d", turn.event, got, l.phase, turn.want, turn.then)
+		t.Run(tt.name, func(t *testing.T) { play(t, newLadder(tt.rules, mainPid), tt.turns) })
+	}
+}
+
+func TestWatch(t *testing.T) {
+	r := defaults()
+	r.orphans, r.linger = waitAll, 0
+	stops := ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)}}}
+	lives := reaper.Told{Pid: member.Pid}
+	for _, tt := range []struct {
+		name  string
+		turns []turn
+	}{
+		{"the inner fini ends", []turn{
+			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
+			{1, innerEnds(exited(3), done(exited(3)), false), "exit 3", "over"},
+		}},
+		{"its command was ended by a signal", []turn{
+			{1, innerEnds(exited(143), done(signaled(15)), false), "end by 15", "over"},
+		}},
+		{"it was killed when its work was done", []turn{
+			{1, innerEnds(signaled(9), done(exited(3)), false), "exit 3", "over"},
+		}},
+		{"it is killed, and the kernel has asked the command", []turn{
+			{0, innerEnds(signaled(9), lives, true), `say "stopping the command: its fini was killed", look`, "asking"},
+			{0, found(member, escapee), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"it is killed, and the kernel has not", []turn{
+			{0, innerEnds(signaled(9), lives, false), `say "stopping the command: its fini was killed", look`, "asking"},
+			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{1, reaped(true, member.Pid), "end by 9", "over"},
+		}},
+		{"escapees that hold a stream come first then too", []turn{
+			{0, innerEnds(signaled(9), reaper.Told{Pid: holder.Group}, false), `say "stopping the command: its fini was killed", look`, "asking"},
+			{0, found(holder, inGroup), "(stopping holder in group), holder in group<-15, (stopping holder), holder<-15, wake 5ms", "asking"},
+		}},
+		{"it ends without a word, and leaves nothing", []turn{
+			{0, ended{exits: innerEnds(exited(2), lives, true).exits, none: true}, "exit 125", "over"},
+		}},
+		{"a tracer hides its end", []turn{
+			{0, ended{hidden: true, told: done(exited(3))}, "exit 3", "over"},
+		}},
+		{"a tracer hides its end, and it has not told", []turn{
+			{0, ended{hidden: true, told: lives}, `say "stopping the command: its fini was killed", look`, "asking"},
+			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{1, reaped(true, member.Pid), "end by 9", "over"},
+		}},
+		{"it is stopped", []turn{
+			{0, stops, "watch all", "watching"},
+			{1, received{sig: syscall.SIGUSR1}, "relay 10", "watching"},
+			{2, received{sig: syscall.SIGTERM}, "relay 15, forward 18", "watching"},
+			{2, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
+			{3, stops, "watch all", "watching"},
+			{4, stop{parentDied}, "forward 18", "watching"},
+			{5, stops, "watch all, forward 18", "watching"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { play(t, &watch{rules: r, inner: mainPid}, tt.turns) })
+	}
+}
+
+// Who means fini may send a signal to both processes of a pair.
+func TestCopies(t *testing.T) {
+	var c copies
+	for i, tt := range []struct {
+		at      time.Duration
+		sender  int
+		relayed bool
+		want    bool
+	}{
+		{0, 7, false, false},
+		{1, 7, true, true},
+		{2, 7, true, false}, // again, the other way first
+		{3, 7, false, true},
+		{4, 7, false, false}, // twice, to one of them
+		{5, 7, false, false},
+		{2 * time.Second, 7, true, false}, // too late for a copy
+		{2 * time.Second, 8, false, false},
+		{2 * time.Second, 0, true, false}, // from nobody known
+		{2 * time.Second, 0, false, false},
+	} {
+		if got := c.second(tt.at, syscall.SIGTERM, tt.sender, tt.relayed); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
 		}
 	}
+}
+
+func TestPause(t *testing.T) {
+	play(t, paused{}, []turn{
+		{0, reaped(false), "", "pausing"},
+		{1, reaped(false, 300), "", "pausing"},
+		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
+		{3, stop{parentDied}, "", "pausing"},
+		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
+	})
 }
 
 // More leftovers than anybody reads are counted.
 func TestManyLeftoversAreCounted(t *testing.T) {
 	r := defaults()
 	r.linger = 0
-	l := newLife(r, mainPid)
-	l.step(0, mainExits(exited(0), false))
+	_, m := newLadder(r, mainPid).step(0, mainExits(exited(0), false))
 	var crowd []orphans.Process
 	for i := range 100 {
 		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
 	}
-	got := text(l.step(0, looked{found: crowd}))
+	do, m := m.step(0, looked{found: crowd})
+	got := text(do)
 	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != maxTold || sent != 100 {
 		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, maxTold)
 	}
-	if got := text(l.step(1, reaped(true))); got != `say "stopped 100 leftovers in all", exit 0` {
+	do, _ = m.step(1, reaped(true))
+	if got := text(do); got != `say "stopped 100 leftovers in all", exit 0` {
 		t.Errorf("at the end: %s", got)
 	}
 }
@@ -486,25 +830,42 @@ func FuzzStep(f *testing.F) {
 	f.Add(uint8(0), []byte{0, 1, 2, 3, 4, 5, 6, 7})
 	f.Add(uint8(1), []byte{2, 6, 6, 6, 4, 4, 7, 3, 3, 3, 3, 3})
 	f.Add(uint8(2), []byte{2, 0, 1, 3, 3, 3, 6, 4})
+	f.Add(uint8(64), []byte{2, 0x53, 0x53, 0x53, 0x53, 0xd3, 0xd3, 0xd3, 0xd3, 4})
 	f.Fuzz(func(t *testing.T, policy uint8, script []byte) {
 		r := defaults()
-		r.outer, r.singleChild = policy&4 != 0, policy&8 != 0
+		r.group = policy&8 == 0
+		if policy&32 != 0 {
+			r.group, r.job = false, 50
+		}
 		if policy&16 != 0 {
 			r.killAfter = time.Second
 		}
 		r.orphans = []string{stopAll, stopPipes, waitAll, leaveAll}[policy%4]
-		l := newLife(r, mainPid)
-		now := time.Duration(0)
+		r.allow = policy&64 != 0
+		m := machine(newLadder(r, mainPid))
+		now, due := time.Duration(0), time.Duration(0)
 		asked := map[int]int{}
 		pending, awake, exits, mainAlive := []action(nil), false, 0, true
 		take := func(e event) {
-			for _, a := range l.step(now, e) {
+			if m == nil {
+				return
+			}
+			var do []action
+			do, m = m.step(now, e)
+			for _, a := range do {
 				switch a := a.(type) {
-				case look, kill, askStdin:
+				case look, kill, askStdin, reap:
 					pending = append(pending, a)
 				case wake:
-					awake = true
+					awake, due = true, now+a.after
+				case hurry:
+					if !awake || due > now+a.after {
+						awake, due = true, now+a.after
+					}
 				case send:
+					if a.process.Allowed {
+						t.Fatalf("%d is left alone, and was sent a signal", a.process.Pid)
+					}
 					if a.sig == syscall.SIGTERM {
 						asked[a.process.Pid]++
 					}
@@ -514,17 +875,20 @@ func FuzzStep(f *testing.F) {
 			}
 		}
 		kinds := []orphans.Process{member, late, escapee, holder, inGroup, opaque, sleeping}
+		if r.allow {
+			kinds[6] = agent
+		}
 		for _, b := range script {
 			some := slices.DeleteFunc(slices.Clone(kinds), func(p orphans.Process) bool { return p.Pid&int(b>>3) == 0 })
 			switch b % 8 {
 			case 0:
 				if b&8 == 0 {
-					take(received{syscall.SIGTERM})
+					take(received{sig: syscall.SIGTERM})
 				} else {
-					take(stop{reason(b>>4) % 3})
+					take(stop{parentDied + reason(b>>4)%(notEnded-parentDied)})
 				}
 			case 1:
-				take(received{syscall.Signal(b%64 + 1)})
+				take(received{sig: syscall.Signal(b%64 + 1)})
 			case 2:
 				if mainAlive {
 					mainAlive = false
@@ -540,11 +904,15 @@ func FuzzStep(f *testing.F) {
 					case askStdin:
 						take(unread{int(b >> 4)})
 					case kill:
-						take(swept{hit: []int{int(b)}, refused: []int{7}})
+						if r.allow && b&128 != 0 {
+							take(swept{})
+						} else {
+							take(swept{hit: []int{int(b)}, refused: []int{7}})
+						}
 					}
 				} else if awake {
 					awake = false
-					now += time.Duration(b) * 20 * ms
+					now = max(now, due)
 					take(elapsed{})
 				}
 			case 6:
@@ -554,11 +922,11 @@ func FuzzStep(f *testing.F) {
 			case 7:
 				now += time.Duration(b) * ms
 			}
-			if l.phase != running && l.phase != waiting && l.phase != over && len(pending) == 0 && !awake {
-				t.Fatalf("phase %d has no way on", l.phase)
+			if at := where(m); at != "running" && at != "over" && len(pending) == 0 && !awake {
+				t.Fatalf("%s has no way on", at)
 			}
-			if (l.phase == over) != (exits == 1) || exits > 1 {
-				t.Fatalf("phase %d after %d exits", l.phase, exits)
+			if (m == nil) != (exits == 1) || exits > 1 {
+				t.Fatalf("%s after %d exits", where(m), exits)
 			}
 		}
 		for pid, n := range asked {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // Each tree says "ready" when all of it runs, and its main child then waits for a line.
@@ -47,17 +49,12 @@ func launch(t testing.TB, p place, args ...string) *boundLife {
 	return l
 }
 
-// mustVanish asserts that everything ends within one ladder after it was told to. Most of
-// it is the wait of a machine that runs other tests beside.
-func (l *boundLife) mustVanish(ladder time.Duration) time.Duration {
+// mustVanish waits until everything has ended, a ladder after it was told to.
+func (l *boundLife) mustVanish(ladder time.Duration) {
 	l.t.Helper()
-	start := time.Now()
-	until(l.t, "the end of the tree; stderr: "+l.Err.soFar(), func() bool { return hungUp(l.witness) })
-	took := time.Since(start)
-	if took > ladder+3*time.Second {
-		l.t.Errorf("the tree ended after %v, one ladder is %v; stderr: %s", took, ladder, l.Err.soFar())
+	if !poll(ladder+patience, func() bool { return hungUp(l.witness) }) {
+		l.t.Fatalf("the tree has not ended, where one ladder is %v; stderr: %s", ladder, l.Err.text())
 	}
-	return took
 }
 
 // inner finds the inner fini, and main the main child, as soon as there is one.
@@ -99,7 +96,7 @@ var moments = []struct {
 	{"in the ladder", func(l *boundLife) {
 		l.Out.want("ready")
 		_ = l.Stdin.Close()
-		l.Err.want("fini: standard input has closed")
+		l.Err.want("fini: waiting for the command: its standard input has closed")
 	}},
 	{"stopping leftovers", func(l *boundLife) {
 		for range 2 { // "stubborn" and "ready", in any order
@@ -110,42 +107,44 @@ var moments = []struct {
 	}},
 }
 
-// FINI_ROUNDS=20 repeats each cell as often.
 func TestKillMatrix(t *testing.T) {
-	rounds := 1
-	if n, err := strconv.Atoi(os.Getenv("FINI_ROUNDS")); err == nil {
-		rounds = n
-	}
+	t.Parallel()
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
-	for _, victim := range victims {
-		for _, moment := range moments {
-			for _, tree := range trees {
+	for v, victim := range victims {
+		for m, moment := range moments {
+			for n, tree := range trees {
 				if victim.name == "main child" && moment.name == "stopping leftovers" {
 					continue // it is gone by then
 				}
-				t.Run(victim.name+"/"+moment.name+"/"+tree.name, func(t *testing.T) {
-					t.Parallel()
-					for range rounds {
-						script := tree.script
-						if moment.name == "stopping leftovers" {
-							script = stubbornLeftover + script
-						}
-						l := launch(t, pair, "-v", "-i", "--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
-						moment.come(l)
-						for _, pid := range victim.pids(l) {
-							// On a busy machine the ladder may have come to its end by now.
-							if pid == 0 {
-								continue
-							}
-							if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
-								t.Fatal(err)
-							}
-						}
-						l.mustVanish(linger + 2*grace)
-						_ = l.Stdin.Close() // lets the launcher end
-						l.wait()
+				for g, group := range []string{"own", "job"} {
+					if !full() && (v+m+n+g)%2 != 0 {
+						continue
 					}
-				})
+					t.Run(victim.name+"/"+moment.name+"/"+tree.name+"/"+group+" group", func(t *testing.T) {
+						t.Parallel()
+						for range upTo(1, 20) {
+							script := tree.script
+							if moment.name == "stopping leftovers" {
+								script = stubbornLeftover + script
+							}
+							l := launch(t, pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
+								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
+							moment.come(l)
+							for _, pid := range victim.pids(l) {
+								// On a busy machine the ladder may have come to its end by now.
+								if pid == 0 {
+									continue
+								}
+								if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+									t.Fatal(err)
+								}
+							}
+							l.mustVanish(linger + 2*grace)
+							_ = l.Stdin.Close() // lets the launcher end
+							l.wait()
+						}
+					})
+				}
 			}
 		}
 	}
@@ -153,6 +152,7 @@ func TestKillMatrix(t *testing.T) {
 
 // As PID 1 fini's death is the namespace's, and no launcher's death is.
 func TestKillMatrixAsPID1(t *testing.T) {
+	t.Parallel()
 	needPidNamespace(t)
 	for _, tree := range trees {
 		for _, victim := range []string{"fini", "main child"} {
@@ -181,6 +181,7 @@ func TestKillMatrixAsPID1(t *testing.T) {
 
 // No policy leaves anything to a launcher that is gone, nor to a fini that was killed.
 func TestDeathOverrulesThePolicy(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"leave", "wait", "pipes"} {
 		for _, victim := range victims[:3] {
 			t.Run(policy+"/"+victim.name, func(t *testing.T) {
@@ -201,6 +202,7 @@ func TestDeathOverrulesThePolicy(t *testing.T) {
 // What can't be had outside a PID namespace: nobody is left to end the tree. The kernel
 // still asks the command, as its parent dies.
 func TestBothOfThePairKilledAtOnce(t *testing.T) {
+	t.Parallel()
 	l := launch(t, pair, append([]string{"--"}, mode("signals")...)...)
 	command := l.Out.wantPid("ready ")
 	inner := l.inner()
@@ -223,7 +225,8 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
-	const rounds = 100
+	t.Parallel()
+	rounds := upTo(20, 100)
 	python := fmt.Sprintf(`
 import subprocess, sys, threading
 for round in range(%d):
@@ -244,7 +247,7 @@ for round in range(%d):
 print("all alive")
 `, rounds)
 	t.Run("python", func(t *testing.T) {
-		l := startCmd(t, exec.Command(needProgram(t, "python3"), "-c", python, finiPath, "--", "cat"))
+		l := startCmd(t, exec.Command(need.Program(t, "python3"), "-c", python, finiPath, "--", "cat"))
 		l.Out.want("all alive")
 		l.mustEnd(0)
 	})
@@ -259,7 +262,8 @@ print("all alive")
 // The launcher dies within microseconds around fini's start: before fini is executed,
 // before it can know its parent, before it has started the command, or after.
 func TestLauncherDiesAroundTheStart(t *testing.T) {
-	const rounds = 500
+	t.Parallel()
+	rounds := upTo(100, 500)
 	// Each round's tree holds the writing end of a pipe, whose end is the proof.
 	script := fmt.Sprintf(`
 import os, random, select, signal, sys, time
@@ -288,18 +292,19 @@ for round in range(%d):
     print("round", round, flush=True)
 print("none alive")
 `, rounds)
-	l := startCmd(t, exec.Command(needProgram(t, "python3"), "-c", script, finiPath, "-q", "--", "sleep", "1000"))
+	l := startCmd(t, exec.Command(need.Program(t, "python3"), "-c", script, finiPath, "-q", "--", "sleep", "1000"))
 	line := "round"
 	for strings.HasPrefix(line, "round") {
 		line, _ = l.Out.next()
 	}
 	if line != "none alive" {
-		t.Fatalf("%q; stderr: %s", line, l.Err.soFar())
+		t.Fatalf("%q; stderr: %s", line, l.Err.text())
 	}
 	l.mustEnd(0)
 }
 
 func TestLauncherDies(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		args []string
@@ -327,10 +332,11 @@ func TestLauncherDies(t *testing.T) {
 
 // A group TERM that kills the launcher too reaches the command once, in either order.
 func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
+	t.Parallel()
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			for range 10 {
+			for range upTo(3, 10) {
 				l := launch(t, p, append([]string{"--grace=1s", "--"}, mode("signals")...)...)
 				l.Out.want("ready")
 				_ = syscall.Kill(-l.launcher, syscall.SIGTERM)
@@ -345,6 +351,7 @@ func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 
 // The launcher's death means nothing to a fini that is not bound to it.
 func TestUnboundOutlivesItsLauncher(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -356,7 +363,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 				cmd := p.command(args...)
 				argv := cmd.Args
 				if tt.hup {
-					argv = append([]string{needProgram(t, "nohup")}, argv...)
+					argv = append([]string{need.Program(t, "nohup")}, argv...)
 				}
 				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
 				l := &boundLife{life: startCmd(t, launcher)}
@@ -382,6 +389,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 // Without pidfds fini falls back to the kernel's parent death signal, and does without a
 // shield.
 func TestBondWithoutPidfds(t *testing.T) {
+	t.Parallel()
 	argv := append([]string{"refuse", "pidfd_open", finiPath, "--grace=1s", "--"}, mode("signals")...)
 	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher", "/proc/self/exe"}, append([]string{"@" + argv[0]}, argv[1:]...)...)...)
 	l := &boundLife{life: startCmd(t, cmd)}
@@ -390,14 +398,16 @@ func TestBondWithoutPidfds(t *testing.T) {
 	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
 	l.Out.want("signal 15")
 	l.mustVanish(2 * time.Second)
-	if said := l.Err.whole(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "without a shield") {
-		t.Errorf("says %q, want one line about the shield", said)
+	said := l.Err.whole()
+	if strings.Count(said, "without a shield") != 1 || !strings.Contains(said, "stopping the command: its parent has died; -p none keeps it\n") {
+		t.Errorf("says %q, want that there is no shield, and why the command is stopped", said)
 	}
 }
 
 // The steps in which the Python SDK of MCP ends a server, which it started in a session
 // of its own: close stdin, 2 s, SIGTERM to the group, 2 s, SIGKILL to the group.
 func TestPythonSDKsSequence(t *testing.T) {
+	t.Parallel()
 	const script = `
 import os, signal, subprocess, sys
 p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=[3])
@@ -418,7 +428,7 @@ sys.stdin.readline()
 		t.Run("flags "+flags, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"-c", script, finiPath}, strings.Fields(flags)...)
-			cmd := exec.Command(needProgram(t, "python3"), append(args, "--grace=500ms", "--", "/bin/sh", "-c", stubborn)...)
+			cmd := exec.Command(need.Program(t, "python3"), append(args, "--grace=500ms", "--", "/bin/sh", "-c", stubborn)...)
 			l := &boundLife{life: startCmd(t, cmd)}
 			l.Out.want("ended")
 			l.mustVanish(time.Second)
@@ -429,6 +439,7 @@ sys.stdin.readline()
 }
 
 func TestNestedFinis(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		kill func(l *boundLife) int
@@ -459,30 +470,49 @@ func TestNestedFinis(t *testing.T) {
 	})
 }
 
+// outOfTime starts a life with a timeout that runs out after the life has said "ready": with a longer one
+// if it did before that.
+func outOfTime(t testing.TB, start func(t testing.TB, timeout string) *life) (l *life) {
+	t.Helper()
+	for timeout := time.Second; timeout < 2*patience; timeout *= 4 {
+		l = start(t, "--timeout="+timeout.String())
+		if line, _ := l.Out.next(); line == "ready" {
+			return l
+		}
+		_ = l.status()
+	}
+	t.Fatalf("no time is long enough; stderr: %s", l.Err.text())
+	return nil
+}
+
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
-		for _, tt := range []struct {
-			name, script string
-			status       int
-		}{
-			{"ends on TERM", "exec sleep 1000", 124},
-			{"ends well", "trap 'exit 0' TERM; echo; while :; do sleep 0.01; done", 124},
-			{"ignores TERM", "trap '' TERM; sleep 1000; sleep 1000", 124},
-			{"leaves a leftover", "setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000' & exec sleep 1000", 124},
-			{"in time", "exit 3", 3},
-			{"is stopped", "trap 'exit 0' TERM; kill -STOP $$; sleep 1000", 124},
+		for name, script := range map[string]string{
+			"ends on TERM":      "echo ready; exec sleep 1000",
+			"ends well":         "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done",
+			"ignores TERM":      "trap '' TERM; echo ready; sleep 1000; sleep 1000",
+			"leaves a leftover": "setsid sh -c 'trap \"\" TERM; echo ready; sleep 1000; sleep 1000' & exec sleep 1000",
+			"is stopped":        "trap 'exit 0' TERM; echo ready; kill -STOP $$; sleep 1000",
 		} {
-			t.Run(tt.name, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				start(t, p, "--timeout=2s", "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c", tt.script).mustEnd(tt.status)
+				outOfTime(t, func(t testing.TB, timeout string) *life {
+					return start(t, p, timeout, "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c", script)
+				}).mustEnd(124)
 			})
 		}
+		t.Run("in time", func(t *testing.T) {
+			t.Parallel()
+			start(t, p, "--timeout=1h", "--", "/bin/sh", "-c", "exit 3").mustEnd(3)
+		})
 	})
 }
 
 // A graceful shutdown after a forwarded TERM takes the time that its sender gives it.
 func TestForwardedSignalStartsNoLadder(t *testing.T) {
-	const graceful = `trap 'sleep 3; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
+	t.Parallel()
+	const graceful = `trap 'sleep 2; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Run("without -k", func(t *testing.T) {
 			t.Parallel()
@@ -507,6 +537,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 
 // Without a command fini reaps what it is given, until it is told to end.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			l := start(t, p, "-P", "-v")
@@ -521,10 +552,7 @@ func TestPause(t *testing.T) {
 		l := start(t, pid1, "-P", "-v", "-w")
 		l.Err.want("fini: pausing")
 		// Whoever enters the namespace leaves its orphans to fini.
-		enter := exec.Command(needProgram(t, "nsenter"), "-t", strconv.Itoa(l.pid()), "-p", "--", "sh", "-c", "sleep 0 &")
-		if out, err := enter.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		l.inside("sleep 0 &")
 		l.Err.want("fini: reaped zombie")
 		l.signal(syscall.SIGTERM)
 		l.mustEnd(0)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // A CI job that starts a PostgreSQL for its tests and never stops it. The server makes
@@ -35,18 +37,20 @@ func initCluster(t *testing.T) *cluster {
 	if path, err := exec.LookPath("pg_ctl"); err == nil && len(dirs) == 0 {
 		dirs = []string{path}
 	}
-	need(t, len(dirs) > 0, "PostgreSQL (postgresql)")
+	need.That(t, len(dirs) > 0, "PostgreSQL (postgresql)")
 	c := &cluster{t: t, bin: filepath.Dir(dirs[len(dirs)-1]), uid: os.Getuid(), gid: os.Getgid()}
 	if c.uid == 0 {
-		setpriv := needProgram(t, "setpriv")
+		setpriv := need.Program(t, "setpriv")
 		someone, err := user.Lookup("postgres")
 		if err != nil {
 			someone, err = user.Lookup("nobody")
 		}
-		need(t, err == nil, fmt.Sprintf("a user for PostgreSQL (%v)", err))
+		need.That(t, err == nil, fmt.Sprintf("a user for PostgreSQL (%v)", err))
 		c.uid, _ = strconv.Atoi(someone.Uid)
 		c.gid, _ = strconv.Atoi(someone.Gid)
 		c.as = []string{setpriv, "--reuid", someone.Uid, "--regid", someone.Gid, "--clear-groups"}
+	} else {
+		need.That(t, exec.Command("id", "-un").Run() == nil, "a name for this user, which initdb wants")
 	}
 	c.makeDir()
 	c.must(c.bin+"/initdb", "-D", c.data, "--no-sync", "--no-instructions", "-A", "trust", "-U", "ci",
@@ -105,7 +109,7 @@ func (c *cluster) must(argv ...string) string {
 // start runs a script in which the server is started, under wrap.
 func (c *cluster) start(t *testing.T, wrap []string, start, tests string) *step {
 	t.Helper()
-	h := newHerd(t)
+	h := newCgroup(t)
 	script := "PATH=" + c.bin + ":$PATH PGHOST=" + c.dir + " PGUSER=ci PGDATABASE=postgres PGDATA=" + c.data + `
 		export PATH PGHOST PGUSER PGDATABASE PGDATA
 		cd "$PGHOST" || exit
@@ -162,7 +166,7 @@ func TestPostgres(t *testing.T) {
 			s := c.start(t, wrap, pgStart, pgTests+"echo tests passed; exit 4")
 			s.Out.want("tests passed")
 			o := s.outcome(pgStatus)
-			mustBite(t, wrap, o)
+			mustLeakWithoutFini(t, wrap, o)
 			if slices.Contains(wrap, finiPath) {
 				c.mustBeShutDown("1 2 3")
 			}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // What people do to containers, and what happens to them: the client goes away, the
@@ -21,7 +22,8 @@ import (
 
 // TestContainers does it under Docker. It is one test so that the images are built once.
 func TestContainers(t *testing.T) {
-	need(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	t.Parallel()
+	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	image := buildExample(t, needStaticBusybox(t)).whole
 	for _, part := range []struct {
 		name string
@@ -50,15 +52,15 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// A yard is a directory that a container has as /yard. In it are the scripts, and what is
+// A volume is a directory that a container has as /volume. In it are the scripts, and what is
 // left of their work; and a witness, which each process of the case holds.
-type yard struct {
+type volume struct {
 	t       testing.TB
 	dir     string
 	witness *os.File
 }
 
-var yardFiles = map[string]string{
+var volumeFiles = map[string]string{
 	// The engines' images have no users but by these.
 	"passwd": "root:x:0:0::/:/bin/sh\napp:x:1000:1000::/:/bin/sh\n",
 	"group":  "root:x:0:\napp:x:1000:\n",
@@ -67,7 +69,7 @@ var yardFiles = map[string]string{
 	// Asked to end, it needs a while to save its work. What it starts meanwhile ignores the
 	// TERM that each leftover gets.
 	"saver": `
-		trap 'trap "" TERM; echo asked >>/yard/saved; sleep 0.3; echo "saved by $(id -u)" >>/yard/saved; exit' TERM
+		trap 'trap "" TERM; echo asked >>/volume/saved; sleep 0.3; echo "saved by $(id -u)" >>/volume/saved; exit' TERM
 		echo saver ready
 		while :; do sleep 1000 & wait; done`,
 	"stubborn": `
@@ -78,38 +80,38 @@ var yardFiles = map[string]string{
 	// A command with a saver in a session of its own. It says which signal it got, and
 	// ends by the one that END names.
 	"main": `
-		exec 9>/yard/witness
+		exec 9>/volume/witness
 		for s in HUP INT QUIT USR1 USR2 WINCH TERM 37; do trap "echo got $s" $s; done
 		trap "echo the end; exit 7" ${END:-TERM}
-		setsid sh /yard/saver &
+		setsid sh /volume/saver &
 		while :; do sleep 1000 & wait; done`,
 	// One that takes bytes.
 	"copy": `
-		exec 9>/yard/witness
-		setsid sh /yard/saver &
+		exec 9>/volume/witness
+		setsid sh /volume/saver &
 		exec cat`,
 	// One that takes all memory, when it is told to.
 	"eater": `
-		exec 9>/yard/witness
-		setsid sh /yard/saver &
+		exec 9>/volume/witness
+		setsid sh /volume/saver &
 		read line
 		exec tail /dev/zero`,
 	// One that leaves two leftovers of another user.
 	"leaver": `
-		exec 9>/yard/witness
-		su app -c "setsid sh /yard/saver & setsid sh /yard/stubborn &"
+		exec 9>/volume/witness
+		su app -c "setsid sh /volume/saver & setsid sh /volume/stubborn &"
 		read line
 		exit 5`,
 	// Says its pid and becomes a wrapper with what it wraps.
 	"wrapper": `
-		exec 9>/yard/witness
+		exec 9>/volume/witness
 		echo wrapper $$
 		exec "$@"`,
 	"both": `
-		setsid sh /yard/stubborn &
-		. /yard/one`,
+		setsid sh /volume/stubborn &
+		. /volume/one`,
 	"one": `
-		setsid sh /yard/saver &
+		setsid sh /volume/saver &
 		while :; do sleep 1000 & wait; done`,
 	"inner": `
 		for d in /proc/[0-9]*; do
@@ -123,17 +125,17 @@ var yardFiles = map[string]string{
 		done`,
 }
 
-func newYard(t testing.TB) *yard {
+func newVolume(t testing.TB) *volume {
 	t.Helper()
 	// Not t.TempDir, whose parent another user can't look into.
-	dir, err := os.MkdirTemp("", "fini-yard-")
+	dir, err := os.MkdirTemp("", "fini-volume-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	fifo := filepath.Join(dir, "witness")
 	err = os.Chmod(dir, 0o755)
-	for name, text := range yardFiles {
+	for name, text := range volumeFiles {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
 		}
@@ -155,16 +157,16 @@ func newYard(t testing.TB) *yard {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = witness.Close() })
-	return &yard{t, dir, witness}
+	return &volume{t, dir, witness}
 }
 
-// with is flags of `run` which give a container this yard, and its users.
-func (y *yard) with(flags ...string) []string {
-	return append([]string{"-v", y.dir + ":/yard", "-v", filepath.Join(y.dir, "passwd") + ":/etc/passwd:ro",
+// with is flags of `run` which give a container this volume, and its users.
+func (y *volume) with(flags ...string) []string {
+	return append([]string{"-v", y.dir + ":/volume", "-v", filepath.Join(y.dir, "passwd") + ":/etc/passwd:ro",
 		"-v", filepath.Join(y.dir, "group") + ":/etc/group:ro"}, flags...)
 }
 
-func (y *yard) saved() string {
+func (y *volume) saved() string {
 	y.t.Helper()
 	text, err := os.ReadFile(filepath.Join(y.dir, "saved"))
 	if err != nil {
@@ -177,7 +179,7 @@ func (y *yard) saved() string {
 func savedBy(uid int) string { return fmt.Sprintf("asked\nsaved by %d\n", uid) }
 
 // mustBeLeft asserts that this work was saved, and that nobody of the case is alive.
-func (y *yard) mustBeLeft(saved string) {
+func (y *volume) mustBeLeft(saved string) {
 	y.t.Helper()
 	if got := y.saved(); got != saved {
 		y.t.Errorf("saved was %q, want %q", got, saved)
@@ -188,7 +190,7 @@ func (y *yard) mustBeLeft(saved string) {
 }
 
 // mustBeHeld asserts that the case has not let go of the witness before it ends.
-func (y *yard) mustBeHeld() {
+func (y *volume) mustBeHeld() {
 	y.t.Helper()
 	if hungUp(y.witness) {
 		y.t.Fatal("nobody holds the witness")
@@ -230,7 +232,7 @@ func isGone(t testing.TB, name string) bool {
 func (r *dockerRun) mustBeGone(want int) {
 	r.t.Helper()
 	if got := r.events.want("die "); got != strconv.Itoa(want) {
-		r.t.Errorf("status %s of the container, want %d; stderr: %s", got, want, r.Err.soFar())
+		r.t.Errorf("status %s of the container, want %d; stderr: %s", got, want, r.Err.text())
 	}
 	r.events.want("destroy ")
 	if !isGone(r.t, r.name) {
@@ -267,7 +269,7 @@ func wantAll(l *lines, want ...string) {
 	for len(want) > 0 {
 		line, ok := l.next()
 		if !ok {
-			l.t.Fatalf("EOF before %q; so far: %q", want, l.soFar())
+			l.t.Fatalf("EOF before %q; so far: %q", want, l.text())
 		}
 		want = slices.DeleteFunc(want, func(w string) bool { return w == line })
 	}
@@ -294,7 +296,7 @@ func needDockerInit(t testing.TB, image string) {
 	t.Helper()
 	run := dockerCommand(t, "run", "--rm", "--network", "none", "--init", "--entrypoint", "true", image)
 	out, err := run.CombinedOutput()
-	need(t, err == nil, fmt.Sprintf("an engine with its own init, tini (%v: %s)", err, out))
+	need.That(t, err == nil, fmt.Sprintf("an engine with its own init, tini (%v: %s)", err, out))
 }
 
 // containersTable fills in the table's rows. Together, for what they do most is wait.
@@ -381,8 +383,8 @@ func containersSavedWork(t *testing.T, image string) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
-			c := startContainer(t, wrapped(t, image, tt.wrap, y.with(), "sh", "/yard/main")...)
+			y := newVolume(t)
+			c := startContainer(t, wrapped(t, image, tt.wrap, y.with(), "sh", "/volume/main")...)
 			c.Out.want("saver ready")
 			y.mustBeHeld()
 			docker(t, "stop", c.name) // sends SIGKILL after 10 s, which would be 137
@@ -394,8 +396,8 @@ func containersSavedWork(t *testing.T, image string) {
 
 // `docker kill` with each signal reaches the command once, and ends nothing by itself.
 func containersSignals(t *testing.T, image string) {
-	y := newYard(t)
-	c := startContainer(t, y.with(image, "sh", "/yard/main")...)
+	y := newVolume(t)
+	c := startContainer(t, y.with(image, "sh", "/volume/main")...)
 	c.Out.want("saver ready")
 	y.mustBeHeld()
 	signals := map[string]string{"HUP": "HUP", "SIGINT": "INT", "3": "QUIT", "USR1": "USR1", "USR2": "USR2",
@@ -422,8 +424,8 @@ func containersStopSignal(t *testing.T, image string) {
 	for sig, number := range map[string]string{"QUIT": "3", "SIGRTMIN+3": "37"} {
 		t.Run(sig, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
-			c := startContainer(t, y.with("--stop-signal", sig, "-e", "END="+number, image, "sh", "/yard/main")...)
+			y := newVolume(t)
+			c := startContainer(t, y.with("--stop-signal", sig, "-e", "END="+number, image, "sh", "/volume/main")...)
 			c.Out.want("saver ready")
 			y.mustBeHeld()
 			docker(t, "stop", c.name)
@@ -436,8 +438,8 @@ func containersStopSignal(t *testing.T, image string) {
 // SIGKILL of PID 1 leaves nobody time, and nothing that keeps the container from being
 // started again.
 func containersKillAndStart(t *testing.T, image string) {
-	y := newYard(t)
-	c := startContainer(t, y.with(image, "sh", "/yard/main")...)
+	y := newVolume(t)
+	c := startContainer(t, y.with(image, "sh", "/volume/main")...)
 	c.Out.want("saver ready")
 	y.mustBeHeld()
 	docker(t, "kill", c.name)
@@ -464,10 +466,10 @@ func (c *container) untilSaid(line string, times int) {
 // and passes the status on.
 func containersOutOfMemory(t *testing.T, image string) {
 	limited := docker(t, "info", "-f", "{{.MemoryLimit}}")
-	need(t, limited == "true", "an engine that can limit memory")
-	y := newYard(t)
+	need.That(t, limited == "true", "an engine that can limit memory")
+	y := newVolume(t)
 	// -i keeps stdin open, and without a client nothing comes on it.
-	c := startContainer(t, y.with("-i", "-m", "32m", "--memory-swap", "32m", image, "sh", "/yard/eater")...)
+	c := startContainer(t, y.with("-i", "-m", "32m", "--memory-swap", "32m", image, "sh", "/volume/eater")...)
 	c.Out.want("saver ready")
 	y.mustBeHeld()
 	attach := dockerCommand(t, "attach", c.name)
@@ -484,8 +486,8 @@ func containersOutOfMemory(t *testing.T, image string) {
 // What comes while the container is paused is there when it goes on: bytes, and the
 // signal of a `docker stop`.
 func containersPause(t *testing.T, image string) {
-	y := newYard(t)
-	r := startRun(t, y.with(image, "sh", "/yard/copy")...)
+	y := newVolume(t)
+	r := startRun(t, y.with(image, "sh", "/volume/copy")...)
 	r.Out.want("saver ready")
 	y.mustBeHeld()
 	docker(t, "pause", r.name)
@@ -504,7 +506,7 @@ func containersPause(t *testing.T, image string) {
 	docker(t, "pause", r.name)
 	docker(t, "stop", r.name)
 	if got := r.status(); got != 143 {
-		t.Errorf("status %d, want 143; stderr: %s", got, r.Err.soFar())
+		t.Errorf("status %d, want 143; stderr: %s", got, r.Err.text())
 	}
 	if rest := r.Out.rest(); len(rest) > 0 {
 		t.Errorf("more came out than went in: %q", rest)
@@ -517,8 +519,8 @@ func containersPause(t *testing.T, image string) {
 // takes effect at once. The container has to be paused before.
 func containersTimeoutWhilePaused(t *testing.T, image string) {
 	const timeout = 8 * time.Second
-	y := newYard(t)
-	r := startRun(t, y.with("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/yard/copy")...)
+	y := newVolume(t)
+	r := startRun(t, y.with("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
 	r.Out.want("saver ready")
 	started := time.Now()
 	y.mustBeHeld()
@@ -535,7 +537,7 @@ func containersTimeoutWhilePaused(t *testing.T, image string) {
 		t.Errorf("the timeout took effect %v after the container went on", took)
 	}
 	if got := r.status(); got != 124 {
-		t.Errorf("status %d, want 124; stderr: %s", got, r.Err.soFar())
+		t.Errorf("status %d, want 124; stderr: %s", got, r.Err.text())
 	}
 	r.Out.rest()
 	r.mustBeGone(124)
@@ -544,8 +546,8 @@ func containersTimeoutWhilePaused(t *testing.T, image string) {
 
 // `docker restart` ends one life as `docker stop` does, and begins another.
 func containersRestart(t *testing.T, image string) {
-	y := newYard(t)
-	c := startContainer(t, y.with(image, "sh", "/yard/main")...)
+	y := newVolume(t)
+	c := startContainer(t, y.with(image, "sh", "/volume/main")...)
 	c.Out.want("saver ready")
 	docker(t, "restart", c.name)
 	c.untilSaid("saver ready", 2)
@@ -583,8 +585,8 @@ func containersRestartPolicy(t *testing.T, image string) {
 // Under the capabilities that Docker gives, root may signal another user's process and not
 // look at its descriptors. fini finds what belongs to the command by descent.
 func containersOtherUser(t *testing.T, image string) {
-	y := newYard(t)
-	r := startRun(t, y.with("-e", "FINI_GRACE=4s", image, "sh", "/yard/leaver")...)
+	y := newVolume(t)
+	r := startRun(t, y.with("-e", "FINI_GRACE=4s", image, "sh", "/volume/leaver")...)
 	wantAll(r.Out, "saver ready", "stubborn ready")
 	y.mustBeHeld()
 	r.send("go\n")
@@ -595,7 +597,7 @@ func containersOtherUser(t *testing.T, image string) {
 	r.mustBeGone(5)
 	y.mustBeLeft(savedBy(1000))
 	said := strings.Join(r.Err.rest(), "\n")
-	for _, want := range []string{"stopping leftover", "(sh /yard/saver)", "(sh /yard/stubborn)", "killing leftover"} {
+	for _, want := range []string{"stopping leftover", "(sh /volume/saver)", "(sh /volume/stubborn)", "killing leftover"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("fini did not say %q but:\n%s", want, said)
 		}
@@ -605,9 +607,9 @@ func containersOtherUser(t *testing.T, image string) {
 // Where root is not given CAP_KILL it can't end another user's leftovers. fini says so,
 // keeps the status, and does not wait for ever. Its own end ends the container.
 func containersNoRightToKill(t *testing.T, image string) {
-	y := newYard(t)
+	y := newVolume(t)
 	r := startRun(t, y.with("-e", "FINI_GRACE=1s", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID",
-		image, "sh", "/yard/leaver")...)
+		image, "sh", "/volume/leaver")...)
 	wantAll(r.Out, "saver ready", "stubborn ready")
 	y.mustBeHeld()
 	r.send("go\n")
@@ -628,7 +630,7 @@ func containersNoRightToKill(t *testing.T, image string) {
 // A command that is run as another user has the status and says what it does without fini;
 // and so has one that runs under a fini which is not root.
 func containersStatusesOfSu(t *testing.T, image string) {
-	y := newYard(t)
+	y := newVolume(t)
 	c := startContainer(t, y.with("--entrypoint", "sleep", image, "1000")...)
 	for _, tt := range []struct{ name, user, run string }{
 		{"fini as root", "0", "su app -c"},
@@ -636,10 +638,9 @@ func containersStatusesOfSu(t *testing.T, image string) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			say := func(wrap string) string {
-				return docker(t, "exec", "-u", tt.user, c.name, "sh", "/yard/statuses", wrap, tt.run)
+				return docker(t, "exec", "-u", tt.user, c.name, "sh", "/volume/statuses", wrap, tt.run)
 			}
-			// The shell itself says by which signal its child has ended. fini exits.
-			plain := regexp.MustCompile(`(?m)^(Terminated|Killed)\n`).ReplaceAllString(say(""), "")
+			plain := say("")
 			for _, want := range []string{"exit 0: 0", "exit 7: 7", "exit 255: 255", "kill -TERM $$: 143",
 				"kill -KILL $$: 137", "no-such-command: 127", "/bin/plain-text: 126"} {
 				wantOnce(t, plain, want)
@@ -664,8 +665,8 @@ func containersSignalsToSu(t *testing.T, image string) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
-			c := startContainer(t, wrapped(t, image, tt.wrap, y.with(), "su", "app", "-c", "exec sh /yard/main")...)
+			y := newVolume(t)
+			c := startContainer(t, wrapped(t, image, tt.wrap, y.with(), "su", "app", "-c", "exec sh /volume/main")...)
 			c.Out.want("saver ready")
 			y.mustBeHeld()
 			docker(t, "kill", "-s", "HUP", c.name)
@@ -687,8 +688,8 @@ func containersWrapperKilled(t *testing.T, image string) {
 		uid        int
 		run        []string
 	}{
-		{"of root, with another user's tree", "0", 1000, []string{"su", "app", "-c", "exec sh /yard/both"}},
-		{"of another user", "1000", 1000, []string{"sh", "/yard/both"}},
+		{"of root, with another user's tree", "0", 1000, []string{"su", "app", "-c", "exec sh /volume/both"}},
+		{"of another user", "1000", 1000, []string{"sh", "/volume/both"}},
 	} {
 		for _, which := range []string{"outer", "inner"} {
 			t.Run(which+" "+who.name, func(t *testing.T) {
@@ -698,7 +699,7 @@ func containersWrapperKilled(t *testing.T, image string) {
 				b.y.mustBeHeld()
 				pid := b.wrapper
 				if which == "inner" {
-					pid = docker(t, "exec", b.name, "sh", "/yard/inner")
+					pid = docker(t, "exec", b.name, "sh", "/volume/inner")
 				}
 				docker(t, "exec", b.name, "kill", "-KILL", pid)
 				if got := b.status(); got != 137 {
@@ -716,7 +717,7 @@ func containersWrapperKilled(t *testing.T, image string) {
 func wrapperKilledRow(t *testing.T, image string) {
 	const name = "`docker exec`, another user's tree, wrapper killed"
 	inColumns(t, name, nil, func(t *testing.T, wrap []string) outcome {
-		command := []string{"su", "app", "-c", "exec sh /yard/one"}
+		command := []string{"su", "app", "-c", "exec sh /volume/one"}
 		if wrap != nil { // as it is called in the container
 			command = append(append([]string{"/" + filepath.Base(wrap[0])}, wrap[1:]...), command...)
 		}
@@ -736,18 +737,18 @@ func wrapperKilledRow(t *testing.T, image string) {
 // nobody's orphan stays a zombie, and a sleep.
 type beside struct {
 	*life
-	y       *yard
+	y       *volume
 	name    string
 	wrapper string // the pid that began as the exec's
 }
 
 func startBeside(t testing.TB, image, user string, command []string) *beside {
 	t.Helper()
-	tini := needProgram(t, "tini-static")
-	y := newYard(t)
+	tini := need.Program(t, "tini-static")
+	y := newVolume(t)
 	c := startContainer(t, y.with("-v", tini+":/tini:ro", "--entrypoint", "/tini", image, "sleep", "1000")...)
 	until(t, "the container runs", func() bool { return dockerTop(t, c.name) == 2 })
-	args := append([]string{"exec", "-u", user, c.name, "sh", "/yard/wrapper"}, command...)
+	args := append([]string{"exec", "-u", user, c.name, "sh", "/volume/wrapper"}, command...)
 	b := &beside{life: startCmd(t, dockerCommand(t, args...)), y: y, name: c.name}
 	b.wrapper = b.Out.want("wrapper ")
 	return b
@@ -779,13 +780,14 @@ func (b *beside) outcome(limit time.Duration) (o outcome) {
 // TestContainersPod runs testdata/pod.yaml, which the README shows, under podman, which
 // takes what Kubernetes takes.
 func TestContainersPod(t *testing.T) {
-	need(t, os.Geteuid() == 0, "root, for podman")
-	needProgram(t, "runc")
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root, for podman")
+	need.Program(t, "runc")
 	e := &engine{client: podmanClient(t), env: podmanConfig(t)}
 	base := "localhost/fini-e2e:base"
 	example := podmanImages(t, e, base)
 	out, err := e.command(t, "run", "--rm", "--network", "none", base, "true").CombinedOutput()
-	need(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
 
 	text, err := os.ReadFile("testdata/pod.yaml")
 	if err != nil {
@@ -865,12 +867,13 @@ func podmanImages(t *testing.T, e *engine, base string) (example string) {
 	return example
 }
 
-// TestContainersRootless has a user without any right run podman, which maps that user
+// TestContainersRootless makes a user without any right run podman, which maps that user
 // alone to root, and has no cgroup to look into.
 func TestContainersRootless(t *testing.T) {
-	need(t, os.Geteuid() == 0, "root, to become a user without rights")
-	needProgram(t, "runc")
-	needProgram(t, "setpriv")
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root, to become a user without rights")
+	need.Program(t, "runc")
+	need.Program(t, "setpriv")
 	e, fini := rootlessPodman(t, 54321)
 	for name, run := range map[string]func(t *testing.T, e *engine, fini string){
 		"status":        rootlessStatus,
@@ -921,7 +924,7 @@ events_logger = "file"
 	e = &engine{
 		// The user may not be allowed into the directory that the tests run in.
 		client: []string{"env", "-C", "/", "setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--",
-			needProgram(t, "podman"), "--root", in("root"), "--runroot", in("runroot"),
+			need.Program(t, "podman"), "--root", in("root"), "--runroot", in("runroot"),
 			"--cgroup-manager", "cgroupfs", "--runtime", "runc"},
 		env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in("home"), "XDG_RUNTIME_DIR=" + in("run"),
 			"CONTAINERS_CONF=" + in("containers.conf")},
@@ -938,7 +941,7 @@ events_logger = "file"
 		t.Fatalf("podman import: %v: %s", err, out)
 	}
 	out, err := e.command(t, "run", "--rm", "--network", "none", e.image, "true").CombinedOutput()
-	need(t, err == nil, fmt.Sprintf("a podman that runs containers without root (%v: %s)", err, out))
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers without root (%v: %s)", err, out))
 	return e, fini
 }
 
@@ -946,9 +949,9 @@ func rootlessStatus(t *testing.T, e *engine, fini string) {
 	for command, want := range map[string]int{
 		"exit 0": 0, "exit 3": 3, "kill -TERM $$": 143, "exec no-such-command": 127,
 	} {
-		y := newYard(t)
+		y := newVolume(t)
 		out := e.guest(t, y.with("--init", "--init-path", fini, e.image, "sh", "-c",
-			"exec 9>/yard/witness; setsid sh /yard/saver & echo bytes; "+command)...).mustEnd(want)
+			"exec 9>/volume/witness; setsid sh /volume/saver & echo bytes; "+command)...).mustEnd(want)
 		wantOnce(t, out, "bytes")
 		if !hungUp(y.witness) {
 			t.Error("a process of the case is alive")
@@ -959,12 +962,12 @@ func rootlessStatus(t *testing.T, e *engine, fini string) {
 // As under Docker: what needs a while to save its work has it under fini alone.
 func rootlessStop(t *testing.T, e *engine, fini string) {
 	for init, saved := range map[string]string{fini: savedBy(0), "": ""} {
-		y := newYard(t)
+		y := newVolume(t)
 		flags := []string{"--init"} // podman's own is catatonit
 		if init != "" {
 			flags = append(flags, "--init-path", init)
 		}
-		g := e.guest(t, y.with(append(flags, e.image, "sh", "/yard/main")...)...)
+		g := e.guest(t, y.with(append(flags, e.image, "sh", "/volume/main")...)...)
 		g.Out.want("saver ready")
 		y.mustBeHeld()
 		g.must(t, "stop", g.name) // sends SIGKILL after 10 s, which would be 137
@@ -976,10 +979,10 @@ func rootlessStop(t *testing.T, e *engine, fini string) {
 // podman's client is not the container's parent, and nothing but the end of stdin tells
 // the container that it is gone.
 func rootlessClientKilled(t *testing.T, e *engine, fini string) {
-	y := newYard(t)
+	y := newVolume(t)
 	name := e.name(t)
 	args := y.with("-v", fini+":/fini:ro", "--entrypoint", "/fini",
-		e.image, "-i", "--grace=3s", "--", "sh", "/yard/main")
+		e.image, "-i", "--grace=3s", "--", "sh", "/volume/main")
 	l := startCmd(t, e.command(t, append([]string{"run", "--network", "none", "--name", name, "-i"}, args...)...))
 	l.Out.want("saver ready")
 	y.mustBeHeld()

@@ -1,20 +1,20 @@
 #!/bin/sh
 # Shows one leaky command without fini and with it. The command ends at once and leaves
-# an escapee behind: in a session of its own, and holding the pipe that its reader waits
-# for.
+# a server behind: in a session of its own, and holding the pipe that its reader waits for.
 set -eu
 fini=${1:?usage: demo.sh FINI}
 
-# The escapee says its pid, so that the demo ends nothing but what it started. It has to
-# be called something that stands out in ps.
+# The server, which only sleeps, says its pid for ps. It is called something that stands out.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-ln -s "$(command -v sleep)" "$tmp/escapee"
-leaky="setsid $tmp/escapee 4 & echo \$! >$tmp/pid; echo 'the command says goodbye'"
+ln -s "$(command -v sleep)" "$tmp/server"
+PATH=$tmp:$PATH
+leaky="setsid server 4 & echo \$! >$tmp/pid; echo 'the command says goodbye'"
 
 show() {
 	echo "  what ps says of it:"
 	pid=$(cat "$tmp/pid")
+	while grep -qx 'sh\|setsid' "/proc/$pid/comm" 2>/dev/null; do :; done # it is about to be the server
 	if command -v ps >/dev/null && ps -o pid,sess,stat,args -p "$pid" >"$tmp/ps"; then
 		sed 's/^/    /' "$tmp/ps"
 	elif [ -r "/proc/$pid/cmdline" ]; then # no ps on this machine
@@ -35,9 +35,9 @@ run() {
 	sed 's/^/  stderr: /' "$tmp/stderr"
 }
 
-echo "Without fini: sh -c 'setsid escapee 4 & echo ...' | reader"
+echo "Without fini: sh -c 'setsid server 4 & echo ...' | reader"
 run sh -c "$leaky"
 echo
-echo "With fini: fini -- sh -c 'setsid escapee 4 & echo ...' | reader"
+echo "With fini: fini -- sh -c 'setsid server 4 & echo ...' | reader"
 run "$fini" -- sh -c "$leaky"
 show

@@ -2,8 +2,10 @@
 # Installs what the full test run needs, from Debian's packages and npm.
 set -eu
 
-packages="bash busybox-static catatonit chromium conmon docker.io dumb-init iptables libarchive-tools man-db mandoc
-netavark podman postgresql procps python3 qemu-user-static runc shellcheck strace tini util-linux"
+packages="bash bats bsdutils busybox-static catatonit chromium conmon curl dash docker.io dumb-init fish iptables less
+libarchive-tools make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
+python3 python3-pytest python3-venv python3-yaml qemu-user-static runc shellcheck strace systemd tini tmux util-linux
+vim-tiny zsh"
 
 missing=
 for p in $packages; do
@@ -18,3 +20,4 @@ command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 npm ci --prefix e2e --no-audit --no-fund
+npm ci --prefix e2e/testdata/node --no-audit --no-fund

@@ -18,14 +18,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // TestDocker runs containers of Dockerfile.example under a real engine. It is one test
 // so that the images are built once and are gone when the last of the parts is over.
 func TestDocker(t *testing.T) {
-	need(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	busybox := needProgram(t, "busybox")
-	need(t, isStatic(busybox), "a static busybox (busybox-static)")
+	t.Parallel()
+	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := need.Program(t, "busybox")
+	need.That(t, isStatic(busybox), "a static busybox (busybox-static)")
 	image := buildExample(t, busybox)
 	for _, part := range []struct {
 		name string
@@ -219,7 +222,7 @@ func (c *container) exec(args ...string) string {
 func (c *container) mustEnd(want int) string {
 	c.t.Helper()
 	if got := docker(c.t, "wait", c.name); got != strconv.Itoa(want) {
-		c.t.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.soFar())
+		c.t.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.text())
 	}
 	return docker(c.t, "logs", c.name)
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +36,8 @@ type engine struct {
 // TestDropInDocker runs fini where Docker mounts its docker-init: on a host's engine that
 // can't be told --init-path, so the mount and the arguments are made here.
 func TestDropInDocker(t *testing.T) {
-	need(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	t.Parallel()
+	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	e := &engine{client: []string{"docker"}, inside: "/sbin/docker-init", theirs: "tini", remove: []string{"rm", "-f"}}
 	e.fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"-v", finiFile(t) + ":" + e.inside + ":ro", "--entrypoint", e.inside}, flags...)
@@ -54,8 +56,9 @@ func TestDropInDocker(t *testing.T) {
 // TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
 // Everything that podman keeps is in a directory of the test's.
 func TestDropInPodman(t *testing.T) {
-	need(t, os.Geteuid() == 0, "root, for podman")
-	needProgram(t, "runc")
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root, for podman")
+	need.Program(t, "runc")
 	e := &engine{client: podmanClient(t), inside: "/run/podman-init", theirs: "catatonit"}
 	e.remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
 	e.fini = func(flags []string, command ...string) []string {
@@ -70,14 +73,14 @@ func TestDropInPodman(t *testing.T) {
 		t.Fatalf("podman import: %v: %s", err, out)
 	}
 	out, err := e.command(t, "run", "--rm", "--network", "none", e.image, "true").CombinedOutput()
-	need(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
 	e.run(t, map[string]func(t *testing.T, e *engine){"play kube": podmanPlayKube})
 }
 
 func needStaticBusybox(t *testing.T) string {
 	t.Helper()
-	busybox := needProgram(t, "busybox")
-	need(t, isStatic(busybox), "a static busybox (busybox-static)")
+	busybox := need.Program(t, "busybox")
+	need.That(t, isStatic(busybox), "a static busybox (busybox-static)")
 	return busybox
 }
 
@@ -93,7 +96,7 @@ func finiFile(t testing.TB) string {
 // podmanClient is podman with a storage of its own.
 func podmanClient(t *testing.T) []string {
 	t.Helper()
-	podman := needProgram(t, "podman")
+	podman := need.Program(t, "podman")
 	// Not t.TempDir: podman refuses long names of such directories.
 	dir, err := os.MkdirTemp("", "fini-")
 	if err != nil {
@@ -244,14 +247,14 @@ func (g *guest) mustEnd(want int) string {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		g.t.Fatalf("the container has not ended; its stderr: %s", g.Err.soFar())
+		g.t.Fatalf("the container has not ended; its stderr: %s", g.Err.text())
 	}
 	g.Out.rest()
 	if got := shellStatus(g.cmd.ProcessState); got != want {
 		g.Err.rest()
-		g.t.Errorf("status %d, want %d; its stderr: %s", got, want, g.Err.soFar())
+		g.t.Errorf("status %d, want %d; its stderr: %s", got, want, g.Err.text())
 	}
-	return g.Out.soFar()
+	return g.Out.text()
 }
 
 func (g *guest) exec(args ...string) string {
@@ -328,7 +331,7 @@ func dropInContrast(t *testing.T, e *engine) {
 	case line := <-g.Out.c:
 		if line != "escapee ready" {
 			g.Err.rest()
-			need(t, false, fmt.Sprintf("an engine with its own init, %s (%s)", e.theirs, g.Err.soFar()))
+			need.That(t, false, fmt.Sprintf("an engine with its own init, %s (%s)", e.theirs, g.Err.text()))
 		}
 	case <-time.After(patience):
 		t.Fatal("no line from the container")
@@ -419,7 +422,7 @@ func dropInTerminal(t *testing.T, e *engine) {
 	screen.want("and here")
 	enter("exit 3")
 	if got := l.status(); got != 3 {
-		t.Errorf("status %d, want 3; screen: %s", got, screen.soFar())
+		t.Errorf("status %d, want 3; screen: %s", got, screen.text())
 	}
 }
 

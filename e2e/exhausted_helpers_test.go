@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // The programs that exhaust something are scripts: a Go program would be the first victim
@@ -105,32 +107,32 @@ func fill(words ...string) []string {
 }
 
 // newLimited makes a cgroup with room for so many processes and threads.
-func newLimited(t testing.TB, most int) *herd {
+func newLimited(t testing.TB, most int) *cgroup {
 	t.Helper()
-	h := newHerd(t)
+	h := newCgroup(t)
 	h.limit("pids.max", strconv.Itoa(most))
 	return h
 }
 
 // limit writes to a file of the cgroup.
-func (h *herd) limit(file, value string) {
-	h.t.Helper()
-	err := os.WriteFile(filepath.Join(h.dir, file), []byte(value), 0)
-	need(h.t, err == nil, fmt.Sprintf("a cgroup with %s (%v)", file, err))
+func (c *cgroup) limit(file, value string) {
+	c.t.Helper()
+	err := os.WriteFile(filepath.Join(c.dir, file), []byte(value), 0)
+	need.That(c.t, err == nil, fmt.Sprintf("a cgroup with %s (%v)", file, err))
 }
 
-// newMemoryHerd is newHerd, with room for so many bytes.
-func newMemoryHerd(t testing.TB, bytes int) *herd {
+// newMemoryCgroup is newCgroup, with room for so many bytes.
+func newMemoryCgroup(t testing.TB, bytes int) *cgroup {
 	t.Helper()
 	const root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
 	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-		h := newHerd(t)
+		h := newCgroup(t)
 		h.limit("memory.max", strconv.Itoa(bytes))
 		return h
 	}
 	dir, err := os.MkdirTemp(root, "fini-e2e-")
-	need(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
-	h := &herd{t, dir}
+	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
+	h := &cgroup{t, dir}
 	t.Cleanup(func() {
 		until(t, "the case's cgroup is empty", func() bool {
 			h.kill()
@@ -141,13 +143,13 @@ func newMemoryHerd(t testing.TB, bytes int) *herd {
 	return h
 }
 
-// around is fini in place p with these arguments, in the herd, where prefix is what executes
+// around is fini in place p with these arguments, in the cgroup, where prefix is what executes
 // it: a program that sets limits, say.
-func (h *herd) around(p place, prefix []string, args ...string) *exec.Cmd {
+func (c *cgroup) around(p place, prefix []string, args ...string) *exec.Cmd {
 	if p.alone {
 		args = append([]string{"--no-shield"}, args...)
 	}
-	argv := h.wrap(append(append(prefix, finiPath), args...)...)
+	argv := c.wrap(append(append(prefix, finiPath), args...)...)
 	if !p.pid1 {
 		return exec.Command(argv[0], argv[1:]...)
 	}
@@ -156,18 +158,18 @@ func (h *herd) around(p place, prefix []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// kill ends what is alive in the herd.
-func (h *herd) kill() {
-	for _, pid := range h.alive() {
+// kill ends what is alive in the cgroup.
+func (c *cgroup) kill() {
+	for _, pid := range c.alive() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 
-// mustBeEmpty asserts that nothing of the herd is alive, now.
-func (h *herd) mustBeEmpty() {
-	h.t.Helper()
-	if names := h.names(); len(names) > 0 {
-		h.t.Errorf("alive in the cgroup: %q", names)
+// mustBeEmpty asserts that nothing of the cgroup is alive, now.
+func (c *cgroup) mustBeEmpty() {
+	c.t.Helper()
+	if names := c.names(); len(names) > 0 {
+		c.t.Errorf("alive in the cgroup: %q", names)
 	}
 }
 

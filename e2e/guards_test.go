@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // What is not noise may not grow unnoticed. `make bench` measures the rest.
@@ -62,13 +64,14 @@ func settled(t testing.TB, pids []int) {
 }
 
 func TestGuardBinarySize(t *testing.T) {
-	need(t, runtime.GOARCH == "amd64", "the architecture for which the limit was measured")
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limit was measured")
 	info, err := os.Stat(finiPath)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", info.Size())
-	const most = 4_000_000
+	const most = 4_400_000
 	if info.Size() > most {
 		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
 	}
@@ -87,6 +90,7 @@ func idle(t *testing.T, p place) (l *life, pids []int) {
 }
 
 func TestGuardThreadsAndIdleness(t *testing.T) {
+	serial(t, "it counts switches of an idle fini")
 	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
 	// all of its own are idle differs by one or two from run to run.
 	most := map[place]int{alone: 10, pair: 20, pid1: 10}
@@ -110,13 +114,13 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 		// Whatever wakes now and then does so in each of these windows. What the machine does
 		// to a process once, such as stopping it to look at it, is not fini's.
 		var woken []int
-		for len(woken) < 3 && (len(woken) == 0 || woken[len(woken)-1] > 0) {
+		if !poll(patience, func() bool {
 			before := switches(t, pids)
-			time.Sleep(2 * time.Second)
+			time.Sleep(1100 * time.Millisecond)
 			woken = append(woken, switches(t, pids)-before)
-		}
-		if woken[len(woken)-1] > 0 {
-			t.Errorf("idle, and put on a processor %v times in 2 seconds each", woken)
+			return woken[len(woken)-1] == 0
+		}) {
+			t.Errorf("idle, and put on a processor %v times in 1.1 seconds each", woken)
 		}
 		_ = l.Stdin.Close()
 		l.mustEnd(0)
@@ -125,11 +129,12 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 
 // What a start takes its time for is page faults, and most of them are memory that stays.
 func TestGuardMemory(t *testing.T) {
-	need(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	serial(t, "the runtime takes more memory where it has to wait for a processor")
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	const (
-		// 1.3 times what was measured: it grows with each thread that had something to do.
-		mostMemory = 900 // kB, of each process
-		mostFaults = 330
+		// 1.4 times what was measured: it grows with each thread that had something to do.
+		mostMemory = 1000 // kB, of each process
+		mostFaults = 380
 	)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
@@ -167,14 +172,15 @@ var notCounted = map[string]bool{
 
 // The limits are 1.3 times what was measured, without the calls of which the number varies.
 func TestGuardSyscalls(t *testing.T) {
-	need(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
-	strace := needProgram(t, "strace")
+	serial(t, "how many calls the runtime makes depends on the load")
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	strace := need.Program(t, "strace")
 	for name, c := range map[string]struct {
 		flags []string
 		most  int
 	}{
-		"no shield": {[]string{"--no-shield"}, 180},
-		"pair":      {nil, 340},
+		"no shield": {[]string{"--no-shield"}, 240},
+		"pair":      {nil, 460},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +227,8 @@ const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i
 
 // Orphans share wake-ups: fini makes a look, rests and looks again, while tini wakes for each.
 func TestGuardSwitchesPerOrphan(t *testing.T) {
-	tini := needProgram(t, "tini-static")
+	serial(t, "it compares how often two processes are put on a processor")
+	tini := need.Program(t, "tini-static")
 	// It is 0.2 to 0.4, and more on a busy machine; the obvious way, a SIGCHLD for each, is at 7.
 	const orphans, most = 3000, 1.0
 	reap := func(t *testing.T, cmd *exec.Cmd) float64 {
@@ -240,7 +247,7 @@ func TestGuardSwitchesPerOrphan(t *testing.T) {
 	}
 	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
 	var ratios []float64
-	for len(ratios) < 4 {
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); {
 		fini := reap(t, alone.command("--", "/bin/sh", "-c", storm))
 		other := reap(t, exec.Command(tini, "-s", "--", "/bin/sh", "-c", storm))
 		ratios = append(ratios, fini/other)

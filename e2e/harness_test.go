@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,20 +27,18 @@ import (
 var finiPath string
 
 // patience ends a failing wait. No test passes because of it.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		helper(os.Args[1], os.Args[2:])
 	}
-	for _, name := range []string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS"} {
-		_ = os.Unsetenv(name) // of the make that runs the tests, and not of those in them
-	}
+	surroundings.Own()
 	flag.StringVar(&finiPath, "fini", "", "test this binary instead of building one")
 	flag.Parse()
 	if isDefault("test.parallel") {
-		// Most of the parallel tests wait for others to do something.
-		_ = flag.Set("test.parallel", "6")
+		// Most of the tests wait for others to do something.
+		_ = flag.Set("test.parallel", strconv.Itoa(6*runtime.NumCPU()))
 	}
 	os.Exit(func() int {
 		if finiPath == "" {
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintf(os.Stderr, "cannot build fini: %v\n%s", err, out)
 				return 1
 			}
-			if out, err := exec.Command("cp", "../bin/fini", finiPath).CombinedOutput(); err != nil {
+			if out, err := exec.Command("install", "-m", "755", "../bin/fini", finiPath).CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "cannot copy fini: %v\n%s", err, out)
 				return 1
 			}
@@ -71,31 +72,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// isDefault tells whether a flag was left at its default.
+// isDefault reports whether a flag was left at its default.
 func isDefault(name string) bool {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
 	return !set
-}
-
-// need skips a test where something it needs is missing, which is an error under
-// FINI_MUST_RUN=1.
-func need(t testing.TB, ok bool, what string) {
-	t.Helper()
-	if ok {
-		return
-	}
-	if os.Getenv("FINI_MUST_RUN") == "1" {
-		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s (make deps installs it)", what)
-	}
-	t.Skipf("SKIPPED, for this is missing: %s (make deps installs it)", what)
-}
-
-func needProgram(t testing.TB, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	need(t, err == nil, name)
-	return path
 }
 
 // A place is one of the ways in which fini lives.
@@ -111,6 +92,10 @@ var (
 	pid1   = place{name: "pid1", pid1: true}
 	places = []place{pair, alone, pid1}
 )
+
+// takes reports whether a place has a share in a case with this number, of many cases that are dealt out
+// among the places; each of them takes all under FINI_FULL.
+func (p place) takes(n int) bool { return full() || places[n%len(places)] == p }
 
 // inPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace.
 func inPlaces(t *testing.T, test func(t *testing.T, p place)) {
@@ -138,7 +123,7 @@ var pidNamespace = sync.OnceValue(func() error {
 func needPidNamespace(t testing.TB) {
 	t.Helper()
 	err := pidNamespace()
-	need(t, err == nil, fmt.Sprintf("the right to make a PID namespace (%v)", err))
+	need.That(t, err == nil, fmt.Sprintf("the right to make a PID namespace (%v)", err))
 }
 
 // asPID1 makes cmd the first process of a new PID namespace.
@@ -236,6 +221,19 @@ func (l *life) signal(sig syscall.Signal) {
 	}
 }
 
+// inside makes a shell execute a line in the PID namespace of which fini is PID 1.
+func (l *life) inside(line string) {
+	l.t.Helper()
+	into := []string{"-t", strconv.Itoa(l.pid()), "-p", "-m"}
+	if os.Geteuid() != 0 {
+		into = append(into, "-U", "--preserve-credentials") // see asPID1
+	}
+	enter := exec.Command(need.Program(l.t, "nsenter"), append(into, "--", "/bin/sh", "-c", line)...)
+	if out, err := enter.CombinedOutput(); err != nil {
+		l.t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // worker is the pid of the fini whose main child is the command: the inner one of a
 // pair.
 func (l *life) worker() int {
@@ -272,7 +270,7 @@ func (l *life) status() int {
 	select {
 	case <-ended:
 	case <-time.After(patience):
-		l.t.Fatalf("fini %d has not ended; its stderr: %s", l.pid(), l.Err.soFar())
+		l.t.Fatalf("fini %d has not ended; its stderr: %s", l.pid(), l.Err.text())
 	}
 	return shellStatus(l.cmd.ProcessState)
 }
@@ -289,21 +287,28 @@ func shellStatus(s *os.ProcessState) int {
 func (l *life) mustEnd(want int) {
 	l.t.Helper()
 	if got := l.status(); got != want {
-		l.t.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.soFar())
+		l.t.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.text())
 	}
 	if !hungUp(l.witness) {
-		l.t.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.soFar())
+		l.t.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.text())
 	}
 }
 
-// hungUp tells whether nobody has the other end of a pipe open, at this moment. What a test
-// beside this one is starting has all of this process open until it executes its program.
+// hungUp reports whether nobody has the other end of a pipe open, at this moment. What a test
+// beside this one is starting has all of this process open until it executes its program, of which
+// syscall.ForkLock knows; but in a user namespace, as an ordinary user needs, the lock is let go of before.
 func hungUp(f *os.File) bool {
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
-	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-	_, _ = unix.Poll(fds, 0)
-	return fds[0].Revents&unix.POLLHUP != 0
+	brief := time.Duration(0)
+	if os.Geteuid() != 0 {
+		brief = time.Second
+	}
+	return poll(brief, func() bool {
+		syscall.ForkLock.Lock()
+		defer syscall.ForkLock.Unlock()
+		fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+		_, _ = unix.Poll(fds, 0)
+		return fds[0].Revents&unix.POLLHUP != 0
+	})
 }
 
 func pipe(t testing.TB) (r, w *os.File) {
@@ -347,7 +352,7 @@ func newLines(t testing.TB, r io.Reader) *lines {
 	return l
 }
 
-func (l *lines) soFar() string {
+func (l *lines) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
@@ -358,7 +363,7 @@ func (l *lines) whole() string {
 	l.t.Helper()
 	for {
 		if _, ok := l.next(); !ok {
-			return l.soFar()
+			return l.text()
 		}
 	}
 }
@@ -374,7 +379,7 @@ func (l *lines) next() (line string, ok bool) {
 	case line, ok = <-l.c:
 		return line, ok
 	case <-time.After(patience):
-		l.t.Fatalf("no line and no EOF; so far: %q", l.soFar())
+		l.t.Fatalf("no line and no EOF; so far: %q", l.text())
 		return "", false
 	}
 }
@@ -385,7 +390,7 @@ func (l *lines) want(prefix string) string {
 	for {
 		line, ok := l.next()
 		if !ok {
-			l.t.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.soFar())
+			l.t.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.text())
 		}
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.TrimSpace(rest)
@@ -412,7 +417,7 @@ func (l *lines) launched() int {
 	for {
 		line, ok := l.next()
 		if !ok {
-			l.t.Fatalf("EOF before the launcher's line; so far: %q", l.soFar())
+			l.t.Fatalf("EOF before the launcher's line; so far: %q", l.text())
 		}
 		if text, ok := strings.CutPrefix(line, "fini "); ok {
 			pid, err := strconv.Atoi(text)
@@ -446,13 +451,15 @@ func until(t testing.TB, what string, fact func() bool) {
 	}
 }
 
-// poll asks for a fact until it is true, or the limit has passed, and tells which. It is the one
-// place that sleeps to wait.
+// poll asks for a fact until it is true, or the limit has passed, and reports which. It is the one
+// place that sleeps to wait, at first for a short time: what takes long is not asked for all the time.
 func poll(limit time.Duration, fact func() bool) bool {
-	for end := time.Now().Add(limit); !fact(); time.Sleep(2 * time.Millisecond) {
+	nap := time.Millisecond
+	for end := time.Now().Add(limit); !fact(); time.Sleep(nap) {
 		if time.Now().After(end) {
 			return false
 		}
+		nap = min(nap+nap/4, 20*time.Millisecond)
 	}
 	return true
 }
@@ -471,9 +478,20 @@ func procStatus(pid int, field string) string {
 	return ""
 }
 
-// childrenOf lists the children of a process, zombies included.
+// childrenOf lists the children of a process, zombies included, the oldest first where the kernel
+// lists them.
 func childrenOf(t testing.TB, pid int) (pids []int) {
 	t.Helper()
+	if threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)); err == nil && len(threads) > 0 {
+		for _, name := range threads {
+			text, _ := os.ReadFile(name)
+			for field := range strings.FieldsSeq(string(text)) {
+				child, _ := strconv.Atoi(field)
+				pids = append(pids, child)
+			}
+		}
+		return pids
+	}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)

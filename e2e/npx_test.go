@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,6 +32,7 @@ const highWitness = 64
 // However a session ends, nothing of it is left and its status is the one that npx
 // has without fini.
 func TestNpx(t *testing.T) {
+	t.Parallel()
 	needMCP(t)
 	tests := []struct {
 		name  string
@@ -68,6 +70,7 @@ func TestNpx(t *testing.T) {
 
 // A message many times the size of a pipe goes to the server and comes back unchanged.
 func TestNpxLargeMessage(t *testing.T) {
+	t.Parallel()
 	needMCP(t)
 	inPlaces(t, func(t *testing.T, p place) {
 		s := startSession(t, p.command("--", "npx", "-y", mcpPackage))
@@ -80,10 +83,11 @@ func TestNpxLargeMessage(t *testing.T) {
 
 // The reason for fini: SIGTERM to a bare npx ends npx and leaves its server.
 func TestNpxWithoutFini(t *testing.T) {
+	t.Parallel()
 	needMCP(t)
 	s := startPlain(t)
 	parent, _ := strconv.Atoi(procStatus(s.server, "PPid"))
-	need(t, parent != s.pid(), "a /bin/sh that does not become the command that npx gives it")
+	need.That(t, parent != s.pid(), "a /bin/sh that does not become the command that npx gives it")
 
 	s.signal(syscall.SIGTERM)
 	if got := s.status(); got != 128+int(syscall.SIGTERM) {
@@ -102,10 +106,10 @@ func TestNpxWithoutFini(t *testing.T) {
 // needMCP skips a test where npx or the package that it runs is missing.
 func needMCP(t *testing.T) {
 	t.Helper()
-	needProgram(t, "node")
-	needProgram(t, "npx")
+	need.Program(t, "node")
+	need.Program(t, "npx")
 	_, err := os.Stat(mcpProgram)
-	need(t, err == nil, "e2e/"+mcpProgram)
+	need.That(t, err == nil, "e2e/"+mcpProgram)
 }
 
 // A session is a life that speaks MCP with the server at the bottom of its tree.
@@ -257,7 +261,7 @@ func (s *session) mustLeaveNothing(status int) {
 	s.t.Helper()
 	s.mustEnd(status)
 	if !hungUp(s.high) {
-		s.t.Errorf("fini is gone and a process of npx is alive; stderr: %s", s.Err.soFar())
+		s.t.Errorf("fini is gone and a process of npx is alive; stderr: %s", s.Err.text())
 	}
 }
 
@@ -294,7 +298,7 @@ func (s *session) send(m message) {
 		s.t.Fatal(err)
 	}
 	if _, err := s.Stdin.Write(append(text, '\n')); err != nil {
-		s.t.Fatalf("cannot send %s: %v; stderr: %s", m.Method, err, s.Err.soFar())
+		s.t.Fatalf("cannot send %s: %v; stderr: %s", m.Method, err, s.Err.text())
 	}
 }
 
@@ -307,7 +311,7 @@ func (s *session) call(method string, params, result any) {
 	for {
 		line, ok := s.Out.next()
 		if !ok {
-			s.t.Fatalf("EOF before the answer to %s; stderr: %s", method, s.Err.soFar())
+			s.t.Fatalf("EOF before the answer to %s; stderr: %s", method, s.Err.text())
 		}
 		var m message
 		if err := json.Unmarshal([]byte(line), &m); err != nil || m.Version != "2.0" {
@@ -326,7 +330,7 @@ func (s *session) call(method string, params, result any) {
 	}
 }
 
-// echo has the server say something, and asserts that it comes back as it was.
+// echo makes the server say something, and asserts that it comes back as it was.
 func (s *session) echo(text string) {
 	s.t.Helper()
 	var answer struct {

@@ -21,9 +21,9 @@ func init() {
 	moreHelpers["@grow"] = helperGrow
 	moreHelpers["@leaderless"] = helperLeaderless
 	moreHelpers["@threadforks"] = helperThreadForks
-	moreHelpers["@town"] = helperTown
+	moreHelpers["@pidReuse"] = helperPidReuse
 	if len(os.Args) > 1 && os.Args[1] == "@leaderless" {
-		runtime.LockOSThread() // in init, this has the main goroutine keep the main thread
+		runtime.LockOSThread() // in init, this makes the main goroutine keep the main thread
 	}
 }
 
@@ -414,7 +414,7 @@ func helperLeaderless(args []string) int {
 	go func() {
 		poll(patience, func() bool { return procState(os.Getpid()) == 'Z' })
 		fmt.Println("ready")
-		select {}
+		forever()
 	}()
 	for range 4 {
 		go func() {
@@ -458,13 +458,13 @@ func helperThreadForks([]string) int {
 		}
 	}
 	fmt.Println("ready")
-	select {}
+	return forever()
 }
 
-// helperTown is PID 1 of a namespace with few pids. For as long as it is told, some families of
+// helperPidReuse is PID 1 of a namespace with few pids. For as long as it is told, some families of
 // bystanders come and go, and two workers run fini with trees that leave something. It says
 // whatever went wrong, then how many there were, and ends with status 0 if nothing is left.
-func helperTown(args []string) int {
+func helperPidReuse(args []string) int {
 	limit, fini := args[0], args[2]
 	long, err := time.ParseDuration(args[1])
 	if err != nil {

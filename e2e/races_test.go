@@ -11,13 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
-// inHerd starts fini in a place, and all of it in a herd.
-func inHerd(t testing.TB, p place, args ...string) (*herd, *life) {
+// startInCgroup starts fini in a place, and all of it in a cgroup.
+func startInCgroup(t testing.TB, p place, args ...string) (*cgroup, *life) {
 	t.Helper()
-	h := newHerd(t)
+	h := newCgroup(t)
 	t.Cleanup(h.noMore)
 	cmd := p.command(args...)
 	cmd.Args[0] = cmd.Path
@@ -29,11 +30,11 @@ func inHerd(t testing.TB, p place, args ...string) (*herd, *life) {
 	return h, startCmd(t, cmd)
 }
 
-// mustLeaveNothing asserts fini's status, and that at its end nothing of the herd is alive.
-func (h *herd) mustLeaveNothing(t testing.TB, l *life, status int) {
+// mustLeaveNothing asserts fini's status, and that at its end nothing of the cgroup is alive.
+func (c *cgroup) mustLeaveNothing(t testing.TB, l *life, status int) {
 	t.Helper()
 	l.mustEnd(status)
-	if names := h.names(); len(names) > 0 {
+	if names := c.names(); len(names) > 0 {
 		t.Errorf("survivors: %v", names)
 	}
 }
@@ -41,7 +42,7 @@ func (h *herd) mustLeaveNothing(t testing.TB, l *life, status int) {
 // A snake is never the same process for long: each forks the next and ends. There is no moment at
 // which a signal to a pid that was read in /proc is sure to find it.
 func TestSnakes(t *testing.T) {
-	const bound = 10 * time.Second
+	serial(t, "on a busy machine their zombies are as many as there can be processes")
 	kinds := []struct {
 		name  string
 		more  int // snakes beside the first
@@ -52,7 +53,7 @@ func TestSnakes(t *testing.T) {
 		{"ten", 9, ""},
 		{"ten that ignore TERM", 9, "ignore 15"},
 	}
-	if os.Getenv("FINI_SOAK") != "" { // they take all of a small machine
+	if full() { // they take all of a small machine
 		kinds[2].name, kinds[2].more, kinds[3].name, kinds[3].more = "fifty", 49, "fifty that ignore TERM", 49
 	}
 	program := func(more int, first string) []string {
@@ -69,7 +70,7 @@ func TestSnakes(t *testing.T) {
 			goto coil`, more, first))
 	}
 	t.Run("without fini", func(t *testing.T) {
-		h := newHerd(t)
+		h := newCgroup(t)
 		t.Cleanup(h.noMore)
 		argv := h.wrap(program(0, "ignore 15")...)
 		if err := exec.Command(argv[0], argv[1:]...).Run(); shellStatusOf(err) != 3 {
@@ -87,15 +88,11 @@ func TestSnakes(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, kind := range kinds {
 			t.Run(kind.name, func(t *testing.T) {
-				h, l := inHerd(t, p, append([]string{"-q", "--linger=0", "--grace=200ms", "--"}, program(kind.more, kind.first)...)...)
+				h, l := startInCgroup(t, p, append([]string{"-q", "--linger=0", "--grace=200ms", "--"}, program(kind.more, kind.first)...)...)
 				l.Out.want("laid")
 				start := time.Now()
 				h.mustLeaveNothing(t, l, 3)
-				took := time.Since(start)
-				t.Logf("ended within %.1f s", took.Seconds())
-				if took > bound {
-					t.Errorf("took %v, want at most %v", took, bound)
-				}
+				t.Logf("ended within %.1f s", time.Since(start).Seconds())
 			})
 		}
 	})
@@ -115,6 +112,7 @@ func shellStatusOf(err error) int {
 // Leftovers of which the kernel's own bookkeeping is unusual. Each says "ready", on which the command
 // ends.
 func TestUnusualLeftovers(t *testing.T) {
+	t.Parallel()
 	// grow is a command that forks a leftover and waits for its word by the pipe that is its stdin.
 	grow := func(leftover string) []string { return mode("grow", "fork x\nread\nexit 6\nx: "+leftover) }
 	beside := func(helper ...string) []string {
@@ -209,7 +207,7 @@ func TestUnusualLeftovers(t *testing.T) {
 		for _, kind := range kinds {
 			t.Run(kind.name, func(t *testing.T) {
 				t.Parallel()
-				h, l := inHerd(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, kind.command...)...)
+				h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, kind.command...)...)
 				l.Out.want("ready")
 				if len(h.alive()) < 3 {
 					t.Errorf("no leftover is there: %v", h.names())
@@ -220,12 +218,8 @@ func TestUnusualLeftovers(t *testing.T) {
 					t.Errorf("more output: %q", rest)
 				}
 				h.mustLeaveNothing(t, l, 6)
-				took := time.Since(start)
-				if kind.stays && took < grace {
+				if took := time.Since(start); kind.stays && took < grace {
 					t.Errorf("took %v: it was not given its grace of %v", took, grace)
-				}
-				if took > 20*grace {
-					t.Errorf("took %v", took)
 				}
 			})
 		}
@@ -234,10 +228,11 @@ func TestUnusualLeftovers(t *testing.T) {
 
 // A leftover that somebody outside the tree traces, as a debugger does, ends too: the tracer is not hit.
 func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
-	strace := needProgram(t, "strace")
+	t.Parallel()
+	strace := need.Program(t, "strace")
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		h, l := inHerd(t, p, append([]string{"--linger=0", "--grace=200ms", "--"},
+		h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=200ms", "--"},
 			mode("grow", "fork a; read; exit 6; a: setsid; ignore 15; say ready; pause")...)...)
 		l.Out.want("ready")
 		var traced int
@@ -266,7 +261,8 @@ func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
 // Two things at once: the main child ends, and something else happens around the same microsecond.
 // The status is that of one or the other, and a leftover never lives on.
 func TestTheEndAndSomethingElseAtOnce(t *testing.T) {
-	const rounds = 25
+	t.Parallel()
+	rounds := upTo(5, 25)
 	command := []string{"--", "/bin/sh", "-c", "sleep 1000 & echo ready; read go; exit 5"}
 	kinds := []struct {
 		name  string
@@ -323,7 +319,7 @@ func TestTheEndAndSomethingElseAtOnce(t *testing.T) {
 						legal = legal || s == status
 					}
 					if !legal {
-						t.Errorf("status %d, want one of %v; stderr: %s", status, kind.legal, l.Err.soFar())
+						t.Errorf("status %d, want one of %v; stderr: %s", status, kind.legal, l.Err.text())
 					}
 					if out := l.Out.whole(); out != "ready\n" && !(kind.else_ == nil && out == "") {
 						t.Errorf("output %q", out)
@@ -345,13 +341,14 @@ func spin(long time.Duration) {
 // fraction of a second. Bystanders that come and go get the pids of leftovers that fini has seen,
 // and are not hit.
 func TestRecycledPids(t *testing.T) {
+	t.Parallel()
 	needPidNamespace(t)
-	need(t, os.Geteuid() == 0, "root")
-	need(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")
+	need.That(t, os.Geteuid() == 0, "root")
+	need.That(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")
 	const limit = "400"
 	before, _ := os.ReadFile("/proc/sys/kernel/pid_max")
-	long := soakTime(t, 4*time.Second)
-	argv := append([]string{mode("")[0], "@pid1"}, mode("town", limit, long.String(), finiPath)...)
+	long := drawnFor(t, 2*time.Second)
+	argv := append([]string{mode("")[0], "@pid1"}, mode("pidReuse", limit, long.String(), finiPath)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	asPID1(cmd)
 	l := startCmd(t, cmd)
@@ -360,7 +357,7 @@ func TestRecycledPids(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(long + patience):
-		t.Fatalf("has not ended; so far: %s %s", l.Out.soFar(), l.Err.soFar())
+		t.Fatalf("has not ended; so far: %s %s", l.Out.text(), l.Err.text())
 	}
 	said := l.Out.whole()
 	l.mustEnd(0)
@@ -381,7 +378,7 @@ func TestRecycledPids(t *testing.T) {
 	}
 }
 
-// pidMaxIsTheNamespaces tells whether to write kernel.pid_max in a namespace spares the others.
+// pidMaxIsTheNamespaces reports whether to write kernel.pid_max in a namespace spares the others.
 func pidMaxIsTheNamespaces() bool {
 	var name unix.Utsname
 	_ = unix.Uname(&name)
@@ -393,12 +390,13 @@ func pidMaxIsTheNamespaces() bool {
 // A signal that comes while fini starts is not lost: it waits until there is a command, and is
 // sent on to that, or it ends fini before fini's first instruction. All of them end the command.
 func TestSignalWhileFiniStarts(t *testing.T) {
-	need(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
 	for _, p := range []place{pair, alone} {
 		for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, 40} {
 			t.Run(fmt.Sprint(p.name, " ", sig), func(t *testing.T) {
 				t.Parallel()
-				for range 20 {
+				for range upTo(8, 20) {
 					l := start(t, p, "--", "sleep", "1000")
 					time.Sleep(rand.N(3 * time.Millisecond))
 					l.signal(sig)

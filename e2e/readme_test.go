@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"html"
 	"maps"
 	"os"
 	"os/exec"
@@ -10,54 +11,295 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
-// readmeBlocks are the indented blocks of README.md, without their indent.
-func readmeBlocks(t *testing.T) (blocks []string) {
+// The pages that a reader sees: what they link to is there, what they show can be run, and what
+// they say of the flags is what --help says.
+
+// pages are README.md and all others.
+func pages(t *testing.T) (names []string) {
 	t.Helper()
-	var block strings.Builder
-	for line := range strings.Lines(readFile(t, "../README.md") + "\nend\n") {
-		switch text, indented := strings.CutPrefix(line, "    "); {
-		case indented:
-			block.WriteString(text)
-		case line == "\n" && block.Len() > 0: // it may go on
-		case block.Len() > 0:
-			blocks = append(blocks, block.String())
-			block.Reset()
+	for _, pattern := range []string{"../*.md", "../docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
 		}
+		names = append(names, found...)
+	}
+	if len(names) < 9 {
+		t.Fatalf("only these pages: %q", names)
+	}
+	return names
+}
+
+// A block is a fenced part of a page.
+type block struct {
+	page, section string
+	kind          string // "sh", "yaml"; "console" is a command behind "$ " and what it prints
+	text          string
+}
+
+func blocksOf(t *testing.T, page string) (blocks []block) {
+	t.Helper()
+	var b *block
+	section := ""
+	for line := range strings.Lines(readFile(t, page)) {
+		kind, fence := strings.CutPrefix(line, "```")
+		switch {
+		case fence && b == nil:
+			b = &block{page: page, section: section, kind: strings.TrimSpace(kind)}
+		case fence:
+			blocks, b = append(blocks, *b), nil
+		case b != nil:
+			b.text += line
+		case strings.HasPrefix(line, "#"):
+			section = strings.TrimSpace(strings.TrimLeft(line, "#"))
+		}
+	}
+	if b != nil {
+		t.Fatalf("%s: a block has no end:\n%s", page, b.text)
 	}
 	return blocks
 }
 
-// blockWith is the one block that contains a text.
-func blockWith(t *testing.T, text string) string {
+// blockWith is the first block of a page that contains a text.
+func blockWith(t *testing.T, page, text string) string {
 	t.Helper()
-	for _, block := range readmeBlocks(t) {
-		if strings.Contains(block, text) {
-			return block
+	for _, b := range blocksOf(t, page) {
+		if strings.Contains(b.text, text) {
+			return b.text
 		}
 	}
-	t.Fatalf("no block with %q in README.md", text)
+	t.Fatalf("no block with %q in %s", text, page)
 	return ""
 }
 
-// What the README shows at a prompt prints what it says.
-func TestReadmeExamples(t *testing.T) {
+func TestReadmeFits(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.TrimSuffix(readFile(t, "../README.md"), "\n"), "\n")
+	if len(lines) > 200 {
+		t.Errorf("README.md has %d lines", len(lines))
+	}
+	for i, line := range lines {
+		if n := len([]rune(line)); n > 100 {
+			t.Errorf("README.md:%d has %d columns: %s", i+1, n, line)
+		}
+	}
+	first := strings.Join(lines[:45], "\n")
+	for _, part := range []string{"leaves nothing behind", "fini -- ", "make demo", "make test", "\n## Install\n"} {
+		if !strings.Contains(first, part) {
+			t.Errorf("not on the first screen: %q", part)
+		}
+	}
+}
+
+var (
+	link   = regexp.MustCompile(`\]\(([^)]+)\)`)
+	inline = regexp.MustCompile("`([^`\n]+)`")
+)
+
+// anchor is what a heading is linked to by, as GitHub makes it.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			b.WriteRune(r)
+		case r == ' ':
+			b.WriteRune('-')
+		}
+	}
+	return b.String()
+}
+
+// No link is dead, and none leads to a place that can't be looked at here.
+func TestPagesLinks(t *testing.T) {
+	t.Parallel()
+	links := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(readFile(t, page), -1) {
+			links++
+			target, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				t.Errorf("%s: a link out of the repository: %s", page, m[1])
+				continue
+			}
+			file := filepath.Join(filepath.Dir(page), target)
+			if target == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: a dead link: %v", page, err)
+				continue
+			}
+			found := fragment == ""
+			for line := range strings.Lines(readFile(t, file)) {
+				if heading := strings.TrimLeft(line, "#"); heading != line {
+					found = found || anchor(strings.TrimSpace(heading)) == fragment
+				}
+			}
+			if !found {
+				t.Errorf("%s: %s has no heading for #%s", page, file, fragment)
+			}
+		}
+	}
+	if links < 35 {
+		t.Errorf("only %d links found", links)
+	}
+	// Each page can be come by.
+	readme := readFile(t, "../README.md")
+	for _, page := range pages(t) {
+		if name := strings.TrimPrefix(page, "../"); name != "README.md" && !strings.Contains(readme, "("+name) &&
+			!strings.Contains(readFile(t, "../CONTRIBUTING.md"), "("+name) {
+			t.Errorf("neither README.md nor CONTRIBUTING.md leads to %s", name)
+		}
+	}
+}
+
+// What the pages call a target of make, a test, a file of the repository or a command line of
+// fini is one.
+func TestPagesCommandLines(t *testing.T) {
+	t.Parallel()
+	targets := regexp.MustCompile(`(?m)^([a-z0-9]+):`).FindAllStringSubmatch(readFile(t, "../Makefile"), -1)
+	var tests strings.Builder
+	sources, _ := filepath.Glob("*_test.go")
+	for _, source := range sources {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(readFile(t, source), -1) {
+			tests.WriteString(m[1] + "\n")
+		}
+	}
+	check := func(page, line string) {
+		line, _, _ = strings.Cut(line, " #")
+		if m := regexp.MustCompile(`^(?:sudo |FINI_\w+=\S+ )*make((?: [a-z0-9]+| [A-Z]+=\S+)+)$`).FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			for word := range strings.FieldsSeq(m[1]) {
+				known := strings.Contains(word, "=") || word == "e2e" || slices.ContainsFunc(targets, func(m []string) bool { return m[1] == word })
+				if !known {
+					t.Errorf("%s: the Makefile has no target %s: %s", page, word, line)
+				}
+			}
+		}
+		if m := regexp.MustCompile(`go test \./e2e -run '?([\w|]+)`).FindStringSubmatch(line); m != nil {
+			for pattern := range strings.SplitSeq(m[1], "|") {
+				if !strings.Contains(tests.String(), pattern) {
+					t.Errorf("%s: no test is called %s: %s", page, pattern, line)
+				}
+			}
+		}
+		if m := regexp.MustCompile(`^(?:sh )?((?:e2e|packaging|docs|reaper|signals|orphans|pdeath)/[\w./-]*\w)$`).FindStringSubmatch(line); m != nil {
+			if _, err := os.Stat("../" + m[1]); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+		// With --version in front flags are read, and no command is started.
+		if words, ok := strings.CutPrefix(line, "fini "); ok && !strings.ContainsAny(words, "[…") && !strings.Contains(words, "...") {
+			args := append([]string{"--version"}, strings.Fields(words)...)
+			if out, err := exec.Command(finiPath, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s: fini %s: %s", page, words, out)
+			}
+		}
+	}
+	for _, page := range pages(t) {
+		text := readFile(t, page)
+		for _, m := range inline.FindAllStringSubmatch(regexp.MustCompile("(?s)\n```.*?\n```").ReplaceAllString(text, ""), -1) {
+			check(page, m[1])
+		}
+		for line := range strings.Lines(text) {
+			if code, indented := strings.CutPrefix(line, "    "); indented {
+				check(page, strings.TrimSpace(code))
+			}
+		}
+		for _, b := range blocksOf(t, page) {
+			if b.kind == "sh" || b.kind == "make" {
+				for line := range strings.Lines(b.text) {
+					check(page, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+}
+
+// The version that the pages install is this one.
+func TestPagesVersion(t *testing.T) {
+	t.Parallel()
+	version := strings.Fields(run(t, finiPath, "--version"))[2]
+	found := 0
+	for _, page := range pages(t) {
+		if strings.HasSuffix(page, "CHANGELOG.md") {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?:fini:|@v|version: )(\d+\.\d+\.\d+)`).FindAllStringSubmatch(readFile(t, page), -1) {
+			if found++; m[1] != version {
+				t.Errorf("%s: %s, but this is version %s", page, m[0], version)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("found it only %d times", found)
+	}
+}
+
+// What a page shows at a prompt prints what it says.
+func TestPagesExamples(t *testing.T) {
+	t.Parallel()
 	ran := 0
-	for _, block := range readmeBlocks(t) {
-		first, want, _ := strings.Cut(block, "\n")
-		if command, ok := strings.CutPrefix(first, "$ "); ok {
+	for _, page := range pages(t) {
+		for _, b := range blocksOf(t, page) {
+			first, want, _ := strings.Cut(b.text, "\n")
+			command, ok := strings.CutPrefix(first, "$ ")
+			if b.kind != "console" {
+				continue
+			}
+			if !ok {
+				t.Errorf("%s: no prompt: %s", page, first)
+			}
 			mustPrint(t, command, want)
 			ran++
 		}
 	}
-	if ran == 0 {
-		t.Error("no example found")
+	if ran < 5 {
+		t.Errorf("only %d examples found", ran)
+	}
+}
+
+// What is refused in the tests is in the table, with what is lost then.
+func TestPagesRefused(t *testing.T) {
+	t.Parallel()
+	page := readFile(t, "../docs/refused-and-exhausted.md")
+	for _, r := range refusedRows {
+		if row := "| " + r.refused + " | " + r.lost + " | " + r.holds + " |\n"; !strings.Contains(page, row) {
+			t.Errorf("not in docs/refused-and-exhausted.md: %s", row)
+		}
+	}
+}
+
+// The picture shows what make demo prints, numbers and spaces aside.
+func TestPagesPicture(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "ps")
+	numbers := regexp.MustCompile(`\d+`)
+	lines := func(all []string) (set []string) {
+		for _, line := range all {
+			set = append(set, strings.Join(strings.Fields(numbers.ReplaceAllString(line, "N")), " "))
+		}
+		slices.Sort(set)
+		return slices.DeleteFunc(slices.Compact(set), func(line string) bool { return line == "" })
+	}
+	var picture []string
+	for _, m := range regexp.MustCompile(`<text[^>]*>([^<]*)<`).FindAllStringSubmatch(readFile(t, "../docs/demo.svg"), -1) {
+		picture = append(picture, strings.ReplaceAll(html.UnescapeString(m[1]), "\u00a0", " "))
+	}
+	printed := strings.Split(strings.ReplaceAll(run(t, "sh", "demo.sh", finiPath), " SNs ", " Ss "), "\n") // under nice
+	if got, want := lines(picture), lines(printed); !slices.Equal(got, want) {
+		t.Errorf("the picture shows\n%s\nand it prints\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
 // The configuration for an MCP host starts a server that answers.
 func TestReadmeMCPRecipe(t *testing.T) {
+	t.Parallel()
 	needMCP(t)
 	var config struct {
 		Servers map[string]struct {
@@ -65,7 +307,7 @@ func TestReadmeMCPRecipe(t *testing.T) {
 			Args    []string
 		} `json:"mcpServers"`
 	}
-	if err := json.Unmarshal([]byte(blockWith(t, "mcpServers")), &config); err != nil {
+	if err := json.Unmarshal([]byte(blockWith(t, "../README.md", "mcpServers")), &config); err != nil {
 		t.Fatal(err)
 	}
 	for name, server := range config.Servers {
@@ -82,8 +324,9 @@ func TestReadmeMCPRecipe(t *testing.T) {
 
 // The CI step fails on a leak, and its report names it.
 func TestReadmeCIRecipe(t *testing.T) {
-	needProgram(t, "make")
-	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(blockWith(t, "run: fini"))
+	t.Parallel()
+	need.Program(t, "make")
+	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(blockWith(t, "../README.md", "run: fini"))
 	if line == nil {
 		t.Fatal("no step")
 	}
@@ -107,34 +350,44 @@ func TestReadmeCIRecipe(t *testing.T) {
 	}
 }
 
-// The README's table has the flags of --help.
+// The README's table has the flags of --help, with the same defaults.
 func TestReadmeFlags(t *testing.T) {
 	t.Parallel()
-	name := regexp.MustCompile(`(?:^|[ ,/` + "`" + `])(--?[a-zA-Z\[][a-z\]-]*(?:=[A-Z:]+)?)`)
-	names := func(text string) map[string]bool {
-		found := map[string]bool{}
+	name := regexp.MustCompile(`(?:^|[ ,/` + "`" + `])(--?[a-zA-Z\[][a-z\]-]*(?:\[?=[A-Za-z:]+\]?)?)`)
+	names := func(text string) (all []string) {
 		for _, m := range name.FindAllStringSubmatch(text, -1) {
-			found[m[1]] = true
+			all = append(all, m[1])
 		}
-		return found
+		return all
 	}
-	table := map[string]bool{}
+	table := map[string]string{}
 	_, section, _ := strings.Cut(readFile(t, "../README.md"), "\n## Flags\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for line := range strings.Lines(section) {
 		if cells := strings.Split(line, "|"); len(cells) > 3 {
-			for flag := range names(cells[1]) {
-				table[flag] = true
+			for _, flag := range names(cells[1]) {
+				table[flag] = strings.Trim(cells[2], " `")
 			}
 		}
 	}
-	help := map[string]bool{}
+	help := map[string]string{}
 	for _, o := range optionsOf(t, run(t, finiPath, "--help"), regexp.MustCompile(`\(([^()]+)\)$`)) {
-		for flag := range names(o.names) {
-			help[flag] = true
+		for _, flag := range names(o.names) {
+			help[flag] = o.preset
 		}
 	}
-	if !maps.Equal(table, help) || len(help) < 30 {
-		t.Errorf("the README's table has the flags %v, and --help %v", slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(help)))
+	for _, flag := range []string{"--allow-orphan=NAME", "--install=PATH"} { // which come with another change
+		if _, ok := help[flag]; !ok {
+			delete(table, flag)
+		}
+	}
+	here, there := slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(help))
+	if !slices.Equal(here, there) || len(there) < 30 {
+		t.Errorf("the README's table has the flags %v, and --help %v", here, there)
+	}
+	for flag, preset := range help {
+		if got := table[flag]; preset != "" && !strings.HasPrefix(preset, "on") && got != preset || strings.HasPrefix(preset, "on") != strings.HasPrefix(got, "on") {
+			t.Errorf("%s is %q by default in the README and %q in --help", flag, got, preset)
+		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // What a user gets: binaries for other machines, packages, an image and the man page.
@@ -40,33 +42,49 @@ func (r release) file(t *testing.T, pattern string) string {
 	return found[0]
 }
 
-// NOTICES, which is in the binary, has the licenses of what is linked in.
+// packaging/NOTICES, which is in the binary, has the licenses of what is linked in.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("go", "run", "./packaging", "notices")
 	cmd.Dir = ".."
 	want, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := readFile(t, "../NOTICES"); got != string(want) {
-		t.Error("NOTICES is not what `go run ./packaging notices` prints")
+	if got := readFile(t, "../packaging/NOTICES"); got != string(want) {
+		t.Error("packaging/NOTICES is not what `go run ./packaging notices` prints")
 	}
+}
+
+// makeRelease makes a release, or takes the one that FINI_DIST names.
+func makeRelease(t *testing.T) release {
+	t.Helper()
+	if dir := os.Getenv("FINI_DIST"); dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return release{dir: dir, image: "fini"}
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	image := dockerName("release")
+	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
+	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("two releases of the same tree: %v: %s", err, out)
+	}
+	return release{dir: filepath.Join(dir, "dist"), image: image}
 }
 
 // TestRelease makes a release for the main architectures, twice, in two copies of the tree,
 // and looks at what is in it. It is one test so that it is made only once.
 func TestRelease(t *testing.T) {
-	needProgram(t, "bsdtar")
-	r := release{dir: t.TempDir(), image: dockerName("release")}
-	if err := os.Chmod(r.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("sh", "../packaging/reproducible.sh", r.dir)
-	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+r.image, "REBUILD=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("two releases of the same tree: %v: %s", err, out)
-	}
-	r.dir = filepath.Join(r.dir, "dist")
+	t.Parallel()
+	need.Program(t, "bsdtar")
+	r := makeRelease(t)
 	version, err := exec.Command(finiPath, "--version").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +102,16 @@ func TestRelease(t *testing.T) {
 		{"image", releaseImage},
 		{"386", release386},
 		{"arm64", releaseARM64},
+		{"archive", releaseArchive},
+		{"index", releaseIndex},
+		{"dockerfile", releaseDockerfile},
+		{"provenance", releaseProvenance},
+		{"signed", releaseSigned},
+		{"action", releaseAction},
+		{"wheels", releaseWheels},
+		{"pip", releasePip},
+		{"npm", releaseNPM},
+		{"readme", releaseReadme},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			t.Parallel()
@@ -207,17 +235,25 @@ func releasePackages(t *testing.T, r release) {
 				t.Errorf("%s: the license says nothing of %q", test.pattern, part)
 			}
 		}
-		if page := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/fini.1.gz")); page != readFile(t, "../fini.1") {
+		if page := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/fini.1.gz")); page != readFile(t, "../docs/fini.1") {
 			t.Errorf("%s: another man page than fini.1", test.pattern)
+		}
+		for shell, path := range map[string]string{
+			"bash": "usr/share/bash-completion/completions/fini", "fish": "usr/share/fish/vendor_completions.d/fini.fish",
+			"zsh": "usr/share/zsh/" + map[bool]string{true: "vendor-completions", false: "site-functions"}[strings.HasSuffix(test.pattern, ".deb")] + "/_fini",
+		} {
+			if readFile(t, filepath.Join(root, path)) != completionFor(t, shell) {
+				t.Errorf("%s: another completion for %s than that of this fini", test.pattern, shell)
+			}
 		}
 	}
 }
 
 // dpkg installs the package into a root of the test's and removes it again.
 func releaseDeb(t *testing.T, r release) {
-	needProgram(t, "dpkg")
-	needProgram(t, "man")
-	need(t, os.Geteuid() == 0, "root, to install a package")
+	need.Program(t, "dpkg")
+	need.Program(t, "man")
+	need.That(t, os.Geteuid() == 0, "root, to install a package")
 	native := strings.TrimSpace(run(t, "dpkg", "--print-architecture"))
 	deb := r.file(t, "fini_*_"+native+".deb")
 	root := t.TempDir()
@@ -237,6 +273,7 @@ func releaseDeb(t *testing.T, r release) {
 	if got := strings.Fields(dpkg("-s", "fini")); !slices.Contains(got, r.version) || !slices.Contains(got, native) {
 		t.Errorf("dpkg says of the package: %q; want version %s for %s", got, r.version, native)
 	}
+	mustBeFini(t, r, filepath.Join(root, "usr/bin/fini"))
 	version := run(t, filepath.Join(root, "usr/bin/fini"), "--version")
 	if !strings.HasPrefix(version, "fini version "+r.version+" - git.") {
 		t.Errorf("the installed fini is %q", version)
@@ -260,9 +297,9 @@ func releaseDeb(t *testing.T, r release) {
 // releaseImage uses the image as it is meant: for a COPY --from, with the lines of the man
 // page.
 func releaseImage(t *testing.T, r release) {
-	need(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	busybox := needProgram(t, "busybox")
-	need(t, isStatic(busybox), "a static busybox (busybox-static)")
+	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := need.Program(t, "busybox")
+	need.That(t, isStatic(busybox), "a static busybox (busybox-static)")
 	name := r.image + ":" + r.version
 	docker(t, "load", "-i", r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar"))
 	t.Cleanup(func() { docker(t, "rmi", name) })
@@ -341,11 +378,11 @@ const foreignCommand = make200Orphans + `
 	exit 7`
 
 // mustLiveWell runs a fini of the release through a life.
-func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *herd) {
+func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *cgroup) {
 	t.Helper()
 	l := startCmd(t, cmd)
 	l.Out.want("escapee ready")
-	until(t, "no zombie in the herd", func() bool { return h.zombies() == 0 })
+	until(t, "no zombie in the cgroup", func() bool { return h.zombies() == 0 })
 	_, _ = io.WriteString(l.Stdin, "go\n")
 	out := l.Out.whole() // to EOF
 	l.mustEnd(7)
@@ -359,8 +396,8 @@ func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *herd) {
 }
 
 // zombies counts them. Version 1 of cgroups lists them, and so does version 2, but for threads.
-func (h *herd) zombies() (n int) {
-	text, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
+func (c *cgroup) zombies() (n int) {
+	text, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(text)) {
 		if stat, _ := os.ReadFile("/proc/" + pid + "/stat"); bytes.Contains(stat, []byte(") Z ")) {
 			n++
@@ -371,20 +408,20 @@ func (h *herd) zombies() (n int) {
 
 // A binary for 386 runs on amd64, as a pair, alone and as PID 1.
 func release386(t *testing.T, r release) {
-	need(t, runtime.GOARCH == "amd64", "an amd64 machine")
+	need.That(t, runtime.GOARCH == "amd64", "an amd64 machine")
 	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
-			h := newHerd(t)
+			h := newCgroup(t)
 			mustLiveWell(t, foreign(t, p, h, r.binary("386"), "--", "sh", "-c", foreignCommand), h)
 		})
 	}
 	t.Run("killed", func(t *testing.T) {
-		h := newHerd(t)
+		h := newCgroup(t)
 		l := startCmd(t, foreign(t, pair, h, r.binary("386"), "--", "sh", "-c", foreignCommand))
 		l.Out.want("escapee ready")
 		l.signal(syscall.SIGKILL)
 		l.Out.whole() // to EOF
-		until(t, "the herd is empty", func() bool { return len(h.alive()) == 0 })
+		until(t, "the cgroup is empty", func() bool { return len(h.alive()) == 0 })
 		if got := l.status(); got != 137 {
 			t.Errorf("status %d", got)
 		}
@@ -396,7 +433,7 @@ func release386(t *testing.T, r release) {
 // fini would need binfmt_misc, so there are a single process without leftovers, and PID 1, to
 // which orphans come anyway.
 func releaseARM64(t *testing.T, r release) {
-	qemu := needProgram(t, "qemu-aarch64-static")
+	qemu := need.Program(t, "qemu-aarch64-static")
 	binary := r.binary("arm64")
 	t.Run("status", func(t *testing.T) {
 		for _, test := range []struct {
@@ -425,13 +462,13 @@ func releaseARM64(t *testing.T, r release) {
 		l.mustEnd(9)
 	})
 	t.Run("pid1", func(t *testing.T) {
-		h := newHerd(t)
+		h := newCgroup(t)
 		mustLiveWell(t, foreign(t, pid1, h, qemu, binary, "--", "sh", "-c", foreignCommand), h)
 	})
 }
 
-// foreign is a command line whose first words are another fini, in the herd and in its place.
-func foreign(t *testing.T, p place, h *herd, argv ...string) *exec.Cmd {
+// foreign is a command line whose first words are another fini, in the cgroup and in its place.
+func foreign(t *testing.T, p place, h *cgroup, argv ...string) *exec.Cmd {
 	t.Helper()
 	switch {
 	case p.pid1:
@@ -502,10 +539,10 @@ type option struct{ names, preset string }
 
 // The man page has the flags of --help, with the same names, arguments and defaults.
 func TestManOptions(t *testing.T) {
-	needProgram(t, "mandoc")
+	need.Program(t, "mandoc")
 	t.Parallel()
 	help := optionsOf(t, run(t, finiPath, "--help"), regexp.MustCompile(`\(([^()]+)\)$`))
-	page := regexp.MustCompile(`.\x08`).ReplaceAllString(run(t, "mandoc", "-T", "ascii", "-O", "width=90", "../fini.1"), "")
+	page := regexp.MustCompile(`.\x08`).ReplaceAllString(run(t, "mandoc", "-T", "ascii", "-O", "width=90", "../docs/fini.1"), "")
 	_, page, _ = strings.Cut(page, "\nOPTIONS\n")
 	page, _, _ = strings.Cut(page, "\nENVIRONMENT\n")
 	man := optionsOf(t, page, regexp.MustCompile(`The default is ([^.]+)\.$`))
@@ -529,10 +566,10 @@ func TestManOptions(t *testing.T) {
 // optionsOf finds lines that begin with a flag, and the default in what is said of it.
 func optionsOf(t *testing.T, text string, preset *regexp.Regexp) (all []option) {
 	t.Helper()
-	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:=[A-Z:]+)?))(?:  +|$)(.*)`)
+	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:\[?=[A-Za-z:]+\]?)?))(?:  +|$)(.*)`)
 	var said []string
 	finish := func() {
-		if len(all) > 0 {
+		if len(all) > 0 && preset != nil {
 			if m := preset.FindStringSubmatch(strings.Join(said, " ")); m != nil {
 				all[len(all)-1].preset = m[1]
 			}
@@ -555,10 +592,10 @@ func optionsOf(t *testing.T, text string, preset *regexp.Regexp) (all []option) 
 }
 
 func TestManLint(t *testing.T) {
-	needProgram(t, "mandoc")
+	need.Program(t, "mandoc")
 	t.Parallel()
 	// Below a warning it says which of the manuals that are referred to are not installed.
-	if out, err := exec.Command("mandoc", "-T", "lint", "-W", "warning", "../fini.1").CombinedOutput(); err != nil {
+	if out, err := exec.Command("mandoc", "-T", "lint", "-W", "warning", "../docs/fini.1").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -566,7 +603,7 @@ func TestManLint(t *testing.T) {
 // manExamples are the blocks of the man page's EXAMPLES.
 func manExamples(t *testing.T) (all []string) {
 	t.Helper()
-	_, text, _ := strings.Cut(readFile(t, "../fini.1"), "\n.Sh EXAMPLES\n")
+	_, text, _ := strings.Cut(readFile(t, "../docs/fini.1"), "\n.Sh EXAMPLES\n")
 	text, _, _ = strings.Cut(text, "\n.Sh ")
 	for _, block := range strings.Split(text, ".Bd -literal -offset indent\n")[1:] {
 		block, _, _ = strings.Cut(block, ".Ed")
@@ -599,12 +636,12 @@ func TestManExamples(t *testing.T) {
 	}
 }
 
-// mustPrint runs a command of a page and asserts that it prints what the page says, pids and
-// ages aside, and leaves nothing.
+// mustPrint runs a command of a page and asserts that it prints what the page says, pids
+// aside, and leaves nothing.
 func mustPrint(t *testing.T, command, want string) {
 	t.Helper()
-	h := newHerd(t)
-	argv := h.wrap("/bin/sh", "-c", command)
+	h := newCgroup(t)
+	argv := h.wrap("/bin/sh", "-c", command+"\n:") // whose status is no matter
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(finiPath)+":"+os.Getenv("PATH"))
 	// At a terminal it is not a pipe either that both streams go to.
@@ -617,8 +654,7 @@ func mustPrint(t *testing.T, command, want string) {
 	cmd.Stdout, cmd.Stderr = out, out
 	l := startCmd(t, cmd)
 	l.mustEnd(0)
-	got := regexp.MustCompile(`(leftover|session) \d+`).ReplaceAllString(readFile(t, name), "$1 4242")
-	got = regexp.MustCompile(`[\d.]+s old`).ReplaceAllString(got, "0.5s old")
+	got := regexp.MustCompile(`leftover \d+`).ReplaceAllString(readFile(t, name), "leftover 4242")
 	// Two processes write, each when it is given the processor.
 	if sortedLines(got) != sortedLines(want) {
 		t.Errorf("%s\nprints %q\nthe page says %q", command, got, want)

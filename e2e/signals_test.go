@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
@@ -22,6 +24,7 @@ func forwardable(sig syscall.Signal) bool {
 }
 
 func TestEverySignalArrivesOnce(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, append([]string{"--"}, mode("signals", "3")...)...)
 		l.Out.want("ready")
@@ -46,6 +49,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 }
 
 func TestSignalsReachTheGroup(t *testing.T) {
+	t.Parallel()
 	signals := strings.Join(mode("signals", "12"), " ")
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, tt := range []struct {
@@ -79,6 +83,7 @@ func TestSignalsReachTheGroup(t *testing.T) {
 
 // What was ignored when fini started stays ignored, as nohup wants it.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	signals := strings.Join(mode("signals", "15"), " ")
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -105,7 +110,8 @@ func maskHas(mask string, sig syscall.Signal) bool {
 
 // A leader that has moved to another group is still reached.
 func TestSignalReachesACommandThatChangedItsGroup(t *testing.T) {
-	python := needProgram(t, "python3")
+	t.Parallel()
+	python := need.Program(t, "python3")
 	l := start(t, pair, "--", python, "-c", `
 import os, signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: (os.write(1, b"got it\n"), sys.exit(8)))
@@ -132,8 +138,9 @@ while True:
 
 // Those that the Go runtime uses for itself are the command's too, where somebody sends them.
 func TestSignalsOfTheRuntimeAreForwarded(t *testing.T) {
-	need(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with a signal handler of fini's own")
-	python := needProgram(t, "python3")
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with a signal handler of fini's own")
+	python := need.Program(t, "python3")
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, "--", python, "-c", `
 import os, signal, sys
@@ -158,6 +165,7 @@ sys.exit(9)
 
 // The C library's are not passed on, and do no harm either.
 func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, append([]string{"-v", "--"}, mode("signals", "10")...)...)
 		l.Out.want("ready")
@@ -174,6 +182,7 @@ func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
 }
 
 func TestRewrite(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Run("some", func(t *testing.T) {
 			l := start(t, p, append([]string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15", "--"}, mode("signals", "12")...)...)
@@ -224,33 +233,6 @@ func TestRewrite(t *testing.T) {
 	})
 }
 
-// As dumb-init has it: what stops a command and is sent to fini stops both, and SIGCONT
-// continues both.
-func TestStopSignalsStopFiniToo(t *testing.T) {
-	for _, p := range []place{pair, alone} {
-		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
-			t.Run(p.name+"/"+sig.String(), func(t *testing.T) {
-				cmd := p.command("--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
-				// In a group whose leader's parent is in the session: a shell could continue it.
-				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-				l := startCmd(t, cmd)
-				l.Out.want("ready")
-				l.caught()
-				worker := l.worker()
-				all := []int{l.pid(), worker, childrenOf(t, worker)[0]}
-				for range 3 {
-					l.signal(sig)
-					until(t, "all are stopped", func() bool { return countStopped(all) == len(all) })
-					l.signal(syscall.SIGCONT)
-					until(t, "none is stopped", func() bool { return countStopped(all) == 0 })
-				}
-				l.signal(syscall.SIGTERM)
-				l.mustEnd(128 + 15)
-			})
-		}
-	}
-}
-
 func countStopped(pids []int) (n int) {
 	for _, pid := range pids {
 		if strings.HasPrefix(procStatus(pid, "State"), "T") {
@@ -263,6 +245,7 @@ func countStopped(pids []int) (n int) {
 // A fini whose process group is orphaned can't be stopped by these, and need not be: it goes
 // on watching its launcher. What it has stopped can be continued, ended and killed.
 func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
+	t.Parallel()
 	for _, p := range []place{pair, alone} {
 		for name, tt := range map[string]struct {
 			end    func(l *boundLife) error
@@ -281,7 +264,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 		} {
 			t.Run(p.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				args := append([]string{needProgram(t, "setsid"), "--wait"}, p.command("--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word").Args...)
+				args := append([]string{need.Program(t, "setsid"), "--wait"}, p.command("--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word").Args...)
 				cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, args...)...)
 				l := &boundLife{life: startCmd(t, cmd)}
 				l.launcher = l.pid()
@@ -302,7 +285,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 				l.mustVanish(time.Second)
 				_ = l.Stdin.Close()
 				if got := l.status(); tt.status >= 0 && got != tt.status {
-					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.soFar())
+					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.text())
 				}
 			})
 		}

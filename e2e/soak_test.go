@@ -22,26 +22,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soakTime is how long something that goes on at random does so: FINI_SOAK prolongs it.
-func soakTime(t testing.TB, usual time.Duration) time.Duration {
-	t.Helper()
-	text := os.Getenv("FINI_SOAK")
-	if text == "" {
-		return usual
-	}
-	long, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("FINI_SOAK: %v", err)
-	}
-	return long
-}
-
 // TestSoak draws commands, flags, places and faults at random, and checks after each life what must
-// always hold. FINI_SOAK=1h prolongs it. FINI_SEED=n draws the same lives again, in the same order;
+// always hold. FINI_FULL=1h prolongs it. FINI_SEED=n draws the same lives again, in the same order;
 // what happens at the same moment in two processes is not the same again.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	needPidNamespace(t)
-	newHerd(t) // skips where there are none
+	newCgroup(t) // skips where there are none
 	seed := uint64(time.Now().UnixNano()) % 1_000_000
 	if text := os.Getenv("FINI_SEED"); text != "" {
 		var err error
@@ -50,7 +37,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	const workers = 4
-	s := &soak{seed: seed, end: time.Now().Add(soakTime(t, 15*time.Second))}
+	s := &soak{seed: seed, long: drawnFor(t, 4*time.Second)}
 	t.Logf("FINI_SEED=%d", seed)
 	t.Run("workers", func(t *testing.T) {
 		for w := range workers {
@@ -69,14 +56,14 @@ func TestSoak(t *testing.T) {
 
 type soak struct {
 	seed                                         uint64
-	end                                          time.Time
+	long                                         time.Duration
 	runs, faults, survivors, hits, crashes, next atomic.Int64
 }
 
 // work runs one life after the other, with a bystander beside them that is in fini's process group
 // and session, holds all its streams' other ends as the test does, and has every signal blocked.
 func (s *soak) work(t *testing.T) {
-	h := newHerd(t)
+	h := newCgroup(t)
 	t.Cleanup(func() { h.noMore() })
 	bystander := mode("grow", `fork by
 		wait
@@ -96,7 +83,7 @@ func (s *soak) work(t *testing.T) {
 	if err := by.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for time.Now().Before(s.end) {
+	for end := time.Now().Add(s.long); time.Now().Before(end); {
 		n := s.next.Add(1)
 		d := drawLife(rand.New(rand.NewPCG(s.seed, uint64(n))))
 		wrong := d.live(t, s, h)
@@ -115,12 +102,12 @@ func (s *soak) work(t *testing.T) {
 	}
 }
 
-// noMore has no process of the herd fork any more, so that the herd can be killed one by one.
-func (h *herd) noMore() { h.atMost("0") }
+// noMore has no process of the cgroup fork any more, so that the cgroup can be killed one by one.
+func (c *cgroup) noMore() { c.atMost("0") }
 
-// atMost bounds the number of tasks in the herd, where the kernel can do that.
-func (h *herd) atMost(n string) {
-	_ = os.WriteFile(filepath.Join(h.dir, "pids.max"), []byte(n), 0)
+// atMost bounds the number of tasks in the cgroup, where the kernel can do that.
+func (c *cgroup) atMost(n string) {
+	_ = os.WriteFile(filepath.Join(c.dir, "pids.max"), []byte(n), 0)
 }
 
 // A drawnLife is what is drawn for one life.
@@ -130,7 +117,7 @@ type drawnLife struct {
 	flags    []string
 	program  string
 	sh       string // what a shell does before it becomes fini
-	pids     string // the herd's limit
+	pids     string // the cgroup's limit
 	faults   []fault
 
 	out   string       // all that the command writes
@@ -414,7 +401,7 @@ var (
 )
 
 // live lives a life and tells what went wrong.
-func (d *drawnLife) live(t testing.TB, s *soak, h *herd) (wrong []string) {
+func (d *drawnLife) live(t testing.TB, s *soak, h *cgroup) (wrong []string) {
 	h.atMost(d.pids)
 	cmd := d.place.command(append(append(slices.Clone(d.flags), "--"), mode("grow", d.program)...)...)
 	argv := cmd.Args
@@ -532,7 +519,7 @@ func (d *drawnLife) live(t testing.TB, s *soak, h *herd) (wrong []string) {
 	return wrong
 }
 
-// strike sends a signal to one of the life's processes, if it still is that, and tells whether it did.
+// strike sends a signal to one of the life's processes, if it still is that, and reports whether it did.
 func (d *drawnLife) strike(t testing.TB, cmd *exec.Cmd, f fault, out *copied, ended chan struct{}) bool {
 	for {
 		pidfd := d.find(t, cmd.Process.Pid, f, out)
@@ -609,7 +596,7 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	return pidfd
 }
 
-// caught tells whether fini, and its inner one if it has one, catches every signal that it can. A Go
+// caught reports whether fini, and its inner one if it has one, catches every signal that it can. A Go
 // program that is sent one before ends by it, and by SIGQUIT with status 2; the command is one too, and
 // has said something when it no longer does that.
 func (d *drawnLife) caught(t testing.TB, pid int) bool {

@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // ask runs fini to its end and returns its status, stdout and stderr.
@@ -17,15 +20,20 @@ func ask(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); cmd.ProcessState == nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	_ = cmd.Wait()
 	return shellStatus(cmd.ProcessState), out.String(), errs.String()
 }
 
 func TestEveryExitStatusArrives(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		for want := range 256 {
+			if !p.takes(want) && want > 2 && (want < 124 || want > 144) {
+				continue
+			}
 			got, _, stderr := ask(t, p.command("--", "/bin/sh", "-c", fmt.Sprintf("exit %d", want)))
 			if got != want || stderr != "" {
 				t.Errorf("exit %d arrived as %d, stderr %q", want, got, stderr)
@@ -34,30 +42,61 @@ func TestEveryExitStatusArrives(t *testing.T) {
 	})
 }
 
+// What wait4(2) shows the launcher is what it shows without fini, for each signal that a command
+// sends itself, at a terminal or not. PID 1 exits with 128 and the signal's number.
 func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
-	// The default action of these is not to end the process; see signal(7).
-	harmless := []int{int(syscall.SIGCHLD), int(syscall.SIGCONT), int(syscall.SIGURG), int(syscall.SIGWINCH)}
-	stopping := []int{int(syscall.SIGSTOP), int(syscall.SIGTSTP), int(syscall.SIGTTIN), int(syscall.SIGTTOU)}
-	inPlaces(t, func(t *testing.T, p place) {
-		for sig := 1; sig <= 64; sig++ {
-			if slices.Contains(stopping, sig) || sig == 32 || sig == 33 {
-				continue
+	t.Parallel()
+	// What stops the command is followed by SIGCONT, and only then it exits.
+	const script = "ulimit -c 0; (while kill -CONT $$; do :; done) 2>/dev/null & kill -%d $$; kill -KILL $!; exit 5"
+	statusOf := func(t *testing.T, cmd *exec.Cmd, tty bool) syscall.WaitStatus {
+		t.Helper()
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		if tty {
+			theirs, ours := terminal(t)
+			defer func() { _, _ = theirs.Close(), ours.Close() }()
+			cmd.Stdin = theirs
+			if cmd.SysProcAttr == nil {
+				cmd.SysProcAttr = &syscall.SysProcAttr{}
 			}
-			want := 128 + sig
-			if slices.Contains(harmless, sig) {
-				want = 5
-			}
-			script := fmt.Sprintf("ulimit -c 0; kill -%d $$; exit 5", sig)
-			got, _, stderr := ask(t, p.command("--", "/bin/sh", "-c", script))
-			if got != want || stderr != "" {
-				t.Errorf("signal %d arrived as %d, want %d, stderr %q", sig, got, want, stderr)
-			}
+			cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 		}
-	})
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if errs.Len() > 0 {
+			t.Errorf("stderr %q", errs.String())
+		}
+		return cmd.ProcessState.Sys().(syscall.WaitStatus)
+	}
+	for _, tty := range []bool{false, true} {
+		t.Run(map[bool]string{false: "no terminal", true: "a terminal"}[tty], func(t *testing.T) {
+			bare := map[int]syscall.WaitStatus{}
+			for sig := 1; sig <= 64; sig++ {
+				bare[sig] = statusOf(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(script, sig)), tty)
+			}
+			if ws := bare[2]; !ws.Signaled() || ws.Signal() != syscall.SIGINT {
+				t.Fatalf("without fini SIGINT shows as %#x", uint32(ws))
+			}
+			inPlaces(t, func(t *testing.T, p place) {
+				t.Parallel()
+				for sig := 1; sig <= 64; sig++ {
+					want := bare[sig]
+					if p.pid1 && want.Signaled() {
+						want = syscall.WaitStatus(128+sig) << 8
+					}
+					if got := statusOf(t, p.command("--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
+						t.Errorf("signal %d shows as %#x, want %#x", sig, uint32(got), uint32(want))
+					}
+				}
+			})
+		})
+	}
 }
 
 // A file that is no command, in each of the ways in which one can't be run.
 func TestCommandThatCannotBeRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -82,7 +121,7 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 		{"no such path", []string{"/no/such/command"}, 127, "/no/such/command: no such file or directory"},
 		{"empty name", []string{""}, 127, `cannot run "": no`},
 		{"not executable", []string{plain}, 126, plain + ": permission denied"},
-		{"a directory", []string{dir}, 126, dir + ": permission denied"},
+		{"a directory", []string{dir}, 126, dir + ": is a directory"},
 		{"no interpreter", []string{orphaned}, 126, orphaned + ": its interpreter was not found"},
 		{"a script without #!", []string{script}, 42, ""},
 		{"a name with a newline", []string{"a\nb"}, 127, `cannot run "a\nb"`},
@@ -106,13 +145,14 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 }
 
 func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		args []string
 		env  string
-		says string // "" for the usage text
+		says string
 	}{
-		{[]string{}, "", ""},
-		{[]string{"--"}, "", ""},
+		{[]string{"-timeout=5s", "--"}, "", `long flags have two dashes: --timeout=5s`},
+		{[]string{"--noshield", "--"}, "", `unknown flag --noshield, did you mean --no-shield?`},
 		{[]string{"--nope", "--"}, "", "unknown flag --nope"},
 		{[]string{"-z", "--"}, "", "unknown flag -z"},
 		{[]string{"--grace=soon", "--"}, "", `--grace: cannot use "soon": want a duration`},
@@ -125,20 +165,18 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 		{[]string{"--remap-exit=-1", "--"}, "", `--remap-exit: cannot use "-1"`},
 		{[]string{"--grace"}, "", `--grace: `},
 		{[]string{"-p", "FOO", "--"}, "", `--pdeathsig: cannot use signal "FOO"`},
-		{[]string{"-t", "5", "--"}, "", `--timeout: cannot use "5"`},
+		{[]string{"-t", "5x", "--"}, "", `--timeout: cannot use "5x"`},
 		{[]string{"-r", "TERM", "--"}, "", `--rewrite: cannot use "TERM": want FROM:TO`},
 		{[]string{"-r", "KILL:TERM", "--"}, "", `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
 		{[]string{"-r", "TERM:FOO", "--"}, "", `--rewrite: cannot use signal "FOO"`},
-		{[]string{"--inner=1,2", "--"}, "", `--inner is not for users`},
+		{[]string{"--inner=1,2", "--"}, "", `--inner: it is not for users`},
 		{[]string{"-P", "--"}, "", `--pause runs no command: cannot use "/bin/echo"`},
-		{[]string{"--"}, "FINI_GRACE=soon", `FINI_GRACE="soon"`},
+		{[]string{"--"}, "FINI_SHIELD=maybe", `FINI_SHIELD: cannot use "maybe": want 0 or 1`},
+		{[]string{"--"}, "FINI_GRACE=soon", `FINI_GRACE: cannot use "soon"`},
 	}
 	for _, tt := range tests {
 		t.Run(strings.Join(tt.args, " ")+tt.env, func(t *testing.T) {
-			args := tt.args
-			if tt.says != "" {
-				args = append(slices.Clone(args), "/bin/echo", "started")
-			}
+			args := append(slices.Clone(tt.args), "/bin/echo", "started")
 			cmd := exec.Command(finiPath, args...)
 			if tt.env != "" {
 				cmd.Env = append(os.Environ(), tt.env)
@@ -147,18 +185,42 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 			if status != 125 || stdout != "" {
 				t.Errorf("status %d and stdout %q, want 125 and none", status, stdout)
 			}
-			if tt.says == "" {
-				if !strings.HasPrefix(stderr, "usage: fini ") {
-					t.Errorf("says %q, want the usage", stderr)
-				}
-			} else if !strings.HasPrefix(stderr, "fini: ") || !strings.Contains(stderr, tt.says) || strings.Count(stderr, "\n") != 1 {
+			if !strings.HasPrefix(stderr, "fini: ") || !strings.Contains(stderr, tt.says) || strings.Count(stderr, "\n") != 1 {
 				t.Errorf("says %q, want one line with %q", stderr, tt.says)
 			}
 		})
 	}
 }
 
+// Who gives no command is told so in one line, and which flag has taken it.
+func TestNoCommand(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"":              "fini: no command: want one behind the flags, as in fini -- make test; see fini --help\n",
+		"--":            "fini: no command: want one behind the flags, as in fini -- make test; see fini --help\n",
+		"--report true": "fini: --report took \"true\" as its FILE; no command is left\n",
+	} {
+		if status, stdout, stderr := ask(t, exec.Command(finiPath, strings.Fields(args)...)); status != 125 || stdout != "" || stderr != says {
+			t.Errorf("fini %s: status %d, stdout %q, stderr %q; want 125 and %q", args, status, stdout, stderr, says)
+		}
+	}
+}
+
+// A variable that is nearly fini's is named, once, and the command runs.
+func TestMisspeltVariable(t *testing.T) {
+	t.Parallel()
+	for _, p := range []place{pair, alone} {
+		cmd := p.command("--", "/bin/echo", "started")
+		cmd.Env = append(os.Environ(), "FINI_ORPHAN_EXIT=3", "FINI_VERSION=1.0")
+		status, stdout, stderr := ask(t, cmd)
+		if want := "fini: FINI_ORPHAN_EXIT sets nothing: did you mean FINI_ORPHANS_EXIT?\n"; status != 0 || stdout != "started\n" || stderr != want {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want %q", p.name, status, stdout, stderr, want)
+		}
+	}
+}
+
 func TestFlagsEndAtTheCommand(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		args   []string
@@ -187,6 +249,7 @@ func TestFlagsEndAtTheCommand(t *testing.T) {
 }
 
 func TestVersionIsOneThatDockerKnows(t *testing.T) {
+	t.Parallel()
 	status, stdout, _ := ask(t, exec.Command(finiPath, "--version"))
 	line, newline, _ := strings.Cut(stdout, "\n")
 	_, commit, found := strings.Cut(line, " - git.")
@@ -196,6 +259,7 @@ func TestVersionIsOneThatDockerKnows(t *testing.T) {
 }
 
 func TestHelpAndLicenseGoToStdout(t *testing.T) {
+	t.Parallel()
 	for flag, want := range map[string]string{
 		"-h": "usage: fini ", "--help": "usage: fini ", "-l": "MIT License", "-L": "MIT License", "--license": "MIT License",
 	} {
@@ -203,5 +267,31 @@ func TestHelpAndLicenseGoToStdout(t *testing.T) {
 		if status != 0 || !strings.HasPrefix(stdout, want) || stderr != "" {
 			t.Errorf("%s: status %d, stdout %.40q, stderr %q; want %q", flag, status, stdout, stderr, want)
 		}
+	}
+}
+
+// A build without fini's own entry says what it can't do, and --version is one line as ever.
+func TestLesserBuildSaysSo(t *testing.T) {
+	t.Parallel()
+	lesser := filepath.Join(t.TempDir(), "fini")
+	if out, err := exec.Command("go", "build", "-o", lesser, "..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	const limits = "fini: a build with limits, "
+	status, stdout, stderr := ask(t, exec.Command(lesser, "--version"))
+	if status != 0 || strings.Count(stdout, "\n") != 1 || !strings.HasPrefix(stderr, limits) {
+		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+	if _, _, stderr := ask(t, exec.Command(lesser, "-v", "true")); strings.Count(stderr, limits) != 1 {
+		t.Errorf("-v says %q", stderr)
+	}
+	for _, args := range [][]string{{"true"}, {"-q", "--version"}} {
+		if status, _, stderr := ask(t, exec.Command(lesser, args...)); status != 0 || stderr != "" {
+			t.Errorf("%q: status %d, stderr %q", args, status, stderr)
+		}
+	}
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
+	if status, _, stderr := ask(t, exec.Command(finiPath, "--version")); status != 0 || stderr != "" {
+		t.Errorf("the whole build: status %d, stderr %q", status, stderr)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,7 +39,8 @@ func startWithStdin(t testing.TB, p place, stdin *os.File, args ...string) *life
 // Every byte of stdin is the command's, also when it reads slowly and the far end has
 // closed long before.
 func TestWatchedStdinLosesNoByte(t *testing.T) {
-	const size = 64 << 20
+	t.Parallel()
+	size := upTo(8<<20, 64<<20)
 	payload := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(payload)
@@ -77,6 +79,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 
 // A command that does not mind its stdin has the end of it, then SIGTERM, then SIGKILL.
 func TestClosedStdinStopsTheCommand(t *testing.T) {
+	t.Parallel()
 	const grace = time.Second
 	half := func(t testing.TB) (*os.File, *os.File) { o, th := socketpair(t); return th, o }
 	inPlaces(t, func(t *testing.T, p place) {
@@ -168,6 +171,7 @@ func terminal(t testing.TB) (theirs, ours *os.File) {
 }
 
 func TestUnwatchedStdinMayEnd(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, "--grace=0", "--", "/bin/sh", "-c", "cat; echo ready; exec "+strings.Join(mode("signals", "10"), " "))
 		_ = l.Stdin.Close()
@@ -182,6 +186,7 @@ func TestUnwatchedStdinMayEnd(t *testing.T) {
 }
 
 func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
@@ -206,6 +211,7 @@ func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 // A harness that binds a server to itself by a pipe that only the kernel closes: SIGKILL
 // of the harness ends the server.
 func TestHarnessThatIsKilledTakesItsServerAlong(t *testing.T) {
+	t.Parallel()
 	const script = `
 import os, subprocess, sys
 p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, pass_fds=[3], start_new_session=True)
@@ -213,7 +219,7 @@ os.close(3)
 print("harness", flush=True)
 p.wait()
 `
-	cmd := exec.Command(needProgram(t, "python3"), "-c", script, finiPath, "-i", "-p", "none", "--grace=300ms", "--",
+	cmd := exec.Command(need.Program(t, "python3"), "-c", script, finiPath, "-i", "-p", "none", "--grace=300ms", "--",
 		"/bin/sh", "-c", trees[3].script)
 	l := &boundLife{life: startCmd(t, cmd)}
 	l.Out.want("ready")

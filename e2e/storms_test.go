@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,12 +28,10 @@ func (l *life) sizes() [2]size {
 }
 
 // Orphans by the thousand: each is a grandchild of the command whose parent has ended. 100,000 take a
-// minute on a slow machine, so that there are fewer where FINI_SOAK does not ask for them.
+// minute on a slow machine, so that there are fewer where FINI_FULL does not ask for them.
 func TestStormOfOrphans(t *testing.T) {
-	many := 2_000
-	if os.Getenv("FINI_SOAK") != "" {
-		many = 100_000
-	}
+	t.Parallel()
+	many := upTo(2_000, 100_000)
 	// The second half of them begins with a line on stdin.
 	program := fmt.Sprintf(`first: fork parent
 		wait
@@ -51,7 +48,7 @@ func TestStormOfOrphans(t *testing.T) {
 		exit 0
 		orphan: exit 0`, many/2-1)
 	inPlaces(t, func(t *testing.T, p place) {
-		h, l := inHerd(t, p, append([]string{"--"}, mode("grow", program)...)...)
+		h, l := startInCgroup(t, p, append([]string{"--"}, mode("grow", program)...)...)
 		l.caught()
 		l.next(t, "half", time.Duration(many)*10*time.Millisecond)
 		before := l.sizes()
@@ -85,13 +82,15 @@ func (l *life) next(t testing.TB, want string, long time.Duration) {
 	}
 }
 
-// Ten thousand signals in a row from two senders. The kernel makes one of those that are pending at the
+// Thousands of signals in a row from two senders. The kernel makes one of those that are pending at the
 // same time, so how many arrive is open; that the last ones do, after all the others, is not.
 func TestStormOfSignals(t *testing.T) {
-	const senders, each = 2, 5000
+	t.Parallel()
+	const senders = 2
+	each := upTo(1000, 5000)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		h, l := inHerd(t, p, append([]string{"--"}, mode("signals", "12")...)...)
+		h, l := startInCgroup(t, p, append([]string{"--"}, mode("signals", "12")...)...)
 		l.Out.want("ready")
 		l.caught()
 		before := l.sizes()
@@ -120,9 +119,10 @@ func TestStormOfSignals(t *testing.T) {
 
 // Signals come without a pause while leftovers are being stopped.
 func TestStormOfSignalsDuringTheStop(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		h, l := inHerd(t, p, append([]string{"-q", "--linger=50ms", "--grace=300ms", "--"},
+		h, l := startInCgroup(t, p, append([]string{"-q", "--linger=50ms", "--grace=300ms", "--"},
 			mode("grow", `lay: fork x
 				loop 9 lay
 				read
@@ -162,21 +162,19 @@ func TestStormOfSignalsDuringTheStop(t *testing.T) {
 
 var termKinds = []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore SIGTERM", "ignore 15"}}
 
-// Leftovers by the thousand, and as many that ignore SIGTERM: five thousand where FINI_SOAK asks
+// Leftovers by the thousand, and as many that ignore SIGTERM: five thousand where FINI_FULL asks
 // for them, for it takes longer to make them than to end them.
 func TestStormOfLeftovers(t *testing.T) {
+	t.Parallel()
 	const grace = time.Second
-	many := 1000
-	if os.Getenv("FINI_SOAK") != "" {
-		many = 5000
-	}
+	many := upTo(500, 5000)
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, kind := range termKinds {
-			if os.Getenv("FINI_SOAK") == "" && p.alone == (kind.first != "") {
+			if !full() && p.alone == (kind.first != "") {
 				continue // one kind in each place: to make so many takes its time
 			}
 			t.Run(kind.name, func(t *testing.T) {
-				h, l := inHerd(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, mode("grow", fmt.Sprintf(`%s
+				h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, mode("grow", fmt.Sprintf(`%s
 					lay: fork x
 					loop %d lay
 					say laid
@@ -199,22 +197,19 @@ func TestStormOfLeftovers(t *testing.T) {
 					t.Errorf("%s threads while it stops them, %s before", during.threads, before.threads)
 				}
 				h.mustLeaveNothing(t, l, 4)
-				took := time.Since(start)
-				t.Logf("ended within %.1f s", took.Seconds())
-				// A few milliseconds for each, where it takes much less than one.
-				if bound := 2*grace + time.Duration(many)*4*time.Millisecond; took > bound {
-					t.Errorf("took %v, want at most %v", took, bound)
-				}
+				t.Logf("ended within %.1f s", time.Since(start).Seconds())
 			})
 		}
 	})
 }
 
-// A tree a thousand deep: each process is the child of the one before, and leads a session of its own.
+// A deep tree: each process is the child of the one before, and leads a session of its own.
 func TestDeepTree(t *testing.T) {
-	const deep, grace = 1000, 500 * time.Millisecond
+	t.Parallel()
+	const grace = 500 * time.Millisecond
+	deep := upTo(200, 1000)
 	inPlaces(t, func(t *testing.T, p place) {
-		if os.Getenv("FINI_SOAK") == "" && p != pair {
+		if !full() && p != pair {
 			return // it takes its time to grow
 		}
 		for _, kind := range []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore SIGTERM", `trap "" TERM`}} {
@@ -222,7 +217,7 @@ func TestDeepTree(t *testing.T) {
 				// Each is a program of its own: memory that a thousand generations share makes a fork very slow.
 				down := `if [ $1 = 0 ]; then echo deep; exec sleep 1000; fi
 					setsid /bin/sh -c "$0" "$0" $(($1 - 1)) & while :; do wait; done`
-				h, l := inHerd(t, p, "--linger=0", "--grace="+grace.String(), "--", "/bin/sh", "-c", kind.first+`
+				h, l := startInCgroup(t, p, "--linger=0", "--grace="+grace.String(), "--", "/bin/sh", "-c", kind.first+`
 					/bin/sh -c "$0" "$0" "$1" &
 					read go; exit 4`, down, fmt.Sprint(deep))
 				l.Out.want("deep")
@@ -232,11 +227,7 @@ func TestDeepTree(t *testing.T) {
 				start := time.Now()
 				write(t, l, "go\n")
 				h.mustLeaveNothing(t, l, 4)
-				took := time.Since(start)
-				t.Logf("ended within %.1f s", took.Seconds())
-				if bound := 2*grace + deep*10*time.Millisecond; took > bound {
-					t.Errorf("took %v, want at most %v", took, bound)
-				}
+				t.Logf("ended within %.1f s", time.Since(start).Seconds())
 			})
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,6 +35,7 @@ func socketpair(t testing.TB) (ours, theirs *os.File) {
 // A command that closes a stream gives its reader EOF there and then, while it lives:
 // fini keeps none of them. Standard error it keeps, to speak.
 func TestFiniLetsGoOfStreams(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Run("stdout", func(t *testing.T) {
 			l := start(t, p, append([]string{"--"}, mode("clean", "1")...)...)
@@ -65,6 +67,7 @@ func TestFiniLetsGoOfStreams(t *testing.T) {
 
 // Processes of a container write to its log by way of /proc/1/fd/1.
 func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
+	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
 		l := start(t, p, "--", "/bin/sh", "-c", `echo by the back door > /proc/$PPID/fd/1; cat > /dev/null`)
 		l.Out.want("by the back door")
@@ -74,6 +77,7 @@ func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
 }
 
 func TestBytesPassUntouched(t *testing.T) {
+	t.Parallel()
 	payload := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MiB
 	inPlaces(t, func(t *testing.T, p place) {
 		cmd := p.command("--", "cat")
@@ -88,6 +92,7 @@ func TestBytesPassUntouched(t *testing.T) {
 // fini never waits for a reader of its stderr, and no broken one ends it or reaches the
 // command as SIGPIPE.
 func TestStderrThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	leaky := "--linger=0 -vv -- sh -c"
 	script := `trap "echo hit by PIPE" PIPE; setsid sleep 1000 & read go; echo main; exit 6`
 	run := func(t *testing.T, p place, stderr *os.File) {
@@ -140,10 +145,11 @@ func TestStderrThatNobodyReads(t *testing.T) {
 // A fini that finds no process for a second one goes on alone, and hands on none of the
 // descriptors that it had meant for that.
 func TestFallbackHandsOnNothing(t *testing.T) {
-	need(t, os.Geteuid() == 0, "root")
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root")
 	list := `for fd in /proc/self/fd/*; do readlink $fd; done | grep pidfd; echo end`
 	mount := `mount -t tmpfs none /proc; exec "$0" "$@"` // no /proc/self/exe
-	cmd := exec.Command(needProgram(t, "unshare"), "-m", "sh", "-c", mount, finiPath, "--",
+	cmd := exec.Command(need.Program(t, "unshare"), "-m", "sh", "-c", mount, finiPath, "--",
 		"/bin/sh", "-c", `umount /proc; `+list)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

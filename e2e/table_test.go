@@ -13,6 +13,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // The table of what is left behind without fini, under tini and under fini. Each case
@@ -48,7 +50,7 @@ func inColumns(t *testing.T, name string, flags []string, run func(t *testing.T,
 			var wrap []string
 			switch column {
 			case "tini -s":
-				wrap = []string{needProgram(t, "tini"), "-s", "--"}
+				wrap = []string{need.Program(t, "tini"), "-s", "--"}
 			case "fini":
 				wrap = append(append([]string{finiPath}, flags...), "--")
 			}
@@ -112,23 +114,23 @@ func printTable(w io.Writer) {
 	_ = out.Flush()
 }
 
-// A herd is everything that a case has started: a cgroup, which no process leaves by
+// A cgroup is everything that a case has started: a cgroup, which no process leaves by
 // another parent, session, process group, set of descriptors or environment.
-type herd struct {
+type cgroup struct {
 	t   testing.TB
 	dir string
 }
 
-// newHerd makes a cgroup; what is alive in it when the test ends is killed.
-func newHerd(t testing.TB) *herd {
+// newCgroup makes a cgroup; what is alive in it when the test ends is killed.
+func newCgroup(t testing.TB) *cgroup {
 	t.Helper()
 	root := "/sys/fs/cgroup/pids" // version 1 has a tree for each controller
 	if _, err := os.Stat(root); err != nil {
 		root = "/sys/fs/cgroup"
 	}
 	dir, err := os.MkdirTemp(root, "fini-e2e-")
-	need(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
-	h := &herd{t, dir}
+	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
+	h := &cgroup{t, dir}
 	t.Cleanup(func() {
 		until(t, "the case's cgroup is empty", func() bool {
 			for _, pid := range h.alive() {
@@ -140,15 +142,15 @@ func newHerd(t testing.TB) *herd {
 	return h
 }
 
-// wrap is a command line that runs argv in the herd.
-func (h *herd) wrap(argv ...string) []string {
-	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(h.dir, "cgroup.procs")}, argv...)
+// wrap is a command line that runs argv in the cgroup.
+func (c *cgroup) wrap(argv ...string) []string {
+	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.dir, "cgroup.procs")}, argv...)
 }
 
-// alive lists the pids of the herd, without zombies, but with those of which only the first
+// alive lists the pids of the cgroup, without zombies, but with those of which only the first
 // thread has ended.
-func (h *herd) alive() []int {
-	text, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
+func (c *cgroup) alive() []int {
+	text, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.procs"))
 	var pids []int
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, _ := strconv.Atoi(field)
@@ -163,26 +165,26 @@ func (h *herd) alive() []int {
 }
 
 // names is what is alive, for a message.
-func (h *herd) names() (names []string) {
-	for _, pid := range h.alive() {
+func (c *cgroup) names() (names []string) {
+	for _, pid := range c.alive() {
 		names = append(names, fmt.Sprintf("%d %s", pid, procStatus(pid, "Name")))
 	}
 	return names
 }
 
-// survivors waits for the herd's end, or to the end of the window, and counts.
-func (h *herd) survivors() int { return h.survivorsWithin(window) }
+// survivors waits for the cgroup's end, or to the end of the window, and counts.
+func (c *cgroup) survivors() int { return c.survivorsWithin(window) }
 
-func (h *herd) survivorsWithin(limit time.Duration) int {
-	poll(limit, func() bool { return len(h.alive()) == 0 })
-	return len(h.alive())
+func (c *cgroup) survivorsWithin(limit time.Duration) int {
+	poll(limit, func() bool { return len(c.alive()) == 0 })
+	return len(c.alive())
 }
 
-// outcomeOf watches the herd and the case's output from now on, which is the moment after
+// outcomeOf watches the cgroup and the case's output from now on, which is the moment after
 // the fault.
-func (h *herd) outcomeOf(out *lines) outcome { return h.outcomeWithin(window, out) }
+func (c *cgroup) outcomeOf(out *lines) outcome { return c.outcomeWithin(window, out) }
 
-func (h *herd) outcomeWithin(limit time.Duration, out *lines) (o outcome) {
+func (c *cgroup) outcomeWithin(limit time.Duration, out *lines) (o outcome) {
 	start := time.Now()
 	deadline := time.After(limit)
 	for open := true; open; {
@@ -193,6 +195,6 @@ func (h *herd) outcomeWithin(limit time.Duration, out *lines) (o outcome) {
 		}
 	}
 	o.eof = time.Since(start)
-	o.survivors = h.survivorsWithin(time.Until(start.Add(limit)))
+	o.survivors = c.survivorsWithin(time.Until(start.Add(limit)))
 	return o
 }

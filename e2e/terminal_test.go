@@ -5,10 +5,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,137 +37,62 @@ func (c carriageless) Read(p []byte) (int, error) {
 	return copy(p, strings.ReplaceAll(string(p[:n]), "\r", "")), err
 }
 
-// The command has the terminal's foreground as it would have it without fini, and who
-// started fini has it back afterwards.
-func TestTerminalIsHandedOnAndBack(t *testing.T) {
-	for _, p := range []place{pair, alone} {
-		t.Run(p.name, func(t *testing.T) {
-			fini := strings.Join(p.command("-q", "--linger=0", "--").Args, " ")
-			killed := ""
-			if !p.alone {
-				// Of a fini alone nobody is left to give the terminal back.
-				killed = fini + ` sh -c 'echo four; kill -9 $PPID; sleep 1000'; echo "status $?"`
-			}
-			script := `
-				` + fini + ` sh -c 'echo one; read line; echo "$line is read"'; echo "status $?"
-				` + fini + ` sh -c 'echo two; exec cat'; echo "status $?"
-				` + fini + ` sh -c 'echo three; kill -9 $$'; echo "status $?"
-				` + killed + `
-				echo last; read line; echo "$line is read by the shell"; read end`
-			l, screen, keys := onTerminal(t, exec.Command("/bin/sh", "-c", script))
-			screen.want("one")
-			_, _ = io.WriteString(keys, "a word\n")
-			screen.want("a word is read")
-			screen.want("status 0")
-			screen.want("two")
-			_, _ = io.WriteString(keys, "\x03") // Ctrl-C
-			screen.want("^Cstatus 130")
-			screen.want("three")
-			screen.want("status 137")
-			if killed != "" {
-				screen.want("four")
-				screen.want("status 137")
-			}
-			screen.want("last")
-			_, _ = io.WriteString(keys, "another\n")
-			screen.want("another is read by the shell")
-			_, _ = io.WriteString(keys, "\n")
-			l.mustEnd(0)
-		})
-	}
+// PID 1 has no shell that gives a job the terminal: its command has a group of its own, with the
+// terminal's foreground.
+func TestTerminalIsHandedOnByPID1(t *testing.T) {
+	needPidNamespace(t)
+	cmd := pid1.command("--", "/bin/sh", "-c", `read line; echo "$line is read"; exec sleep 1000`)
+	attributes := cmd.SysProcAttr
+	theirs, ours := terminal(t)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	attributes.Setsid, attributes.Setctty = true, true
+	l := startCmd(t, cmd)
+	_ = theirs.Close()
+	screen := newLines(t, carriageless{ours})
+	_, _ = io.WriteString(ours, "a word\n")
+	screen.want("a word is read")
+	_, _ = io.WriteString(ours, "\x03") // Ctrl-C
+	l.mustEnd(128 + 2)
 }
 
-// A fini in the background leaves the terminal to who has it.
-func TestTerminalIsNotTakenFromTheBackground(t *testing.T) {
-	bash := needProgram(t, "bash")
+// Under --no-foreground the command has a group of its own in the background, and fini forwards
+// what the keys of the terminal send.
+func TestNoForeground(t *testing.T) {
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
-			fini := strings.Join(p.command("--").Args, " ")
-			l, screen, keys := onTerminal(t, exec.Command(bash, "-c",
-				"set -m; "+fini+` sh -c 'echo in the background; exec sleep 1000' & read line; echo "$line is read"; kill $!; wait $!; echo "status $?"; read end`))
+			l, screen, keys := onTerminal(t, p.command("--no-foreground", "--", "/bin/sh", "-c",
+				`trap "" TTIN; read line </dev/tty || echo in the background; exec sleep 1000`))
 			screen.want("in the background")
-			_, _ = io.WriteString(keys, "a word\n")
-			screen.want("a word is read")
-			screen.want("status 143")
-			_, _ = io.WriteString(keys, "\n")
-			l.mustEnd(0)
+			_, _ = io.WriteString(keys, "\x03")
+			l.mustEnd(128 + 2)
 		})
 	}
 }
 
-// An interactive bash that runs fini in front of its commands sees the jobs that it would
-// see without it, and has its terminal back whatever becomes of them.
-func TestJobControl(t *testing.T) {
-	bash := needProgram(t, "bash")
-	for _, p := range []place{pair, alone} {
-		fini := strings.Join(p.command("-q", "--linger=0", "--").Args, " ")
-		for name, fini := range map[string]string{p.name: fini, p.name + " in another": fini + " " + fini} {
-			t.Run(name, func(t *testing.T) {
-				cmd := exec.Command(bash, "--norc", "--noediting", "-i")
-				cmd.Env = append(os.Environ(), "PS1=", "HISTFILE=", "fini="+fini)
-				l, screen, keys := onTerminal(t, cmd)
-				enter := func(text string) {
-					t.Helper()
-					if _, err := io.WriteString(keys, text); err != nil {
-						t.Fatal(err)
-					}
+// Without a shell that could continue a job, as under ssh -t and script -c, the kernel stops nobody.
+func TestCtrlZWithoutAShell(t *testing.T) {
+	t.Parallel()
+	const reader = `stty -echo; echo ready; while read x; do echo "read $x"; done`
+	for name, line := range map[string]string{"leader": `exec "$@"`, "below a shell without jobs": `"$@"; echo over`} {
+		screenOf := func(t *testing.T, wrap ...string) string {
+			t.Helper()
+			l, screen, keys := onTerminal(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", line, "sh"}, wrap, []string{"/bin/sh", "-c", reader})...))
+			screen.want("ready")
+			_, _ = io.WriteString(keys, "\x1a")
+			_, _ = io.WriteString(keys, "\nword\n")
+			screen.want("read word")
+			text := screen.text()
+			_, _ = io.WriteString(keys, "\x04")
+			l.mustEnd(0)
+			return text
+		}
+		for _, p := range []place{pair, alone} {
+			t.Run(name+"/"+p.name, func(t *testing.T) {
+				t.Parallel()
+				without, with := screenOf(t), screenOf(t, p.command("--").Args...)
+				if with != without {
+					t.Errorf("the screen is %q, without fini %q", with, without)
 				}
-				enter("stty -echo; echo be''gin\n")
-				screen.want("begin")
-
-				enter("$fini cat\n")
-				enter("a word\n")
-				screen.want("a word")
-				enter("\x1a") // Ctrl-Z
-				screen.want("[1]+  Stopped")
-				enter("echo the prompt is back\n")
-				screen.want("the prompt is back")
-				enter("fg; echo status $?\n")
-				enter("another\n")
-				screen.want("another")
-				enter("\x03")
-				screen.want("status 130")
-
-				// In the background it is stopped when it reads the terminal.
-				enter("$fini sh -c 'echo started; while read line; do echo read $line; done'\n")
-				screen.want("started")
-				enter("\x1a")
-				screen.want("[1]+  Stopped")
-				enter("bg\n")
-				until(t, "the job in the background stops", func() bool {
-					enter("jobs -s; echo listed\n")
-					line, _ := screen.next()
-					for ; line != "listed"; line, _ = screen.next() {
-						if strings.HasPrefix(line, "[1]+  Stopped") {
-							screen.want("listed")
-							return true
-						}
-					}
-					return false
-				})
-				enter("fg; echo status $?\n")
-				enter("a third\n")
-				screen.want("read a third")
-				enter("\x04") // Ctrl-D
-				screen.want("status 0")
-
-				enter("$fini sleep 1000 & jobs -r\n")
-				screen.want("[1]+  Running")
-				enter("kill $!; wait $!; echo status $?\n")
-				screen.want("status 143")
-
-				enter("stty tostop; $fini sh -c 'echo in the background' &\n")
-				enter("wait $!; stty -tostop; fg\n")
-				screen.want("in the background")
-
-				enter("$fini sh -c 'kill -9 $PPID; while :; do :; done'\n")
-				enter("echo still here\n")
-				screen.want("still here")
-				enter("$fini sh -c 'kill -9 $$'\n")
-				enter("echo and here\n")
-				screen.want("and here")
-				enter("exit 7\n")
-				l.mustEnd(7)
 			})
 		}
 	}
@@ -207,7 +134,7 @@ func TestTerminalsOwnSignals(t *testing.T) {
 
 // A line that is cut under a shell ends what the shell had started.
 func TestHangUpOfAShellsTerminal(t *testing.T) {
-	bash := needProgram(t, "bash")
+	bash := need.Program(t, "bash")
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
 			fini := strings.Join(p.command("-q", "--grace=300ms", "--").Args, " ")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,8 +79,9 @@ var withoutRuntimeSignals = regexp.MustCompile(`SigIgn:\t[0-9a-f]+`)
 
 // The command sees no difference between being started by fini and without it.
 func TestCommandSeesNoDifference(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"bash", "python3", "make", "nohup"} {
-		needProgram(t, program)
+		need.Program(t, program)
 	}
 	file := filepath.Join(t.TempDir(), "probe")
 	if err := os.WriteFile(file, []byte(probeScript), 0o644); err != nil {

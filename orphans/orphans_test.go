@@ -18,11 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
 
 // patience ends a wait that fails. No test passes because of it.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // onMain carries what has to run on the first thread. The kernel lists children by
 // the thread that forked them, and Tree looks at those of the first one, which is
@@ -37,6 +39,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") && os.Args[1] != "@alone" {
 		program(os.Args[1:])
 	}
+	surroundings.Own()
 	if len(os.Args) > 1 && os.Args[1] == "@alone" {
 		isAlone = true
 		os.Args = slices.Delete(os.Args, 1, 2)
@@ -50,19 +53,6 @@ func TestMain(m *testing.M) {
 		case code := <-done:
 			os.Exit(code)
 		}
-	}
-}
-
-// need skips a test where something it needs is missing, which is an error under
-// FINI_MUST_RUN=1.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("FINI_MUST_RUN") == "1":
-		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s", what)
-	default:
-		t.Skipf("SKIPPED, for this is missing: %s", what)
 	}
 }
 
@@ -83,6 +73,8 @@ func check(t *testing.T, err error) {
 //	@double words...         start words in a session of its own and end
 //	@named NAME words...     take a name
 //	@headless LABEL          end the first thread and stay
+//	@ignore LABEL SIGNAL     ignore a signal, say "ready LABEL PID" and stay
+//	@clone LABEL AUTOREAP    fork, say "ready LABEL PID" of the child, and end
 //	@end                     end
 func program(words []string) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.NewFile(3, "said"), format+"\n", args...) }
@@ -146,6 +138,22 @@ func program(words []string) {
 		}()
 		// Syscall, unlike RawSyscall, lets the runtime go on without this thread.
 		_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	case "@ignore":
+		n, _ := strconv.Atoi(words[2])
+		signal.Ignore(unix.Signal(n))
+		say("ready %s %d", words[1], os.Getpid())
+		stay()
+	case "@clone":
+		flags, signal := uint64(0), unix.SIGCHLD
+		if words[2] == "true" {
+			flags, signal = cloneAutoreap, 0
+		}
+		if pid, err := cloneChild(flags, signal); err != nil {
+			say("failed: %v", err)
+		} else {
+			say("ready %s %d", words[1], pid)
+		}
+		os.Exit(0)
 	case "@end":
 		os.Exit(0)
 	}
@@ -286,7 +294,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = outW, outW, nil, attr
 	if err := cmd.Start(); err != nil {
 		if attr != nil {
-			need(t, false, fmt.Sprintf("the right to make a namespace (%v)", err))
+			need.That(t, false, fmt.Sprintf("the right to make a namespace (%v)", err))
 		}
 		t.Fatal(err)
 	}
@@ -312,7 +320,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 	case err != nil:
 		t.Errorf("%v\n%s", err, text)
 	case strings.Contains(text, "--- SKIP: "):
-		need(t, false, "something in the process of its own:\n"+text)
+		t.Skip("SKIPPED, in the process of its own:\n" + text)
 	case !strings.Contains(text, "--- PASS: "+t.Name()):
 		t.Errorf("the test did not run:\n%s", text)
 	default:
@@ -323,23 +331,26 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 // ways runs a test in each of the ways in which a Tree can look and signal.
 func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 	t.Helper()
-	for _, byChildren := range []bool{true, false} {
-		for _, pidfds := range []bool{true, false} {
-			t.Run(fmt.Sprintf("children=%t,pidfds=%t", byChildren, pidfds), func(t *testing.T) {
-				tree := New()
-				check(t, tree.mount())
-				need(t, tree.byChildren, "/proc/PID/task/TID/children (CONFIG_PROC_CHILDREN)")
-				fd, err := unix.PidfdOpen(os.Getpid(), 0)
-				need(t, err == nil, "pidfd_open(2)")
-				_ = unix.Close(fd)
-				tree.byChildren, tree.pidfds = byChildren, pidfds
-				test(t, tree)
-				if tree.byChildren != byChildren || tree.pidfds != pidfds {
-					t.Error("the tree was looked at in another way")
-				}
-				tree.Release()
-				_ = unix.Close(tree.proc)
-			})
+	yesNo := []bool{true, false}
+	for _, byChildren := range yesNo {
+		for _, pidfds := range yesNo {
+			for _, autoreap := range yesNo {
+				t.Run(fmt.Sprintf("children=%t,pidfds=%t,autoreap=%t", byChildren, pidfds, autoreap), func(t *testing.T) {
+					tree := New()
+					check(t, tree.prepare())
+					need.That(t, tree.byChildren, "/proc/PID/task/TID/children (CONFIG_PROC_CHILDREN)")
+					fd, err := unix.PidfdOpen(os.Getpid(), 0)
+					need.That(t, err == nil, "pidfd_open(2)")
+					_ = unix.Close(fd)
+					tree.byChildren, tree.usePidfds, tree.autoreap = byChildren, pidfds, autoreap
+					test(t, tree)
+					if tree.byChildren != byChildren || tree.usePidfds != pidfds || tree.autoreap != autoreap {
+						t.Error("the tree was looked at in another way")
+					}
+					tree.Release()
+					_ = unix.Close(tree.proc)
+				})
+			}
 		}
 	}
 }
@@ -362,6 +373,23 @@ func look(t *testing.T, tree *Tree) map[int]Process {
 	return byPid
 }
 
+// settle waits for the end of those that were only between one with a label and its parent.
+func (f *family) settle(t *testing.T) {
+	t.Helper()
+	labelled := slices.Collect(maps.Values(f.pids))
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		between := 0
+		for pid := range look(t, New()) {
+			if !slices.Contains(labelled, pid) {
+				between++
+			}
+		}
+		if between == 0 {
+			return
+		}
+	}
+}
+
 // mustFind asserts that exactly the processes with these labels were found.
 func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string) {
 	t.Helper()
@@ -382,11 +410,19 @@ func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string)
 	}
 }
 
+// uptime is the time since boot, in the clock of Process.Start.
+func uptime(t *testing.T) time.Duration {
+	t.Helper()
+	var now unix.Timespec
+	check(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
+	return time.Duration(now.Nano())
+}
+
 func TestLook(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
 		defer f.end()
-		before := Uptime()
+		before := uptime(t)
 		f.start(f.command("@stay", "child"))
 		session := f.command("@stay", "session")
 		session.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -399,7 +435,8 @@ func TestLook(t *testing.T) {
 		f.start(f.command("@headless", "headless"))
 		all := []string{"child", "session", "group", "parent", "middle", "grandchild", "daemon", "headless"}
 		f.await(all...)
-		after := Uptime()
+		f.settle(t)
+		after := uptime(t)
 
 		// A zombie, which is not alive, and whose pid stays until it is reaped.
 		ended := f.start(f.command("@end"))
@@ -530,6 +567,12 @@ func TestHolds(t *testing.T) {
 		check(t, err)
 		defer func() { _ = file.Close() }()
 
+		fifoPath := filepath.Join(t.TempDir(), "fifo")
+		check(t, unix.Mkfifo(fifoPath, 0o600))
+		fifo, err := os.OpenFile(fifoPath, os.O_RDWR, 0)
+		check(t, err)
+		defer func() { _ = fifo.Close() }()
+
 		// Each process has these as descriptors from 5 on, and a few as its streams.
 		processes := map[string][]*os.File{
 			"none":                  nil,
@@ -550,6 +593,8 @@ func TestHolds(t *testing.T) {
 			"both ends of socket":   {near, far},
 			"the null device":       {null},
 			"log":                   {file},
+			"fifo":                  {fifo},
+			"reader of the fifo":    {reopen(t, fifo, unix.O_RDONLY)},
 			"reader of one, writes": {outR, errW},
 		}
 		var labels []string
@@ -599,6 +644,9 @@ func TestHolds(t *testing.T) {
 			"a socket": {near, null, map[string]Streams{
 				"socket": Stdout, "both ends of socket": Stdout,
 			}},
+			"a named pipe": {fifo, null, map[string]Streams{
+				"fifo": Stdout,
+			}},
 			"the null device": {null, null, nil},
 			"a file":          {file, file, nil},
 			"closed streams":  {nil, nil, nil},
@@ -619,6 +667,21 @@ func TestHolds(t *testing.T) {
 					}
 				}
 			})
+		}
+	})
+}
+
+// Who is asked after a pipe without a name may hold it.
+func TestHoldsOfUnreadableStream(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		f.start(f.command("@stay", "child"))
+		f.await("child")
+		tree := New()
+		tree.streams = [2]stream{unreadable, ""}
+		if got := look(t, tree)[f.pids["child"]].Holds; got != Unknown {
+			t.Errorf("it holds %b, want %b", got, Unknown)
 		}
 	})
 }
@@ -701,7 +764,7 @@ func TestSignalOfEnded(t *testing.T) {
 func TestSignalSparesRecycledPid(t *testing.T) {
 	const last = "/proc/sys/kernel/ns_last_pid"
 	_, err := os.Stat(last)
-	need(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
+	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
 	// In a namespace of its own nobody else takes the pid first.
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 	alone(t, attr, func(t *testing.T) {
@@ -723,7 +786,7 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 					f.want("reaped parent")
 				}
 				// The start tells two processes of one pid apart, to the tick.
-				for Uptime() < old.Start+2*tick {
+				for uptime(t) < old.Start+2*tick {
 					runtime.Gosched()
 				}
 				other := f.recycle(old.Pid, "other")
@@ -820,7 +883,7 @@ func TestKill(t *testing.T) {
 // A process that may not be signalled or looked into is told of, and neither is
 // taken for one that has ended nor for one that holds nothing.
 func TestNotAllowed(t *testing.T) {
-	need(t, os.Getuid() == 0, "root, to start a process of another user")
+	need.That(t, os.Getuid() == 0, "root, to start a process of another user")
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
 		_, outW := pipe(t)
@@ -852,7 +915,7 @@ func TestNotAllowed(t *testing.T) {
 		if len(hit) != 0 || !slices.Equal(refused, want) {
 			t.Errorf("Kill hit %v and was refused %v, want none and %v", hit, refused, want)
 		}
-		if !tree.pidfds {
+		if !tree.usePidfds {
 			t.Error("pidfds were given up because one process may not be signalled")
 		}
 	})
@@ -860,18 +923,22 @@ func TestNotAllowed(t *testing.T) {
 
 // Without /proc the children are found, and nothing is known of them but that they live.
 func TestLookWithoutProc(t *testing.T) {
-	need(t, os.Getuid() == 0, "root, to change the root directory")
+	need.That(t, os.Getuid() == 0, "root, to change the root directory")
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
 		child := f.start(f.command("@fork", "child", "@stay", "below")).Process.Pid
 		f.start(f.command("@stay", "other"))
 		f.await("child", "below", "other")
 		check(t, unix.Chroot(t.TempDir()))
-		f.mustBeFoundBlindly(t, New(), child, f.pids["other"])
+		tree := New()
+		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
+			t.Errorf("standard output and standard error, which are pipes, are %q, want %q", tree.streams, want)
+		}
+		f.mustFindChildrenOnly(t, tree, child, f.pids["other"])
 	})
 }
 
-func (f *family) mustBeFoundBlindly(t *testing.T, tree *Tree, want ...int) {
+func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 	t.Helper()
 	tree.pidMax = slices.Max(want) + 1
 	for range 2 {
@@ -920,7 +987,7 @@ func TestLookInForeignProc(t *testing.T) {
 		f := newFamily(t)
 		f.start(f.command("@stay", "child"))
 		f.await("child")
-		f.mustBeFoundBlindly(t, New(), f.pids["child"])
+		f.mustFindChildrenOnly(t, New(), f.pids["child"])
 	})
 }
 

@@ -56,15 +56,22 @@ func parsePids(text []byte) []int {
 	return pids
 }
 
-// parseWritable tells from the text of /proc/PID/fdinfo/FD whether the descriptor
-// was opened for writing.
-func parseWritable(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if octal, ok := bytes.CutPrefix(line, []byte("flags:")); ok {
-			flags, err := strconv.ParseUint(string(bytes.TrimSpace(octal)), 8, 64)
-			const accessMode, readOnly = 3, 0
-			return err == nil && flags&accessMode != readOnly
-		}
-	}
-	return false
+// A status is what is read from /proc/PID/status. See proc_pid_status(5).
+type status struct {
+	uids, gids string // real, effective, saved and file system, with tabs between
+}
+
+// parseStatus reads the text of /proc/PID/status, or the first part of it.
+func parseStatus(text []byte) (s status, ok bool) {
+	uids, isUids := statusField(text, "Uid")
+	gids, isGids := statusField(text, "Gid")
+	return status{uids, gids}, isUids && isGids
+}
+
+// statusField is a field of /proc/PID/status that is not the first, which is the name. In that
+// newlines are escaped, so that no name looks like a field.
+func statusField(text []byte, name string) (value string, ok bool) {
+	_, rest, _ := bytes.Cut(text, []byte("\n"+name+":\t"))
+	line, _, ok := bytes.Cut(rest, []byte("\n"))
+	return string(line), ok
 }

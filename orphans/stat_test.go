@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // statOf is the text of /proc/PID/stat for a process of this name; the numbers are
@@ -105,7 +107,7 @@ func TestParseStatRefuses(t *testing.T) {
 // writes.
 func TestParseStatOfSelf(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/stat")
-	need(t, err == nil, "/proc")
+	need.That(t, err == nil, "/proc")
 	p, err := parseStat(text)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +115,7 @@ func TestParseStatOfSelf(t *testing.T) {
 	if p.Pid != os.Getpid() || p.Parent != os.Getppid() || p.Threads < 1 || !p.Alive() {
 		t.Errorf("parseStat(%q) = %+v", text, p)
 	}
-	if now := Uptime(); p.Start <= 0 || p.Start > now {
+	if now := uptime(t); p.Start <= 0 || p.Start > now {
 		t.Errorf("this process started at %v, and it is %v", p.Start, now)
 	}
 }
@@ -153,33 +155,27 @@ func TestParsePids(t *testing.T) {
 	}
 }
 
-func TestParseWritable(t *testing.T) {
+// statusText is what the kernel writes, up to what is read of it.
+const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nNgid:\t0\nPid:\t42\nPPid:\t7\n" +
+	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\n"
+
+func TestParseStatus(t *testing.T) {
+	want := status{uids: "1\t2\t3\t4", gids: "5\t6\t7\t8"}
 	for what, c := range map[string]struct {
 		text string
-		want bool
+		want status
+		ok   bool
 	}{
-		"read-only":                    {"pos:\t0\nflags:\t0100000\nmnt_id:\t15\nino:\t9\n", false},
-		"write-only":                   {"pos:\t0\nflags:\t0100001\nmnt_id:\t15\nino:\t9\n", true},
-		"read and write":               {"pos:\t0\nflags:\t0100002\n", true},
-		"write-only and close-on-exec": {"pos:\t0\nflags:\t02100001\n", true},
-		"write-only and non-blocking":  {"pos:\t0\nflags:\t0104001\n", true},
-		"read-only and close-on-exec":  {"pos:\t0\nflags:\t02100000\n", false},
-		"O_PATH":                       {"pos:\t0\nflags:\t010000000\n", false},
-		"O_PATH and close-on-exec":     {"pos:\t0\nflags:\t012000000\n", false},
-		"flags alone":                  {"flags:\t01\n", true},
-		"no newline at the end":        {"flags:\t01", true},
-		"nothing":                      {"", false},
-		"no flags":                     {"pos:\t0\nmnt_id:\t15\n", false},
-		"flags of nothing":             {"flags:\t\n", false},
-		"flags in letters":             {"flags:\tO_WRONLY\n", false},
-		"flags that are not octal":     {"flags:\t0100009\n", false},
-		"negative flags":               {"flags:\t-1\n", false},
-		"huge flags":                   {"flags:\t7777777777777777777777777777\n", false},
-		"flags of something else":      {"pos:\t0\nxflags:\t01\n", false},
+		"plain":                   {statusText, want, true},
+		"name that looks like it": {strings.Replace(statusText, "sleep", `\nUid:\t0`, 1), want, true},
+		"cut behind the group":    {statusText[:strings.Index(statusText, "FDSize")], want, true},
+		"cut in the group":        {statusText[:strings.Index(statusText, "8\nFDSize")+1], status{}, false},
+		"nothing":                 {"", status{}, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			if got := parseWritable([]byte(c.text)); got != c.want {
-				t.Errorf("parseWritable(%q) = %t, want %t", c.text, got, c.want)
+			got, ok := parseStatus([]byte(c.text))
+			if ok != c.ok || ok && got != c.want {
+				t.Errorf("parseStatus(%q) = %+v, %t, want %+v, %t", c.text, got, ok, c.want, c.ok)
 			}
 		})
 	}
@@ -250,30 +246,19 @@ func FuzzParsePids(f *testing.F) {
 	})
 }
 
-func FuzzParseWritable(f *testing.F) {
-	for _, text := range []string{
-		"pos:\t0\nflags:\t0100001\nmnt_id:\t15\n", "flags:\t0100000\n", "flags:\t0100002", "flags:\t010000000\n",
-		"flags:\t0100003\n", "flags:", "flags:\n", "flags:\t-1\n", "xflags:\t01\nflags:\t0\n", "",
-	} {
+func FuzzParseStatus(f *testing.F) {
+	for _, text := range []string{statusText, "", "Uid:\t0\n", "\nUid:\t0\nGid:\t0\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if !parseWritable(text) {
+		s, ok := parseStatus(text)
+		if !ok {
 			return
 		}
-		// An open mode of 1 to 3 is the only ground for true.
-		line := text
-		if !bytes.HasPrefix(text, []byte("flags:")) {
-			at := bytes.Index(text, []byte("\nflags:"))
-			if at < 0 {
-				t.Fatalf("parseWritable(%q) = true without flags", text)
+		for _, line := range []string{"\nUid:\t" + s.uids + "\n", "\nGid:\t" + s.gids + "\n"} {
+			if !bytes.Contains(text, []byte(line)) || strings.Count(line, "\n") != 2 {
+				t.Fatalf("parseStatus(%q) = %+v, but there is no line %q", text, s, line)
 			}
-			line = text[at+1:]
-		}
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		line = bytes.TrimSpace(line)
-		if !strings.ContainsRune("123567", rune(line[len(line)-1])) {
-			t.Fatalf("parseWritable(%q) = true by the flags %q", text, line)
 		}
 	})
 }

@@ -1,11 +1,11 @@
-// Command packaging makes the parts of a release that need no tool but Go: container
-// images, a list of what is in the binaries, and the licenses of it all.
+// Command packaging makes the parts of a release that need no tool but Go: archives, container
+// images, npm packages, Python wheels, shell completions, a list of what is in the binaries,
+// their provenance, and the licenses of it all.
 //
 // Everything it writes depends on its arguments and SOURCE_DATE_EPOCH alone.
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -40,20 +40,36 @@ var parts = map[string]part{
 func main() {
 	name := flag.String("name", "fini", "what to call the image")
 	version := flag.String("version", "", "the version of fini")
+	help := flag.String("help-text", "", "a file with what fini --help prints")
+	dist := flag.String("dist", "", "the folder to write packages to")
 	if len(os.Args) < 2 {
 		os.Args = append(os.Args, "")
 	}
 	_ = flag.CommandLine.Parse(os.Args[2:]) // it exits where it can't
 	var err error
 	switch os.Args[1] {
+	case "archive":
+		err = archives(*dist, *version, *help, flag.Args())
+	case "completion":
+		err = completion(os.Stdout, flag.Arg(0), *help)
+	case "dockerfile":
+		err = dockerfile(os.Stdout, *version, flag.Args())
 	case "image":
 		err = image(os.Stdout, *name, *version, flag.Arg(0))
+	case "index":
+		err = index(os.Stdout, *name, *version, flag.Args())
+	case "npm":
+		err = npm(*dist, *version, *help, flag.Args())
+	case "wheel":
+		err = wheels(*dist, *version, flag.Args())
 	case "sbom":
 		err = sbom(os.Stdout, *version, flag.Args())
+	case "provenance":
+		err = provenance(os.Stdout, *version, flag.Args())
 	case "notices":
 		err = notices(os.Stdout)
 	default:
-		err = errors.New("want image, sbom or notices")
+		err = errors.New("want archive, completion, dockerfile, image, index, npm, wheel, sbom, provenance or notices")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)
@@ -79,116 +95,26 @@ func setting(info *debug.BuildInfo, key string) string {
 	return ""
 }
 
-// A blob is a file of an image that is named by its sum.
-type blob struct {
-	MediaType string `json:"mediaType"`
-	Digest    string `json:"digest"`
-	Size      int    `json:"size"`
-	content   []byte
+// A binary is a fini of a release.
+type binary struct {
+	file    string // its path
+	content []byte
+	info    *debug.BuildInfo
+	arch    string // GOARCH
 }
 
-func newBlob(mediaType string, content []byte) blob {
-	return blob{mediaType, fmt.Sprintf("sha256:%x", sha256.Sum256(content)), len(content), content}
+func readBinary(file string) (binary, error) {
+	b := binary{file: file}
+	var err error
+	if b.content, err = os.ReadFile(file); err != nil {
+		return b, err
+	}
+	if b.info, err = buildinfo.Read(bytes.NewReader(b.content)); err != nil {
+		return b, fmt.Errorf("%s: %w", file, err)
+	}
+	b.arch = setting(b.info, "GOARCH")
+	return b, nil
 }
-
-func (b blob) path() string { return "blobs/sha256/" + strings.TrimPrefix(b.Digest, "sha256:") }
-
-// image writes an archive of an image that holds /fini and nothing else. It is an OCI layout
-// and has the manifest.json by which `docker load` finds its way in it.
-func image(w io.Writer, name, version, binary string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		return err
-	}
-	info, err := buildinfo.Read(bytes.NewReader(content))
-	if err != nil {
-		return fmt.Errorf("%s: %w", binary, err)
-	}
-	var root bytes.Buffer
-	files := newArchive(&root, at)
-	files.add("fini", 0o755, content)
-	if err := files.close(); err != nil {
-		return err
-	}
-	labels := map[string]string{
-		"org.opencontainers.image.title":    "fini",
-		"org.opencontainers.image.version":  version,
-		"org.opencontainers.image.licenses": "MIT",
-		"org.opencontainers.image.source":   "https://" + module,
-	}
-	if revision := setting(info, "vcs.revision"); revision != "" {
-		labels["org.opencontainers.image.revision"] = revision
-	}
-	variant := map[string]string{"arm": "v7", "arm64": "v8"}[setting(info, "GOARCH")]
-	layer := newBlob("application/vnd.oci.image.layer.v1.tar", root.Bytes())
-	created := at.Format(time.RFC3339)
-	type object = map[string]any
-	platform := object{"os": "linux", "architecture": setting(info, "GOARCH")}
-	if variant != "" {
-		platform["variant"] = variant
-	}
-	described := object{
-		"created": created,
-		"config":  object{"Entrypoint": []string{"/fini"}, "Labels": labels},
-		"rootfs":  object{"type": "layers", "diff_ids": []string{layer.Digest}},
-		"history": []object{{"created": created, "created_by": "COPY fini /fini"}},
-	}
-	for key, value := range platform {
-		described[key] = value
-	}
-	config := newBlob("application/vnd.oci.image.config.v1+json", mustJSON(described))
-	const manifestType = "application/vnd.oci.image.manifest.v1+json"
-	manifest := newBlob(manifestType, mustJSON(object{
-		"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": []blob{layer},
-	}))
-
-	out := newArchive(w, at)
-	out.add("oci-layout", 0o644, mustJSON(object{"imageLayoutVersion": "1.0.0"}))
-	out.add("index.json", 0o644, mustJSON(object{
-		"schemaVersion": 2,
-		"manifests": []object{{
-			"mediaType": manifest.MediaType, "digest": manifest.Digest, "size": manifest.Size, "platform": platform,
-			"annotations": object{"org.opencontainers.image.ref.name": version},
-		}},
-	}))
-	out.add("manifest.json", 0o644, mustJSON([]object{{
-		"Config": config.path(), "RepoTags": []string{name + ":" + tag(version)}, "Layers": []string{layer.path()},
-	}}))
-	for _, b := range []blob{layer, config, manifest} {
-		out.add(b.path(), 0o644, b.content)
-	}
-	return out.close()
-}
-
-// tag is a version as an image's tag, which has no "+".
-func tag(version string) string { return strings.ReplaceAll(version, "+", "-") }
-
-// An archive is a tar in which all that could differ from one run to the next is fixed.
-type archive struct {
-	w   *tar.Writer
-	at  time.Time
-	err error
-}
-
-func newArchive(w io.Writer, at time.Time) *archive { return &archive{w: tar.NewWriter(w), at: at} }
-
-func (a *archive) add(name string, mode int64, content []byte) {
-	if a.err != nil {
-		return
-	}
-	a.err = a.w.WriteHeader(&tar.Header{
-		Name: name, Mode: mode, Size: int64(len(content)), ModTime: a.at, Format: tar.FormatUSTAR,
-	})
-	if a.err == nil {
-		_, a.err = a.w.Write(content)
-	}
-}
-
-func (a *archive) close() error { return errors.Join(a.err, a.w.Close()) }
 
 func mustJSON(value any) []byte {
 	text, err := json.Marshal(value) // with the keys of a map in order
@@ -196,6 +122,14 @@ func mustJSON(value any) []byte {
 		panic(err)
 	}
 	return text
+}
+
+// writeJSON is for what people may read.
+func writeJSON(w io.Writer, value any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(value)
 }
 
 // sbom writes what the binaries say they are built from, in SPDX 2.3.
@@ -221,22 +155,19 @@ func sbom(w io.Writer, version string, binaries []string) error {
 			}},
 		}
 	}
-	for _, binary := range binaries {
-		content, err := os.ReadFile(binary)
+	for _, path := range binaries {
+		b, err := readBinary(path)
 		if err != nil {
 			return err
 		}
-		info, err := buildinfo.Read(bytes.NewReader(content))
-		if err != nil {
-			return fmt.Errorf("%s: %w", binary, err)
-		}
-		all.Write(content)
-		file := filepath.Base(binary)
+		info := b.info
+		all.Write(b.content)
+		file := filepath.Base(path)
 		id := "SPDXRef-" + file
-		p := describe(id, "fini", version, "MIT", "pkg:golang/"+module+"@v"+version+"?goarch="+setting(info, "GOARCH")+"&goos=linux")
+		p := describe(id, "fini", version, "MIT", "pkg:golang/"+module+"@v"+version+"?goarch="+b.arch+"&goos=linux")
 		p["packageFileName"] = file
 		p["primaryPackagePurpose"] = "APPLICATION"
-		p["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": fmt.Sprintf("%x", sha256.Sum256(content))}}
+		p["checksums"] = []object{{"algorithm": "SHA256", "checksumValue": fmt.Sprintf("%x", sha256.Sum256(b.content))}}
 		if revision := setting(info, "vcs.revision"); revision != "" {
 			p["sourceInfo"] = "built from commit " + revision
 		}
@@ -245,7 +176,7 @@ func sbom(w io.Writer, version string, binaries []string) error {
 		for _, m := range append(info.Deps, &debug.Module{Path: "std", Version: info.GoVersion}) {
 			linked, ok := parts[m.Path]
 			if !ok || m.Replace != nil {
-				return fmt.Errorf("%s has %s linked in, whose license packaging/main.go does not know", binary, m.Path)
+				return fmt.Errorf("%s has %s linked in, whose license packaging/main.go does not know", path, m.Path)
 			}
 			number := strings.TrimPrefix(strings.TrimPrefix(m.Version, "go"), "v")
 			id2 := "SPDXRef-" + strings.ReplaceAll(m.Path, "/", "-") + "-" + number
@@ -260,10 +191,7 @@ func sbom(w io.Writer, version string, binaries []string) error {
 			relate(id, "STATIC_LINK", id2)
 		}
 	}
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	out.SetEscapeHTML(false)
-	return out.Encode(object{
+	return writeJSON(w, object{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
 		"name":              "fini-" + version,
 		"documentNamespace": fmt.Sprintf("https://%s/spdx/%s/%x", module, version, all.Sum(nil)),

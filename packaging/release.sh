@@ -1,7 +1,8 @@
 #!/bin/sh
 # usage: release.sh DIST VERSION ARCH...
-# Puts packages, images, an SBOM and the sums beside the binaries that `make cross` has
-# built into DIST. SOURCE_DATE_EPOCH is the time that everything in them carries.
+# Puts packages of every kind, images, a list of parts, the provenance and the sums beside the
+# binaries that `make cross` has built into DIST. SOURCE_DATE_EPOCH is the time that everything
+# in them carries. With MINISIGN_KEY the sums are signed.
 set -eu
 dist=$1 version=$2
 shift 2
@@ -15,13 +16,16 @@ PKG_STAGE=$(mktemp -d)
 trap 'rm -rf "$PKG_STAGE"' EXIT
 export SOURCE_DATE_EPOCH PKG_VERSION PKG_STAGE
 
-gzip -9n <fini.1 >"$PKG_STAGE/fini.1.gz"
+gzip -9n <docs/fini.1 >"$PKG_STAGE/fini.1.gz"
 gzip -9n <CHANGELOG.md >"$PKG_STAGE/changelog.gz"
 $go build -o "$PKG_STAGE/packaging" ./packaging
 GOBIN=$PKG_STAGE $go install "$nfpm"
-cp NOTICES "$PKG_STAGE/copyright"
+cp packaging/NOTICES "$PKG_STAGE/copyright"
+bin/fini --help >"$PKG_STAGE/help"
+for shell in bash zsh fish; do
+	"$PKG_STAGE/packaging" completion -help-text "$PKG_STAGE/help" "$shell" >"$PKG_STAGE/fini.$shell"
+done
 
-sums=
 for arch; do
 	PKG_BINARY=$dist/fini-linux-$arch
 	PKG_ARCH=$arch
@@ -33,12 +37,22 @@ for arch; do
 	done
 	"$PKG_STAGE/packaging" image -name "${IMAGE:-fini}" -version "$version" "$PKG_BINARY" \
 		>"$dist/fini_${version}_linux_$arch.oci.tar"
-	sums="$sums $PKG_BINARY"
 done
-# shellcheck disable=SC2086 # a list of files
-"$PKG_STAGE/packaging" sbom -version "$version" $sums >"$dist/fini_$version.spdx.json"
 
-cd "$dist"
-rm -f SHA256SUMS
-sha256sum -- * >"$PKG_STAGE/SHA256SUMS"
-mv "$PKG_STAGE/SHA256SUMS" SHA256SUMS
+# In the place of the names of architectures, the binaries.
+for arch; do
+	set -- "$@" "$dist/fini-linux-$arch"
+	shift
+done
+"$PKG_STAGE/packaging" archive -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
+"$PKG_STAGE/packaging" index -name "${IMAGE:-fini}" -version "$version" "$@" >"$dist/fini_${version}_linux.oci.tar"
+"$PKG_STAGE/packaging" dockerfile -version "$version" "$@" >"$dist/fini_$version.dockerfile"
+"$PKG_STAGE/packaging" npm -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
+"$PKG_STAGE/packaging" wheel -dist "$dist" -version "$version" "$@"
+"$PKG_STAGE/packaging" sbom -version "$version" "$@" >"$dist/fini_$version.spdx.json"
+"$PKG_STAGE/packaging" provenance -version "$version" "$dist"/* >"$PKG_STAGE/provenance.json"
+mv "$PKG_STAGE/provenance.json" "$dist/provenance.json"
+
+(cd "$dist" && sha256sum -- *) >"$PKG_STAGE/SHA256SUMS"
+mv "$PKG_STAGE/SHA256SUMS" "$dist/SHA256SUMS"
+[ -z "${MINISIGN_KEY-}" ] || sh packaging/sign.sh "$dist" "$version"

@@ -10,7 +10,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 for copy in one a/much/longer/path/to/the/second; do
 	mkdir -p "$dir/$copy"
-	tar -c --exclude=./bin --exclude=./dist --exclude=./e2e/node_modules . | tar -x -C "$dir/$copy"
+	tar -c --exclude=./bin --exclude=./dist --exclude=node_modules . | tar -x -C "$dir/$copy"
 done
 make -s -C "$dir/one" release DIST=dist REBUILD=
 make -s -C "$dir/a/much/longer/path/to/the/second" release DIST=dist REBUILD="${REBUILD--a}"

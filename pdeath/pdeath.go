@@ -23,83 +23,86 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cause is what a watch has seen.
-type Cause int
+// ErrGone says that a process had ended before it could be watched.
+var ErrGone = errors.New("it has ended already")
 
-const (
-	LauncherDied Cause = iota // one of the watched processes has ended
-	StdinClosed               // the far end of standard input has closed
-)
+// ErrNone says that there is no parent process to watch: it is outside the PID namespace.
+var ErrNone = errors.New("there is no parent process in this PID namespace")
 
-// ErrGone says that the launcher had ended before it could be watched.
-var ErrGone = errors.New("the launcher has ended")
-
-// ErrNone says that there is no launcher to watch: it is outside the PID namespace.
-var ErrNone = errors.New("there is no launcher in this PID namespace")
-
-// Launcher opens a pidfd of the process that started this one. Errors are ErrGone,
-// ErrNone, or that of pidfd_open(2).
-func Launcher() (int, error) {
-	parent := os.Getppid()
-	if parent == 0 {
-		return -1, ErrNone
+// Parent opens a pidfd of the process that started this one. Errors are ErrGone, ErrNone, or
+// that of pidfd_open(2).
+func Parent() (fd, pid int, err error) {
+	pid = os.Getppid()
+	if pid == 0 {
+		return -1, pid, ErrNone
 	}
-	if adopted(parent) {
-		return -1, ErrGone
+	if adopted(pid) {
+		return -1, pid, ErrGone
 	}
-	fd, err := unix.PidfdOpen(parent, 0)
-	if now := os.Getppid(); now != parent {
+	fd, err = unix.PidfdOpen(pid, 0)
+	if now := os.Getppid(); now != pid {
 		// It ended meanwhile; the pidfd may be of whoever got its pid.
 		if err == nil {
 			_ = unix.Close(fd)
 		}
-		return -1, ErrGone
+		return -1, pid, ErrGone
 	}
 	if err != nil {
-		return -1, fmt.Errorf("cannot watch the launcher %d: %w", parent, err)
+		return -1, pid, fmt.Errorf("cannot watch the parent process %d: %w", pid, err)
 	}
-	return fd, nil
+	return fd, pid, nil
 }
 
-// adopted tells whether parent inherited this process from a launcher that has ended.
-// A child is in the session of its parent unless it leads one of its own; in that last
-// case nothing tells, and the parent is taken for the launcher. See credentials(7).
+// adopted reports whether parent has certainly inherited this process from one that has
+// ended. A child is in the session of its parent, unless it leads one of its own, or its
+// parent has made one of its own since: that parent leads it. PID 1 has made its session
+// before it starts anything. See credentials(7), setsid(2).
 func adopted(parent int) bool {
 	own, err := unix.Getsid(0)
 	if err != nil || own == os.Getpid() {
 		return false
 	}
 	theirs, err := unix.Getsid(parent)
-	return err == nil && own != theirs
+	return err == nil && own != theirs && (theirs != parent || parent == 1)
 }
 
-// Signal has the kernel send sig to this process when its launcher, or the one thread of
-// it that forked, ends: for a kernel without pidfds, and for a launcher outside the PID
+// Signal makes the kernel send sig to this process when its parent process, or the one thread
+// of it that forked, ends: for a kernel without pidfds, and for a parent outside the PID
 // namespace. Ask Died when the signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are
 // ErrGone, or that of prctl.
-func Signal(sig unix.Signal) (launcher int, err error) {
-	launcher = os.Getppid()
-	if launcher != 0 && adopted(launcher) {
-		return launcher, ErrGone
+func Signal(sig unix.Signal) (parent int, err error) {
+	parent = os.Getppid()
+	if parent != 0 && adopted(parent) {
+		return parent, ErrGone
 	}
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
-		return launcher, fmt.Errorf("cannot set a parent death signal: %w", err)
+		return parent, fmt.Errorf("cannot set a parent death signal: %w", err)
 	}
-	if os.Getppid() != launcher {
-		return launcher, ErrGone
+	if os.Getppid() != parent {
+		return parent, ErrGone
 	}
-	return launcher, nil
+	return parent, nil
 }
 
-// Died tells whether the launcher, and not only a thread of it, has ended. One outside
+// Died reports whether the parent process, and not only a thread of it, has ended. One outside
 // the PID namespace can't be asked for.
-func Died(launcher int) bool { return launcher == 0 || os.Getppid() != launcher }
+func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
 
-// Self opens a pidfd of this process, for a child to watch.
-func Self() (int, error) {
-	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+// Process opens a pidfd of a process: to watch it, or of this one for a child to watch. Errors
+// are ErrGone, or that of pidfd_open(2).
+func Process(pid int) (int, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return -1, ErrGone
+	}
 	if err != nil {
 		return -1, fmt.Errorf("cannot open a pidfd: %w", err)
+	}
+	// A zombie has a pid to open.
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, _ := unix.Poll(fds, 0); n > 0 {
+		_ = unix.Close(fd)
+		return -1, ErrGone
 	}
 	return fd, nil
 }
@@ -113,7 +116,7 @@ const (
 	Ended           // it has no far end: /dev/null
 )
 
-// LookAtStdin tells whether the end of standard input can be watched. An error says why
+// LookAtStdin reports whether the end of standard input can be watched. An error says why
 // not.
 func LookAtStdin() (Stdin, error) {
 	var st unix.Stat_t
@@ -153,8 +156,7 @@ func Unread() int {
 // A Bond is what the end of the command hangs on.
 type Bond struct {
 	// Fds are to be polled, for as long as any is not negative.
-	Fds    []unix.PollFd
-	causes []Cause
+	Fds []unix.PollFd
 }
 
 // Watch makes the bond of processes, by their pidfds, and of standard input if that is Open.
@@ -162,22 +164,21 @@ func Watch(pidfds []int, stdin Stdin) *Bond {
 	b := &Bond{}
 	for _, fd := range pidfds {
 		b.Fds = append(b.Fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		b.causes = append(b.causes, LauncherDied)
 	}
 	if stdin == Open {
 		b.Fds = append(b.Fds, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
-		b.causes = append(b.causes, StdinClosed)
 	}
 	return b
 }
 
-// Seen returns what a poll of Fds has shown, each cause once, and has it not be polled again.
-func (b *Bond) Seen(polled []unix.PollFd) (seen []Cause) {
+// Ended returns what a poll of Fds has shown, each once: the index of a pidfd whose process
+// has ended, or their number for the end of standard input. It is not polled again.
+func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {
-			seen = append(seen, b.causes[i])
+			ended = append(ended, i)
 			b.Fds[i].Fd = -1 // poll passes over it from now on
 		}
 	}
-	return seen
+	return ended
 }

@@ -6,37 +6,37 @@
 // blocked since the runtime would swallow some of those that come before fini catches them; of
 // some that end the process it lifts that again.
 //
-// And it puts GOMAXPROCS=1 before the environment that the runtime sees: fini has work for one
-// processor, and each other would cost pages of memory and, to do away with it, a stop of the
-// world.
+// The runtime gets a stack of its own, below the kernel's: the same arguments and auxiliary
+// vector, but an environment that is nothing but GOMAXPROCS=1. Variables such as GODEBUG and
+// GOMEMLIMIT are meant for the command, and fini has work for one processor.
 //
-// type start struct {
+// var atEntry struct {
 //	ignored, blocked uint64; closed, known uint32; action [4]uint64; environ uintptr
 // }
 TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
-	// rt_sigprocmask(SIG_SETMASK, &all, &start.blocked, 8)
+	// rt_sigprocmask(SIG_SETMASK, &all, &atEntry.blocked, 8)
 	MOVL $14, AX
 	MOVL $2, DI
 	LEAQ all<>(SB), SI
-	LEAQ ·start+8(SB), DX
+	LEAQ ·atEntry+8(SB), DX
 	MOVL $8, R10
 	SYSCALL
 
 	MOVL $1, BX
 signal:
-	// rt_sigaction(BX, nil, &start.action, 8): the first word is the handler
+	// rt_sigaction(BX, nil, &atEntry.action, 8): the first word is the handler
 	MOVL $13, AX
 	MOVL BX, DI
 	XORL SI, SI
-	LEAQ ·start+24(SB), DX
+	LEAQ ·atEntry+24(SB), DX
 	MOVL $8, R10
 	SYSCALL
-	CMPQ ·start+24(SB), $1 // SIG_IGN
+	CMPQ ·atEntry+24(SB), $1 // SIG_IGN
 	JNE  nextSignal
 	LEAL -1(BX), CX
 	MOVL $1, AX
 	SHLQ CX, AX
-	ORQ  AX, ·start(SB)
+	ORQ  AX, ·atEntry(SB)
 nextSignal:
 	INCL BX
 	CMPL BX, $64
@@ -54,27 +54,49 @@ descriptor:
 	MOVL BX, CX
 	MOVL $1, AX
 	SHLL CX, AX
-	ORL  AX, ·start+16(SB)
+	ORL  AX, ·atEntry+16(SB)
 nextDescriptor:
 	INCL BX
 	CMPL BX, $3
 	JLT  descriptor
 
-	// On the stack are argc, argc pointers, 0, the environment's pointers, 0. What comes before
-	// the environment moves down by one word.
+	// On the stack are argc, argc pointers, 0, the environment's pointers, 0, and the auxiliary
+	// vector, pairs of words up to one whose first word is 0. See getauxval(3).
 	MOVQ 0(SP), CX
 	ADDQ $2, CX
-	LEAQ 0(SP)(CX*8), AX
-	MOVQ AX, ·start+56(SB)
+	LEAQ 0(SP)(CX*8), R9 // the environment, behind CX words
+	MOVQ R9, ·atEntry+56(SB)
+variable:
+	ADDQ $8, R9
+	CMPQ -8(R9), $0
+	JNE  variable
+	MOVQ R9, R10 // the auxiliary vector
+pair:
+	ADDQ $16, R10
+	CMPQ -16(R10), $0
+	JNE  pair
+
+	// The same words but for the environment's, in whose place are two.
+	SUBQ R9, R10
+	SHRQ $3, R10
+	LEAQ 2(CX)(R10*1), AX
+	SHLQ $3, AX
 	MOVQ SP, SI
-	LEAQ -8(SP), DI
-	MOVQ DI, SP
+	MOVQ SP, DI
+	SUBQ AX, DI
+	ANDQ $~15, DI
+	MOVQ DI, SP // before it is written to, for older kernels grow a stack only near this
 	CLD
 	REP; MOVSQ
 	LEAQ oneProcessor<>(SB), AX
-	MOVQ AX, (DI)
+	STOSQ
+	XORL AX, AX
+	STOSQ
+	MOVQ R9, SI
+	MOVQ R10, CX
+	REP; MOVSQ
 
-	MOVL $1, ·start+20(SB)
+	MOVL $1, ·atEntry+20(SB)
 	JMP  _rt0_amd64_linux(SB)
 
 DATA all<>(SB)/8, $-1

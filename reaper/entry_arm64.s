@@ -2,32 +2,32 @@
 
 // See entry_amd64.s.
 TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
-	// rt_sigprocmask(SIG_SETMASK, &all, &start.blocked, 8)
+	// rt_sigprocmask(SIG_SETMASK, &all, &atEntry.blocked, 8)
 	MOVD $135, R8
 	MOVD $2, R0
 	MOVD $all<>(SB), R1
-	MOVD $·start+8(SB), R2
+	MOVD $·atEntry+8(SB), R2
 	MOVD $8, R3
 	SVC
 
 	MOVD $1, R19
 signal:
-	// rt_sigaction(R19, nil, &start.action, 8): the first word is the handler
+	// rt_sigaction(R19, nil, &atEntry.action, 8): the first word is the handler
 	MOVD $134, R8
 	MOVD R19, R0
 	MOVD $0, R1
-	MOVD $·start+24(SB), R2
+	MOVD $·atEntry+24(SB), R2
 	MOVD $8, R3
 	SVC
-	MOVD ·start+24(SB), R4
+	MOVD ·atEntry+24(SB), R4
 	CMP  $1, R4 // SIG_IGN
 	BNE  nextSignal
 	SUB  $1, R19, R5
 	MOVD $1, R4
 	LSL  R5, R4, R4
-	MOVD ·start(SB), R5
+	MOVD ·atEntry(SB), R5
 	ORR  R4, R5, R5
-	MOVD R5, ·start(SB)
+	MOVD R5, ·atEntry(SB)
 nextSignal:
 	ADD  $1, R19
 	CMP  $64, R19
@@ -44,32 +44,52 @@ descriptor:
 	BNE  nextDescriptor
 	MOVD $1, R4
 	LSL  R19, R4, R4
-	MOVWU ·start+16(SB), R5
+	MOVWU ·atEntry+16(SB), R5
 	ORR  R4, R5, R5
-	MOVW R5, ·start+16(SB)
+	MOVW R5, ·atEntry+16(SB)
 nextDescriptor:
 	ADD  $1, R19
 	CMP  $3, R19
 	BLT  descriptor
 
-	// By two words, and twice the same variable: the stack pointer is a multiple of 16.
+	// R10 words, the environment up to R11, and the auxiliary vector up to R12.
 	MOVD RSP, R0
-	MOVD (R0), R1
-	ADD  $2, R1
-move:
-	MOVD (R0), R2
-	MOVD R2, -16(R0)
-	ADD  $8, R0
-	SUB  $1, R1
-	CBNZ R1, move
-	MOVD R0, ·start+56(SB)
+	MOVD (R0), R10
+	ADD  $2, R10
+	ADD  R10<<3, R0, R11
+	MOVD $·atEntry+56(SB), R1
+	MOVD R11, (R1)
+variable:
+	MOVD.P 8(R11), R2
+	CBNZ R2, variable
+	MOVD R11, R12
+pair:
+	MOVD.P 16(R12), R2
+	CBNZ R2, pair
+
+	SUB  R11, R12, R3
+	ADD  R10<<3, R3, R3
+	ADD  $16, R3
+	MOVD R0, R1
+	SUB  R3, R1, R1
+	AND  $~15, R1
+	MOVD R1, RSP
+arguments:
+	MOVD.P 8(R0), R2
+	MOVD.P R2, 8(R1)
+	SUB  $1, R10
+	CBNZ R10, arguments
 	MOVD $oneProcessor<>(SB), R2
-	MOVD R2, -16(R0)
-	MOVD R2, -8(R0)
-	SUB  $16, RSP
+	MOVD.P R2, 8(R1)
+	MOVD.P ZR, 8(R1)
+auxiliary:
+	MOVD.P 8(R11), R2
+	MOVD.P R2, 8(R1)
+	CMP  R11, R12
+	BNE  auxiliary
 
 	MOVD $1, R4
-	MOVW R4, ·start+20(SB)
+	MOVW R4, ·atEntry+20(SB)
 	B    _rt0_arm64_linux(SB)
 
 DATA all<>(SB)/8, $-1

@@ -22,12 +22,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit is one child that was reaped, or that was stopped by a signal: Status.Stopped tells
-// the two apart. See wait(2).
+// Exit is one child that was reaped, or that was stopped or continued by a signal, as its
+// Status tells. See wait(2).
 type Exit struct {
 	Pid    int
 	Status syscall.WaitStatus
+	Name   string // if Reap was given who knows it
 }
+
+// Ended reports whether the child has ended: it was not only stopped or continued.
+func (x Exit) Ended() bool { return !x.Status.Stopped() && !x.Status.Continued() }
 
 // Subreaper makes this process inherit the orphans of its tree. PID 1 inherits
 // them already. See prctl(2), PR_SET_CHILD_SUBREAPER.
@@ -38,21 +42,43 @@ func Subreaper() error {
 	return nil
 }
 
-// Reap collects every child that has ended or stopped and does not wait. none is true when
-// no child is left: with a subreaper that means no descendant. See wait(2).
-func Reap() (exits []Exit, none bool) {
+// Reap collects every child that has ended, stopped or continued and does not wait. none is true when
+// no child is left: with a subreaper that means no descendant. If name is not nil, it is asked for
+// the name of each child that has ended, before that is reaped and its name gone. See wait(2).
+func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	for {
+		which, called := -1, ""
+		if name != nil {
+			if ended := zombie(); ended > 0 {
+				which, called = ended, name(ended)
+			}
+		}
 		// A raw call: it never waits, and telling the scheduler of each one costs more
 		// than the call.
 		var status syscall.WaitStatus
-		pid, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&status)),
-			syscall.WNOHANG|syscall.WUNTRACED, 0, 0, 0)
+		pid, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(which), uintptr(unsafe.Pointer(&status)),
+			syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED, 0, 0, 0)
 		switch {
 		case errno != 0:
 			return exits, true
 		case pid == 0:
 			return exits, false
 		}
-		exits = append(exits, Exit{Pid: int(pid), Status: status})
+		exits = append(exits, Exit{int(pid), status, called})
 	}
+}
+
+// zombie is a child that has ended and is not reaped yet, 0 for none. See waitid(2).
+func zombie() (pid int) {
+	var info struct { // siginfo_t, as far as it is needed here
+		_   [3]int32
+		_   [0]uintptr // what follows is aligned like this
+		pid int32
+		_   [112]byte
+	}
+	how := unix.WEXITED | unix.WNOHANG | unix.WNOWAIT
+	if err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil); err != nil {
+		return 0
+	}
+	return int(info.pid)
 }

@@ -1,8 +1,6 @@
 package reaper
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,14 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
-
-// patience ends a wait that fails. No test passes because of it.
-const patience = 10 * time.Second
 
 // The signal for the parent's death, which facts asks for, is the first thread's.
 func init() { runtime.LockOSThread() }
@@ -29,6 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") && os.Args[1] != "@alone" {
 		os.Exit(program(os.Args[1], os.Args[2:]))
 	}
+	surroundings.Own()
 	if len(os.Args) > 1 && os.Args[1] == "@alone" {
 		isAlone = true
 		os.Args = append(os.Args[:1], os.Args[2:]...)
@@ -57,22 +53,9 @@ func program(name string, args []string) int {
 	case "@facts": // of itself, into a file
 		return facts(args)
 	case "@letgo":
-		return letGo(args)
+		return closeInherited(args)
 	}
 	return 99
-}
-
-// need skips a test where something it needs is missing, which is an error under
-// FINI_MUST_RUN=1.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("FINI_MUST_RUN") == "1":
-		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s", what)
-	default:
-		t.Skipf("SKIPPED, for this is missing: %s", what)
-	}
 }
 
 func check(t *testing.T, err error) {
@@ -114,7 +97,7 @@ func alone(t *testing.T, body func(t *testing.T)) {
 	case err != nil:
 		t.Errorf("%v\n%s", err, text)
 	case strings.Contains(string(text), "--- SKIP: "):
-		need(t, false, "something in the process of its own:\n"+string(text))
+		t.Skip("SKIPPED, in the process of its own:\n" + string(text))
 	case !strings.Contains(string(text), "--- PASS: "+t.Name()):
 		t.Errorf("the test did not run:\n%s", text)
 	}
@@ -158,14 +141,14 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		child := spawnSelf(t, "@orphans", strconv.Itoa(orphans), until)
 
 		hasEnded(t)
-		exits, none := Reap()
+		exits, none := Reap(nil)
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 {
 			t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
 		}
 		if none {
 			t.Error("orphans are alive, and Reap says that there is none")
 		}
-		if exits, none := Reap(); len(exits) != 0 || none {
+		if exits, none := Reap(nil); len(exits) != 0 || none {
 			t.Errorf("nobody else has ended, and Reap says %v, %t", exits, none)
 		}
 
@@ -173,7 +156,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		reaped := map[int]bool{}
 		for none = false; !none; {
 			hasEnded(t)
-			exits, none = Reap()
+			exits, none = Reap(nil)
 			for _, x := range exits {
 				if reaped[x.Pid] {
 					t.Errorf("%d was reaped twice", x.Pid)
@@ -187,7 +170,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		if len(reaped) != orphans {
 			t.Errorf("reaped %d orphans, want %d", len(reaped), orphans)
 		}
-		if exits, none := Reap(); len(exits) != 0 || !none {
+		if exits, none := Reap(nil); len(exits) != 0 || !none {
 			t.Errorf("no child is left, and Reap says %v, %t", exits, none)
 		}
 	})
@@ -200,9 +183,35 @@ func TestReapTellsSignalFromStatus(t *testing.T) {
 		child := spawnSelf(t, "@stay", until)
 		check(t, unix.Kill(child.Pid, unix.SIGKILL))
 		hasEnded(t)
-		exits, none := Reap()
+		exits, none := Reap(nil)
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.Signal() != unix.SIGKILL || !none {
 			t.Errorf("Reap = %v, %t; want %d, ended by SIGKILL, and none left", exits, none, child.Pid)
+		}
+	})
+}
+
+// Who has ended is asked for while its pid and its name are still its own.
+func TestReapAsksForNames(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		until, end := inheritedEnd(t)
+		defer func() { _ = end.Close() }()
+		child := spawnSelf(t, "@stay", until)
+		asked := []int{}
+		ask := func(pid int) string {
+			asked = append(asked, pid)
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil || !strings.Contains(string(stat), ") Z ") {
+				t.Errorf("asked for the name of %d, which is no zombie: %q, %v", pid, stat, err)
+			}
+			return "it"
+		}
+		if exits, none := Reap(ask); len(exits) > 0 || none || len(asked) > 0 {
+			t.Errorf("nobody has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
+		}
+		check(t, unix.Kill(child.Pid, unix.SIGKILL))
+		hasEnded(t)
+		if exits, none := Reap(ask); len(exits) != 1 || exits[0].Name != "it" || !none || len(asked) != 1 || asked[0] != child.Pid {
+			t.Errorf("Reap = %v, %t, and it asked for %v", exits, none, asked)
 		}
 	})
 }
@@ -221,7 +230,7 @@ func TestReapTellsOfAStop(t *testing.T) {
 				break
 			}
 		}
-		exits, none := Reap()
+		exits, none := Reap(nil)
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
 			t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
 		}
@@ -230,146 +239,10 @@ func TestReapTellsOfAStop(t *testing.T) {
 
 func TestReapWithoutChild(t *testing.T) {
 	alone(t, func(t *testing.T) {
-		if exits, none := Reap(); len(exits) != 0 || !none {
+		if exits, none := Reap(nil); len(exits) != 0 || !none {
 			t.Errorf("there is no child, and Reap says %v, %t", exits, none)
 		}
 	})
-}
-
-// letGo is the program of TestLetGo. Its descriptor 3 lasts until the test has seen
-// enough, and is close-on-exec as what fini opens itself.
-func letGo(args []string) int {
-	unix.CloseOnExec(3)
-	if len(args) > 1 {
-		if err := unix.Chroot(args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, "failed:", err)
-			return 1
-		}
-	}
-	fmt.Println("before")
-	err := LetGo(args[0] == "keep")
-	fmt.Fprintf(os.Stderr, "done %v\n", err)
-	return program("@stay", []string{"3"})
-}
-
-// holding is a process that has called LetGo, and the far ends of what it had.
-type holding struct {
-	pid    int
-	stdin  *os.File
-	stdout *os.File
-	stderr *bufio.Reader
-	said   string // what LetGo returned
-}
-
-// startLetGo starts letGo with these descriptors from 4 on. A nil stdout is a pipe.
-func startLetGo(t *testing.T, stdout *os.File, more []*os.File, args ...string) holding {
-	t.Helper()
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
-	errR, errW := pipe(t)
-	untilR, untilW := pipe(t)
-	cmd := exec.Command(self(t), append([]string{"@letgo"}, args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	if stdout != nil {
-		cmd.Stdout = stdout
-	}
-	cmd.ExtraFiles = append([]*os.File{untilR}, more...)
-	check(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = untilW.Close()
-		_ = cmd.Wait()
-	})
-	for _, f := range append([]*os.File{inR, outW, errW, stdout}, more...) {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
-	for _, f := range []*os.File{outR, errR, inW} {
-		check(t, f.SetDeadline(time.Now().Add(patience)))
-	}
-	h := holding{pid: cmd.Process.Pid, stdin: inW, stdout: outR, stderr: bufio.NewReader(errR)}
-	line, err := h.stderr.ReadString('\n')
-	check(t, err)
-	var ok bool
-	if h.said, ok = strings.CutPrefix(strings.TrimSpace(line), "done "); !ok {
-		t.Fatalf("the process said %q", line)
-	}
-	return h
-}
-
-func mustReadToEnd(t *testing.T, what string, r *os.File, want string) {
-	t.Helper()
-	_ = r.SetReadDeadline(time.Now().Add(patience)) // a socket's descriptor may have none
-	got, err := io.ReadAll(r)
-	if err != nil || string(got) != want {
-		t.Errorf("the reader of %s got %q and then %v; want %q and the end", what, got, err, want)
-	}
-}
-
-func TestLetGo(t *testing.T) {
-	for _, keep := range []string{"keep", "drop"} {
-		t.Run(keep, func(t *testing.T) {
-			// As many as take more than one getdents(2).
-			extraR, extraW := pipe(t)
-			var more []*os.File
-			for range 300 {
-				more = append(more, extraW)
-			}
-			h := startLetGo(t, nil, more, keep)
-			if h.said != "<nil>" {
-				t.Errorf("LetGo: %s", h.said)
-			}
-			mustReadToEnd(t, "standard output", h.stdout, "before\n")
-			mustReadToEnd(t, "the inherited descriptors", extraR, "")
-
-			_, err := h.stdin.WriteString("x")
-			if kept := err == nil; kept != (keep == "keep") || !kept && !errors.Is(err, unix.EPIPE) {
-				t.Errorf("write to standard input: %v", err)
-			}
-
-			// Standard output can still be reached from elsewhere, as /dev/stdout of
-			// PID 1 is in containers.
-			again, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", h.pid), os.O_WRONLY, 0)
-			check(t, err)
-			_, err = again.WriteString("again\n")
-			check(t, err)
-			check(t, again.Close())
-			mustReadToEnd(t, "standard output", h.stdout, "again\n")
-
-			for fd, want := range map[int]bool{0: true, 1: true, 2: true, 3: true, 4: false, 303: false} {
-				_, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", h.pid, fd))
-				if (err == nil) != want {
-					t.Errorf("descriptor %d: %v; want it to be there: %t", fd, err, want)
-				}
-			}
-		})
-	}
-}
-
-func TestLetGoOfSocket(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	check(t, err)
-	near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
-	defer func() { _ = far.Close() }()
-	h := startLetGo(t, near, nil, "drop")
-	if h.said != "<nil>" {
-		t.Errorf("LetGo: %s", h.said)
-	}
-	mustReadToEnd(t, "the socket", far, "before\n")
-}
-
-// Without /proc nothing can be referred to or listed, and the readers get their end
-// all the same.
-func TestLetGoWithoutProc(t *testing.T) {
-	need(t, os.Getuid() == 0, "root, to change the root directory")
-	h := startLetGo(t, nil, nil, "drop", t.TempDir())
-	if h.said == "<nil>" || strings.HasPrefix(h.said, "failed") {
-		t.Errorf("LetGo: %s; want an error that says what is missing", h.said)
-	}
-	mustReadToEnd(t, "standard output", h.stdout, "before\n")
-	if _, err := h.stdin.WriteString("x"); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("write to standard input: %v, want EPIPE", err)
-	}
 }
 
 // facts writes what a command sees of itself to a file.

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -16,7 +13,7 @@ import (
 
 // Command is what to run.
 type Command struct {
-	Path string // what to execute; where it is "", Args[0] is looked up as execvp(3) does
+	Path string // the file to execute; "" looks Args[0] up as execvp(3) does
 	Args []string
 	Env  []string // "KEY=value"
 
@@ -25,23 +22,33 @@ type Command struct {
 	Deathsig syscall.Signal
 
 	// Pass lists close-on-exec descriptors that the child is to inherit, under the
-	// same numbers. LetGo closes them here.
+	// same numbers. CloseInherited closes them here.
 	Pass []int
 
-	// Started is what the child is to start with: what this process did.
-	Started Inherited
+	// Inherited is what the child is to start with: what this process did.
+	Inherited Attributes
+
+	// Group is the process group that the child is started in: 0 for one of its own, which it
+	// leads, SameGroup, or the id of another one in this session. See setpgid(2).
+	Group int
+
+	// Isolation makes the child the init of a PID namespace, nil for no such thing.
+	Isolation *Isolation
 
 	// Terminal is a descriptor of the terminal whose foreground the child's
 	// group is to get before it runs; -1 for none. See tcsetpgrp(3).
 	Terminal int
 }
 
-// Child is the main child: the leader of a process group of its own.
+// SameGroup, as Command.Group, is that of this process.
+const SameGroup = -1
+
+// Child is the main child.
 type Child struct {
 	Pid       int
-	FD        int  // its pidfd, -1 where the kernel gives none
+	FD        int  // its pidfd, -1 if the kernel gives none
 	Unbound   bool // the kernel refused the parent death signal
-	Ungrouped bool // the kernel refused a process group of its own
+	Ungrouped bool // the kernel refused the process group: it is in that of this process
 }
 
 // SpawnError says why a command could not be started.
@@ -66,18 +73,17 @@ func (e *SpawnError) Error() string {
 
 func (e *SpawnError) Unwrap() error { return e.Err }
 
-// quoted is name as it stands where that reads well, and quoted otherwise.
+// quoted is name, in quotes if it is empty or has blanks or quotes in it.
 func quoted(name string) string {
-	plain := func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '\'' }
-	if name == "" || strings.ContainsFunc(name, plain) {
+	needsQuotes := func(r rune) bool { return r <= ' ' || r == 0x7f || r == '"' || r == '\'' }
+	if name == "" || strings.ContainsFunc(name, needsQuotes) {
 		return fmt.Sprintf("%q", name)
 	}
 	return name
 }
 
-// Spawn starts the command as the leader of a process group of its own. The child inherits
-// descriptors 0, 1 and 2 and every other that is not close-on-exec. The caller is on the
-// main thread. The error is a *SpawnError.
+// Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other that is not
+// close-on-exec. The caller is on the main thread. The error is a *SpawnError.
 func Spawn(c Command) (child Child, err error) {
 	for _, fd := range c.Pass {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
@@ -120,7 +126,7 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 				failed = &SpawnError{c.name(), NotExecutable, errors.New("its interpreter was not found")}
 			}
 		case errors.Is(err, unix.EACCES):
-			failed = &SpawnError{c.name(), NotExecutable, err}
+			failed = &SpawnError{c.name(), NotExecutable, refused(path, err)}
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM),
 			errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 			return &SpawnError{c.name(), NoProcess, err}
@@ -132,7 +138,16 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 	return failed
 }
 
-// passedOver tells whether execvp goes on to the next entry of PATH after this error:
+// refused is why a path can't be executed, for which the kernel says EACCES.
+func refused(path string, err error) error {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.EISDIR
+	}
+	return err
+}
+
+// passedOver reports whether execvp goes on to the next entry of PATH after this error:
 // the entry is no good, which says nothing about the others.
 func passedOver(err error) bool {
 	return errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ETIMEDOUT)
@@ -150,20 +165,27 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		Env:   c.Env,
 		Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{
-			Setpgid:    true,
+			Setpgid:    c.Group != SameGroup,
+			Pgid:       max(c.Group, 0),
 			Pdeathsig:  c.Deathsig,
 			Foreground: c.Terminal >= 0,
 			Ctty:       c.Terminal,
 			PidFD:      &child.FD,
 		},
 	}
-	for fd, closed := range c.Started.Closed {
+	for fd, closed := range c.Inherited.Closed {
 		if closed {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	err := withMask(c.Started.Blocked, func() (err error) {
+	if c.Isolation != nil {
+		c.Isolation.apply(attr.Sys)
+	}
+	err := withMask(c.Inherited.Blocked, func() (err error) {
 		child.Pid, err = syscall.ForkExec(path, args, attr)
+		if err != nil && c.Isolation != nil && err != unix.EAGAIN && err != unix.ENOMEM {
+			return c.Isolation.refusal(err) // it takes all that was asked for
+		}
 		if err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS {
 			// A filter, or who emulates a kernel, may refuse any of what was asked for.
 			attr.Sys.PidFD = nil
@@ -172,9 +194,12 @@ func spawn(path string, args []string, c Command) (Child, error) {
 				attr.Sys.Pdeathsig = 0
 			}
 			// In a group that is not in the foreground it could not read the terminal.
-			child.Ungrouped = setpgidRefused() || attr.Sys.Foreground && setForegroundRefused()
+			child.Ungrouped = attr.Sys.Setpgid && setpgidRefused() || attr.Sys.Foreground && setForegroundRefused()
 			if child.Ungrouped {
 				attr.Sys.Setpgid, attr.Sys.Foreground = false, false
+			}
+			if attr.Sys.Pgid > 0 && unix.Kill(-attr.Sys.Pgid, 0) == unix.ESRCH {
+				attr.Sys.Pgid = 0 // that group has ended
 			}
 			child.Pid, err = syscall.ForkExec(path, args, attr)
 		}
@@ -183,15 +208,15 @@ func spawn(path string, args []string, c Command) (Child, error) {
 	return child, err
 }
 
-// setpgidRefused tells whether a filter refuses setpgid(2): the kernel says EINVAL to this.
+// setpgidRefused reports whether a filter refuses setpgid(2): the kernel says EINVAL to this.
 func setpgidRefused() bool { return unix.Setpgid(0, -1) != unix.EINVAL }
 
-// setForegroundRefused does so for tcsetpgrp(3), to which the kernel says EBADF.
+// setForegroundRefused reports whether a filter refuses tcsetpgrp(3): the kernel says EBADF to this.
 func setForegroundRefused() bool {
 	return unix.IoctlSetPointerInt(-1, unix.TIOCSPGRP, 0) != unix.EBADF
 }
 
-// deathsigRefused tells whether a filter refuses PR_SET_PDEATHSIG: it sets what is set.
+// deathsigRefused reports whether a filter refuses PR_SET_PDEATHSIG: it sets what is set.
 func deathsigRefused() bool {
 	var now int32
 	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
@@ -221,27 +246,8 @@ func withMask(blocked *uint64, do func() error) error {
 	return do()
 }
 
-// Become executes the command in place of this process, after telling it in LISTEN_PID
-// that it is the one that the sockets were passed to. See sd_listen_fds(3). It returns
-// only where it can't; the error is a *SpawnError.
-func Become(c Command) error {
-	env := slices.DeleteFunc(slices.Clone(c.Env), func(e string) bool { return strings.HasPrefix(e, "LISTEN_PID=") })
-	env = append(env, "LISTEN_PID="+strconv.Itoa(os.Getpid()))
-	return c.tryAll(func(path string, args []string) error {
-		if err := unix.Access(path, unix.F_OK); err != nil {
-			return err
-		}
-		for fd, closed := range c.Started.Closed {
-			if closed {
-				_ = unix.Close(fd)
-			}
-		}
-		return withMask(c.Started.Blocked, func() error { return syscall.Exec(path, args, env) })
-	})
-}
-
 // candidates lists the paths that execvp(3) tries for a file, in order: the file
-// itself where its name has a slash, else one for each entry of PATH, where an
+// itself if its name has a slash, else one for each entry of PATH, where an
 // empty entry is the working directory, and no PATH at all is /bin:/usr/bin.
 func candidates(file string, env []string) []string {
 	if file == "" {

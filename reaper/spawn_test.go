@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -120,7 +121,7 @@ func envStatus(t *testing.T, args, env []string) int {
 	t.Helper()
 	path := "/usr/bin/env"
 	_, err := os.Stat(path)
-	need(t, err == nil, path)
+	need.That(t, err == nil, path)
 	cmd := exec.Command(path, args...)
 	cmd.Env = env
 	err = cmd.Run()

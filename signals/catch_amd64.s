@@ -2,8 +2,8 @@
 #include "textflag.h"
 
 // handler is called by the kernel, on any thread: DI is the signal, SI its siginfo, DX the
-// context. It notes what came and rings the bell. What is the runtime's own goes on to the
-// runtime's handler as it came. See sigaction(2), signal-safety(7).
+// context. It notes what came and makes eventFD readable. What is the runtime's own
+// goes on to the runtime's handler as it came. See sigaction(2), signal-safety(7).
 TEXT ·handler(SB),NOSPLIT|NOFRAME,$0
 	MOVL 8(SI), AX             // si_code
 	MOVL 16(SI), CX            // si_pid
@@ -11,19 +11,15 @@ TEXT ·handler(SB),NOSPLIT|NOFRAME,$0
 	CMPL AX, $-6               // SI_TKILL: a thread was meant,
 	JNE  others
 	CMPQ CX, catching_pid(R8)  // by this process
-	JEQ  known
+	JEQ  own
 	JMP  note
 others:
-	CMPL DI, $23               // SIGURG from nobody: the runtime's, where the kernel had no
+	CMPL DI, $23               // SIGURG from nobody: the runtime's, if the kernel had no
 	JNE  fault                 // memory for a siginfo; to PID 1 somebody outside sent it
 	TESTL CX, CX
 	JNE  fault
 	CMPQ catching_pid(R8), $1
-	JEQ  fault
-known:
-	CMPQ catching_runtime(R8)(DI*8), $0
 	JNE  own
-	JMP  note
 fault:
 	CMPL AX, $0                // at most 0 is what processes send
 	JLE  note
@@ -42,23 +38,16 @@ note:
 	LEAL -1(DI), CX
 	LOCK
 	BTSQ CX, catching_pending(R8)
-	// write(bell, &one, 8)
+	// write(eventFD, &one, 8)
 	MOVL $1, AX
-	MOVQ catching_bell(R8), DI
+	MOVQ catching_eventFD(R8), DI
 	LEAQ catching_one(R8), SI
 	MOVL $8, DX
 	SYSCALL
 	RET
 own:
-	MOVQ catching_runtime(R8)(DI*8), AX
+	MOVQ catching_runtime(R8), AX
 	JMP  AX
-
-TEXT ·restorer(SB),NOSPLIT|NOFRAME,$0
-	MOVL $15, AX // rt_sigreturn
-	SYSCALL
-	INT  $3
 
 DATA ·handlerPC(SB)/8, $·handler(SB)
 GLOBL ·handlerPC(SB), RODATA, $8
-DATA ·restorerPC(SB)/8, $·restorer(SB)
-GLOBL ·restorerPC(SB), RODATA, $8

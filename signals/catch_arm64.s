@@ -11,7 +11,7 @@ TEXT ·handler(SB),NOSPLIT|NOFRAME,$0
 	BNE   others
 	MOVD  catching_pid(R5), R6
 	CMP   R6, R4
-	BEQ   known
+	BEQ   own
 	JMP   note
 others:
 	CMPW  $23, R0               // SIGURG
@@ -19,13 +19,7 @@ others:
 	CBNZ  R4, fault
 	MOVD  catching_pid(R5), R6
 	CMP   $1, R6
-	BEQ   fault
-known:
-	ADD   $catching_runtime, R5, R6
-	ADD   R0<<3, R6, R6
-	MOVD  (R6), R6
-	CBNZ  R6, own
-	JMP   note
+	BNE   own
 fault:
 	CMPW  $0, R3
 	BLE   note
@@ -55,17 +49,15 @@ again:
 	ORR   R7, R6, R6
 	STLXR R6, (R5), R9
 	CBNZW R9, again
-	// write(bell, &one, 8)
-	MOVD  catching_bell(R5), R0
+	// write(eventFD, &one, 8)
+	MOVD  catching_eventFD(R5), R0
 	ADD   $catching_one, R5, R1
 	MOVD  $8, R2
 	MOVD  $64, R8
 	SVC
 	RET
 own:
-	ADD   $catching_runtime, R5, R6
-	ADD   R0<<3, R6, R6
-	MOVD  (R6), R6
+	MOVD  catching_runtime(R5), R6
 	JMP   (R6)
 
 DATA ·handlerPC(SB)/8, $·handler(SB)

@@ -25,7 +25,7 @@ func TestCatchRealTime(t *testing.T) {
 func TestSenderIsNotTheKernel(t *testing.T) {
 	const siKernel = 0x80
 	caught.senders[unix.SIGINT] = siKernel | 77<<32
-	if got := sender(unix.SIGINT); got != 0 {
-		t.Errorf("sender %d, want none", got)
+	if got := origin(unix.SIGINT); got.Sender != 0 || !got.Kernel {
+		t.Errorf("%+v, want no sender but the kernel", got)
 	}
 }

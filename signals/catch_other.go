@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"os"
 	"os/signal"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Catchable tells whether fini can receive sig from others and pass it on. SIGCHLD is left
+// Catchable reports whether fini can receive sig from others and pass it on. SIGCHLD is left
 // out: it speaks of fini's own children. The runtime keeps SIGURG, SIGPROF and 32 to 34 for
 // itself.
 func Catchable(sig syscall.Signal) bool {
@@ -32,14 +33,17 @@ var uncatchable = []syscall.Signal{32, 33, 34}
 // and merges equal pending signals, so this many are never under way.
 var received = make(chan os.Signal, 256)
 
-// catch has the Go runtime catch every signal that is not ignored, where no handler is
-// written for the architecture.
-func (c *Catcher) catch(bell int) {
+// catch makes the Go runtime catch every signal but those to leave, if no handler is written
+// for the architecture. It does not say who sent one: what a terminal sends is taken for the
+// kernel's.
+func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	c.pending = new(atomic.Uint64)
-	c.sender = func(syscall.Signal) int { return 0 }
+	c.origin = func(sig syscall.Signal) Received {
+		return Received{Signal: sig, Kernel: sig == unix.SIGINT || sig == unix.SIGQUIT || sig == unix.SIGWINCH}
+	}
 	c.count = func(syscall.Signal) int { return 1 }
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		if Catchable(sig) && !Ignored(sig) {
+		if Catchable(sig) && !slices.Contains(leave, sig) {
 			signal.Notify(received, sig)
 		}
 	}
@@ -47,12 +51,12 @@ func (c *Catcher) catch(bell int) {
 		one := binary.NativeEndian.AppendUint64(nil, 1)
 		for sig := range received {
 			c.pending.Or(1 << (sig.(syscall.Signal) - 1))
-			_, _ = unix.Write(bell, one)
+			_, _ = unix.Write(eventFD, one)
 		}
 	}()
 }
 
-// Children has SIGCHLD be caught from now on, or not any more. It is for the caller to look
+// Children makes SIGCHLD be caught from now on, or not any more. It is for the caller to look
 // for children that ended before.
 func (c *Catcher) Children(on bool) {
 	if on {

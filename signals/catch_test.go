@@ -22,12 +22,12 @@ func catcher() {
 	runtime.LockOSThread()
 	blocked := only(unix.SIGIO)
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil)
-	c, err := Catch([]syscall.Signal{unix.SIGWINCH})
+	c, err := Catch([]syscall.Signal{unix.SIGWINCH}, nil)
 	if err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
 	}
-	c.Started()
+	c.Unblock()
 	fmt.Println("ready")
 	for {
 		fds := []unix.PollFd{{Fd: int32(c.FD), Events: unix.POLLIN}}
@@ -158,7 +158,7 @@ func TestCatchChildren(t *testing.T) {
 // A fini of a pair passes on who sent a signal.
 func TestRelay(t *testing.T) {
 	c := startCatcher(t)
-	if err := Relay(c.cmd.Process.Pid, unix.SIGINT, 4242); err != nil {
+	if err := Relay(c.cmd.Process.Pid, Received{Signal: unix.SIGINT, Sender: 4242}); err != nil {
 		t.Fatal(err)
 	}
 	if withHandler {
@@ -169,7 +169,7 @@ func TestRelay(t *testing.T) {
 	c.send(unix.SIGTERM)
 	c.want(c.is(unix.SIGTERM))
 	_ = c.cmd.Wait()
-	if err := Relay(c.cmd.Process.Pid, unix.SIGINT, 4242); err != nil {
+	if err := Relay(c.cmd.Process.Pid, Received{Signal: unix.SIGINT, Sender: 4242}); err != nil {
 		t.Errorf("Relay to a process that has ended: %v", err)
 	}
 }

@@ -3,9 +3,9 @@
 // Facts it rests on:
 //
 //   - The Go runtime sends its own threads SIGURG to preempt goroutines, and makes panics of
-//     the faults of its own code. Where the handler is fini's own (see catch_handler.go) it
-//     hands those on to the runtime's; elsewhere SIGURG is not caught.
-//   - A signal that this process ignored when it was started, as nohup has it,
+//     the faults of its own code. If the handler is fini's own (see catch_handler.go) it
+//     hands those on to the runtime's; otherwise SIGURG is not caught.
+//   - A signal that this process ignored when it was started, as under nohup,
 //     stays ignored here and in the command as long as it is never caught.
 //   - kill(2) on a process group is atomic against fork: no member escapes it.
 //
@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -27,38 +28,53 @@ import (
 // Received is a signal that was caught.
 type Received struct {
 	Signal syscall.Signal
-	// Sender is the pid of the process that sent it, 0 where it is not known, not in this
-	// PID namespace, or the kernel itself.
+	// Sender is the pid of the process that sent it; 0 if it is not known, not in this PID
+	// namespace, or the kernel itself.
 	Sender int
+
+	Kernel  bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
+	Relayed bool // it came by way of Relay
+}
+
+// own reports whether this process has caused the signal itself: SIGPIPE and SIGXFSZ come
+// from its own writes, SIGXCPU from the time that it has used. They are not for the command.
+// What is relayed to PID 1 comes from outside of its PID namespace, where that is another's pid.
+func (r Received) own(self int) bool {
+	return r.Sender == self && !(r.Relayed && self == 1) || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
 
 // Catcher receives the signals sent to this process. Two of a kind that come before the
-// first of them is taken are one, as the kernel has it, unless they are real-time signals.
+// first of them is taken are one, as the kernel merges them, unless they are real-time signals.
 type Catcher struct {
 	FD int // becomes readable when there is something to take
 
 	pending *atomic.Uint64 // bit n-1 is signal n
-	sender  func(syscall.Signal) int
+	origin  func(syscall.Signal) Received
 	count   func(syscall.Signal) int
+
+	timer  timer
+	polled []unix.PollFd
 }
 
 // Catch starts to receive every signal but SIGCHLD, for which see Children. ignored are
 // those that were ignored when this process started: they stay ignored, here and in the
-// command, except for SIGCHLD, without which nothing is reaped. There is one Catcher in a
-// process.
-func Catch(ignored []syscall.Signal) (*Catcher, error) {
+// command, except for SIGCHLD, without which nothing is reaped. Those to keep have their
+// default action here. There is one Catcher in a process.
+func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	KeepIgnored(ignored)
-	read, write, err := bell()
+	read, write, err := eventFD()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch signals: %w", err)
 	}
 	c := &Catcher{FD: read}
-	c.catch(write)
+	still := append(slices.Clone(ignored), leftIgnored...)
+	still = slices.DeleteFunc(still, func(sig syscall.Signal) bool { return !Ignored(sig) })
+	c.catch(write, append(still, keep...))
 	return c, nil
 }
 
-// bell is a descriptor to wait for, and the one that makes it readable. See eventfd(2).
-func bell() (read, write int, err error) {
+// eventFD is a descriptor to wait for, and the one that makes it readable. See eventfd(2).
+func eventFD() (read, write int, err error) {
 	if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
 		return fd, fd, nil
 	}
@@ -70,31 +86,34 @@ func bell() (read, write int, err error) {
 // Take returns what was caught since the last Take, in the order of the numbers. It does
 // not wait.
 func (c *Catcher) Take() (taken []Received) {
-	// What is caught from here on makes it readable again. The last bell may have been rung
-	// for what was taken already. The call is raw, as are others on a signal's way: it does not
+	// What is caught from here on makes it readable again. It may have become so for what was
+	// taken already. The call is raw, as are others on a signal's way: it does not
 	// wait, and while a goroutine is in one that may, the runtime gives its processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
-	pending := c.pending.Swap(0)
+	pending, self := c.pending.Swap(0), unix.Getpid()
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		if pending&(1<<(sig-1)) == 0 {
 			continue
 		}
-		n := c.count(sig) // 0 where the last Take has seen it before it was pending
+		n := c.count(sig) // 0 if the last Take has seen it before it was pending
 		if sig < rtMin {
 			n = min(n, 1)
 		}
+		got := c.origin(sig)
+		if got.own(self) {
+			continue
+		}
 		for range n {
-			taken = append(taken, Received{sig, c.sender(sig)})
+			taken = append(taken, got)
 		}
 	}
 	return taken
 }
 
-// Started is to be called when the command has been started, on the thread that did: it
-// receives also those signals that were blocked when this process started, and the command
-// inherits nothing of what must be done about those that can't be caught.
-func (c *Catcher) Started() {
+// Unblock unblocks all signals on this thread. Call it on the thread that started the command,
+// after that.
+func (c *Catcher) Unblock() {
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
 	// The default of those that can't be caught is to end the process.
@@ -103,7 +122,7 @@ func (c *Catcher) Started() {
 	}
 }
 
-// KeepIgnored ignores signals where the runtime has put a handler in the place of SIG_IGN.
+// KeepIgnored ignores signals again for which the runtime has replaced SIG_IGN.
 func KeepIgnored(ignored []syscall.Signal) {
 	for _, sig := range ignored {
 		if sig != unix.SIGCHLD && !Ignored(sig) {
@@ -112,21 +131,11 @@ func KeepIgnored(ignored []syscall.Signal) {
 	}
 }
 
-// Stop stops this process as sig does by default, and returns when it has been continued;
-// at once where it can't be stopped, because it is PID 1 or no shell is there to continue
-// its group (an orphaned process group, see setpgid(2)).
-func (c *Catcher) Stop(sig syscall.Signal) {
-	// Sent to this very thread, the signal takes effect before the call returns.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var dfl, caught sigaction // zero is SIG_DFL
-	setAction(sig, &dfl, &caught)
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
-	setAction(sig, &caught, nil)
-}
+// leftIgnored are the signals that the runtime leaves as they were if they are ignored.
+var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 
-// Ignored tells whether the disposition of sig is SIG_IGN, as far as the runtime has let
-// it stand: HUP, INT, TSTP, TTIN, TTOU and CONT. See sigaction(2).
+// Ignored reports whether the disposition of sig is SIG_IGN, which is what it was at the
+// start only for leftIgnored. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
 	var now sigaction
 	setAction(sig, nil, &now)
@@ -146,7 +155,7 @@ func setAction(sig syscall.Signal, set, old *sigaction) {
 }
 
 // ToGroup sends sig to the process group that leader leads, and to leader itself
-// where it has moved to another group. It is not an error if they have ended. See
+// if it has moved to another group. It is not an error if they have ended. See
 // kill(2).
 func ToGroup(leader int, sig syscall.Signal) error {
 	group := unix.Kill(-leader, sig)
@@ -161,21 +170,48 @@ func To(pid int, sig syscall.Signal) error {
 	return sent(unix.Kill(pid, sig), pid, sig)
 }
 
-// Relay sends sig to one process as if it came from sender, where that is known. It is not
-// an error if the process has ended. See rt_sigqueueinfo(2).
-func Relay(pid int, sig syscall.Signal, sender int) error {
-	const siQueue = -1
+// The codes of relayed signals: negative, as is whatever a process sends, and not among
+// those that the kernel or the C library use. See si_code in sigaction(2). One that a process has
+// sent carries that process's pid in its code: of a pid in the siginfo the kernel makes 0 if the
+// receiver is in another PID namespace.
+const (
+	relayedKernel = -101
+	relayed       = -1 << 24 // less the pid, which has 22 bits
+)
+
+// Relay sends a signal that was received here on to another process, with its sender, if the
+// kernel lets it. One that the kernel has sent is not passed on otherwise: it would look like
+// a process's. It is not an error if the process has ended. See rt_sigqueueinfo(2).
+func Relay(pid int, got Received) error {
 	info := struct {
 		signo, errno, code int32
 		_                  [unsafe.Sizeof(uintptr(0))/4 - 1]int32
 		pid                int32
 		_                  [128]byte
-	}{signo: int32(sig), code: siQueue, pid: int32(sender)}
-	_, _, errno := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(sig), uintptr(unsafe.Pointer(&info)))
-	if errno != 0 && errno != unix.ESRCH {
-		return To(pid, sig) // a filter refuses it
+	}{signo: int32(got.Signal), code: int32(relayed - got.Sender), pid: int32(got.Sender)}
+	if got.Kernel {
+		info.code = relayedKernel
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(got.Signal), uintptr(unsafe.Pointer(&info)))
+	if errno != 0 && errno != unix.ESRCH && !got.Kernel {
+		return To(pid, got.Signal) // a filter refuses it
 	}
 	return nil
+}
+
+// EndBy ends this process by the default action of sig, without a core dump, so that its
+// parent sees in wait4(2) what it would have seen of a child that sig ended. It returns only
+// if that can't be.
+func EndBy(sig syscall.Signal) {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // if a filter refuses that
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	setAction(sig, &sigaction{}, nil) // zero is SIG_DFL
+	var none unix.Sigset_t
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	// To this very thread: it takes effect before the call returns.
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 }
 
 func sent(err error, pid int, sig syscall.Signal) error {

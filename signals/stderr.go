@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SayLine writes one line to standard error and never waits for a reader: where the line
-// can't be written at once, it is lost. It tells whether it was written.
+// SayLine writes one line to standard error and never waits for a reader: a line that can't be
+// written at once is lost. It reports whether it was written.
 //
 // A reader that is gone raises SIGPIPE in the writer. That one is taken back, for nobody
 // sent it and it must not reach the command. A terminal under `stty tostop` would stop a
@@ -48,7 +48,7 @@ func takeBack(sig unix.Signal) {
 	_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
 		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
-		// A filter refuses that. To ignore a signal discards it where it is pending.
+		// A filter refuses that. Ignoring a pending signal discards it.
 		var caught sigaction
 		setAction(sig, &sigaction{sigIgn}, &caught)
 		setAction(sig, &caught, nil)
@@ -72,9 +72,7 @@ func writeNow(fd int, line []byte) (int, error) {
 	case unix.S_IFREG:
 		return unix.Write(fd, line)
 	case unix.S_IFIFO, unix.S_IFSOCK:
-		// See RWF_NOWAIT in pwritev2(2); pipes have it since Linux 6.4.
-		n, err := unix.Pwritev2(fd, [][]byte{line}, -1, unix.RWF_NOWAIT)
-		if err == nil || err == unix.EAGAIN || err == unix.EPIPE {
+		if n, can, err := WriteAtOnce(fd, line); can {
 			return n, err
 		}
 	default:
@@ -92,4 +90,12 @@ func writeNow(fd int, line []byte) (int, error) {
 		return 0, unix.EAGAIN
 	}
 	return unix.Write(fd, line)
+}
+
+// WriteAtOnce writes to a pipe or a socket what that takes without waiting, also if the file
+// description, which others share, is in blocking mode. can is false if there is no such write
+// here: nothing was written then. See RWF_NOWAIT in pwritev2(2); pipes have it since Linux 6.4.
+func WriteAtOnce(fd int, text []byte) (n int, can bool, err error) {
+	n, err = unix.Pwritev2(fd, [][]byte{text}, -1, unix.RWF_NOWAIT)
+	return n, err == nil || err == unix.EAGAIN || err == unix.EPIPE, err
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,22 +30,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "@catch" {
 		catcher()
 	}
+	surroundings.Own()
 	// Under the race detector a program sleeps for a second when it exits.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
-}
-
-// need skips a test where something it needs is missing, which is an error under
-// FINI_MUST_RUN=1.
-func need(t *testing.T, ok bool, what string) {
-	t.Helper()
-	switch {
-	case ok:
-	case os.Getenv("FINI_MUST_RUN") == "1":
-		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s", what)
-	default:
-		t.Skipf("SKIPPED, for this is missing: %s", what)
-	}
 }
 
 // sayTo calls SayLine with fd in the place of standard error. Should it wait for a
@@ -142,7 +132,7 @@ func socketEnds(t *testing.T) ends {
 func terminalEnds(t *testing.T) ends {
 	t.Helper()
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	need(t, err == nil, "/dev/ptmx")
+	need.That(t, err == nil, "/dev/ptmx")
 	far := os.NewFile(uintptr(master), "master")
 	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
@@ -152,7 +142,7 @@ func terminalEnds(t *testing.T) ends {
 		t.Fatal(err)
 	}
 	slave, err := unix.Open(fmt.Sprintf("/dev/pts/%d", number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	need(t, err == nil, "/dev/pts")
+	need.That(t, err == nil, "/dev/pts")
 	e := ends{os.NewFile(uintptr(slave), "terminal"), far}
 	t.Cleanup(e.close)
 	return e
@@ -273,7 +263,7 @@ func TestSayLineToNobody(t *testing.T) {
 		},
 		"full disk": func(t *testing.T) int {
 			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-			need(t, err == nil, "/dev/full")
+			need.That(t, err == nil, "/dev/full")
 			t.Cleanup(func() { _ = full.Close() })
 			return int(full.Fd())
 		},

@@ -1,10 +1,25 @@
 package signals
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 )
+
+// HasTerminal reports whether this process has a controlling terminal: its keys send signals
+// to the process groups of the session. See credentials(7).
+func HasTerminal() bool {
+	for fd := range 3 {
+		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
+			return true
+		}
+	}
+	// The standard streams may be elsewhere.
+	fd := openTerminal()
+	_ = unix.Close(fd)
+	return fd >= 0
+}
+
+// ContinueJob sends SIGCONT to this process's own group.
+func ContinueJob() error { return unix.Kill(0, unix.SIGCONT) }
 
 // Foreground returns a standard stream that is the controlling terminal, if this
 // process's group is in its foreground; -1 otherwise. See tcgetpgrp(3).
@@ -17,52 +32,25 @@ func Foreground() int {
 	return -1
 }
 
-// HandForeground gives the foreground of the controlling terminal to a group of the
-// session, if this process's own group holds it, and tells whether it did.
-func HandForeground(group int) (handed bool, err error) {
-	err = withTerminal(func(tty, holder int) error {
-		if holder != unix.Getpgrp() {
-			return nil
-		}
-		handed = true
-		return setForeground(tty, group)
-	})
-	return handed, err
-}
-
-// TakeForeground gives the foreground back to this process's group, if it is still with
-// the group that it was handed to, or with one that has no process any more.
-func TakeForeground(from int) error {
-	return withTerminal(func(tty, holder int) error {
-		if holder != from && unix.Kill(-holder, 0) != unix.ESRCH {
-			return nil
-		}
-		return setForeground(tty, unix.Getpgrp())
-	})
-}
-
-// withTerminal calls do with the controlling terminal and the group in its foreground. To
-// have no such terminal is no error.
-func withTerminal(do func(tty, holder int) error) error {
-	tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil
+// TakeForeground makes this process's group the foreground of the controlling terminal, if
+// there is one: its keys reach this process from then on. See tcsetpgrp(3).
+func TakeForeground() {
+	tty := openTerminal()
+	if tty < 0 {
+		return
 	}
 	defer func() { _ = unix.Close(tty) }()
-	holder, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
-	if err != nil {
-		return fmt.Errorf("cannot ask for the terminal's foreground: %w", err)
-	}
-	return do(tty, holder)
+	// A group in the background is stopped by SIGTTOU for it, unless that is blocked.
+	_ = blocking(unix.SIGTTOU, func() error {
+		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
+	})
 }
 
-// setForeground is tcsetpgrp(3). A group in the background is stopped by SIGTTOU for it,
-// unless that is blocked.
-func setForeground(tty, group int) error {
-	return blocking(unix.SIGTTOU, func() error {
-		if err := unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, group); err != nil {
-			return fmt.Errorf("cannot set the terminal's foreground: %w", err)
-		}
-		return nil
-	})
+// openTerminal opens the controlling terminal, without waiting for its line; -1 for none.
+func openTerminal() int {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
 }

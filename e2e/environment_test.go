@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+)
+
+// The environment is the command's: what fini's own runtime would take for itself changes
+// nothing, and the command gets it byte for byte.
+
+// executedBy is a command line that becomes fini in a place, by way of programs that are not
+// written in Go.
+func (p place) executedBy(t testing.TB, before []string, args ...string) []string {
+	t.Helper()
+	fini := []string{finiPath}
+	if p.alone {
+		fini = append(fini, "--no-shield")
+	}
+	var argv []string
+	if p.pid1 {
+		argv = []string{need.Program(t, "unshare"), "--pid", "--fork", "--mount-proc"}
+		if os.Geteuid() != 0 {
+			argv = append(argv, "--user", "--map-root-user")
+		}
+	}
+	return slices.Concat(argv, before, fini, args)
+}
+
+// goVariables are those that the Go runtime documents, and others that it or the packages of
+// fini read.
+func goVariables(t testing.TB) (variables, settings []string) {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	need.That(t, err == nil, "go")
+	runtime := filepath.Join(strings.TrimSpace(string(root)), "src/runtime")
+	documented, err := os.ReadFile(runtime + "/extern.go")
+	need.That(t, err == nil, "the source of the Go runtime")
+	parsed, err := os.ReadFile(runtime + "/runtime1.go")
+	need.That(t, err == nil, "the source of the Go runtime")
+	variables = []string{"GOCOVERDIR", "GOEXPERIMENT", "GOROOT", "TZ", "ZONEINFO"}
+	for _, m := range regexp.MustCompile(`\b(GO[A-Z]+)\b`).FindAllSubmatch(documented, -1) {
+		variables = append(variables, string(m[1]))
+	}
+	for _, m := range regexp.MustCompile(`\{name: "([a-z0-9]+)"`).FindAllSubmatch(parsed, -1) {
+		settings = append(settings, string(m[1])+"=1")
+	}
+	slices.Sort(variables)
+	variables = slices.Compact(variables)
+	for _, want := range []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"} {
+		if !slices.Contains(variables, want) {
+			t.Errorf("%s is not found among %q", want, variables)
+		}
+	}
+	if len(settings) < 20 {
+		t.Errorf("only %q are found", settings)
+	}
+	return variables, settings
+}
+
+// What the Go runtime reads changes neither what fini says nor how it ends.
+func TestGoVariablesAreTheCommands(t *testing.T) {
+	t.Parallel()
+	variables, settings := goVariables(t)
+	var cases []string
+	for _, name := range variables {
+		for _, value := range []string{"", "0", "1", "-1", "off", "512MB", "x=,=\xff", "/dev/tty"} {
+			cases = append(cases, name+"="+value)
+		}
+	}
+	for _, setting := range settings {
+		cases = append(cases, "GODEBUG="+setting)
+	}
+	all := strings.Join(settings, ",")
+	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		for n, variable := range cases {
+			if !p.takes(n) {
+				continue
+			}
+			name, _, _ := strings.Cut(variable, "=")
+			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}
+			run := func(argv []string) string {
+				var stdout, stderr bytes.Buffer
+				cmd := exec.Command(argv[0], argv[1:]...)
+				cmd.Stdout, cmd.Stderr = &stdout, &stderr
+				_ = cmd.Run()
+				return fmt.Sprintf("status %d, stdout %q, stderr %q", shellStatus(cmd.ProcessState), stdout.String(), stderr.String())
+			}
+			before := []string{need.Program(t, "env"), variable}
+			want := run(slices.Concat(before, command))
+			if got := run(p.executedBy(t, before, append([]string{"--"}, command...)...)); got != want {
+				t.Errorf("%q: %s; without fini %s", variable, got, want)
+			}
+		}
+		t.Logf("%d values of %q", len(cases), variables)
+	})
+}
+
+// Nor does fini wait for who does not read what the runtime would write.
+func TestGoVariablesAndFullStderr(t *testing.T) {
+	t.Parallel()
+	_, settings := goVariables(t)
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		argv := p.executedBy(t, []string{need.Program(t, "env"), "GODEBUG=" + strings.Join(settings, ","), "GOTRACEBACK=all"},
+			"--", "/bin/sh", "-c", "echo started; read line; exit 3")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		_, full := pipe(t)
+		fillPipe(t, full)
+		cmd.Stderr = full
+		l := startCmd(t, cmd)
+		l.Out.want("started")
+		write(t, l, "go\n")
+		l.mustEnd(3)
+	})
+}
+
+// execRaw is a Python program that executes its arguments with an environment that no shell
+// can make: the lines of environments below.
+const execRaw = `
+import ctypes, os, sys
+def strings(words):
+    return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+environment = eval(sys.argv[1])
+argv = [os.fsencode(word) for word in sys.argv[2:]]
+ctypes.CDLL(None).execve(argv[0], strings(argv), strings(environment))
+sys.exit("cannot execute")`
+
+// The command's environment is that of fini, byte for byte and in order.
+func TestEnvironmentIsPassedAsItIs(t *testing.T) {
+	t.Parallel()
+	python, cat := need.Program(t, "python3"), need.Program(t, "cat")
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		for name, environment := range map[string]string{
+			"none":       `[]`,
+			"order":      `[b"Z=1", b"A=2", b"GODEBUG=inittrace=1", b"M=3", b"GOMAXPROCS=7", b"B=4"]`,
+			"doubles":    `[b"A=1", b"A=2", b"GOGC=1", b"GOGC=off", b"A=1", b"PATH=/none", b"PATH=/bin"]`,
+			"odd":        `[b"", b"=", b"=x", b"novalue", b"A==", b"B=\xff\xfe", b"C=a\nb", b"", b"GODEBUG"]`,
+			"of fini":    `[b"FINI_GRACE=1s", b"FINI_GRACE=2s", b"FINI_LINGER=", b"NO_COLOR=1", b"TERM=dumb", b"GITHUB_ACTIONS=true"]`,
+			"many":       `[b"V%d=%d" % (n, n) for n in range(20000)]`,
+			"a long one": `[b"LONG=" + b"x" * 100000]`,
+		} {
+			run := func(argv ...string) string {
+				out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v: %.1000s", name, err, out)
+				}
+				return string(out)
+			}
+			raw := []string{python, "-I", "-S", "-c", execRaw, environment}
+			want := run(append(slices.Clip(raw), cat, "/proc/self/environ")...)
+			if got := run(p.executedBy(t, raw, "--", cat, "/proc/self/environ")...); got != want {
+				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want)
+			}
+		}
+	})
+}
+
+// As many arguments as the kernel takes reach the command.
+func TestManyArguments(t *testing.T) {
+	t.Parallel()
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		for _, number := range []int{0, 1, 2, 3, 100_000} {
+			words := slices.Repeat([]string{"x"}, number)
+			argv := p.executedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
+			out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+			if err != nil || string(out) != fmt.Sprintln(number) {
+				t.Errorf("%d arguments: %q, %v", number, out, err)
+			}
+		}
+	})
+}
+
+// asService is a Python program that executes its arguments as systemd executes a service that
+// gets sockets and has a watchdog.
+const asService = `
+import os, sys
+pid = str(os.getpid())
+environment = {
+    "A": pid, "LISTEN_PIDFDID": str(os.fstat(os.pidfd_open(os.getpid())).st_ino), "B": "", "LISTEN_PID": pid,
+    "LISTEN_FDS": "1", "WATCHDOG_PID": pid, "WATCHDOG_USEC": pid, "SYSTEMD_EXEC_PID": pid, "MAINPID": "1", "C": "x",
+}
+os.execve(sys.argv[1] if sys.argv[1][0] == "/" else int(sys.argv[1]), sys.argv[1:], environment)`
+
+// seenByService is another, which prints its environment with words in place of its own names.
+const seenByService = `
+import os
+own = {str(os.getpid()): "PID", str(os.fstat(os.pidfd_open(os.getpid())).st_ino): "INODE"}
+print(*(f"{name}={own.get(value, value)}" for name, value in os.environ.items() if name != "A" and name != "WATCHDOG_USEC"))`
+
+// What systemd says of the process that it has started, it says of the command.
+func TestServiceManagerNamesTheCommand(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	service := []string{python, "-I", "-S", "-c", asService}
+	seen := []string{python, "-I", "-S", "-c", seenByService}
+	run := func(t *testing.T, argv []string) (stdout, stderr string) {
+		t.Helper()
+		var out, err bytes.Buffer
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdout, cmd.Stderr = &out, &err
+		if failed := cmd.Run(); failed != nil {
+			t.Fatalf("%v: %s", failed, err.String())
+		}
+		return out.String(), err.String()
+	}
+	want, _ := run(t, slices.Concat(service, seen))
+	for _, variable := range []string{"LISTEN_PIDFDID=INODE", "LISTEN_PID=PID", "WATCHDOG_PID=PID", "SYSTEMD_EXEC_PID=PID"} {
+		if !strings.Contains(want, variable) {
+			t.Fatalf("no %s in %s", variable, want)
+		}
+	}
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		got, stderr := run(t, p.executedBy(t, service, slices.Concat([]string{"--"}, seen)...))
+		if got != want || stderr != "" {
+			t.Errorf("%s, stderr %q; without fini %s", got, stderr, want)
+		}
+	})
+	withoutProc := []string{"/bin/sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"}
+	t.Run("without /proc", func(t *testing.T) {
+		need.That(t, os.Geteuid() == 0, "root")
+		unshare := []string{need.Program(t, "unshare"), "-m"}
+		got, _ := run(t, slices.Concat(unshare, withoutProc, service, []string{finiPath, "--"}, seen))
+		if got != want {
+			t.Errorf("%s; without fini %s", got, want)
+		}
+	})
+	t.Run("without /proc and its own path", func(t *testing.T) {
+		need.That(t, os.Geteuid() == 0, "root")
+		unshare := []string{need.Program(t, "unshare"), "-m"}
+		opened := []string{"/bin/sh", "-c", `exec 9<"$0"; exec "$@"`, finiPath}
+		got, stderr := run(t, slices.Concat(unshare, opened, withoutProc, service, []string{"9", "--"}, seen))
+		if !strings.Contains(got, "LISTEN_FDS=1") || strings.Contains(got, "=PID") || !strings.Contains(stderr, "do not name the command\n") {
+			t.Errorf("%s, stderr %q", got, stderr)
+		}
+	})
+}

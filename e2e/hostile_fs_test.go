@@ -1,0 +1,435 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
+)
+
+// A file system whose server has stopped answers nobody: who asks it for anything waits, most
+// of them so that no signal but SIGKILL ends it, some of them so that none does. A leftover may
+// sit on one with whatever it has, and fini must look at that leftover and end all the same.
+
+// deadEnds are what a leftover can have that never answers. Each is made while the server
+// runs, which then is stopped.
+var deadEnds = []struct {
+	name string
+	// unkillable: it waits in the kernel for the server, whatever it is sent.
+	unkillable bool
+	// waits: it is seen to wait before the command ends.
+	waits bool
+}{
+	{name: "working directory"},
+	{name: "root directory"},
+	{name: "executable"},
+	{name: "mapped file"},
+	{name: "descriptor"},
+	{name: "page fault", waits: true},
+	{name: "lock of its mappings", waits: true, unkillable: true},
+	{name: "close", waits: true, unkillable: true},
+	{name: "full terminal", waits: true},
+	{name: "terminal that hung up"},
+}
+
+func init() {
+	moreHelpers["@fuse"] = helperFuse
+	moreHelpers["@dead-end"] = helperDeadEnd
+	moreHelpers["@at-dead-end"] = helperAtDeadEnd
+}
+
+func TestLeftoverAtDeadEnd(t *testing.T) {
+	t.Parallel()
+	for _, d := range deadEnds {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			inPlaces(t, func(t *testing.T, p place) {
+				t.Parallel()
+				e := newDeadEnd(t, d.name)
+				l := e.start(p.command(append([]string{"--linger=0", "--grace=1s", "--"}, e.command...)...))
+				l.Out.want("ready")
+				leftover := e.stop(l, l.worker(), d.waits)
+				write(t, l, "end\n")
+				l.Err.want("fini: stopping leftover ")
+				if !d.unkillable {
+					l.mustEnd(5)
+					return
+				}
+				l.Err.want("fini: gave up on leftovers ")
+				if state := procStatus(leftover, "State"); !strings.HasPrefix(state, "D") && !strings.HasPrefix(state, "Z") {
+					t.Errorf("the state of the leftover is %q: it does not wait", state)
+				}
+				if p.pid1 {
+					e.abort() // for a PID namespace the kernel waits until all in it have ended
+				}
+				if got := l.status(); got != 5 {
+					t.Errorf("status %d, want 5", got)
+				}
+				e.abort()
+				until(t, "the end of the leftover", func() bool { return hungUp(l.witness) })
+			})
+		})
+	}
+}
+
+// Whatever ends the command, its leftover is looked at, and fini ends.
+func TestEndsByDeadEnd(t *testing.T) {
+	t.Parallel()
+	// The shell keeps nothing that the tree has, but for the streams.
+	const launcher = `exec 5<&0; "$0" "$@" <&5 5<&- & exec 3>&- 4>&- 5<&-; echo fini $!; wait`
+	for _, p := range []place{pair, alone} {
+		for _, name := range []string{"descriptor", "lock of its mappings"} {
+			unkillable := name != "descriptor"
+			for _, by := range []struct {
+				name   string
+				flag   string
+				signal syscall.Signal // for fini, or for its launcher if that is what ends
+				status int
+			}{
+				{"TERM", "--linger=0", syscall.SIGTERM, 128 + 15},
+				{"timeout", "--timeout=8s", 0, 124},
+				{"launcher's death", "--linger=0", syscall.SIGKILL, 128 + 9},
+			} {
+				t.Run(p.name+"/"+name+"/"+by.name, func(t *testing.T) {
+					t.Parallel()
+					e := newDeadEnd(t, name)
+					fini := p.command(append([]string{"--grace=1s", by.flag, "--"}, e.command...)...)
+					launched := by.signal == syscall.SIGKILL
+					if launched {
+						fini = exec.Command("/bin/sh", append([]string{"-c", launcher}, fini.Args...)...)
+					}
+					l := e.start(fini)
+					worker, outer := l.pid(), l.pid()
+					if launched {
+						outer = l.Out.launched()
+						worker = outer
+					}
+					l.Out.want("ready")
+					if !p.alone {
+						worker = childrenOf(t, outer)[0]
+					}
+					e.stop(l, worker, unkillable)
+					if by.signal != 0 {
+						l.signal(by.signal)
+					}
+					if unkillable {
+						l.Err.want("fini: gave up on leftovers ")
+					}
+					until(t, "the end of fini", func() bool {
+						state := procStatus(outer, "State")
+						return state == "" || strings.HasPrefix(state, "Z")
+					})
+					if got := l.status(); got != by.status {
+						t.Errorf("status %d, want %d; stderr: %s", got, by.status, l.Err.text())
+					}
+					if unkillable {
+						e.abort()
+					}
+					until(t, "the end of the leftover", func() bool { return hungUp(l.witness) })
+				})
+			}
+		}
+	}
+}
+
+// A deadEnd is what a leftover sits on, and the process that serves it until it is stopped.
+type deadEnd struct {
+	t       *testing.T
+	name    string
+	command []string // makes the leftover, and waits for a line
+	server  *exec.Cmd
+	given   *os.File // what the command has as descriptor 4
+	master  *os.File // of a terminal
+	aborted sync.Once
+}
+
+func newDeadEnd(t *testing.T, name string) *deadEnd {
+	t.Helper()
+	need.That(t, os.Geteuid() == 0, "root, to mount a file system")
+	e := &deadEnd{t: t, name: name, command: mode("dead-end", name, t.TempDir())}
+	if strings.Contains(name, "terminal") {
+		e.given, e.master = terminal(t)
+		return e
+	}
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	need.That(t, err == nil, "/dev/fuse (FUSE)")
+	e.given = os.NewFile(uintptr(fd), "/dev/fuse")
+	args := mode("fuse", name)
+	e.server = exec.Command(args[0], args[1:]...)
+	e.server.ExtraFiles = []*os.File{e.given}
+	// A test that is killed leaves nobody on this machine waiting: ps(1) too reads command lines.
+	e.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := e.server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.abort)
+	return e
+}
+
+// start starts a fini with the command.
+func (e *deadEnd) start(fini *exec.Cmd) *life {
+	e.t.Helper()
+	fini.ExtraFiles = []*os.File{e.given}
+	l := startCmd(e.t, fini)
+	_ = e.given.Close()
+	e.t.Cleanup(e.abort) // before it is waited for fini
+	return l
+}
+
+// stop stops the server once the leftover of the command of a fini is ready for that.
+func (e *deadEnd) stop(l *life, fini int, waits bool) (leftover int) {
+	e.t.Helper()
+	main := childrenOf(e.t, fini)[0]
+	leftover = childrenOf(e.t, main)[0]
+	if e.name == "executable" {
+		until(e.t, "the program runs", func() bool {
+			return procStatus(leftover, "Name") == "program" && strings.HasPrefix(procStatus(leftover, "State"), "S")
+		})
+	}
+	if e.server != nil {
+		if err := e.server.Process.Signal(syscall.SIGSTOP); err != nil {
+			e.t.Fatal(err)
+		}
+		until(e.t, "the server is stopped", func() bool { return strings.HasPrefix(procStatus(e.server.Process.Pid, "State"), "T") })
+	}
+	if e.name == "terminal that hung up" {
+		_ = e.master.Close()
+	}
+	write(e.t, l, "go on\n")
+	if waits {
+		until(e.t, "the leftover waits", func() bool {
+			states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", leftover))
+			for _, thread := range states {
+				text, _ := os.ReadFile(thread + "/wchan")
+				switch string(text) {
+				case "folio_wait_bit", "folio_wait_bit_common", "request_wait_answer", "wait_woken":
+					return true
+				}
+			}
+			return err != nil
+		})
+	}
+	return leftover
+}
+
+// abort ends the server, with which the kernel fails all that waits for it.
+func (e *deadEnd) abort() {
+	e.aborted.Do(func() {
+		if e.server != nil {
+			_ = e.server.Process.Kill()
+			_ = e.server.Wait()
+		}
+	})
+}
+
+// helperDeadEnd mounts the file system, if there is one, starts the leftover, passes a line of
+// stdin on to it, and ends with 5 after the next.
+func helperDeadEnd(args []string) int {
+	runtime.LockOSThread() // which alone gets the mount namespace, and all that it starts
+	name, dir := args[0], args[1]
+	argv := mode("at-dead-end", name, dir)
+	leftover := exec.Command(argv[0], argv[1:]...)
+	leftover.Stdout, leftover.Stderr, leftover.ExtraFiles = os.Stdout, os.Stderr, []*os.File{os.NewFile(3, "witness")}
+	leftover.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	given := os.NewFile(4, "given")
+	unix.CloseOnExec(4) // the server alone keeps the connection
+	if strings.Contains(name, "terminal") {
+		leftover.ExtraFiles = append(leftover.ExtraFiles, given)
+		leftover.SysProcAttr.Setctty, leftover.SysProcAttr.Ctty = true, 4
+	} else {
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = unix.Mount("fini-e2e", dir, "fuse", 0, "fd=4,rootmode=40000,user_id=0,group_id=0")
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "@dead-end:", err)
+			return 1
+		}
+	}
+	tell, err := leftover.StdinPipe()
+	if err == nil {
+		err = leftover.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "@dead-end:", err)
+		return 1
+	}
+	_ = given.Close()
+	lines := bufio.NewReader(os.Stdin)
+	line, _ := lines.ReadString('\n')
+	_, _ = tell.Write([]byte(line))
+	_, _ = lines.ReadString('\n')
+	return 5
+}
+
+// helperAtDeadEnd is the leftover. It says "ready" when it has what its name says, and does what
+// waits for the server, if anything, once it has read a line.
+func helperAtDeadEnd(args []string) int {
+	name, dir := args[0], args[1]
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "@at-dead-end:", name, err)
+			os.Exit(1)
+		}
+	}
+	mapped := func(flags, prot int) []byte {
+		fd, err := unix.Open(dir+"/program", flags|unix.O_CLOEXEC, 0)
+		must(err)
+		m, err := unix.Mmap(fd, 0, programSize, prot, unix.MAP_SHARED)
+		must(err)
+		return m
+	}
+	must(os.WriteFile("/proc/self/comm", []byte(silent[0]), 0))
+	then := func() {}
+	switch name {
+	case "working directory":
+		must(unix.Chdir(dir))
+	case "root directory":
+		must(unix.Chroot(dir))
+		must(unix.Chdir("/"))
+	case "executable":
+		fmt.Println("ready")
+		must(unix.Exec(dir+"/program", []string{"program", "1000"}, os.Environ()))
+	case "mapped file":
+		m := mapped(unix.O_RDONLY, unix.PROT_READ)
+		fmt.Fprintln(io.Discard, m[0])
+	case "descriptor", "close":
+		fd, err := unix.Open(dir+"/program", unix.O_RDONLY, 0)
+		must(err)
+		if name == "close" {
+			then = func() { _ = unix.Close(fd) }
+		}
+	case "page fault":
+		m := mapped(unix.O_RDONLY, unix.PROT_READ)
+		then = func() { fmt.Println(m[programSize/2]) }
+	case "lock of its mappings":
+		// What replaces a mapping with changed pages writes them first, under mmap_lock.
+		m := mapped(unix.O_RDWR, unix.PROT_READ|unix.PROT_WRITE)
+		m[0] = 1
+		then = func() {
+			_, _ = unix.MmapPtr(-1, 0, unsafe.Pointer(&m[0]), 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+		}
+	case "full terminal":
+		then = func() {
+			for {
+				_, _ = unix.Write(4, make([]byte, 4096))
+			}
+		}
+	case "terminal that hung up":
+		signal.Ignore(syscall.SIGHUP)
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	then()
+	time.Sleep(1000 * time.Second)
+	return 0
+}
+
+// silent are the names of processes of which some never answer who reads their environment.
+var silent = []string{"dead end", "program"}
+
+// programSize is how large the file is that is served: sleep(1) and what follows it.
+const programSize = 8 << 20
+
+// helperFuse serves a file system with one file, "program", to who has mounted it with
+// descriptor 3. See include/uapi/linux/fuse.h of the kernel.
+func helperFuse(args []string) int {
+	content, err := os.ReadFile("/bin/sleep")
+	if err != nil || len(content) > programSize {
+		fmt.Fprintln(os.Stderr, "@fuse: /bin/sleep:", err)
+		return 1
+	}
+	content = append(content, make([]byte, programSize-len(content))...)
+	const root, program = 1, 2
+	const forever = 1 << 30 // seconds that the kernel may go by a name; by attributes it may not
+	put32, put64 := binary.NativeEndian.PutUint32, binary.NativeEndian.PutUint64
+	get32, get64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
+	attr := func(node uint64) []byte { // struct fuse_attr
+		a := make([]byte, 88)
+		put64(a, node)
+		put32(a[60:], syscall.S_IFDIR|0o755)
+		put32(a[64:], 1)
+		if node == program {
+			put64(a[8:], programSize)
+			put32(a[60:], syscall.S_IFREG|0o755)
+		}
+		return a
+	}
+	request := make([]byte, 1<<20)
+	for {
+		n, err := unix.Read(3, request)
+		switch err {
+		case nil:
+		case unix.EINTR, unix.ENOENT: // the caller was interrupted
+			continue
+		case unix.EPERM: // it is not mounted yet
+			time.Sleep(time.Millisecond)
+			continue
+		default: // the file system is gone
+			return 0
+		}
+		in, body := request[:40], request[40:n] // struct fuse_in_header
+		node := get64(in[16:])
+		var errno syscall.Errno
+		var out []byte
+		switch get32(in[4:]) {
+		case 26: // FUSE_INIT
+			out = make([]byte, 64)
+			put32(out, 7)
+			put32(out[4:], 31)
+			put32(out[8:], 64<<10) // max_readahead
+			put32(out[12:], 1)     // FUSE_ASYNC_READ
+			put32(out[20:], 64<<10)
+			put32(out[24:], 1)
+		case 1: // FUSE_LOOKUP
+			if node != root || string(body) != "program\x00" {
+				errno = unix.ENOENT
+				break
+			}
+			out = make([]byte, 40)
+			put64(out, program)
+			put64(out[16:], forever)
+			out = append(out, attr(program)...)
+		case 3, 4: // FUSE_GETATTR, FUSE_SETATTR
+			out = append(make([]byte, 16), attr(node)...)
+		case 14, 27: // FUSE_OPEN, FUSE_OPENDIR
+			out = make([]byte, 16)
+			if args[0] != "close" {
+				put32(out[8:], 1<<5) // FOPEN_NOFLUSH: a close asks nothing
+			}
+		case 15: // FUSE_READ
+			from := min(get64(body[8:]), programSize)
+			out = content[from:min(from+uint64(get32(body[16:])), programSize)]
+		case 16: // FUSE_WRITE
+			out = make([]byte, 8)
+			put32(out, get32(body[16:]))
+		case 18, 28, 29: // FUSE_RELEASE, FUSE_READDIR, FUSE_RELEASEDIR
+		case 2, 42: // FUSE_FORGET, FUSE_BATCH_FORGET: no answer is wanted
+			continue
+		default:
+			errno = unix.ENOSYS
+		}
+		answer := make([]byte, 16, 16+len(out)) // struct fuse_out_header
+		put32(answer, uint32(16+len(out)))
+		put32(answer[4:], uint32(-int32(errno)))
+		copy(answer[8:16], in[8:16])
+		_, _ = unix.Write(3, append(answer, out...))
+	}
+}

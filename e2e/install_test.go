@@ -1,0 +1,1140 @@
+package e2e
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
+)
+
+// Each way to get fini from a release, and what is got.
+
+// mostBytes is what an npm package or a wheel may have, compressed.
+const mostBytes = 2_000_000
+
+// packageName is what fini is called where its own name is taken.
+const packageName = "fini-init"
+
+// mustBeFini runs an installed fini, which has the release's version, passes statuses on, and
+// leaves nothing.
+func mustBeFini(t *testing.T, r release, argv ...string) {
+	t.Helper()
+	if out := run(t, argv[0], append(argv[1:], "--version")...); !strings.HasPrefix(out, "fini version "+r.version+" ") {
+		t.Errorf("%q says that it is %q", argv, out)
+	}
+	h := newCgroup(t)
+	argv = h.wrap(append(argv, "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 7")...)
+	l := startCmd(t, exec.Command(argv[0], argv[1:]...))
+	l.mustEnd(7)
+	if left := h.names(); len(left) > 0 {
+		t.Errorf("%q leaves %q", argv, left)
+	}
+}
+
+func releaseArchive(t *testing.T, r release) {
+	dir := t.TempDir()
+	run(t, "tar", "-xzf", r.file(t, "fini_*_linux_"+runtime.GOARCH+".tar.gz"), "-C", dir)
+	dir = filepath.Join(dir, "fini-"+r.version+"-linux-"+runtime.GOARCH)
+	mustBeAs(t, filepath.Join(dir, "fini"), r.binary(runtime.GOARCH), 0o755)
+	mustBeAs(t, filepath.Join(dir, "fini.1"), "../docs/fini.1", 0o644)
+	mustBeAs(t, filepath.Join(dir, "NOTICES"), "../packaging/NOTICES", 0o644)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if readFile(t, filepath.Join(dir, "completions", "fini."+shell)) != completionFor(t, shell) {
+			t.Errorf("another completion for %s than that of this fini", shell)
+		}
+	}
+	mustBeFini(t, r, filepath.Join(dir, "fini"))
+}
+
+// releaseIndex follows the index of the image for all architectures to each binary, and runs
+// the one that podman takes for this machine.
+func releaseIndex(t *testing.T, r release) {
+	archive := r.file(t, "fini_*_linux.oci.tar")
+	content := map[string][]byte{}
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for in := tar.NewReader(f); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			content[h.Name], err = io.ReadAll(in)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	type descriptor struct {
+		MediaType, Digest string
+		Size              int
+		Platform          struct{ OS, Architecture string }
+	}
+	blob := func(d descriptor) []byte {
+		text := content["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
+		if got := fmt.Sprintf("sha256:%x", sha256.Sum256(text)); got != d.Digest || len(text) != d.Size {
+			t.Fatalf("%s has %d bytes and the sum %s, want %d", d.Digest, len(text), got, d.Size)
+		}
+		return text
+	}
+	var found []string
+	var layout, index struct{ Manifests []descriptor }
+	mustParse(t, content["index.json"], &layout)
+	if len(layout.Manifests) != 1 {
+		t.Fatalf("%d indexes", len(layout.Manifests))
+	}
+	mustParse(t, blob(layout.Manifests[0]), &index)
+	for _, d := range index.Manifests {
+		var manifest struct {
+			Config descriptor
+			Layers []descriptor
+		}
+		mustParse(t, blob(d), &manifest)
+		var config struct{ OS, Architecture string }
+		mustParse(t, blob(manifest.Config), &config)
+		if config != d.Platform || len(manifest.Layers) != 1 {
+			t.Errorf("an image for %v in the place of one for %v, with %d layers", config, d.Platform, len(manifest.Layers))
+		}
+		in := tar.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
+		h, err := in.Next()
+		if err != nil || h.Name != "fini" || h.Mode != 0o755 {
+			t.Fatalf("the first file is %+v (%v)", h, err)
+		}
+		if binary, _ := io.ReadAll(in); string(binary) != readFile(t, r.binary(config.Architecture)) {
+			t.Errorf("another fini for %s", config.Architecture)
+		}
+		found = append(found, config.Architecture)
+	}
+	slices.Sort(found)
+	if want := []string{"386", "amd64", "arm64"}; !slices.Equal(found, want) {
+		t.Errorf("images for %q, want %q", found, want)
+	}
+
+	need.Program(t, "runc")
+	client, env := podmanClient(t), podmanConfig(t)
+	podman := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(client[0], append(client[1:], args...)...)
+		cmd.Env = append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("podman %q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	podman("pull", "oci-archive:"+archive)
+	out := podman("run", "--rm", "--network", "none", "localhost/"+r.image+":"+r.version, "--version")
+	if !strings.HasPrefix(out, "fini version "+r.version+" ") {
+		t.Errorf("podman's fini is %q", out)
+	}
+}
+
+// releaseDockerfile looks at the sums in the lines for a Dockerfile. What runs them, a newer BuildKit,
+// is not everywhere.
+func releaseDockerfile(t *testing.T, r release) {
+	text := readFile(t, r.file(t, "fini_*.dockerfile"))
+	adds := regexp.MustCompile(`(?m)^FROM scratch AS fini-(\w+)\nADD --chmod=0755 --checksum=sha256:(\w+) https://\S+/v(\S+)/(\S+) /fini$`)
+	all := adds.FindAllStringSubmatch(text, -1)
+	if len(all) != len(releaseMachines) || !strings.HasSuffix(text, "\nFROM fini-${TARGETARCH} AS fini\n") {
+		t.Errorf("%d stages: %s", len(all), text)
+	}
+	sums := readFile(t, filepath.Join(r.dir, "SHA256SUMS"))
+	for _, m := range all {
+		if m[4] != "fini-linux-"+m[1] || m[3] != r.version || !strings.Contains(sums, m[2]+"  "+m[4]+"\n") {
+			t.Errorf("%q is not so among the sums", m[0])
+		}
+	}
+}
+
+func mustParse(t *testing.T, text []byte, value any) {
+	t.Helper()
+	if err := json.Unmarshal(text, value); err != nil {
+		t.Fatalf("%v: %.200q", err, text)
+	}
+}
+
+// releaseProvenance names each file by its sum, and the commit that it comes from.
+func releaseProvenance(t *testing.T, r release) {
+	var statement struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Subject       []struct {
+			Name   string
+			Digest struct{ SHA256 string }
+		}
+		Predicate struct {
+			BuildDefinition struct {
+				BuildType            string
+				ExternalParameters   struct{ Version string }
+				ResolvedDependencies []struct {
+					Name, URI string
+					Digest    map[string]string
+				}
+			}
+			RunDetails struct{ Builder struct{ ID string } }
+		}
+	}
+	mustParse(t, []byte(readFile(t, r.file(t, "provenance.json"))), &statement)
+	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Errorf("it is a %s of %s", statement.Type, statement.PredicateType)
+	}
+	build := statement.Predicate.BuildDefinition
+	if build.BuildType == "" || statement.Predicate.RunDetails.Builder.ID == "" || build.ExternalParameters.Version != r.version {
+		t.Errorf("not all of SLSA's fields are there: %+v", statement.Predicate)
+	}
+	var sums strings.Builder
+	for _, s := range statement.Subject {
+		fmt.Fprintf(&sums, "%s  %s\n", s.Digest.SHA256, s.Name)
+	}
+	var want strings.Builder
+	for line := range strings.Lines(readFile(t, filepath.Join(r.dir, "SHA256SUMS"))) {
+		if !strings.HasSuffix(line, "  provenance.json\n") {
+			want.WriteString(line)
+		}
+	}
+	if sortedLines(sums.String()) != sortedLines(want.String()) {
+		t.Errorf("subjects:\n%swant:\n%s", &sums, &want)
+	}
+	digests := map[string]string{}
+	for _, d := range build.ResolvedDependencies {
+		for kind, sum := range d.Digest {
+			digests[d.Name+d.URI+" "+kind] = sum
+		}
+	}
+	if got, want := digests["go.sum sha256"], fmt.Sprintf("%x", sha256.Sum256([]byte(readFile(t, "../go.sum")))); got != want {
+		t.Errorf("go.sum is %q, want %s", got, want)
+	}
+	if head, err := exec.Command("git", "-C", "..", "rev-parse", "HEAD").Output(); err == nil {
+		if got := digests["git+https://github.com/seed-126c5d8a/fini gitCommit"]; got != strings.TrimSpace(string(head)) {
+			t.Errorf("the commit is %q, want %s", got, head)
+		}
+	}
+	if len(digests["pkg:golang/github.com/alecthomas/kong@v1.17.0 dirHash1"]) != 64 {
+		t.Errorf("no sum of kong among %q", digests)
+	}
+}
+
+// A throw-away key signs the sums, twice the same. What is changed afterwards is found.
+func releaseSigned(t *testing.T, r release) {
+	need.Program(t, "minisign")
+	dir, keys := t.TempDir(), t.TempDir()
+	public, secret := filepath.Join(keys, "public"), filepath.Join(keys, "secret")
+	run(t, "minisign", "-G", "-W", "-p", public, "-s", secret)
+	copyFile(t, filepath.Join(r.dir, "SHA256SUMS"), dir)
+	sign := func(key string) string {
+		cmd := exec.Command("sh", "../packaging/sign.sh", dir, r.version)
+		cmd.Env = append(os.Environ(), "MINISIGN_KEY="+key)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("sign.sh: %v: %s", err, out)
+		}
+		return readFile(t, filepath.Join(dir, "SHA256SUMS.minisig"))
+	}
+	if sign(secret) != sign(readFile(t, secret)) {
+		t.Error("the same key, from a file and as text, makes two signatures")
+	}
+	verify := func() error {
+		return exec.Command("minisign", "-V", "-q", "-p", public, "-m", filepath.Join(dir, "SHA256SUMS")).Run()
+	}
+	if err := verify(); err != nil {
+		t.Errorf("minisign does not accept the signature: %v", err)
+	}
+	damage(t, filepath.Join(dir, "SHA256SUMS"))
+	if verify() == nil {
+		t.Error("minisign accepts sums that have been changed")
+	}
+	cmd := exec.Command("sh", "../packaging/sign.sh", dir, r.version)
+	cmd.Env = append(os.Environ(), "MINISIGN_KEY=no such file and no key")
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("signed without a key: %s", out)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	run(t, "cp", from, to)
+}
+
+// damage changes one byte in the middle of a file.
+func damage(t *testing.T, name string) {
+	t.Helper()
+	text := []byte(readFile(t, name))
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The script of the GitHub action puts fini on the PATH of the next steps, and nothing that is
+// not what was released.
+func releaseAction(t *testing.T, r release) {
+	need.Program(t, "curl")
+	need.Program(t, "minisign")
+	keys := t.TempDir()
+	run(t, "minisign", "-G", "-W", "-p", filepath.Join(keys, "public"), "-s", filepath.Join(keys, "secret"))
+	key := strings.Fields(readFile(t, filepath.Join(keys, "public")))
+	public := key[len(key)-1]
+	dist := func(t *testing.T) string {
+		dir := t.TempDir()
+		copyFile(t, r.binary(runtime.GOARCH), dir)
+		copyFile(t, filepath.Join(r.dir, "SHA256SUMS"), dir)
+		cmd := exec.Command("sh", "../packaging/sign.sh", dir, r.version)
+		cmd.Env = append(os.Environ(), "MINISIGN_KEY="+filepath.Join(keys, "secret"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("sign.sh: %v: %s", err, out)
+		}
+		return dir
+	}
+	in := func(dir, name string) string { return filepath.Join(dir, name) }
+	binary := "fini-linux-" + runtime.GOARCH
+	for _, tt := range []struct {
+		name    string
+		version string
+		key     string
+		change  func(t *testing.T, dir string)
+		fails   string
+	}{
+		{name: "sums", version: r.version},
+		{name: "signed", version: "v" + r.version, key: public},
+		{"changed binary", r.version, "", func(t *testing.T, dir string) { damage(t, in(dir, binary)) }, "is not what SHA256SUMS says"},
+		{"changed sums", r.version, public, func(t *testing.T, dir string) { damage(t, in(dir, "SHA256SUMS")) }, "not signed"},
+		{"other release", "99.0.0", public, nil, "and not fini 99.0.0"},
+		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get"},
+		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
+		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
+			if err := os.WriteFile(in(dir, "SHA256SUMS"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}, "does not name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir, temp := dist(t), t.TempDir()
+			if tt.change != nil {
+				tt.change(t, dir)
+			}
+			url := "file://" + dir
+			if tt.name == "signed" {
+				server := httptest.NewServer(http.FileServer(http.Dir(dir)))
+				defer server.Close()
+				url = server.URL + "/"
+			}
+			cmd := exec.Command("sh", "../packaging/action/install.sh")
+			cmd.Env = append(os.Environ(), "RUNNER_TEMP="+temp, "GITHUB_PATH="+in(temp, "path"), "GITHUB_OUTPUT="+in(temp, "output"),
+				"RELEASE_VERSION="+tt.version, "RELEASE_URL="+url, "MINISIGN_PUBLIC_KEY="+tt.key, "no_proxy=*")
+			out, err := cmd.CombinedOutput()
+			path, _ := os.ReadFile(in(temp, "path"))
+			if tt.fails != "" {
+				if err == nil || !strings.Contains(string(out), "::error title=fini::") || !strings.Contains(string(out), tt.fails) || len(path) > 0 {
+					t.Errorf("%v, PATH has got %q: %s", err, path, out)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			installed := filepath.Join(strings.TrimSpace(string(path)), "fini")
+			if got := readFile(t, in(temp, "output")); got != "path="+installed+"\n" {
+				t.Errorf("the action says %q, and PATH has %s", got, installed)
+			}
+			mustBeAs(t, installed, r.binary(runtime.GOARCH), 0o755)
+			mustBeFini(t, r, installed)
+		})
+	}
+}
+
+// releaseWheels looks into each wheel: its list is right, and the binary is a program in it.
+func releaseWheels(t *testing.T, r release) {
+	for arch, python := range map[string]string{"amd64": "x86_64", "arm64": "aarch64", "386": "i686"} {
+		name := r.file(t, fmt.Sprintf("fini_init-*-py3-none-manylinux_2_17_%s.manylinux2014_%[1]s.musllinux_1_1_%[1]s.whl", python))
+		mustFit(t, name)
+		z, err := zip.OpenReader(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = z.Close() }()
+		record, list := map[string]string{}, ""
+		for _, f := range z.File {
+			in, err := f.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(text)
+			record[f.Name] = fmt.Sprintf("%s,sha256=%s,%d", f.Name, base64.RawURLEncoding.EncodeToString(sum[:]), len(text))
+			switch filepath.Base(f.Name) {
+			case "RECORD":
+				list = string(text)
+				record[f.Name] = f.Name + ",,"
+			case packageName:
+				if string(text) != readFile(t, r.binary(arch)) || f.Mode() != 0o755 {
+					t.Errorf("%s: %s is another file than the binary, or %v", name, f.Name, f.Mode())
+				}
+			}
+		}
+		for path, want := range record {
+			if !slices.Contains(strings.Split(list, "\n"), want) {
+				t.Errorf("%s: RECORD does not say of %s: %q", name, path, want)
+			}
+		}
+		if n := strings.Count(list, "\n"); n != len(z.File) || n != 6 {
+			t.Errorf("%s has %d files, and RECORD %d", name, len(z.File), n)
+		}
+	}
+}
+
+func mustFit(t *testing.T, name string) {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d bytes", filepath.Base(name), info.Size())
+	if info.Size() > mostBytes {
+		t.Errorf("%s has %d bytes, and may have %d", name, info.Size(), mostBytes)
+	}
+}
+
+// releasePip installs the wheel by pip and pipx, with no network and no index.
+func releasePip(t *testing.T, r release) {
+	need.Program(t, "python3")
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	do := func(t *testing.T, name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Env = append(os.Environ(), "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+r.dir, "PIP_CONFIG_FILE=/dev/null",
+			"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIPX_HOME="+in("pipx"), "PIPX_BIN_DIR="+in("pipx/bin"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %q: %v: %s", name, args, err, out)
+		}
+		return string(out)
+	}
+	do(t, "python3", "-m", "venv", in("venv"))
+	pip := in("venv/bin/pip")
+	t.Run("venv", func(t *testing.T) {
+		do(t, pip, "install", packageName)
+		mustBeAs(t, in("venv/bin/"+packageName), r.binary(runtime.GOARCH), 0o755)
+		mustBeFini(t, r, in("venv/bin/"+packageName))
+		mustBeFini(t, r, in("venv/bin/fini"))
+		do(t, pip, "check")
+		do(t, pip, "uninstall", "-y", packageName)
+		if left, _ := filepath.Glob(in("venv/bin/fini*")); len(left) > 0 {
+			t.Errorf("after its removal there is %q", left)
+		}
+	})
+	t.Run("no Python", func(t *testing.T) {
+		do(t, pip, "install", "--target", in("target"), packageName)
+		l := startCmd(t, exec.Command(in("target/bin/fini"), "--", "sh", "-c", "echo ready; read line"))
+		l.Out.want("ready")
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", l.pid()))
+		if err != nil || exe != in("target/bin/"+packageName) {
+			t.Errorf("what runs is %q (%v)", exe, err)
+		}
+		_ = l.Stdin.Close()
+		l.mustEnd(1)
+	})
+	t.Run("link", func(t *testing.T) {
+		if err := os.Symlink(in("target/bin/fini"), in("another-name")); err != nil {
+			t.Fatal(err)
+		}
+		mustBeFini(t, r, in("another-name"))
+	})
+	// pip has the wheel for these as well.
+	for platform, python := range map[string]string{
+		"manylinux_2_17_aarch64": "aarch64", "musllinux_1_1_aarch64": "aarch64", "manylinux2014_i686": "i686",
+		"musllinux_1_1_x86_64": "x86_64",
+	} {
+		t.Run(platform, func(t *testing.T) {
+			to := t.TempDir()
+			do(t, pip, "download", "--no-deps", "--only-binary=:all:", "--platform", platform, "-d", to, packageName)
+			if got, _ := filepath.Glob(filepath.Join(to, "*_"+python+".whl")); len(got) != 1 {
+				t.Errorf("pip takes %q", got)
+			}
+		})
+	}
+	t.Run("pipx", func(t *testing.T) {
+		need.Program(t, "pipx")
+		do(t, "pipx", "install", packageName)
+		mustBeFini(t, r, in("pipx/bin/"+packageName))
+		mustBeFini(t, r, in("pipx/bin/fini"))
+		// As uvx does, it runs the program that is called like the package.
+		if out := do(t, "pipx", "run", packageName, "--", "echo", "said"); !strings.HasSuffix(out, "said\n") {
+			t.Errorf("pipx run: %q", out)
+		}
+	})
+}
+
+// A kind of Node runs fini in its place, or has it as its child.
+type nodeKind struct {
+	name string
+	stay bool
+	env  []string // with which `node` is this one
+}
+
+// nodeKinds are both, whatever the Node of this machine is.
+func nodeKinds(t *testing.T) []nodeKind {
+	t.Helper()
+	node := need.Program(t, "node")
+	without := preload(t, "delete process.execve")
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	folder, err := filepath.Abs("testdata/node/node_modules/node-linux-" + arch + "/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(filepath.Join(folder, "node"))
+	need.That(t, err == nil, "a Node with process.execve (npm ci --prefix e2e/testdata/node)")
+	return []nodeKind{
+		{"child", true, []string{"PATH=" + filepath.Dir(node) + ":" + os.Getenv("PATH"), without}},
+		{"execve", false, []string{"PATH=" + folder + ":" + os.Getenv("PATH")}},
+	}
+}
+
+// preload is a variable by which Node runs a script before its own.
+func preload(t *testing.T, script string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "preload.cjs")
+	if err := os.WriteFile(name, []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return "NODE_OPTIONS=--require=" + name
+}
+
+// variables is the environment for a host.
+func (k nodeKind) variables(t *testing.T) variables {
+	env := offline(t)
+	for _, line := range k.env {
+		name, value, _ := strings.Cut(line, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// releaseNPM installs the packages from their archives alone, with no script of theirs run.
+func releaseNPM(t *testing.T, r release) {
+	need.Program(t, "npm")
+	for _, cpu := range []string{"x64", "arm64", "ia32"} {
+		mustFit(t, r.file(t, packageName+"-linux-"+cpu+"-*.tgz"))
+	}
+	prefix := npmInstall(t, r, true)
+	shim := filepath.Join(prefix, "node_modules/.bin/"+packageName)
+	for _, k := range nodeKinds(t) {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			s := shimmed{k, shim}
+			for name, test := range map[string]func(t *testing.T, s shimmed){
+				"status": shimStatus, "signals": shimSignals, "group": shimGroup, "terminal": shimTerminal,
+				"killed": shimKilled, "stdin": shimStdin, "transparent": shimTransparent,
+			} {
+				t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
+			}
+			t.Run("bind", func(t *testing.T) {
+				t.Parallel()
+				shimBind(t, s, prefix)
+			})
+			t.Run("mcp", func(t *testing.T) {
+				shimMCP(t, s, prefix)
+			})
+		})
+	}
+	t.Run("elsewhere", func(t *testing.T) { shimElsewhere(t, shim) })
+	t.Run("without a binary", func(t *testing.T) {
+		l := startCmd(t, exec.Command(filepath.Join(npmInstall(t, r, false), "node_modules/.bin/fini"), "--", "true"))
+		l.Err.want("fini: cannot run the npm package " + packageName + "-linux-")
+		l.mustEnd(125)
+	})
+	t.Run("global", func(t *testing.T) {
+		dir := t.TempDir()
+		npm(t, append([]string{"install", "-g", "--prefix", dir}, npmArchives(t, r)...)...)
+		mustBeFini(t, r, filepath.Join(dir, "bin/fini"))
+		mustBeFini(t, r, filepath.Join(dir, "bin", packageName))
+	})
+}
+
+// npm runs npm without a network.
+func npm(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.Command("npm", append([]string{"--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, args...)...)
+	cmd.Env = append(os.Environ(), "npm_config_cache="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("npm %q: %v: %s", args, err, out)
+	}
+}
+
+// npmArchives are the packages for this machine.
+func npmArchives(t *testing.T, r release) []string {
+	t.Helper()
+	cpu := map[string]string{"amd64": "x64", "arm64": "arm64", "386": "ia32"}[runtime.GOARCH]
+	return []string{r.file(t, packageName+"-linux-"+cpu+"-*.tgz"), r.file(t, packageName+"-[0-9]*.tgz")}
+}
+
+// npmInstall installs the packages into a folder, or only the one that has no binary.
+func npmInstall(t *testing.T, r release, whole bool) string {
+	t.Helper()
+	dir, files := t.TempDir(), npmArchives(t, r)
+	if !whole {
+		files = files[1:]
+	}
+	npm(t, append([]string{"install", "--prefix", dir}, files...)...)
+	return dir
+}
+
+// shimmed is fini from an npm package, under a kind of Node.
+type shimmed struct {
+	nodeKind
+	shim string
+}
+
+func (s shimmed) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(s.shim, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	return cmd
+}
+
+// inCgroup is command in a cgroup: Node lets no child of its have the witness.
+func (s shimmed) inCgroup(t *testing.T, args ...string) (*exec.Cmd, *cgroup) {
+	h := newCgroup(t)
+	argv := h.wrap(append([]string{s.shim}, args...)...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), s.env...)
+	return cmd, h
+}
+
+func shimStatus(t *testing.T, s shimmed) {
+	for script, want := range map[string]int{
+		"exit 0": 0, "exit 1": 1, "exit 125": 125, "exit 255": 255, "kill -TERM $$": 143, "kill -KILL $$": 137, "kill -HUP $$": 129,
+		"kill -INT $$": 130, "kill -PIPE $$": 141, "kill -USR1 $$": 138, "kill -USR2 $$": 140, "kill -XFSZ $$": 153,
+	} {
+		l := startCmd(t, s.command("--", "sh", "-c", script))
+		if got := l.status(); got != want {
+			t.Errorf("%s: status %d, want %d; stderr: %s", script, got, want, l.Err.text())
+		}
+	}
+	startCmd(t, s.command("--", "no such command")).mustEnd(127)
+	startCmd(t, s.command("--no-such-flag", "true")).mustEnd(125)
+}
+
+// Each signal arrives once: the next line is that of the next one.
+func shimSignals(t *testing.T, s shimmed) {
+	l := startCmd(t, s.command(append([]string{"--"}, mode("signals", "15")...)...))
+	l.Out.want("ready ")
+	waitCaught(t, s.finis(t, l)...)
+	for _, sig := range []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTRAP, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM,
+		unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
+		unix.SIGSYS, unix.SIGTERM,
+	} {
+		l.signal(sig)
+		mustSay(t, l.Out, sig)
+	}
+	l.mustEnd(7)
+}
+
+// mustSay asserts that the next thing that @signals says is this signal.
+func mustSay(t *testing.T, out *lines, sig syscall.Signal) {
+	t.Helper()
+	if line, _ := out.next(); strings.TrimPrefix(line, "^C") != fmt.Sprint("signal ", int(sig)) {
+		t.Fatalf("signal %d: the command says %q", sig, line)
+	}
+}
+
+// finis are the pids of the pair, once its command runs.
+func (s shimmed) finis(t *testing.T, l *life) []int {
+	t.Helper()
+	outer := l.pid()
+	if s.stay {
+		outer = childrenOf(t, outer)[0]
+	}
+	return []int{outer, childrenOf(t, outer)[0]}
+}
+
+// What is sent to the whole group arrives once as well. A second copy can be lost, when it comes
+// before the first is taken, so it is sent often; what this process is sent alone comes behind it.
+func shimGroup(t *testing.T, s shimmed) {
+	cmd := s.command(append([]string{"--"}, mode("signals", "15")...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	l := startCmd(t, cmd)
+	l.Out.want("ready ")
+	waitCaught(t, s.finis(t, l)...)
+	for range 20 {
+		if err := syscall.Kill(-l.pid(), unix.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		mustSay(t, l.Out, unix.SIGINT)
+		l.signal(unix.SIGUSR1)
+		mustSay(t, l.Out, unix.SIGUSR1)
+	}
+	if err := syscall.Kill(-l.pid(), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, l.Out, unix.SIGTERM)
+	l.mustEnd(7)
+}
+
+// At a terminal a key's signal reaches the whole job by itself, and the command once.
+func shimTerminal(t *testing.T, s shimmed) {
+	l, screen, keys := onTerminal(t, s.command(append([]string{"--"}, mode("signals", "15")...)...))
+	screen.want("ready ")
+	waitCaught(t, s.finis(t, l)...)
+	for range 20 {
+		_, _ = io.WriteString(keys, "\x03") // Ctrl-C
+		mustSay(t, screen, unix.SIGINT)
+		l.signal(unix.SIGUSR1)
+		mustSay(t, screen, unix.SIGUSR1)
+	}
+	l.signal(unix.SIGTERM)
+	screen.want("signal 15")
+	l.mustEnd(7)
+}
+
+// However what stands in front is killed, nothing is left.
+func shimKilled(t *testing.T, s shimmed) {
+	for name, kill := range map[string]func(l *life) error{
+		"process": func(l *life) error { return syscall.Kill(l.pid(), syscall.SIGKILL) },
+		"group":   func(l *life) error { return syscall.Kill(-l.pid(), syscall.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd, h := s.inCgroup(t, "--", "sh", "-c", "setsid sh -c 'echo ready; exec sleep 1000' & sleep 1000")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			l := startCmd(t, cmd)
+			l.Out.want("ready")
+			if err := kill(l); err != nil {
+				t.Fatal(err)
+			}
+			l.Out.whole() // to EOF
+			until(t, "the cgroup is empty", func() bool { return len(h.alive()) == 0 })
+			if got := l.status(); got != 137 {
+				t.Errorf("status %d", got)
+			}
+		})
+	}
+}
+
+func shimStdin(t *testing.T, s shimmed) {
+	cmd, h := s.inCgroup(t, "-i", "--grace=100ms", "--", "sh", "-c", "setsid sleep 1000 & echo ready; sleep 1000")
+	l := startCmd(t, cmd)
+	l.Out.want("ready")
+	_ = l.Stdin.Close()
+	l.Out.whole() // to EOF
+	if got := l.status(); got != 143 {
+		t.Errorf("status %d; stderr: %s", got, l.Err.text())
+	}
+	if left := h.names(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// The command has the streams, arguments, variables and ignored signals that it has without npm's
+// package: Node itself ignores SIGPIPE.
+func shimTransparent(t *testing.T, s shimmed) {
+	script := `grep SigIgn /proc/self/status; pwd; umask; echo "$VARIABLE"; for word; do echo "[$word]"; done; ls -l /proc/self/fd/0 | sed 's/.*->//'`
+	words := []string{"sh", "-c", script, "sh", "", "a b", "$HOME", `"`, "ä\n"}
+	do := func(cmd *exec.Cmd) string {
+		cmd.Env = append(cmd.Environ(), "VARIABLE=a = \"b\"\nc")
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v: %s", cmd.Args, err, out)
+		}
+		return strings.ReplaceAll(string(out), cmd.Dir, "DIR")
+	}
+	plain, under := do(exec.Command(words[0], words[1:]...)), do(s.command(append([]string{"--"}, words...)...))
+	if under != plain {
+		t.Errorf("the command sees %q, and without fini %q", under, plain)
+	}
+	// What is written to a pipe without a reader.
+	out := do(exec.Command("bash", "-c", s.line("sh", "-c", "'yes; echo status $? >&2'")+" | head -n 1"))
+	if out != "y\nstatus 141\n" && out != "status 141\ny\n" { // of two writers
+		t.Errorf("yes into a closed pipe: %q", out)
+	}
+}
+
+// line is the shim as a shell's command line.
+func (s shimmed) line(words ...string) string {
+	return strings.Join(append(append([]string{"env"}, quoted(append(s.env, s.shim, "--"))...), words...), " ")
+}
+
+func quoted(words []string) (all []string) {
+	for _, word := range words {
+		all = append(all, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
+	}
+	return all
+}
+
+// shimBind looks at the --bind flags with which the shim starts fini.
+func shimBind(t *testing.T, s shimmed, prefix string) {
+	const show = `tr '\0' '\n' </proc/$PPID/cmdline | grep '^--bind=' | sed 's/.*=/bind /'; echo end; read line`
+	manifest := `{"private": true, "scripts": {"show": "fini-init --no-shield -- sh -c \"$SHOW\"", "npx": "npx --no-install fini-init --no-shield -- sh -c \"$SHOW\"",
+		"background": "node client.js"}}`
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"package.json": manifest,
+		// A program of a script's that starts fini by itself is its launcher, and npm only above.
+		"client.js": `require('child_process').spawn('fini-init', ['--no-shield', '--', 'sh', '-c', process.env.SHOW], {stdio: 'inherit'})`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		argv []string
+		npms int // how many npm are to be among the bonds, and their caller
+	}{
+		{"npx", []string{"npx", "--no-install", packageName, "--no-shield", "--", "sh", "-c", show}, 1},
+		{"npm run", []string{"npm", "run", "--silent", "show"}, 1},
+		{"npx in npm run", []string{"npm", "run", "--silent", "npx"}, 2},
+		{"a program in npm run", []string{"npm", "run", "--silent", "background"}, 0},
+		{"alone", []string{s.shim, "--no-shield", "--", "sh", "-c", show}, 0},
+		{"-p none", []string{"npx", "--no-install", packageName, "--no-shield", "-vpnone", "--", "sh", "-c", show}, -1},
+		{"--pdeathsig", []string{"npx", "--no-install", packageName, "--no-shield", "--grace", "1s", "--pdeathsig", "None", "sh", "-c", show}, -1},
+		{"FINI_PDEATHSIG", []string{"env", "FINI_PDEATHSIG=none", s.shim, "--no-shield", "sh", "-c", show}, -1},
+		{"a command's -p", []string{"npx", "--no-install", packageName, "--no-shield", "sh", "-c", show, "-p", "none"}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command(tt.argv[0], tt.argv[1:]...)
+			cmd.Env = append(append(os.Environ(), s.env...), "SHOW="+show, "npm_config_offline=true", "npm_config_cache="+t.TempDir())
+			cmd.Dir = dir
+			l := startCmd(t, cmd)
+			var bonds []int
+			for {
+				line, ok := l.Out.next()
+				if !ok {
+					t.Fatalf("EOF; stderr: %s", l.Err.text())
+				}
+				if line == "end" {
+					break
+				}
+				var pid int
+				if _, err := fmt.Sscanf(line, "bind %d", &pid); err == nil {
+					bonds = append(bonds, pid)
+				}
+			}
+			names, npms := []string{}, 0
+			for _, pid := range bonds {
+				args := commandLineOf(pid)
+				names = append(names, fmt.Sprint(pid, args))
+				if len(args) > 0 && (args[0] == "npm" || strings.HasPrefix(args[0], "npm ")) {
+					npms++
+				}
+			}
+			own := 0 // the shim's, where it stays
+			if s.stay && tt.npms >= 0 {
+				own = 1
+			}
+			if npms != max(tt.npms, 0) || slices.Contains(bonds, os.Getpid()) != (tt.npms > 0) || tt.npms <= 0 && len(bonds) != own {
+				t.Errorf("bound to %q, want %d npm and %d, who called it: %t", names, tt.npms, os.Getpid(), tt.npms > 0)
+			}
+			_ = l.Stdin.Close()
+			l.status()
+		})
+	}
+}
+
+// shimMCP is the kill matrix of an MCP server that is started as its users will: by npx, which
+// runs the package, which runs fini. The server goes on after the end of its stdin; so does its
+// helper, in a session of its own.
+func shimMCP(t *testing.T, s shimmed, prefix string) {
+	needHosts(t)
+	server, err := filepath.Abs(serverFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := func(flags ...string) []string {
+		argv := append([]string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms"}, flags...)
+		return append(argv, "--", "node", server, ignoresEOF, helperWithout)
+	}
+	kill := func(sig syscall.Signal, who func(h *host) int) func(h *host) {
+		return func(h *host) {
+			if err := syscall.Kill(who(h), sig); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
+	// The nth process above fini's, whose command line begins with its path.
+	above := func(n int) func(h *host) int {
+		return func(h *host) int {
+			h.t.Helper()
+			for _, pid := range h.cgroup.alive() {
+				args := commandLineOf(pid)
+				if len(args) > 0 && strings.HasSuffix(args[0], "/bin/fini") && !strings.Contains(strings.Join(args, " "), "--inner=") {
+					for range n {
+						_, _ = fmt.Sscan(procStatus(pid, "PPid"), &pid)
+					}
+					return pid
+				}
+			}
+			h.t.Fatalf("no fini among %q", h.cgroup.names())
+			return 0
+		}
+	}
+	client := func(sig syscall.Signal) func(h *host) { return func(h *host) { h.end(sig) } }
+	var trials []trial
+	for name, end := range map[string]func(h *host){
+		"client killed":     client(syscall.SIGKILL),
+		"client sent TERM":  client(syscall.SIGTERM),
+		"npm killed":        kill(syscall.SIGKILL, (*host).npx),
+		"npm sent TERM":     kill(syscall.SIGTERM, (*host).npx),
+		"above fini killed": kill(syscall.SIGKILL, above(1)),
+		"fini killed":       kill(syscall.SIGKILL, above(0)),
+		"fini sent TERM":    kill(syscall.SIGTERM, above(0)),
+		"above that killed": kill(syscall.SIGKILL, func(h *host) int { return above(2)(h) }),
+		"session is closed": func(h *host) { h.tell("close", nil) },
+	} {
+		for _, flags := range [][]string{{}, {"-i"}} {
+			if len(flags) > 0 && !strings.Contains(name, "client") && !strings.Contains(name, "session") {
+				continue // it is the bonds that do it
+			}
+			trials = append(trials, trial{fmt.Sprint(name, flags), func(t *testing.T) {
+				h := openHost(t, nodeHost, s.variables(t), argv(flags...)...)
+				h.echo("a session")
+				end(h)
+				until(t, "the cgroup is empty", func() bool { return len(h.cgroup.alive()) == 0 })
+				h.Err.rest() // to EOF
+			}})
+		}
+	}
+	together(t, trials)
+}
+
+// shimElsewhere has Node believe that it runs on another system: the command runs without fini,
+// and one line says so.
+func shimElsewhere(t *testing.T, shim string) {
+	as := func(system string, env []string, args ...string) *life {
+		cmd := exec.Command(shim, args...)
+		cmd.Env = append(append(os.Environ(), env...), preload(t, fmt.Sprintf("Object.defineProperty(process, 'platform', {value: %q})", system)))
+		return startCmd(t, cmd)
+	}
+	for _, args := range [][]string{
+		{"sh", "-c", "echo out; exit 7"},
+		{"-i", "--", "sh", "-c", "echo out; exit 7"},
+		{"-it", "5s", "--grace=1s", "--orphans", "leave", "-qpnone", "-r", "TERM:INT", "--isolate=try", "sh", "-c", "echo out; exit 7"},
+	} {
+		l := as("darwin", nil, args...)
+		if out := l.Out.whole(); out != "out\n" {
+			t.Errorf("%q: %q", args, out)
+		}
+		if got := l.status(); got != 7 {
+			t.Errorf("%q: status %d", args, got)
+		}
+		if said := l.Err.whole(); said != "fini: it needs Linux: sh runs without it\n" {
+			t.Errorf("%q: %q", args, said)
+		}
+	}
+	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL, unix.SIGPIPE, unix.SIGUSR1, unix.SIGIO, unix.SIGXFSZ, unix.SIGPROF} {
+		l := as("darwin", nil, "--", "sh", "-c", fmt.Sprintf("kill -%d $$", sig))
+		l.status()
+		if ws := l.cmd.ProcessState.Sys().(syscall.WaitStatus); !ws.Signaled() || ws.Signal() != sig {
+			t.Errorf("the command was ended by %v, and what ran it: %v", sig, l.cmd.ProcessState)
+		}
+	}
+	l := as("darwin", nil, append([]string{"--"}, mode("signals", "15")...)...)
+	l.Out.want("ready ")
+	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGUSR1, unix.SIGTERM} {
+		l.signal(sig)
+		l.Out.want(fmt.Sprint("signal ", int(sig)))
+	}
+	l.mustEnd(7)
+	as("darwin", nil, "--", "no such command").mustEnd(127)
+	as("darwin", nil, "-i").mustEnd(125)
+
+	// npx is a batch file on Windows, and goes to cmd.exe with what that would read quoted.
+	dir := t.TempDir()
+	for name, text := range map[string]string{"tool.cmd": "", "cmd": "#!/bin/sh\nprintf '[%s]\\n' \"$@\"; exit 5\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = as("win32", []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ComSpec=" + filepath.Join(dir, "cmd")},
+		"-i", "--", "tool", "a b", `c"d`, "100%", `e\`)
+	want := "[/d]\n[/s]\n[/c]\n[\"^\"" + dir + "/tool.cmd^\" ^\"a b^\" ^\"c\\^\"d^\" ^\"100^%^\" ^\"e\\\\^\"\"]\n"
+	if out := l.Out.whole(); out != want {
+		t.Errorf("cmd.exe gets %q, want %q", out, want)
+	}
+	l.mustEnd(5)
+	l = as("win32", nil, "--", "sh", "-c", "exit 6") // no batch file
+	l.mustEnd(6)
+}
+
+// completionFor is what the packages have for a shell.
+func completionFor(t *testing.T, shell string) string {
+	t.Helper()
+	help := filepath.Join(t.TempDir(), "help")
+	if err := os.WriteFile(help, []byte(run(t, finiPath, "--help")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "run", "./packaging", "completion", "-help-text", help, shell)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// Each shell offers the flags of --help, values where there are some to choose from, and then
+// commands.
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	var flags []string
+	for _, o := range optionsOf(t, run(t, finiPath, "--help"), nil) {
+		for word := range strings.SplitSeq(o.names, ", ") {
+			name, _, _ := strings.Cut(strings.ReplaceAll(word, "[=", "="), "=")
+			if long, ok := strings.CutPrefix(name, "--[no-]"); ok {
+				flags = append(flags, "--no-"+long)
+				name = "--" + long
+			}
+			flags = append(flags, name)
+		}
+	}
+	slices.Sort(flags)
+	if len(flags) < 30 {
+		t.Fatalf("only %q", flags)
+	}
+	for shell, complete := range map[string]func(t *testing.T, file string, words ...string) []string{
+		"bash": bashCompletes, "fish": fishCompletes, "zsh": zshCompletes,
+	} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			need.Program(t, shell)
+			file := filepath.Join(t.TempDir(), "_fini")
+			if err := os.WriteFile(file, []byte(completionFor(t, shell)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run(t, shell, "-n", file)
+			var got []string
+			for _, word := range complete(t, file, "fini", "-") {
+				got = append(got, strings.TrimSuffix(word, "="))
+			}
+			for _, word := range complete(t, file, "fini", "--") {
+				got = append(got, strings.TrimSuffix(word, "="))
+			}
+			slices.Sort(got)
+			if got = slices.Compact(got); !slices.Equal(got, flags) {
+				t.Errorf("it offers %q, and --help has %q", got, flags)
+			}
+			for _, tt := range []struct {
+				words []string
+				want  []string
+			}{
+				{[]string{"fini", "--orphans", ""}, []string{"leave", "pipes", "stop", "wait"}},
+				{[]string{"fini", "-i", "--pdeathsig", "TER"}, []string{"TERM"}},
+				{[]string{"fini", "-p", "non"}, []string{"none"}},
+				{[]string{"fini", "--grace", "5s", "--ver"}, []string{"--verbose", "--version"}},
+				{[]string{"fini", "-t", "5", "basenam"}, []string{"basename"}},
+				{[]string{"fini", "-i", "--", "basenam"}, []string{"basename"}},
+				{[]string{"fini-init", "-q", "-p", "TERM", "basenam"}, []string{"basename"}},
+				{[]string{"fini", "-qp", "TERM", "basenam"}, []string{"basename"}},
+			} {
+				if shell == "fish" && slices.Contains(tt.words, "-qp") {
+					continue // its helper for commands in commands knows no flags in one word
+				}
+				got := complete(t, file, tt.words...)
+				slices.Sort(got)
+				if got = slices.Compact(got); !slices.Equal(got, tt.want) {
+					t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
+				}
+			}
+			for _, value := range complete(t, file, "fini", "--orphans", "") {
+				startCmd(t, exec.Command(finiPath, "--orphans="+value, "--", "true")).mustEnd(0)
+			}
+			if got := complete(t, file, "fini", "--", "basename", "--ver"); slices.Contains(got, "--verbose") {
+				t.Errorf("behind a command it offers fini's flags: %q", got)
+			}
+		})
+	}
+}
+
+func bashCompletes(t *testing.T, file string, words ...string) []string {
+	script := `file=$1; shift; . "$file"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fini; printf '%s\n' "${COMPREPLY[@]}"`
+	return strings.Fields(run(t, "bash", append([]string{"--norc", "-c", script, "bash", file}, words...)...))
+}
+
+func fishCompletes(t *testing.T, file string, words ...string) (all []string) {
+	out := run(t, "fish", "--no-config", "-c", "source "+file+"; complete -C "+quoted([]string{strings.Join(words, " ")})[0])
+	for line := range strings.Lines(out) {
+		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		all = append(all, word)
+	}
+	return all
+}
+
+// zshCompletes presses the key in a zsh at a terminal and reads what it would offer.
+func zshCompletes(t *testing.T, file string, words ...string) (all []string) {
+	const script = `
+		zmodload zsh/zpty
+		zpty z zsh -f -i
+		zpty -w z 'PS1= PS2= RPS1=; stty -echo; unsetopt zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste; cd /
+			fpath=($DIR $fpath); autoload -Uz compinit; compinit -D -u
+			compadd() {
+				if [[ $@[1,(i)(-|--)] == *-(O|A|D)* ]]; then builtin compadd "$@"; return; fi
+				typeset -a __found; builtin compadd -A __found "$@"
+				[[ -z $__found ]] || print -rl -- "offer "$^__found
+				builtin compadd "$@"
+			}
+			finish() { print -r -- "the"" end"; zle .kill-whole-line }
+			zle -N finish; bindkey ^X finish; bindkey ^I complete-word; zstyle ":completion:*" menu no; setopt nolistbeep
+			zstyle ":completion:*" list-prompt ""; LISTMAX=10000; print be""gin'
+		zpty -r -m z line '*begin*'
+		zpty -n -w z "$LINE"$'\t\C-x'
+		while zpty -r z line; do print -r -- $line; [[ $line != *"the end"* ]] || break; done`
+	cmd := exec.Command("zsh", "-f", "-c", script)
+	cmd.Env = append(os.Environ(), "LINE="+strings.Join(words, " "), "DIR="+filepath.Dir(file), "TERM=dumb", "ZDOTDIR="+t.TempDir())
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("zsh: %v: %s", err, out)
+	}
+	in := bufio.NewScanner(bytes.NewReader(out))
+	for in.Scan() {
+		_, word, found := strings.Cut(strings.TrimRight(in.Text(), "\r"), "offer ")
+		if found && word != "-" { // which it adds to find out whether another letter may follow
+			all = append(all, word)
+		}
+	}
+	return all
+}
+
+// `make install` puts what a package has below a folder.
+func TestMakeInstall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run(t, "make", "-s", "-C", "..", "install", "DESTDIR="+dir, "PREFIX=/usr")
+	mustBeAs(t, filepath.Join(dir, "usr/share/man/man1/fini.1"), "../docs/fini.1", 0o644)
+	for path, shell := range map[string]string{
+		"bash-completion/completions/fini": "bash", "zsh/site-functions/_fini": "zsh", "fish/vendor_completions.d/fini.fish": "fish",
+	} {
+		if readFile(t, filepath.Join(dir, "usr/share", path)) != completionFor(t, shell) {
+			t.Errorf("%s is another than for this fini", path)
+		}
+	}
+	startCmd(t, exec.Command(filepath.Join(dir, "usr/bin/fini"), "--", "sh", "-c", "exit 7")).mustEnd(7)
+}

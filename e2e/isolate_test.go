@@ -1,0 +1,542 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
+)
+
+// An account is one as which a test runs fini.
+type account struct {
+	name string
+	as   []string // what to put in front of a command
+}
+
+// users are root and somebody else, or whoever runs the tests.
+func users(t *testing.T) []account {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return []account{{"user", nil}}
+	}
+	return []account{
+		{"root", nil},
+		{"user", []string{need.Program(t, "setpriv"), "--reuid=12345", "--regid=12345", "--groups=12345,12346"}},
+	}
+}
+
+func (u account) command(args ...string) *exec.Cmd {
+	words := slices.Concat(u.as, []string{finiPath}, args)
+	return exec.Command(words[0], words[1:]...)
+}
+
+// needIsolation skips a test where a user can't have a PID namespace.
+func needIsolation(t *testing.T, u account) {
+	t.Helper()
+	out, err := u.command("--isolate", "true").CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("--isolate as %s (%s)", u.name, out))
+}
+
+// eachUser runs a test as each user who can be isolated.
+func eachUser(t *testing.T, test func(t *testing.T, u account)) {
+	for _, u := range users(t) {
+		t.Run(u.name, func(t *testing.T) {
+			needIsolation(t, u)
+			test(t, u)
+		})
+	}
+}
+
+// busy is a tree that starts, runs and stops all the time, in sessions of its own and deaf to TERM,
+// whose command ends after a while and leaves the rest to be stopped.
+const busy = `trap "" TERM HUP INT
+	setsid sh -c 'trap "" TERM; while :; do (sleep 0.01; :) & sleep 0.01; done' &
+	(setsid sh -c 'trap "" TERM; echo leftover; exec sleep 1000' &)
+	echo ready; sleep 0.15`
+
+// Nothing survives the end of both finis at one moment, whenever that comes. Under FINI_FULL there
+// are more than 1,000 moments for each user.
+func TestBothKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	rounds := upTo(15, 350)
+	ways := []struct {
+		name string
+		kill func(outer, inner int)
+	}{
+		{"kill PID PID", func(outer, inner int) {
+			for _, pid := range []int{outer, inner} {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}},
+		{"inner first", func(outer, inner int) {
+			for _, pid := range []int{inner, outer} {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}},
+		{"by group", func(outer, inner int) {
+			for _, pid := range []int{outer, inner} {
+				_ = syscall.Kill(-pid, syscall.SIGKILL)
+			}
+		}},
+	}
+	eachUser(t, func(t *testing.T, u account) {
+		for _, way := range ways {
+			t.Run(way.name, func(t *testing.T) {
+				t.Parallel()
+				for range rounds {
+					instant := time.Duration(rand.Int64N(int64(300 * time.Millisecond)))
+					cmd := u.command("--isolate", "-q", "--linger=20ms", "--grace=100ms", "--", "sh", "-c", busy)
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+					l := startCmd(t, cmd)
+					time.Sleep(instant) // the moment is what varies: nothing is waited for
+					inner := 0
+					if children := childrenOf(t, l.pid()); len(children) > 0 {
+						inner = children[0]
+					}
+					if inner == 0 {
+						_ = syscall.Kill(l.pid(), syscall.SIGKILL)
+					} else {
+						way.kill(l.pid(), inner)
+					}
+					if !poll(patience, func() bool { return hungUp(l.witness) }) {
+						t.Fatalf("killed after %v, something has survived", instant)
+					}
+					l.wait()
+				}
+			})
+		}
+	})
+}
+
+// The same without --isolate leaves survivors: the test above can fail.
+func TestBothKilledAtOnceWithoutIsolation(t *testing.T) {
+	for _, u := range users(t) {
+		t.Run(u.name, func(t *testing.T) {
+			l := startCmd(t, u.command("-q", "--", "sh", "-c",
+				`trap "" TERM; setsid sh -c 'echo $$; exec sleep 1000' & echo $$; exec sleep 1000`))
+			var tree []int
+			for range 2 {
+				tree = append(tree, l.Out.wantPid(""))
+			}
+			for _, pid := range []int{l.pid(), l.worker()} {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			l.wait()
+			survived := !hungUp(l.witness)
+			for _, pid := range tree {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			if !survived {
+				t.Error("nothing has survived: the kernel ends a tree without a namespace, or this test can't see it")
+			}
+		})
+	}
+}
+
+// The death of the outer one alone is followed by the ladder with its grace, that of the inner one by
+// the kernel's.
+func TestOneOfAnIsolatedPairKilled(t *testing.T) {
+	eachUser(t, func(t *testing.T, u account) {
+		t.Run("outer", func(t *testing.T) {
+			l := startCmd(t, u.command("--isolate", "--", "sh", "-c", `trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done`))
+			l.Out.want("ready")
+			if err := syscall.Kill(l.pid(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			l.Out.want("asked")
+			l.Err.want(fmt.Sprintf("fini: stopping the command: its fini (%.15s, %d) was killed", filepath.Base(finiPath), l.pid()))
+			until(t, "the end of all", func() bool { return hungUp(l.witness) })
+		})
+		t.Run("inner", func(t *testing.T) {
+			l := startCmd(t, u.command("--isolate", "--", "sh", "-c", `trap "" TERM; echo ready; sleep 1000; :`))
+			l.Out.want("ready")
+			if err := syscall.Kill(l.worker(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			l.mustEnd(128 + 9)
+		})
+	})
+}
+
+// Nothing that the command may do, and nothing that is mounted but /proc, is other than without.
+func TestIsolationWidensNothing(t *testing.T) {
+	asIs := users(t)
+	cases := map[string]account{}
+	for _, u := range asIs {
+		cases[u.name] = u
+		if os.Geteuid() != 0 {
+			continue
+		}
+		setpriv := []string{need.Program(t, "setpriv")}
+		rest := u.as
+		if len(rest) > 0 {
+			rest = rest[1:]
+		}
+		for name, more := range map[string][]string{
+			"with no_new_privs":          {"--no-new-privs"},
+			"with a lesser bounding set": {"--bounding-set=-sys_time,-net_raw"},
+		} {
+			cases[u.name+" "+name] = account{u.name, slices.Concat(setpriv, more, rest)}
+		}
+		switch u.name {
+		case "root":
+			cases["root without CAP_SYS_ADMIN"] = account{"root", slices.Concat(setpriv, []string{"--bounding-set=-sys_admin"})}
+		default:
+			cases["user with nothing in the bounding set"] = account{"user", slices.Concat(setpriv, []string{"--bounding-set=-all"}, rest)}
+		}
+	}
+	for name, u := range cases {
+		t.Run(name, func(t *testing.T) {
+			needIsolation(t, u)
+			without, with := facts(t, u), facts(t, u, "--isolate")
+			for fact, want := range without {
+				if got := with[fact]; got != want {
+					t.Errorf("%s: %q without, %q with --isolate", fact, want, got)
+				}
+			}
+		})
+	}
+}
+
+// facts are what may not differ, by name.
+func facts(t *testing.T, u account, flags ...string) map[string]string {
+	t.Helper()
+	out, err := u.command(append(flags, "--", "sh", "-c", `
+		grep -E "^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Umask|SigBlk|SigIgn|SigCgt)" /proc/self/status
+		cat /proc/self/mountinfo
+		echo "cwd $(pwd)"; echo "limits $(ulimit -a | md5sum)"`)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if fields := strings.Fields(line); strings.Contains(line, " - ") && len(fields) > 6 {
+			// The ids of mounts are others. In a user namespace what was shared is only received.
+			if fields[4] == "/proc" {
+				continue
+			}
+			name = "mount " + fields[4] + " " + line[strings.Index(line, " - "):]
+			value = strings.Join(fields[2:6], " ")
+		} else if value == "" {
+			name, value, _ = strings.Cut(name, " ")
+		}
+		facts[name] = value
+	}
+	return facts
+}
+
+// A mount that is made outside arrives, and one that root makes inside is seen outside, as without.
+func TestMountsCrossTheBorder(t *testing.T) {
+	need.That(t, os.Geteuid() == 0, "root")
+	needIsolation(t, users(t)[0])
+	dir := t.TempDir()
+	if err := unix.Mount("fini", dir, "tmpfs", 0, ""); err != nil {
+		need.That(t, false, "the right to mount: "+err.Error())
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := errors.Join(unix.Mount("", dir, "", unix.MS_SHARED, ""), os.Mkdir(dir+"/in", 0o755), os.Mkdir(dir+"/out", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, pair, "--isolate", "--", "sh", "-c", `mount -t tmpfs made-inside "$0"/in && echo ready && read x && cat "$0"/out/text`, dir)
+	l.Out.want("ready")
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	if !strings.Contains(string(text), "made-inside") {
+		t.Error("what was mounted inside is not to be seen outside")
+	}
+	if err := unix.Mount("made-outside", dir+"/out", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/out/text", []byte("from outside\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(l.Stdin, "\n")
+	l.Out.want("from outside")
+	l.mustEnd(0)
+}
+
+// What hides a part of /proc goes on hiding it.
+func TestMasksOfProcStay(t *testing.T) {
+	need.That(t, os.Geteuid() == 0, "root")
+	unshare := need.Program(t, "unshare")
+	needIsolation(t, users(t)[0])
+	// /proc/sys read-only and /proc/interrupts nothing, as in a container.
+	script := `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /dev/null /proc/interrupts &&
+		"$0" --isolate -- sh -c 'test ! -s /proc/interrupts && ! sh -c "echo x >/proc/sys/kernel/domainname" && ls -d /proc/1/task/1 && echo masked'`
+	out, err := exec.Command(unshare, "-m", "sh", "-c", script, finiPath).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "masked") {
+		t.Errorf("%v: %s", err, out)
+	}
+	// A user can't have a fresh one then: it would show what is hidden.
+	as := users(t)[1].as
+	needIsolation(t, users(t)[1])
+	refused := strings.ReplaceAll(script[:strings.Index(script, `"$0"`)], "\n", " ") + strings.Join(as, " ") + ` "$0" --isolate true`
+	out, err = exec.Command(unshare, "-m", "sh", "-c", refused, finiPath).CombinedOutput()
+	if exitCode(err) != 125 || !strings.Contains(string(out), "mount(proc, /proc): operation not permitted: parts of /proc are masked") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+// If there can be no namespace, one line says so, or fini goes on without.
+func TestIsolationRefused(t *testing.T) {
+	for _, u := range users(t) {
+		t.Run(u.name, func(t *testing.T) {
+			// A user namespace of the test's own, with no room for more.
+			unshare := need.Program(t, "unshare")
+			limited := func(args ...string) *exec.Cmd {
+				script := `echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`
+				words := append([]string{"-Ur", "sh", "-c", script, "sh", finiPath}, args...)
+				cmd := exec.Command(unshare, words...)
+				if u.as != nil {
+					cmd = exec.Command(u.as[0], slices.Concat(u.as[1:], []string{unshare}, words)...)
+				}
+				return cmd
+			}
+			out, err := limited("true").CombinedOutput()
+			need.That(t, err == nil, "a user namespace: "+string(out))
+			out, err = limited("--isolate", "--", "echo", "started").CombinedOutput()
+			want := "fini: --isolate: clone(CLONE_NEWPID | CLONE_NEWNS): no space left on device: there may be no such namespace here; set the sysctl user.max_"
+			if exitCode(err) != 125 || !strings.HasPrefix(string(out), want) || strings.Count(string(out), "\n") != 1 {
+				t.Errorf("%v: %s", err, out)
+			}
+			out, err = limited("--isolate=try", "--", "sh", "-c", "echo started; exit 3").CombinedOutput()
+			if exitCode(err) != 3 || !strings.Contains(string(out), ": going on without\n") || !strings.HasSuffix(string(out), "started\n") {
+				t.Errorf("%v: %s", err, out)
+			}
+			cmd := limited("--", "sh", "-c", "exit 4")
+			cmd.Env = append(os.Environ(), "FINI_ISOLATE=try")
+			if out, err := cmd.CombinedOutput(); exitCode(err) != 4 || !strings.Contains(string(out), "going on without") {
+				t.Errorf("FINI_ISOLATE=try: %v: %s", err, out)
+			}
+		})
+	}
+}
+
+// The tree, its pids and its /proc are those of a namespace, and what fini says of it is as it is
+// seen outside.
+func TestIsolatedReport(t *testing.T) {
+	eachUser(t, func(t *testing.T, u account) {
+		dir := t.TempDir()
+		if err := errors.Join(os.Chmod(dir, 0o777), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "report.json")
+		l := startCmd(t, u.command("--isolate", "--linger=0", "--report="+file, "--", "sh", "-c",
+			`setsid sleep 1000 & echo $$ ready; read x`))
+		inside := l.Out.want("")
+		if inside == "" || strings.HasPrefix(inside, strconv.Itoa(l.pid())) {
+			t.Errorf("the command says %q", inside)
+		}
+		command := childrenOf(t, l.worker())[0]
+		var leftover int
+		until(t, "the leftover", func() bool {
+			children := childrenOf(t, command)
+			if len(children) == 1 && procStatus(children[0], "Name") == "sleep" {
+				leftover = children[0]
+			}
+			return leftover != 0
+		})
+		_ = l.Stdin.Close()
+		l.Err.want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))
+		l.mustEnd(1)
+		var report struct {
+			Pid       int
+			Leftovers []struct{ Pid, Group, Session int }
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &report)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if report.Pid != command || len(report.Leftovers) != 1 || report.Leftovers[0].Pid != leftover || report.Leftovers[0].Session != leftover {
+			t.Errorf("command %d, leftover %d, and the report says %+v", command, leftover, report)
+		}
+	})
+}
+
+// A policy that leaves something alone leaves it to the inner fini, which stays for that long and
+// keeps no reader waiting.
+func TestIsolatedPolicies(t *testing.T) {
+	eachUser(t, func(t *testing.T, u account) {
+		for name, flags := range map[string][]string{
+			"leave": {"--orphans=leave"}, "pipes": {"--orphans=pipes", "--linger=0"}, "allowed": {"--allow-orphan=sleep", "--linger=0"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				l := startCmd(t, u.command(slices.Concat([]string{"--isolate"}, flags, []string{"--", "sh", "-c",
+					`sleep 1000 </dev/null >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; read x; exit 3`})...))
+				l.Out.want("ready")
+				inner := l.worker()
+				_ = l.Stdin.Close()
+				if got := l.status(); got != 3 {
+					t.Errorf("status %d", got)
+				}
+				_ = l.Out.whole()
+				_ = l.Err.whole()
+				if hungUp(l.witness) {
+					t.Error("what was to be left alone has ended")
+				}
+				for _, pid := range childrenOf(t, inner) {
+					_ = syscall.Kill(pid, syscall.SIGTERM)
+				}
+				until(t, "the end of all", func() bool { return hungUp(l.witness) })
+				until(t, "the end of the inner fini", func() bool {
+					state := procStatus(inner, "State")
+					return state == "" || strings.HasPrefix(state, "Z")
+				})
+			})
+		}
+	})
+}
+
+// LISTEN_PID and --bind name processes outside.
+func TestIsolatedNames(t *testing.T) {
+	eachUser(t, func(t *testing.T, u account) {
+		out, err := exec.Command("sh", append([]string{"-c", `LISTEN_PID=$$ exec "$@"`, "sh"},
+			u.command("--isolate", "--", "sh", "-c", `test "$LISTEN_PID" = $$ && echo named`).Args...)...).CombinedOutput()
+		if err != nil || string(out) != "named\n" {
+			t.Errorf("LISTEN_PID: %v: %s", err, out)
+		}
+		bound := bystander(t).Process.Pid
+		l := startCmd(t, u.command("--isolate", "--bind="+strconv.Itoa(bound), "--", "sh", "-c", "echo ready; exec sleep 1000"))
+		l.Out.want("ready")
+		if err := syscall.Kill(bound, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		l.Err.want(fmt.Sprintf("fini: stopping the command: a process that it is bound to (sleep, %d) has ended", bound))
+		l.mustEnd(128 + 15)
+	})
+}
+
+// PID 1 of the PID namespace outside may stop an isolated command: its pid is the inner fini's own there.
+func TestIsolatedIsStoppedByPID1(t *testing.T) {
+	needPidNamespace(t)
+	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c", `"$0" --isolate -p none -- sh -c 'trap "echo asked; exit 0" TERM; echo ready; while :; do sleep 0.1; done' &
+		read go; kill -TERM $!; wait $!; echo "status $?"; :`, finiPath)
+	asPID1(cmd)
+	l := startCmd(t, cmd)
+	l.Out.want("ready")
+	_, _ = io.WriteString(l.Stdin, "\n")
+	l.Out.want("asked")
+	l.Out.want("status 0")
+	l.mustEnd(0)
+}
+
+// Start, memory and end beside others that make a PID namespace, in one run.
+func TestIsolationCost(t *testing.T) {
+	rounds, leftovers := upTo(5, 60), upTo(100, 1000)
+	starters := []struct {
+		name string
+		argv []string
+	}{
+		{"fini", []string{finiPath}},
+		{"fini --isolate", []string{finiPath, "--isolate"}},
+		{"bwrap", []string{"bwrap", "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"}},
+		{"unshare", []string{"unshare", "-fp", "--kill-child", "--mount-proc"}},
+	}
+	median := map[string]time.Duration{}
+	var names []string
+	took := map[string][]time.Duration{}
+	for range rounds { // turn and turn about: the machine is busy with other things too
+		for _, s := range starters {
+			if _, err := exec.LookPath(s.argv[0]); err != nil {
+				continue
+			}
+			begin := time.Now()
+			if out, err := exec.Command(s.argv[0], append(s.argv[1:], "/bin/true")...).CombinedOutput(); err != nil {
+				if len(took[s.name]) == 0 {
+					t.Logf("%s: %v: %s", s.name, err, out)
+				}
+				continue
+			}
+			took[s.name] = append(took[s.name], time.Since(begin))
+		}
+	}
+	for name, all := range took {
+		slices.Sort(all)
+		median[name] = all[len(all)/2]
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		line := fmt.Sprintf("%-15s start of true %v", name, median[name].Round(10*time.Microsecond))
+		if bwrap := median["bwrap"]; bwrap > 0 {
+			line += fmt.Sprintf(", %.2f of bwrap's", float64(median[name])/float64(bwrap))
+		}
+		t.Log(line)
+	}
+	for _, s := range starters {
+		if median[s.name] == 0 {
+			continue
+		}
+		many := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do sleep 1000 & i=$((i+1)); done; echo made; read x`, leftovers)
+		argv := slices.Concat(s.argv, []string{"sh", "-c", many})
+		if s.argv[0] == finiPath {
+			argv = slices.Concat(s.argv, []string{"-q", "--linger=0", "--", "sh", "-c", many})
+		}
+		l := startCmd(t, exec.Command(argv[0], argv[1:]...))
+		l.Out.want("made")
+		memory := 0
+		for _, pid := range append(childrenOf(t, l.pid()), l.pid()) {
+			if name := procStatus(pid, "Name"); name == "sh" {
+				continue
+			}
+			kb, _, _ := strings.Cut(procStatus(pid, "RssAnon"), " ")
+			n, _ := strconv.Atoi(kb)
+			memory += n
+		}
+		begin := time.Now()
+		_ = l.Stdin.Close()
+		l.wait()
+		t.Logf("%-15s end with %d leftovers %v, %d KB of its own memory", s.name, leftovers, time.Since(begin).Round(time.Millisecond), memory)
+	}
+}
+
+// A fini that was stopped with its job ends if the command is killed meanwhile, though the inner one
+// is in another PID namespace, and can't signal it.
+func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
+	bash := need.Program(t, "bash")
+	eachUser(t, func(t *testing.T, u account) {
+		fini := strings.Join(u.command("--isolate", "-q").Args, " ")
+		l, screen, keys := onTerminal(t, exec.Command(bash, "-c",
+			"set -m; "+fini+` -- sh -c 'echo ready; exec sleep 1000'; echo "status $?"; read x`))
+		screen.want("ready")
+		outer := childrenOf(t, l.pid())[0]
+		inner := childrenOf(t, outer)[0]
+		command := childrenOf(t, inner)[0]
+		_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
+		screen.want("status 148")
+		until(t, "fini and the command are stopped", func() bool { return countStopped([]int{outer, command}) == 2 })
+		if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "fini's end", func() bool {
+			state := procStatus(outer, "State")
+			return state == "" || strings.HasPrefix(state, "Z")
+		})
+		_, _ = io.WriteString(keys, "\n")
+		l.mustEnd(0)
+	})
+}

@@ -1,0 +1,250 @@
+package e2e
+
+import "strings"
+
+// In all but fish, and in all but dash and fish.
+const (
+	posix    = "bash dash zsh"
+	bashZsh  = "bash zsh"
+	inDocker = "docker exec -it -e PTYMARK -e GO -e 'PS1==<$?:>=' -e PATH=$D:/bin $CONTAINER "
+)
+
+// A shell inside, with the prompt that it understands.
+func inside(wrap string) string { return strings.TrimSpace(wrap + " env 'PS1==<$?:>=' dash -i") }
+
+func escaped(line string) string { return strings.ReplaceAll(line, "$", `\$`) }
+
+// What is typed most: a command, Ctrl-C, and a prompt after that.
+func interrupted(line string) [][2]string {
+	return [][2]string{{line, "ready"}, {ctrlC, ""}}
+}
+
+// A pipeline is stopped, goes on, and is ended.
+func stoppedAndOn(line, last string) [][2]string {
+	return [][2]string{
+		{line, "ready"}, {ctrlZ, "!prompt, stopped " + last}, {"fg", "!foreground " + last}, {ctrlC, ""},
+	}
+}
+
+var typedCases = []typedCase{
+	// Alone.
+	{name: "a status", keys: [][2]string{{"fini sh -c 'exit 3'", ""}}, shows: "=<3:"},
+	{name: "a signal", keys: [][2]string{{"fini sh -c 'kill -USR1 $$'", ""}}, shows: "=<138:"},
+	{name: "no such command", keys: [][2]string{{"fini true", ""}, {"fini false", ""}}, shows: "=<1:"},
+	{name: "a line is read", row: "the command can read the terminal", keys: [][2]string{
+		{"fini reader", "ready"}, {"word", "read word"}, {ctrlD, ""},
+	}, shows: "eof"},
+	{name: "Ctrl-C", keys: interrupted("fini napper"), shows: "=<130:"},
+	{name: "Ctrl-C is one signal", row: "Ctrl-C reaches the command, once", keys: [][2]string{
+		{"fini counter", "ready"}, {ctrlC, "signal 2"}, {ctrlC, "signal 2"}, {ctrlBackslash, ""},
+	}, shows: "=<7:"},
+	{name: "Ctrl-backslash", row: "Ctrl-\\ ends the command, and the shell says so", part: "screen", keys: [][2]string{
+		{"fini napper", "ready"}, {ctrlBackslash, ""},
+	}, shows: "=<131:"},
+	{name: "a command that survives INT", keys: [][2]string{
+		{"fini tough", "ready"}, {ctrlC, "caught"}, {ctrlBackslash, "caught"}, {"word", ""},
+	}, shows: "=<3:"},
+	{name: "a command that tidies up", keys: interrupted("fini tidy"), shows: "tidied"},
+	{name: "a command with children", keys: interrupted("fini mother"), shows: "mother"},
+	{name: "the terminal's size", keys: [][2]string{
+		{"fini counter", "ready"}, {"!winch", "signal 28"}, {ctrlBackslash, ""},
+	}, shows: "=<7:"},
+	{name: "ignored INT", in: posix, row: "an ignored SIGINT stays ignored, as under nohup", keys: [][2]string{
+		{"(trap '' INT; fini counter)", "ready"}, {ctrlC, "!nothing"}, {ctrlBackslash, ""},
+	}, never: "signal 2\n"},
+	{name: "a list", keys: interrupted("fini napper; echo after")},
+	{name: "and, or", keys: interrupted("fini napper && echo and || echo or")},
+	{name: "two of them", keys: interrupted("fini fini napper"), shows: "=<130:"},
+	{name: "exec", keys: [][2]string{{"exec fini sh -c 'echo ready; exit 4'", "ready"}, {"!", "!end"}}},
+	{name: "kill 0 by the command", keys: [][2]string{{`fini sh -c 'trap "kill 0" EXIT; exit 3'`, ""}}, shows: "=<143:"},
+
+	// Jobs.
+	{name: "Ctrl-Z", row: "Ctrl-Z brings the prompt back", keys: [][2]string{{"fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}}},
+	{name: "Ctrl-Z, fg", row: "after Ctrl-Z `fg` continues the command", keys: [][2]string{
+		{"fini reader", "ready"}, {ctrlZ, "!prompt, stopped reader"}, {"fg", "!foreground reader"}, {"word", "read word"}, {ctrlC, ""},
+	}},
+	{name: "Ctrl-Z, fg, twice", keys: [][2]string{
+		{"fini reader", "ready"}, {ctrlZ, "!prompt, stopped reader"}, {"fg", "!foreground reader"}, {"word", "read word"},
+		{ctrlZ, "!prompt, stopped reader"}, {"fg", "!foreground reader"}, {"another", "read another"}, {ctrlD, ""},
+	}, shows: "eof"},
+	{name: "Ctrl-Z, bg, fg", keys: [][2]string{
+		{"fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"bg", "!prompt, background napper"}, {"fg", "!foreground napper"}, {ctrlC, ""},
+	}},
+	{name: "Ctrl-Z, bg, kill", in: posix, unordered: true, keys: [][2]string{
+		{"fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"bg", "!prompt, background napper"}, {"kill %1", "!prompt, gone"}, {"true", ""},
+	}, shows: "erminated"},
+	{name: "&, a line for the shell", in: posix, row: "`cmd &` takes no line from the shell", unordered: true, keys: [][2]string{
+		{"fini reader &", "!prompt, stopped reader"}, {"echo mine", "mine"}, {"true", "!prompt, prompt"}, {"fg", "!foreground reader"}, {"word", "read word"}, {ctrlD, ""},
+	}, shows: "eof"},
+	{name: "&, fg, a line", in: posix, row: "`cmd &`, `fg`, and it reads a line", unordered: true, keys: [][2]string{
+		{"fini asker &", "!prompt, seen ready"}, {"fg", "!foreground asker"}, {"!touch", "!nothing"}, {"word", ""},
+	}, shows: "read word"},
+	{name: "&, fg, Ctrl-C", in: posix, unordered: true, keys: [][2]string{
+		{"fini napper &", "!prompt, seen ready"}, {"fg", "!foreground napper"}, {ctrlC, ""},
+	}},
+	{name: "kill %1", in: posix, row: "`kill %1` ends the job, and the shell says so", part: "screen", unordered: true, keys: [][2]string{
+		{"fini napper &", "!prompt, seen ready"}, {"kill %1", "!prompt, gone"}, {"true", ""},
+	}, shows: "erminated"},
+	{name: "kill %1 (fish)", in: "fish", loose: true, keys: [][2]string{
+		{"fini napper &", "!prompt, background napper"}, {"kill -- -(jobs -g)", "!prompt, gone"}, {"true", ""},
+	}},
+	{name: "kill -INT %1", in: posix, unordered: true, keys: [][2]string{{"fini napper &", "!prompt, seen ready"}, {"kill -INT %1", "!prompt, gone"}, {"true", ""}}},
+	{name: "kill -HUP %1", in: posix, unordered: true, keys: [][2]string{{"fini napper &", "!prompt, seen ready"}, {"kill -HUP %1", "!prompt, gone"}, {"true", ""}}},
+	{name: "kill -KILL %1", in: posix, says: true, unordered: true, keys: [][2]string{{"fini napper &", "!prompt, seen ready"}, {"kill -KILL %1", "!prompt, gone"}, {"true", ""}}},
+	{name: "kill -STOP %1, -CONT", in: posix, unordered: true, keys: [][2]string{
+		{"fini napper &", "!prompt, seen ready"}, {"kill -STOP %1", "!prompt, stopped napper"}, {"true", ""},
+		{"kill -CONT %1", "!prompt, background napper"}, {"kill %1", "!prompt, gone"}, {"true", ""},
+	}},
+	{name: "a signal for the command", keys: [][2]string{
+		{"fini counter", "ready"}, {"!kill job USR1", "signal 10"}, {ctrlBackslash, ""},
+	}, shows: "=<7:"},
+	// The command gets it with the whole job, and, if it has taken that by then, once more by way of fini.
+	{name: "a signal for the job", loose: true, keys: [][2]string{
+		{"fini counter", "ready"}, {"!kill group USR1", "signal 10"}, {ctrlBackslash, ""},
+	}, shows: "=<7:"},
+	{name: "kill -KILL of the command", row: "the shell has its terminal back after SIGKILL of the command", keys: [][2]string{
+		{"fini sh -c 'kill -KILL $$'", ""}, {"echo here", ""},
+	}, shows: "=<137:"},
+	{name: "kill -KILL of the job", row: "the shell has its terminal back after SIGKILL of the init", says: true, keys: [][2]string{
+		{"fini napper", "ready"}, {"!kill job KILL", ""}, {"echo here", ""},
+	}, shows: "=<137:"},
+	{name: "what kill -KILL leaves", in: "bash", row: "SIGKILL of the init ends the command", part: "survivors", says: true, keys: [][2]string{
+		{"fini napper", "ready"}, {"!kill job KILL", ""},
+	}},
+	{name: "kill -KILL of the group", says: true, keys: [][2]string{{"fini napper", "ready"}, {"!kill group KILL", ""}}, shows: "=<137:"},
+	{name: "a leftover", keys: [][2]string{{"fini leaver", ""}}, shows: "left", differs: "fini ends what the command leaves, and says so"},
+	{name: "stty tostop", in: posix, keys: [][2]string{
+		{"stty tostop", ""}, {"fini talker &", "!prompt, stopped talker"}, {"fg", ""},
+	}, unordered: true, shows: "said"},
+
+	// What stops itself.
+	{name: "a command that stops itself", in: posix, keys: [][2]string{
+		{"fini selfish", "!prompt, stopped selfish"}, {"fg", ""},
+	}, differs: "a command that stops itself alone does not stop its job"},
+	{name: "a command that folds before it stops", keys: [][2]string{
+		{"fini polite", "ready"}, {ctrlZ, "!prompt, stopped polite"}, {"fg", "unfolding"}, {"word", ""},
+	}, unordered: true},
+	{name: "a command deaf to Ctrl-Z", keys: [][2]string{
+		{"fini deaf", "ready"}, {ctrlZ, "!nothing"}, {"word", ""},
+	}, differs: "fini stops with the job though the command does not"},
+
+	// Pipelines.
+	{name: "first of a pipeline", row: "Ctrl-C ends a pipeline, the init first in it", keys: interrupted("fini feeder | passer | taker")},
+	{name: "middle of a pipeline", keys: interrupted("feeder | fini passer | taker")},
+	{name: "last of a pipeline", row: "Ctrl-C ends a pipeline, the init last in it", keys: interrupted("feeder | passer | fini taker")},
+	{name: "everywhere in a pipeline", row: "Ctrl-C ends a pipeline of two inits", keys: interrupted("fini feeder | fini taker")},
+	{name: "first of a pipeline, Ctrl-Z", row: "Ctrl-Z and `fg` of a pipeline, the init first in it", keys: stoppedAndOn("fini feeder | passer | taker", "taker")},
+	{name: "middle of a pipeline, Ctrl-Z", keys: stoppedAndOn("feeder | fini passer | taker", "taker")},
+	{name: "last of a pipeline, Ctrl-Z", row: "Ctrl-Z and `fg` of a pipeline, the init last in it", keys: stoppedAndOn("feeder | passer | fini taker", "taker")},
+	{name: "everywhere in a pipeline, Ctrl-Z", keys: stoppedAndOn("fini feeder | fini passer | fini taker", "taker")},
+	{name: "a pipeline with cat, Ctrl-Z", keys: [][2]string{
+		{"fini feeder | cat", "go"}, {ctrlZ, "!prompt, stopped cat"}, {"fg", "!foreground cat"}, {ctrlC, ""},
+	}},
+	{name: "cat before it", in: posix, row: "`cat | init cat` reads the terminal", keys: [][2]string{
+		{"cat | fini cat", "!foreground cat"}, {"one", "one"}, {"two", "two"}, {ctrlD, ""},
+	}},
+	{name: "a pager", row: "`init cmd | less` is left by `q`", loose: true, keys: [][2]string{
+		{"fini chatty | less", "!seen 23\r\n:"}, {key + "q", "!nothing"}, {"!touch", ""},
+	}},
+	{name: "Ctrl-backslash in a pipeline", keys: [][2]string{{"fini feeder | taker", "ready"}, {ctrlBackslash, ""}}},
+	{name: "an end of its own in a pipeline", in: bashZsh, keys: [][2]string{{"fini sh -c 'exit 3' | fini sh -c 'kill -HUP $$' | fini cat", ""}}, shows: ":3 129 0>="},
+	{name: "a background pipeline", in: posix, unordered: true, keys: [][2]string{
+		{"fini feeder | fini taker &", "!prompt, background taker"}, {"fg", "!foreground taker"}, {ctrlC, ""},
+	}},
+
+	// Loops, scripts, and others that start commands.
+	{name: "for", in: posix, row: "Ctrl-C ends a loop", keys: interrupted("for i in 1 2 3; do fini napper; echo it$i; done"), never: "it1"},
+	{name: "for (fish)", in: "fish", keys: interrupted("for i in 1 2 3; fini napper; echo it$i; end"), never: "it1"},
+	{name: "while", in: posix, keys: interrupted("while true; do fini napper; echo again; done"), never: "again"},
+	{name: "for, Ctrl-Z", in: "bash", keys: [][2]string{
+		{"for i in 1 2; do fini napper; echo it$i; done", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"fg", "!foreground napper"}, {ctrlC, ""},
+	}},
+	{name: "while read", in: posix, keys: interrupted(`printf 'a\nb\n' | while read x; do fini napper; echo it$x; done`), never: "ita"},
+	{name: "a bash script", row: "Ctrl-C ends a script", keys: interrupted(`bash -c 'fini napper; echo after'`), never: "after"},
+	{name: "a dash script", keys: interrupted("dash -c 'fini napper; echo after'"), never: "after"},
+	{name: "a script file", keys: interrupted("script fini")},
+	{name: "a strict bash script", keys: interrupted("bash $D/strict fini"), never: "after"},
+	{name: "a bash script that catches INT", keys: interrupted("bash $D/trapper fini"), shows: "trapped\nafter"},
+	{name: "fini before a script", keys: interrupted("fini bash -c 'napper; echo after'"), never: "after"},
+	{name: "fini before a script, Ctrl-Z", keys: stoppedAndOn("fini bash -c 'napper; echo after'", "napper")},
+	{name: "a script, Ctrl-Z", keys: stoppedAndOn("bash -c 'fini napper; echo after'", "napper")},
+	{name: "a function", in: posix, keys: interrupted("f() { fini napper; echo after; }; f")},
+	{name: "a function (fish)", in: "fish", keys: interrupted("function f; fini napper; echo after; end; f")},
+	{name: "a subshell", in: posix, keys: interrupted("(fini napper; echo after)")},
+	{name: "a command substitution", in: posix, keys: interrupted("x=$(fini napper); echo after")},
+	{name: "a command substitution (fish)", in: "fish", keys: interrupted("set x (fini napper); echo after")},
+	{name: "make", tries: 10, row: "Ctrl-C ends make as it would without", part: "screen", keys: interrupted("make -s -f $D/Makefile P='fini'"), never: "after"},
+	{name: "before make", tries: 10, keys: interrupted("fini make -s -f $D/Makefile"), never: "after"},
+	{name: "xargs", keys: interrupted("echo 1 2 3 | xargs -n1 fini napper")},
+	{name: "before xargs", keys: interrupted("echo 1 2 3 | fini xargs -n1 napper")},
+	{name: "timeout --foreground", tries: 10, keys: interrupted("timeout --foreground 1000 fini napper")},
+	{name: "before timeout --foreground", tries: 10, keys: interrupted("fini timeout --foreground 1000 napper")},
+	{name: "timeout", tries: 10, keys: interrupted("timeout 1000 fini napper")},
+	{name: "before timeout", keys: interrupted("fini timeout 1000 napper"),
+		differs: "timeout makes itself a group of its own, which is in the background, unless it leads the job"},
+	{name: "env, nice", keys: interrupted("env nice fini napper")},
+	{name: "find -exec", keys: interrupted(`find $D/Makefile $D/text -exec fini napper ';'`)},
+
+	// The end of the terminal, and of the shell.
+	{name: "hang-up", keys: [][2]string{{"fini napper", "ready"}, {"!hangup", "!end"}}},
+	{name: "hang-up of a pipeline", keys: [][2]string{{"fini feeder | fini taker", "ready"}, {"!hangup", "!end"}}},
+	{name: "hang-up of a stopped job", keys: [][2]string{{"fini napper", "ready"}, {ctrlZ, ""}, {"!hangup", "!end"}}},
+	{name: "hang-up of a script", keys: [][2]string{{"bash -c 'fini napper; echo after'", "ready"}, {"!hangup", "!end"}}},
+	{name: "SIGKILL of the shell", keys: [][2]string{{"fini napper", "ready"}, {"!kill shell KILL", "!end"}}},
+
+	// Full screens, and shells inside.
+	{name: "less", loose: true, keys: [][2]string{
+		{"fini less $D/text", "text"}, {key + "G", "!seen (END)"}, {key + "q", ""},
+	}},
+	{name: "less, Ctrl-Z", loose: true, keys: [][2]string{
+		{"fini less $D/text", "text"}, {ctrlZ, "!prompt, stopped less"}, {"fg", "!foreground less"}, {key + "G", "!seen (END)"}, {key + "q", ""},
+	}},
+	{name: "vi", loose: true, keys: [][2]string{
+		{"fini vi -u NONE new", "new"}, {key + "ione" + escape, "one"}, {":wq", ""}, {"cat new", "one"},
+	}},
+	{name: "vi, Ctrl-Z", loose: true, keys: [][2]string{
+		{"fini vi -u NONE new", "new"}, {ctrlZ, "!prompt, stopped vi"}, {"fg", "!foreground vi"}, {":q!", ""},
+	}},
+	{name: "a shell inside", keys: [][2]string{
+		{inside("fini"), ""}, {"napper", "ready"}, {ctrlC, ""}, {"napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"fg", "!foreground napper"}, {ctrlC, ""}, {"exit 5", ""},
+	}},
+	{name: "a bash inside, suspended", in: "bash", keys: [][2]string{
+		{"fini bash --norc --noediting -i", ""}, {"suspend", "!prompt, stopped bash"}, {"fg", "!foreground bash"}, {"napper", "ready"}, {ctrlC, ""}, {"exit 5", ""},
+	}, differs: "a command that stops itself alone does not stop its job"},
+	{name: "inside a shell inside", keys: [][2]string{
+		{inside(""), ""}, {"fini napper", "ready"}, {ctrlC, ""}, {"fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"fg", "!foreground napper"}, {ctrlC, ""}, {"exit 5", ""},
+	}},
+
+	// Another user.
+	{name: "before setpriv", needs: needRoot, keys: interrupted("fini setpriv --reuid=65534 --regid=65534 --clear-groups napper")},
+	{name: "behind setpriv", needs: needRoot, keys: interrupted("setpriv --reuid=65534 --regid=65534 --clear-groups fini napper")},
+	{name: "before su", tries: 10, says: true, needs: needRoot, keys: interrupted("fini su -s /bin/sh nobody -c $D/napper")},
+	{name: "before setpriv, Ctrl-Z", needs: needRoot, keys: stoppedAndOn("fini setpriv --reuid=65534 --regid=65534 --clear-groups napper", "napper")},
+	{name: "behind runuser", tries: 10, needs: needRoot, keys: interrupted("runuser -u nobody -- fini napper")},
+
+	// Terminals in a terminal.
+	{name: "under script", keys: interrupted("/usr/bin/script -qec 'fini napper' /dev/null")},
+	{name: "before script", keys: interrupted("fini /usr/bin/script -qec napper /dev/null")},
+	{name: "in tmux", tries: 5, in: "bash", loose: true, needs: needTmux, keys: [][2]string{
+		{"tmux -f $D/tmux.conf -S $GO.tmux new-session \"" + escaped(inside("")) + "\"", ""},
+		{"fini napper", "ready"}, {ctrlC, ""}, {"fini reader", "ready"}, {ctrlZ, "!prompt, stopped reader"}, {"fg", "!nothing"}, {"word", "read word"}, {ctrlC, ""}, {"exit", ""},
+	}, shows: "=<130:"},
+	{name: "before tmux", tries: 5, in: "bash", loose: true, needs: needTmux, keys: [][2]string{
+		{"fini tmux -f $D/tmux.conf -S $GO.tmux new-session \"" + escaped(inside("")) + "\"", ""}, {"napper", "ready"}, {ctrlC, ""}, {"exit", ""},
+	}, shows: "=<130:"},
+	{name: "over ssh", in: "bash", needs: needSSH, keys: [][2]string{
+		{"ssh -F $D/ssh_config -tt pty \"exec env PATH=$PATH " + escaped(inside("")) + "\"", ""},
+		{"fini napper", "ready"}, {ctrlC, ""}, {"fini reader", "ready"}, {ctrlZ, "!prompt, stopped reader"}, {"fg", "!nothing"}, {"word", "read word"}, {ctrlC, ""}, {"exit 6", ""},
+	}, shows: "=<6:"},
+	{name: "over ssh, without a shell", in: "bash", needs: needSSH, keys: interrupted("ssh -F $D/ssh_config -tt pty env PATH=$PATH fini napper")},
+	{name: "over ssh, hang-up", in: "bash", needs: needSSH, keys: [][2]string{
+		{"ssh -F $D/ssh_config -tt pty env PATH=$PATH fini napper", "ready"}, {"!hangup", "!end"},
+	}},
+	{name: "before ssh", in: "bash", needs: needSSH, keys: interrupted("fini ssh -F $D/ssh_config -tt pty env PATH=$PATH napper")},
+	{name: "in docker exec", tries: 5, loose: true, in: "bash", needs: needContainer, keys: [][2]string{
+		{inDocker + "sh", ""},
+		{"fini reader", "ready"}, {ctrlC, ""}, {"fini reader", "ready"}, {ctrlZ, "!prompt, stopped reader"}, {"fg", "!nothing"}, {"word", "read word"}, {ctrlC, ""}, {"exit 6", ""},
+	}, shows: "=<6:"},
+	{name: "in docker exec, without a shell", in: "bash", needs: needContainer, keys: interrupted(inDocker + "fini reader")},
+	{name: "before docker exec", in: "bash", needs: needContainer, keys: interrupted("fini " + inDocker + "reader")},
+}

@@ -1,0 +1,51 @@
+// Package need skips a test that lacks something, and sees to it that the skip is noticed.
+package need
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// That skips a test if what it needs is missing. Under FINI_MUST_RUN=1 that is an error.
+func That(t testing.TB, ok bool, what string) {
+	t.Helper()
+	if ok {
+		return
+	}
+	if os.Getenv("FINI_MUST_RUN") == "1" {
+		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s (make deps installs it)", what)
+	}
+	skip(t, what)
+}
+
+// Kernel skips a test of what only some kernels have. No package can be installed for that, so it is
+// never an error.
+func Kernel(t testing.TB, ok bool, what string) {
+	t.Helper()
+	if !ok {
+		skip(t, "a kernel with "+what)
+	}
+}
+
+// Program returns the path of a program that is needed.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	That(t, err == nil, name)
+	return path
+}
+
+// skip adds to the file FINI_SKIPPED, which make test prints, for go test shows no skip unless it is
+// asked for everything.
+func skip(t testing.TB, what string) {
+	t.Helper()
+	line, _, _ := strings.Cut(what, "\n")
+	if file, err := os.OpenFile(os.Getenv("FINI_SKIPPED"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		_, _ = fmt.Fprintf(file, "%s\n", line)
+		_ = file.Close()
+	}
+	t.Skip("SKIPPED, for this is missing: " + what)
+}

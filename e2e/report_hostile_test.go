@@ -1,0 +1,478 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
+)
+
+func init() { moreHelpers["@flip"] = helperFlip }
+
+// The user whose commands a privileged fini runs here.
+const nobodyElse = 12345
+
+// theirs is a directory of that user's.
+func theirs(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fini-theirs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+const secret = "nobody else reads or writes this\n"
+
+// secretFile is a file that only root may read and write, and unchanged reports whether it is as it was.
+func secretFile(t testing.TB) (path string, unchanged func() bool) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && string(text) == secret
+	}
+}
+
+// blockDevice is a block device without anything on it, and untouched reports whether that is so.
+func blockDevice(t testing.TB) (path string, untouched func() bool) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "blocks")
+	zeros := make([]byte, 1<<20)
+	if err := os.WriteFile(file, zeros, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(need.Program(t, "losetup"), "--find", "--show", file).CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("a loop device (%s)", out))
+	path = strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", path).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return path, func() bool {
+		text, err := os.ReadFile(path)
+		if err == nil && bytes.Equal(text, zeros) {
+			return true
+		}
+		_ = os.WriteFile(path, zeros, 0) // for the next one to ask
+		return false
+	}
+}
+
+// fifoWithReader makes a fifo and opens it for reading. text reads to EOF.
+func fifoWithReader(t testing.TB, path string) (text func() []byte) {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	t.Cleanup(func() { _ = file.Close() })
+	return func() []byte {
+		t.Helper()
+		text, err := io.ReadAll(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+}
+
+// An unprivileged command that owns the report's directory can't turn a privileged fini on
+// anything: neither by what it puts in the report's place nor by what was there before.
+func TestReportAmongLinks(t *testing.T) {
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root")
+	setpriv := need.Program(t, "setpriv")
+	tests := []struct {
+		name   string
+		before string // done by root, or "fifo": one that is read
+		script string // of the command, which runs in the directory
+		says   string // of fini, none if "": the report is there or in the fifo
+	}{
+		{"link to a file", "", `ln -s "$SECRET" report`, ""},
+		{"link to a block device", "", `ln -s "$DEVICE" report`, ""},
+		{"link to a fifo", "", `mkfifo other && ln -s other report`, ""},
+		{"fifo", "", `mkfifo report`, ""},
+		{"directory", "", `mkdir report`, "is a directory"},
+		{"file, then a link", `echo old >report`, `ln -sf "$DEVICE" report`, ""},
+		{"link to a file from the start", `ln -s "$SECRET" report`, `:`, ""},
+		{"link to a block device from the start", `ln -s "$DEVICE" report`, `:`, ""},
+		{"fifo, then a link to a file", "fifo", `ln -sf "$SECRET" report`, ""},
+		{"fifo, then a link to a block device", "fifo", `ln -sf "$DEVICE" report`, ""},
+		{"fifo, then a file", "fifo", `rm report; echo theirs >report`, ""},
+		{"fifo, then nothing", "fifo", `rm report`, ""},
+		{"directory, then a link", "", `cd .. && mv dir real && ln -s "$ROOTS" dir`, ""},
+		{"directory, then nothing", "", `cd .. && rmdir dir`, "no such file or directory"},
+	}
+	inPlaces(t, func(t *testing.T, p place) {
+		device, untouched := blockDevice(t)
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				secret, unchanged := secretFile(t)
+				parent, roots := theirs(t), t.TempDir()
+				dir := filepath.Join(parent, "dir")
+				if err := os.Mkdir(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				env := append(os.Environ(), "SECRET="+secret, "DEVICE="+device, "ROOTS="+roots)
+				path := filepath.Join(dir, "report")
+				var fromFifo func() []byte
+				if tt.before == "fifo" {
+					fromFifo = fifoWithReader(t, path)
+				} else {
+					sh := exec.Command("sh", "-ec", tt.before)
+					sh.Dir, sh.Env = dir, env
+					if out, err := sh.CombinedOutput(); err != nil {
+						t.Fatalf("%v: %s", err, out)
+					}
+				}
+				if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
+					t.Fatal(err)
+				}
+				id := strconv.Itoa(nobodyElse)
+				cmd := p.command("--report="+path, "--", setpriv, "--reuid="+id, "--regid="+id, "--clear-groups",
+					"sh", "-ec", "cd "+dir+"; "+tt.script+"; exit 5")
+				cmd.Env = env
+				l := startCmd(t, cmd)
+				l.mustEnd(5)
+				if file, blocks := unchanged(), untouched(); !file || !blocks {
+					t.Fatalf("root's file is unchanged: %v, the device is untouched: %v", file, blocks)
+				}
+				if entries, err := os.ReadDir(roots); err != nil || len(entries) > 0 {
+					t.Errorf("in root's directory there is %v, %v", entries, err)
+				}
+				said := l.Err.whole()
+				if tt.says != "" {
+					if want := fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, tt.says); said != want {
+						t.Errorf("says %q, want %q", said, want)
+					}
+					if left, _ := filepath.Glob(dir + "/.fini-*"); len(left) > 0 {
+						t.Errorf("left behind: %q", left)
+					}
+					return
+				}
+				if said != "" {
+					t.Errorf("says %q", said)
+				}
+				switch {
+				case fromFifo != nil:
+					mustBeReport(t, fromFifo())
+				case strings.HasPrefix(tt.name, "directory"):
+					mustHaveReport(t, filepath.Join(parent, "real", "report"))
+				default:
+					if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+						t.Fatalf("the report is %v, %v", info, err)
+					}
+					text, err := os.ReadFile(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					mustBeReport(t, text)
+				}
+			})
+		}
+	})
+}
+
+// What is no place for a report is refused before the command starts.
+func TestReportIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "socket")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	refuses := func(t *testing.T, p place, path, why string, files ...*os.File) {
+		t.Helper()
+		cmd := p.command("--report="+path, "--", "/bin/echo", "started")
+		cmd.ExtraFiles = files
+		mustRefuse(t, cmd, fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
+	}
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket") })
+		t.Run("directory by a dot", func(t *testing.T) { refuses(t, p, dir+"/.", "is a directory") })
+		t.Run("/dev/stdin", func(t *testing.T) { refuses(t, p, "/dev/stdin", "bad file descriptor") })
+		t.Run("block device", func(t *testing.T) {
+			need.That(t, os.Geteuid() == 0, "root")
+			device, untouched := blockDevice(t)
+			refuses(t, p, device, "it is a block device")
+			file, err := os.OpenFile(device, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = file.Close() }()
+			refuses(t, p, "/dev/fd/4", "it is a block device", file)
+			if !untouched() {
+				t.Error("the device was written")
+			}
+		})
+		if p.pid1 {
+			return // in the other two places a shell can make a file system first
+		}
+		for options, why := range map[string]string{
+			"ro":          "read-only file system",
+			"nr_inodes=1": "no space left on device", // which access(2) knows nothing of
+		} {
+			t.Run(options, func(t *testing.T) {
+				need.That(t, os.Geteuid() == 0, "root")
+				cmd := exec.Command(need.Program(t, "unshare"), append([]string{"-m", "sh", "-c", `mount -t tmpfs -o "$0" none . && cd "$PWD" && "$@"`, options},
+					p.command("--report=report", "--", "/bin/echo", "started").Args...)...)
+				cmd.Dir = t.TempDir()
+				mustRefuse(t, cmd, "fini: --report: cannot write \"report\": "+why+"\n")
+			})
+		}
+	})
+}
+
+// helperFlip puts in turn a fifo that it reads, a file, and links to all its other arguments under
+// the name that is its first one, until its stdin ends. It says how often.
+func helperFlip(args []string) int {
+	path, targets := args[0], args[1:]
+	fifo := path + ".fifo"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		fmt.Println("@flip:", err)
+		return 1
+	}
+	reader, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		fmt.Println("@flip:", err)
+		return 1
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	ended := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(ended) }()
+	fmt.Println("ready")
+	next := path + ".next"
+	for flips := 0; ; flips++ {
+		select {
+		case <-ended:
+			fmt.Println("flips", flips)
+			return 0
+		default:
+		}
+		switch i := flips % (len(targets) + 2); i {
+		case 0:
+			err = os.Link(fifo, next)
+		case 1:
+			err = os.WriteFile(next, nil, 0o600)
+		default:
+			err = os.Symlink(targets[i-2], next)
+		}
+		if err == nil {
+			err = os.Rename(next, path)
+		}
+		if err != nil {
+			fmt.Println("@flip:", err)
+			return 1
+		}
+	}
+}
+
+// Somebody who changes what the path names while a privileged fini starts, lives and writes gets
+// it to write nothing of root's. On the first version one life in four did.
+func TestReportRacesAgainstLinks(t *testing.T) {
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root")
+	lives := upTo(20, 60)
+	flips := 15 * lives
+	secret, unchanged := secretFile(t)
+	device, untouched := blockDevice(t)
+	dir := theirs(t)
+	path := filepath.Join(dir, "report")
+	flip := exec.Command("/proc/self/exe", "@flip", path, secret, device)
+	flip.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyElse, Gid: nobodyElse}}
+	flipper := startCmd(t, flip)
+	flipper.Out.want("ready")
+	wrote := 0
+	for i := range lives {
+		p := []place{pair, alone}[i%2]
+		l := startCmd(t, p.command("--report="+path, "--", "/bin/sh", "-c", "exit 5"))
+		status, said := l.status(), l.Err.whole()
+		if said == "" && status == 5 {
+			wrote++
+		} else if !strings.HasPrefix(said, "fini: --report: cannot write ") || strings.Count(said, "\n") != 1 {
+			t.Errorf("status %d, says %q", status, said)
+		}
+		if file, blocks := unchanged(), untouched(); !file || !blocks {
+			t.Fatalf("after life %d root's file is unchanged: %v, the device is untouched: %v", i, file, blocks)
+		}
+	}
+	_ = flipper.Stdin.Close()
+	if n := flipper.Out.wantPid("flips "); n < flips || wrote < lives/2 {
+		t.Errorf("%d flips, %d of %d reports written: the test shows little", n, wrote, lives)
+	}
+}
+
+// fini keeps neither its working directory nor anything else busy, unless the report goes there.
+func TestWorkingDirectoryIsLeft(t *testing.T) {
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root")
+	unshare := need.Program(t, "unshare")
+	for _, p := range []place{pair, alone} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			report := reportPath(t)
+			const script = `dir=$PWD; cd /; until umount "$dir" 2>/dev/null; do sleep 0.01; done; exit 5`
+			cmd := exec.Command(unshare, append([]string{"-m", "/bin/sh", "-c", `mount -t tmpfs none . && cd "$PWD" && exec "$@"`, "sh"},
+				p.command("-t", "1m", "--report="+report, "--", "/bin/sh", "-c", script).Args...)...)
+			cmd.Dir = t.TempDir()
+			startCmd(t, cmd).mustEnd(5)
+			mustHaveReport(t, report)
+		})
+	}
+}
+
+// Without /proc a fifo is opened by its name, if that is still its own.
+func TestReportToAFifoWithoutProc(t *testing.T) {
+	t.Parallel()
+	need.That(t, os.Geteuid() == 0, "root")
+	unshare := need.Program(t, "unshare")
+	for _, p := range []place{pair, alone} {
+		for script, says := range map[string]string{
+			"exit 5":               "",
+			"mv other fifo;exit 5": "something else has its name by now",
+		} {
+			t.Run(p.name+says, func(t *testing.T) {
+				dir := t.TempDir()
+				path := filepath.Join(dir, "fifo")
+				text, other := fifoWithReader(t, path), fifoWithReader(t, filepath.Join(dir, "other"))
+				cmd := exec.Command(unshare, append([]string{"-m", "/bin/sh", "-c", `mount -t tmpfs none /proc; exec "$@"`, "sh"},
+					p.command("--report="+path, "--", "/bin/sh", "-c", script).Args...)...)
+				cmd.Dir = dir
+				l := startCmd(t, cmd)
+				l.mustEnd(5)
+				said := l.Err.whole()
+				if got := other(); len(got) > 0 {
+					t.Errorf("the wrong fifo has %q", got)
+				}
+				if says == "" {
+					mustBeReport(t, text())
+				} else if !strings.Contains(said, says) {
+					t.Errorf("says %q", said)
+				}
+			})
+		}
+	}
+}
+
+// A reader that always takes a little does not keep fini for longer than one that takes nothing.
+func TestReportToASlowReader(t *testing.T) {
+	t.Parallel()
+	r, w := pipe(t)
+	cmd := pair.command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000), strings.Repeat("y", 100_000))
+	cmd.ExtraFiles = []*os.File{w}
+	l := startCmd(t, cmd)
+	_ = w.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.mustEnd(5)
+	}()
+	pace := time.NewTicker(time.Second)
+	defer pace.Stop()
+	for page := make([]byte, 4096); ; {
+		select {
+		case <-pace.C:
+			if _, err := r.Read(page); err != nil {
+				t.Errorf("the slow reader has read all: %v", err)
+			}
+		case <-ended:
+			if said := l.Err.whole(); said != "fini: --report: cannot write \"/dev/fd/4\": it was not taken within 5s\n" {
+				t.Errorf("says %q", said)
+			}
+			return
+		}
+	}
+}
+
+// So many signals and leftovers are in a report, the others are counted.
+func TestReportLeavesOut(t *testing.T) {
+	t.Parallel()
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Run("leftovers", func(t *testing.T) {
+			if !full() && p != pair {
+				return // it takes its time to make so many
+			}
+			path := reportPath(t)
+			l := start(t, p, "-q", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
+				`i=0; while [ $i -lt 1010 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
+			l.mustEnd(5)
+			if r := mustHaveReport(t, path); len(r.Leftovers) != 1000 || r.LeftoversOmitted != 10 || r.Reaped != 1010 {
+				t.Errorf("%d leftovers, %d omitted, %d reaped", len(r.Leftovers), r.LeftoversOmitted, r.Reaped)
+			}
+		})
+		t.Run("signals", func(t *testing.T) {
+			path := reportPath(t)
+			l := start(t, p, append([]string{"--report=" + path, "--"}, mode("signals", "10")...)...)
+			l.Out.want("ready")
+			l.caught()
+			const sent = 1100
+			for range sent { // two that come at once may be one
+				l.signal(unix.SIGUSR2)
+				l.Out.want("signal 12")
+			}
+			l.signal(unix.SIGUSR1)
+			l.mustEnd(7)
+			if r := mustHaveReport(t, path); len(r.Signals) != 1000 || r.SignalsOmitted != sent+1-1000 {
+				t.Errorf("%d signals, %d omitted", len(r.Signals), r.SignalsOmitted)
+			}
+		})
+		t.Run("command lines", func(t *testing.T) {
+			path := reportPath(t)
+			long := strings.Repeat("x", 100_000)
+			l := start(t, p, append([]string{"-q", "--linger=0", "--report=" + path}, leak("", long, long, long)...)...)
+			l.Out.want("ready")
+			write(t, l, "go\n")
+			l.mustEnd(0)
+			r := mustHaveReport(t, path)
+			if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
+				t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
+			}
+			if len(r.Leftovers) != 1 || !r.Leftovers[0].CommandCut || len(r.Leftovers[0].Command) != 4000 {
+				t.Errorf("%.300v", r.Leftovers)
+			}
+		})
+	})
+}
+
+// A terminal under `stty tostop` stops who writes in the background: not fini, and not its job.
+func TestReportToATerminalInTheBackground(t *testing.T) {
+	t.Parallel()
+	for _, p := range []place{pair, alone} {
+		t.Run(p.name, func(t *testing.T) {
+			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
+			l, screen, keys := onTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},
+				p.command("--report=/dev/tty", "--", "/bin/sh", "-c", "exit 5").Args...)...))
+			screen.want("status 5")
+			text, _, _ := strings.Cut(screen.text(), "\n}\n") // the shell speaks behind it
+			mustBeReport(t, []byte(text+"\n}\n"))
+			_, _ = io.WriteString(keys, "\n")
+			l.mustEnd(0)
+		})
+	}
+}

@@ -1,0 +1,77 @@
+// Package surroundings makes so what tests take for granted, whoever started them and how.
+package surroundings
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Own gives this process the umask, the signals and the environment that a shell would, for all that
+// it starts.
+func Own() {
+	for _, name := range []string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS"} {
+		_ = os.Unsetenv(name) // of the make that runs the tests, and not of those in them
+	}
+	_ = syscall.Umask(0o022) // other users run what the tests write, and this program
+	if self, err := os.Executable(); err == nil {
+		_ = os.Chmod(self, 0o755)
+	}
+	leaveTerminal()
+	unblockSignals()
+	ignored := ignoredSignals()
+	swallowed := make(chan os.Signal, 1)
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		// What is caught here is at its default in what is started, and still ends nothing here:
+		// under nohup SIGHUP is to be survived.
+		if ignored&(1<<(sig-1)) != 0 {
+			signal.Notify(swallowed, sig)
+		}
+	}
+	go func() {
+		for range swallowed {
+		}
+	}()
+}
+
+// leaveTerminal makes this process one without a controlling terminal, as a command at one is
+// treated otherwise. It stays in its job, to which Ctrl-C goes.
+func leaveTerminal() {
+	tty, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(tty) }()
+	if leader, _ := unix.Getsid(0); leader != os.Getpid() { // a leader would take the terminal from all others
+		_ = unix.IoctlSetInt(tty, unix.TIOCNOTTY, 0)
+	}
+}
+
+// unblockSignals starts this program once more if a signal is blocked: each thread has a mask of
+// its own, which it got from the first one.
+func unblockSignals() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var none, blocked unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, &blocked); err != nil || blocked == none {
+		return
+	}
+	_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// ignoredSignals is a bit for each. See SigIgn in proc_pid_status(5).
+func ignoredSignals() uint64 {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		if mask, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			bits, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return bits
+		}
+	}
+	return 0
+}

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// full reports whether FINI_FULL asks for every round and the whole volume, which take many
+// times as long: FINI_FULL=1, or FINI_FULL=1h for what goes on at random for that long.
+func full() bool { return os.Getenv("FINI_FULL") != "" }
+
+// upTo is how often something is done, or how much of it there is.
+func upTo(quick, whole int) int {
+	if full() {
+		return whole
+	}
+	return quick
+}
+
+// drawnFor is how long something goes on at random.
+func drawnFor(t testing.TB, quick time.Duration) time.Duration {
+	t.Helper()
+	switch text := os.Getenv("FINI_FULL"); text {
+	case "":
+		return quick
+	case "1":
+		return 5 * quick
+	default:
+		long, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("FINI_FULL: %v", err)
+		}
+		return long
+	}
+}
+
+// serial says of a test why it runs with no other beside it. All others call t.Parallel.
+func serial(testing.TB, string) {}
+
+// What a test starts has the same surroundings, whatever those of the tests are.
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	const ownMask = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nUmask:\t0022\n"
+	out, err := exec.Command("/bin/sh", "-c", "grep -E '^(SigBlk|SigIgn|Umask):' /proc/self/status | sort").Output()
+	// 32 and 33 are the C library's, and make leaves them ignored.
+	if err != nil || strings.Replace(string(out), "SigIgn:\t0000000080000000", "SigIgn:\t0000000000000000", 1) != ownMask {
+		t.Errorf("what a test starts has %q (%v), want %q", out, err, ownMask)
+	}
+	const inside = "FINI_SURROUNDED"
+	if os.Getenv(inside) != "" {
+		return
+	}
+	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077; exec "$0" "$@" <&-`,
+		mode("")[0], "-fini="+finiPath, "-test.run=^TestSurroundings$")
+	self.Env = append(os.Environ(), inside+"=1")
+	text, err := startBlocked(self)
+	if err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// startBlocked runs a command with some signals blocked.
+func startBlocked(cmd *exec.Cmd) (out []byte, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before unix.Sigset_t
+	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGTERM-1) | 1<<(unix.SIGUSR1-1) | 1<<(unix.SIGCHLD-1)}}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &before); err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
+	return cmd.CombinedOutput()
+}

@@ -1,0 +1,1015 @@
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"hash/maphash"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// The explorer tries every order in which things can happen in a world: what finis do, and up
+// to a depth what the tree and all others do (the moves). Worlds that can't be told apart by
+// their future are one state. `make explore` goes deeper than `go test` does.
+var (
+	depth = flag.Int("explore.depth", 1, "moves that the tree and others make, in every order; the plainest scenarios get one more")
+	limit = flag.Int("explore.states", 4000, "leave a scenario after so many states")
+	walks = flag.Int("explore.walks", 30, "random walks behind the depth, in each scenario")
+	whole = flag.Bool("explore.whole", false, "every combination of policy, flags, role, tree and moves, and not only of any two")
+	seed  = flag.Uint64("explore.seed", 1, "of the random walks")
+	only  = flag.String("explore.only", "", "the scenarios whose name contains this")
+)
+
+// A move is what others than fini do.
+type move struct {
+	name  string
+	often uint8                        // at most so many times
+	who   func(w *world, p *proc) bool // nil if it is nobody in the world
+	make  func(w *world, p *proc)
+}
+
+// supply is what may still happen in a world.
+type supply struct {
+	left    int // moves
+	used    [32]uint8
+	may     uint32 // which moves, as bits
+	bond    bool   // to the parent process
+	timeout time.Duration
+	rows    *rows
+}
+
+func inTree(_ *world, p *proc) bool  { return p.has(ofTree) && p.state == 'S' && !p.has(asleep) }
+func shell(w *world, p *proc) bool   { return p.id == w.cast.shell && p.alive() }
+func topFini(w *world, p *proc) bool { return p.id == w.finis[0].id && p.alive() }
+func killable(w *world, p *proc) bool {
+	return p.alive() && p.id != w.cast.tracer && p.id != w.cast.sibling
+}
+func (w *world) top() *proc  { return w.get(w.finis[0].id) }
+func (w *world) from() *proc { return &proc{pid: 9} } // a process outside of the world
+func sends(sig syscall.Signal) func(*world, *proc) {
+	return func(w *world, p *proc) {
+		w.may(sig, true)
+		_ = w.kill(w.from(), p, sig)
+	}
+}
+
+// key is a key of the terminal, or a hang-up: the kernel signals a group.
+func key(sig syscall.Signal) func(*world, *proc) {
+	return func(w *world, p *proc) {
+		w.may(sig, false)
+		_ = w.killGroup(nil, w.rules.job, sig)
+	}
+}
+
+// moves are all that the tree and others can do. "forks" is the first one, see choices.
+var moves = []move{
+	{"forks", 2, inTree, func(w *world, p *proc) { w.fork(p) }},
+	{"forks one that is never a zombie", 1, inTree, func(w *world, p *proc) {
+		if child := w.fork(p); child != nil {
+			child.is |= autoreap
+		}
+	}},
+	{"ends", 2, inTree, func(w *world, p *proc) { w.exit(p, exited(3*boolToInt(p.id == w.cast.main))) }},
+	{"calls setsid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setsid},
+	{"calls setpgid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setpgid},
+	{"becomes another user", 1, inTree, (*world).setuid},
+	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell },
+		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGSTOP) }},
+	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' },
+		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGCONT) }},
+	{"is killed", 2, killable, func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGKILL) }},
+	{"is sent TERM", 2, topFini, sends(syscall.SIGTERM)},
+	{"is sent INT", 2, topFini, sends(syscall.SIGINT)},
+	{"is sent HUP", 1, topFini, sends(syscall.SIGHUP)},
+	{"is sent USR1", 1, topFini, sends(syscall.SIGUSR1)},
+	{"and inner are sent TERM", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.cast.inner != 0 },
+		func(w *world, p *proc) {
+			sends(syscall.SIGTERM)(w, p)
+			_ = w.kill(w.from(), w.get(w.cast.inner), syscall.SIGTERM)
+		}},
+	{"and its group are sent TERM", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.job == 0 },
+		func(w *world, p *proc) {
+			w.may(syscall.SIGTERM, false)
+			if w.supply.bond && w.rules.deathsig == syscall.SIGTERM && w.top() != nil {
+				w.ghost.due[0]-- // one for both
+			}
+			_ = w.killGroup(w.from(), p.group, syscall.SIGTERM)
+		}},
+	{"and its group are killed", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.job == 0 },
+		func(w *world, p *proc) { _ = w.killGroup(w.from(), p.group, syscall.SIGKILL) }},
+	{"gets Ctrl-C", 2, topFini, key(syscall.SIGINT)},
+	{"gets Ctrl-Z", 1, topFini, key(syscall.SIGTSTP)},
+	{"gets fg", 1, shell, func(w *world, p *proc) { _ = w.killGroup(p, w.rules.job, syscall.SIGCONT) }},
+	{"is hung up on", 1, topFini, func(w *world, p *proc) {
+		w.may(syscall.SIGHUP, true)
+		_ = w.kill(nil, p, syscall.SIGHUP)
+	}},
+	{"sends the job TERM", 1, inTree, func(w *world, p *proc) {
+		w.may(syscall.SIGTERM, false)
+		p.mark.sender = true
+		_ = w.killGroup(p, w.rules.job, syscall.SIGTERM)
+	}},
+	{"and the job are sent TERM", 1, topFini, func(w *world, p *proc) {
+		w.may(syscall.SIGTERM, true)
+		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that SPEC.md states
+		_ = w.killGroup(w.from(), w.rules.job, syscall.SIGTERM)
+	}},
+	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
+		w.stdin.closed = true
+		w.may(syscall.SIGTERM, false)
+		w.oblige(w.rules.grace*time.Duration(2+w.stdin.unread) + w.ladder())
+	}},
+	{"reads its stdin", 2, func(w *world, p *proc) bool { return p.id == w.cast.main && inTree(w, p) && w.stdin.unread > 0 },
+		func(w *world, _ *proc) { w.stdin.unread-- }},
+	{"a stranger is born", 1, nil, func(w *world, _ *proc) {
+		if child := w.fork(&proc{}); child != nil {
+			w.setsid(child)
+		}
+	}},
+	{"waits for its tracee", 1, func(w *world, p *proc) bool { return p.id == w.cast.tracer },
+		func(w *world, _ *proc) {
+			for i := range w.all {
+				if p := &w.all[i]; p.state != 0 && p.has(traced) {
+					p.is &^= traced
+					w.notify(p)
+				}
+			}
+		}},
+	{"wakes", 1, func(_ *world, p *proc) bool { return p.alive() && p.has(asleep) }, func(w *world, p *proc) {
+		p.is &^= asleep
+		if p.pending.has(syscall.SIGKILL) {
+			w.exit(p, signaled(syscall.SIGKILL))
+		} else if p.state == 'S' {
+			w.act(p)
+		}
+	}},
+	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
+	{"2 s pass", 1, nil, func(w *world, _ *proc) {
+		if w.idle() && w.next() == 0 {
+			w.pass(w.now + 2*time.Second)
+		}
+	}},
+}
+
+// mayMove is the bits of moves by their names' beginnings.
+func mayMove(names ...string) (bits uint32) {
+	for _, name := range names {
+		before := bits
+		for i, m := range moves {
+			if strings.HasPrefix(m.name, name) {
+				bits |= 1 << i
+			}
+		}
+		if bits == before {
+			panic("no such move: " + name)
+		}
+	}
+	return bits
+}
+
+// pass lets time pass. While a fini is stopped, nothing is due from it.
+func (w *world) pass(to time.Duration) {
+	_, isStopped := w.finisAlive()
+	if w.ghost.mustEnd != 0 && (isStopped || !w.idle()) {
+		w.ghost.mustEnd += to - w.now
+	}
+	if to/tick != w.now/tick {
+		w.recent = 0
+	}
+	w.now, w.spins = to, 0
+}
+
+func (w *world) idle() bool {
+	return !slices.ContainsFunc(w.finis, func(f fini) bool { return w.ready(&f) })
+}
+
+// next is when the first fini wants to be woken.
+func (w *world) next() (first time.Duration) {
+	for i := range w.finis {
+		f := &w.finis[i]
+		if p := w.get(f.id); p == nil || p.state != 'S' {
+			continue
+		}
+		if at := f.next(); at != 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// A choice is what happens next: a fini goes on, the clock does, or somebody makes a move.
+type choice struct {
+	kind uint8 // goesOn, slips, clock, or moved + index of a move
+	slot uint8 // of a fini, or in world.all
+}
+
+const (
+	goesOn uint8 = iota
+	slips        // fini kills all but one that this one forks just now
+	clock
+	moved
+)
+
+func (w *world) choices(to []choice) []choice {
+	idle := true
+	for i := range w.finis {
+		f := &w.finis[i]
+		if !w.ready(f) {
+			continue
+		}
+		idle = false
+		to = append(to, choice{goesOn, uint8(i)})
+		if len(f.todo) == 0 || w.supply.left == 0 || w.supply.may&1 == 0 || w.supply.used[0] >= moves[0].often {
+			continue
+		}
+		if k, ok := f.todo[0].(kill); ok && !k.childrenOnly {
+			for slot := range w.all {
+				if p := &w.all[slot]; inTree(w, p) {
+					to = append(to, choice{slips, uint8(slot)})
+				}
+			}
+		}
+	}
+	if idle && w.next() != 0 {
+		to = append(to, choice{clock, 0})
+	}
+	if alive, _ := w.finisAlive(); w.supply.left == 0 || !alive {
+		return to
+	}
+	for i := range moves {
+		if w.supply.may&(1<<i) == 0 || w.supply.used[i] >= moves[i].often {
+			continue
+		}
+		if moves[i].who == nil {
+			to = append(to, choice{moved + uint8(i), most})
+			continue
+		}
+		for slot := range w.all {
+			if p := &w.all[slot]; p.state != 0 && moves[i].who(w, p) {
+				to = append(to, choice{moved + uint8(i), uint8(slot)})
+			}
+		}
+	}
+	return to
+}
+
+// take makes a choice.
+func (w *world) take(c choice) {
+	p := &w.all[c.slot%most]
+	switch {
+	case c.kind == goesOn:
+		if w.spins++; w.spins > 300 {
+			w.breach("bounded", "finis go on and on, and no time passes")
+		}
+		w.run(&w.finis[c.slot])
+	case c.kind == slips:
+		w.supply.left--
+		w.supply.used[0]++
+		for i := range w.finis {
+			f := &w.finis[i]
+			if len(f.todo) == 0 || !w.ready(f) {
+				continue
+			}
+			if _, ok := f.todo[0].(kill); ok {
+				w.scene("%s forks", w.name(p.id))
+				f.todo = f.todo[1:]
+				unseen := 0
+				if child := w.fork(p); child != nil {
+					unseen = child.id
+				}
+				w.sweep(f, false, unseen)
+				return
+			}
+		}
+	case c.kind == clock:
+		w.pass(w.next())
+	default:
+		m := &moves[c.kind-moved]
+		w.supply.left--
+		w.supply.used[c.kind-moved]++
+		if m.who == nil {
+			w.scene("%s", m.name)
+		} else {
+			w.scene("%s %s", w.name(p.id), m.name)
+		}
+		m.make(w, p)
+	}
+	if w.broken == "" && w.idle() {
+		w.judgeRest(w.next())
+	}
+}
+
+// encode is what the future of a world depends on, in few bytes. Times count from now on.
+func (w *world) encode(b []byte) []byte {
+	num := func(n int) { b = binary.AppendVarint(b, int64(n)) }
+	flag := func(set bool) { num(boolToInt(set)) }
+	from := func(at time.Duration) { // what is over is over
+		if at == 0 {
+			num(-1)
+		} else {
+			num(int(max(at-w.now, 0) / ms))
+		}
+	}
+	slot := func(id int) {
+		num(slices.IndexFunc(w.all[:], func(p proc) bool { return p.state != 0 && p.id == id }))
+	}
+	age := func(at, most time.Duration) { num(int(min(w.now-at, most+ms) / ms)) }
+
+	num(int(w.now % tick / ms))
+	num(int(w.recent))
+	for i := range w.all {
+		p := &w.all[i]
+		if num(int(p.state)); p.state == 0 {
+			continue
+		}
+		num(p.pid)
+		slot(p.parent)
+		num(p.group)
+		num(p.session)
+		num(int(p.is))
+		num(int(p.deathsig))
+		num(int(p.pending))
+		num(int(p.changed))
+		if p.state == 'Z' {
+			num(int(p.status))
+		}
+		num(int(max(p.start/tick*tick+tick-w.now, 0) / ms)) // 0 for all that began long ago
+		m := p.mark
+		flag(m.afterStop)
+		flag(m.afterAsk)
+		flag(m.termed)
+		flag(m.had)
+		flag(m.byKernel)
+		flag(m.adopted)
+		flag(m.sender)
+		num(m.asks)
+	}
+	for i := range w.finis {
+		f := &w.finis[i]
+		if p := w.get(f.id); p == nil || p.state == 'Z' {
+			num(-1)
+			continue
+		}
+		b = fmt.Append(b, f.queue)
+		b = append(b, text(f.todo)...)
+		slot(f.main)
+		flag(f.mainFD)
+		flag(f.mainGone)
+		from(f.timeout)
+		from(f.wake)
+		from(f.reapAt)
+		flag(f.mustReap)
+		flag(f.wasStopped)
+		flag(f.child)
+		flag(f.stdin)
+		flag(f.said)
+		num(f.result.code + int(f.result.sig)<<8)
+		for _, c := range f.caught {
+			num(int(c.sig))
+			num(c.sender)
+			flag(c.kernel)
+			flag(c.relayed)
+		}
+		num(len(f.bound))
+		for _, x := range f.bound {
+			slot(x.id)
+		}
+		for k, at := range f.copies.seen {
+			if w.now-at <= sameEnd && len(f.copies.seen) == 1 {
+				num(int(k.sig))
+				flag(k.relayed)
+				age(at, sameEnd)
+			}
+		}
+		if len(f.queue)+len(f.todo) > 0 {
+			for i, id := range f.looked {
+				slot(id)
+				num(f.pids[i])
+			}
+		}
+		b = w.encodeMachine(f, b, num, flag, from)
+	}
+	num(w.stdin.unread)
+	flag(w.stdin.closed)
+	num(w.word.Pid)
+	flag(w.word.Done)
+	num(int(w.word.Status))
+	g := &w.ghost
+	flag(g.mainEnded)
+	num(int(g.mainStatus))
+	num(min(g.interrupts, 2))
+	from(g.askedAt + w.grace())
+	from(g.stopAt + w.grace())
+	b = w.encodeHad(had{at: g.askedAt}, b)
+	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended} {
+		flag(set)
+	}
+	num(int(g.timeout))
+	num(g.killed)
+	for i := range counted {
+		num(g.due[i] - g.got[i])
+		flag(g.told[i] && g.got[i] == 0)
+	}
+	from(g.mustEnd)
+	num(w.supply.left)
+	return append(b, w.supply.used[:len(moves)]...)
+}
+
+func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool), from func(time.Duration)) []byte {
+	b = append(b, where(f.machine)...)
+	switch m := f.machine.(type) {
+	case *ladder:
+		from(m.deadline)
+		num(m.leftUnread)
+		num(int(m.stopReason))
+		flag(m.isStopped)
+		num(int(m.expectedDuplicate))
+		flag(m.interrupted)
+		b = append(b, m.orphans...)
+		for sig := syscall.Signal(1); sig < 32; sig++ {
+			if at, ok := m.sent[sig]; ok {
+				num(int(sig))
+				num(int(min(w.now-at, max(m.grace, sameEnd)+ms) / ms))
+			}
+		}
+		if at, ok := m.sent[syscall.SIGTERM]; ok {
+			b = w.encodeHad(had{group: m.main, at: at}, b)
+		}
+	case *sweep:
+		b = append(b, m.policy...)
+		num(m.had.pid)
+		b = w.encodeHad(m.had, b)
+		b = w.encodeHad(had{at: m.began}, b)
+		num(m.result.code + int(m.result.sig)<<8)
+		flag(m.unknown)
+		if flag(m.deadline == notAnswered); m.stage != waiting && m.deadline != notAnswered {
+			from(m.deadline)
+		}
+		num(int(m.pause / ms))
+		flag(m.began != notBegun)
+		flag(m.interrupted)
+		num(m.told)
+		from(m.burstEnd)
+		flag(m.alone)
+		for i := range w.all {
+			p := &w.all[i]
+			if p.state != 0 {
+				start, asked := m.asked[p.pid]
+				flag(asked && start == p.start/tick*tick)
+			}
+		}
+		for pid := range 64 {
+			if start, asked := m.asked[pid]; asked && start+tick > w.now && w.byPid(pid) == nil {
+				num(pid) // it may come again within the tick
+			}
+		}
+		for pid := range 64 {
+			if m.killed[pid] {
+				num(pid)
+			}
+		}
+	case *watch:
+		flag(m.isStopped)
+		flag(m.ending)
+	}
+	return b
+}
+
+func (w *world) encodeHad(h had, b []byte) []byte {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 {
+			b = append(b, byte(boolToInt(p.start/tick*tick+tick <= h.at)))
+		}
+	}
+	return b
+}
+
+func copyMachine(m machine) machine {
+	switch m := m.(type) {
+	case *ladder:
+		c := *m
+		c.sent = maps.Clone(m.sent)
+		return &c
+	case *sweep:
+		c := *m
+		c.asked, c.killed = maps.Clone(m.asked), maps.Clone(m.killed)
+		return &c
+	case *watch:
+		c := *m
+		return &c
+	}
+	return m
+}
+
+// What the explorer copies and compares of the machines is written out above: a field that is
+// new to a machine has to be added there.
+func TestExplorerKnowsTheMachines(t *testing.T) {
+	for _, tt := range []struct {
+		of   any
+		want string
+	}{
+		{ladder{}, "rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
+		{sweep{}, "rules policy main had result unknown stage deadline pause began interrupted asked told killed burstEnd alone"},
+		{watch{}, "rules inner isStopped ending"},
+		{had{}, "group at pid"},
+		{copies{}, "seen"},
+	} {
+		var names []string
+		kind := reflect.TypeOf(tt.of)
+		for i := range kind.NumField() {
+			names = append(names, kind.Field(i).Name)
+		}
+		if got := strings.Join(names, " "); got != tt.want {
+			t.Errorf("%v has the fields %s, and the explorer knows %s", kind, got, tt.want)
+		}
+	}
+}
+
+// A scenario is a world to begin with, and what may happen in it.
+type scenario struct {
+	name  string
+	begin func() *world
+	depth int
+}
+
+// The roles.
+type part int
+
+const (
+	asSolo part = iota
+	asPair
+	asPID1
+	asPairInJob
+	asSoloInJob
+	asLeader // a pair in the job, whose outer fini leads the session
+)
+
+var parts = []string{"solo", "pair", "PID 1", "pair in a job", "solo in a job", "pair that leads its session"}
+
+// begin makes the world of a role, with a command that has just been started.
+func begin(r rules, as part, unbound bool) *world {
+	w := &world{now: time.Second, rules: r, supply: supply{bond: as != asPID1 && !unbound}}
+	c := &w.cast
+	inJob := as >= asPairInJob
+	add := func(id *int, pid, parent, group, session int, is traits) *proc {
+		w.lastID++
+		*id = w.lastID
+		p := proc{id: w.lastID, pid: pid, parent: parent, group: group, session: session, start: 500 * ms, state: 'S', is: is}
+		w.all[w.lastID-1] = p
+		return &w.all[w.lastID-1]
+	}
+	add(&c.shell, 10, 0, 10, 10, 0)
+	session, group, top := 10, 10, c.shell
+	if inJob {
+		group = 20
+	}
+	switch as {
+	case asLeader:
+		session = 20
+	case asPID1:
+		session, group, top = 20, 20, 0
+		w.all[0] = proc{}
+		add(&c.shell, 10, 0, 10, 10, 0)
+	}
+	pair := as == asPair || as == asPairInJob || as == asLeader
+	add(&c.outer, 20, top, group, session, isFini|subreaper)
+	worker := c.outer
+	if pair {
+		add(&c.inner, 21, c.outer, 21, session, isFini|subreaper)
+		worker = c.inner
+	}
+	if as != asPID1 {
+		add(&c.sibling, 22, c.shell, group, session, 0)
+		add(&c.bound, 23, 0, 23, 23, 0)
+	}
+	r.leader = as == asLeader
+	if inJob {
+		r.job, r.group = 20, false
+		main := add(&c.main, firstMain, worker, 20, session, ofTree)
+		main.deathsig = syscall.SIGKILL
+	} else {
+		add(&c.main, firstMain, worker, firstMain, session, ofTree).deathsig = syscall.SIGKILL
+	}
+	main := w.get(c.main)
+	if pair {
+		main.deathsig = syscall.SIGTERM
+	}
+	bonds := []bond{}
+	if as != asPID1 {
+		bonds = append(bonds, bond{c.bound, boundEnded})
+	}
+	if w.supply.bond {
+		bonds = append(bonds, bond{c.shell, parentDied})
+	}
+	w.rules = r
+	life := func(id int) fini {
+		r := r
+		r.self = w.get(id).pid
+		return fini{id: id, rules: r, main: c.main, mainPid: firstMain, mainFD: true, bound: bonds, mustReap: true, pid1: as == asPID1}
+	}
+	if pair {
+		outer := life(c.outer)
+		outer.outer, outer.main, outer.mainPid, outer.bound, outer.whileStopped = true, c.inner, 21, nil, bonds
+		outer.machine = &watch{rules: outer.rules, inner: 21}
+		w.finis = append(w.finis, outer)
+		w.word.Pid = firstMain
+	}
+	f := life(worker)
+	if f.inner = pair; pair {
+		f.bound = append([]bond{{c.outer, finiDied}}, bonds...)
+	}
+	f.machine = newLadder(f.rules, firstMain)
+	w.finis = append(w.finis, f)
+	w.ghost.firstLeftover = w.lastID + 1
+	return w
+}
+
+// with adds a leftover to be: a child of the main child, in its group, or in a session of its own.
+func (w *world) with(parent int, is traits, own bool) *proc {
+	p := w.fork(w.get(parent))
+	p.start, p.is = w.now-200*ms, p.is&^holding|is|ofTree
+	if own {
+		w.setsid(p)
+	}
+	return p
+}
+
+// The kinds of tree.
+var kinds = []struct {
+	name  string
+	grow  func(w *world)
+	moves []string
+}{
+	{"a command alone", func(*world) {}, nil},
+	{"a group and an escapee that holds", func(w *world) {
+		w.with(w.cast.main, 0, false)
+		w.with(w.cast.main, holding, true)
+	}, nil},
+	{"stubborn", func(w *world) {
+		w.get(w.cast.main).is |= patient
+		a := w.with(w.cast.main, ignores|holding, true)
+		w.with(a.id, 0, false)
+	}, nil},
+	{"cleans up", func(w *world) { w.with(w.cast.main, cleans|holding, true) }, nil},
+	{"another user's", func(w *world) { w.with(w.cast.main, privileged|ignores, true) }, nil},
+	{"asleep", func(w *world) {
+		w.get(w.cast.main).is |= asleep
+		w.with(w.cast.main, holding, true)
+	}, []string{"wakes"}},
+	{"traced", func(w *world) {
+		w.get(w.cast.main).is |= traced
+		w.with(w.cast.main, holding, false)
+		tracer := w.with(w.cast.main, 0, true)
+		tracer.parent, tracer.is, w.cast.tracer = 0, 0, tracer.id
+	}, []string{"waits for its tracee"}},
+	{"does not wait for its children", func(w *world) {
+		w.get(w.cast.main).is |= neglects
+		a := w.with(w.cast.main, neglects, false)
+		w.with(a.id, holding, false)
+	}, nil},
+	{"never a zombie", func(w *world) { w.with(w.cast.main, autoreap|holding, true) }, nil},
+	{"stopped", func(w *world) { w.with(w.cast.main, 0, true).state = 'T' }, nil},
+	{"one from before", func(w *world) {
+		w.with(w.cast.main, ignores|holding, true)
+		p := w.with(w.cast.main, 0, false)
+		p.parent, p.is = w.finis[0].id, earlier
+		p.group, p.session = w.top().group, w.top().session
+	}, nil},
+	{"one that may stay", func(w *world) {
+		a := w.with(w.cast.main, mayStay|ignores|holding, true)
+		w.with(a.id, mayStay, false)
+		w.with(w.cast.main, 0, true)
+	}, nil},
+	{"a daemon", func(w *world) {
+		a := w.with(w.cast.main, 0, true)
+		b := w.with(a.id, holding|ignores, true)
+		b.parent = w.finis[len(w.finis)-1].id
+	}, nil},
+}
+
+// flags that decide, beside the policy.
+var settings = []struct {
+	name  string
+	set   func(*rules)
+	moves []string
+	more  func(w *world)
+}{
+	{"defaults", func(*rules) {}, nil, nil},
+	{"--grace 0", func(r *rules) { r.grace = 0 }, nil, nil},
+	{"--linger 0", func(r *rules) { r.linger = 0 }, nil, nil},
+	{"-k", func(r *rules) { r.killAfter = 30 * ms }, nil, nil},
+	{"-k longer than --grace", func(r *rules) { r.killAfter = 200 * ms }, nil, nil},
+	{"-c", func(r *rules) { r.group = false }, nil, nil},
+	{"-e 3", func(r *rules) { r.remap = []int{3} }, nil, nil},
+	{"--orphans-exit", func(r *rules) { r.orphansExit, r.remap = 9, []int{3} }, nil, nil},
+	{"--allow-orphan", func(r *rules) { r.allow = true }, nil, nil},
+	{"-p INT", func(r *rules) { r.deathsig = syscall.SIGINT }, nil, nil},
+	{"-p none", func(*rules) {}, nil, nil},
+	{"--stdin-eof", func(*rules) {}, []string{"closes stdin", "reads"}, func(w *world) {
+		w.stdin.unread = 2
+		w.finis[len(w.finis)-1].stdin = true
+	}},
+	{"--timeout", func(*rules) {}, nil, func(w *world) {
+		w.supply.timeout = w.now + 60*ms
+		w.finis[len(w.finis)-1].timeout = w.supply.timeout
+		w.ghost.mustEnd = w.supply.timeout + w.ladder()
+		w.may(syscall.SIGTERM, false)
+	}},
+}
+
+// The moves come in bunches, so that each bunch can go deep.
+var bunches = []struct {
+	name  string
+	moves []string
+	job   []string // in a job also, or instead
+}{
+	{"growth", []string{"forks", "ends", "calls", "is sent TERM", "20 ms"}, nil},
+	{"deaths", []string{"ends", "is killed", "and its group", "is sent TERM", "and inner", "20 ms", "2 s"}, []string{"gets Ctrl-C"}},
+	{"stops", []string{"is stopped", "is continued", "is sent TERM", "is sent INT", "is killed", "ends"}, []string{"gets", "sends the job"}},
+	{"signals", []string{"is sent", "and inner", "and its group are sent", "ends", "20 ms", "2 s"}, []string{"gets Ctrl-C", "is hung", "sends the job", "and the job"}},
+	{"others", []string{"becomes", "a stranger", "forks one", "ends", "is killed", "is sent TERM"}, nil},
+}
+
+var policies = []string{stopAll, stopPipes, waitAll, leaveAll}
+
+// scenarios are every combination of two of policy, setting, role, tree and moves with the
+// plainest of the rest; whole gives every combination of all.
+func scenarios(whole bool, depth int) (all []scenario) {
+	for p, policy := range policies {
+		for s, setting := range settings {
+			for as := range part(len(parts)) {
+				for k, kind := range kinds {
+					for b, bunch := range bunches {
+						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as > 1) + boolToInt(k > 1)
+						if setting.name == "-c" && as >= asPairInJob || !whole && odd > 1+boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan") {
+							continue
+						}
+						names := slices.Concat(bunch.moves, kind.moves, setting.moves)
+						if as >= asPairInJob {
+							names = append(names, bunch.job...)
+						}
+						all = append(all, scenario{
+							name: strings.Join([]string{parts[as], policy, setting.name, kind.name, bunch.name}, ", "),
+							begin: func() *world {
+								r := rules{grace: 50 * ms, linger: 20 * ms, orphans: policy, orphansExit: -1, deathsig: syscall.SIGTERM, group: true}
+								setting.set(&r)
+								w := begin(r, as, setting.name == "-p none")
+								kind.grow(w)
+								if setting.more != nil {
+									setting.more(w)
+								}
+								w.supply.may = mayMove(names...)
+								if as != asLeader {
+									w.supply.may &^= mayMove("is hung")
+								}
+								if as == asLeader {
+									w.supply.may &^= mayMove("gets fg")
+								}
+								return w
+							},
+							depth: depth + boolToInt(odd == 0 && b >= 0),
+						})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// A node is how a state was come by.
+type node struct {
+	from int32
+	by   choice
+}
+
+// outcome is what exploring a scenario has shown.
+type outcome struct {
+	states, steps int
+	whole         bool // all were seen
+	broken        string
+	history       []choice
+}
+
+// explore tries all orders of a scenario, nearest first, so that a history that breaks an
+// invariant is the shortest.
+func explore(s scenario, limit int, rows *rows) (o outcome) {
+	first := s.begin()
+	first.supply.left, first.supply.rows = s.depth, rows
+	type open struct {
+		w  *world
+		at int32
+	}
+	hash := maphash.MakeSeed()
+	seen := map[uint64]struct{}{}
+	nodes := []node{{from: -1}}
+	level := []open{{first, 0}}
+	var buf []byte
+	var list []choice
+	for len(level) > 0 {
+		var next []open
+		for _, o1 := range level {
+			list = o1.w.choices(list[:0])
+			for i, c := range list {
+				w := o1.w
+				if i < len(list)-1 {
+					w = w.clone()
+				}
+				w.take(c)
+				o.steps++
+				if w.broken != "" {
+					o.broken, o.states = w.broken, len(nodes)
+					o.history = []choice{c}
+					for at := o1.at; nodes[at].from >= 0; at = nodes[at].from {
+						o.history = append(o.history, nodes[at].by)
+					}
+					slices.Reverse(o.history)
+					return o
+				}
+				buf = w.encode(buf[:0])
+				key := maphash.Bytes(hash, buf)
+				if _, ok := seen[key]; ok {
+					continue
+				}
+				seen[key] = struct{}{}
+				if len(nodes) >= limit {
+					o.states = len(nodes)
+					return o
+				}
+				nodes = append(nodes, node{o1.at, c})
+				next = append(next, open{w, int32(len(nodes) - 1)})
+			}
+		}
+		level = next
+	}
+	o.states, o.whole = len(nodes), true
+	return o
+}
+
+// walk goes one way behind the depth, by chance.
+func walk(s scenario, random *rand.Rand, moves int, rows *rows) (broken string, history []choice) {
+	w := s.begin()
+	w.supply.left, w.supply.rows = moves, rows
+	var list []choice
+	for range 600 {
+		list = w.choices(list[:0])
+		if len(list) == 0 {
+			break
+		}
+		// Moves are many, and would leave finis no time.
+		c := list[random.IntN(len(list))]
+		if c.kind >= moved && random.IntN(3) > 0 {
+			c = list[0]
+		}
+		w.take(c)
+		history = append(history, c)
+		if w.broken != "" {
+			return w.broken, history
+		}
+	}
+	return "", nil
+}
+
+// A scene is a line of a history.
+type scene struct {
+	at               time.Duration
+	who, what, event string
+	turn             string // as in step_test.go
+}
+
+func (w *world) scene(format string, args ...any) {
+	if w.story != nil {
+		*w.story = append(*w.story, scene{at: w.now, what: fmt.Sprintf(format, args...)})
+	}
+}
+
+// tell tells a step of a fini's machine.
+func (w *world) tell(f *fini, before string, e event, after string) {
+	if w.story == nil {
+		return
+	}
+	*w.story = append(*w.story, scene{
+		at: w.now, who: w.name(f.id), what: text(f.todo), event: strings.ReplaceAll(literal(e), "orphans.Process", ""),
+		turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, literal(e), text(f.todo), after),
+	})
+}
+
+// literal is an event in the Go of step_test.go.
+func literal(e event) string {
+	switch e := e.(type) {
+	case received:
+		return fmt.Sprintf("received{%d, %s, %d}", e.sig, [...]string{"fromProcess", "fromTree", "fromKernel"}[e.from], e.sender)
+	case stop:
+		return fmt.Sprintf("stop{%s}", e.why.word())
+	case looked:
+		var all []string
+		for _, p := range e.found {
+			all = append(all, fmt.Sprintf("orphans.Process{Pid: %d, Parent: %d, Group: %d, Name: %q, State: '%c', Start: %d * ms, Holds: %d}",
+				p.Pid, p.Parent, p.Group, p.Name, p.State, p.Start/ms, p.Holds))
+		}
+		return "found(" + strings.Join(all, ", ") + ")"
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%#v", e), "main.")
+}
+
+// tellHistory is the history of a breach: as a table, and the turns of each fini.
+func tellHistory(s scenario, depth int, history []choice, broken string) string {
+	w := s.begin()
+	w.supply.left, w.supply.rows = depth, &rows{}
+	w.story = &[]scene{}
+	for _, c := range history {
+		w.take(c)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nin: %s\n\n", broken, s.name)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ms\twho\tevent\twhat it does")
+	for _, x := range *w.story {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", x.at/ms, x.who, x.event, x.what)
+	}
+	_ = table.Flush()
+	for i := range w.finis {
+		f := &w.finis[i]
+		fmt.Fprintf(&b, "\nas a case of step_test.go, for %s, rules %+v:\n", w.name(f.id), f.rules)
+		for _, x := range *w.story {
+			if x.who == w.name(f.id) {
+				fmt.Fprintln(&b, "\t"+x.turn)
+			}
+		}
+	}
+	fmt.Fprintln(&b, "\nthe world then:")
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 {
+			fmt.Fprintf(&b, "  %-8s pid %d, parent %s, group %d, session %d, %c, %+v\n",
+				w.name(p.id), p.pid, w.name(p.parent), p.group, p.session, p.state, p.mark)
+		}
+	}
+	return b.String()
+}
+
+// TestExplore is the explorer.
+func TestExplore(t *testing.T) {
+	start := time.Now()
+	all := scenarios(*whole, *depth)
+	if *only != "" {
+		all = slices.DeleteFunc(all, func(s scenario) bool { return !strings.Contains(s.name, *only) })
+	}
+	var next, seen, steps, cut, walked atomic.Int64
+	var failed atomic.Bool
+	total := &rows{}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			taken := &rows{}
+			defer func() { mu.Lock(); total.add(taken); mu.Unlock() }()
+			for i := int(next.Add(1)) - 1; i < len(all) && !failed.Load(); i = int(next.Add(1)) - 1 {
+				s := all[i]
+				o := explore(s, *limit, taken)
+				seen.Add(int64(o.states))
+				steps.Add(int64(o.steps))
+				if !o.whole && o.broken == "" {
+					cut.Add(1)
+				}
+				depth := s.depth
+				random := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name)))))
+				for range *walks {
+					if o.broken != "" {
+						break
+					}
+					depth = s.depth + 8
+					o.broken, o.history = walk(s, random, depth, taken)
+					walked.Add(1)
+				}
+				if o.broken != "" && !failed.Swap(true) {
+					t.Errorf("%s", tellHistory(s, depth, o.history, o.broken))
+				}
+			}
+		})
+	}
+	group.Wait()
+	if failed.Load() {
+		return
+	}
+	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; %d random walks, seed %d; %v",
+		seen.Load(), steps.Load(), len(all), *depth, *depth+1, cut.Load(), *limit, walked.Load(), *seed, time.Since(start).Round(ms))
+	if *only == "" {
+		total.judge(t)
+	}
+	if os.Getenv("FINI_ROWS") != "" || testing.Verbose() {
+		t.Logf("how often each row of a table was taken:\n%s", total)
+	}
+}

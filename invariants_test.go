@@ -1,0 +1,601 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What SPEC.md promises, as predicates on a world. Each name below begins the text of a breach.
+var invariants = []string{
+	"nobody else",       // a process outside of the tree is never signalled
+	"nothing left",      // nothing of the tree is alive at the end, unless refused or by policy
+	"EOF",               // nobody holds fini's streams at the end, under --orphans=pipes too
+	"policy",            // whom the policy spares is spared
+	"TERM once",         // nobody gets the same stop signal twice for one end
+	"TERM before KILL",  // whoever was there when all were asked
+	"grace",             // nor sooner than --grace or --kill-after behind that
+	"its own to finish", // what a leftover starts after it was asked is left to it while it lives
+	"forwarded",         // a signal that a process sends reaches the command
+	"bounded",           // from a reason to the end it takes a ladder's time
+	"status",            // the parent process gets the command's
+	"one end",           // an exit is the last action, and there is no other end
+	"the pair",          // the outer fini ends last, and as the inner one has told it
+}
+
+// ghost is what the invariants remember of a world.
+type ghost struct {
+	firstLeftover int // the first id after the cast
+
+	mainEnded  bool
+	mainStatus syscall.WaitStatus
+	stopping   bool // a stop signal has gone to the command, or all were asked
+	asked      bool // a look was taken to ask all
+	begun      bool // and they are being asked
+	askedAt    time.Duration
+	stopAt     time.Duration // when the command was, for the first time
+	interrupts int           // SIGINTs that the machines took
+	sent       bool          // a leftover was sent SIGTERM
+	seen       bool          // one was found when all were to be asked
+	overruled  bool          // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait     bool          // the same for --orphans=wait
+	unended    bool          // the command could not be ended by SIGKILL
+	reason     bool          // there was one to stop, beside --timeout
+	timeout    byte          // 1 if --timeout may have been why the command ended, 2 if it was
+	killed     int           // how many finis were
+	wordless   bool          // one of them was the inner one, before its word
+
+	got, due [4]int        // how often the main child got a signal, and may have: see counted
+	told     [4]bool       // a process has sent it to fini for the main child
+	mustEnd  time.Duration // at the latest; 0 for no reason yet
+}
+
+// mark is what the invariants remember of a process.
+type mark struct {
+	afterStop bool // born when the command had had a stop signal
+	afterAsk  bool // born when the leftovers were being asked
+	termed    bool // had a stop signal
+	had       bool // SIGTERM with the group, certainly
+	byKernel  bool // the same when its fini was killed
+	sender    bool // of a signal to the job
+	adopted   bool // it was there when all were asked, or had come to fini since
+	asks      int
+}
+
+var counted = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1}
+
+// breach notes the first invariant that does not hold.
+func (w *world) breach(invariant, format string, args ...any) {
+	if !slices.Contains(invariants, invariant) {
+		panic("no such invariant: " + invariant)
+	}
+	if w.broken == "" {
+		w.broken = invariant + ": " + fmt.Sprintf(format, args...)
+	}
+}
+
+const (
+	byForward = iota
+	bySend
+	byKill
+)
+
+// judgeSignal looks at what a fini is about to send.
+func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
+	if p == nil {
+		w.breach("nobody else", "%s sends %d to a process that is none of its own", w.name(f.id), sig)
+		return
+	}
+	if p.id == w.cast.inner && f.outer || p.id == w.cast.outer && f.inner {
+		return
+	}
+	if !p.has(ofTree) {
+		w.breach("nobody else", "%s sends %d to %s", w.name(f.id), sig, w.name(p.id))
+	}
+	if !p.alive() || p.has(privileged) {
+		return
+	}
+	if by != byForward {
+		w.judgePolicy(p, sig)
+	}
+	switch {
+	case sig == syscall.SIGKILL:
+		m := p.mark
+		there := !m.afterStop && (!w.ghost.begun || p.start/tick*tick+tick <= w.ghost.askedAt)
+		if !m.termed && (m.adopted || there) {
+			w.breach("TERM before KILL", "%s is killed, and has had no stop signal", w.name(p.id))
+		}
+		since := w.ghost.askedAt
+		if by == byForward {
+			since = w.ghost.stopAt
+		}
+		if w.ghost.interrupts < 2 && w.now < since+w.grace() {
+			w.breach("grace", "%s is killed %v after it was asked", w.name(p.id), w.now-since)
+		}
+	case sig == syscall.SIGTERM && by == bySend:
+		if p.mark.asks > 0 || p.mark.byKernel || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
+			w.breach("TERM once", "%s has had it", w.name(p.id))
+		}
+		if parent := w.get(p.parent); p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) {
+			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
+		}
+		p.mark.asks++
+		w.ghost.sent = true
+	case sig == syscall.SIGTERM && f.rules.group && !f.outer:
+		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
+	}
+	if asksForEnd(sig) || sig == w.rules.deathsig {
+		p.mark.termed, w.ghost.stopping = true, true
+	}
+}
+
+// grace is how long nobody is killed.
+func (w *world) grace() time.Duration {
+	if w.rules.killAfter > 0 {
+		return min(w.rules.grace, w.rules.killAfter)
+	}
+	return w.rules.grace
+}
+
+const firstMain = 30 // the main child's pid
+
+func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
+	if w.stays(p) {
+		w.breach("policy", "%s is sent %d and has a name that is left alone", w.name(p.id), sig)
+	}
+	if w.ghost.overruled || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
+		return
+	}
+	switch w.rules.orphans {
+	case leaveAll:
+		if !w.ghost.mainEnded {
+			return // a command that does not end of SIGKILL
+		}
+		w.breach("policy", "%s is sent %d under leave", w.name(p.id), sig)
+	case stopPipes:
+		if w.ghost.mainEnded && !p.has(holding) {
+			w.breach("policy", "%s is sent %d under pipes and holds none", w.name(p.id), sig)
+		}
+	case waitAll:
+		if !w.ghost.unwait {
+			w.breach("policy", "%s is sent %d under wait", w.name(p.id), sig)
+		}
+	}
+}
+
+// judgeLook notes who is there when all are asked.
+func (w *world) judgeLook(f *fini, ids []int) {
+	s, ok := f.machine.(*sweep)
+	if !ok || s.stage != asking {
+		return
+	}
+	first := !w.ghost.asked
+	w.ghost.asked, w.ghost.stopping = true, true
+	for _, id := range ids {
+		p := w.get(id)
+		if w.stays(p) || w.rules.orphans == stopPipes && !w.ghost.overruled && !p.has(holding) {
+			continue
+		}
+		w.ghost.seen = true
+		if first || p.parent == f.id {
+			p.mark.adopted = true
+		}
+	}
+}
+
+// stepped looks at what a machine made of an event.
+func (w *world) stepped(f *fini, before string, e event) {
+	after := where(f.machine)
+	exits := 0
+	for i, a := range f.todo {
+		if _, ok := a.(exit); ok {
+			exits++
+			if i != len(f.todo)-1 {
+				w.breach("one end", "%s goes on behind its exit", w.name(f.id))
+			}
+		}
+	}
+	if exits > 1 || (exits == 1) != (f.machine == nil) {
+		w.breach("one end", "%s is %s with %d exits", w.name(f.id), after, exits)
+	}
+	switch e := e.(type) {
+	case stop:
+		w.ghost.overruled = w.ghost.overruled || e.why.overrules() && !f.outer
+		w.ghost.unwait = w.ghost.unwait || !f.outer
+	case received:
+		w.ghost.unwait = w.ghost.unwait || asksForEnd(e.sig)
+		if before == "running" && asksForEnd(e.sig) && w.rules.killAfter > 0 && (w.rules.job == 0 || e.from == fromProcess) {
+			w.oblige(w.rules.killAfter + w.ladder())
+		}
+		if e.sig == syscall.SIGINT && before != "watching" {
+			w.ghost.interrupts++
+		}
+	case elapsed:
+		if before == "ending" { // a command that can't be ended is a leftover, and all are stopped
+			w.ghost.overruled, w.ghost.unwait, w.ghost.unended = true, true, true
+		}
+	case looked:
+		if before == "asking" && !w.ghost.begun {
+			w.ghost.begun, w.ghost.askedAt = true, w.now
+		}
+	case ended:
+		if f.outer && before == "watching" && after != "watching" && !e.told.Done {
+			w.ghost.overruled, w.ghost.unwait = true, true
+			// Whom the inner one has asked died with it: that all are asked once more, and once
+			// only, is a limit.
+			w.ghost.asked, w.ghost.begun = false, false
+			for i := range w.all {
+				m := &w.all[i].mark
+				m.asks, m.had, m.afterAsk = 0, false, false
+			}
+		}
+	}
+	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.policy == waitAll {
+		w.ghost.unwait = false // what came before is not for the leftovers
+	}
+	if before != "stopping" && after == "stopping" {
+		w.ghost.stopAt = w.now
+	}
+	w.supply.rows.count(before, e, after, f.todo)
+	w.tell(f, before, e, after)
+}
+
+// got counts what reaches the main child.
+func (w *world) got(p *proc, sig syscall.Signal) {
+	if i := slices.Index(counted, sig); i >= 0 && p.id == w.cast.main {
+		w.ghost.got[i]++
+		if w.ghost.got[i] > w.ghost.due[i] {
+			w.breach("TERM once", "main gets signal %d %d times, and %d were for it", sig, w.ghost.got[i], w.ghost.due[i])
+		}
+	}
+}
+
+// may lets a signal reach the main child once more; sent says that it has to.
+func (w *world) may(sig syscall.Signal, sent bool) {
+	if i := slices.Index(counted, sig); i >= 0 {
+		w.ghost.due[i]++
+		w.ghost.told[i] = w.ghost.told[i] || sent
+	}
+}
+
+// lost draws the conclusions of a death.
+func (w *world) lost(p *proc, status syscall.WaitStatus) {
+	r, c := w.rules, w.cast
+	pair := c.inner != 0
+	switch {
+	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
+		w.ghost.reason = true
+		w.may(r.deathsig, false)
+		w.oblige(w.ladder())
+	case p.has(isFini) && (w.fini(p.id).said && w.fini(p.id).machine == nil):
+	case p.has(isFini):
+		w.ghost.killed++
+		w.ghost.reason = true
+		w.ghost.wordless = w.ghost.wordless || p.id == c.inner && !w.word.Done
+		if pair {
+			if p.id == c.outer {
+				w.may(r.deathsig, false)
+			}
+			w.oblige(w.ladder())
+		}
+	case p.id == c.main:
+		w.ghost.mainEnded, w.ghost.mainStatus = true, status
+		if r.orphans == stopAll || r.orphans == stopPipes {
+			w.oblige(r.linger + r.grace + w.extra())
+		}
+		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
+			w.ghost.timeout = 1 + byte(boolToInt(w.now > w.supply.timeout))
+		}
+	}
+	if p.mark.sender {
+		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
+	}
+	if w.ghost.mainEnded && !w.treeAlive(p) {
+		w.oblige(r.linger + waitingPause)
+	}
+}
+
+// treeAlive reports whether any of the tree is, beside the one that is just ending.
+func (w *world) treeAlive(but *proc) bool {
+	for i := range w.all {
+		if p := &w.all[i]; (p != but || p.has(traced)) && p.has(ofTree) && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced)) {
+			return true
+		}
+	}
+	return false
+}
+
+const slack = 300 * ms
+
+// ladder is how long it may take from a reason to the end.
+func (w *world) ladder() time.Duration {
+	return 2*w.rules.grace + w.rules.linger + w.extra()
+}
+
+// extra is the same for those that can't be ended.
+func (w *world) extra() time.Duration {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.has(asleep|privileged|traced) {
+			return 4*killedBound + slack
+		}
+	}
+	return slack
+}
+
+func (w *world) oblige(within time.Duration) {
+	if at := w.now + within; w.ghost.mustEnd == 0 || at < w.ghost.mustEnd {
+		w.ghost.mustEnd = at
+	}
+}
+
+// finisAlive reports whether any fini is, and whether one of them is stopped.
+func (w *world) finisAlive() (alive, isStopped bool) {
+	for i := range w.finis {
+		if p := w.get(w.finis[i].id); p != nil && p.alive() {
+			alive, isStopped = true, isStopped || p.state == 'T'
+		}
+	}
+	return alive, isStopped
+}
+
+// judgeRest looks at a world in which no fini has anything to do until next, 0 for never.
+func (w *world) judgeRest(next time.Duration) {
+	alive, isStopped := w.finisAlive()
+	if !alive || isStopped {
+		return
+	}
+	if must := w.ghost.mustEnd; must != 0 && (next == 0 || next > must) {
+		w.breach("bounded", "no fini has anything to do before %v, and all should be over at %v", next, must)
+	}
+	worker := &w.finis[len(w.finis)-1]
+	l, ok := worker.machine.(*ladder)
+	main := w.get(w.cast.main)
+	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) {
+		return
+	}
+	for i, sig := range counted {
+		if w.ghost.told[i] && w.ghost.got[i] == 0 {
+			w.breach("forwarded", "main has not got signal %d", sig)
+		}
+	}
+	if main.state == 'T' && l.rung == stoppingRung && l.isStopped {
+		w.breach("bounded", "main is to end, and is left stopped")
+	}
+}
+
+// judgeEnd looks at a fini that ends by itself.
+func (w *world) judgeEnd(f *fini) {
+	if f.outer {
+		if inner := w.get(w.cast.inner); inner != nil && inner.alive() {
+			w.breach("the pair", "outer ends before inner")
+		}
+	}
+	for i := range w.all {
+		p := &w.all[i]
+		if !p.alive() || !p.has(ofTree) || p.has(privileged|asleep) || w.stays(p) {
+			continue
+		}
+		switch spared := w.rules.orphans == leaveAll && w.ghost.mainEnded; {
+		case w.ghost.overruled || w.rules.orphans == stopAll || w.rules.orphans == waitAll:
+			w.breach("nothing left", "%s ends and %s is alive", w.name(f.id), w.name(p.id))
+		case w.rules.orphans == stopPipes && p.has(holding):
+			w.breach("EOF", "%s ends and %s holds a stream", w.name(f.id), w.name(p.id))
+		case w.rules.orphans == leaveAll && !spared:
+			w.breach("nothing left", "%s ends before main", w.name(f.id))
+		}
+	}
+	if !f.inner {
+		w.judgeStatus(f)
+	}
+}
+
+// judgeStatus looks at how the outer or only fini ends.
+func (w *world) judgeStatus(f *fini) {
+	if w.ghost.wordless {
+		if f.result.status() != 128+9 {
+			w.breach("the pair", "inner was killed, and outer ends with %d", f.result.status())
+		}
+		return
+	}
+	ends := []result{resultOf(w.ghost.mainStatus)}
+	if !w.ghost.mainEnded || w.ghost.unended || w.cast.tracer != 0 {
+		ends = append(ends, result{sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
+	}
+	switch {
+	case w.ghost.timeout == 2 && !w.ghost.reason:
+		ends = []result{{code: exitTimedOut}}
+	case w.ghost.timeout > 0:
+		ends = append(ends, result{code: exitTimedOut})
+	}
+	if !w.ghost.mainEnded && w.supply.timeout != 0 {
+		ends = append(ends, result{code: exitTimedOut})
+	}
+	for _, end := range slices.Clone(ends) {
+		mapped := end
+		if slices.Contains(w.rules.remap, end.status()) {
+			mapped = result{}
+		}
+		with := mapped
+		if mapped.status() == 0 && w.rules.orphansExit >= 0 {
+			with.code = w.rules.orphansExit
+		}
+		ends = slices.DeleteFunc(ends, func(r result) bool { return r == end })
+		if !w.ghost.sent {
+			ends = append(ends, mapped)
+		}
+		if w.ghost.seen {
+			ends = append(ends, with)
+		}
+	}
+	if f.pid1 {
+		return // by status alone; see endOf
+	}
+	if !slices.Contains(ends, f.result) {
+		w.breach("status", "%s ends with %+v, want one of %+v", w.name(f.id), f.result, ends)
+	}
+}
+
+// The rows of the tables in step.go, sweep.go and watch.go: where a machine stands, what
+// happens, and where one stands then. Each has to be taken by the explorer.
+var tableRows = []string{
+	"running: stdin's end -> closing",
+	"running: another reason -> stopping",
+	"running: a signal to end, --kill-after -> stopping",
+	"closing: bytes were read -> closing",
+	"closing: --grace without a byte read -> stopping",
+	"closing: another reason -> stopping",
+	"closing: a signal to end -> stopping",
+	"stopping: a reason with a shorter grace -> stopping",
+	"stopping: --grace or --kill-after -> ending",
+	"ending: it does not end -> asking",
+	"running: the end of the main child -> lingering",
+	"closing: the end of the main child -> lingering",
+	"stopping: the end of the main child -> lingering",
+	"ending: the end of the main child -> lingering",
+	"running: the end of the main child -> waiting",
+	"running: the end of the main child -> asking",
+	"stopping: the end of the main child -> asking",
+	"running: the end of the main child -> over",
+	"closing: the end of the main child -> over",
+	"stopping: the end of the main child -> over",
+	"ending: the end of the main child -> over",
+	"lingering: --linger has passed -> asking",
+	"lingering: a reason to stop -> asking",
+	"lingering: a signal to end -> asking",
+	"lingering: no child is left -> over",
+	"lingering: nobody holds a stream -> over",
+	"waiting: a reason to stop -> asking",
+	"waiting: a signal to end -> asking",
+	"waiting: no child is left -> over",
+	"asking: --grace has passed -> killing",
+	"asking: a second SIGINT -> killing",
+	"asking: no child is left -> over",
+	"asking: nobody holds a stream -> over",
+	"asking: a reason that overrules --orphans=pipes -> asking",
+	"killing: a reason that overrules --orphans=pipes -> asking",
+	"killing: no child is left -> over",
+	"killing: nobody holds a stream -> over",
+	"killing: nothing more can be done -> over",
+	"watching: a signal -> relayed",
+	"watching: the inner one is stopped -> watches the parent process",
+	"watching: a reason to stop -> continues the inner one",
+	"watching: a signal to end -> continues the inner one",
+	"watching: the inner one has told its end -> over",
+	"watching: it has ended without a word -> asking",
+	"watching: it has ended without a word, and left nothing -> over",
+}
+
+// rows counts how often each was taken.
+type rows struct{ taken [64]int }
+
+var rowNumber = func() map[[3]string]int {
+	m := map[[3]string]int{}
+	for i, row := range tableRows {
+		before, rest, _ := strings.Cut(row, ": ")
+		what, after, _ := strings.Cut(rest, " -> ")
+		m[[3]string{before, what, after}] = i
+	}
+	return m
+}()
+
+func (r *rows) count(before string, e event, after string, do []action) {
+	what := ""
+	switch e := e.(type) {
+	case received:
+		what = "a signal to end"
+		if before == "watching" {
+			r.one(before, "a signal", "relayed")
+		} else if before == "running" {
+			what = "a signal to end, --kill-after"
+		} else if after == "killing" {
+			what = "a second SIGINT"
+		}
+	case stop:
+		what = "a reason to stop"
+		if before == "running" || before == "closing" {
+			what = "another reason"
+			if e.why == stdinClosed {
+				what = "stdin's end"
+			}
+		} else if before == "asking" && len(do) > 0 || before == "killing" {
+			what = "a reason that overrules --orphans=pipes"
+		} else if before == "stopping" && len(do) > 0 {
+			what = "a reason with a shorter grace"
+		}
+	case unread:
+		what = "bytes were read"
+		if after == "stopping" {
+			what = "--grace without a byte read"
+		} else if e.bytes == 0 {
+			return
+		}
+	case elapsed:
+		what = map[string]string{
+			"stopping": "--grace or --kill-after", "ending": "it does not end",
+			"lingering": "--linger has passed", "asking": "--grace has passed",
+		}[before]
+	case ended:
+		switch before {
+		case "running", "closing", "stopping", "ending":
+			what = "the end of the main child"
+		case "watching":
+			what = "it has ended without a word"
+			if e.told.Done {
+				what = "the inner one has told its end"
+			} else if e.none {
+				what = "it has ended without a word, and left nothing"
+			}
+		default:
+			what = "no child is left"
+		}
+	case looked:
+		what = "nobody holds a stream"
+		if after == "over" && before == "killing" && e.err != nil {
+			what = "nothing more can be done"
+		}
+	case swept:
+		what = "nothing more can be done"
+	}
+	if before == "watching" {
+		for _, a := range do {
+			switch a.(type) {
+			case watchAll:
+				r.one(before, "the inner one is stopped", "watches the parent process")
+			case forward:
+				r.one(before, what, "continues the inner one")
+			}
+		}
+	}
+	r.one(before, what, after)
+}
+
+func (r *rows) one(before, what, after string) {
+	if i, ok := rowNumber[[3]string{before, what, after}]; ok {
+		r.taken[i]++
+	}
+}
+
+func (r *rows) add(more *rows) {
+	for i, n := range more.taken {
+		r.taken[i] += n
+	}
+}
+
+func (r *rows) judge(t *testing.T) {
+	for i, row := range tableRows {
+		if r.taken[i] == 0 {
+			t.Errorf("never taken: %s", row)
+		}
+	}
+}
+
+func (r *rows) String() string {
+	var b strings.Builder
+	for i, row := range tableRows {
+		fmt.Fprintf(&b, "%12d  %s\n", r.taken[i], row)
+	}
+	return b.String()
+}

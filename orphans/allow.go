@@ -1,0 +1,72 @@
+package orphans
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file knows by their names the processes that are to be left alone.
+
+// allowed says which processes are left alone.
+type allowed struct {
+	patterns []string
+	main     int // the main child, which is none of them
+}
+
+// maxName is what the kernel keeps of a name, in bytes. See PR_SET_NAME in prctl(2).
+const maxName = 15
+
+// Allow leaves a process alone, with all that descends from it, if a pattern matches the name
+// that the kernel keeps of it or the base name of its executable: Look marks it, Kill and
+// KillChildren spare it. Patterns are those of path.Match. The process main is never spared:
+// it is the command, whatever it is called.
+func (t *Tree) Allow(patterns []string, main int) {
+	t.allowed = allowed{patterns, main}
+}
+
+// allows reports whether a process is left alone by its own name.
+func (t *Tree) allows(p Process) bool {
+	if len(t.allowed.patterns) == 0 || p.Pid == t.allowed.main || p.State == '?' || !p.Alive() {
+		return false
+	}
+	return matches(t.allowed.patterns, p.Name, t.executable(p.Pid))
+}
+
+// matches reports whether a pattern matches one of the two names.
+func matches(patterns []string, name, executable string) bool {
+	for _, pattern := range patterns {
+		if ok, _ := path.Match(pattern, name); ok {
+			return true
+		}
+		if ok, _ := path.Match(pattern, executable); ok && executable != "" {
+			return true
+		}
+		if len(name) == maxName && strings.HasPrefix(pattern, name) && !strings.ContainsAny(pattern, `*?[\`) {
+			return true // the kernel has cut it
+		}
+	}
+	return false
+}
+
+// executable is the base name of the file that a process executes, "" if that can't be told.
+// The link is read and not followed, so that no file system is asked. See proc_pid_exe(5).
+func (t *Tree) executable(pid int) string {
+	var link [unix.PathMax]byte
+	n, err := unix.Readlinkat(t.proc, strconv.Itoa(pid)+"/exe", link[:])
+	if err != nil || n <= 0 {
+		return ""
+	}
+	return path.Base(strings.TrimSuffix(string(link[:n]), " (deleted)"))
+}
+
+// spares reports whether the child pid of this process is left alone.
+func (t *Tree) spares(pid int) bool {
+	if len(t.allowed.patterns) == 0 {
+		return false
+	}
+	p, err := t.stat(pid)
+	return err == nil && t.allows(p)
+}

@@ -1,0 +1,112 @@
+package orphans
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMatches(t *testing.T) {
+	for what, c := range map[string]struct {
+		pattern, name, executable string
+		want                      bool
+	}{
+		"the name":                  {"gpg-agent", "gpg-agent", "", true},
+		"the executable":            {"java", "Gradle", "java", true},
+		"neither":                   {"java", "node", "node", false},
+		"a part":                    {"gpg", "gpg-agent", "gpg-agent", false},
+		"a pattern":                 {"gpg-*", "gpg-agent", "", true},
+		"a pattern and executable":  {"*-agent", "x", "ssh-agent", true},
+		"a class":                   {"[gs]*-agent", "x", "ssh-agent", true},
+		"any":                       {"*", "a b", "", true},
+		"an unknown executable":     {"?*", "", "", false},
+		"a name that was cut":       {"buildkitd-rootless", "buildkitd-rootl", "", true},
+		"not cut":                   {"buildkitd-rootless", "buildkitd", "", false},
+		"cut otherwise":             {"buildkitd-rootless", "buildkitd-xxxxx", "", false},
+		"a pattern is not cut":      {"buildkitd-rootl*ss", "buildkitd-rootl", "", false},
+		"a name with a slash":       {"kworker*", "kworker/0:1", "", false},
+		"a broken pattern is none":  {"[", "[", "[", false},
+		"a name that is a pattern":  {"sleep", "*", "*", false},
+		"another letter's case":     {"Java", "java", "java", false},
+		"an executable of 15 bytes": {"exactly15bytes!!", "x", "exactly15bytes!", false},
+	} {
+		if got := matches([]string{"no", c.pattern}, c.name, c.executable); got != c.want {
+			t.Errorf("%s: %+v: %t", what, c, got)
+		}
+	}
+}
+
+// Who is left alone is marked and lives, with all that descends from it, and nobody else.
+func TestAllow(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			f := newFamily(t)
+			copied := filepath.Join(t.TempDir(), "daemon-by-file")
+			self, err := os.Executable()
+			check(t, err)
+			if out, err := exec.Command("cp", self, copied).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			named := f.command("@named", "agent", "@fork", "agent", "@fork", "below", "@stay", "deep")
+			f.start(named)
+			byFile := f.command("@named", "other", "@stay", "byFile")
+			byFile.Path = copied
+			f.start(byFile)
+			f.start(f.command("@fork", "parent", "@named", "agent", "@stay", "inner"))
+			main := f.start(f.command("@named", "agent", "@stay", "main"))
+			f.await("agent", "below", "deep", "byFile", "parent", "inner", "main")
+			check(t, os.Remove(copied)) // a program may be replaced while it runs
+			tree.Allow([]string{"agent", "daemon-*"}, main.Process.Pid)
+
+			found := look(t, tree)
+			f.mustFind(t, found, "agent", "below", "deep", "byFile", "parent", "inner", "main")
+			stays := map[string]bool{"agent": true, "below": true, "deep": true, "byFile": true, "inner": true}
+			for label, pid := range f.pids {
+				if found[pid].Allowed != stays[label] {
+					t.Errorf("%s: allowed %t", label, found[pid].Allowed)
+				}
+			}
+			hit := map[int]bool{}
+			for range 2 { // one that has come to this process since
+				pids, refused, err := tree.Kill()
+				check(t, err)
+				if len(refused) > 0 {
+					t.Errorf("was refused %v", refused)
+				}
+				for _, pid := range pids {
+					hit[pid] = true
+				}
+				for pid := range hit {
+					_, _ = unix.Wait4(pid, nil, 0, nil)
+				}
+			}
+			if want := map[int]bool{f.pids["parent"]: true, f.pids["main"]: true}; !maps.Equal(hit, want) {
+				t.Errorf("Kill hit %v, want parent and main of %v", hit, f.pids)
+			}
+			f.mustFind(t, look(t, tree), "agent", "below", "deep", "byFile", "inner")
+			f.end()
+		})
+	})
+}
+
+// The name of an executable is what a link says, which is not followed.
+func TestExecutable(t *testing.T) {
+	tree := New()
+	check(t, tree.prepare())
+	self, err := os.Executable()
+	check(t, err)
+	if got := tree.executable(os.Getpid()); got != filepath.Base(self) {
+		t.Errorf("%q, want %q", got, filepath.Base(self))
+	}
+	if got := tree.executable(1 << 30); got != "" {
+		t.Errorf("of nobody: %q", got)
+	}
+	if strings.Contains(tree.executable(2), "/") {
+		t.Error("more than a base name")
+	}
+}

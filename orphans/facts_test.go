@@ -1,0 +1,333 @@
+package orphans
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// eventually waits for a fact that can only be polled.
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !fact(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+func TestDescends(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
+		check(t, f.start(f.command("@double", "@stay", "daemon")).Wait())
+		f.await("parent", "middle", "below", "daemon")
+		sibling, err := strconv.Atoi(os.Getenv("FINI_SIBLING"))
+		check(t, err)
+		tree := New()
+		childrenOnly := New()
+		childrenOnly.childrenOnly = true
+		for _, c := range []struct {
+			pid             int
+			want, ifNotRead bool
+		}{
+			{f.pids["parent"], true, true}, {f.pids["daemon"], true, true},
+			{f.pids["middle"], true, false}, {f.pids["below"], true, false},
+			{os.Getpid(), false, false}, {os.Getppid(), false, false}, {sibling, false, false},
+			{1, false, false}, {0, false, false}, {-1, false, false}, {1 << 30, false, false},
+		} {
+			if got := tree.Descends(c.pid); got != c.want {
+				t.Errorf("Descends(%d) = %t, want %t; %v", c.pid, got, c.want, f.pids)
+			}
+			if got := childrenOnly.Descends(c.pid); got != c.ifNotRead {
+				t.Errorf("without /proc Descends(%d) = %t, want %t; %v", c.pid, got, c.ifNotRead, f.pids)
+			}
+		}
+	})
+}
+
+func TestSameCredentials(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		f.start(f.command("@stay", "same"))
+		want := map[string]bool{"same": true}
+		if os.Getuid() == 0 {
+			for label, cred := range map[string]syscall.Credential{
+				"user": {Uid: 65534}, "group": {Gid: 65534}, "both": {Uid: 65534, Gid: 65534},
+			} {
+				cmd := f.command("@stay", label)
+				cmd.Path = "/proc/self/exe" // the directory of the binary may be closed to others
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &cred}
+				f.start(cmd)
+				want[label] = false
+			}
+		}
+		tree := New()
+		for label, want := range want {
+			f.await(label)
+			if same, known := tree.SameCredentials(f.pids[label]); same != want || !known {
+				t.Errorf("SameCredentials of %s = %t, %t, want %t, true", label, same, known, want)
+			}
+		}
+		if same, known := tree.SameCredentials(1 << 30); same || known {
+			t.Errorf("SameCredentials of nobody = %t, %t", same, known)
+		}
+	})
+}
+
+func TestIgnores(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		cmd := f.command("@ignore", "ignorant", strconv.Itoa(int(unix.SIGUSR2)))
+		if os.Getuid() == 0 { // a line of 7 KiB stands before what is looked for
+			cmd.Path = "/proc/self/exe"
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}
+			for group := range uint32(1000) {
+				cmd.SysProcAttr.Credential.Groups = append(cmd.SysProcAttr.Credential.Groups, 1000000+group)
+			}
+		}
+		f.start(cmd)
+		f.await("ignorant")
+		for sig, want := range map[unix.Signal]bool{unix.SIGUSR1: false, unix.SIGUSR2: true, unix.SIGKILL: false} {
+			if got, known := New().Ignores(f.pids["ignorant"], sig); got != want || !known {
+				t.Errorf("Ignores signal %d = %t, %t, want %t", sig, got, known, want)
+			}
+		}
+		if same, known := New().SameCredentials(f.pids["ignorant"]); !same || !known {
+			t.Errorf("SameCredentials = %t, %t for one that has other supplementary groups alone", same, known)
+		}
+		if _, known := New().Ignores(1<<30, unix.SIGUSR2); known {
+			t.Error("it is known what nobody ignores")
+		}
+	})
+}
+
+// What is shown of a command line is cut, however much there is.
+func TestCommandLineIsCut(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		cmd := f.command("@stay", "long")
+		for range 10 {
+			cmd.Args = append(cmd.Args, strings.Repeat("x", 100<<10))
+		}
+		f.start(cmd)
+		f.await("long")
+		tree := New()
+		p := look(t, tree)[f.pids["long"]]
+		want := strings.Join(cmd.Args, " ")[:4<<10]
+		if got := tree.CommandLine(p); got != want {
+			t.Errorf("CommandLine is of %d bytes and ends in %q", len(got), got[len(got)-1:])
+		}
+		if len(tree.buf) != 4<<10 {
+			t.Errorf("the buffer has grown to %d bytes", len(tree.buf))
+		}
+	})
+}
+
+func TestReadPids(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	check(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	for _, n := range []int{0, 1, 2, 500, 30000} {
+		var want []int
+		var text []byte
+		for i := range n {
+			want = append(want, 1+i*137%4194304)
+			text = fmt.Appendf(text, "%d ", want[i])
+		}
+		for _, text := range [][]byte{text, bytes.TrimSuffix(text, []byte(" "))} {
+			check(t, os.WriteFile(filepath.Join(dir, "pids"), text, 0o600))
+			tree := New()
+			tree.proc = fd
+			if got, err := tree.readPids("pids"); err != nil || !slices.Equal(got, want) {
+				t.Errorf("of %d pids %d were read, %v", n, len(got), err)
+			}
+		}
+	}
+	check(t, os.WriteFile(filepath.Join(dir, "pids"), bytes.Repeat([]byte("7"), 1<<20), 0o600))
+	tree := New()
+	tree.proc = fd
+	if got, err := tree.readPids("pids"); err != nil || len(got) != 0 {
+		t.Errorf("no pid was read as %d pids, %v", len(got), err)
+	}
+}
+
+func TestHasAutoreap(t *testing.T) {
+	for release, want := range map[string]bool{
+		"2.6.32-754.el6": false, "5.15.0-139-generic": false, "6.18.44": false, "6.99": false, "7.0.12": false, "7.0-rc1": false,
+		"7.1.0": true, "7.1": true, "7.1-rc2": true, "7.10.3-arch1-1": true, "8.0.0": true, "10.0": true,
+		"": true, "x": true, "7": true, "7.x": true,
+	} {
+		if got := hasAutoreap(release); got != want {
+			t.Errorf("hasAutoreap(%q) = %t, want %t", release, got, want)
+		}
+	}
+}
+
+// On a kernel that may reap by itself a pid is no child's only because it was one.
+func TestKillChildSparesOthers(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		sibling, err := strconv.Atoi(os.Getenv("FINI_SIBLING"))
+		check(t, err)
+		tree := New()
+		check(t, tree.prepare())
+		tree.autoreap = true
+		for _, pid := range []int{sibling, 1 << 30} {
+			if err := tree.killChild(pid); err != unix.ESRCH {
+				t.Errorf("killChild(%d) = %v, want ESRCH", pid, err)
+			}
+		}
+		f := newFamily(t)
+		defer f.end()
+		child := f.start(f.command("@stay", "child"))
+		f.await("child")
+		check(t, tree.killChild(f.pids["child"]))
+		check(t, unix.Waitid(unix.P_PID, child.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+		check(t, tree.killChild(f.pids["child"])) // a zombie is a child
+	})
+}
+
+// Children from before this process became what it is are not of the tree, nor is what they start.
+func TestEarlier(t *testing.T) {
+	for _, childrenOnly := range []bool{false, true} {
+		t.Run(fmt.Sprintf("childrenOnly=%t", childrenOnly), func(t *testing.T) {
+			alone(t, nil, func(t *testing.T) {
+				f := newFamily(t)
+				defer f.end()
+				early := f.start(f.command("@fork", "early", "@stay", "below"))
+				f.await("early", "below")
+				tree := New()
+				tree.childrenOnly = childrenOnly
+				if tree.OnlyEarlier() {
+					t.Error("none is noted, and OnlyEarlier = true")
+				}
+				check(t, tree.NoteEarlier())
+				if !tree.OnlyEarlier() {
+					t.Error("there is nobody else, and OnlyEarlier = false")
+				}
+				f.start(f.command("@stay", "late"))
+				f.await("late")
+				if tree.OnlyEarlier() {
+					t.Error("there is somebody else, and OnlyEarlier = true")
+				}
+				found := look(t, tree)
+				if _, ok := found[f.pids["late"]]; !ok || len(found) != 1 {
+					t.Errorf("Look = %v, want the late one of %v", found, f.pids)
+				}
+				for label, want := range map[string]bool{"early": false, "below": false, "late": true} {
+					if got := tree.Descends(f.pids[label]); got != want && !(childrenOnly && label == "early") {
+						t.Errorf("Descends(%s) = %t, want %t", label, got, want)
+					}
+				}
+				hit, refused, err := tree.Kill()
+				if !slices.Equal(hit, []int{f.pids["late"]}) || len(refused) != 0 || err != nil {
+					t.Errorf("Kill = %v, %v, %v, want the late one of %v", hit, refused, err, f.pids)
+				}
+				check(t, unix.Kill(f.pids["early"], 0))
+				check(t, unix.Kill(f.pids["below"], 0))
+
+				// Its pid is another's once it was reaped.
+				check(t, early.Process.Kill())
+				_ = early.Wait()
+				tree.Reaped(f.pids["early"])
+				if _, noted := tree.earlier[f.pids["early"]]; noted {
+					t.Errorf("noted are %v", tree.earlier)
+				}
+				// What it has left is not of the tree either, but who has that pid with another start is.
+				if childrenOnly {
+					return
+				}
+				if _, ok := look(t, tree)[f.pids["below"]]; ok {
+					t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
+				}
+				tree.earlier[f.pids["below"]]++
+				if _, ok := look(t, tree)[f.pids["below"]]; !ok {
+					t.Errorf("Look does not find %d, which started later", f.pids["below"])
+				}
+			})
+		})
+	}
+}
+
+// CLONE_AUTOREAP of Linux 7.1, which x/sys does not have yet. See clone3(2).
+const cloneAutoreap = 1 << 34
+
+// cloneChild is fork with flags of clone3. The child has one thread and no use of the runtime:
+// it waits for the end of descriptor 4 and ends.
+func cloneChild(flags uint64, exitSignal unix.Signal) (pid int, err error) {
+	args := [8]uint64{0: flags, 4: uint64(exitSignal)} // struct clone_args
+	n, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	if n == 0 {
+		var b [1]byte
+		_, _, _ = unix.RawSyscall(unix.SYS_READ, 4, uintptr(unsafe.Pointer(&b)), 1)
+		for {
+			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+	}
+	return int(n), nil
+}
+
+// The contract of CLONE_AUTOREAP, beside that of any other orphan: nobody is told of its end, and
+// its pid is free with it.
+func TestAutoreap(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		for _, autoreap := range []bool{false, true} {
+			t.Run(fmt.Sprintf("autoreap=%t", autoreap), func(t *testing.T) {
+				f := newFamily(t)
+				defer f.end()
+				maker := f.start(f.command("@clone", "orphan", strconv.FormatBool(autoreap)))
+				check(t, maker.Wait())
+				line := f.line()
+				if autoreap && strings.HasPrefix(line, "failed") {
+					t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", release(), line)
+					return
+				}
+				var pid int
+				if _, err := fmt.Sscanf(line, "ready orphan %d", &pid); err != nil {
+					t.Fatalf("a process said %q", line)
+				}
+				tree := New()
+				p, ok := look(t, tree)[pid]
+				if !ok || p.Parent != os.Getpid() {
+					t.Fatalf("%d was found as %+v", pid, p)
+				}
+				if autoreap && (!tree.autoreap || p.pidfd < 0) {
+					t.Errorf("it is signalled by its pid: %+v", p)
+				}
+				check(t, tree.Signal(p, unix.SIGKILL))
+				if !autoreap {
+					check(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+					check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
+					return
+				}
+				eventually(t, "the pid is free", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+				if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+					t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
+				}
+				check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
+				if hit, refused, err := tree.KillChildren(); len(hit)+len(refused) != 0 || err != nil {
+					t.Errorf("KillChildren = %v, %v, %v", hit, refused, err)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,149 @@
+package orphans
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file signals: through a pidfd if the pid may become another's, and otherwise by pid.
+
+// Signal sends sig to a process that the last Look found. A process that has ended
+// is no error; unix.EPERM is wrapped if it may not be signalled.
+func (t *Tree) Signal(p Process, sig unix.Signal) error {
+	var err error
+	switch {
+	case p.pidfd >= 0:
+		err = unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+	case p.State == '?': // a child of this process
+		if t.autoreap && ownChild(unix.P_PID, p.Pid) == unix.ECHILD {
+			return nil
+		}
+		err = unix.Kill(p.Pid, sig)
+	default:
+		// A child of this process keeps its pid. For any other without a pidfd a
+		// moment remains in which the pid could become another's.
+		if now, statErr := t.stat(p.Pid); statErr != nil || now.Start != p.Start ||
+			now.Parent != p.Parent && now.Parent != t.self {
+			return nil
+		}
+		err = unix.Kill(p.Pid, sig)
+	}
+	if err == nil || err == unix.ESRCH {
+		return nil
+	}
+	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
+}
+
+// KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process
+// that forks and ends in a loop is gone before it could be looked at. It returns the pids
+// that it hit, zombies among them, and those it may not signal.
+func (t *Tree) KillChildren() (hit, refused []int, err error) {
+	if err := t.prepare(); err != nil {
+		return nil, nil, err
+	}
+	t.Release()
+	children, err := t.children(t.self, 1)
+	for _, pid := range children {
+		if t.isEarlier(pid) || t.spares(pid) {
+			continue
+		}
+		switch t.killChild(pid) {
+		case nil:
+			hit = append(hit, pid)
+		case unix.EPERM:
+			refused = append(refused, pid)
+		}
+	}
+	return hit, refused, err
+}
+
+// killChild sends SIGKILL to pid, which was that of a child a moment ago, and still is, since
+// the caller reaps nothing, unless the kernel reaps children by itself. It returns ESRCH if pid
+// is no child's any more.
+func (t *Tree) killChild(pid int) error {
+	if !t.autoreap {
+		return unix.Kill(pid, unix.SIGKILL)
+	}
+	if fd, err := unix.PidfdOpen(pid, 0); err == unix.ESRCH {
+		return err
+	} else if err == nil {
+		defer func() { _ = unix.Close(fd) }()
+		if ownChild(unix.P_PIDFD, fd) == unix.ECHILD {
+			return unix.ESRCH
+		}
+		err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		if err != unix.EPERM && err != unix.ENOSYS { // which a filter answers too
+			return err
+		}
+	}
+	if ownChild(unix.P_PID, pid) == unix.ECHILD {
+		return unix.ESRCH
+	}
+	return unix.Kill(pid, unix.SIGKILL)
+}
+
+// Kill sends SIGKILL to every descendant that it comes by, children first, and returns as
+// KillChildren does.
+func (t *Tree) Kill() (hit, refused []int, err error) {
+	hit, refused, err = t.KillChildren()
+	if err != nil || t.childrenOnly {
+		return hit, refused, err
+	}
+	children := map[int]bool{}
+	for _, pid := range slices.Concat(hit, refused) {
+		children[pid] = true
+	}
+	err = t.walk(func(p Process) {
+		if p.Allowed || p.Parent == t.self && children[p.Pid] {
+			return
+		}
+		switch err := t.Signal(p, unix.SIGKILL); {
+		case err == nil:
+			hit = append(hit, p.Pid)
+		case errors.Is(err, unix.EPERM):
+			refused = append(refused, p.Pid)
+		}
+	})
+	return hit, refused, err
+}
+
+// maxPidfds is how many pidfds may be open at a time, so that some descriptors remain to read
+// /proc with.
+func maxPidfds() int {
+	const spare = 32
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return spare
+	}
+	return int(max(min(limit.Cur, 1<<20), 2*spare)/2 - spare/2)
+}
+
+// keepPidfd opens a pidfd that lives until Release; -1 if there is none to be had.
+func (t *Tree) keepPidfd(pid int) int {
+	if !t.usePidfds || len(t.pidfds) >= t.maxPidfds {
+		return -1
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.usePidfds = err != unix.ENOSYS && err != unix.EPERM
+		return -1
+	}
+	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
+		// EPERM comes from a process that may not be signalled, or from a
+		// filter that refuses the call; kill(2) tells them apart.
+		_ = unix.Close(fd)
+		t.usePidfds = err != unix.ENOSYS
+		return -1
+	}
+	t.pidfds = append(t.pidfds, fd)
+	return fd
+}
+
+// reaped reports whether the pid of a process may have become another's. A process without a
+// pidfd is taken for one that keeps it.
+func reaped(p Process) bool {
+	return p.pidfd >= 0 && unix.PidfdSendSignal(p.pidfd, 0, nil, 0) == unix.ESRCH
+}

@@ -1,0 +1,92 @@
+package orphans
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file finds out who holds the standard streams of this process, from the texts and the
+// modes of the links in /proc/PID/fd.
+
+// Streams is a set of this process's standard streams.
+type Streams uint8
+
+const (
+	Stdout  Streams = 1 << iota
+	Stderr          // both may be the same pipe
+	Unknown         // its descriptors may not be looked at
+)
+
+// A stream is the text of the link in /proc/PID/fd, which is the same for whoever has the pipe
+// or socket open, as "pipe:[4711]"; "" for what nobody waits for the end of.
+type stream string
+
+const unreadable stream = "?" // a pipe or socket, and no /proc to say which
+
+// ownStream is what a descriptor of this process is. Nobody waits for the end of a terminal, a
+// file or /dev/null. The kind is asked for without stat(2), which may wait for a server.
+func (t *Tree) ownStream(fd int) stream {
+	_, notPipe := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	if notPipe != nil {
+		if _, notSocket := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); notSocket != nil {
+			return ""
+		}
+	}
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.buf)
+	if err != nil {
+		return unreadable
+	}
+	return stream(t.buf[:n])
+}
+
+// holds is which standard streams of this process another has open for writing.
+func (t *Tree) holds(p Process) (held Streams) {
+	switch {
+	case t.streams == [2]stream{}:
+		return 0
+	case p.State == '?', t.streams[0] == unreadable, t.streams[1] == unreadable:
+		return Unknown
+	}
+	dir := strconv.Itoa(p.Pid)
+	if p.State != 'Z' {
+		return t.holdsIn(dir)
+	}
+	// The first thread has ended and has no descriptors any more; the others do.
+	_ = t.list(dir+"/task", func(tid int) bool {
+		if tid != p.Pid {
+			held |= t.holdsIn(dir + "/task/" + strconv.Itoa(tid))
+		}
+		return true
+	})
+	return held
+}
+
+// holdsIn looks at the descriptors of one thread, whose directory it is given. Both ends of a
+// pipe have the same text; the owner's bits of a link's mode are how the file was opened.
+// /proc/PID/fdinfo tells it too, but asks the file, which may wait: an epoll(7) instance does.
+func (t *Tree) holdsIn(dir string) (held Streams) {
+	err := t.list(dir+"/fd", func(fd int) bool {
+		name := dir + "/fd/" + strconv.Itoa(fd)
+		n, err := unix.Readlinkat(t.proc, name, t.buf)
+		if err != nil {
+			return true
+		}
+		var hit Streams
+		for i, s := range []Streams{Stdout, Stderr} {
+			if t.streams[i] == stream(t.buf[:n]) {
+				hit |= s
+			}
+		}
+		var link unix.Stat_t
+		if hit != 0 && unix.Fstatat(t.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
+			held |= hit
+		}
+		return true
+	})
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return Unknown
+	}
+	return held
+}

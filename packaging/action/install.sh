@@ -1,0 +1,47 @@
+#!/bin/sh
+# Puts the fini of a release on the PATH of a GitHub job's next steps, if its sum is right. The
+# action sets RELEASE_VERSION, RELEASE_URL and MINISIGN_PUBLIC_KEY, the runner the rest.
+set -eu
+
+fail() {
+	echo "::error title=fini::$1"
+	exit 1
+}
+
+[ "$(uname -s)" = Linux ] || fail "fini needs Linux"
+case $(uname -m) in
+x86_64) arch=amd64 ;;
+aarch64) arch=arm64 ;;
+armv7* | armv8l) arch=arm ;;
+i?86) arch=386 ;;
+ppc64le | s390x | riscv64) arch=$(uname -m) ;;
+*) fail "there is no fini for $(uname -m)" ;;
+esac
+url=${RELEASE_URL:-https://github.com/seed-126c5d8a/fini/releases/download/v${RELEASE_VERSION#v}}
+name=fini-linux-$arch
+dir=$(mktemp -d "$RUNNER_TEMP/fini.XXXXXX")
+cd "$dir"
+
+get() {
+	curl --fail --silent --show-error --location --retry 3 --output "$1" "${url%/}/$1" || fail "cannot get $1 from $url"
+}
+
+get SHA256SUMS
+if [ -n "${MINISIGN_PUBLIC_KEY-}" ]; then
+	command -v minisign >/dev/null || fail "minisign-key is given, and minisign is not installed"
+	get SHA256SUMS.minisig
+	# An old release is signed as well: the signature says which one it is.
+	said=$(minisign -V -Q -P "$MINISIGN_PUBLIC_KEY" -m SHA256SUMS) || fail "SHA256SUMS is not signed with this key"
+	[ "$said" = "fini ${RELEASE_VERSION#v}" ] || fail "what is signed is $said, and not fini ${RELEASE_VERSION#v}"
+fi
+get "$name"
+awk -v name="$name" '$2 == name { print; n++ } END { exit n != 1 }' SHA256SUMS >sum || fail "SHA256SUMS does not name $name"
+sha256sum --check --strict --status sum || fail "$name is not what SHA256SUMS says"
+
+mkdir bin
+mv "$name" bin/fini
+chmod 0755 bin/fini
+rm sum SHA256SUMS*
+bin/fini --version
+echo "$dir/bin" >>"$GITHUB_PATH"
+echo "path=$dir/bin/fini" >>"$GITHUB_OUTPUT"

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// registryName is what fini is called where its own name is taken.
+const registryName = "fini-init"
+
+const summary = "Runs a command and leaves nothing behind: an init for containers and a wrapper for commands"
+
+// names are what Node and Python call an architecture.
+var names = map[string]struct{ node, wheel string }{
+	"amd64":   {"x64", "x86_64"},
+	"arm64":   {"arm64", "aarch64"},
+	"arm":     {"arm", "armv7l"},
+	"386":     {"ia32", "i686"},
+	"ppc64le": {"ppc64", "ppc64le"},
+	"s390x":   {"s390x", "s390x"},
+	"riscv64": {"riscv64", "riscv64"},
+}
+
+var (
+	//go:embed npm/fini.js
+	npmProgram []byte
+	//go:embed registries.md
+	registriesPage []byte
+)
+
+// npm writes a package with the binary for each architecture, and one that needs them all as far
+// as they fit the machine, and runs the one that does. Nothing of them runs when they are
+// installed.
+func npm(dist, version, helpFile string, files []string) error {
+	at, err := builtAt()
+	if err != nil {
+		return err
+	}
+	help, err := os.ReadFile(helpFile)
+	if err != nil {
+		return err
+	}
+	flags, err := options(string(help))
+	if err != nil {
+		return err
+	}
+	notice, err := os.ReadFile("packaging/NOTICES")
+	if err != nil {
+		return err
+	}
+	write := func(manifest object, content ...func(*compressed)) error {
+		name := manifest["name"].(string)
+		manifest["version"] = version
+		manifest["license"] = "MIT"
+		manifest["repository"] = object{"type": "git", "url": "git+https://" + module + ".git"}
+		out := newCompressed(filepath.Join(dist, name+"-"+version+".tgz"), at)
+		var text bytes.Buffer
+		if err := writeJSON(&text, manifest); err != nil {
+			return err
+		}
+		out.add("package/package.json", 0o644, text.Bytes())
+		for _, add := range content {
+			add(out)
+		}
+		out.add("package/LICENSE", 0o644, notice)
+		return out.close()
+	}
+	parts := object{}
+	for _, file := range files {
+		b, err := readBinary(file)
+		if err != nil {
+			return err
+		}
+		cpu := names[b.arch].node
+		name := registryName + "-linux-" + cpu
+		parts[name] = version
+		err = write(object{
+			"name": name, "description": "The binary of " + registryName + " for Linux on " + cpu,
+			"os": []string{"linux"}, "cpu": []string{cpu}, "preferUnplugged": true,
+		}, func(out *compressed) {
+			out.add("package/bin/fini", 0o755, b.content)
+			out.add("package/README.md", 0o644, fmt.Appendf(nil, "# %s\n\nThe binary of `%s` for Linux on %s.\n", name, registryName, cpu))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return write(object{
+		"name": registryName, "description": summary,
+		"keywords":             []string{"init", "tini", "dumb-init", "subreaper", "pid1", "mcp", "npx", "orphans", "ci"},
+		"bin":                  object{registryName: "bin/fini.js", "fini": "bin/fini.js"},
+		"engines":              object{"node": ">=16.6"},
+		"optionalDependencies": parts,
+	}, func(out *compressed) {
+		out.add("package/bin/fini.js", 0o755, npmProgram)
+		out.add("package/flags.json", 0o644, append(mustJSON(takeValue(flags)), '\n'))
+		out.add("package/README.md", 0o644, registriesPage)
+	})
+}

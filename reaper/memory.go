@@ -1,0 +1,110 @@
+package reaper
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Memory counts the processes that the kernel has killed for want of memory in the cgroup of
+// this process. The count rises before the process gets its SIGKILL. See memory.events in
+// Documentation/admin-guide/cgroup-v2.rst, and memory.oom_control in that of version 1.
+type Memory struct {
+	File  string // the kernel's file that counts them; "" for none
+	Count uint64 // when the Memory was made
+}
+
+// CountMemory notes the count of now. Without a memory cgroup there is none.
+func CountMemory() Memory {
+	var buf [8 << 10]byte
+	text, err := readFile("/proc/self/cgroup", buf[:])
+	if err != nil {
+		return Memory{}
+	}
+	for _, file := range memoryFiles(string(text)) {
+		if text, err := readFile(file, buf[:]); err == nil {
+			if count, ok := parseKills(text); ok {
+				return Memory{file, count}
+			}
+		}
+	}
+	return Memory{}
+}
+
+// KilledSince returns how many have been killed since the Memory was made.
+func (m Memory) KilledSince() (uint64, error) {
+	if m.File == "" {
+		return 0, errors.New("no memory cgroup was found")
+	}
+	var buf [4 << 10]byte
+	text, err := readFile(m.File, buf[:])
+	if err != nil {
+		return 0, fmt.Errorf("cannot read %s: %w", m.File, err)
+	}
+	count, ok := parseKills(text)
+	if !ok || count < m.Count {
+		return 0, fmt.Errorf("cannot read %s: it has no count", m.File)
+	}
+	return count - m.Count, nil
+}
+
+// memoryFiles are the files that may count for a process whose /proc/PID/cgroup has this text.
+// In a container the path may be that of the host, and what is mounted the container's part
+// alone. See cgroups(7).
+func memoryFiles(text string) []string {
+	const root = "/sys/fs/cgroup"
+	var two []string
+	for line := range strings.Lines(text) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) != 3 || !strings.HasPrefix(fields[2], "/") || strings.HasPrefix(fields[2], "/..") {
+			continue // ".." leads out of the cgroup namespace
+		}
+		path := strings.TrimSuffix(fields[2], "/")
+		switch {
+		case strings.Contains(","+fields[1]+",", ",memory,"):
+			const one = root + "/memory"
+			return []string{one + path + "/memory.oom_control", one + "/memory.oom_control"}
+		case fields[0] == "0" && fields[1] == "":
+			two = []string{root + path + "/memory.events", root + "/memory.events"}
+		}
+	}
+	return two
+}
+
+// parseKills reads the count from memory.events or memory.oom_control.
+func parseKills(text []byte) (count uint64, ok bool) {
+	for line := range bytes.Lines(text) {
+		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
+			count, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+			return count, err == nil
+		}
+	}
+	return 0, false
+}
+
+// readFile reads what fits into buf.
+func readFile(name string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	n := 0
+	for n < len(buf) {
+		got, err := unix.Read(fd, buf[n:])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return nil, err
+		case got == 0:
+			return buf[:n], nil
+		default:
+			n += got
+		}
+	}
+	return buf, nil
+}

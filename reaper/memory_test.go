@@ -1,0 +1,87 @@
+package reaper
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+)
+
+func TestMemoryFiles(t *testing.T) {
+	const one, two = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+	oneFile, twoFile := "/memory.oom_control", "/memory.events"
+	for what, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"version 2":               {"0::/user.slice/x.scope\n", []string{two + "/user.slice/x.scope" + twoFile, two + twoFile}},
+		"in its namespace":        {"0::/\n", []string{two + twoFile, two + twoFile}},
+		"version 1":               {"9:pids:/p\n4:memory:/docker/1\n1:cpu:/c\n", []string{one + "/docker/1" + oneFile, one + oneFile}},
+		"both, memory in 1":       {"0::/two\n4:cpu,memory:/one\n", []string{one + "/one" + oneFile, one + oneFile}},
+		"both, memory in 2":       {"4:cpu:/one\n0::/two\n", []string{two + "/two" + twoFile, two + twoFile}},
+		"out of its namespace":    {"0::/../other\n", nil},
+		"a name with a colon":     {"0::/a:b\n", []string{two + "/a:b" + twoFile, two + twoFile}},
+		"a name that is memory's": {"4:name=memory:/x\n", nil},
+		"nothing":                 {"", nil},
+		"no cgroup":               {"0:\n\n:::\n0::relative\n", nil},
+	} {
+		if got := memoryFiles(c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}
+
+func TestParseKills(t *testing.T) {
+	for text, want := range map[string]int{
+		"low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n": 2,
+		"oom_kill_disable 0\nunder_oom 0\noom_kill 7\n":                7,
+		"oom_kill_disable 0\nunder_oom 0\n":                            -1, // before Linux 4.13
+		"oom_kill x\n":                                                 -1,
+		"":                                                             -1,
+		"oom_kill 3":                                                   3,
+	} {
+		count, ok := parseKills([]byte(text))
+		if got := int(count); ok != (want >= 0) || ok && got != want {
+			t.Errorf("%q: %d, %t, want %d", text, got, ok, want)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	m := CountMemory()
+	need.That(t, m.File != "", "a memory cgroup")
+	if n, err := m.KilledSince(); n != 0 || err != nil {
+		t.Errorf("%d since just now in %s, %v", n, m.File, err)
+	}
+	m.Count++
+	if n, err := m.KilledSince(); err == nil {
+		t.Errorf("%d in a cgroup whose count has fallen", n)
+	}
+	if _, err := (Memory{}).KilledSince(); err == nil {
+		t.Error("no error without a cgroup")
+	}
+	if _, err := (Memory{File: t.TempDir() + "/none"}).KilledSince(); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+func BenchmarkCountMemory(b *testing.B) {
+	for range b.N {
+		CountMemory()
+	}
+}
+
+func FuzzMemoryFiles(f *testing.F) {
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	f.Add(string(own))
+	f.Add("0::/../x\n4:memory:/..\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, file := range memoryFiles(text) {
+			if !strings.HasPrefix(file, "/sys/fs/cgroup") || strings.HasPrefix(file, "/sys/fs/cgroup/..") || strings.Contains(file, "/memory/../") {
+				t.Errorf("%q: %s", text, file)
+			}
+		}
+	})
+}

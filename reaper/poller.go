@@ -1,0 +1,35 @@
+package reaper
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// enoughFree are the descriptors that a start and a sweep want.
+const enoughFree = 14
+
+// StartPoller makes the Go runtime set up epoll(7) now. It would do so for its first timer, which it
+// sets after some garbage collection, and abort if no descriptor were left then. On an error it was
+// not set up, and no timer may be set.
+func StartPoller() error {
+	// All that it takes is tried first, beside what makes the runtime begin.
+	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	waker, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	file, err3 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	var limit unix.Rlimit
+	err := errors.Join(err1, err2, err3, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	if err == nil && uint64(file)+enoughFree > limit.Cur {
+		err = unix.EMFILE // it takes the lowest that is free
+	}
+	if err == nil {
+		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN})
+	}
+	_, _ = unix.Close(poller), unix.Close(waker)
+	if err != nil {
+		_ = unix.Close(file)
+		return err
+	}
+	return os.NewFile(uintptr(file), "").Close()
+}

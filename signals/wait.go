@@ -1,0 +1,65 @@
+package signals
+
+import (
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A timer wakes a poll at an uptime. If time passes while this process does not run, because
+// its container is paused or the machine sleeps, poll's own timeout would begin again.
+type timer struct {
+	fd    int // -1 for none
+	tried bool
+	at    time.Duration // what fd is set to
+}
+
+// poll is what to poll for an uptime: a descriptor, or a timeout if the kernel gives none.
+func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
+	if at == 0 {
+		return unix.PollFd{Fd: -1}, -1
+	}
+	if !t.tried { // a life without a deadline needs none
+		t.tried = true
+		var err error
+		if t.fd, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+			t.fd = -1
+		}
+	}
+	if t.fd >= 0 && t.at != at {
+		when := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(at))}
+		if unix.TimerfdSettime(t.fd, unix.TFD_TIMER_ABSTIME, &when, nil) != nil {
+			t.fd = -1
+		}
+		t.at = at
+	}
+	if t.fd >= 0 {
+		return unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}, -1
+	}
+	left := max(at-Uptime(), 0)
+	const most = 1 << 30 // poll takes an int of 32 bits
+	return unix.PollFd{Fd: -1}, int(min((left+time.Millisecond-1)/time.Millisecond, most))
+}
+
+// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). Processes have their start
+// in the same clock: see proc_pid_stat(5).
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	// Raw, since it does not wait, and comes with every signal: see Take.
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
+	return time.Duration(ts.Nano())
+}
+
+// Wait sleeps until a signal was caught, the uptime has come (0 for never), or one of the
+// descriptors shows what it is asked for, and fills in what they show. See poll(2).
+func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
+	timer, milliseconds := c.timer.poll(until)
+	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
+	if _, err := unix.Poll(c.polled, milliseconds); err != nil && err != unix.EINTR {
+		// A filter refuses it, or the limit of descriptors is lower than their number here.
+		rest := unix.NsecToTimespec(int64(10 * time.Millisecond))
+		_ = unix.Nanosleep(&rest, nil)
+	}
+	copy(fds, c.polled[2:])
+}

@@ -1,0 +1,75 @@
+package main
+
+// What comes before the loop, besides the role: see main.go.
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// makeThreads makes n idle threads beside those that there are. The runtime makes a thread
+// whenever it wants one, and aborts if it can't; once the command has filled the process
+// table it must not want any. With one processor it wants one beside this for what else there
+// is to run, which is garbage collection, and another while that one is only just coming to
+// rest.
+func makeThreads(n int) {
+	runtime.GOMAXPROCS(1)
+	parked, release := make(chan struct{}), make(chan struct{})
+	for range n {
+		go func() {
+			// A locked goroutine keeps its thread while it is parked. Unlocked before
+			// it ends, it leaves the thread behind.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			parked <- struct{}{}
+			<-release
+		}()
+	}
+	for range n {
+		<-parked
+	}
+	close(release)
+}
+
+// notStarted says why there is no command, and returns what fini is to end like.
+func (l *loop) notStarted(err error) result {
+	l.sayf(failure, "%v", err)
+	status := failureStatus(err)
+	if l.report != nil {
+		text := err.Error()
+		l.report.Error = &text
+		l.failed(l.report.write(status))
+	}
+	if l.role != nil && l.role.inner {
+		l.role.word.Started(0)
+		l.role.word.Done(result{code: status}.waitStatus())
+	}
+	return result{code: status}
+}
+
+// failureStatus is the exit status for a command that could not be started.
+func failureStatus(err error) int {
+	var spawn *reaper.SpawnError
+	if errors.As(err, &spawn) {
+		switch spawn.Reason {
+		case reaper.NotFound:
+			return exitNotFound
+		case reaper.NotExecutable:
+			return exitNotExecutable
+		}
+	}
+	return exitFailed
+}
+
+// become executes the command in the place of this fini, which another one started to be
+// its main child. It returns the exit status if it can't.
+func become(flags *commandLine, environ []string) int {
+	inherited := reaper.Inherited()
+	signals.KeepIgnored(inherited.Ignored)
+	err := reaper.Become(reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited}, flags.Become)
+	flags.logger().sayf(failure, "%v", err)
+	return failureStatus(err)
+}

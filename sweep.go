@@ -1,0 +1,410 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+)
+
+// A stage is where a sweep stands.
+//
+//	stage      what is so                           what leads to the next
+//	lingering  leftovers may finish by themselves   --linger has passed, a reason or a signal
+//	                                                to stop: asking
+//	waiting    leftovers may take for ever          a reason or a signal to stop: asking
+//	asking     each leftover is sent SIGTERM once   --grace has passed, a second SIGINT: killing
+//	killing    SIGKILL, again and again             nothing more can be done
+//
+// A reason that overrules --orphans=pipes leads back to asking from there and from killing:
+// those that hold nothing have not been asked.
+//
+// In each stage the sweep is over when no child is left, or only such as --allow-orphan leaves
+// alone; under --orphans=pipes also when no leftover holds standard output or standard error
+// any more. The end of stdin is no reason to stop while lingering: the command may have ended
+// by it.
+type stage int
+
+const (
+	lingering stage = iota
+	waiting
+	asking
+	killing
+)
+
+const (
+	// The time between two looks at the tree. It starts short after each death,
+	// since a death may bring new leftovers to light, and doubles.
+	shortPause = 5 * time.Millisecond
+	longPause  = 250 * time.Millisecond
+
+	waitingPause = time.Second // the same under --orphans=wait, between two calls of wait4
+
+	// At first only children are killed, without a look at /proc: a process that forks and ends in
+	// a loop outruns any look. It lasts this long, as long as each round hits new ones.
+	burstFor = 100 * time.Millisecond
+
+	// So many leftovers are told of one by one, the others are counted.
+	maxTold = 20
+
+	// The unit of orphans.Process.Start, which is rounded down to it.
+	tick = 10 * time.Millisecond
+)
+
+// had says who has been sent SIGTERM already when a sweep begins: the members of a process
+// group at an uptime, or one process.
+type had struct {
+	group int
+	at    time.Duration
+	pid   int
+}
+
+// by reports whether p has certainly had it: what has started within the same tick may have
+// come after it.
+func (h had) by(p orphans.Process) bool {
+	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start+tick <= h.at
+}
+
+// Before all were asked, and before the look that asks has been answered.
+const (
+	notBegun    time.Duration = -1
+	notAnswered time.Duration = math.MaxInt64
+)
+
+// sweep stops what a command has left behind.
+type sweep struct {
+	rules
+	policy string
+	main   int // the main child's pid
+	had    had
+
+	result  result // of the command
+	unknown bool   // it is: a tracer keeps the main child from being reaped
+
+	stage       stage
+	deadline    time.Duration // when the stage ends, as uptime
+	pause       time.Duration // until the next look
+	began       time.Duration // when all were asked, as uptime; notBegun before
+	interrupted bool          // SIGINT came
+
+	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
+	told     int                   // how many leftovers had to be stopped
+	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
+	burstEnd time.Duration         // up to here only children are killed
+	alone    bool                  // the last look found only such as are left alone
+}
+
+func newSweep(r rules) *sweep {
+	return &sweep{rules: r, policy: r.orphans, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
+}
+
+func (s *sweep) mayDelayReap() bool { return false }
+
+func (s *sweep) step(now time.Duration, e event) ([]action, machine) {
+	switch e := e.(type) {
+	case received:
+		return s.received(now, e.sig, e.from)
+	case stop:
+		return s.stop(now, e.why)
+	case ended:
+		return s.ended(e)
+	case elapsed:
+		return s.elapsed(now)
+	case looked:
+		return s.looked(now, e)
+	case swept:
+		return s.swept(now, e)
+	}
+	return nil, s
+}
+
+// start gives leftovers the time to finish by themselves.
+func (s *sweep) start(now time.Duration) ([]action, machine) {
+	if s.linger == 0 {
+		return s.ask()
+	}
+	s.enter(lingering, now+s.linger)
+	if s.looks() {
+		return []action{look{}}, s
+	}
+	return []action{remember{}, wake{s.linger}}, s
+}
+
+// wait gives them all the time that they want. Some are never zombies, and nobody is told of
+// their end (CLONE_AUTOREAP in clone3(2)): hence the looks.
+func (s *sweep) wait() ([]action, machine) {
+	s.enter(waiting, 0)
+	if s.looks() {
+		return []action{look{}}, s
+	}
+	return []action{remember{}, wake{waitingPause}}, s
+}
+
+// ask begins with a look. The grace begins with its answer: nobody is killed unasked, however
+// late that comes.
+func (s *sweep) ask() ([]action, machine) {
+	s.enter(asking, notAnswered)
+	return []action{look{}}, s
+}
+
+// finishOff begins to kill, after one more look, to say who did not end.
+func (s *sweep) finishOff(now time.Duration) ([]action, machine) {
+	s.enter(killing, now+killedBound)
+	return []action{look{}}, s
+}
+
+func (s *sweep) enter(stage stage, deadline time.Duration) {
+	s.stage, s.deadline, s.pause = stage, deadline, shortPause
+}
+
+func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, machine) {
+	again := sig == syscall.SIGINT && s.interrupted
+	s.interrupted = s.interrupted || sig == syscall.SIGINT
+	switch {
+	case again && s.stage == asking && s.deadline != notAnswered:
+		do, next := s.finishOff(now)
+		return append([]action{say{warning, "killing the leftovers: a second SIGINT"}}, do...), next
+	case s.stage == lingering && s.job != 0 && from == fromKernel:
+		// The key that ended the command: the rest of the job ends by it too.
+	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
+		return s.ask()
+	}
+	return nil, s
+}
+
+func (s *sweep) stop(now time.Duration, why reason) ([]action, machine) {
+	spared := false // some were, by the policy
+	if why.overrules() {
+		spared, s.policy = s.policy == stopPipes, stopAll
+	}
+	if spared || s.stage == waiting || s.stage == lingering && why != stdinClosed {
+		do, next := s.ask()
+		return append([]action{because{warning, "stopping the leftovers", why}}, do...), next
+	}
+	return nil, s
+}
+
+func (s *sweep) ended(e ended) ([]action, machine) {
+	do, status := sortExits(e.exits, s.main, s.warnReaped)
+	if status != nil && s.unknown {
+		s.result, s.unknown = resultOf(*status), false
+	}
+	for _, x := range e.exits {
+		if x.Ended() {
+			// The pid may come again, within the same tick even.
+			delete(s.killed, x.Pid)
+			delete(s.asked, x.Pid)
+		}
+	}
+	switch {
+	case e.none:
+		rest, next := s.finish()
+		return append(do, rest...), next
+	case s.looks():
+		// A tree that never stops dying must not put the next look off for ever.
+		s.pause = shortPause
+		do = append(do, hurry{shortPause})
+	}
+	return do, s
+}
+
+// looks reports whether the tree is looked at again and again in this stage.
+func (s *sweep) looks() bool {
+	return s.stage == asking || s.stage == killing || s.stage == lingering && s.policy == stopPipes || s.allow
+}
+
+func (s *sweep) elapsed(now time.Duration) ([]action, machine) {
+	switch {
+	case s.stage == waiting && !s.looks():
+		return []action{reap{}, wake{waitingPause}}, s
+	case s.stage == lingering && now >= s.deadline:
+		return s.ask()
+	case s.stage == asking && now >= s.deadline:
+		return s.finishOff(now)
+	case s.stage == killing && s.policy == stopAll:
+		return s.kill(now)
+	case s.looks():
+		return []action{look{}}, s
+	}
+	return nil, s
+}
+
+func (s *sweep) looked(now time.Duration, e looked) ([]action, machine) {
+	if e.err != nil {
+		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+	}
+	found := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool {
+		// One whose descriptors may not be seen counts as a holder: the policy
+		// promises the reader its EOF.
+		return p.Allowed || s.policy == stopPipes && p.Holds == 0
+	})
+	allowed := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool { return !p.Allowed })
+	onlyAllowed := len(found) == 0 && len(allowed) > 0
+	switch {
+	case onlyAllowed && !s.alone:
+		// Whoever has forked during the look may have slipped through it.
+		s.alone = true
+		return []action{look{}}, s
+	case onlyAllowed, len(found) == 0 && s.policy == stopPipes:
+		return s.leave(allowed)
+	}
+	s.alone = false
+	switch s.stage {
+	case asking:
+		if s.deadline == notAnswered {
+			s.deadline = now + s.grace
+		}
+		return append(s.askEach(now, found), s.again(now)), s
+	case killing:
+		return s.killEach(now, found)
+	case lingering:
+		return []action{s.again(now)}, s
+	case waiting:
+		return []action{wake{waitingPause}}, s
+	}
+	return nil, s
+}
+
+// leave ends the life while there are processes that are left alone.
+func (s *sweep) leave(allowed []orphans.Process) (do []action, next machine) {
+	for i, p := range allowed {
+		do = append(do, leave{p, i >= maxTold})
+	}
+	rest, next := s.finish()
+	return append(do, rest...), next
+}
+
+// askEach sends SIGTERM to those that have not had it, first to those outside of the main
+// child's group that keep a reader waiting. What a leftover has started since it was asked is
+// its own to finish, as long as it lives: its clean-up may need a sleep or an rm.
+func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action) {
+	rank := func(p orphans.Process) int {
+		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
+			return 0
+		}
+		return 1
+	}
+	found = slices.SortedStableFunc(slices.Values(found),
+		func(a, b orphans.Process) int { return rank(a) - rank(b) })
+	for _, p := range found {
+		since := s.began != notBegun && p.Start+tick > s.began
+		start, asked := s.asked[p.Pid]
+		if asked && start == p.Start || since && p.Parent != s.self {
+			continue
+		}
+		s.asked[p.Pid] = p.Start
+		had := s.had.by(p)
+		do = append(do, s.tell(p, "stopping", had))
+		if !had {
+			do = append(do, send{p, syscall.SIGTERM})
+		}
+		if p.State == 'T' {
+			do = append(do, send{p, syscall.SIGCONT}) // stopped, it can't act on SIGTERM
+		}
+	}
+	if s.began == notBegun {
+		s.began = now
+	}
+	return do
+}
+
+// tell counts a leftover that has to be stopped, and tells of the first of them.
+func (s *sweep) tell(p orphans.Process, what string, had bool) action {
+	s.told++
+	return tell{p, what, s.told > maxTold, had}
+}
+
+// killEach goes from asking to killing, with what the last look found.
+func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next machine) {
+	if len(found) == 0 && s.allow {
+		return []action{s.again(now)}, s // the last of them are ending
+	}
+	var hit []int
+	for i, p := range found {
+		if !s.killed[p.Pid] {
+			do = append(do, tell{p, "killing", i >= maxTold, false})
+		}
+		if s.policy == stopPipes {
+			do = append(do, send{p, syscall.SIGKILL})
+			hit = append(hit, p.Pid)
+		}
+	}
+	var rest []action
+	if s.policy == stopPipes {
+		rest, next = s.swept(now, swept{hit: hit})
+	} else {
+		rest, next = s.kill(now)
+	}
+	return append(do, rest...), next
+}
+
+// kill begins with children alone.
+func (s *sweep) kill(now time.Duration) ([]action, machine) {
+	s.burstEnd = now + burstFor
+	return []action{kill{childrenOnly: true}}, s
+}
+
+func (s *sweep) swept(now time.Duration, e swept) ([]action, machine) {
+	if e.err != nil {
+		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+	}
+	fresh := false
+	for _, pid := range e.hit {
+		fresh = fresh || !s.killed[pid]
+		s.killed[pid] = true
+	}
+	if fresh {
+		s.deadline, s.pause = now+killedBound, shortPause
+	}
+	switch {
+	case s.allow && len(e.hit)+len(e.refused) == 0:
+		return []action{look{}}, s // are there only such as are left alone?
+	case s.burstEnd != 0 && fresh && now < s.burstEnd:
+		return []action{kill{childrenOnly: true}}, s
+	case s.burstEnd != 0:
+		s.burstEnd = 0
+		return []action{kill{}}, s
+	case fresh:
+		// It may have forked before it was hit: sweep again at once.
+		return []action{wake{0}}, s
+	}
+	bound := s.deadline
+	if len(e.hit) == 0 {
+		bound -= killedBound - refusedBound
+	}
+	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
+		return s.giveUp(fmt.Sprintf("gave up on leftovers that do not end: %v", left))
+	}
+	return []action{s.again(now)}, s
+}
+
+// again asks for the next look, later each time and not after the stage's end.
+func (s *sweep) again(now time.Duration) action {
+	after := min(s.pause, max(s.deadline-now, 0))
+	s.pause = min(2*s.pause, longPause)
+	return wake{after}
+}
+
+// giveUp leaves what can't be stopped.
+func (s *sweep) giveUp(why string) ([]action, machine) {
+	do, next := s.finish()
+	return append([]action{say{failure, why}}, do...), next
+}
+
+// finish ends the life as the rules make of the command's end.
+func (s *sweep) finish() (do []action, next machine) {
+	if s.told > maxTold {
+		do = append(do, say{warning, fmt.Sprintf("stopped %d leftovers in all", s.told)})
+	}
+	result := s.result
+	if slices.Contains(s.remap, result.status()) {
+		result.sig, result.code = 0, 0
+	}
+	if result.status() == 0 && s.told > 0 && s.orphansExit >= 0 {
+		result.code = s.orphansExit
+	}
+	return append(do, exit{result, s.told}), nil
+}

@@ -1,0 +1,858 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
+)
+
+// A world is a model of the kernel's rules that matter to fini, without any process. The rules
+// are stated one by one below, by the names of the man pages, and e2e/kernel_rules_test.go
+// states each of them again to a real kernel. In it live a command's tree, the parent process,
+// others that are none of fini's business, and one fini or the two of a pair, with their real
+// machines in a loop equal to main.go's.
+//
+// A world is a value: a copy of it, made by clone, goes another way.
+type world struct {
+	now    time.Duration
+	all    [most]proc // those without a state do not exist
+	lastID int
+	recent pids
+	finis  []fini // the outer or only one first
+
+	stdin struct {
+		closed bool
+		unread int
+	}
+	word  reaper.Told // from the inner fini to the outer one
+	cast  cast
+	rules rules
+	ghost ghost // what the invariants remember, and nobody in the world knows
+
+	supply supply   // what else may happen
+	story  *[]scene // what has happened; nil while states are counted
+	spins  int      // how often finis went on since time has passed
+	broken string   // the first invariant that did not hold, and how
+}
+
+const most = 13
+
+// cast are the ids of those that a world begins with; 0 for none.
+type cast struct{ shell, sibling, bound, outer, inner, main, tracer int }
+
+// A proc is a process of the world.
+type proc struct {
+	id             int // its own for good, as a pidfd is
+	pid            int
+	parent         int // its id; 0 for init, which is no part of the world
+	group, session int // pids
+	start          time.Duration
+	state          byte // S, T or Z as in proc_pid_stat(5); 0 if it is gone, or never was
+	is             traits
+	deathsig       syscall.Signal // see PR_SET_PDEATHSIG in prctl(2)
+	pending        sigset
+	status         syscall.WaitStatus // of a zombie
+	changed        syscall.WaitStatus // it was stopped or continued; for wait4
+	mark           mark
+}
+
+// traits are what a process is and does.
+type traits uint16
+
+const (
+	ofTree     traits = 1 << iota // descends from the command
+	isFini                        // catches every signal, and goes by its machine
+	ignores                       // TERM, INT and HUP
+	cleans                        // traps TERM: starts a process, waits for it, and ends
+	cleaning                      // it does
+	privileged                    // has another uid: fini may not signal it
+	asleep                        // uninterruptibly: it dies only when it wakes
+	holding                       // fini's standard output
+	subreaper                     // see PR_SET_CHILD_SUBREAPER in prctl(2)
+	autoreap                      // is never a zombie: CLONE_AUTOREAP in clone3(2)
+	neglects                      // does not wait for its children
+	traced                        // by a process that does not wait for it: see ptrace(2)
+	earlier                       // was a child of fini's process before that was fini
+	mayStay                       // has a name that --allow-orphan leaves alone
+	patient                       // has handlers for TERM, INT and HUP and goes on
+)
+
+func (p *proc) alive() bool       { return p.state == 'S' || p.state == 'T' }
+func (p *proc) has(t traits) bool { return p.is&t != 0 }
+
+// pids that others than fini have reaped in this tick.
+type pids uint64
+
+func (s pids) has(pid int) bool { return s&(1<<pid) != 0 }
+
+func (w *world) free(p *proc) {
+	p.state = 0
+	w.recent |= 1 << p.pid
+}
+
+type sigset uint64
+
+func (s *sigset) add(sig syscall.Signal)     { *s |= 1 << sig }
+func (s sigset) has(sig syscall.Signal) bool { return s&(1<<sig) != 0 }
+
+func (w *world) clone() *world {
+	c := *w
+	c.finis = slices.Clone(w.finis)
+	for i := range c.finis {
+		c.finis[i].copy()
+	}
+	return &c
+}
+
+// get is the process of an id; nil if it is gone.
+func (w *world) get(id int) *proc {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.id == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (w *world) byPid(pid int) *proc {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.pid == pid {
+			return p
+		}
+	}
+	return nil
+}
+
+// ended reports what a pidfd shows by becoming readable: the end of a process, reaped or not,
+// traced or not. See pidfd_open(2).
+func (w *world) ended(id int) bool {
+	p := w.get(id)
+	return p == nil || p.state == 'Z'
+}
+
+// Pids: a new process gets the lowest one that is free, so that each comes again as soon as it
+// can. It is free when the process was reaped and no group or session has it as its id. See
+// credentials(7). But one that fini has not reaped itself does not come again within a tick: the
+// two could not be told apart, which is a limit.
+func (w *world) freePid() int {
+	for pid := 31; ; pid++ {
+		free := !w.recent.has(pid)
+		for i := range w.all {
+			p := &w.all[i]
+			free = free && (p.state == 0 || p.pid != pid && p.group != pid && p.session != pid)
+		}
+		if free {
+			return pid
+		}
+	}
+}
+
+// Fork: the child is in its parent's group and session, ignores and holds what that does, has
+// its uid, and no parent death signal. See fork(2). It returns nil if the world is full.
+func (w *world) fork(parent *proc) *proc {
+	for i := range w.all {
+		if w.all[i].state != 0 {
+			continue
+		}
+		w.lastID++
+		child := proc{
+			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
+			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
+		}
+		child.mark.afterStop, child.mark.afterAsk = w.ghost.stopping, w.ghost.begun
+		w.all[i] = child
+		return &w.all[i]
+	}
+	return nil
+}
+
+// Moves: setsid(2) and setpgid(2). Who leads a group can't make a session.
+func (w *world) setsid(p *proc)  { p.session, p.group = p.pid, p.pid }
+func (w *world) setpgid(p *proc) { p.group = p.pid }
+
+// Credentials: a change of them clears the parent death signal. See prctl(2).
+func (w *world) setuid(p *proc) {
+	p.is, p.deathsig = p.is|privileged, 0
+	if w.ghost.mustEnd != 0 {
+		w.ghost.mustEnd += w.extra() // it may not be signalled from now on
+	}
+}
+
+// Exit: in this order, the children are adopted and get their parent death signals, groups that
+// have lost their last link are woken, and the parent gets to know. See exit(3), wait(2).
+func (w *world) exit(p *proc, status syscall.WaitStatus) {
+	if !p.alive() {
+		return
+	}
+	linked := w.linkedGroups()
+	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
+	w.lost(p, status)
+	heir := w.heir(p)
+	for i := range w.all {
+		child := &w.all[i]
+		if child.state == 0 || child.parent != p.id {
+			continue
+		}
+		child.parent = heir
+		if sig := child.deathsig; sig != 0 && child.alive() {
+			child.mark.termed = child.mark.termed || asksForEnd(sig)
+			child.mark.byKernel = sig == syscall.SIGTERM
+			w.may(sig, false)
+			w.deliver(child, sig, 0, true)
+		}
+		w.notify(child)
+	}
+	w.wakeOrphanedGroups(linked)
+	w.notify(p)
+}
+
+// Adoption: the nearest subreaper above a process inherits its children, whatever their group,
+// session or uid; else init does. See PR_SET_CHILD_SUBREAPER in prctl(2).
+func (w *world) heir(p *proc) int {
+	for above := w.get(p.parent); above != nil; above = w.get(above.parent) {
+		if above.alive() && above.has(subreaper) {
+			return above.id
+		}
+	}
+	return 0
+}
+
+// Orphaned groups: a group is linked to its session by a member whose parent is in another
+// group of that session. When the last such link goes, and a member is stopped, all members get
+// SIGHUP and SIGCONT. See setpgid(2), exit(3).
+func (w *world) wakeOrphanedGroups(linked []int) {
+	still := w.linkedGroups()
+	for _, group := range linked {
+		stopped := false
+		for i := range w.all {
+			stopped = stopped || w.all[i].state == 'T' && w.all[i].group == group
+		}
+		if stopped && !slices.Contains(still, group) {
+			w.may(syscall.SIGHUP, false)
+			_ = w.killGroup(nil, group, syscall.SIGHUP)
+			_ = w.killGroup(nil, group, syscall.SIGCONT)
+		}
+	}
+}
+
+func (w *world) linkedGroups() (groups []int) {
+	for i := range w.all {
+		p := &w.all[i]
+		if !p.alive() {
+			continue
+		}
+		if up := w.get(p.parent); up != nil && up.group != p.group && up.session == p.session && !slices.Contains(groups, p.group) {
+			groups = append(groups, p.group)
+		}
+	}
+	return groups
+}
+
+// Zombies: who has ended, stopped or continued is told of by SIGCHLD, and stays for wait4 of its
+// parent. There is none to wait for one of init's, nor for one with autoreap, of whose end
+// nobody is told. See wait(2), clone3(2).
+func (w *world) notify(p *proc) {
+	if p.state == 'Z' && p.has(traced) {
+		return // its tracer is told, and not its parent
+	}
+	parent := w.get(p.parent)
+	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
+		w.free(p)
+		return
+	}
+	if parent == nil || p.state != 'Z' && p.changed == 0 {
+		return
+	}
+	if f := w.fini(parent.id); f != nil {
+		f.child = f.child || f.reapAt == 0
+		return
+	}
+	if p.state == 'Z' && parent.state == 'S' && !parent.has(neglects) {
+		w.free(p)
+		if parent.has(cleaning) {
+			w.exit(parent, exited(0))
+		}
+	}
+}
+
+// Wait: each child that has ended, stopped or continued is told of once. none is ECHILD: there
+// is no child. A zombie that a tracer has not waited for is not told of, but is a child. See
+// wait(2), ptrace(2).
+func (w *world) wait4(parent int) (exits []reaper.Exit, none bool) {
+	none = true
+	for i := range w.all {
+		switch p := &w.all[i]; {
+		case p.state == 0 || p.parent != parent:
+		case p.state == 'Z' && !p.has(traced):
+			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
+			p.state = 0
+		case p.changed != 0:
+			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed})
+			p.changed = 0
+			fallthrough
+		default:
+			none = false
+		}
+	}
+	return exits, none
+}
+
+// Kill: a zombie may be signalled, to no effect. Who has another uid may not, but for SIGCONT
+// within the session. Nobody is ESRCH. See kill(2).
+func (w *world) kill(from, to *proc, sig syscall.Signal) error {
+	switch {
+	case to == nil || to.state == 0:
+		return syscall.ESRCH
+	case from != nil && from.has(isFini) && to.has(privileged) && (sig != syscall.SIGCONT || from.session != to.session):
+		return syscall.EPERM
+	}
+	sender := 0
+	if from != nil {
+		sender = from.pid
+	}
+	w.deliver(to, sig, sender, from == nil)
+	return nil
+}
+
+// A group gets a signal at once, all members that the sender may signal. There is an error only
+// if that is none. See kill(2).
+func (w *world) killGroup(from *proc, group int, sig syscall.Signal) error {
+	var members []*proc
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.group == group {
+			members = append(members, p)
+		}
+	}
+	result := error(syscall.ESRCH)
+	for _, p := range members {
+		if err := w.kill(from, p, sig); err == nil || result == syscall.ESRCH {
+			result = err
+		}
+	}
+	return result
+}
+
+const (
+	stopped   = syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)
+	continued = syscall.WaitStatus(0xffff)
+)
+
+// Delivery: SIGKILL ends also who is stopped, but nobody in uninterruptible sleep before that
+// wakes. SIGCONT continues, and its parent is told. Any other signal waits until then. See
+// signal(7).
+func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
+	if !p.alive() {
+		return
+	}
+	w.got(p, sig)
+	switch {
+	case p.has(asleep):
+		p.pending.add(sig)
+	case sig == syscall.SIGKILL:
+		w.exit(p, signaled(sig))
+	case sig == syscall.SIGSTOP, sig == syscall.SIGTSTP && w.stopsByKey(p):
+		if p.state != 'T' {
+			p.state, p.changed = 'T', stopped
+			w.notify(p)
+		}
+	case sig == syscall.SIGCONT:
+		if p.state == 'T' {
+			p.state, p.changed = 'S', continued
+			w.notify(p)
+			w.act(p)
+		}
+		if p.has(isFini) {
+			w.catch(p, sig, sender, kernel, false)
+		}
+	case p.has(isFini):
+		w.catch(p, sig, sender, kernel, false)
+	default:
+		p.pending.add(sig)
+		if p.state == 'S' {
+			w.act(p)
+		}
+	}
+}
+
+// stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault.
+func (w *world) stopsByKey(p *proc) bool {
+	return !p.has(isFini) || w.rules.job != 0 && p.group == w.rules.job
+}
+
+// act is what a process makes of the signals that it gets.
+func (w *world) act(p *proc) {
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		if !p.pending.has(sig) || !p.alive() {
+			continue
+		}
+		switch {
+		case p.has(ignores | patient):
+		case p.has(cleans) && sig == syscall.SIGTERM:
+			if !p.has(cleaning) && w.fork(p) != nil {
+				p.is |= cleaning
+			}
+		default:
+			w.exit(p, signaled(sig))
+		}
+	}
+	p.pending = 0
+}
+
+// A look at /proc is of its moment: what is done with it comes later, when any of it may have
+// ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
+// children. See proc_pid_stat(5).
+func (w *world) look(from int) (found []orphans.Process, ids []int) {
+	parents := []int{from}
+	for len(parents) > 0 {
+		parent := w.get(parents[0])
+		parents = parents[1:]
+		for i := range w.all {
+			p := &w.all[i]
+			if p.state == 0 || p.parent != parent.id || p.has(earlier) {
+				continue
+			}
+			parents = append(parents, p.id)
+			if !p.alive() {
+				continue
+			}
+			found = append(found, orphans.Process{
+				Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: w.name(p.id), State: p.state,
+				Threads: 1, Allowed: w.stays(p), Start: p.start / tick * tick, Holds: orphans.Streams(boolToInt(p.has(holding))),
+			})
+			ids = append(ids, p.id)
+		}
+	}
+	return found, ids
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// descends reports whether a process is below another one.
+func (w *world) descends(p *proc, from int) bool {
+	for ; p != nil; p = w.get(p.parent) {
+		if p.parent == from {
+			return true
+		}
+	}
+	return false
+}
+
+// stays reports whether a process is left alone: by its name, or as one that descends from such.
+func (w *world) stays(p *proc) bool {
+	for ; w.rules.allow && p != nil && p.has(ofTree); p = w.get(p.parent) {
+		if p.alive() && p.has(mayStay) && p.id != w.cast.main {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyEarlier reports whether every child of a fini was one before that was fini.
+func (w *world) onlyEarlier(id int) bool {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.parent == id && !p.has(earlier) {
+			return false
+		}
+	}
+	return true
+}
+
+// name is what a process is called in histories.
+func (w *world) name(id int) string {
+	c := w.cast
+	switch id {
+	case 0:
+		return "init"
+	case c.shell:
+		return "parent"
+	case c.sibling:
+		return "sibling"
+	case c.bound:
+		return "bound"
+	case c.outer:
+		return "outer"
+	case c.inner:
+		return "inner"
+	case c.main:
+		return "main"
+	case c.tracer:
+		return "tracer"
+	}
+	p := w.get(id)
+	if p != nil && p.has(earlier) {
+		return "earlier"
+	}
+	if p != nil && !p.has(ofTree) {
+		return "stranger"
+	}
+	return string(rune('a' + (id-w.ghost.firstLeftover)%26))
+}
+
+// The rest is fini in this world.
+
+// A fini is one of them: main.go's loop, cut up so that between any two of its system calls
+// something else can happen.
+type fini struct {
+	id      int
+	rules   rules
+	outer   bool
+	inner   bool
+	pid1    bool
+	machine machine // nil when the life is over
+	queue   []event
+	todo    []action // of the last step
+	copies  copies
+
+	main       int // the main child's id
+	mainPid    int
+	mainFD     bool // its pidfd is watched
+	mainGone   bool // that has just shown its end
+	timeout    time.Duration
+	wake       time.Duration
+	reapAt     time.Duration
+	mustReap   bool
+	wasStopped bool
+
+	caught       []caught
+	child        bool // SIGCHLD was caught
+	bound        []bond
+	whileStopped []bond
+	stdin        bool  // its end is watched
+	looked       []int // ids of the last look, and their pids
+	pids         []int
+	result       result
+	said         bool // exit was done
+}
+
+type caught struct {
+	sig             syscall.Signal
+	sender          int
+	kernel, relayed bool
+}
+
+type bond struct {
+	id  int
+	why reason
+}
+
+func (f *fini) copy() {
+	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
+	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
+	f.machine = copyMachine(f.machine)
+	f.copies.seen = maps.Clone(f.copies.seen)
+}
+
+func (w *world) fini(id int) *fini {
+	for i := range w.finis {
+		if w.finis[i].id == id {
+			return &w.finis[i]
+		}
+	}
+	return nil
+}
+
+// catch is the handler of signals: two of a kind are one, from the last sender.
+func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel, relayed bool) {
+	f := w.fini(p.id)
+	at, found := slices.BinarySearchFunc(f.caught, sig, func(c caught, s syscall.Signal) int { return int(c.sig - s) })
+	if !found {
+		f.caught = slices.Insert(f.caught, at, caught{})
+	}
+	f.caught[at] = caught{sig, sender, kernel, relayed}
+}
+
+// ready reports whether a fini has something to do.
+func (w *world) ready(f *fini) bool {
+	if p := w.get(f.id); p == nil || p.state != 'S' {
+		return false
+	}
+	if len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || f.machine == nil || len(f.caught) > 0 || f.child {
+		return true
+	}
+	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
+		return true
+	}
+	return slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
+}
+
+// mainShows reports whether the pidfd of the main child wakes fini.
+func (w *world) mainShows(f *fini) bool { return f.mainFD && w.ended(f.main) }
+
+func (f *fini) next() (first time.Duration) {
+	for _, at := range []time.Duration{f.timeout, f.wake, f.reapAt} {
+		if at != 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// run lets a fini go on to behind its next system call. Its own thoughts take no time, and
+// nobody sees them.
+func (w *world) run(f *fini) {
+	for {
+		switch {
+		case len(f.todo) > 0:
+			a := f.todo[0]
+			f.todo = f.todo[1:]
+			if w.do(f, a) {
+				return
+			}
+			continue
+		case f.machine == nil:
+			w.endOf(f)
+			return
+		case len(f.queue) > 0:
+			e := f.queue[0]
+			f.queue = f.queue[1:]
+			before := f.machine
+			if w.story != nil {
+				before = copyMachine(before)
+			}
+			at := where(before)
+			f.todo, f.machine = f.machine.step(w.now, e)
+			w.stepped(f, at, e)
+			if w.broken != "" {
+				return
+			}
+			continue
+		}
+		break
+	}
+	if f.mustReap {
+		w.reap(f)
+	} else {
+		w.wait(f)
+	}
+}
+
+// endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
+func (w *world) endOf(f *fini) {
+	p := w.get(f.id)
+	w.judgeEnd(f)
+	status := exited(f.result.code)
+	if f.result.sig != 0 {
+		status = signaled(f.result.sig)
+	}
+	if f.pid1 {
+		for i := range w.all {
+			if w.descends(&w.all[i], f.id) {
+				w.all[i].state = 0
+			}
+		}
+		status = exited(f.result.status())
+	}
+	w.exit(p, status)
+}
+
+func (w *world) wait(f *fini) {
+	for _, got := range f.caught {
+		w.received(f, got)
+	}
+	f.caught = nil
+	if f.child {
+		f.child, f.mustReap = false, true
+	}
+	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
+		if !w.ended(b.id) {
+			return false
+		}
+		f.queue = append(f.queue, stop{b.why})
+		return true
+	})
+	if f.stdin && w.stdin.closed {
+		f.stdin = false
+		f.queue = append(f.queue, stop{stdinClosed})
+	}
+	if w.mainShows(f) {
+		f.mustReap, f.mainFD, f.mainGone = true, false, true
+	}
+	if due(&f.timeout, w.now) {
+		f.queue = append(f.queue, stop{timedOut})
+	}
+	if due(&f.wake, w.now) {
+		f.queue = append(f.queue, elapsed{})
+	}
+	f.mustReap = f.mustReap || f.reapAt != 0 && f.reapAt <= w.now
+}
+
+func (w *world) received(f *fini, got caught) {
+	if f.inner && f.copies.second(w.now, got.sig, got.sender, got.relayed) {
+		return
+	}
+	from := fromProcess
+	sender := w.byPid(got.sender)
+	switch {
+	case got.kernel:
+		from = fromKernel
+	case f.rules.job != 0 && !f.outer && sender != nil && w.descends(sender, f.id):
+		from = fromTree
+	}
+	f.queue = append(f.queue, received{got.sig, from, got.sender})
+}
+
+func (w *world) reap(f *fini) {
+	f.mustReap = false
+	rest := f.mainFD && f.machine.mayDelayReap()
+	e := w.collect(f)
+	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == f.mainPid })
+	if f.mainGone && !mainEnded && !e.none {
+		hidden := ended{hidden: true}
+		w.mainEnded(f, &hidden)
+		f.queue = append(f.queue, hidden)
+	}
+	f.mainGone = false
+	switch {
+	case rest && len(e.exits) > 0 && !mainEnded:
+		f.reapAt = w.now + reapDelay
+	case f.reapAt != 0:
+		f.reapAt, f.mustReap = 0, true
+	}
+}
+
+func (w *world) collect(f *fini) (e ended) {
+	e.exits, e.none = w.wait4(f.id)
+	e.none = e.none || w.onlyEarlier(f.id)
+	for _, x := range e.exits {
+		switch {
+		case x.Pid != f.mainPid || x.Status.Continued():
+		case x.Status.Stopped():
+			f.wasStopped = true
+		default:
+			w.mainEnded(f, &e)
+		}
+	}
+	if len(e.exits) > 0 || e.none {
+		f.queue = append(f.queue, e)
+	}
+	return e
+}
+
+func (w *world) mainEnded(f *fini, e *ended) {
+	f.mainFD = false
+	if f.outer {
+		e.told = w.word
+		told := w.byPid(e.told.Pid)
+		e.asked = told != nil && !told.has(privileged)
+	}
+}
+
+// do carries out an action, and reports whether others could see it.
+func (w *world) do(f *fini, a action) bool {
+	self := w.get(f.id)
+	switch a := a.(type) {
+	case forward:
+		w.forward(f, a.sig)
+	case relay:
+		if to := w.get(f.main); to != nil && to.alive() {
+			w.catch(to, a.sig, a.sender, a.from == fromKernel, true)
+		}
+	case watchAll:
+		f.bound = slices.Clone(f.whileStopped)
+		return false
+	case askStdin:
+		f.queue = append(f.queue, unread{w.stdin.unread})
+	case reap:
+		w.collect(f)
+	case look:
+		if w.collect(f).none {
+			return true
+		}
+		var e looked
+		e.found, f.looked = w.look(f.id)
+		f.pids = nil
+		for _, p := range e.found {
+			f.pids = append(f.pids, p.Pid)
+		}
+		w.judgeLook(f, f.looked)
+		f.queue = append(f.queue, e)
+	case send:
+		// A pidfd, or that nobody else reaps, makes sure that it is the one that was seen.
+		if at := slices.Index(f.pids, a.process.Pid); at >= 0 {
+			if p := w.get(f.looked[at]); p != nil {
+				w.judgeSignal(f, p, a.sig, bySend)
+				_ = w.kill(self, p, a.sig)
+			}
+		}
+	case kill:
+		w.sweep(f, a.childrenOnly, 0)
+	case wake:
+		f.wake = w.now + a.after
+		return false
+	case hurry:
+		if at := w.now + a.after; f.wake == 0 || f.wake > at {
+			f.wake = at
+		}
+		return false
+	case exit:
+		f.result, f.said = a.result, true
+		if f.inner {
+			w.word.Done, w.word.Status = true, a.result.waitStatus()
+			if f.wasStopped && f.rules.job != 0 && self.parent == w.cast.outer {
+				w.judgeSignal(f, w.get(self.parent), syscall.SIGCONT, byForward)
+				_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
+			}
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// forward is to the command: to its group, if that is to be, or else to it alone.
+func (w *world) forward(f *fini, sig syscall.Signal) {
+	self, main := w.get(f.id), w.get(f.main)
+	if main == nil {
+		w.breach("nobody else", "%s sends %d to a main child that was reaped", w.name(f.id), sig)
+		return
+	}
+	toGroup := f.rules.group && !f.outer
+	if !toGroup || main.group != f.mainPid {
+		w.judgeSignal(f, main, sig, byForward)
+		_ = w.kill(self, main, sig)
+	}
+	if toGroup {
+		for i := range w.all {
+			if p := &w.all[i]; p.state != 0 && p.group == f.mainPid {
+				w.judgeSignal(f, p, sig, byForward)
+			}
+		}
+		_ = w.killGroup(self, f.mainPid, sig)
+	}
+}
+
+// sweep sends SIGKILL to the children, or to the whole tree, but for one that forked was just
+// now. It is not atomic against fork: see proc_pid_stat(5).
+func (w *world) sweep(f *fini, childrenOnly bool, unseen int) {
+	var e swept
+	targets := []int{}
+	for i := range w.all {
+		p := &w.all[i]
+		if p.state != 0 && p.id != unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
+			targets = append(targets, p.id)
+		}
+	}
+	for _, id := range targets {
+		p := w.get(id)
+		if p == nil {
+			continue
+		}
+		w.judgeSignal(f, p, syscall.SIGKILL, byKill)
+		if pid := p.pid; w.kill(w.get(f.id), p, syscall.SIGKILL) == nil {
+			e.hit = append(e.hit, pid)
+		} else {
+			e.refused = append(e.refused, pid)
+		}
+	}
+	w.collect(f)
+	f.queue = append(f.queue, e)
+}
