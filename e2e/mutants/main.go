@@ -1,0 +1,271 @@
+// Command mutants shows that the tests of the machines can fail: it makes one fault after another
+// in a copy of a file, and runs what has to notice it.
+//
+//	go run ./e2e/mutants [-check] [-jobs N] [-only TEXT]
+//
+// The faults are in faults.txt. Those of step.go, sweep.go and watch.go are for the unit tests and
+// the quick explorer, those of the rest for the tests that stand before them there.
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed faults.txt
+var list string
+
+// A fault is one line of the list.
+type fault struct {
+	number          int
+	file, old, new  string
+	equivalent, why string
+	tests           string // a package and -run, if they are not those of the machines
+}
+
+// A verdict is who has noticed a fault.
+type verdict struct {
+	by        []string
+	invariant string // that the explorer saw broken
+	err       error
+}
+
+func main() {
+	jobs := flag.Int("jobs", 1, "faults at a time")
+	only := flag.String("only", "", "the faults whose line contains this")
+	check := flag.Bool("check", false, "try none, and see that the text of each is there")
+	flag.Parse()
+	faults, err := parse(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	if *check {
+		return
+	}
+	dir, err := os.MkdirTemp("", "fini-mutants-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // other users run what is built
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	for _, none := range soundness(faults) {
+		if v := none.try(dir); v.err != nil || len(v.by) > 0 {
+			fmt.Fprintf(os.Stderr, "mutants: the tests fail without a fault: %q %v %v\n", none.tests, v.by, v.err)
+			os.Exit(1)
+		}
+	}
+	verdicts := make([]verdict, len(faults))
+	var group sync.WaitGroup
+	turn := make(chan int)
+	for range *jobs {
+		group.Go(func() {
+			for i := range turn {
+				verdicts[i] = faults[i].try(dir)
+				report(faults[i], verdicts[i])
+			}
+		})
+	}
+	for i := range faults {
+		turn <- i
+	}
+	close(turn)
+	group.Wait()
+	_ = os.RemoveAll(dir)
+	if !sum(faults, verdicts, *only == "") {
+		os.Exit(1)
+	}
+}
+
+func parse(only string) (faults []fault, err error) {
+	var missing []error
+	tests, unescape := "", strings.NewReplacer(`\n`, "\n", `\t`, "\t")
+	for i, line := range strings.Split(list, "\n") {
+		if rest, ok := strings.CutPrefix(line, "@ "); ok {
+			tests = rest
+		}
+		if line == "" || line[0] == '#' || line[0] == '@' || !strings.Contains(line, only) {
+			continue
+		}
+		f := fault{number: i + 1, tests: tests}
+		if rest, ok := strings.CutPrefix(line, "= "); ok {
+			line, f.why, ok = strings.Cut(rest, " -- ")
+			if f.equivalent = "equivalent"; !ok {
+				return nil, fmt.Errorf("line %d: no reason why it is equivalent", i+1)
+			}
+		}
+		file, rest, ok1 := strings.Cut(line, ": ")
+		old, changed, ok2 := strings.Cut(rest, " => ")
+		if !ok1 || !ok2 {
+			return nil, fmt.Errorf("line %d: want FILE: TEXT => OTHER TEXT", i+1)
+		}
+		f.file, f.old, f.new = file, unescape.Replace(old), unescape.Replace(changed)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if n := strings.Count(string(text), f.old); n != 1 {
+			missing = append(missing, fmt.Errorf("line %d: it occurs %d times in %s: %q", i+1, n, file, f.old))
+		}
+		faults = append(faults, f)
+	}
+	return faults, errors.Join(missing...)
+}
+
+// soundness is a fault for each kind of tests that changes nothing.
+func soundness(faults []fault) (all []fault) {
+	for _, f := range faults {
+		if !slices.ContainsFunc(all, func(g fault) bool { return g.tests == f.tests }) {
+			f.old, f.new = "", ""
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+var broken = regexp.MustCompile(`(?m)explore_test\.go:\d+: ([^:\n]+): `)
+
+// try makes the fault and runs the tests.
+func (f fault) try(dir string) (v verdict) {
+	root, err := os.Getwd()
+	if err != nil {
+		return verdict{err: err}
+	}
+	text, err := os.ReadFile(f.file)
+	if err != nil {
+		return verdict{err: err}
+	}
+	own := filepath.Join(dir, fmt.Sprint(f.number))
+	overlay, _ := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, f.file): own + ".go"}})
+	err = os.WriteFile(own+".go", []byte(strings.Replace(string(text), f.old, f.new, 1)), 0o644)
+	if err == nil {
+		err = os.WriteFile(own+".json", overlay, 0o644)
+	}
+	if err != nil {
+		return verdict{err: err}
+	}
+	if f.tests != "" {
+		pkg, run, _ := strings.Cut(f.tests, " ")
+		args := []string{"test", "-count=1", "-overlay", own + ".json", "-run", run, pkg}
+		if pkg == "./e2e" {
+			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini", ".")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := build.CombinedOutput(); err != nil {
+				return verdict{err: fmt.Errorf("%s", out)}
+			}
+			args = append(args, "-fini", own+".fini")
+		}
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			v.by = []string{"tests"}
+			if strings.Contains(string(out), "[build failed]") {
+				v.err = fmt.Errorf("%s", out)
+			}
+		}
+		return v
+	}
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		return verdict{err: fmt.Errorf("%s", out)}
+	}
+	defer func() { _ = os.Remove(own + ".test") }()
+	for _, test := range []struct{ name, run string }{
+		{"units", "^(TestStep|TestInTheJobsGroup|TestWatch|TestCopies|TestPause|TestManyLeftoversAreCounted|FuzzStep)$"},
+		{"explorer", "^TestExplore$"},
+	} {
+		// A fault may also never come to an end.
+		out, err := exec.Command(own+".test", "-test.run", test.run, "-test.timeout=2m").CombinedOutput()
+		if err == nil {
+			continue
+		}
+		v.by = append(v.by, test.name)
+		if found := broken.FindSubmatch(out); found != nil {
+			v.invariant = string(found[1])
+		}
+	}
+	return v
+}
+
+func report(f fault, v verdict) {
+	what := "survived"
+	switch {
+	case v.err != nil:
+		what = fmt.Sprintf("could not be tried: %v", v.err)
+	case len(v.by) > 0:
+		what = "killed by " + strings.Join(v.by, " and ")
+		if v.invariant != "" {
+			what += ": " + v.invariant
+		}
+	case f.equivalent != "":
+		what = "equivalent: " + f.why
+	}
+	fmt.Printf("%4d  %-9s %s\n", f.number, f.file, what)
+}
+
+// sum reports whether the tests are good enough: 95 % of the faults of the machines are noticed,
+// and each invariant is broken by one of them.
+func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
+	var made, killed, units, explorer, equivalent int
+	var others, notKilled int
+	seen := map[string]int{}
+	good = true
+	for i, f := range faults {
+		v := verdicts[i]
+		if v.err != nil {
+			good = false
+			continue
+		}
+		if f.equivalent != "" && len(v.by) == 0 {
+			equivalent++
+			continue
+		}
+		if f.equivalent != "" {
+			fmt.Printf("%4d  it is not equivalent\n", f.number)
+			good = false
+		}
+		if f.tests != "" {
+			others++
+			notKilled += 1 - min(len(v.by), 1)
+			continue
+		}
+		made++
+		if len(v.by) > 0 {
+			killed++
+		}
+		units += count(v.by, "units")
+		explorer += count(v.by, "explorer")
+		seen[v.invariant]++
+	}
+	fmt.Printf("\nthe machines: %d made, %d equivalent beside, %d killed (%d by unit tests, %d by the explorer), %d survived\n",
+		made, equivalent, killed, units, explorer, made-killed)
+	fmt.Printf("what a role decides and who is in the tree: %d made, %d killed\n", others, others-notKilled)
+	if !whole {
+		return good
+	}
+	text, _ := os.ReadFile("invariants_test.go")
+	_, names, _ := strings.Cut(string(text), "var invariants = ")
+	names, _, _ = strings.Cut(names, "\n}")
+	for _, found := range regexp.MustCompile(`\n\t"([^"]+)"`).FindAllStringSubmatch(names, -1) {
+		fmt.Printf("%4d broke %s\n", seen[found[1]], found[1])
+		good = good && seen[found[1]] > 0
+	}
+	return good && killed*100 >= made*95
+}
+
+func count(all []string, one string) int {
+	if slices.Contains(all, one) {
+		return 1
+	}
+	return 0
+}
