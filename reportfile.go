@@ -31,11 +31,12 @@ type reportFile struct {
 	name string // in dir
 	node int    // an O_PATH reference of a fifo or a character device, or -1
 	fd   int    // a duplicate of an inherited descriptor, or -1
+	mode int    // the permissions of a file of this user's that is replaced, or -1
 }
 
 // openReportFile opens what path names. An error says that the report can't be written.
 func openReportFile(path string) (*reportFile, error) {
-	f := &reportFile{node: -1, fd: -1}
+	f := &reportFile{node: -1, fd: -1, mode: -1}
 	if number, ok := descriptor(path); ok {
 		var err error
 		f.fd, err = duplicate(number)
@@ -62,6 +63,7 @@ func openReportFile(path string) (*reportFile, error) {
 	case err != nil:
 		return nil, err
 	case kind == unix.S_IFREG || kind == unix.S_IFLNK:
+		f.mode = ownMode(fd)
 		_ = unix.Close(fd)
 		return f, f.try()
 	case kind == unix.S_IFSOCK:
@@ -87,6 +89,15 @@ func fileType(fd int) (uint32, error) {
 	default:
 		return kind, nil
 	}
+}
+
+// ownMode is the permissions of a regular file that belongs to this user, or -1.
+func ownMode(fd int) int {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() {
+		return -1
+	}
+	return int(st.Mode & 0o777)
 }
 
 // descriptor reports whether a path names a descriptor of this process, and which.
@@ -173,13 +184,18 @@ func (f *reportFile) write(text []byte) error {
 }
 
 // replace puts a file with text in the place of what has the name: of a link too, and of a fifo
-// that was put there meanwhile.
+// that was put there meanwhile. What was private stays private.
 func (f *reportFile) replace(text []byte) error {
 	fd, name, err := f.create()
 	if err != nil {
 		return err
 	}
-	err = writeAll(fd, text)
+	if f.mode >= 0 {
+		err = unix.Fchmod(fd, uint32(f.mode))
+	}
+	if err == nil {
+		err = writeAll(fd, text)
+	}
 	if closeErr := unix.Close(fd); err == nil {
 		err = closeErr
 	}

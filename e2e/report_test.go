@@ -683,32 +683,33 @@ func TestReportFile(t *testing.T) {
 			exits(t, cmd, "")
 			mustHaveReport(t, other)
 		})
-		// It is a new file with the mode of a new file: who had the old one open keeps that.
+		// It is a new file, for who had the old one open keeps that, but no more public than the old one.
 		t.Run("existing file", func(t *testing.T) {
 			t.Parallel()
-			path := reportPath(t)
-			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			old, err := os.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = old.Close() }()
-			exits(t, to(p, path), "")
-			mustHaveReport(t, path)
-			if text, err := io.ReadAll(old); err != nil || string(text) != "old" {
-				t.Errorf("the old file has %q, %v", text, err)
-			}
-			fresh, err := os.OpenFile(path+".fresh", os.O_CREATE|os.O_WRONLY, 0o666)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = fresh.Close()
-			want, err1 := os.Stat(path + ".fresh")
-			got, err2 := os.Stat(path)
-			if err1 != nil || err2 != nil || got.Mode() != want.Mode() {
-				t.Errorf("its mode is %v, want that of a new file, %v (%v, %v)", got.Mode(), want.Mode(), err1, err2)
+			for _, mode := range []os.FileMode{0o600, 0o664, 0} {
+				path := reportPath(t)
+				if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				old, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = old.Close() }()
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+				exits(t, to(p, path), "")
+				if text, err := io.ReadAll(old); err != nil || string(text) != "old" {
+					t.Errorf("the old file has %q, %v", text, err)
+				}
+				if info, err := os.Stat(path); err != nil || info.Mode() != mode {
+					t.Errorf("its mode is %v, want %v (%v)", info.Mode(), mode, err)
+				}
+				if err := os.Chmod(path, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				mustHaveReport(t, path)
 			}
 		})
 		t.Run("symlink", func(t *testing.T) {
