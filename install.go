@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,8 +31,7 @@ func install(path string) error {
 	defer func() { _ = unix.Close(from) }()
 
 	dir, _ := filepath.Split(path)
-	// In a container each fini has the pid 1.
-	temporary := fmt.Sprintf("%s.fini-%d-%x", dir, os.Getpid(), time.Now().UnixNano())
+	temporary := dir + temporaryName()
 	to, err := unix.Open(temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o700)
 	if err != nil {
 		return failed(err)

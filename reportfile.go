@@ -134,10 +134,15 @@ func duplicate(number string) (int, error) {
 	return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 }
 
+// temporaryName is a name for a file that gets its own when it is whole. As PID 1 every fini has the
+// same pid, and one that was killed may have left its file.
+func temporaryName() string {
+	return fmt.Sprintf(".fini-%d-%x", os.Getpid(), time.Now().UnixNano())
+}
+
 // create creates a new file in the directory, under a name that follows no link.
 func (f *reportFile) create() (fd int, name string, err error) {
-	// As PID 1 every fini has the same pid, and one that was killed may have left its file.
-	name = fmt.Sprintf(".fini-%d-%x", os.Getpid(), time.Now().UnixNano())
+	name = temporaryName()
 	fd, err = unix.Openat(f.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o666)
 	return fd, name, err
 }

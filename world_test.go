@@ -191,13 +191,13 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	linked := w.linkedGroups()
 	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
 	w.lost(p, status)
-	heir := w.heir(p)
+	adopter := w.adopter(p)
 	for i := range w.all {
 		child := &w.all[i]
 		if child.state == 0 || child.parent != p.id {
 			continue
 		}
-		child.parent = heir
+		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
 			child.mark.termed = child.mark.termed || asksForEnd(sig)
 			child.mark.byKernel = sig == syscall.SIGTERM
@@ -212,7 +212,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 
 // Adoption: the nearest subreaper above a process inherits its children, whatever their group,
 // session or uid; else init does. See PR_SET_CHILD_SUBREAPER in prctl(2).
-func (w *world) heir(p *proc) int {
+func (w *world) adopter(p *proc) int {
 	for above := w.get(p.parent); above != nil; above = w.get(above.parent) {
 		if above.alive() && above.has(subreaper) {
 			return above.id

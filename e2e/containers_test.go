@@ -950,7 +950,7 @@ func rootlessStatus(t *testing.T, e *engine, fini string) {
 		"exit 0": 0, "exit 3": 3, "kill -TERM $$": 143, "exec no-such-command": 127,
 	} {
 		y := newVolume(t)
-		out := e.guest(t, y.with("--init", "--init-path", fini, e.image, "sh", "-c",
+		out := e.foreground(t, y.with("--init", "--init-path", fini, e.image, "sh", "-c",
 			"exec 9>/volume/witness; setsid sh /volume/saver & echo bytes; "+command)...).mustEnd(want)
 		wantOnce(t, out, "bytes")
 		if !hungUp(y.witness) {
@@ -967,7 +967,7 @@ func rootlessStop(t *testing.T, e *engine, fini string) {
 		if init != "" {
 			flags = append(flags, "--init-path", init)
 		}
-		g := e.guest(t, y.with(append(flags, e.image, "sh", "/volume/main")...)...)
+		g := e.foreground(t, y.with(append(flags, e.image, "sh", "/volume/main")...)...)
 		g.Out.want("saver ready")
 		y.mustBeHeld()
 		g.must(t, "stop", g.name) // sends SIGKILL after 10 s, which would be 137

@@ -232,7 +232,7 @@ func (c *container) zombies() (n int) {
 	c.t.Helper()
 	// A process may be gone before its file is opened.
 	for line := range strings.Lines(c.exec("sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")) {
-		if strings.HasPrefix(line[strings.LastIndexByte(line, ')')+1:], " Z ") {
+		if parseStat(line).state() == 'Z' {
 			n++
 		}
 	}

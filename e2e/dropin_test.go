@@ -213,8 +213,8 @@ func (e *engine) name(t testing.TB) string {
 	return name
 }
 
-// A guest is a container with the client that runs it in the foreground.
-type guest struct {
+// A foreground is a container with the client that runs it in the foreground.
+type foreground struct {
 	*engine
 	t        testing.TB
 	name     string
@@ -222,10 +222,10 @@ type guest struct {
 	Out, Err *lines
 }
 
-// guest is `run flags...`, where flags end with the image and what is behind it.
-func (e *engine) guest(t testing.TB, flags ...string) *guest {
+// foreground is `run flags...`, where flags end with the image and what is behind it.
+func (e *engine) foreground(t testing.TB, flags ...string) *foreground {
 	t.Helper()
-	g := &guest{engine: e, t: t, name: e.name(t)}
+	g := &foreground{engine: e, t: t, name: e.name(t)}
 	g.cmd = e.command(t, append([]string{"run", "--network", "none", "--name", g.name}, flags...)...)
 	outR, outW := pipe(t)
 	errR, errW := pipe(t)
@@ -240,7 +240,7 @@ func (e *engine) guest(t testing.TB, flags ...string) *guest {
 
 // mustEnd waits for the client's end and asserts its status. It returns all of the
 // container's standard output.
-func (g *guest) mustEnd(want int) string {
+func (g *foreground) mustEnd(want int) string {
 	g.t.Helper()
 	ended := make(chan struct{})
 	go func() { _ = g.cmd.Wait(); close(ended) }()
@@ -257,7 +257,7 @@ func (g *guest) mustEnd(want int) string {
 	return g.Out.text()
 }
 
-func (g *guest) exec(args ...string) string {
+func (g *foreground) exec(args ...string) string {
 	g.t.Helper()
 	return g.must(g.t, append([]string{"exec", g.name}, args...)...)
 }
@@ -268,7 +268,7 @@ func (e *engine) zombies(t testing.TB, name string) (n int) {
 	// A process may be gone before its file is opened.
 	stats := e.must(t, "exec", name, "/bin/sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")
 	for line := range strings.Lines(stats) {
-		if strings.HasPrefix(line[strings.LastIndexByte(line, ')')+1:], " Z ") {
+		if parseStat(line).state() == 'Z' {
 			n++
 		}
 	}
@@ -288,7 +288,7 @@ func (e *engine) status(t *testing.T, flags []string) {
 		{137, []string{"sh", "-c", "kill -KILL $$"}},
 		{143, []string{"sh", "-c", "kill -TERM $$"}},
 	} {
-		e.guest(t, e.fini(flags, test.command...)...).mustEnd(test.want)
+		e.foreground(t, e.fini(flags, test.command...)...).mustEnd(test.want)
 	}
 }
 
@@ -297,7 +297,7 @@ func (e *engine) status(t *testing.T, flags []string) {
 var briefly = strings.Replace(stoppable, "sleep 1;", "sleep 0.3;", 1)
 
 func (e *engine) stop(t *testing.T, flags []string) {
-	g := e.guest(t, e.fini(flags, "sh", "-c", make200Orphans+briefly)...)
+	g := e.foreground(t, e.fini(flags, "sh", "-c", make200Orphans+briefly)...)
 	g.Out.want("escapee ready")
 	if line := g.exec("cat", "/proc/1/cmdline"); !strings.HasPrefix(line, g.inside+"\x00--\x00sh\x00-c\x00") {
 		t.Errorf("the command line of PID 1: %q", line)
@@ -314,7 +314,7 @@ func (e *engine) stop(t *testing.T, flags []string) {
 // Docker asks an init for its version, and takes it for one that it knows where the
 // answer ends in a revision. What runs as PID 1 is indeed fini.
 func dropInVersion(t *testing.T, e *engine) {
-	g := e.guest(t, e.fini(nil, "sh", "-c", "/proc/1/exe --version")...)
+	g := e.foreground(t, e.fini(nil, "sh", "-c", "/proc/1/exe --version")...)
 	out := g.mustEnd(0)
 	if !regexp.MustCompile(`^fini [^\n]* - git\.[0-9a-f]{7}\n$`).MatchString(out) {
 		t.Errorf("version %q, want one line that ends in \" - git.\" and seven hexadecimal digits", out)
@@ -326,7 +326,7 @@ func dropInVersion(t *testing.T, e *engine) {
 
 // Under the engine's own init the escapee is killed before it is done.
 func dropInContrast(t *testing.T, e *engine) {
-	g := e.guest(t, "--init", e.image, "sh", "-c", briefly)
+	g := e.foreground(t, "--init", e.image, "sh", "-c", briefly)
 	select {
 	case line := <-g.Out.c:
 		if line != "escapee ready" {
@@ -346,7 +346,7 @@ func dropInContrast(t *testing.T, e *engine) {
 
 // Without any init the orphans stay, and they can be counted.
 func dropInNoInit(t *testing.T, e *engine) {
-	g := e.guest(t, e.image, "sh", "-c", "echo up; exec sleep 1000")
+	g := e.foreground(t, e.image, "sh", "-c", "echo up; exec sleep 1000")
 	g.Out.want("up")
 	g.exec("sh", "-c", make200Orphans)
 	until(t, "200 zombies without fini", func() bool { return g.zombies(t, g.name) == 200 })
@@ -354,13 +354,13 @@ func dropInNoInit(t *testing.T, e *engine) {
 
 // fini -P is PID 1 of a namespace that another container joins.
 func dropInPause(t *testing.T, e *engine) {
-	joined := func(pause *guest) *guest {
+	joined := func(pause *foreground) *foreground {
 		t.Helper()
 		until(t, "the container runs", func() bool {
 			out, _ := e.command(t, "inspect", "-f", "{{.State.Running}}", pause.name).Output()
 			return strings.TrimSpace(string(out)) == "true"
 		})
-		g := e.guest(t, "--pid", "container:"+pause.name, e.image, "sh", "-c",
+		g := e.foreground(t, "--pid", "container:"+pause.name, e.image, "sh", "-c",
 			`echo "I am $$"; `+make200Orphans+"echo made; exec sleep 1000")
 		if g.Out.wantPid("I am ") == 1 {
 			t.Error("the container has a PID namespace of its own")
@@ -368,7 +368,7 @@ func dropInPause(t *testing.T, e *engine) {
 		g.Out.want("made")
 		return g
 	}
-	pause := e.guest(t, "-v", finiFile(t)+":/fini:ro", "--entrypoint", "/fini", e.image, "-P")
+	pause := e.foreground(t, "-v", finiFile(t)+":/fini:ro", "--entrypoint", "/fini", e.image, "-P")
 	g := joined(pause)
 	until(t, "no zombie beside fini -P", func() bool { return e.zombies(t, g.name) == 0 })
 	e.must(t, "stop", pause.name) // sends SIGKILL after 10 s, which would be 137
@@ -377,7 +377,7 @@ func dropInPause(t *testing.T, e *engine) {
 	}
 	g.mustEnd(137) // with its namespace
 
-	g = joined(e.guest(t, e.image, "sleep", "1000"))
+	g = joined(e.foreground(t, e.image, "sleep", "1000"))
 	until(t, "200 zombies beside sleep", func() bool { return e.zombies(t, g.name) == 200 })
 }
 

@@ -21,10 +21,7 @@ import (
 // written in Go.
 func (p place) executedBy(t testing.TB, before []string, args ...string) []string {
 	t.Helper()
-	fini := []string{finiPath}
-	if p.alone {
-		fini = append(fini, "--no-shield")
-	}
+	fini := append([]string{finiPath}, p.flags()...)
 	var argv []string
 	if p.pid1 {
 		argv = []string{need.Program(t, "unshare"), "--pid", "--fork", "--mount-proc"}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -146,10 +147,7 @@ func newMemoryCgroup(t testing.TB, bytes int) *cgroup {
 // around is fini in place p with these arguments, in the cgroup, where prefix is what executes
 // it: a program that sets limits, say.
 func (c *cgroup) around(p place, prefix []string, args ...string) *exec.Cmd {
-	if p.alone {
-		args = append([]string{"--no-shield"}, args...)
-	}
-	argv := c.wrap(append(append(prefix, finiPath), args...)...)
+	argv := c.wrap(slices.Concat(prefix, []string{finiPath}, p.flags(), args)...)
 	if !p.pid1 {
 		return exec.Command(argv[0], argv[1:]...)
 	}

@@ -152,7 +152,7 @@ func TestGuardMemory(t *testing.T) {
 			}
 			faults := 0
 			if !p.pid1 { // there it counts what the process was before
-				faults = statOf(t, pid, 10) // minflt
+				faults = statOf(pid).number(10) // minflt
 			}
 			t.Logf("%d kB, %d page faults", memory, faults)
 			if memory > mostMemory || faults > mostFaults {

@@ -81,17 +81,30 @@ func isDefault(name string) bool {
 
 // A place is one of the ways in which fini lives.
 type place struct {
-	name  string
-	pid1  bool
-	alone bool // a wrapper without a shield
+	name     string
+	pid1     bool
+	alone    bool // a wrapper without a shield
+	isolated bool // a pair whose inner fini is the init of a PID namespace
 }
 
 var (
-	pair   = place{name: "pair"}
-	alone  = place{name: "alone", alone: true}
-	pid1   = place{name: "pid1", pid1: true}
-	places = []place{pair, alone, pid1}
+	pair     = place{name: "pair"}
+	alone    = place{name: "alone", alone: true}
+	pid1     = place{name: "pid1", pid1: true}
+	isolated = place{name: "isolated", isolated: true}
+	places   = []place{pair, alone, pid1}
 )
+
+// flags is what fini is given to be so.
+func (p place) flags() []string {
+	switch {
+	case p.alone:
+		return []string{"--no-shield"}
+	case p.isolated:
+		return []string{"--isolate"}
+	}
+	return nil
+}
 
 // takes reports whether a place has a share in a case with this number, of many cases that are dealt out
 // among the places; each of them takes all under FINI_FULL.
@@ -139,9 +152,7 @@ func asPID1(cmd *exec.Cmd) {
 // command is fini with these arguments, in this place. As PID 1 a helper mounts
 // /proc first and becomes fini by exec, so that cmd.Process.Pid is fini's pid.
 func (p place) command(args ...string) *exec.Cmd {
-	if p.alone {
-		args = append([]string{"--no-shield"}, args...)
-	}
+	args = append(p.flags(), args...)
 	if !p.pid1 {
 		return exec.Command(finiPath, args...)
 	}
@@ -497,19 +508,57 @@ func childrenOf(t testing.TB, pid int) (pids []int) {
 		t.Fatal(err)
 	}
 	for _, name := range stats {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if parent, err := strconv.Atoi(fields[1]); err == nil && parent == pid {
-			child, _, _ := strings.Cut(string(text), " ")
-			n, _ := strconv.Atoi(child)
-			pids = append(pids, n)
+		if stat := readStat(name); stat.number(4) == pid {
+			pids = append(pids, stat.pid)
 		}
 	}
 	return pids
 }
+
+// A procStat is what a stat file of /proc says of a process or a thread; the zero value if there is
+// none. See proc_pid_stat(5).
+type procStat struct {
+	pid  int
+	name string
+	rest []string // the fields from the third on
+}
+
+func statOf(pid int) procStat { return readStat(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func readStat(path string) procStat {
+	text, _ := os.ReadFile(path)
+	return parseStat(string(text))
+}
+
+func parseStat(text string) (s procStat) {
+	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if from < 0 || to < from {
+		return s
+	}
+	s.pid, _ = strconv.Atoi(strings.TrimSpace(text[:from]))
+	s.name, s.rest = text[from+1:to], strings.Fields(text[to+1:])
+	return s
+}
+
+// state is the third field, or 0.
+func (s procStat) state() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	return s.rest[0][0]
+}
+
+// number is a field behind the third, counted as in the man page.
+func (s procStat) number(field int) int {
+	if field-3 >= len(s.rest) {
+		return 0
+	}
+	n, _ := strconv.Atoi(s.rest[field-3])
+	return n
+}
+
+// gone reports whether there is no process, or one that has ended and was not waited for.
+func (s procStat) gone() bool { return s.state() == 0 || s.state() == 'Z' || s.state() == 'X' }
 
 func countFDs(t testing.TB, pid int) int {
 	t.Helper()

@@ -43,7 +43,7 @@ func memoryStorms(t *testing.T) []memoryStorm {
 	return []memoryStorm{
 		{
 			name:    "signals",
-			command: mode("grow", "ignore 10; ignore 12; ignore 13; ignore 28; say ready; read; exit 7"),
+			command: mode("script", "ignore 10; ignore 12; ignore 13; ignore 28; say ready; read; exit 7"),
 			part: func(_ *testing.T, l *life) string {
 				n := 0
 				for end := time.Now().Add(last); time.Now().Before(end); n += 20 {
@@ -57,7 +57,7 @@ func memoryStorms(t *testing.T) []memoryStorm {
 		},
 		{
 			name: "orphans",
-			command: mode("grow", fmt.Sprintf(`say ready
+			command: mode("script", fmt.Sprintf(`say ready
 				again: read
 				next: fork parent
 				wait

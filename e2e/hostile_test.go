@@ -55,7 +55,7 @@ func mustKill(t testing.TB, pid int, sig syscall.Signal) {
 // mustStay asserts that a process is alive, now.
 func mustStay(t testing.TB, who string, pid int) {
 	t.Helper()
-	if state := procState(pid); state == 0 || state == 'Z' {
+	if statOf(pid).gone() {
 		t.Errorf("%s has ended", who)
 	}
 }
@@ -260,7 +260,7 @@ func TestSignalsOfFinisOwn(t *testing.T) {
 			if err := unix.Prlimit(l.pid(), unix.RLIMIT_CPU, &limit, nil); err != nil {
 				t.Fatal(err)
 			}
-			for ticks := 0; ticks < 110; ticks = statOf(t, l.pid(), 14) + statOf(t, l.pid(), 15) {
+			for ticks := 0; ticks < 110; ticks = statOf(l.pid()).number(14) + statOf(l.pid()).number(15) {
 				for i := range 1000 { // none of which the kernel queues up
 					_ = l.cmd.Process.Signal([]syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT}[i%2])
 				}
@@ -624,7 +624,7 @@ func TestTracerThatHangs(t *testing.T) {
 				} else {
 					// The tracer keeps the signal to itself.
 					l.signal(syscall.SIGTERM)
-					until(t, "the signal has come", func() bool { return procState(main) == 't' })
+					until(t, "the signal has come", func() bool { return statOf(main).state() == 't' })
 					mustKill(t, main, syscall.SIGKILL)
 				}
 				l.Err.want("fini: gave up on leftovers that do not end: [")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -40,11 +41,21 @@ func TestJobControl(t *testing.T) {
 					t.Parallel()
 					need.Program(t, shell.name)
 					c.mustHave(t, b)
-					for k, p := range []place{pair, alone} {
-						// Without FINI_FULL only bash, the first, does each case in both places.
-						if full() || j == 0 || (i+j)%2 == k {
-							t.Run(p.name, func(t *testing.T) { b.compare(t, shell, c, p) })
+					for k, p := range []place{pair, alone, isolated} {
+						// Without FINI_FULL only bash, the first, does each case in all places.
+						if !full() && j != 0 && (i+j)%3 != k {
+							continue
 						}
+						c := c
+						if p.isolated {
+							c.differs = cmp.Or(c.isolated, c.differs)
+						}
+						t.Run(p.name, func(t *testing.T) {
+							if p.isolated {
+								needIsolation(t, account{name: "this user"})
+							}
+							b.compare(t, shell, c, p)
+						})
 					}
 				})
 			}
@@ -54,10 +65,7 @@ func TestJobControl(t *testing.T) {
 
 // compare does a case without fini and with it.
 func (b *bench) compare(t *testing.T, shell shellKind, c typedCase, p place) {
-	wrap, limit := "fini", patience
-	if p.alone {
-		wrap += " --no-shield"
-	}
+	wrap, limit := strings.Join(append([]string{"fini"}, p.flags()...), " "), patience
 	if c.differs != "" {
 		limit = 2 * time.Second // of a known difference to show
 	}
@@ -68,12 +76,12 @@ func (b *bench) compare(t *testing.T, shell shellKind, c typedCase, p place) {
 		switch {
 		case bare.broken != "":
 			t.Fatalf("without fini: %s\n%s", bare.broken, bare.screen)
-		case difference != "" && c.differs == "" && try < c.attempts():
+		case (difference == "") != (c.differs == "") && try < c.attempts():
 			continue
 		case c.differs == "" && difference != "":
 			t.Errorf("%s\nwithout fini:\n%s\nwith fini:\n%s", difference, bare.screen, with.screen)
 		case c.differs != "" && difference == "":
-			t.Errorf("no difference any more, but the case says: %s", c.differs)
+			t.Errorf("no difference any more, but the case says: %s\n%s", c.differs, with.screen)
 		}
 		c.holds(t, bare)
 		if c.differs == "" {
@@ -97,8 +105,9 @@ type typedCase struct {
 	says      bool   // fini says what it stops, in a line that is not compared
 	loose     bool   // the screen is drawn in an order that varies: only statuses are compared
 	unordered bool   // a job in the background and the shell write at the same time: so are sorted lines
-	tries     int    // how often it is done until it is the same, if a program has a race of its own
+	tries     int    // how often it is done until it is as it should be, if a program has a race of its own
 	differs   string // why it is not the same with fini
+	isolated  string // why it is not the same with fini --isolate
 
 	row  string // the question that the case answers in the table of docs/terminal.md; "" for none
 	part string // what answers it: "" for what the keys do, or "screen" or "survivors"
@@ -503,11 +512,7 @@ func (p *typist) start(t *testing.T, shell shellKind) {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.born, _ = strconv.Atoi(strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[19])
+	p.born = statOf(p.cmd.Process.Pid).number(22)
 	go func() { _ = p.cmd.Wait(); close(p.ended) }()
 	go p.read()
 }
@@ -720,11 +725,10 @@ func (proc markedProcess) describe() string {
 	text := fmt.Sprintf("%d %s: parent %d, group %d, pending %s\n", proc.pid, proc.name, proc.parent, proc.group, procStatus(proc.pid, "ShdPnd"))
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", proc.pid))
 	for _, task := range tasks {
-		stat, _ := os.ReadFile(task + "/stat")
 		wchan, _ := os.ReadFile(task + "/wchan")
 		call, _ := os.ReadFile(task + "/syscall")
-		if at := bytes.LastIndexByte(stat, ')'); at >= 0 {
-			text += fmt.Sprintf("  %s %c %s %s\n", filepath.Base(task), stat[at+2], wchan, bytes.TrimSpace(call))
+		if state := readStat(task + "/stat").state(); state != 0 {
+			text += fmt.Sprintf("  %s %c %s %s\n", filepath.Base(task), state, wchan, bytes.TrimSpace(call))
 		}
 	}
 	return text
@@ -739,25 +743,15 @@ func (p *typist) marked() (all []markedProcess) {
 		if err != nil || pid == p.cmd.Process.Pid {
 			continue
 		}
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-		if to < 0 {
-			continue
-		}
-		if slices.Contains(silent, string(stat[from+1:to])) {
-			continue
-		}
-		fields := strings.Fields(string(stat[to+1:]))
-		if started, _ := strconv.Atoi(fields[19]); started < p.born || fields[0] == "Z" || fields[0] == "X" {
+		stat := statOf(pid)
+		if stat.gone() || slices.Contains(silent, stat.name) || stat.number(22) < p.born {
 			continue
 		}
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if !bytes.Contains(append(env, 0), []byte(p.mark+"\x00")) {
 			continue
 		}
-		parent, _ := strconv.Atoi(fields[1])
-		group, _ := strconv.Atoi(fields[2])
-		all = append(all, markedProcess{pid, parent, group, string(stat[from+1 : to]), isStopped(pid)})
+		all = append(all, markedProcess{pid, stat.number(4), stat.number(5), stat.name, isStopped(pid)})
 	}
 	return all
 }
@@ -772,12 +766,17 @@ func (p *typist) children() (n int) {
 	return n
 }
 
+// isInit reports whether a process is the init of a PID namespace below this one. See pid_namespaces(7).
+func isInit(pid int) bool {
+	numbers := strings.Fields(procStatus(pid, "NSpid"))
+	return len(numbers) > 1 && numbers[len(numbers)-1] == "1"
+}
+
 // isStopped reports whether all threads are, which is when a parent is told.
 func isStopped(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, name := range tasks {
-		stat, _ := os.ReadFile(name)
-		if at := bytes.LastIndexByte(stat, ')'); at >= 0 && stat[at+2] != 'T' {
+		if state := readStat(name).state(); state != 0 && state != 'T' {
 			return false
 		}
 	}
@@ -806,7 +805,8 @@ func (p *typist) groupIs(name, state string) bool {
 	}
 	group := all[at].group
 	for _, proc := range all {
-		if proc.group == group && proc.stopped != (state == "stopped") {
+		// The init of a PID namespace has no default actions, so that Ctrl-Z does not stop it.
+		if proc.group == group && proc.stopped != (state == "stopped") && !isInit(proc.pid) {
 			return false
 		}
 	}
@@ -828,7 +828,7 @@ var (
 	// fish names a process of a pipeline by its first word, and cuts a job's text off at a width.
 	fishNames = regexp.MustCompile(`fish: Process [0-9]+, '[^']*' from job [0-9]+, '.*'|fish: Job [0-9]+, '.*'`)
 	finiSays  = regexp.MustCompile(`fini: .*\n`)
-	numbers   = regexp.MustCompile(`\b[0-9]{3,}\b`)
+	numbers   = regexp.MustCompile(`\b[0-9]{3,}\b|\bready [0-9]+`) // of counter, whose pid is small in a namespace
 )
 
 // normalised is a screen without what differs from one sitting to the next: pids, and fini's

@@ -240,27 +240,12 @@ func readable(fd, milliseconds int) bool {
 	}
 }
 
-// kinStat are the fields of /proc/PID/stat from the third on: state, parent, group, session.
-func kinStat(pid int) (state string, parent, group, session int, start time.Duration) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return "", 0, 0, 0, 0
-	}
-	numbers := make([]int, len(fields))
-	for i, f := range fields {
-		numbers[i], _ = strconv.Atoi(f)
-	}
-	return fields[0], numbers[1], numbers[2], numbers[3], time.Duration(numbers[19]) * 10 * time.Millisecond
-}
-
 // hasState waits until a process is in a state; if that is stopped, with all its threads.
-func hasState(pid int, want string) error {
+func hasState(pid int, want byte) error {
 	if !poll(patience, func() bool {
-		state, _, _, _, _ := kinStat(pid)
-		return state == want && (want != "T" || isStopped(pid))
+		return statOf(pid).state() == want && (want != 'T' || isStopped(pid))
 	}) {
-		return fmt.Errorf("%d never gets into state %s", pid, want)
+		return fmt.Errorf("%d never gets into state %c", pid, want)
 	}
 	return nil
 }
@@ -272,14 +257,16 @@ func want[T comparable](what string, got, want T) error {
 	return nil
 }
 
-func parentOf(pid int) int { _, parent, _, _, _ := kinStat(pid); return parent }
+func parentOf(pid int) int  { return statOf(pid).number(4) }
+func groupOf(pid int) int   { return statOf(pid).number(5) }
+func sessionOf(pid int) int { return statOf(pid).number(6) }
 
 func ruleFork() error {
 	k := begin(1)
 	k.do("setpgid")
 	k.fork()
-	_, parent, group, session, _ := kinStat(k.last())
-	return errors.Join(want("parent", parent, k.pids[0]), want("group", group, k.pids[0]), want("session", session, os.Getpid()))
+	last := k.last()
+	return errors.Join(want("parent", parentOf(last), k.pids[0]), want("group", groupOf(last), k.pids[0]), want("session", sessionOf(last), os.Getpid()))
 }
 
 func rulePids() error {
@@ -288,7 +275,7 @@ func rulePids() error {
 	k.fork()
 	leader := k.pids[0]
 	_ = unix.Kill(leader, unix.SIGKILL)
-	if err := hasState(leader, "Z"); err != nil {
+	if err := hasState(leader, 'Z'); err != nil {
 		return err
 	}
 	for _, when := range []string{"a zombie has it", "a group has it"} {
@@ -343,8 +330,8 @@ func ruleSetsid() error {
 	if err := want("a member", k.do("setsid"), "done"); err != nil {
 		return err
 	}
-	_, _, group, session, _ := kinStat(k.last())
-	return errors.Join(want("group", group, k.last()), want("session", session, k.last()))
+	last := k.last()
+	return errors.Join(want("group", groupOf(last), last), want("session", sessionOf(last), last))
 }
 
 func ruleAdoption() error {
@@ -382,7 +369,7 @@ func ruleZombie() error {
 	pid := k.last()
 	k.do("setpgid")
 	_ = unix.Kill(pid, unix.SIGKILL)
-	if err := hasState(pid, "Z"); err != nil {
+	if err := hasState(pid, 'Z'); err != nil {
 		return err
 	}
 	err := errors.Join(unix.Kill(pid, unix.SIGTERM), unix.Kill(-pid, unix.SIGTERM))
@@ -393,7 +380,7 @@ func ruleZombie() error {
 func ruleAdoptedZombie() error {
 	k := begin(2)
 	_ = unix.Kill(k.last(), unix.SIGKILL)
-	if err := hasState(k.last(), "Z"); err != nil {
+	if err := hasState(k.last(), 'Z'); err != nil {
 		return err
 	}
 	end(k.pids[0])
@@ -425,12 +412,12 @@ func ruleStopped() error {
 	a, b := begin(1), begin(1)
 	for _, k := range []*kinline{a, b} {
 		_ = unix.Kill(k.last(), unix.SIGSTOP)
-		if err := hasState(k.last(), "T"); err != nil {
+		if err := hasState(k.last(), 'T'); err != nil {
 			return err
 		}
 		_ = unix.Kill(k.last(), unix.SIGTERM)
 	}
-	if err := want("state after SIGTERM", statePending(a.last(), unix.SIGTERM), "T"); err != nil {
+	if err := want("state after SIGTERM", statePending(a.last(), unix.SIGTERM), 'T'); err != nil {
 		return err
 	}
 	_ = unix.Kill(a.last(), unix.SIGCONT)
@@ -446,10 +433,9 @@ func ruleStopped() error {
 }
 
 // statePending is the state of a process for which a signal waits.
-func statePending(pid int, sig unix.Signal) string {
+func statePending(pid int, sig unix.Signal) byte {
 	poll(patience, func() bool { return maskHas(procStatus(pid, "ShdPnd"), sig) })
-	state, _, _, _, _ := kinStat(pid)
-	return state
+	return statOf(pid).state()
 }
 
 func ruleParentDeath() error {
@@ -534,7 +520,7 @@ func ruleOrphanedGroup() error {
 	k.do("catch 1")
 	last := k.last()
 	_ = unix.Kill(last, unix.SIGSTOP)
-	if err := hasState(last, "T"); err != nil {
+	if err := hasState(last, 'T'); err != nil {
 		return err
 	}
 	end(k.pids[1])
@@ -555,7 +541,7 @@ func ruleTracer() error {
 	if !readable(fd, -1) {
 		return errors.New("the pidfd never becomes readable")
 	}
-	if err := hasState(pid, "Z"); err != nil {
+	if err := hasState(pid, 'Z'); err != nil {
 		return err
 	}
 	if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got != 0 || err != nil {
@@ -633,7 +619,7 @@ func ruleTicks() error {
 		before := now()
 		k := begin(1)
 		after := now()
-		_, _, _, _, start := kinStat(k.last())
+		start := time.Duration(statOf(k.last()).number(22)) * tick
 		if start > after || start+tick <= before {
 			return fmt.Errorf("started between %v and %v, and /proc says %v", before, after, start)
 		}

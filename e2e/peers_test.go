@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -21,21 +20,6 @@ func sh(script string) []string { return []string{"--", "/bin/sh", "-c", script}
 
 func with(flags string, command []string) []string {
 	return append(strings.Fields(flags), command...)
-}
-
-// statOf is a field of /proc/PID/stat, counted as in proc_pid_stat(5).
-func statOf(t testing.TB, pid, field int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
-	n, err := strconv.Atoi(strings.Fields(rest)[field-3])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 func TestAsTini(t *testing.T) {
@@ -274,13 +258,13 @@ func TestAsDumbInit(t *testing.T) {
 			l.Out.want("ready")
 			fini := l.worker()
 			child := childrenOf(t, fini)[0]
-			if group := statOf(t, child, 5); group != child {
+			if group := groupOf(child); group != child {
 				t.Errorf("the command %d is in group %d", child, group)
 			}
 			// dumb-init gives it a session of its own as well. Such a command has lost the
 			// terminal's job control: neither Ctrl-C nor Ctrl-Z of the launcher's shell is
 			// meant for it, and it reads the terminal while in the background.
-			if session, want := statOf(t, child, 6), statOf(t, l.pid(), 6); session != want {
+			if session, want := sessionOf(child), sessionOf(l.pid()); session != want {
 				t.Errorf("the command is in session %d, fini in %d", session, want)
 			}
 			l.signal(syscall.SIGTERM)

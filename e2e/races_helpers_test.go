@@ -18,7 +18,7 @@ import (
 )
 
 func init() {
-	moreHelpers["@grow"] = helperGrow
+	moreHelpers["@script"] = helperScript
 	moreHelpers["@leaderless"] = helperLeaderless
 	moreHelpers["@threadforks"] = helperThreadForks
 	moreHelpers["@pidReuse"] = helperPidReuse
@@ -27,25 +27,25 @@ func init() {
 	}
 }
 
-// helperGrow runs a program for a machine whose instructions are raw system calls. It can fork
+// helperScript runs a program for a machine whose instructions are raw system calls. It can fork
 // without exec, thousands of times a second, which neither a Go program nor a shell can. Lines or
 // semicolons end a statement; a word with a colon is a label. After a fork the child goes on at
 // the label and the parent with the next statement.
-func helperGrow(args []string) int {
+func helperScript(args []string) int {
 	if err := assemble(args[0]); err != nil {
-		fmt.Fprintln(os.Stderr, "@grow:", err)
+		fmt.Fprintln(os.Stderr, "@script:", err)
 		return 99
 	}
 	// What is forked has this one thread and may neither allocate nor be preempted.
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
-	grow()
+	runScript()
 	return 0
 }
 
-// grown is a program of statements, and the state of the process that runs it.
-var grown struct {
-	ops     []growOp
+// machine is a program of statements, and the state of the process that runs it.
+var machine struct {
+	ops     []instruction
 	pc      int
 	count   [1000]int // of each loop: how often it jumped
 	child   uintptr
@@ -59,7 +59,7 @@ var grown struct {
 	block   [4096]byte
 }
 
-type growOp struct {
+type instruction struct {
 	do     func(n, to int, text []byte) int // returns where to go on, -1 for the next
 	n, to  int
 	text   []byte
@@ -69,36 +69,36 @@ type growOp struct {
 // The machine's instructions: what goes with each is n for a number, l for a label, and t for a
 // text up to the end of the statement. None may grow the stack: that is where a Go program looks
 // whether it is to be preempted, by a scheduler that a forked process does not have.
-var growInstructions = map[string]struct {
+var instructions = map[string]struct {
 	operands string
 	do       func(n, to int, text []byte) int
 }{
-	"fork":      {"l", growFork},
-	"clone":     {"nl", growClone}, // with flags of clone(2)
-	"setsid":    {"", growSetsid},
-	"setpgid":   {"", growSetpgid},
-	"subreaper": {"", growSubreaper},
-	"seize":     {"", growSeize}, // trace the last child
-	"traceme":   {"", growTraceme},
-	"ignore":    {"n", growIgnore},
-	"block":     {"n", growBlock}, // a signal, 0 for all
-	"await":     {"n", growAwait}, // a blocked signal
-	"bystand":   {"n", growBystand},
-	"kill":      {"n", growKill},
-	"nap":       {"n", growNap}, // milliseconds
-	"pause":     {"", growPause},
-	"read":      {"", growRead}, // a byte or the end of stdin
-	"wait":      {"", growWait}, // for the last child
-	"reap":      {"", growReap}, // until there is no child
-	"unhit":     {"l", growUnhit},
-	"exit":      {"n", growExit},
-	"say":       {"t", growSay},
-	"saytally":  {"t", growSayTally},
-	"fill":      {"n", growFill}, // so many bytes to stdout
-	"close":     {"n", growClose},
-	"goto":      {"l", growGoto},
-	"loop":      {"nl", growLoop},
-	"hup":       {"nl", growHup}, // goes on at the label if descriptor n has hung up
+	"fork":      {"l", doFork},
+	"clone":     {"nl", doClone}, // with flags of clone(2)
+	"setsid":    {"", doSetsid},
+	"setpgid":   {"", doSetpgid},
+	"subreaper": {"", doSubreaper},
+	"seize":     {"", doSeize}, // trace the last child
+	"traceme":   {"", doTraceme},
+	"ignore":    {"n", doIgnore},
+	"block":     {"n", doBlock}, // a signal, 0 for all
+	"await":     {"n", doAwait}, // a blocked signal
+	"bystand":   {"n", doBystand},
+	"kill":      {"n", doKill},
+	"sleep":     {"n", doSleep}, // milliseconds
+	"pause":     {"", doPause},
+	"read":      {"", doRead}, // a byte or the end of stdin
+	"wait":      {"", doWait}, // for the last child
+	"reap":      {"", doReap}, // until there is no child
+	"unhit":     {"l", doUnhit},
+	"exit":      {"n", doExit},
+	"say":       {"t", doSay},
+	"saytally":  {"t", doSayTally},
+	"fill":      {"n", doFill}, // so many bytes to stdout
+	"close":     {"n", doClose},
+	"goto":      {"l", doGoto},
+	"loop":      {"nl", doLoop},
+	"hup":       {"nl", doHup}, // goes on at the label if descriptor n has hung up
 }
 
 func assemble(text string) error {
@@ -106,17 +106,17 @@ func assemble(text string) error {
 	for statement := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == ';' }) {
 		words := strings.Fields(statement)
 		for len(words) > 0 && strings.HasSuffix(words[0], ":") {
-			labels[strings.TrimSuffix(words[0], ":")] = len(grown.ops)
+			labels[strings.TrimSuffix(words[0], ":")] = len(machine.ops)
 			words = words[1:]
 		}
 		if len(words) == 0 {
 			continue
 		}
-		known, ok := growInstructions[words[0]]
+		known, ok := instructions[words[0]]
 		if !ok {
 			return fmt.Errorf("no such instruction: %s", statement)
 		}
-		op := growOp{do: known.do}
+		op := instruction{do: known.do}
 		words = words[1:]
 		for _, operand := range known.operands {
 			if operand == 't' {
@@ -137,20 +137,20 @@ func assemble(text string) error {
 			}
 			words = words[1:]
 		}
-		grown.ops = append(grown.ops, op)
+		machine.ops = append(machine.ops, op)
 	}
-	for i, op := range grown.ops {
+	for i, op := range machine.ops {
 		to, ok := labels[op.target]
 		if op.target != "" && !ok {
 			return fmt.Errorf("no such label: %s", op.target)
 		}
-		grown.ops[i].to = to
+		machine.ops[i].to = to
 	}
-	for i := range grown.block {
-		grown.block[i] = fillByte(i)
+	for i := range machine.block {
+		machine.block[i] = fillByte(i)
 	}
-	if len(grown.ops) > len(grown.count) {
-		return fmt.Errorf("%d statements are too many", len(grown.ops))
+	if len(machine.ops) > len(machine.count) {
+		return fmt.Errorf("%d statements are too many", len(machine.ops))
 	}
 	return nil
 }
@@ -158,155 +158,155 @@ func assemble(text string) error {
 // fillByte is the byte at an offset of what "fill" writes.
 func fillByte(at int) byte { return "0123456789abcdef\n"[at%4096%17] }
 
-// grow runs the program. First the signal handlers of the Go runtime go, which the processes that
+// runScript runs the program. First the signal handlers of the Go runtime go, which the processes that
 // are forked could not run.
 //
 //go:nosplit
-func grow() {
+func runScript() {
 	for n := uintptr(1); n <= 64; n++ {
-		grown.action = [4]uintptr{}
-		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, n, uintptr(unsafe.Pointer(&grown.action)), 0, 8, 0, 0)
+		machine.action = [4]uintptr{}
+		_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, n, uintptr(unsafe.Pointer(&machine.action)), 0, 8, 0, 0)
 	}
-	for grown.pc < len(grown.ops) {
-		op := &grown.ops[grown.pc]
+	for machine.pc < len(machine.ops) {
+		op := &machine.ops[machine.pc]
 		if to := op.do(op.n, op.to, op.text); to >= 0 {
-			grown.pc = to
+			machine.pc = to
 			continue
 		}
-		grown.pc++
+		machine.pc++
 	}
-	growExit(0, 0, nil)
+	doExit(0, 0, nil)
 }
 
 //go:nosplit
-func growFork(_, to int, _ []byte) int { return growClone(0, to, nil) }
+func doFork(_, to int, _ []byte) int { return doClone(0, to, nil) }
 
 //go:nosplit
-func growClone(n, to int, _ []byte) int {
+func doClone(n, to int, _ []byte) int {
 	pid, _, err := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(n)|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if err == 0 && pid == 0 {
 		return to
 	}
 	if err == 0 {
-		grown.child = pid
+		machine.child = pid
 	}
 	return -1
 }
 
 //go:nosplit
-func growSetsid(_, _ int, _ []byte) int {
+func doSetsid(_, _ int, _ []byte) int {
 	_, _, _ = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growSetpgid(_, _ int, _ []byte) int {
+func doSetpgid(_, _ int, _ []byte) int {
 	_, _, _ = syscall.RawSyscall(unix.SYS_SETPGID, 0, 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growSubreaper(_, _ int, _ []byte) int {
+func doSubreaper(_, _ int, _ []byte) int {
 	_, _, _ = syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0)
 	return -1
 }
 
 //go:nosplit
-func growSeize(_, _ int, _ []byte) int {
-	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, grown.child, 0, 0, 0, 0); err != 0 {
-		growExit(96, 0, nil)
+func doSeize(_, _ int, _ []byte) int {
+	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, machine.child, 0, 0, 0, 0); err != 0 {
+		doExit(96, 0, nil)
 	}
 	return -1
 }
 
 //go:nosplit
-func growTraceme(_, _ int, _ []byte) int {
+func doTraceme(_, _ int, _ []byte) int {
 	if _, _, err := syscall.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0); err != 0 {
-		growExit(96, 0, nil)
+		doExit(96, 0, nil)
 	}
 	return -1
 }
 
 //go:nosplit
-func growIgnore(n, _ int, _ []byte) int {
-	grown.action = [4]uintptr{1} // SIG_IGN
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&grown.action)), 0, 8, 0, 0)
+func doIgnore(n, _ int, _ []byte) int {
+	machine.action = [4]uintptr{1} // SIG_IGN
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&machine.action)), 0, 8, 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growBlock(n, _ int, _ []byte) int {
-	grown.set = ^uint64(0)
+func doBlock(n, _ int, _ []byte) int {
+	machine.set = ^uint64(0)
 	if n > 0 {
-		grown.set = 1 << (n - 1)
+		machine.set = 1 << (n - 1)
 	}
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&grown.set)), 0, 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&machine.set)), 0, 8, 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growAwait(n, _ int, _ []byte) int {
-	grown.set = 1 << (n - 1)
+func doAwait(n, _ int, _ []byte) int {
+	machine.set = 1 << (n - 1)
 	for {
-		if got, _, err := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&grown.set)), 0, 0, 8, 0, 0); err == 0 && int(got) == n {
+		if got, _, err := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&machine.set)), 0, 0, 8, 0, 0); err == 0 && int(got) == n {
 			return -1
 		}
 	}
 }
 
-// growBystand does nothing for n milliseconds and ends with status 1 if a signal came, all of
+// doBystand does nothing for n milliseconds and ends with status 1 if a signal came, all of
 // which must be blocked.
 //
 //go:nosplit
-func growBystand(n, _ int, _ []byte) int {
+func doBystand(n, _ int, _ []byte) int {
 	// Its children's, and those of the Go runtime that it was before.
-	grown.set = ^uint64(0) &^ (1<<(uint(unix.SIGCHLD)-1) | 1<<(uint(unix.SIGURG)-1))
-	grown.timeout = unix.Timespec{Nsec: int64(n) * 1e6}
-	if _, _, err := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&grown.set)), 0,
-		uintptr(unsafe.Pointer(&grown.timeout)), 8, 0, 0); err == 0 {
-		growExit(1, 0, nil)
+	machine.set = ^uint64(0) &^ (1<<(uint(unix.SIGCHLD)-1) | 1<<(uint(unix.SIGURG)-1))
+	machine.timeout = unix.Timespec{Nsec: int64(n) * 1e6}
+	if _, _, err := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&machine.set)), 0,
+		uintptr(unsafe.Pointer(&machine.timeout)), 8, 0, 0); err == 0 {
+		doExit(1, 0, nil)
 	}
 	return -1
 }
 
 //go:nosplit
-func growKill(n, _ int, _ []byte) int {
+func doKill(n, _ int, _ []byte) int {
 	pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	_, _, _ = syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(n), 0)
 	return -1
 }
 
 //go:nosplit
-func growNap(n, _ int, _ []byte) int {
-	grown.timeout = unix.Timespec{Sec: int64(n / 1000), Nsec: int64(n%1000) * 1e6}
-	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&grown.timeout)), 0, 0, 0)
+func doSleep(n, _ int, _ []byte) int {
+	machine.timeout = unix.Timespec{Sec: int64(n / 1000), Nsec: int64(n%1000) * 1e6}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&machine.timeout)), 0, 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growPause(_, _ int, _ []byte) int {
+func doPause(_, _ int, _ []byte) int {
 	for {
 		_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 	}
 }
 
 //go:nosplit
-func growRead(_, _ int, _ []byte) int {
-	_, _, _ = syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&grown.number)), 1)
+func doRead(_, _ int, _ []byte) int {
+	_, _, _ = syscall.RawSyscall(unix.SYS_READ, 0, uintptr(unsafe.Pointer(&machine.number)), 1)
 	return -1
 }
 
 //go:nosplit
-func growWait(_, _ int, _ []byte) int {
+func doWait(_, _ int, _ []byte) int {
 	for {
-		if _, _, err := syscall.RawSyscall6(unix.SYS_WAIT4, grown.child, uintptr(unsafe.Pointer(&grown.status)), 0, 0, 0, 0); err != unix.EINTR {
+		if _, _, err := syscall.RawSyscall6(unix.SYS_WAIT4, machine.child, uintptr(unsafe.Pointer(&machine.status)), 0, 0, 0, 0); err != unix.EINTR {
 			return -1
 		}
 	}
 }
 
 //go:nosplit
-func growReap(_, _ int, _ []byte) int {
+func doReap(_, _ int, _ []byte) int {
 	for {
 		if _, _, err := syscall.RawSyscall6(unix.SYS_WAIT4, ^uintptr(0), 0, 0, 0, 0, 0); err == unix.ECHILD {
 			return -1
@@ -314,59 +314,59 @@ func growReap(_, _ int, _ []byte) int {
 	}
 }
 
-// growUnhit goes to the label, and counts, if the last child ended with status 0.
+// doUnhit goes to the label, and counts, if the last child ended with status 0.
 //
 //go:nosplit
-func growUnhit(_, to int, _ []byte) int {
-	if grown.status != 0 {
+func doUnhit(_, to int, _ []byte) int {
+	if machine.status != 0 {
 		return -1
 	}
-	grown.tally++
+	machine.tally++
 	return to
 }
 
 //go:nosplit
-func growExit(n, _ int, _ []byte) int {
+func doExit(n, _ int, _ []byte) int {
 	for {
 		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, uintptr(n), 0, 0)
 	}
 }
 
 //go:nosplit
-func growSay(_, _ int, text []byte) int {
+func doSay(_, _ int, text []byte) int {
 	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(unsafe.SliceData(text))), uintptr(len(text)))
 	return -1
 }
 
 //go:nosplit
-func growSayTally(_, _ int, _ []byte) int {
-	at := len(grown.number) - 1
-	grown.number[at] = '\n'
-	for n := grown.tally; ; n /= 10 {
+func doSayTally(_, _ int, _ []byte) int {
+	at := len(machine.number) - 1
+	machine.number[at] = '\n'
+	for n := machine.tally; ; n /= 10 {
 		at--
-		grown.number[at] = byte('0' + n%10)
+		machine.number[at] = byte('0' + n%10)
 		if n < 10 {
 			break
 		}
 	}
-	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&grown.number[at])), uintptr(len(grown.number)-at))
+	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&machine.number[at])), uintptr(len(machine.number)-at))
 	return -1
 }
 
 //go:nosplit
-func growFill(n, _ int, _ []byte) int {
+func doFill(n, _ int, _ []byte) int {
 	for done := 0; done < n; {
-		at := done % len(grown.block)
-		some := len(grown.block) - at
+		at := done % len(machine.block)
+		some := len(machine.block) - at
 		if some > n-done {
 			some = n - done
 		}
-		wrote, _, err := syscall.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&grown.block[at])), uintptr(some))
+		wrote, _, err := syscall.RawSyscall(unix.SYS_WRITE, 1, uintptr(unsafe.Pointer(&machine.block[at])), uintptr(some))
 		if err == unix.EINTR {
 			continue
 		}
 		if err != 0 {
-			growExit(95, 0, nil)
+			doExit(95, 0, nil)
 		}
 		done += int(wrote)
 	}
@@ -374,32 +374,32 @@ func growFill(n, _ int, _ []byte) int {
 }
 
 //go:nosplit
-func growClose(n, _ int, _ []byte) int {
+func doClose(n, _ int, _ []byte) int {
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, uintptr(n), 0, 0)
 	return -1
 }
 
 //go:nosplit
-func growGoto(_, to int, _ []byte) int { return to }
+func doGoto(_, to int, _ []byte) int { return to }
 
-// growLoop goes to the label n times.
+// doLoop goes to the label n times.
 //
 //go:nosplit
-func growLoop(n, to int, _ []byte) int {
-	if grown.count[grown.pc] < n {
-		grown.count[grown.pc]++
+func doLoop(n, to int, _ []byte) int {
+	if machine.count[machine.pc] < n {
+		machine.count[machine.pc]++
 		return to
 	}
-	grown.count[grown.pc] = 0
+	machine.count[machine.pc] = 0
 	return -1
 }
 
 //go:nosplit
-func growHup(n, to int, _ []byte) int {
-	grown.poll = unix.PollFd{Fd: int32(n)}
-	grown.timeout = unix.Timespec{}
-	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&grown.poll)), 1, uintptr(unsafe.Pointer(&grown.timeout)), 0, 8, 0)
-	if grown.poll.Revents&unix.POLLHUP != 0 {
+func doHup(n, to int, _ []byte) int {
+	machine.poll = unix.PollFd{Fd: int32(n)}
+	machine.timeout = unix.Timespec{}
+	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&machine.poll)), 1, uintptr(unsafe.Pointer(&machine.timeout)), 0, 8, 0)
+	if machine.poll.Revents&unix.POLLHUP != 0 {
 		return to
 	}
 	return -1
@@ -412,7 +412,7 @@ func helperLeaderless(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	go func() {
-		poll(patience, func() bool { return procState(os.Getpid()) == 'Z' })
+		poll(patience, func() bool { return statOf(os.Getpid()).state() == 'Z' })
 		fmt.Println("ready")
 		forever()
 	}()
@@ -426,16 +426,6 @@ func helperLeaderless(args []string) int {
 	}
 	_, _, _ = syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
 	return 0
-}
-
-// procState is the state of a process as /proc has it, and 0 if there is none.
-func procState(pid int) byte {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	at := strings.LastIndexByte(string(text), ')') + 2
-	if err != nil || at >= len(text) {
-		return 0
-	}
-	return text[at]
 }
 
 // helperThreadForks starts children from threads that end, says "ready", and stays.
@@ -481,7 +471,7 @@ func helperPidReuse(args []string) int {
 		return 1
 	}
 	// A family's parent waits for each child; a signal to either of them shows in a status.
-	family := mode("grow", `block 0
+	family := mode("script", `block 0
 		top: fork child
 		wait
 		unhit on
@@ -519,9 +509,9 @@ func helperPidReuse(args []string) int {
 				if (n+w)%2 == 0 {
 					flags = append(flags, "--no-shield")
 				}
-				command := append(append(flags, "--"), mode("grow", `fork a
+				command := append(append(flags, "--"), mode("script", `fork a
 					fork snake
-					nap 3
+					sleep 3
 					exit 9
 					a: setsid
 					fork b
@@ -533,14 +523,14 @@ func helperPidReuse(args []string) int {
 					fork d
 					fork d
 					pause
-					d: nap 1
+					d: sleep 1
 					fork e
 					exit 0
 					e: pause
 					snake: setsid
 					coil: fork next
 					exit 0
-					next: nap 1
+					next: sleep 1
 					goto coil`)...)
 				cmd := exec.Command(fini, command...)
 				out, err := cmd.CombinedOutput()

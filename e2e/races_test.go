@@ -57,9 +57,9 @@ func TestSnakes(t *testing.T) {
 		kinds[2].name, kinds[2].more, kinds[3].name, kinds[3].more = "fifty", 49, "fifty that ignore TERM", 49
 	}
 	program := func(more int, first string) []string {
-		return mode("grow", fmt.Sprintf(`lay: fork snake
+		return mode("script", fmt.Sprintf(`lay: fork snake
 			loop %d lay
-			nap 50
+			sleep 50
 			say laid
 			exit 3
 			snake: setsid
@@ -113,8 +113,8 @@ func shellStatusOf(err error) int {
 // ends.
 func TestUnusualLeftovers(t *testing.T) {
 	t.Parallel()
-	// grow is a command that forks a leftover and waits for its word by the pipe that is its stdin.
-	grow := func(leftover string) []string { return mode("grow", "fork x\nread\nexit 6\nx: "+leftover) }
+	// script is a command that forks a leftover and waits for its word by the pipe that is its stdin.
+	script := func(leftover string) []string { return mode("script", "fork x\nread\nexit 6\nx: "+leftover) }
 	beside := func(helper ...string) []string {
 		return append([]string{"/bin/sh", "-c", `"$@" & read go; exit 6`, "sh"}, helper...)
 	}
@@ -123,7 +123,7 @@ func TestUnusualLeftovers(t *testing.T) {
 		command []string
 		stays   bool // it has to be killed
 	}{
-		{"a subreaper with orphans of its own", grow(`setsid
+		{"a subreaper with orphans of its own", script(`setsid
 			subreaper
 			fork a
 			pause
@@ -133,7 +133,7 @@ func TestUnusualLeftovers(t *testing.T) {
 			ignore 15
 			say ready
 			pause`), true},
-		{"a subreaper that ends before its orphans", grow(`setsid
+		{"a subreaper that ends before its orphans", script(`setsid
 			subreaper
 			fork a
 			wait
@@ -148,21 +148,21 @@ func TestUnusualLeftovers(t *testing.T) {
 			exit 0
 			d: say ready
 			pause`), false},
-		{"traced by another leftover", grow(`setsid
+		{"traced by another leftover", script(`setsid
 			fork a
 			seize
 			say ready
 			pause
 			a: setsid
 			pause`), false},
-		{"traced, and the tracer ignores TERM and all that happens", grow(`setsid
+		{"traced, and the tracer ignores TERM and all that happens", script(`setsid
 			ignore 15
 			fork a
 			seize
 			say ready
 			pause
 			a: pause`), true},
-		{"stopped for a tracer that does not look", grow(`setsid
+		{"stopped for a tracer that does not look", script(`setsid
 			ignore 15
 			say ready
 			fork a
@@ -170,17 +170,17 @@ func TestUnusualLeftovers(t *testing.T) {
 			a: traceme
 			kill 10
 			pause`), true},
-		{"stopped for a tracer in the command, which is gone", mode("grow", `fork a
+		{"stopped for a tracer in the command, which is gone", mode("script", `fork a
 			read
 			exit 6
 			a: traceme
 			say ready
 			kill 10
 			pause`), false},
-		{"stopped", grow("setsid; fork a; pause; a: ignore 15; say ready; kill 19; pause"), true},
+		{"stopped", script("setsid; fork a; pause; a: ignore 15; say ready; kill 19; pause"), true},
 		{"first thread ended", beside(mode("leaderless")...), false},
 		{"first thread ended, ignores TERM", beside(mode("leaderless", "stays")...), true},
-		{"in vfork", grow(`setsid
+		{"in vfork", script(`setsid
 			fork a
 			pause
 			a: clone 0x4000 b
@@ -189,7 +189,7 @@ func TestUnusualLeftovers(t *testing.T) {
 			ignore 15
 			say ready
 			pause`), true},
-		{"a sister: CLONE_PARENT makes fini its parent", mode("grow", `clone 0x8000 a
+		{"a sister: CLONE_PARENT makes fini its parent", mode("script", `clone 0x8000 a
 			read
 			exit 6
 			a: setsid
@@ -233,7 +233,7 @@ func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
 		h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=200ms", "--"},
-			mode("grow", "fork a; read; exit 6; a: setsid; ignore 15; say ready; pause")...)...)
+			mode("script", "fork a; read; exit 6; a: setsid; ignore 15; say ready; pause")...)...)
 		l.Out.want("ready")
 		var traced int
 		until(t, "the leftover", func() bool {

@@ -156,10 +156,7 @@ func startRefused(t *testing.T, row refusedRow, kind string, p place, before ...
 		argv = mode("pid1")
 	}
 	argv = append(append(argv, mode("refuse", row.calls+":"+kind)...), finiPath, "-w", "--linger=0", "--grace=100ms")
-	if p.alone {
-		argv = append(argv, "--no-shield")
-	}
-	argv = h.wrap(append(argv, "--", "/bin/sh", "-c", refusedTree)...)
+	argv = h.wrap(slices.Concat(argv, p.flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if p.pid1 {
 		asPID1(cmd)
@@ -396,7 +393,7 @@ func TestRefusedDoesNotSpin(t *testing.T) {
 // ticks is the time that processes have had a processor for.
 func ticks(t *testing.T, pids []int) (sum int) {
 	for _, pid := range pids {
-		sum += statOf(t, pid, 14) + statOf(t, pid, 15) // utime and stime
+		sum += statOf(pid).number(14) + statOf(pid).number(15) // utime and stime
 	}
 	return sum
 }

@@ -399,7 +399,7 @@ func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *cgroup) {
 func (c *cgroup) zombies() (n int) {
 	text, _ := os.ReadFile(filepath.Join(c.dir, "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(text)) {
-		if stat, _ := os.ReadFile("/proc/" + pid + "/stat"); bytes.Contains(stat, []byte(") Z ")) {
+		if readStat("/proc/"+pid+"/stat").state() == 'Z' {
 			n++
 		}
 	}

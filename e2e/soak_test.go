@@ -65,7 +65,7 @@ type soak struct {
 func (s *soak) work(t *testing.T) {
 	h := newCgroup(t)
 	t.Cleanup(func() { h.noMore() })
-	bystander := mode("grow", `fork by
+	bystander := mode("script", `fork by
 		wait
 		unhit well
 		exit 1
@@ -134,7 +134,7 @@ type fault struct {
 }
 
 func (d *drawnLife) String() string {
-	return fmt.Sprintf("in place %s, launcher %v, before %q, at most %s tasks: fini %s -- @grow '%s'\nfaults: %+v\nlegal: %v",
+	return fmt.Sprintf("in place %s, launcher %v, before %q, at most %s tasks: fini %s -- @script '%s'\nfaults: %+v\nlegal: %v",
 		d.place.name, d.launcher, d.sh, d.pids, strings.Join(d.flags, " "), d.program, d.faults, d.legal)
 }
 
@@ -174,7 +174,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 	d.out = "begin\n" + string(text) + "end\n"
 	natural := 0
 	end := func() {
-		fmt.Fprintf(&main, "nap %d\n", r.IntN(300))
+		fmt.Fprintf(&main, "sleep %d\n", r.IntN(300))
 		if chance(70) {
 			natural = []int{0, 0, 1, 7, 42, 124, 137, 143, 255}[r.IntN(9)]
 			fmt.Fprintf(&main, "exit %d\n", natural)
@@ -331,9 +331,9 @@ func (g *grower) child() string {
 	case 0, 1, 2:
 		b.WriteString("exit 0\n") // its children are orphans: a double fork
 	case 3:
-		fmt.Fprintf(&b, "nap %d\nexit 3\n", g.r.IntN(300))
+		fmt.Fprintf(&b, "sleep %d\nexit 3\n", g.r.IntN(300))
 	case 4:
-		fmt.Fprintf(&b, "nap %d\nkill 9\n", g.r.IntN(300))
+		fmt.Fprintf(&b, "sleep %d\nkill 9\n", g.r.IntN(300))
 	case 5:
 		b.WriteString("kill 19\npause\n")
 	case 6:
@@ -341,7 +341,7 @@ func (g *grower) child() string {
 	case 7: // forks while it is being stopped
 		fmt.Fprintf(&b, "block 15\nawait 15\n%s: fork %s\nnap 5\nloop 20 %s\nexit 0\n%s: setsid\nignore 15\npause\n", x, y, x, y)
 	case 8: // never the same pid for long
-		fmt.Fprintf(&b, "%s: fork %s\nexit 0\n%s: nap 1\ngoto %s\n", x, y, y, x)
+		fmt.Fprintf(&b, "%s: fork %s\nexit 0\n%s: sleep 1\ngoto %s\n", x, y, y, x)
 	default:
 		b.WriteString("pause\n")
 	}
@@ -403,7 +403,7 @@ var (
 // live lives a life and tells what went wrong.
 func (d *drawnLife) live(t testing.TB, s *soak, h *cgroup) (wrong []string) {
 	h.atMost(d.pids)
-	cmd := d.place.command(append(append(slices.Clone(d.flags), "--"), mode("grow", d.program)...)...)
+	cmd := d.place.command(append(append(slices.Clone(d.flags), "--"), mode("script", d.program)...)...)
 	argv := cmd.Args
 	if d.place.pid1 {
 		argv[0] = mode("")[0]
@@ -542,15 +542,6 @@ func (d *drawnLife) strike(t testing.TB, cmd *exec.Cmd, f fault, out *copied, en
 	}
 }
 
-// startOf is when a process was started, in ticks since boot; 0 where it is gone.
-func startOf(pid int) (ticks int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if _, rest, ok := strings.Cut(string(text), ") "); ok {
-		ticks, _ = strconv.Atoi(strings.Fields(rest)[19])
-	}
-	return ticks
-}
-
 // find opens the process that a fault is for, -1 if it is not there, yet or any more.
 func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	path := []string{}
@@ -571,7 +562,7 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 		found := -1
 		// fini's first child is the command; others of its name it has inherited.
 		children := childrenOf(t, pid)
-		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(startOf(a), startOf(b)) })
+		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(statOf(a).number(22), statOf(b).number(22)) })
 		for _, child := range children {
 			fd, err := unix.PidfdOpen(child, 0)
 			if err != nil {

@@ -48,7 +48,7 @@ func TestStormOfOrphans(t *testing.T) {
 		exit 0
 		orphan: exit 0`, many/2-1)
 	inPlaces(t, func(t *testing.T, p place) {
-		h, l := startInCgroup(t, p, append([]string{"--"}, mode("grow", program)...)...)
+		h, l := startInCgroup(t, p, append([]string{"--"}, mode("script", program)...)...)
 		l.caught()
 		l.next(t, "half", time.Duration(many)*10*time.Millisecond)
 		before := l.sizes()
@@ -123,7 +123,7 @@ func TestStormOfSignalsDuringTheStop(t *testing.T) {
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
 		h, l := startInCgroup(t, p, append([]string{"-q", "--linger=50ms", "--grace=300ms", "--"},
-			mode("grow", `lay: fork x
+			mode("script", `lay: fork x
 				loop 9 lay
 				read
 				exit 4
@@ -174,7 +174,7 @@ func TestStormOfLeftovers(t *testing.T) {
 				continue // one kind in each place: to make so many takes its time
 			}
 			t.Run(kind.name, func(t *testing.T) {
-				h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, mode("grow", fmt.Sprintf(`%s
+				h, l := startInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, mode("script", fmt.Sprintf(`%s
 					lay: fork x
 					loop %d lay
 					say laid

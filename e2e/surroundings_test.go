@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,13 +53,18 @@ func TestSurroundings(t *testing.T) {
 	if err != nil || strings.Replace(string(out), "SigIgn:\t0000000080000000", "SigIgn:\t0000000000000000", 1) != ownMask {
 		t.Errorf("what a test starts has %q (%v), want %q", out, err, ownMask)
 	}
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); surroundings.Misleads(name) {
+			t.Errorf("what a test starts has %s", entry)
+		}
+	}
 	const inside = "FINI_SURROUNDED"
 	if os.Getenv(inside) != "" {
 		return
 	}
 	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077; exec "$0" "$@" <&-`,
 		mode("")[0], "-fini="+finiPath, "-test.run=^TestSurroundings$")
-	self.Env = append(os.Environ(), inside+"=1")
+	self.Env = append(os.Environ(), inside+"=1", "FINI_VERBOSE=1", "LC_ALL=de_DE.UTF-8")
 	text, err := startBlocked(self)
 	if err != nil {
 		t.Errorf("%v: %s", err, text)

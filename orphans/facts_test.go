@@ -34,7 +34,7 @@ func TestDescends(t *testing.T) {
 		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
 		check(t, f.start(f.command("@double", "@stay", "daemon")).Wait())
 		f.await("parent", "middle", "below", "daemon")
-		sibling, err := strconv.Atoi(os.Getenv("FINI_SIBLING"))
+		sibling, err := strconv.Atoi(os.Getenv("TEST_SIBLING"))
 		check(t, err)
 		tree := New()
 		childrenOnly := New()
@@ -183,7 +183,7 @@ func TestHasAutoreap(t *testing.T) {
 // On a kernel that may reap by itself a pid is no child's only because it was one.
 func TestKillChildSparesOthers(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
-		sibling, err := strconv.Atoi(os.Getenv("FINI_SIBLING"))
+		sibling, err := strconv.Atoi(os.Getenv("TEST_SIBLING"))
 		check(t, err)
 		tree := New()
 		check(t, tree.prepare())

@@ -274,7 +274,7 @@ var isAlone bool
 // alone runs body in a process of its own that is a subreaper, for nothing makes a
 // process cease to be one and all that body leaves must be found there. A sibling
 // shares its standard output, stands outside its tree and must outlive it; its pid
-// is FINI_SIBLING.
+// is TEST_SIBLING.
 func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 	t.Helper()
 	if isAlone {
@@ -290,7 +290,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 	outside.await("sibling")
 
 	cmd := outside.command("@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("FINI_SIBLING=%d", outside.pids["sibling"]))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("TEST_SIBLING=%d", outside.pids["sibling"]))
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = outW, outW, nil, attr
 	if err := cmd.Start(); err != nil {
 		if attr != nil {

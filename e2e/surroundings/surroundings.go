@@ -15,8 +15,10 @@ import (
 // Own gives this process the umask, the signals and the environment that a shell would, for all that
 // it starts.
 func Own() {
-	for _, name := range []string{"MAKEFLAGS", "MAKELEVEL", "MFLAGS"} {
-		_ = os.Unsetenv(name) // of the make that runs the tests, and not of those in them
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); Misleads(name) {
+			_ = os.Unsetenv(name)
+		}
 	}
 	_ = syscall.Umask(0o022) // other users run what the tests write, and this program
 	if self, err := os.Executable(); err == nil {
@@ -37,6 +39,18 @@ func Own() {
 		for range swallowed {
 		}
 	}()
+}
+
+// Misleads reports whether a variable is for fini or for what the tests run, and not for the tests.
+func Misleads(name string) bool {
+	switch name {
+	case "FINI_DIST", "FINI_FULL", "FINI_MUST_RUN", "FINI_ROWS", "FINI_SEED", "FINI_SKIPPED", "FINI_SURROUNDED":
+		return false
+	case "MAKEFLAGS", "MAKELEVEL", "MFLAGS", // of the make that runs the tests, and not of those in them
+		"BASH_ENV", "ENV", "CDPATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES": // shells would say other things
+		return true
+	}
+	return strings.HasPrefix(name, "FINI_")
 }
 
 // leaveTerminal makes this process one without a controlling terminal, as a command at one is
