@@ -521,7 +521,7 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"}
-	inPlaces(t, func(t *testing.T, p place) {
+	inPlacesButIsolated(t, "a set-user-ID program gets no other user in a user namespace", func(t *testing.T, p place) {
 		t.Parallel()
 		h := newCgroup(t)
 		l := startCmd(t, h.around(p, user, "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",

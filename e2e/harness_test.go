@@ -107,11 +107,26 @@ func (p place) flags() []string {
 }
 
 // takes reports whether a place has a share in a case with this number, of many cases that are dealt out
-// among the places; each of them takes all under FINI_FULL.
-func (p place) takes(n int) bool { return full() || places[n%len(places)] == p }
+// among the places, where isolated is another pair; each of them takes all under FINI_FULL.
+func (p place) takes(n int) bool {
+	return full() || places[n%len(places)] == p || p.isolated && n%len(places) == 0
+}
 
-// inPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace.
+// inPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace; and isolated, as CI
+// does.
 func inPlaces(t *testing.T, test func(t *testing.T, p place)) {
+	t.Helper()
+	inPlacesButIsolated(t, "", test)
+	if asInCI() {
+		t.Run(isolated.name, func(t *testing.T) {
+			needIsolation(t, account{name: "this user"})
+			test(t, isolated)
+		})
+	}
+}
+
+// inPlacesButIsolated leaves out what differs in a namespace of its own, and says why.
+func inPlacesButIsolated(t *testing.T, _ string, test func(t *testing.T, p place)) {
 	t.Helper()
 	for _, p := range places {
 		t.Run(p.name, func(t *testing.T) {
@@ -465,12 +480,12 @@ func until(t testing.TB, what string, fact func() bool) {
 // poll asks for a fact until it is true, or the limit has passed, and reports which. It is the one
 // place that sleeps to wait, at first for a short time: what takes long is not asked for all the time.
 func poll(limit time.Duration, fact func() bool) bool {
-	nap := time.Millisecond
-	for end := time.Now().Add(limit); !fact(); time.Sleep(nap) {
+	pause := time.Millisecond
+	for end := time.Now().Add(limit); !fact(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			return false
 		}
-		nap = min(nap+nap/4, 20*time.Millisecond)
+		pause = min(pause+pause/4, 20*time.Millisecond)
 	}
 	return true
 }

@@ -635,7 +635,11 @@ func TestTracerThatHangs(t *testing.T) {
 					tracer()
 				}
 				l.mustEnd(128 + 9)
-				if rest := l.Err.rest(); len(rest) > 0 {
+				rest := l.Err.rest()
+				if p.isolated { // the outer one waits for the namespace, which does not end either
+					rest = slices.DeleteFunc(rest, func(line string) bool { return strings.HasPrefix(line, "fini: gave up on the PID namespace: ") })
+				}
+				if len(rest) > 0 {
 					t.Errorf("says more: %q", rest)
 				}
 			})

@@ -48,6 +48,9 @@ func TestJobControl(t *testing.T) {
 						}
 						c := c
 						if p.isolated {
+							if !asInCI() {
+								continue
+							}
 							c.differs = cmp.Or(c.isolated, c.differs)
 						}
 						t.Run(p.name, func(t *testing.T) {

@@ -254,7 +254,7 @@ func TestRefused(t *testing.T) {
 		t.Run(strings.ReplaceAll(row.refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("| %s | %s | %s |", row.refused, row.lost, row.holds)
-			inPlaces(t, func(t *testing.T, p place) {
+			inPlacesButIsolated(t, "isolation takes some of these calls: see TestIsolationRefused", func(t *testing.T, p place) {
 				for _, kind := range []string{"ENOSYS", "EPERM"} {
 					if kind == "ENOSYS" && p != pair {
 						continue // one process takes the same ways as the two of a pair

@@ -388,7 +388,7 @@ func TestReportOfLeftovers(t *testing.T) {
 	t.Parallel()
 	signals := strings.Join(mode("signals"), " ")
 	const sleeps = `echo sleeps $$; exec sleep 1000`
-	inPlaces(t, func(t *testing.T, p place) {
+	inPlacesButIsolated(t, "the command tells pids inside, and the report those outside: see TestIsolatedReport", func(t *testing.T, p place) {
 		run := func(t *testing.T, flags, leftovers string, words ...string) (r reported, pids map[string]int, l *life) {
 			t.Helper()
 			path, before := reportPath(t), time.Now()

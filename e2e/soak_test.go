@@ -339,7 +339,7 @@ func (g *grower) child() string {
 	case 6:
 		b.WriteString("traceme\nkill 10\npause\n") // stopped for a tracer that does not look
 	case 7: // forks while it is being stopped
-		fmt.Fprintf(&b, "block 15\nawait 15\n%s: fork %s\nnap 5\nloop 20 %s\nexit 0\n%s: setsid\nignore 15\npause\n", x, y, x, y)
+		fmt.Fprintf(&b, "block 15\nawait 15\n%s: fork %s\nsleep 5\nloop 20 %s\nexit 0\n%s: setsid\nignore 15\npause\n", x, y, x, y)
 	case 8: // never the same pid for long
 		fmt.Fprintf(&b, "%s: fork %s\nexit 0\n%s: sleep 1\ngoto %s\n", x, y, y, x)
 	default:

@@ -16,6 +16,9 @@ import (
 // times as long: FINI_FULL=1, or FINI_FULL=1h for what goes on at random for that long.
 func full() bool { return os.Getenv("FINI_FULL") != "" }
 
+// asInCI reports whether all is tested that can be.
+func asInCI() bool { return full() || os.Getenv("FINI_MUST_RUN") == "1" }
+
 // upTo is how often something is done, or how much of it there is.
 func upTo(quick, whole int) int {
 	if full() {
