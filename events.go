@@ -100,14 +100,8 @@ func (l *loop) received(got signals.Received) {
 		l.queue = append(l.queue, stop{parentDied})
 		return
 	}
-	switch {
-	case l.orphaned && got.Signal == syscall.SIGTSTP:
-		// The kernel stops nobody in an orphaned process group, since nobody would continue it. It has
-		// stopped this one only because the inner fini, the command's parent, is in another one.
-		l.failed(signals.ContinueJob())
-		return
-	case l.orphaned && got.Sender == l.role.rules.self:
-		return
+	if l.role.rules.orphaned && got.Sender == l.role.rules.self {
+		return // it has continued the job
 	}
 	now := signals.Uptime()
 	sender := got.Sender

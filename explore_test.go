@@ -355,6 +355,7 @@ func (w *world) encode(b []byte) []byte {
 		flag(m.byKernel)
 		flag(m.adopted)
 		flag(m.sender)
+		flag(m.byKey && p.state == 'T')
 		num(m.asks)
 	}
 	for i := range w.finis {
@@ -555,9 +556,10 @@ const (
 	asPairInJob
 	asSoloInJob
 	asLeader // a pair in the job, whose outer fini leads the session
+	asPairInOrphanedJob
 )
 
-var parts = []string{"solo", "pair", "PID 1", "pair in a job", "solo in a job", "pair that leads its session"}
+var parts = []string{"solo", "pair", "PID 1", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job"}
 
 // begin makes the world of a role, with a command that has just been started.
 func begin(r rules, as part, unbound bool) *world {
@@ -584,7 +586,7 @@ func begin(r rules, as part, unbound bool) *world {
 		w.all[0] = proc{}
 		add(&c.shell, 10, 0, 10, 10, 0)
 	}
-	pair := as == asPair || as == asPairInJob || as == asLeader
+	pair := as == asPair || as == asPairInJob || as == asLeader || as == asPairInOrphanedJob
 	add(&c.outer, 20, top, group, session, isFini|subreaper)
 	worker := c.outer
 	if pair {
@@ -595,7 +597,7 @@ func begin(r rules, as part, unbound bool) *world {
 		add(&c.sibling, 22, c.shell, group, session, 0)
 		add(&c.bound, 23, 0, 23, 23, 0)
 	}
-	r.leader = as == asLeader
+	r.leader, r.orphaned = as == asLeader, as == asPairInOrphanedJob
 	if inJob {
 		r.job, r.group = 20, false
 		main := add(&c.main, firstMain, worker, 20, session, ofTree)
@@ -775,7 +777,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 								if as != asLeader {
 									w.supply.may &^= mayMove("is hung")
 								}
-								if as == asLeader {
+								if as == asLeader || as == asPairInOrphanedJob {
 									w.supply.may &^= mayMove("gets fg")
 								}
 								return w

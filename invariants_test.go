@@ -61,6 +61,7 @@ type mark struct {
 	had       bool // SIGTERM with the group, certainly
 	byKernel  bool // the same when its fini was killed
 	sender    bool // of a signal to the job
+	byKey     bool // that is how it was stopped
 	adopted   bool // it was there when all were asked, or had come to fini since
 	asks      int
 }
@@ -350,6 +351,12 @@ func (w *world) judgeRest(next time.Duration) {
 	if must := w.ghost.mustEnd; must != 0 && (next == 0 || next > must) {
 		w.breach("bounded", "no fini has anything to do before %v, and all should be over at %v", next, must)
 	}
+	for i := range w.all {
+		p := &w.all[i]
+		if w.rules.orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.job {
+			w.breach("bounded", "%s is left stopped with an orphaned job, which nobody continues", w.name(p.id))
+		}
+	}
 	worker := &w.finis[len(w.finis)-1]
 	l, ok := worker.machine.(*ladder)
 	main := w.get(w.cast.main)
@@ -480,6 +487,7 @@ var tableRows = []string{
 	"killing: nobody holds a stream -> over",
 	"killing: nothing more can be done -> over",
 	"watching: a signal -> relayed",
+	"watching: SIGTSTP in an orphaned job -> resumes the job",
 	"watching: the inner one is stopped -> watches the parent process",
 	"watching: a reason to stop -> continues the inner one",
 	"watching: a signal to end -> continues the inner one",
@@ -506,7 +514,9 @@ func (r *rows) count(before string, e event, after string, do []action) {
 	switch e := e.(type) {
 	case received:
 		what = "a signal to end"
-		if before == "watching" {
+		if before == "watching" && slices.Contains(do, action(resume{})) {
+			r.one(before, "SIGTSTP in an orphaned job", "resumes the job")
+		} else if before == "watching" {
 			r.one(before, "a signal", "relayed")
 		} else if before == "running" {
 			what = "a signal to end, --kill-after"

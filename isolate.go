@@ -162,8 +162,9 @@ func (l *loop) isolates() bool { return l.outside != nil || l.role.command.Isola
 func (l *loop) acceptSignal(got signals.Received) (sender int, mine bool) {
 	inJob := l.role.rules.job != 0
 	if l.role.outer {
-		// What the tree has sent to the job has reached the inner one.
-		return got.Sender, got.Kernel || !inJob || !l.ofTree(got.Sender)
+		// What the tree has sent to the job has reached the inner one, which does not continue that.
+		stop := l.role.rules.orphaned && got.Signal == syscall.SIGTSTP
+		return got.Sender, got.Kernel || !inJob || stop || !l.ofTree(got.Sender)
 	}
 	if !got.Relayed && inJob && (got.Kernel || got.Sender == 0 && slices.Contains(jobStops, got.Signal)) {
 		return 0, false // the outer one relays it, or is stopped by it

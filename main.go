@@ -108,10 +108,13 @@ func run(flags *commandLine, environ []string) result {
 			return result{code: exitFailed}
 		}
 	}
-	inherited, job := reaper.Inherited(), job(flags)
+	inherited := reaper.Inherited()
 	l.tree = orphans.New()
-	l.orphaned = job != 0 && flags.Inner == nil && flags.Shield && l.tree.GroupIsOrphaned()
-	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault(flags, job)); err != nil {
+	rules := flags.rules()
+	rules.job = job(flags)
+	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
+	rules.orphaned = rules.job != 0 && pair && l.tree.GroupIsOrphaned()
+	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
 	if flags.Inner != nil && flags.Inner.isolated != nil && !l.settle(flags.Inner) {
@@ -129,7 +132,7 @@ func run(flags *commandLine, environ []string) result {
 		l.failed(l.tree.NoteEarlier())
 	}
 	command := reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited, Terminal: -1}
-	if l.role, err = l.takeRole(flags, command, job); err != nil {
+	if l.role, err = l.takeRole(flags, command, rules); err != nil {
 		return l.notStarted(err)
 	}
 	makeThreads(2 + signals.Threads)
@@ -176,7 +179,6 @@ type loop struct {
 	mustReap bool // children may have changed
 	bySignal bool // parentSignal tells of the parent process's death
 	parent   int  // its pid then
-	orphaned bool // the job's process group is, but for the inner fini
 	tookOver bool // an outer fini does the work of the inner one, which was killed
 }
 
@@ -265,6 +267,8 @@ func (l *loop) do(a action) {
 			break
 		}
 		l.failed(signals.Relay(l.main, signals.Received{Signal: a.sig, Sender: a.sender, Kernel: a.from == fromKernel}))
+	case resume:
+		l.failed(signals.ContinueJob())
 	case watchAll:
 		l.watch(slices.Concat(l.role.watch, l.role.whileStopped), pdeath.Unwatched)
 	case askStdin:

@@ -87,23 +87,23 @@ var jobStops = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTO
 
 // keepDefault are the signals by which a fini that is in a job stops with it. The inner one of a
 // pair never is.
-func (l *loop) keepDefault(flags *commandLine, job int) []syscall.Signal {
+func keepDefault(flags *commandLine, rules rules) []syscall.Signal {
 	switch {
-	case job == 0 || flags.Inner != nil:
+	case rules.job == 0 || flags.Inner != nil:
 		return nil
-	case l.orphaned:
+	case rules.orphaned:
 		return slices.DeleteFunc(slices.Clone(jobStops), func(sig syscall.Signal) bool { return sig == syscall.SIGTSTP })
 	}
 	return jobStops
 }
 
 // takeRole decides which part this process plays.
-func (l *loop) takeRole(flags *commandLine, command reaper.Command, job int) (*role, error) {
-	r := &role{command: command, rules: flags.rules(), timeout: time.Duration(flags.Timeout)}
-	r.rules.self, r.rules.job = os.Getpid(), job
-	r.rules.group = job == 0 && !flags.SingleChild
+func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules rules) (*role, error) {
+	r := &role{command: command, rules: rules, timeout: time.Duration(flags.Timeout)}
+	r.rules.self = os.Getpid()
+	r.rules.group = rules.job == 0 && !flags.SingleChild
 	r.command.Deathsig = syscall.SIGKILL
-	if job != 0 {
+	if rules.job != 0 {
 		r.command.Group = reaper.SameGroup
 	} else if os.Getpid() == 1 && flags.Inner == nil {
 		r.command.Terminal = signals.Foreground()

@@ -70,6 +70,7 @@ type (
 	forward  struct{ sig syscall.Signal } // to the command
 	relay    struct{ received }           // to the inner fini, with its sender
 	watchAll struct{}                     // the parent process too, since the inner fini can't
+	resume   struct{}                     // the job, by SIGCONT
 	askStdin struct{}                     // how much is unread; answered by unread
 	reap     struct{}                     // answered by ended
 	look     struct{}                     // at the tree, after reaping; answered by looked
@@ -165,6 +166,9 @@ type rules struct {
 	group  bool // what is forwarded goes to the main child's group, and not to it alone
 	leader bool // of the session: a hang-up reaches fini alone
 	job    int  // the job's process group, if the command is in it; 0 if it has one of its own
+
+	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
+	orphaned bool
 }
 
 // commandGroup is the process group of the command.

@@ -100,6 +100,8 @@ func text(actions []action) string {
 			words = append(words, fmt.Sprintf("relay %d", a.sig))
 		case watchAll:
 			words = append(words, "watch all")
+		case resume:
+			words = append(words, "resume")
 		case reap:
 			words = append(words, "reap")
 		case askStdin:
@@ -765,6 +767,13 @@ func TestWatch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { play(t, &watch{rules: r, inner: mainPid}, tt.turns) })
 	}
+	t.Run("a key stops an orphaned job", func(t *testing.T) {
+		r.job, r.orphaned = 50, true
+		play(t, &watch{rules: r, inner: mainPid}, []turn{
+			{0, received{syscall.SIGTSTP, fromKernel, 0}, "resume", "watching"},
+			{1, received{syscall.SIGTERM, fromProcess, 9}, "relay 15", "watching"},
+		})
+	})
 }
 
 // Who means fini may send a signal to both processes of a pair.

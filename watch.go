@@ -10,6 +10,7 @@ import (
 //
 //	what happens                               what follows
 //	a signal                                   it is relayed
+//	SIGTSTP in an orphaned job                 the job is continued
 //	the inner one is stopped by a signal       the parent process is watched in its stead
 //	a reason to stop, or a signal that asks    the inner one is continued, if it is stopped,
 //	for an end                                 to act on it
@@ -29,6 +30,11 @@ func (w *watch) mayDelayReap() bool { return true }
 func (w *watch) step(now time.Duration, e event) (do []action, next machine) {
 	switch e := e.(type) {
 	case received:
+		if w.orphaned && e.sig == syscall.SIGTSTP {
+			// The kernel stops nobody in an orphaned process group, since nobody would continue it. It has
+			// stopped this one only because the inner fini, the command's parent, is in another one.
+			return []action{resume{}}, w
+		}
 		do = []action{relay{e}}
 		if asksForEnd(e.sig) {
 			do = append(do, w.letGoOn()...)

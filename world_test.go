@@ -356,6 +356,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 		w.exit(p, signaled(sig))
 	case sig == syscall.SIGSTOP, sig == syscall.SIGTSTP && w.stopsByKey(p):
 		if p.state != 'T' {
+			p.mark.byKey = sig == syscall.SIGTSTP
 			p.state, p.changed = 'T', stopped
 			w.notify(p)
 		}
@@ -380,7 +381,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 
 // stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault.
 func (w *world) stopsByKey(p *proc) bool {
-	return !p.has(isFini) || w.rules.job != 0 && p.group == w.rules.job
+	return !p.has(isFini) || w.rules.job != 0 && p.group == w.rules.job && !w.rules.orphaned
 }
 
 // act is what a process makes of the signals that it gets.
@@ -686,6 +687,9 @@ func (w *world) wait(f *fini) {
 }
 
 func (w *world) received(f *fini, got caught) {
+	if f.rules.orphaned && got.sender == f.rules.self {
+		return
+	}
 	if f.inner && f.copies.second(w.now, got.sig, got.sender, got.relayed) {
 		return
 	}
@@ -756,6 +760,8 @@ func (w *world) do(f *fini, a action) bool {
 		if to := w.get(f.main); to != nil && to.alive() {
 			w.catch(to, a.sig, a.sender, a.from == fromKernel, true)
 		}
+	case resume:
+		_ = w.killGroup(self, f.rules.job, syscall.SIGCONT)
 	case watchAll:
 		f.bound = slices.Clone(f.whileStopped)
 		return false

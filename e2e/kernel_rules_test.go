@@ -40,6 +40,7 @@ var kernelRules = []struct {
 	{"who has another uid may be sent SIGCONT in its session, and else nothing", rulePermission},
 	{"a group gets a signal if any member may", ruleGroup},
 	{"a group that loses its last link while stopped gets SIGHUP and SIGCONT", ruleOrphanedGroup},
+	{"SIGTSTP stops a group of which a member's parent is in another one of the session, and no other", ruleStopKey},
 	{"a tracer hides a zombie from its parent, and not from a pidfd", ruleTracer},
 	{"one with CLONE_AUTOREAP is never a zombie, and nobody is told", ruleAutoreap},
 	{"start times are rounded down to 10 ms", ruleTicks},
@@ -525,6 +526,19 @@ func ruleOrphanedGroup() error {
 	}
 	end(k.pids[1])
 	return want("it is continued and", k.do("caught"), "caught 1")
+}
+
+func ruleStopKey() error {
+	k := begin(2)
+	k.do("setsid")
+	_ = unix.Kill(k.last(), unix.SIGTSTP)
+	if err := want("one alone in its session", k.do("catch 1"), "done"); err != nil {
+		return err
+	}
+	k.fork()
+	k.do("setpgid")
+	_ = unix.Kill(k.last(), unix.SIGTSTP)
+	return hasState(k.last(), 'T')
 }
 
 func ruleTracer() error {
