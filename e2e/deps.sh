@@ -2,22 +2,26 @@
 # Installs what the full test run needs, from Debian's packages and npm.
 set -eu
 
+# again tries once more what the network may have let down.
+again() { "$@" || "$@"; }
+
 packages="bash bats bsdutils busybox-static catatonit chromium conmon curl dash docker.io dumb-init fish iptables less
 libarchive-tools make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
 python3 python3-pytest python3-venv python3-yaml qemu-user-static runc shellcheck strace systemd tini tmux util-linux
 vim-tiny zsh"
 
+export DEBIAN_FRONTEND=noninteractive
 missing=
 for p in $packages; do
 	dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"
 done
 if [ -n "$missing" ]; then
-	apt-get update -qq
+	again apt-get update -qq
 	# shellcheck disable=SC2086 # a list of words
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+	again apt-get install -y -qq --no-install-recommends $missing
 fi
-command -v npm >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends npm
+command -v npm >/dev/null || again apt-get install -y -qq --no-install-recommends npm
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
-npm ci --prefix e2e --no-audit --no-fund
-npm ci --prefix e2e/testdata/node --no-audit --no-fund
+again npm ci --prefix e2e --no-audit --no-fund
+again npm ci --prefix e2e/testdata/node --no-audit --no-fund
