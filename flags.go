@@ -116,8 +116,7 @@ type commandLine struct {
 	misspelt []string
 }
 
-// several are the values of a repeatable flag. One word may hold more than one, with spaces
-// between: a variable is one word.
+// several are the values of a repeatable flag. A variable holds more than one: see setVariables.
 type several[T any, P interface {
 	*T
 	encoding.TextUnmarshaler
@@ -129,11 +128,7 @@ func (s *several[T, P]) Decode(ctx *kong.DecodeContext) error {
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
 		return err
 	}
-	words := strings.Fields(text)
-	if len(words) == 0 {
-		words = []string{text} // which is refused
-	}
-	for _, word := range words {
+	for word := range strings.SplitSeq(text, betweenValues) {
 		var value T
 		if err := P(&value).UnmarshalText([]byte(word)); err != nil {
 			return err
@@ -220,12 +215,12 @@ func (p *policy) UnmarshalText(text []byte) error {
 	return fmt.Errorf("cannot use %q: want stop, pipes, wait or leave", text)
 }
 
-// pattern matches names of processes. See path.Match.
+// pattern matches names of processes. It is written as in glob(7), and kept as path.Match has it.
 type pattern string
 
 func (p *pattern) UnmarshalText(text []byte) error {
-	*p = pattern(text)
-	if _, err := path.Match(string(text), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') {
+	*p = pattern(strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(string(text)))
+	if _, err := path.Match(string(*p), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') {
 		return fmt.Errorf("cannot use %q: want the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*", text)
 	}
 	return nil

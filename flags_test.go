@@ -99,8 +99,8 @@ func TestParse(t *testing.T) {
 		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
 		"FINI_ORPHANS_EXIT": {nil, set{"FINI_ORPHANS_EXIT": "255"}, func(c line) { c.OrphansExit = of(status(255)) }},
-		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a,b* c"}, nil, func(c line) {
-			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a,b*", "c"}
+		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a,b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
+			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a,b* c", "[^a]*", `\[!]`}
 		}},
 		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = several[pattern, *pattern]{"java", "gpg-*"} }},
 		"FINI_TEST":            {nil, set{"FINI_TEST": "TestX"}, func(line) {}},

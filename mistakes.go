@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,13 +15,20 @@ import (
 
 // What a user is told of a command line or a variable that can't be used.
 
+// betweenValues stands between the values of a variable. There are spaces in the environment, but a name on
+// the command line may have one.
+const betweenValues = "\x1f"
+
 // setVariables gives the variables to the parser, and says which ones are nearly the
 // name of one.
 func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
-	var names []string
+	var names, several []string
 	for _, flag := range flags {
 		if !flag.Hidden {
 			names = append(names, flag.Envs...)
+		}
+		if flag.Target.Kind() == reflect.Slice {
+			several = append(several, flag.Envs...)
 		}
 	}
 	for _, variable := range slices.Backward(environ) { // of two, the first counts
@@ -34,6 +42,9 @@ func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 		}
 		if name == "FINI_VERBOSE" { // a number, and yet one of the switches
 			value = cmp.Or(map[string]string{"true": "1", "yes": "1", "false": "0", "no": "0"}[value], value)
+		}
+		if words := strings.Fields(value); slices.Contains(several, name) && len(words) > 0 {
+			value = strings.Join(words, betweenValues)
 		}
 		_ = os.Setenv(name, value)                               // for kong: see reaper.Getenv
 		if slices.Contains(names, name) || name == "FINI_TEST" { // see hints

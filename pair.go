@@ -201,6 +201,9 @@ func (r *role) beInner(flags *commandLine) {
 	if r.rules.job != 0 {
 		r.command.Group = r.rules.job
 	}
+	// Until now a stop signal could stop it, and nothing would have continued it. From here on it
+	// catches those, and outlives the outer one.
+	reaper.ClearDeathsig()
 	sid, _ := unix.Getsid(0)
 	r.rules.leader = sid == parent
 	// If both are killed at once, the kernel at least asks the command to end.
@@ -237,6 +240,7 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 			Inherited: r.command.Inherited,
 			Pass:      append([]int{word.Write, self}, pidfds(r.watch)...),
 			Terminal:  -1,
+			Deathsig:  syscall.SIGKILL, // until it can act on that itself: see beInner
 		},
 		rules:        r.rules,
 		whileStopped: r.watch,
@@ -245,7 +249,7 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		fallback:     r,
 	}
 	if by != nil {
-		outer.command.Isolation = by
+		outer.command.Isolation, outer.command.Deathsig = by, 0
 		outer.watch = []watched{{fd: word.Read, why: innerTold}}
 		outer.command.Pass = append(outer.command.Pass, word.Read)
 		if r.rules.job != 0 {
@@ -385,7 +389,7 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 	if r.inner {
 		r.word.Started(l.outside.Pid(child.Pid))
 	}
-	if child.Unbound && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
+	if child.Unbound && !r.outer && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
 		l.sayf(failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
 	}
 	if child.Ungrouped && r.rules.group && !r.outer {

@@ -226,6 +226,9 @@ func deathsigRefused() bool {
 	return err != nil
 }
 
+// ClearDeathsig takes back the parent death signal that Spawn has set, for a process of this binary.
+func ClearDeathsig() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
+
 // withMask calls do while this thread blocks the given signals: a child starts with the
 // mask of the thread that forked.
 func withMask(blocked *uint64, do func() error) error {
