@@ -201,14 +201,15 @@ func needContainer(t *testing.T, b *bench) {
 var programs = map[string]string{
 	"napper": perlNaps + `print STDERR "ready\n"; sleep 1000`,
 	// A pipeline whose members have all started once the last one says ready.
-	"feeder":  perlNaps + `print "go\n"; sleep 1000`,
-	"passer":  perlNaps + `<STDIN>; print "go\n"; sleep 1000`,
-	"taker":   perlNaps + `<STDIN>; print "ready\n"; sleep 1000`,
-	"reader":  `echo ready; while read x; do echo "read $x"; done; echo eof`,
-	"asker":   `echo ready; until [ -e "$GO" ]; do sleep 0.01; done; read x; echo "read $x"`,
-	"talker":  `echo said`,
-	"chatty":  `seq 100; until [ -e "$GO" ]; do sleep 0.01; done; seq 100000`,
-	"tough":   `trap 'echo caught' INT QUIT; echo ready; until read x; do :; done; echo "read $x"; exit 3`,
+	"feeder": perlNaps + `print "go\n"; sleep 1000`,
+	"passer": perlNaps + `<STDIN>; print "go\n"; sleep 1000`,
+	"taker":  perlNaps + `<STDIN>; print "ready\n"; sleep 1000`,
+	"reader": `echo ready; while read x; do echo "read $x"; done; echo eof`,
+	"asker":  `echo ready; until [ -e "$GO" ]; do sleep 0.01; done; read x; echo "read $x"`,
+	"talker": `echo said`,
+	"chatty": `seq 100; until [ -e "$GO" ]; do sleep 0.01; done; seq 100000`,
+	// It waits in wait, for a trap that comes just before read has to wait for a line.
+	"tough":   `trap 'echo caught' INT QUIT; exec 3<&0; (read x <&3; echo "read $x") & echo ready; until wait $!; do :; done; exit 3`,
 	"tidy":    `trap 'echo tidied; exit 4' INT TERM HUP; echo ready; while :; do read x; done`,
 	"script":  `$1 napper; echo after`,
 	"strict":  `set -e; $1 napper; echo after`,
