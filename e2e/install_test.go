@@ -737,7 +737,7 @@ func shimKilled(t *testing.T, s shimmed) {
 }
 
 func shimStdin(t *testing.T, s shimmed) {
-	cmd, h := s.inCgroup(t, "-i", "--grace=100ms", "--", "sh", "-c", "setsid sleep 1000 & echo ready; sleep 1000")
+	cmd, h := s.inCgroup(t, "-i", "--grace=1s", "--", "sh", "-c", "setsid sleep 1000 & echo ready; sleep 1000")
 	l := startCmd(t, cmd)
 	l.Out.want("ready")
 	_ = l.Stdin.Close()

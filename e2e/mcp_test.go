@@ -537,7 +537,7 @@ func TestMCPStdinForms(t *testing.T) {
 		want  string
 	}{
 		{nil, "--grace=5s", "0"},
-		{[]string{ignoresEOF}, "--grace=300ms", "SIGTERM"},
+		{[]string{ignoresEOF}, "--grace=1s", "SIGTERM"},
 		{[]string{ignoresEOF, ignoresTERM}, "--grace=300ms", "SIGKILL"},
 	}
 	python := func(form string) []string { return []string{"python3", "testdata/mcp-client.py", form} }

@@ -211,7 +211,7 @@ func TestAsDumbInit(t *testing.T) {
 		})
 		t.Run("dumb-init: -c signals the child alone", func(t *testing.T) {
 			other := strings.Join(mode("signals"), " ")
-			l := start(t, p, with("-c --linger=0 --grace=300ms", sh(other+" & exec "+strings.Join(mode("signals", "12"), " ")))...)
+			l := start(t, p, with("-c --linger=0 --grace=1s", sh(other+" & exec "+strings.Join(mode("signals", "12"), " ")))...)
 			l.Out.want("ready")
 			l.Out.want("ready")
 			l.signal(syscall.SIGUSR1)

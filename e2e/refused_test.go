@@ -155,7 +155,7 @@ func startRefused(t *testing.T, row refusedRow, kind string, p place, before ...
 	if p.pid1 {
 		argv = mode("pid1")
 	}
-	argv = append(append(argv, mode("refuse", row.calls+":"+kind)...), finiPath, "-w", "--linger=0", "--grace=100ms")
+	argv = append(append(argv, mode("refuse", row.calls+":"+kind)...), finiPath, "-w", "--linger=0", "--grace=500ms")
 	argv = h.wrap(slices.Concat(argv, p.flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if p.pid1 {

@@ -243,7 +243,7 @@ func TestReportOfTheCommand(t *testing.T) {
 		// Its leftover is ready when the command has been reaped.
 		{"timeout after the end", []string{"--linger=1h"}, sh(`(while test -e /proc/$$; do sleep 0.01; done; echo ready; exec sleep 1000) & exit 3`),
 			nil, 3, "3 exit 3 for timeout", nil},
-		{"stdin closed", []string{"-i", "--grace=50ms"}, sh("echo ready; exec sleep 1000"), func(l *life) {
+		{"stdin closed", []string{"-i", "--grace=500ms"}, sh("echo ready; exec sleep 1000"), func(l *life) {
 			l.Out.want("ready")
 			_ = l.Stdin.Close()
 		}, 143, "143 SIGTERM for stdin", nil},

@@ -49,7 +49,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 		for _, kind := range stdinKinds {
 			t.Run(kind.name, func(t *testing.T) {
 				theirs, ours := kind.make(t)
-				l := startWithStdin(t, p, theirs, "-i", "--grace=200ms", "--", "sha256sum")
+				l := startWithStdin(t, p, theirs, "-i", "--grace=1s", "--", "sha256sum")
 				if _, err := ours.Write(payload); err != nil {
 					t.Fatal(err)
 				}
@@ -62,8 +62,8 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 				// It takes several times the grace for what the far end left behind.
 				const lines = 16
 				theirs, ours := kind.make(t)
-				l := startWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "/bin/sh", "-c",
-					"while read line; do sleep 0.1; echo $line; done; echo end")
+				l := startWithStdin(t, p, theirs, "-i", "--grace=1500ms", "--", "/bin/sh", "-c",
+					"while read line; do sleep 0.2; echo $line; done; echo end")
 				if _, err := io.WriteString(ours, strings.Repeat("line\n", lines)); err != nil {
 					t.Fatal(err)
 				}
@@ -113,7 +113,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 		t.Run("with data that nobody reads", func(t *testing.T) {
 			t.Parallel()
 			theirs, ours := pipe(t)
-			l := startWithStdin(t, p, theirs, "-i", "--grace=100ms", "--", "sleep", "1000")
+			l := startWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "sleep", "1000")
 			_, _ = ours.Write(make([]byte, 1000))
 			_ = ours.Close()
 			l.mustEnd(128 + 15)
@@ -123,11 +123,11 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			startWithStdin(t, p, null, "-i", "--grace=100ms", "--", "sleep", "1000").mustEnd(128 + 15)
+			startWithStdin(t, p, null, "-i", "--grace=500ms", "--", "sleep", "1000").mustEnd(128 + 15)
 		})
 		t.Run("a terminal that hangs up", func(t *testing.T) {
 			theirs, ours := terminal(t)
-			l := startWithStdin(t, p, theirs, "-i", "--grace=100ms", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+			l := startWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
 			l.Out.want("ready")
 			_ = ours.Close()
 			l.mustEnd(128 + 15)
