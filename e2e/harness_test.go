@@ -107,9 +107,9 @@ func (p place) flags() []string {
 }
 
 // takes reports whether a place has a share in a case with this number, of many cases that are dealt out
-// among the places, where isolated is another pair; each of them takes all under FINI_FULL.
+// among the places; each of them takes all under FINI_FULL. Isolated is another pair, and takes a few.
 func (p place) takes(n int) bool {
-	return full() || places[n%len(places)] == p || p.isolated && n%len(places) == 0
+	return full() || places[n%len(places)] == p || p.isolated && n%(4*len(places)) == 0
 }
 
 // inPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace; and isolated, as CI
