@@ -68,7 +68,7 @@ func (s *step) mustBeGone() {
 func (s *step) mustEndWithNothing(status int) {
 	s.t.Helper()
 	s.mustHaveStatus(status)
-	if names := s.cgroup.names(); len(names) > 0 || !hungUp(s.witness) {
+	if names := s.cgroup.names(); len(names) > 0 || heldOpen(s.witness) {
 		s.t.Errorf("the step is over and alive are %q; stderr: %s", names, s.Err.text())
 	}
 }

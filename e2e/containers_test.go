@@ -184,7 +184,7 @@ func (y *volume) mustBeLeft(saved string) {
 	if got := y.saved(); got != saved {
 		y.t.Errorf("saved was %q, want %q", got, saved)
 	}
-	if !hungUp(y.witness) {
+	if heldOpen(y.witness) {
 		y.t.Error("a process of the case is alive")
 	}
 }
@@ -953,7 +953,7 @@ func rootlessStatus(t *testing.T, e *engine, fini string) {
 		out := e.foreground(t, y.with("--init", "--init-path", fini, e.image, "sh", "-c",
 			"exec 9>/volume/witness; setsid sh /volume/saver & echo bytes; "+command)...).mustEnd(want)
 		wantOnce(t, out, "bytes")
-		if !hungUp(y.witness) {
+		if heldOpen(y.witness) {
 			t.Error("a process of the case is alive")
 		}
 	}

@@ -287,7 +287,7 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 					if most >= tt.enough && what != "ran" {
 						t.Errorf("under %d: %s; stderr: %s", most, what, stderr)
 					}
-					if !hungUp(l.witness) {
+					if heldOpen(l.witness) {
 						t.Errorf("under %d: something is alive", most)
 					}
 					until(t, "the end of the cgroup", func() bool { return len(h.alive()) == 0 })
@@ -318,7 +318,7 @@ func TestDescriptorTableIsTooSmall(t *testing.T) {
 			}
 			_, _ = l.Stdin.Write([]byte("go\n")) // there may be nobody
 			status := l.status()
-			if names := h.names(); len(names) > 0 || !hungUp(l.witness) {
+			if names := h.names(); len(names) > 0 || heldOpen(l.witness) {
 				t.Errorf("%d free descriptors: alive: %q; stderr: %s", free, names, l.Err.text())
 				h.kill() // or the output has no end
 			}

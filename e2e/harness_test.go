@@ -315,26 +315,41 @@ func (l *life) mustEnd(want int) {
 	if got := l.status(); got != want {
 		l.t.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.text())
 	}
-	if !hungUp(l.witness) {
+	if heldOpen(l.witness) {
 		l.t.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.text())
 	}
 }
 
 // hungUp reports whether nobody has the other end of a pipe open, at this moment. What a test
 // beside this one is starting has all of this process open until it executes its program, of which
-// syscall.ForkLock knows; but in a user namespace, as an ordinary user needs, the lock is let go of before.
+// syscall.ForkLock knows.
 func hungUp(f *os.File) bool {
-	brief := time.Duration(0)
-	if os.Geteuid() != 0 {
-		brief = time.Second
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	_, _ = unix.Poll(fds, 0)
+	return fds[0].Revents&unix.POLLHUP != 0
+}
+
+// heldOpen reports whether a process that is no child of this one has the other end of a pipe open. A
+// child has it if a test beside this one is starting that: execve(2) lets go of its parent, and so of the
+// lock, before it closes what is close-on-exec; and in a user namespace the lock is let go of even sooner.
+func heldOpen(f *os.File) bool {
+	if hungUp(f) {
+		return false
 	}
-	return poll(brief, func() bool {
-		syscall.ForkLock.Lock()
-		defer syscall.ForkLock.Unlock()
-		fds := []unix.PollFd{{Fd: int32(f.Fd())}}
-		_, _ = unix.Poll(fds, 0)
-		return fds[0].Revents&unix.POLLHUP != 0
-	})
+	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, name := range links {
+		pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
+		if pid == os.Getpid() || statOf(pid).number(4) == os.Getpid() {
+			continue
+		}
+		if to, _ := os.Readlink(name); to == link {
+			return true
+		}
+	}
+	return !poll(patience, func() bool { return hungUp(f) })
 }
 
 func pipe(t testing.TB) (r, w *os.File) {

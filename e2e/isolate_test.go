@@ -135,7 +135,7 @@ func TestBothKilledAtOnceWithoutIsolation(t *testing.T) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 			l.wait()
-			survived := !hungUp(l.witness)
+			survived := heldOpen(l.witness)
 			for _, pid := range tree {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}

@@ -77,7 +77,7 @@ func TestKernelRules(t *testing.T) {
 		if err := l.Stdin.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if l.status(); !hungUp(l.witness) {
+		if l.status(); heldOpen(l.witness) {
 			t.Error("PID 1 is gone and a process of its namespace is alive")
 		}
 	})

@@ -260,7 +260,7 @@ func groupSignalled(sig syscall.Signal) func(*session) {
 func (s *session) mustLeaveNothing(status int) {
 	s.t.Helper()
 	s.mustEnd(status)
-	if !hungUp(s.high) {
+	if heldOpen(s.high) {
 		s.t.Errorf("fini is gone and a process of npx is alive; stderr: %s", s.Err.text())
 	}
 }

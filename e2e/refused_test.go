@@ -299,7 +299,7 @@ func refusedRun(t *testing.T, row refusedRow, kind string, p place) {
 		left = nothing // an orphan comes to PID 1 without being asked for
 	}
 	if left == nothing {
-		if !hungUp(l.witness) || len(l.cgroup.alive()) > 0 {
+		if heldOpen(l.witness) || len(l.cgroup.alive()) > 0 {
 			t.Errorf("fini is gone and these are alive: %q", l.cgroup.names())
 		}
 		l.Err.rest()
@@ -430,7 +430,7 @@ func TestRefusedAlarms(t *testing.T) {
 				if got := l.status(); got != tt.status {
 					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.text())
 				}
-				if calls != refuseAll && (!hungUp(l.witness) || len(h.alive()) > 0) {
+				if calls != refuseAll && (heldOpen(l.witness) || len(h.alive()) > 0) {
 					t.Errorf("fini is gone and these are alive: %q", h.names())
 				}
 			})

@@ -492,7 +492,7 @@ func (d *drawnLife) live(t testing.TB, s *soak, h *cgroup) (wrong []string) {
 	for _, c := range done {
 		<-c
 	}
-	if !hungUp(witness) && len(alive) == 0 {
+	if heldOpen(witness) && len(alive) == 0 {
 		s.survivors.Add(1)
 		say("the witness is held")
 	}
