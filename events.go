@@ -130,7 +130,7 @@ func (l *loop) ofTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
 }
 
-// reap takes in the children that have ended, and naps for a while before it does so again, if
+// reap takes in the children that have ended, and rests for a while before it does so again, if
 // that keeps nobody waiting.
 func (l *loop) reap() {
 	l.mustReap = false

@@ -122,7 +122,7 @@ func TestKillMatrix(t *testing.T) {
 					}
 					t.Run(victim.name+"/"+moment.name+"/"+tree.name+"/"+group+" group", func(t *testing.T) {
 						t.Parallel()
-						for range upTo(1, 20) {
+						for range quickOrFull(1, 20) {
 							script := tree.script
 							if moment.name == "stopping leftovers" {
 								script = stubbornLeftover + script
@@ -226,7 +226,7 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(20, 100)
+	rounds := quickOrFull(20, 100)
 	python := fmt.Sprintf(`
 import subprocess, sys, threading
 for round in range(%d):
@@ -263,7 +263,7 @@ print("all alive")
 // before it can know its parent, before it has started the command, or after.
 func TestLauncherDiesAroundTheStart(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(100, 500)
+	rounds := quickOrFull(100, 500)
 	// Each round's tree holds the writing end of a pipe, whose end is the proof.
 	script := fmt.Sprintf(`
 import os, random, select, signal, sys, time
@@ -336,7 +336,7 @@ func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			for range upTo(3, 10) {
+			for range quickOrFull(3, 10) {
 				l := launch(t, p, append([]string{"--grace=1s", "--"}, mode("signals")...)...)
 				l.Out.want("ready")
 				_ = syscall.Kill(-l.launcher, syscall.SIGTERM)

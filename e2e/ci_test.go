@@ -292,7 +292,7 @@ func TestGitLabCancel(t *testing.T) {
 func TestGroupSignalsArriveOnce(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bash")
-	rounds := upTo(2, 10)
+	rounds := quickOrFull(2, 10)
 	for _, runner := range []struct {
 		name  string
 		start func(t *testing.T, job string, record *os.File) *step
@@ -653,7 +653,7 @@ func TestWithTimeout(t *testing.T) {
 func TestXargs(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "xargs")
-	runs := upTo(24, 48)
+	runs := quickOrFull(24, 48)
 	// xargs makes 123 of any status from 1 to 125, so each says its own.
 	s := startStep(t, nil, "sh", "-c", fmt.Sprintf(`seq %d | xargs -P8 -I{} sh -c '
 		%s -q --linger=0 -- sh -c "setsid sleep 1000 & exit {}"; echo "{} gave $?"; exit 1'`, runs, finiPath))
@@ -673,7 +673,7 @@ func TestXargs(t *testing.T) {
 // Side by side, each with an escapee, and all told in the same moment to end.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	runs := upTo(80, 200)
+	runs := quickOrFull(80, 200)
 	h := newCgroup(t)
 	outR, outW := pipe(t)
 	goR, goW := pipe(t)

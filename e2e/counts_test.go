@@ -20,7 +20,7 @@ func TestOrphansAreReapedAndFiniDoesNotGrow(t *testing.T) {
 		until(t, "the first orphans are reaped", func() bool { return len(childrenOf(t, fini)) == 1 })
 		before := [2]any{procStatus(fini, "Threads"), countFDs(t, fini)}
 
-		write(t, l, fmt.Sprintln(upTo(200, 1000)))
+		write(t, l, fmt.Sprintln(quickOrFull(200, 1000)))
 		l.Out.want("made")
 		until(t, "all orphans are reaped", func() bool { return len(childrenOf(t, fini)) == 1 })
 		now := func() [2]any { return [2]any{procStatus(fini, "Threads"), countFDs(t, fini)} }
@@ -60,12 +60,12 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 func TestManyLives(t *testing.T) {
 	serial(t, "it counts this process's descriptors and children")
 	fds, children := countFDs(t, os.Getpid()), len(childrenOf(t, os.Getpid()))
-	for i := range upTo(200, 1000) {
+	for i := range quickOrFull(200, 1000) {
 		if out, err := exec.Command(finiPath, "--", "/bin/true").CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("run %d: %v, %q", i, err, out)
 		}
 	}
-	for i := range upTo(60, 200) {
+	for i := range quickOrFull(60, 200) {
 		want := 128 + 15
 		script := "echo ready; exec sleep 1000"
 		if i%2 == 1 {

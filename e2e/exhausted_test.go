@@ -242,7 +242,7 @@ func (l *fullLife) suspend() {
 // runtime aborts; but never once the command has what it needs.
 func TestProcessTableIsTooSmall(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(1, 5)
+	rounds := quickOrFull(1, 5)
 	for _, tt := range []struct {
 		place  place
 		limits []int

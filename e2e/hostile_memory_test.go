@@ -39,7 +39,7 @@ type memoryStorm struct {
 
 func memoryStorms(t *testing.T) []memoryStorm {
 	t.Helper()
-	last, orphans := time.Duration(upTo(1, 20))*500*time.Millisecond, upTo(1500, 50_000)
+	last, orphans := time.Duration(quickOrFull(1, 20))*500*time.Millisecond, quickOrFull(1500, 50_000)
 	return []memoryStorm{
 		{
 			name:    "signals",

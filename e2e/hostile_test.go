@@ -611,7 +611,7 @@ func TestTracerThatHangs(t *testing.T) {
 				t.Errorf("took %v, want at most the grace of %v", took, grace)
 			}
 		})
-		for _, ends := range []string{"is killed", "is stopped by TERM"}[:upTo(1, 2)] { // 10 s each
+		for _, ends := range []string{"is killed", "is stopped by TERM"}[:quickOrFull(1, 2)] { // 10 s each
 			t.Run("outside, the main child "+ends, func(t *testing.T) {
 				t.Parallel()
 				l := start(t, p, append(flags, mode("signals")...)...)

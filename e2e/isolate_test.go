@@ -71,7 +71,7 @@ const busy = `trap "" TERM HUP INT
 // are more than 1,000 moments for each user.
 func TestBothKilledAtOnce(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(15, 350)
+	rounds := quickOrFull(15, 350)
 	ways := []struct {
 		name string
 		kill func(outer, inner int)
@@ -446,7 +446,7 @@ func TestIsolatedIsStoppedByPID1(t *testing.T) {
 
 // Start, memory and end beside others that make a PID namespace, in one run.
 func TestIsolationCost(t *testing.T) {
-	rounds, leftovers := upTo(5, 60), upTo(100, 1000)
+	rounds, leftovers := quickOrFull(5, 60), quickOrFull(100, 1000)
 	starters := []struct {
 		name string
 		argv []string

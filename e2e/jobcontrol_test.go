@@ -99,7 +99,7 @@ type typedCase struct {
 	name string
 	in   string // the shells; "" for all
 
-	// What is typed, and what is then waited for. See typist.do and typist.await.
+	// What is typed, and what is then waited for. See shellUser.do and shellUser.await.
 	keys [][2]string
 
 	shows string // is on the screen in the end, without fini and with it
@@ -151,7 +151,7 @@ func (c typedCase) holds(t *testing.T, s sitting) {
 }
 
 // A shellKind is an interactive shell. Its prompt tells the status of each process of the
-// pipeline that has ended before, and that is what a typist waits for.
+// pipeline that has ended before, and that is what a user waits for.
 type shellKind struct {
 	name string
 	args []string
@@ -415,8 +415,8 @@ func inOrder(screen string) string {
 	return strings.Join(lines, "\n")
 }
 
-// A typist sits at a terminal with a shell of its own.
-type typist struct {
+// A shellUser types at a terminal, to a shell of its own.
+type shellUser struct {
 	t     *testing.T
 	bench *bench
 	cmd   *exec.Cmd
@@ -440,7 +440,7 @@ var sittings atomic.Int64
 // sit does a case: the bare command, or what is to be like it.
 func (b *bench) sit(t *testing.T, shell shellKind, c typedCase, wrap string, bare *sitting, limit time.Duration) (s sitting) {
 	t.Helper()
-	p := &typist{
+	p := &shellUser{
 		t: t, bench: b, wrap: wrap, limit: limit, dir: t.TempDir(),
 		mark:  fmt.Sprintf("PTYMARK=%d-%d", os.Getpid(), sittings.Add(1)),
 		grown: make(chan struct{}, 1), ended: make(chan struct{}),
@@ -481,7 +481,7 @@ func (b *bench) sit(t *testing.T, shell shellKind, c typedCase, wrap string, bar
 
 // start starts the shell as the leader of a session on a pty without echo: what is typed is
 // not on the screen.
-func (p *typist) start(t *testing.T, shell shellKind) {
+func (p *shellUser) start(t *testing.T, shell shellKind) {
 	t.Helper()
 	theirs, ours := terminal(t)
 	defer func() { _ = theirs.Close() }()
@@ -522,7 +522,7 @@ func (p *typist) start(t *testing.T, shell shellKind) {
 	go p.read()
 }
 
-func (p *typist) read() {
+func (p *shellUser) read() {
 	b := make([]byte, 4096)
 	for {
 		n, err := p.keys.Read(b)
@@ -539,7 +539,7 @@ func (p *typist) read() {
 	}
 }
 
-func (p *typist) visible() string {
+func (p *shellUser) visible() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return string(fishEditing.ReplaceAll(p.raw, nil))
@@ -547,7 +547,7 @@ func (p *typist) visible() string {
 
 // see waits until a text is on the screen below what was waited for before. "" stands for a
 // prompt.
-func (p *typist) see(text string) error {
+func (p *shellUser) see(text string) error {
 	end := time.After(p.limit)
 	for {
 		screen := p.visible()
@@ -583,7 +583,7 @@ const (
 
 // do types a line or a control character, or does what is behind a "!". In a line, "fini" is fini
 // with its flags, another init, or nothing.
-func (p *typist) do(what string) error {
+func (p *shellUser) do(what string) error {
 	if order, ok := strings.CutPrefix(what, "!"); ok {
 		words := strings.Fields(order + " nothing")
 		switch words[0] {
@@ -616,7 +616,7 @@ func (p *typist) do(what string) error {
 
 // kill sends a signal to the shell, to its child, which is the wrapper if there is one, or to the
 // group of that.
-func (p *typist) kill(whom string, sig syscall.Signal) error {
+func (p *shellUser) kill(whom string, sig syscall.Signal) error {
 	if whom == "shell" {
 		return p.cmd.Process.Signal(sig)
 	}
@@ -632,7 +632,7 @@ func (p *typist) kill(whom string, sig syscall.Signal) error {
 }
 
 // await waits for a text on the screen; for a prompt, if that is ""; or for what is behind a "!".
-func (p *typist) await(what string) error {
+func (p *shellUser) await(what string) error {
 	order, ok := strings.CutPrefix(what, "!")
 	if !ok {
 		return p.see(what)
@@ -678,7 +678,7 @@ func (p *typist) await(what string) error {
 	return nil
 }
 
-func (p *typist) hasEnded() bool {
+func (p *shellUser) hasEnded() bool {
 	select {
 	case <-p.ended:
 		return true
@@ -688,7 +688,7 @@ func (p *typist) hasEnded() bool {
 }
 
 // exit ends the shell, which wants to be told twice if it has jobs.
-func (p *typist) exit() error {
+func (p *shellUser) exit() error {
 	end := time.Now().Add(p.limit)
 	for !p.hasEnded() {
 		if p.do("exit") != nil {
@@ -705,7 +705,7 @@ func (p *typist) exit() error {
 }
 
 // leave kills what there is left, of which nothing but this case's has the mark.
-func (p *typist) leave(t *testing.T) {
+func (p *shellUser) leave(t *testing.T) {
 	t.Helper()
 	_ = p.cmd.Process.Kill()
 	until(t, "the case's processes are gone", func() bool {
@@ -741,7 +741,7 @@ func (proc markedProcess) describe() string {
 
 // marked lists the living processes of the case, without the shell. What is older than that is not
 // looked at, and neither is what another test has at a dead end.
-func (p *typist) marked() (all []markedProcess) {
+func (p *shellUser) marked() (all []markedProcess) {
 	entries, _ := os.ReadDir("/proc")
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -762,7 +762,7 @@ func (p *typist) marked() (all []markedProcess) {
 }
 
 // children counts those of the shell that are not zombies yet: one that is ending has no environment.
-func (p *typist) children() (n int) {
+func (p *shellUser) children() (n int) {
 	for _, pid := range childrenOf(p.t, p.cmd.Process.Pid) {
 		if state := procStatus(pid, "State"); state != "" && state[0] != 'Z' {
 			n++
@@ -802,7 +802,7 @@ func names(all []markedProcess) string {
 
 // groupIs reports whether all of the process group of a process of this name are stopped, or none
 // and the group is in the foreground or in the background.
-func (p *typist) groupIs(name, state string) bool {
+func (p *shellUser) groupIs(name, state string) bool {
 	all := p.marked()
 	at := slices.IndexFunc(all, func(proc markedProcess) bool { return proc.name == name })
 	if at < 0 {

@@ -192,7 +192,7 @@ func TestReaderGetsEOF(t *testing.T) {
 // writing. Neither is of the tree, and neither is ever signalled.
 func TestBystandersAreNeverSignalled(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(20, 100)
+	rounds := quickOrFull(20, 100)
 	signals := strings.Join(mode("signals"), " ")
 	cmd := exec.Command("/bin/bash", "-c", fmt.Sprintf(`
 		for sig in 1 2 3 10 12 15 18 20 21 22 28; do trap "echo shell hit by $sig" $sig; done

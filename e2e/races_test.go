@@ -262,7 +262,7 @@ func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
 // The status is that of one or the other, and a leftover never lives on.
 func TestTheEndAndSomethingElseAtOnce(t *testing.T) {
 	t.Parallel()
-	rounds := upTo(5, 25)
+	rounds := quickOrFull(5, 25)
 	command := []string{"--", "/bin/sh", "-c", "sleep 1000 & echo ready; read go; exit 5"}
 	kinds := []struct {
 		name  string
@@ -396,7 +396,7 @@ func TestSignalWhileFiniStarts(t *testing.T) {
 		for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, 40} {
 			t.Run(fmt.Sprint(p.name, " ", sig), func(t *testing.T) {
 				t.Parallel()
-				for range upTo(8, 20) {
+				for range quickOrFull(8, 20) {
 					l := start(t, p, "--", "sleep", "1000")
 					time.Sleep(rand.N(3 * time.Millisecond))
 					l.signal(sig)

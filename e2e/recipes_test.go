@@ -89,17 +89,17 @@ func releaseReadme(t *testing.T, r release) {
 	}
 }
 
-// A kitchen is a folder in which a recipe is run, with stand-ins on PATH, and fini.
-type kitchen struct {
+// A recipeDir is a directory in which a recipe is run, with stand-ins on PATH, and fini.
+type recipeDir struct {
 	t      *testing.T
 	dir    string
 	cgroup *cgroup
 	env    []string
 }
 
-func newKitchen(t *testing.T, standIns map[string]string) *kitchen {
+func newRecipeDir(t *testing.T, standIns map[string]string) *recipeDir {
 	t.Helper()
-	k := &kitchen{t: t, dir: t.TempDir(), cgroup: newCgroup(t)}
+	k := &recipeDir{t: t, dir: t.TempDir(), cgroup: newCgroup(t)}
 	for name, script := range standIns {
 		k.file("bin/"+name, "#!/bin/sh\n"+script+"\n", 0o755)
 	}
@@ -107,7 +107,7 @@ func newKitchen(t *testing.T, standIns map[string]string) *kitchen {
 	return k
 }
 
-func (k *kitchen) file(name, text string, mode os.FileMode) string {
+func (k *recipeDir) file(name, text string, mode os.FileMode) string {
 	k.t.Helper()
 	name = filepath.Join(k.dir, name)
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
@@ -120,7 +120,7 @@ func (k *kitchen) file(name, text string, mode os.FileMode) string {
 	return name
 }
 
-func (k *kitchen) start(argv ...string) *life {
+func (k *recipeDir) start(argv ...string) *life {
 	k.t.Helper()
 	argv = k.cgroup.wrap(argv...)
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -129,13 +129,13 @@ func (k *kitchen) start(argv ...string) *life {
 }
 
 // mustBeEmpty waits for the end of all that was started.
-func (k *kitchen) mustBeEmpty() {
+func (k *recipeDir) mustBeEmpty() {
 	k.t.Helper()
 	until(k.t, "nothing runs any more", func() bool { return len(k.cgroup.alive()) == 0 })
 }
 
 // mustLeaveNothing asserts that all ends with what was started, and returns what it wrote.
-func (k *kitchen) mustLeaveNothing(l *life, status int) string {
+func (k *recipeDir) mustLeaveNothing(l *life, status int) string {
 	k.t.Helper()
 	out := l.Out.whole() // to EOF
 	if got := l.status(); got != status {
@@ -211,7 +211,7 @@ func words(t *testing.T, value any) (all []string) {
 }
 
 func inFront(t *testing.T, text string) {
-	k := newKitchen(t, map[string]string{"make": leaky})
+	k := newRecipeDir(t, map[string]string{"make": leaky})
 	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0); out != "done\n" {
 		t.Errorf("it says %q", out)
 	}
@@ -225,7 +225,7 @@ func githubWorkflow(t *testing.T, text string) {
 	shell := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
 	steps := at(t, workflow, "jobs", "tests", "steps").([]any)
 	line := at(t, steps[len(steps)-1], "run").(string)
-	k := newKitchen(t, map[string]string{"make": `
+	k := newRecipeDir(t, map[string]string{"make": `
 		trap 'echo deleting; sleep 1.5; echo deleted; exit 1' INT
 		trap 'echo at it already' TERM
 		setsid sleep 1000 &
@@ -262,7 +262,7 @@ func githubWorkflow(t *testing.T, text string) {
 func gitlabJob(t *testing.T, text string) {
 	need.Program(t, "bash")
 	line := words(t, at(t, fromYAML(t, text), "tests", "script"))[0]
-	k := newKitchen(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	argv := k.cgroup.wrap(gitlab(line)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env, cmd.SysProcAttr = k.env, ownGroup
@@ -477,7 +477,7 @@ func mcpServers(t *testing.T, text string) {
 	}
 	echo := `echo "$@"; setsid sleep 1000 & exec cat`
 	for _, s := range slices.Concat(values(config.Servers), values(config.MCP)) {
-		k := newKitchen(t, map[string]string{
+		k := newRecipeDir(t, map[string]string{
 			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
 			"node": echo, "uvx": echo, "docker": echo,
 		})
@@ -510,7 +510,7 @@ func debianPython(t *testing.T, module string) string {
 
 func agentsShell(t *testing.T, text string) {
 	need.Program(t, "bash")
-	k := newKitchen(t, nil)
+	k := newRecipeDir(t, nil)
 	file := k.file("agent.py", text+`
 result = shell("setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & echo $!; echo done")
 print(result.stdout, end="")
@@ -530,7 +530,7 @@ print("status", result.returncode)
 
 func systemdUnit(t *testing.T, text string) {
 	analyze := need.Program(t, "systemd-analyze")
-	k := newKitchen(t, nil)
+	k := newRecipeDir(t, nil)
 	command := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(text)
 	if command == nil {
 		t.Fatal("no ExecStart")
@@ -553,7 +553,7 @@ func cronJob(t *testing.T, text string) {
 	if fields == nil {
 		t.Fatalf("no line of a crontab: %q", text)
 	}
-	k := newKitchen(t, map[string]string{"backup": leaky})
+	k := newRecipeDir(t, map[string]string{"backup": leaky})
 	k.env = []string{"HOME=/", "LOGNAME=root", "SHELL=/bin/sh", k.env[len(k.env)-1]}
 	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", fields[2]), 0); out != "done\n" {
 		t.Errorf("the job says %q", out)
@@ -566,7 +566,7 @@ func overSSH(t *testing.T, text string) {
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	need.That(t, err == nil, "sshd (openssh-server)")
 	need.That(t, os.Geteuid() == 0, "root, for sshd")
-	k := newKitchen(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -595,7 +595,7 @@ func inBackground(t *testing.T, text string) {
 	need.Program(t, "setsid")
 	for line := range strings.Lines(text) {
 		for _, asked := range []bool{true, false} {
-			k := newKitchen(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
+			k := newRecipeDir(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
 			g, shell := newGate(t), newGate(t)
 			k.env = append(k.env, "GATE="+g.name, "SHELL_GATE="+shell.name)
 			script := strings.TrimSpace(line)
@@ -632,7 +632,7 @@ func inBackground(t *testing.T, text string) {
 
 func makesShell(t *testing.T, text string) {
 	make := need.Program(t, "make")
-	k := newKitchen(t, map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"})
+	k := newRecipeDir(t, map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"})
 	k.file("Makefile", text, 0o644)
 	if out := k.mustLeaveNothing(k.start(make, "-s", "test"), 0); out != "tested\n" {
 		t.Errorf("make says %q", out)
@@ -643,7 +643,7 @@ func makesShell(t *testing.T, text string) {
 
 func npmScript(t *testing.T, text string) {
 	npm := need.Program(t, "npm")
-	k := newKitchen(t, nil)
+	k := newRecipeDir(t, nil)
 	k.file("fini-sh", text, 0o755)
 	k.file(".npmrc", blockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
 	k.file("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+leaky+`; exit 3"}}`, 0o644)
@@ -654,7 +654,7 @@ func npmScript(t *testing.T, text string) {
 
 func pytestFixture(t *testing.T, text string) {
 	python := debianPython(t, "pytest")
-	k := newKitchen(t, nil)
+	k := newRecipeDir(t, nil)
 	file := k.file("test_it.py", text+`
 def test_hangs(server):
     import time
@@ -670,7 +670,7 @@ def test_hangs(server):
 }
 
 func goTest(t *testing.T, text string) {
-	k := newKitchen(t, map[string]string{"server": "setsid sleep 1000 & " + serving})
+	k := newRecipeDir(t, map[string]string{"server": "setsid sleep 1000 & " + serving})
 	k.file("go.mod", "module server\n\ngo "+strings.TrimPrefix(strings.Join(strings.Split(runtime.Version(), ".")[:2], "."), "go")+"\n", 0o644)
 	k.file("server_test.go", text, 0o644)
 	k.mustLeaveNothing(k.start("go", "test", "-count=1", "."), 0)

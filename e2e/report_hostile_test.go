@@ -298,7 +298,7 @@ func helperFlip(args []string) int {
 func TestReportRacesAgainstLinks(t *testing.T) {
 	t.Parallel()
 	need.That(t, os.Geteuid() == 0, "root")
-	lives := upTo(20, 60)
+	lives := quickOrFull(20, 60)
 	flips := 15 * lives
 	secret, unchanged := secretFile(t)
 	device, untouched := blockDevice(t)

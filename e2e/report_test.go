@@ -593,7 +593,7 @@ func TestReportOfUsage(t *testing.T) {
 // Who reads the file while runs replace it has a whole one at any time.
 func TestReportIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
-	runs := upTo(20, 50)
+	runs := quickOrFull(20, 50)
 	path := reportPath(t)
 	if status, _, stderr := ask(t, exec.Command(finiPath, "--report="+path, "--", "true")); status != 0 {
 		t.Fatalf("status %d, %s", status, stderr)

@@ -40,7 +40,7 @@ func startWithStdin(t testing.TB, p place, stdin *os.File, args ...string) *life
 // closed long before.
 func TestWatchedStdinLosesNoByte(t *testing.T) {
 	t.Parallel()
-	size := upTo(8<<20, 64<<20)
+	size := quickOrFull(8<<20, 64<<20)
 	payload := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(payload)

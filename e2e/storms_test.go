@@ -31,7 +31,7 @@ func (l *life) sizes() [2]size {
 // minute on a slow machine, so that there are fewer where FINI_FULL does not ask for them.
 func TestStormOfOrphans(t *testing.T) {
 	t.Parallel()
-	many := upTo(2_000, 100_000)
+	many := quickOrFull(2_000, 100_000)
 	// The second half of them begins with a line on stdin.
 	program := fmt.Sprintf(`first: fork parent
 		wait
@@ -87,7 +87,7 @@ func (l *life) next(t testing.TB, want string, long time.Duration) {
 func TestStormOfSignals(t *testing.T) {
 	t.Parallel()
 	const senders = 2
-	each := upTo(1000, 5000)
+	each := quickOrFull(1000, 5000)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
 		h, l := startInCgroup(t, p, append([]string{"--"}, mode("signals", "12")...)...)
@@ -167,7 +167,7 @@ var termKinds = []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore 
 func TestStormOfLeftovers(t *testing.T) {
 	t.Parallel()
 	const grace = time.Second
-	many := upTo(500, 5000)
+	many := quickOrFull(500, 5000)
 	inPlaces(t, func(t *testing.T, p place) {
 		for _, kind := range termKinds {
 			if !full() && p.alone == (kind.first != "") {
@@ -207,7 +207,7 @@ func TestStormOfLeftovers(t *testing.T) {
 func TestDeepTree(t *testing.T) {
 	t.Parallel()
 	const grace = 500 * time.Millisecond
-	deep := upTo(200, 1000)
+	deep := quickOrFull(200, 1000)
 	inPlaces(t, func(t *testing.T, p place) {
 		if !full() && p != pair {
 			return // it takes its time to grow

@@ -19,8 +19,8 @@ func full() bool { return os.Getenv("FINI_FULL") != "" }
 // asInCI reports whether all is tested that can be.
 func asInCI() bool { return full() || os.Getenv("FINI_MUST_RUN") == "1" }
 
-// upTo is how often something is done, or how much of it there is.
-func upTo(quick, whole int) int {
+// quickOrFull is how often something is done, or how much of it there is.
+func quickOrFull(quick, whole int) int {
 	if full() {
 		return whole
 	}

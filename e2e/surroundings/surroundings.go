@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ func Own() {
 			_ = os.Unsetenv(name)
 		}
 	}
+	_ = os.Setenv("PATH", searchable(os.Getenv("PATH")))
 	_ = syscall.Umask(0o022) // other users run what the tests write, and this program
 	if self, err := os.Executable(); err == nil {
 		_ = os.Chmod(self, 0o755)
@@ -39,6 +41,14 @@ func Own() {
 		for range swallowed {
 		}
 	}()
+}
+
+// searchable is PATH without the directories that this user may not search, as root's have some: for
+// what is in none of the others execvp(3) fails by EACCES.
+func searchable(path string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(path, ":"), func(dir string) bool {
+		return unix.Access(dir, unix.X_OK) == unix.EACCES
+	}), ":")
 }
 
 // Misleads reports whether a variable is for fini or for what the tests run, and not for the tests.
