@@ -133,10 +133,6 @@ func run(flags *commandLine, environ []string) result {
 	if l.role, err = l.takeRole(flags, command, rules); err != nil {
 		return l.notStarted(err)
 	}
-	makeThreads(2 + signals.Threads)
-	if reaper.StartPoller() != nil {
-		debug.SetGCPercent(-1) // memory is given back after a collection, by a timer, which needs the poller
-	}
 	var child reaper.Child
 	if l.role, child, err = l.start(l.role); err != nil {
 		return l.notStarted(err)

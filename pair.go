@@ -41,6 +41,7 @@ type role struct {
 	stdin        pdeath.Stdin
 	timeout      time.Duration
 	word         *reaper.Word // from inner to outer
+	gate         *reaper.Gate // from outer to inner; nil for none
 	outer        bool
 	inner        bool
 	rules        rules
@@ -192,6 +193,10 @@ func (r *role) beInner(flags *commandLine) {
 	for i, fd := range from.bound {
 		r.watch = append(r.watch, watched{fd: fd, pid: int(flags.Bind[i]), why: boundEnded})
 	}
+	if from.gate >= 0 {
+		r.gate = &reaper.Gate{FD: from.gate}
+		reaper.CloseOnExec(from.gate)
+	}
 	reaper.CloseOnExec(append(pidfds(r.watch), from.word)...)
 	if r.isolated != nil {
 		reaper.CloseOnExec(r.isolated.word)
@@ -219,9 +224,14 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 	}
 	word, err := reaper.NewWord()
 	if err != nil {
+		_ = unix.Close(self)
 		return nil, err
 	}
-	to := inner{job: r.rules.job, word: word.Write, outer: self, parent: -1}
+	gate := reaper.NewGate()
+	to := inner{job: r.rules.job, word: word.Write, gate: -1, outer: self, parent: -1}
+	if gate != nil {
+		to.gate = gate.FD
+	}
 	for _, w := range r.watch {
 		if w.why == parentDied {
 			to.parent, to.parentPid = w.fd, w.pid
@@ -245,8 +255,12 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		rules:        r.rules,
 		whileStopped: r.watch,
 		word:         &word,
+		gate:         gate,
 		outer:        true,
 		fallback:     r,
+	}
+	if gate != nil {
+		outer.command.Pass = append(outer.command.Pass, gate.FD)
 	}
 	if by != nil {
 		outer.command.Isolation, outer.command.Deathsig = by, 0
@@ -276,6 +290,7 @@ func (r *role) close() {
 type inner struct {
 	job       int // see job
 	word      int // descriptor of the word's writing end
+	gate      int // descriptor of the gate; -1 for none
 	outer     int // pidfd of the outer one
 	parentPid int
 	parent    int   // pidfd of its parent process; -1 for none
@@ -285,7 +300,7 @@ type inner struct {
 
 func (in inner) String() string {
 	var words []string
-	for _, n := range append([]int{in.job, in.word, in.outer, in.parentPid, in.parent}, in.bound...) {
+	for _, n := range append([]int{in.job, in.word, in.gate, in.outer, in.parentPid, in.parent}, in.bound...) {
 		words = append(words, strconv.Itoa(n))
 	}
 	return strings.Join(words, ",") + in.isolated.String()
@@ -305,10 +320,10 @@ func (in *inner) UnmarshalText(text []byte) error {
 		}
 		numbers = append(numbers, n)
 	}
-	if len(numbers) < 5 || numbers[1] < 3 || numbers[2] < 3 {
+	if len(numbers) < 6 || numbers[1] < 3 || numbers[3] < 3 {
 		return errNotForUsers
 	}
-	*in = inner{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5:], nil}
+	*in = inner{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6:], nil}
 	if isolates {
 		in.isolated = &isolated{}
 		return in.isolated.parse(rest)
@@ -370,10 +385,21 @@ const parentSignal = syscall.Signal(64)
 // start starts the command of a role, or the one of its fallback. It returns the role that is
 // played.
 func (l *loop) start(r *role) (*role, reaper.Child, error) {
+	gated := r.outer && r.gate != nil
+	if !gated {
+		provide()
+	}
+	if r.inner && r.gate != nil {
+		r.gate.Await(pidfds(r.watch)...)
+	}
 	if len(r.command.Args) == 0 {
 		return r, reaper.Child{FD: -1}, nil
 	}
 	child, err := reaper.Spawn(r.command)
+	if gated && err == nil {
+		provide() // while the inner one starts
+		r.gate.Open()
+	}
 	if r.command.Isolation != nil {
 		return l.startIsolated(r, child, err)
 	}

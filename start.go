@@ -5,10 +5,21 @@ package main
 import (
 	"errors"
 	"runtime"
+	"runtime/debug"
+	"sync"
 
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
+
+// provide makes the Go runtime take now what it would else take while the command runs, and abort
+// if there were none: threads, and descriptors.
+var provide = sync.OnceFunc(func() {
+	makeThreads(2 + signals.Threads)
+	if reaper.StartPoller() != nil {
+		debug.SetGCPercent(-1) // memory is given back after a collection, by a timer, which needs the poller
+	}
+})
 
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts if it can't; once the command has filled the process

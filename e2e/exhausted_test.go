@@ -299,6 +299,30 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 	}
 }
 
+// The outer fini makes its threads while the inner one starts, and the command, which may fill the
+// process table, comes after them.
+func TestCommandComesAfterTheThreads(t *testing.T) {
+	t.Parallel()
+	strace := need.Program(t, "strace")
+	for _, flags := range [][]string{nil, {"--isolate"}} {
+		log := filepath.Join(t.TempDir(), "strace")
+		argv := slices.Concat([]string{"-f", "-qq", "-o", log, "-e", "trace=execve,write", "-e", "inject=write:delay_enter=200000:when=1", finiPath},
+			flags, []string{"/bin/sh", "-c", ":"})
+		if out, err := exec.Command(strace, argv...).CombinedOutput(); err != nil {
+			need.That(t, flags == nil, "the right to make a PID namespace")
+			t.Fatalf("%v: %s", err, out)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, started := strings.Index(string(text), "(DELAYED)"), strings.Index(string(text), `execve("/bin/sh"`)
+		if ready < 0 || started < ready {
+			t.Errorf("%q: the command does not wait for the outer fini:\n%s", flags, text)
+		}
+	}
+}
+
 func TestDescriptorTableIsTooSmall(t *testing.T) {
 	t.Parallel()
 	const own = 4 // that fini is started with here: its streams, and the witness

@@ -6,8 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +113,13 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 			t.Errorf("%d threads, want at most %d", threads, most[p])
 		}
 
+		// What would wake it later than in a window below.
+		for _, pid := range pids {
+			if armed := alarms(t, pid); armed != nil {
+				t.Errorf("idle, and an alarm rings in %v", armed)
+			}
+		}
+
 		// Whatever wakes now and then does so in each of these windows. What the machine does
 		// to a process once, such as stopping it to look at it, is not fini's.
 		var woken []int
@@ -124,6 +133,62 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 		}
 		_ = l.Stdin.Close()
 		l.mustEnd(0)
+	})
+}
+
+// alarms are the times after which the timers of a process ring. See timerfd_create(2).
+func alarms(t testing.TB, pid int) (armed []time.Duration) {
+	t.Helper()
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		if text, _ := os.Readlink(link); text != "anon_inode:[timerfd]" {
+			continue
+		}
+		info, _ := os.ReadFile(strings.Replace(link, "/fd/", "/fdinfo/", 1))
+		_, value, _ := strings.Cut(string(info), "it_value: (")
+		var seconds, nanoseconds int64
+		if n, _ := fmt.Sscanf(value, "%d, %d", &seconds, &nanoseconds); n == 2 && seconds+nanoseconds > 0 {
+			armed = append(armed, time.Duration(seconds)*time.Second+time.Duration(nanoseconds))
+		}
+	}
+	return armed
+}
+
+// Each duration of the command line is that of an alarm of the kernel's, however busy the machine is
+// when it rings.
+func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
+	t.Parallel()
+	const stubborn = `trap "" TERM HUP; sh -c 'echo leftover; exec sleep 1000' & `
+	inPlaces(t, func(t *testing.T, p place) {
+		t.Parallel()
+		for _, tt := range []struct {
+			flags  string
+			script string
+			begin  func(l *life) // what the alarm is set at
+		}{
+			{"--timeout=9000", "echo leftover; exec sleep 1000", nil},
+			{"--kill-after=9000", stubborn + "wait; wait", func(l *life) { l.signal(syscall.SIGTERM) }},
+			{"-i --grace=9000", stubborn + "wait; wait", func(l *life) { _ = l.Stdin.Close() }},
+			{"--linger=9000", stubborn + "read line", func(l *life) { _ = l.Stdin.Close() }},
+		} {
+			args := slices.Concat(strings.Fields(tt.flags), []string{"--", "/bin/sh", "-c", tt.script})
+			h := newCgroup(t)
+			l := startCmd(t, h.around(p, nil, args...))
+			l.Out.want("leftover")
+			l.caught()
+			if tt.begin != nil {
+				tt.begin(l)
+			}
+			var armed []time.Duration
+			if !poll(patience, func() bool {
+				armed = alarms(t, l.worker())
+				return len(armed) == 1 && armed[0] > 8900*time.Second && armed[0] <= 9000*time.Second
+			}) {
+				t.Errorf("%s: alarms ring in %v; stderr: %s", tt.flags, armed, l.Err.text())
+			}
+			h.kill()
+			_ = l.status()
+		}
 	})
 }
 

@@ -73,6 +73,8 @@ var refusedRows = []refusedRow{
 	{refused: "`waitid` with `WNOWAIT`", calls: "WNOWAIT", lost: "nothing", holds: "all", alone: leftovers},
 	{refused: "`timerfd_create`", calls: "timerfd_create", lost: "nothing", holds: "all", alone: leftovers},
 	{refused: "`eventfd2`", calls: "eventfd2", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`epoll_create1`, `epoll_ctl`", calls: "epoll_create1,epoll_ctl", lost: "nothing", holds: "all", alone: leftovers},
+	{refused: "`epoll_pwait`", calls: "epoll_pwait", lost: "nothing", holds: "all", alone: leftovers},
 	{
 		refused: "`prctl(PR_SET_PDEATHSIG)`", calls: "pdeathsig",
 		lost:  "without a shield the command outlives a fini that is killed",
@@ -115,7 +117,7 @@ var refusedRows = []refusedRow{
 }
 
 const refuseAll = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,close_range,timerfd_create," +
-	"eventfd2,rt_sigtimedwait,pwritev2,setpgid,TIOCSPGRP"
+	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,rt_sigtimedwait,pwritev2,setpgid,TIOCSPGRP"
 
 // The tree of each case: one leftover in the main child's group, which ignores TERM, one in a
 // session of its own, one that was forked twice, and one in a session of its own that ignores

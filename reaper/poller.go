@@ -3,6 +3,7 @@ package reaper
 import (
 	"errors"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,13 @@ func StartPoller() error {
 	}
 	if err == nil {
 		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN})
+	}
+	if err == nil {
+		// epoll_wait(2) is another call, which the runtime does not use.
+		var event unix.EpollEvent
+		if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poller), uintptr(unsafe.Pointer(&event)), 1, 0, 0, 0); errno != 0 {
+			err = errno
+		}
 	}
 	_, _ = unix.Close(poller), unix.Close(waker)
 	if err != nil {

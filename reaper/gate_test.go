@@ -1,0 +1,30 @@
+package reaper
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A gate is waited at until it is open, or a process has ended.
+func TestGate(t *testing.T) {
+	for name, open := range map[string]func(g *Gate, process Child){
+		"it is opened":      func(g *Gate, process Child) { g.Open() },
+		"a process is gone": func(g *Gate, process Child) { check(t, unix.PidfdSendSignal(process.FD, unix.SIGKILL, nil, 0)) },
+	} {
+		g, process := NewGate(), spawned(t, "sleep", "1000")
+		passed := make(chan struct{})
+		go func() {
+			g.Await(process.FD)
+			close(passed)
+		}()
+		select {
+		case <-passed:
+			t.Errorf("%s: passed before", name)
+		case <-time.After(20 * time.Millisecond): // what must not happen can only be given time to
+		}
+		open(g, process)
+		<-passed
+	}
+}
