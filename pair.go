@@ -68,15 +68,19 @@ func pidfds(all []watched) (fds []int) {
 }
 
 // job is the process group that fini was started in, if the command is to stay in it; else 0.
-// A terminal and its shell then treat the command as if fini were not there.
+// A terminal and its shell then treat the command as if fini were not there. The first process of
+// a container has a terminal for itself, unless its group is outside.
 func job(flags *commandLine) int {
-	stay := os.Getpid() != 1 && !flags.Pause && flags.Inner == nil && signals.HasTerminal()
+	outside := unix.Getpgrp() == 0 // in this PID namespace it has no number
+	stay := (os.Getpid() != 1 || outside) && !flags.Pause && flags.Inner == nil && signals.HasTerminal()
 	if flags.Foreground != nil && flags.Inner == nil {
 		stay = *flags.Foreground
 	}
 	switch {
 	case flags.Inner != nil:
 		return flags.Inner.job
+	case stay && outside:
+		return outsideJob
 	case stay:
 		return unix.Getpgrp()
 	}
@@ -144,6 +148,10 @@ func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules rules)
 
 // beShielded returns the role of the outer one of a pair, or the role alone.
 func (l *loop) beShielded(r *role) *role {
+	if r.rules.job == outsideJob {
+		l.sayf(detail, "no shield: this process group is outside of the PID namespace, and the inner fini could not start the command in it")
+		return r
+	}
 	outer, err := r.beOuter(nil)
 	if err != nil {
 		l.sayf(failure, "%v: going on without a shield", err)
@@ -240,6 +248,9 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		}
 	}
 	if by != nil {
+		if to.job != 0 {
+			to.job = outsideJob
+		}
 		to.isolated = &isolated{pid: os.Getpid(), leader: r.rules.leader, word: word.Read, by: *by}
 	}
 	outer := &role{

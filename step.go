@@ -171,12 +171,19 @@ type rules struct {
 	orphaned bool
 }
 
-// commandGroup is the process group of the command.
+// outsideJob, as rules.job, is a process group that has no number here: it is outside of the PID
+// namespace.
+const outsideJob = -1
+
+// commandGroup is the process group of the command, as proc_pid_stat(5) has it.
 func (r rules) commandGroup(main int) int {
-	if r.job != 0 {
-		return r.job
+	switch r.job {
+	case 0:
+		return main
+	case outsideJob:
+		return 0
 	}
-	return main
+	return r.job
 }
 
 // The policies of --orphans.

@@ -166,10 +166,10 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 			script string
 			begin  func(l *life) // what the alarm is set at
 		}{
-			{"--timeout=9000", "echo leftover; exec sleep 1000", nil},
-			{"--kill-after=9000", stubborn + "wait; wait", func(l *life) { l.signal(syscall.SIGTERM) }},
-			{"-i --grace=9000", stubborn + "wait; wait", func(l *life) { _ = l.Stdin.Close() }},
-			{"--linger=9000", stubborn + "read line", func(l *life) { _ = l.Stdin.Close() }},
+			{"--timeout=900", "echo leftover; exec sleep 1000", nil},
+			{"--kill-after=900", stubborn + "wait; wait", func(l *life) { l.signal(syscall.SIGTERM) }},
+			{"-i --grace=900", stubborn + "wait; wait", func(l *life) { _ = l.Stdin.Close() }},
+			{"--linger=900", stubborn + "read line", func(l *life) { _ = l.Stdin.Close() }},
 		} {
 			args := slices.Concat(strings.Fields(tt.flags), []string{"--", "/bin/sh", "-c", tt.script})
 			h := newCgroup(t)
@@ -182,7 +182,7 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 			var armed []time.Duration
 			if !poll(patience, func() bool {
 				armed = alarms(t, l.worker())
-				return len(armed) == 1 && armed[0] > 8900*time.Second && armed[0] <= 9000*time.Second
+				return len(armed) == 1 && armed[0] > 800*time.Second && armed[0] <= 900*time.Second
 			}) {
 				t.Errorf("%s: alarms ring in %v; stderr: %s", tt.flags, armed, l.Err.text())
 			}

@@ -20,6 +20,9 @@ func interrupted(line string) [][2]string {
 	return [][2]string{{line, "ready"}, {ctrlC, ""}}
 }
 
+// A fini that is PID 1, in a process group that is outside of its namespace.
+func asInit(command string) string { return "unshare -fp --mount-proc fini sh -c '" + command + "; exit $?'" }
+
 // A pipeline is stopped, goes on, and is ended.
 func stoppedAndOn(line, last string) [][2]string {
 	return [][2]string{
@@ -56,6 +59,22 @@ var typedCases = []typedCase{
 	{name: "a list", keys: interrupted("fini napper; echo after")},
 	{name: "and, or", keys: interrupted("fini napper && echo and || echo or")},
 	{name: "two of them", keys: interrupted("fini fini napper"), shows: "=<130:"},
+	{name: "two of them, Ctrl-Z, fg", keys: stoppedAndOn("fini fini napper", "napper"), shows: "=<130:"},
+	{name: "two of them, Ctrl-Z, bg, fg", keys: [][2]string{
+		{"fini fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"bg", "!prompt, background napper"}, {"fg", "!foreground napper"}, {ctrlC, ""},
+	}, shows: "=<130:"},
+	{name: "two of them, a line is read", keys: [][2]string{{"fini fini reader", "ready"}, {"word", "read word"}, {ctrlD, ""}}, shows: "eof"},
+	{name: "in a PID namespace", needs: needRoot, keys: [][2]string{
+		{"unshare -fp --mount-proc sh -c 'fini reader; exit $?'", "ready"}, {"word", "read word"}, {ctrlD, ""},
+	}, shows: "eof"},
+	{name: "in a PID namespace, Ctrl-Z, fg", in: posix, needs: needRoot, keys: stoppedAndOn("unshare -fp --mount-proc sh -c 'fini napper; exit $?'", "napper")},
+	{name: "PID 1 in a job", needs: needRoot, keys: [][2]string{
+		{asInit("reader"), "ready"}, {"word", "read word"}, {ctrlD, ""},
+	}, shows: "eof"},
+	{name: "PID 1 in a job, Ctrl-Z, fg", in: posix, needs: needRoot, keys: stoppedAndOn(asInit("napper"), "napper")},
+	{name: "PID 1 in a job, &, fg", in: posix, unordered: true, needs: needRoot, keys: [][2]string{
+		{asInit("reader") + " &", "!prompt, stopped reader"}, {"echo mine", "mine"}, {"fg", "!foreground reader"}, {"word", "read word"}, {ctrlD, ""},
+	}},
 	{name: "exec", keys: [][2]string{{"exec fini sh -c 'echo ready; exit 4'", "ready"}, {"!", "!end"}}},
 	{name: "kill 0 by the command", keys: [][2]string{{`fini sh -c 'trap "kill 0" EXIT; exit 3'`, ""}}, shows: "=<143:"},
 
@@ -108,6 +127,9 @@ var typedCases = []typedCase{
 	}, shows: "=<137:"},
 	{name: "kill -KILL of the job", row: "the shell has its terminal back after SIGKILL of the init", says: true, keys: [][2]string{
 		{"fini napper", "ready"}, {"!kill job KILL", ""}, {"echo here", ""},
+	}, shows: "=<137:"},
+	{name: "kill -KILL of the inner fini", says: true, keys: [][2]string{
+		{"fini napper", "ready"}, {"!kill inner KILL", ""}, {"echo here", ""},
 	}, shows: "=<137:"},
 	{name: "what kill -KILL leaves", in: "bash", row: "SIGKILL of the init ends the command", part: "survivors", says: true, keys: [][2]string{
 		{"fini napper", "ready"}, {"!kill job KILL", ""},

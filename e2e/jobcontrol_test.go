@@ -614,21 +614,27 @@ func (p *shellUser) do(what string) error {
 	return err
 }
 
-// kill sends a signal to the shell, to its child, which is the wrapper if there is one, or to the
-// group of that.
+// kill sends a signal to the shell, to its child, which is the wrapper if there is one, to the
+// group of that, or to the inner fini if there is one.
 func (p *shellUser) kill(whom string, sig syscall.Signal) error {
 	if whom == "shell" {
 		return p.cmd.Process.Signal(sig)
 	}
-	for _, proc := range p.marked() {
-		if proc.parent == p.cmd.Process.Pid {
-			if whom == "group" {
-				return syscall.Kill(-proc.group, sig)
-			}
-			return syscall.Kill(proc.pid, sig)
-		}
+	all := p.marked()
+	childOf := func(pid int) int {
+		return slices.IndexFunc(all, func(proc markedProcess) bool { return proc.parent == pid })
 	}
-	return errors.New("the shell has no child")
+	i := childOf(p.cmd.Process.Pid)
+	if i < 0 {
+		return errors.New("the shell has no child")
+	}
+	if inner := childOf(all[i].pid); whom == "inner" && inner >= 0 && all[inner].name == "fini" {
+		i = inner
+	}
+	if whom == "group" {
+		return syscall.Kill(-all[i].group, sig)
+	}
+	return syscall.Kill(all[i].pid, sig)
 }
 
 // await waits for a text on the screen; for a prompt, if that is ""; or for what is behind a "!".

@@ -42,6 +42,9 @@ func (t *Tree) Descends(pid int) bool {
 // that can't be told. Only this process and those above it are asked, for the others of a job have the
 // same parents.
 func (t *Tree) GroupIsOrphaned() bool {
+	if unix.Getpgrp() == 0 {
+		return false // it is outside of the PID namespace, as are its members' parents
+	}
 	session, err := unix.Getsid(0)
 	for at := unix.Getppid(); err == nil && at > 0; {
 		if other, err := unix.Getsid(at); err != nil || other != session {
