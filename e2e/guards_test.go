@@ -244,8 +244,8 @@ func TestGuardSyscalls(t *testing.T) {
 		flags []string
 		most  int
 	}{
-		"no shield": {[]string{"--no-shield"}, 240},
-		"pair":      {nil, 460},
+		"no shield": {[]string{"--no-shield"}, 280},
+		"pair":      {nil, 570},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

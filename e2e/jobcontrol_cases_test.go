@@ -21,7 +21,9 @@ func interrupted(line string) [][2]string {
 }
 
 // A fini that is PID 1, in a process group that is outside of its namespace.
-func asInit(command string) string { return "unshare -fp --mount-proc fini sh -c '" + command + "; exit $?'" }
+func asInit(command string) string {
+	return "unshare -fp --mount-proc fini sh -c '" + command + "; exit $?'"
+}
 
 // A pipeline is stopped, goes on, and is ended.
 func stoppedAndOn(line, last string) [][2]string {

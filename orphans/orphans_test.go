@@ -289,7 +289,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 	outside.start(sibling)
 	outside.await("sibling")
 
-	cmd := outside.command("@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
+	cmd := outside.command("@alone", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=20m")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("TEST_SIBLING=%d", outside.pids["sibling"]))
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles, cmd.SysProcAttr = outW, outW, nil, attr
 	if err := cmd.Start(); err != nil {
