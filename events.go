@@ -21,7 +21,7 @@ type mainProcess struct {
 	main       int  // its pid
 	seen       int  // its pid, as a user sees it
 	mainFD     int  // its pidfd; -1 for none, and once it is known to have ended
-	mainGone   bool // that has just shown it
+	mainGone   bool // mainFD has just become readable
 	reaped     bool // its pid may be another's now
 	wasStopped bool // it has been stopped by a signal
 }
@@ -203,6 +203,6 @@ func (l *loop) mainEnded(e *ended) {
 		}
 		// The kernel sends no parent death signal to who has other credentials by then.
 		same, known := l.tree.SameCredentials(e.told.Pid)
-		e.asked = e.told.Pid != 0 && same && known
+		e.asked = e.told.Pid != 0 && !e.told.Unbound && same && known
 	}
 }

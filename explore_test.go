@@ -462,7 +462,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(int(m.pause / ms))
 		flag(m.began != notBegun)
 		flag(m.interrupted)
-		num(m.told)
+		num(m.stopped)
 		from(m.burstEnd)
 		flag(m.alone)
 		for i := range w.all {
@@ -523,7 +523,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
-		{sweep{}, "rules policy main had result unknown stage deadline pause began interrupted asked told killed burstEnd alone"},
+		{sweep{}, "rules policy main had result unknown stage deadline pause began interrupted asked stopped killed burstEnd alone"},
 		{watch{}, "rules inner isStopped ending"},
 		{had{}, "group at pid"},
 		{copies{}, "seen"},

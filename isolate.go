@@ -188,8 +188,8 @@ func (l *loop) innerTold(i int) {
 	l.queue = append(l.queue, told{t})
 }
 
-// lastWatch is the watch after the last word of an isolated inner fini, or after its end without
-// one: it is not gone before all in its namespace is, for which nobody waits without an end.
+// lastWatch waits, for a bounded time, until an isolated inner fini has gone that has told its last: it
+// goes only after all in its namespace has.
 type lastWatch struct {
 	*watch
 	result result

@@ -148,7 +148,7 @@ func run(flags *commandLine, environ []string) result {
 }
 
 // loop ties the machines to the processes. It runs in one goroutine, which alone reaps
-// and signals.
+// and signals: whatever is signalled, do does it, or what it calls in actions.go.
 type loop struct {
 	logger
 	role    *role

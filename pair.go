@@ -394,11 +394,12 @@ func (l *loop) byNohup(parent int, err error) bool {
 const parentSignal = syscall.Signal(64)
 
 // start starts the command of a role, or the one of its fallback. It returns the role that is
-// played.
+// played. An outer fini reserves what it needs while the inner one starts, which waits at the gate
+// for that: the command may use up what there is.
 func (l *loop) start(r *role) (*role, reaper.Child, error) {
 	gated := r.outer && r.gate != nil
 	if !gated {
-		provide()
+		reserve()
 	}
 	if r.inner && r.gate != nil {
 		r.gate.Await(pidfds(r.watch)...)
@@ -408,7 +409,7 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 	}
 	child, err := reaper.Spawn(r.command)
 	if gated && err == nil {
-		provide() // while the inner one starts
+		reserve() // while the inner one starts
 		r.gate.Open()
 	}
 	if r.command.Isolation != nil {
@@ -424,7 +425,7 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 		return r, child, err
 	}
 	if r.inner {
-		r.word.Started(l.outside.Pid(child.Pid))
+		r.word.Started(l.outside.Pid(child.Pid), child.Unbound)
 	}
 	if child.Unbound && !r.outer && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
 		l.sayf(failure, "cannot set the command's parent death signal: it outlives a fini that is killed")

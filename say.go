@@ -270,8 +270,8 @@ func (l *loop) leave(a leave) {
 
 // close is the last that fini has to say.
 func (l *loop) close(a exit) {
-	if a.told > 0 && l.threshold >= warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
-		l.annotate(a.told, l.told)
+	if a.stopped > 0 && l.threshold >= warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
+		l.annotate(a.stopped, l.told)
 	}
 	if l.report == nil || l.role.outer && !l.tookOver {
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// provide makes the Go runtime take now what it would else take while the command runs, and abort
-// if there were none: threads, and descriptors.
-var provide = sync.OnceFunc(func() {
+// reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
+// while the command runs, and abort if there are none.
+var reserve = sync.OnceFunc(func() {
 	makeThreads(2 + signals.Threads)
 	if reaper.StartPoller() != nil {
 		debug.SetGCPercent(-1) // memory is given back after a collection, by a timer, which needs the poller
@@ -55,7 +55,7 @@ func (l *loop) notStarted(err error) result {
 		l.failed(l.report.write(status))
 	}
 	if l.role != nil && l.role.inner {
-		l.role.word.Started(0)
+		l.role.word.Started(0, true)
 		l.role.word.Done(result{code: status}.waitStatus())
 	}
 	return result{code: status}

@@ -40,7 +40,7 @@ type (
 		none   bool        // no child is left: the tree is empty
 		hidden bool        // the main child has ended, but a tracer keeps it from being reaped
 		told   reaper.Told // by the inner fini, if that is what has ended
-		asked  bool        // the kernel has sent its command SIGTERM then
+		asked  bool        // the kernel has sent the command SIGTERM for that: the parent death signal
 	}
 	looked struct { // the answer to look
 		found []orphans.Process
@@ -102,8 +102,8 @@ type (
 		text  string
 	}
 	exit struct {
-		result result
-		told   int // how many leftovers had to be stopped
+		result  result
+		stopped int // how many leftovers had to be
 	}
 )
 
@@ -143,7 +143,7 @@ const (
 	timedOut
 	notEnded // --kill-after
 
-	innerTold // no reason: an isolated inner fini has told something. It stays the last.
+	innerTold // no reason: it marks the descriptor by which an isolated inner fini tells. It is the last.
 )
 
 // overrules reports whether the reason overrides --orphans: whoever could want leftovers is gone.
@@ -211,8 +211,8 @@ const (
 //	rung       what is so                           what leads to the next
 //	running    the main child lives                 stdin's end: closing; another reason to
 //	                                                stop, --kill-after: stopping
-//	heeding    fini's parent process has died, in   --linger, another reason: stopping
-//	           the job, by a key that it may heed
+//	heeding    fini's parent process has died, and  --linger, another reason: stopping
+//	           the command may heed the same key
 //	closing    it can see the end of its stdin      --grace without a byte read, another
 //	                                                reason, a signal to end: stopping
 //	stopping   it has been sent a stop signal       --grace or --kill-after: ending
@@ -220,7 +220,7 @@ const (
 //
 // On each rung the end of the main child leads to the sweep of what it left: lingering, or
 // from running waiting under --orphans=wait. If no child is left, or under --orphans=leave,
-// the life is over. The death of the parent process overrules every policy.
+// the life is over. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (

@@ -945,3 +945,12 @@ func FuzzStep(f *testing.F) {
 		}
 	})
 }
+
+// A process group outside of the PID namespace is 0 in proc_pid_stat(5).
+func TestCommandGroup(t *testing.T) {
+	for job, want := range map[int]int{0: 7, 5: 5, outsideJob: 0} {
+		if got := (rules{job: job}).commandGroup(7); got != want {
+			t.Errorf("job %d: %d, want %d", job, got, want)
+		}
+	}
+}

@@ -91,7 +91,7 @@ type sweep struct {
 	interrupted bool          // SIGINT came
 
 	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
-	told     int                   // how many leftovers had to be stopped
+	stopped  int                   // how many leftovers had to be
 	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd time.Duration         // up to here only children are killed
 	alone    bool                  // the last look found only such as are left alone
@@ -313,8 +313,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 
 // tell counts a leftover that has to be stopped, and tells of the first of them.
 func (s *sweep) tell(p orphans.Process, what string, had bool) action {
-	s.told++
-	return tell{p, what, s.told > maxTold, had}
+	s.stopped++
+	return tell{p, what, s.stopped > maxTold, had}
 }
 
 // killEach goes from asking to killing, with what the last look found.
@@ -396,15 +396,15 @@ func (s *sweep) giveUp(why string) ([]action, machine) {
 
 // finish ends the life as the rules make of the command's end.
 func (s *sweep) finish() (do []action, next machine) {
-	if s.told > maxTold {
-		do = append(do, say{warning, fmt.Sprintf("stopped %d leftovers in all", s.told)})
+	if s.stopped > maxTold {
+		do = append(do, say{warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
 	}
 	result := s.result
 	if slices.Contains(s.remap, result.status()) {
 		result.sig, result.code = 0, 0
 	}
-	if result.status() == 0 && s.told > 0 && s.orphansExit >= 0 {
+	if result.status() == 0 && s.stopped > 0 && s.orphansExit >= 0 {
 		result.code = s.orphansExit
 	}
-	return append(do, exit{result, s.told}), nil
+	return append(do, exit{result, s.stopped}), nil
 }

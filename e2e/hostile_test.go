@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -397,6 +399,48 @@ func TestInnerFiniIsKilled(t *testing.T) {
 			l.mustEnd(128 + 9)
 		})
 	}
+}
+
+// Nor does the kernel ask a command that has got capabilities of its file, or one whose parent death
+// signal it has refused to set.
+func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
+	t.Parallel()
+	t.Run("capabilities", func(t *testing.T) {
+		t.Parallel()
+		need.That(t, os.Geteuid() == 0, "root, to give a file capabilities")
+		command := sendersCommand(t)
+		dir := t.TempDir()
+		program := filepath.Join(dir, "python3")
+		text, err := os.ReadFile(command[0])
+		if err == nil {
+			err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(program, text, 0o755))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		// VFS_CAP_REVISION_2 and VFS_CAP_FLAGS_EFFECTIVE, then what is permitted and what is inheritable: see
+		// capabilities(7).
+		value := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+		value = append(binary.LittleEndian.AppendUint32(value, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
+		need.That(t, unix.Setxattr(program, "security.capability", value, 0) == nil, "a file system that keeps capabilities")
+		cmd := exec.Command(finiPath, append([]string{"--grace=1s", "--", program}, command[1:]...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		mustBeAskedByTheOuterOne(t, startCmd(t, cmd))
+	})
+	t.Run("the signal is refused", func(t *testing.T) {
+		t.Parallel()
+		argv := append(mode("refuse", "pdeathsig:EPERM", finiPath, "--grace=1s", "--"), sendersCommand(t)...)
+		mustBeAskedByTheOuterOne(t, startCmd(t, exec.Command(argv[0], argv[1:]...)))
+	})
+}
+
+func mustBeAskedByTheOuterOne(t *testing.T, l *life) {
+	t.Helper()
+	l.Out.want("ready")
+	outer, inner := l.pid(), l.worker()
+	mustKill(t, inner, syscall.SIGKILL)
+	l.mustAskFrom(outer, false)
+	l.mustEnd(128 + 9)
 }
 
 // injectExit makes a process end by exit_group(2), as if it had called it: the Go runtime does

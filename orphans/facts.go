@@ -65,17 +65,46 @@ func (t *Tree) GroupIsOrphaned() bool {
 	return err == nil
 }
 
-// SameCredentials reports whether a process has the user and group IDs of this one: real,
-// effective, saved and file system. The kernel clears the parent death signal of a process whose
-// credentials change, see PR_SET_PDEATHSIG in prctl(2). One that has changed them and changed
-// them back is not told from one that has not.
+// SameCredentials reports whether a process has the user and group IDs of this one (real, effective,
+// saved and file system), and no capability that this one has not. The kernel clears the parent death
+// signal of a process whose credentials change otherwise, see PR_SET_PDEATHSIG in prctl(2). One that
+// has changed them and changed them back is not told from one that has not.
 func (t *Tree) SameCredentials(pid int) (same, known bool) {
 	own, ok := t.status(t.self)
 	other, known := t.status(pid)
 	if !ok || !known {
 		return false, false
 	}
-	return own.uids == other.uids && own.gids == other.gids, true
+	return own.uids == other.uids && own.gids == other.gids && !t.hasMore(pid), true
+}
+
+// hasMore reports whether a process has a capability that this one has not: it has executed a file
+// with capabilities. See capabilities(7).
+func (t *Tree) hasMore(pid int) bool {
+	own, ok := permitted(0)
+	other, known := permitted(pid)
+	if !ok || !known || other&^own == 0 {
+		return false
+	}
+	// In a user namespace of its own it has all of them, there: that clears no signal.
+	link := func(pid int) string {
+		n, err := unix.Readlinkat(t.proc, strconv.Itoa(pid)+"/ns/user", t.buf)
+		if err != nil {
+			return "" // it may not be seen: it does not belong to this user any more
+		}
+		return string(t.buf[:n])
+	}
+	there := link(pid)
+	return there == "" || there == link(t.self)
+}
+
+// permitted are the capabilities that a process may have, bit n for capability n; 0 is this process. See
+// capget(2).
+func permitted(pid int) (capabilities uint64, ok bool) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3, Pid: int32(pid)}
+	var data [2]unix.CapUserData
+	err := unix.Capget(&head, &data[0])
+	return uint64(data[1].Permitted)<<32 | uint64(data[0].Permitted), err == nil
 }
 
 // Ignores reports whether a process ignores a signal.

@@ -85,7 +85,7 @@ func (t *Tree) killChild(pid int) error {
 	return unix.Kill(pid, unix.SIGKILL)
 }
 
-// Kill sends SIGKILL to every descendant that it comes by, children first, and returns as
+// Kill sends SIGKILL to every descendant that the walk finds, children first, and returns as
 // KillChildren does.
 func (t *Tree) Kill() (hit, refused []int, err error) {
 	hit, refused, err = t.KillChildren()

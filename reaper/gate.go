@@ -21,8 +21,8 @@ func NewGate() *Gate {
 // Open opens the gate for good.
 func (g *Gate) Open() { _, _ = unix.Write(g.FD, binary.NativeEndian.AppendUint64(nil, 1)) }
 
-// Await waits until the gate is open, or one of some processes has ended, of which these are pidfds:
-// one of them is of who is to open it. Then it closes the descriptor.
+// Await waits until the gate is open, or one of the processes has ended, among which is the one that is
+// to open it. It returns too if poll(2) fails. It closes the gate's descriptor.
 func (g *Gate) Await(pidfds ...int) {
 	fds := []unix.PollFd{{Fd: int32(g.FD), Events: unix.POLLIN}}
 	for _, fd := range pidfds {

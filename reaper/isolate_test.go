@@ -67,9 +67,9 @@ func TestWordOfAnIsolatedChild(t *testing.T) {
 		want Told
 		err  error
 	}{
-		"all at once": {func(w Word) { w.Settled(nil); w.Started(7); w.Done(0x300) }, Told{Pid: 7, Done: true, Status: 0x300}, nil},
-		"stays":       {func(w Word) { w.Settled(nil); w.Started(7); w.Stays(15) }, Told{Pid: 7, Done: true, Status: 15, Stays: true}, nil},
-		"started":     {func(w Word) { w.Settled(nil); w.Started(7) }, Told{Pid: 7}, nil},
+		"all at once": {func(w Word) { w.Settled(nil); w.Started(7, false); w.Done(0x300) }, Told{Pid: 7, Done: true, Status: 0x300}, nil},
+		"stays":       {func(w Word) { w.Settled(nil); w.Started(7, false); w.Stays(15) }, Told{Pid: 7, Done: true, Status: 15, Stays: true}, nil},
+		"started":     {func(w Word) { w.Settled(nil); w.Started(7, false) }, Told{Pid: 7}, nil},
 		"settled":     {func(w Word) { w.Settled(nil) }, Told{}, nil},
 		"not mounted": {func(w Word) { w.Settled(refusedCall(callOpen, errors.New("why"))) }, Told{}, errors.New("open(/proc): it is not mounted")},
 	} {
@@ -101,8 +101,8 @@ func TestWordOfAnIsolatedChild(t *testing.T) {
 	}{
 		{func() {}, Told{}},
 		{func() { w.Settled(nil) }, Told{}},
-		{func() { w.Started(9) }, Told{Pid: 9}},
-		{func() { w.Done(0) }, Told{Pid: 9, Done: true}},
+		{func() { w.Started(9, true) }, Told{Pid: 9, Unbound: true}},
+		{func() { w.Done(0) }, Told{Pid: 9, Unbound: true, Done: true}},
 	} {
 		step.tell()
 		if got, _ := w.Told(); got != step.want {

@@ -75,17 +75,24 @@ func NewWord() (Word, error) {
 
 // Told is what has been told of the child.
 type Told struct {
-	Pid    int                // 0 if it was not started
-	Done   bool               // it has ended, and all that the writer had to do is done
-	Status syscall.WaitStatus // what the reader is to end like, if Done
-	Stays  bool               // the writer goes on, if Done
+	Pid     int                // 0 if it was not started
+	Unbound bool               // the kernel does not signal it when the writer dies
+	Done    bool               // it has ended, and all that the writer had to do is done
+	Status  syscall.WaitStatus // what the reader is to end like, if Done
+	Stays   bool               // the writer goes on, if Done
 }
 
-// stays marks a status, which has 16 bits.
-const stays = 1 << 31
+// unbound marks a pid, which has at most 22 bits, and stays marks a status, which has 16.
+const unbound, stays = 1 << 31, 1 << 31
 
-// Started tells that the child was started.
-func (w Word) Started(pid int) { w.write(uint32(pid)) }
+// Started tells that the child was started, and whether the kernel refused its parent death signal.
+func (w Word) Started(pid int, isUnbound bool) {
+	number := uint32(pid)
+	if isUnbound {
+		number |= unbound
+	}
+	w.write(number)
+}
 
 // ContinueBy makes the kernel send this process SIGCONT at the first write after Continue, in case
 // it is stopped: a process in a PID namespace can't signal one outside. See F_SETSIG in fcntl(2).
@@ -128,7 +135,8 @@ func (w *Word) Told() (t Told, news bool) {
 		numbers = numbers[min(4, len(numbers)):]
 	}
 	if len(numbers) >= 4 {
-		t.Pid = int(binary.NativeEndian.Uint32(numbers))
+		number := binary.NativeEndian.Uint32(numbers)
+		t.Pid, t.Unbound = int(number&^unbound), number&unbound != 0
 	}
 	if len(numbers) >= 8 {
 		status := binary.NativeEndian.Uint32(numbers[4:])
