@@ -313,10 +313,13 @@ func TestAsDumbInitStops(t *testing.T) {
 			t.Run("dumb-init: "+unix.SignalName(sig)+" stops the child and CONT continues it/"+p.name, func(t *testing.T) {
 				t.Parallel()
 				cmd := p.command(sh("echo ready; exec cat")...)
-				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+				// The kernel stops nobody by these in an orphaned group, which that of a session's leader is. In
+				// the other one it could stop fini.
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: sig == syscall.SIGTTIN, Setpgid: sig != syscall.SIGTTIN}
 				l := startCmd(t, cmd)
 				l.Out.want("ready")
 				l.caught()
+				finis := []int{l.pid(), l.worker()}
 				command := childrenOf(t, l.worker())[0]
 				// Twice: what was continued can be stopped again.
 				for round := range 2 {
@@ -324,6 +327,9 @@ func TestAsDumbInitStops(t *testing.T) {
 					until(t, "the command is stopped", func() bool {
 						return strings.HasPrefix(procStatus(command, "State"), "T")
 					})
+					if countStopped(finis) > 0 {
+						t.Error("fini is stopped too")
+					}
 					word := fmt.Sprint("word ", round)
 					write(t, l, word+"\n")
 					l.signal(syscall.SIGCONT) // fini takes it, so it is not stopped
