@@ -393,6 +393,9 @@ func (l *loop) byNohup(parent int, err error) bool {
 // last real-time signal is the one least likely to be sent for another reason.
 const parentSignal = syscall.Signal(64)
 
+// errTooLate is said of a reason to stop that has come before the start.
+var errTooLate = errors.New("the outer fini, or a process to whose end the command is bound, has ended before the start: it is not started")
+
 // start starts the command of a role, or the one of its fallback. It returns the role that is
 // played. An outer fini reserves what it needs while the inner one starts, which waits at the gate
 // for that: the command may use up what there is.
@@ -401,8 +404,8 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 	if !gated {
 		reserve()
 	}
-	if r.inner && r.gate != nil {
-		r.gate.Await(pidfds(r.watch)...)
+	if r.inner && r.gate != nil && !r.gate.Await(pidfds(r.watch)...) {
+		return r, reaper.Child{}, errTooLate
 	}
 	if len(r.command.Args) == 0 {
 		return r, reaper.Child{FD: -1}, nil

@@ -22,16 +22,16 @@ func NewGate() *Gate {
 func (g *Gate) Open() { _, _ = unix.Write(g.FD, binary.NativeEndian.AppendUint64(nil, 1)) }
 
 // Await waits until the gate is open, or one of the processes has ended, among which is the one that is
-// to open it. It returns too if poll(2) fails. It closes the gate's descriptor.
-func (g *Gate) Await(pidfds ...int) {
+// to open it. It reports whether it is open, or poll(2) fails. It closes the gate's descriptor.
+func (g *Gate) Await(pidfds ...int) (open bool) {
 	fds := []unix.PollFd{{Fd: int32(g.FD), Events: unix.POLLIN}}
 	for _, fd := range pidfds {
 		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
+	defer func() { _ = unix.Close(g.FD) }()
 	for {
 		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
-			break
+			return err != nil || fds[0].Revents != 0
 		}
 	}
-	_ = unix.Close(g.FD)
 }
