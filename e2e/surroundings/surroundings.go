@@ -60,7 +60,7 @@ func Misleads(name string) bool {
 		"BASH_ENV", "ENV", "CDPATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES": // shells would say other things
 		return true
 	}
-	return strings.HasPrefix(name, "FINI_")
+	return strings.HasPrefix(name, "FINI_") || strings.HasPrefix(name, "PYTHON") // an unbuffered Python writes lines in parts
 }
 
 // leaveTerminal makes this process one without a controlling terminal, as a command at one is
