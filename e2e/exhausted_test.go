@@ -670,7 +670,10 @@ sys.stdin.readline()
 // is not kept open by fini.
 func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
 	t.Parallel()
-	const script = `exec 2000<&3 70<&3 3>&-; exec "$@"`
+	const script = `ulimit -Sn 2001 && exec 2000<&3 70<&3 3>&- "$@"`
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	need.That(t, limit.Max > 2000, "a hard limit of 2,001 descriptors")
 	const command = `echo started; exec 70<&- 2000<&-; exec cat`
 	withoutProc := []string{need.Program(t, "unshare"), "-m", "/bin/sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"}
 	for name, before := range map[string][]string{
