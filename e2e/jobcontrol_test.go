@@ -313,7 +313,7 @@ func (b *bench) serveSSH(t *testing.T) error {
 		return err
 	}
 	config := fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"+
-		"AcceptEnv *\nPidFile none\nPrintMotd no\nPrintLastLog no\n", dir)
+		"AcceptEnv *\nPidFile none\nPrintMotd no\nPrintLastLog no\nSetEnv HOME=%[1]s\n", dir) // where no shell has a file to read
 	client := fmt.Sprintf("Host pty\nHostName 127.0.0.1\nPort %d\nUser %s\nIdentityFile %s/user\nIdentitiesOnly yes\nLogLevel ERROR\n"+
 		"StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nSendEnv PATH D GO PTYMARK PS1 LC_ALL\n", port, who.Username, dir)
 	err = errors.Join(

@@ -574,7 +574,7 @@ func overSSH(t *testing.T, text string) {
 		run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(k.dir, name))
 	}
 	server := k.file("sshd_config", fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
-		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s\n", k.dir, strings.TrimPrefix(k.env[len(k.env)-1], "PATH=")), 0o644)
+		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", k.dir, strings.TrimPrefix(k.env[len(k.env)-1], "PATH=")), 0o644)
 	// sshd -i speaks on its standard streams, so that no port is needed.
 	client := k.file("ssh_config", fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
 		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", k.dir, sshd, server), 0o644)
