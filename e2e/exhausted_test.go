@@ -391,6 +391,25 @@ func TestDescriptorTableIsTooSmall(t *testing.T) {
 	})
 }
 
+// A descriptor may be the last one when leftovers are to be looked for, and gone when they are.
+func TestLeftoversWithoutADescriptor(t *testing.T) {
+	t.Parallel()
+	for _, p := range []place{pair, alone} {
+		for limit := 7; limit < 16; limit++ {
+			h := newCgroup(t)
+			// It has the three streams and no other, so that none is free once it lets go of that.
+			cmd := h.around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit)}, "--linger=50ms", "--grace=5s", "--",
+				"/bin/sh", "-c", `setsid sleep 1000 & setsid sleep 1000 & exit 3`)
+			err := cmd.Run()
+			status := shellStatus(cmd.ProcessState)
+			if names := h.names(); len(names) > 0 || status != 3 && status != 125 {
+				t.Errorf("%s, %d descriptors: status %d (%v), alive: %q", p.name, limit, status, err, names)
+				h.kill()
+			}
+		}
+	}
+}
+
 // The runtime wants two descriptors for its first timer, which is set after some garbage collection, and
 // aborts without. So it has them from the start, or nothing is collected.
 func TestPollerIsThereBeforeATimer(t *testing.T) {

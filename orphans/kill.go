@@ -25,8 +25,9 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	default:
 		// A child of this process keeps its pid. For any other without a pidfd a
 		// moment remains in which the pid could become another's.
-		if now, statErr := t.stat(p.Pid); statErr != nil || now.Start != p.Start ||
-			now.Parent != p.Parent && now.Parent != t.self {
+		now, statErr := t.stat(p.Pid)
+		isChild := statErr != nil && ownChild(unix.P_PID, p.Pid) == 0 // there may be no descriptor to look with
+		if !isChild && (statErr != nil || now.Start != p.Start || now.Parent != p.Parent && now.Parent != t.self) {
 			return nil
 		}
 		err = unix.Kill(p.Pid, sig)

@@ -42,11 +42,8 @@ func (t *Tree) walk(visit func(Process)) error {
 	children := t.children
 	if !t.byChildren && !t.childrenOnly {
 		snapshot, err := t.snapshot()
-		if err != nil {
-			return err
-		}
-		if len(snapshot[t.self]) == 0 {
-			snapshot[t.self] = t.ownChildren() // they are hidden
+		if err != nil || len(snapshot[t.self]) == 0 {
+			snapshot[t.self] = t.ownChildren() // they are hidden, or there is no descriptor
 		}
 		children = func(pid, _ int) ([]int, error) { return snapshot[pid], nil }
 	}
@@ -109,9 +106,12 @@ func (t *Tree) children(pid, threads int) ([]int, error) {
 	if t.childrenOnly && pid == t.self {
 		return t.ownChildren(), nil
 	}
-	if !t.byChildren {
-		snapshot, err := t.snapshot()
-		return snapshot[pid], err
+	if pid == t.self {
+		pids, err := t.listedChildren()
+		if err != nil {
+			return t.ownChildren(), nil // for which no descriptor is needed
+		}
+		return pids, nil
 	}
 	if threads == 1 {
 		return t.readPids(childrenFile(pid, pid))
@@ -124,6 +124,15 @@ func (t *Tree) children(pid, threads int) ([]int, error) {
 		return true
 	})
 	return pids, err
+}
+
+// listedChildren are those of this process as /proc has them.
+func (t *Tree) listedChildren() ([]int, error) {
+	if !t.byChildren {
+		snapshot, err := t.snapshot()
+		return snapshot[t.self], err
+	}
+	return t.readPids(childrenFile(t.self, t.self))
 }
 
 func childrenFile(pid, tid int) string {
