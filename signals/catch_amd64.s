@@ -35,7 +35,10 @@ note:
 	MOVQ CX, catching_senders(R8)(DI*8)
 	LOCK
 	INCL catching_counts(R8)(DI*4)
+	MOVQ catching_keeps(R8)(DI*8), AX
 	LEAL -1(DI), CX
+	LOCK
+	ANDQ AX, catching_pending(R8)
 	LOCK
 	BTSQ CX, catching_pending(R8)
 	// write(eventFD, &one, 8)

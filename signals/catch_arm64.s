@@ -44,8 +44,12 @@ count:
 	SUB   $1, R0, R6
 	MOVD  $1, R7
 	LSL   R6, R7, R7
+	ADD   $catching_keeps, R5, R6
+	ADD   R0<<3, R6, R6
+	MOVD  (R6), R10
 again:
 	LDAXR (R5), R6              // catching.pending
+	AND   R10, R6, R6
 	ORR   R7, R6, R6
 	STLXR R6, (R5), R9
 	CBNZW R9, again

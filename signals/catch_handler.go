@@ -39,6 +39,19 @@ type catching struct {
 	runtime uintptr   // the runtime's handler
 	senders [65]int64 // the last of each kind: si_code below, si_pid above
 	counts  [65]atomic.Uint32
+	keeps   [65]uint64 // of those that are pending, which each kind leaves so
+}
+
+// setKeeps makes SIGCONT discard the stop signals that are pending, and each of them SIGCONT, as the
+// kernel does: see signal(7). They are taken in the order of the numbers, and not as they came.
+func (c *catching) setKeeps() {
+	for sig := range c.keeps {
+		c.keeps[sig] = ^uint64(0)
+	}
+	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		c.keeps[stop] &^= 1 << (unix.SIGCONT - 1)
+		c.keeps[unix.SIGCONT] &^= 1 << (stop - 1)
+	}
 }
 
 // handlerPC is where handler begins.
@@ -48,6 +61,7 @@ var handlerPC uintptr
 func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	c.pending, c.origin, c.count = &caught.pending, origin, count
 	caught.eventFD, caught.pid, caught.one = int64(eventFD), int64(unix.Getpid()), 1
+	caught.setKeeps()
 	// Like the runtime's own: on the stack that it gives each thread for this, with all
 	// signals blocked.
 	action := segvAction()

@@ -2,12 +2,16 @@ package signals
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,7 +21,7 @@ var withHandler = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 
 // catcher is the program of the tests of Catch: it says each signal that it takes, with its
 // sender, until SIGTERM. SIGUSR1 and SIGUSR2 have it catch SIGCHLD and not, SIGHUP has it
-// start a child and wait for its end.
+// start a child and wait for its end, SIGXCPU has it take nothing before it can read something.
 func catcher() {
 	runtime.LockOSThread()
 	blocked := only(unix.SIGIO)
@@ -46,6 +50,8 @@ func catcher() {
 				}
 			case unix.SIGQUIT:
 				work()
+			case unix.SIGXCPU:
+				_, _ = os.Stdin.Read(make([]byte, 1))
 			}
 			fmt.Println(Name(got.Signal), got.Sender)
 			if got.Signal == unix.SIGTERM {
@@ -73,6 +79,7 @@ type caughtBy struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
+	stdin io.Writer
 }
 
 func startCatcher(t *testing.T) *caughtBy {
@@ -80,14 +87,15 @@ func startCatcher(t *testing.T) *caughtBy {
 	cmd := exec.Command(os.Args[0], "@catch")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err == nil {
+	in, err2 := cmd.StdinPipe()
+	if err = errors.Join(err, err2); err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := &caughtBy{t, cmd, bufio.NewScanner(out)}
+	c := &caughtBy{t, cmd, bufio.NewScanner(out), in}
 	c.want("ready")
 	return c
 }
@@ -126,6 +134,9 @@ func TestCatchEverySignal(t *testing.T) {
 		case sig == unix.SIGQUIT:
 			c.send(sig)
 			c.want("recovered: true")
+		case sig == unix.SIGXCPU:
+			c.send(sig)
+			_, _ = c.stdin.Write([]byte("\n"))
 		default:
 			c.send(sig)
 		}
@@ -135,6 +146,45 @@ func TestCatchEverySignal(t *testing.T) {
 	c.send(unix.SIGWINCH)
 	c.send(unix.SIGTERM)
 	c.want(c.is(unix.SIGTERM))
+}
+
+// Of SIGCONT and a stop signal that come one after the other, the last one counts.
+func TestCatchStopAndContinue(t *testing.T) {
+	if !withHandler {
+		t.Skip("the runtime's handler tells no order")
+	}
+	c := startCatcher(t)
+	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		for _, order := range [][]syscall.Signal{{stop, unix.SIGCONT}, {unix.SIGCONT, stop}, {stop, unix.SIGCONT, stop}} {
+			c.send(unix.SIGXCPU)
+			for !c.waits() {
+				time.Sleep(time.Millisecond)
+			}
+			for _, sig := range order {
+				c.send(sig)
+				for c.pending() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			_, _ = c.stdin.Write([]byte("\n"))
+			c.want(c.is(unix.SIGXCPU))
+			c.want(c.is(order[len(order)-1]))
+		}
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// waits reports whether it reads its standard input.
+func (c *caughtBy) waits() bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/syscall", c.cmd.Process.Pid))
+	return strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
+}
+
+// pending reports whether a signal is yet to be caught.
+func (c *caughtBy) pending() bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	return !strings.Contains(string(text), "\nShdPnd:\t0000000000000000\n")
 }
 
 // The end of a child is told where that is asked for.

@@ -83,8 +83,8 @@ func eventFD() (read, write int, err error) {
 	return fds[0], fds[1], err
 }
 
-// Take returns what was caught since the last Take, in the order of the numbers. It does
-// not wait.
+// Take returns what was caught since the last Take, in the order of the numbers; of SIGCONT and
+// the signals that stop a job, what came last. It does not wait.
 func (c *Catcher) Take() (taken []Received) {
 	// What is caught from here on makes it readable again. It may have become so for what was
 	// taken already. The call is raw, as are others on a signal's way: it does not
