@@ -432,7 +432,11 @@ func TestPollerIsThereBeforeATimer(t *testing.T) {
 			l.Out.want("ready")
 			for _, pid := range []int{l.pid(), l.worker()} {
 				// fini leaves its directory when it has all that it keeps.
-				until(t, "fini is in /", func() bool { dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); return dir == "/" })
+				until(t, "fini is in /", func() bool {
+					root, _ := os.Readlink(fmt.Sprintf("/proc/%d/root", pid))
+					dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+					return dir == root && dir != ""
+				})
 				links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 				n := 0
 				for _, link := range links {
