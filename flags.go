@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -209,7 +210,7 @@ type policy string
 
 func (p *policy) UnmarshalText(text []byte) error {
 	switch *p = policy(text); *p {
-	case stopAll, stopPipes, waitAll, leaveAll:
+	case life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll:
 		return nil
 	}
 	return fmt.Errorf("cannot use %q: want stop, pipes, wait or leave", text)
@@ -307,7 +308,7 @@ func parsePlain(args, environ []string) *commandLine {
 		}
 	}
 	c := &commandLine{
-		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: stopAll,
+		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: life.StopAll,
 	}
 	if len(args) > 0 {
 		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
@@ -353,36 +354,38 @@ func parsePlain(args, environ []string) *commandLine {
 
 func (c *commandLine) logger() logger {
 	if c.Quiet {
-		return logger{failure}
+		return logger{life.Failure}
 	}
-	return logger{warning + level(c.Verbose)}
+	return logger{life.Warning + life.Level(c.Verbose)}
 }
 
-func (c *commandLine) rules() rules {
-	r := rules{
-		grace:       time.Duration(c.Grace),
-		linger:      time.Duration(c.Linger),
-		killAfter:   time.Duration(c.KillAfter),
-		deathsig:    syscall.SIGTERM,
-		orphans:     string(c.Orphans),
-		allow:       len(c.AllowOrphan) > 0,
-		orphansExit: -1,
-		warnReaped:  c.WarnReaped,
-		rewrite:     map[syscall.Signal]syscall.Signal{},
+// policy is what a life goes by.
+func (c *commandLine) policy() life.Policy {
+	p := life.Policy{
+		Grace:       time.Duration(c.Grace),
+		Linger:      time.Duration(c.Linger),
+		KillAfter:   time.Duration(c.KillAfter),
+		Timeout:     time.Duration(c.Timeout),
+		Deathsig:    syscall.SIGTERM,
+		Orphans:     string(c.Orphans),
+		Allow:       len(c.AllowOrphan) > 0,
+		OrphansExit: -1,
+		WarnReaped:  c.WarnReaped,
+		Rewrite:     map[syscall.Signal]syscall.Signal{},
 	}
 	for _, rewrite := range c.Rewrite {
-		r.rewrite[rewrite.from] = rewrite.to
+		p.Rewrite[rewrite.from] = rewrite.to
 	}
 	if c.Pdeathsig != nil && *c.Pdeathsig != 0 {
-		r.deathsig = syscall.Signal(*c.Pdeathsig)
+		p.Deathsig = syscall.Signal(*c.Pdeathsig)
 	}
 	if c.OrphansExit != nil {
-		r.orphansExit = int(*c.OrphansExit)
+		p.OrphansExit = int(*c.OrphansExit)
 	}
 	for _, n := range c.RemapExit {
-		r.remap = append(r.remap, int(n))
+		p.Remap = append(p.Remap, int(n))
 	}
-	return r
+	return p
 }
 
 // version ends in seven hexadecimal digits, by which Docker knows an init: it

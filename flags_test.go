@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -39,7 +40,7 @@ func sayingNothing() *commandLine {
 		Grace:  duration(5 * time.Second),
 		Linger: duration(500 * time.Millisecond),
 		// Without this one, leftovers are stopped.
-		Orphans: stopAll,
+		Orphans: life.StopAll,
 	}
 }
 
@@ -91,10 +92,10 @@ func TestParse(t *testing.T) {
 		"linger":            {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
 		"FINI_LINGER":       {nil, set{"FINI_LINGER": "0"}, func(c line) { c.Linger = 0 }},
 		"orphans=stop":      {[]string{"--orphans=stop"}, nil, func(line) {}},
-		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = stopPipes }},
-		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = waitAll }},
-		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = leaveAll }},
-		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = waitAll }},
+		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
+		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = life.WaitAll }},
+		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
+		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
 		"orphans wins":      {[]string{"--orphans=stop"}, set{"FINI_ORPHANS": "wait"}, func(line) {}},
 		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
@@ -64,7 +65,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 			count = fmt.Sprintf("%d processes", n)
 		}
 		l.report.oom(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.kills.memory.File, n))
-		if l.kills.told++; l.kills.told > maxTold {
+		if l.kills.told++; l.kills.told > life.MaxTold {
 			continue
 		}
 		who := fmt.Sprintf("leftover %d", l.outside.Pid(x.Pid))
@@ -76,6 +77,6 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		default:
 			who += " was ended by SIGKILL"
 		}
-		l.sayf(warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
+		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
 	}
 }

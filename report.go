@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -185,30 +186,11 @@ func (r *report) signal(got signals.Received) {
 	r.Signals = append(r.Signals, s)
 }
 
-func (r *report) stopped(why reason) {
+func (r *report) stopped(why life.Reason) {
 	if r != nil && r.Stopped == nil {
-		text := why.word()
+		text := why.String()
 		r.Stopped = &text
 	}
-}
-
-// word is the reason in a report, as the schema has it.
-func (r reason) word() string {
-	switch r {
-	case parentDied:
-		return "launcher"
-	case finiDied:
-		return "fini"
-	case boundEnded:
-		return "bind"
-	case stdinClosed:
-		return "stdin"
-	case timedOut:
-		return "timeout"
-	case notEnded:
-		return "killAfter"
-	}
-	return ""
 }
 
 // leftover is one that was found; asked reports whether it had SIGTERM already, with its

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -30,17 +31,17 @@ func newTestReport(t *testing.T) *report {
 func TestNoReport(t *testing.T) {
 	var r *report
 	r.signal(signals.Received{Signal: syscall.SIGTERM})
-	r.stopped(timedOut)
+	r.stopped(life.TimedOut)
 	r.leftover(member, "member", lineage{}, false)
 	r.sent(member.Pid, syscall.SIGTERM)
 	r.reaped([]reaper.Exit{{Pid: mainPid, Status: exited(0)}}, mainPid)
 }
 
 func TestReportTakesTheFirstReason(t *testing.T) {
-	for why, want := range map[reason]string{parentDied: "launcher", stdinClosed: "stdin", timedOut: "timeout"} {
+	for why, want := range map[life.Reason]string{life.ParentDied: "launcher", life.StdinClosed: "stdin", life.TimedOut: "timeout"} {
 		r := newTestReport(t)
 		r.stopped(why)
-		r.stopped(parentDied)
+		r.stopped(life.ParentDied)
 		if r.Stopped == nil || *r.Stopped != want {
 			t.Errorf("%v: %v, want %q", why, r.Stopped, want)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -212,8 +213,8 @@ func TestReasonsHaveWords(t *testing.T) {
 	var words []string
 	said := map[string]bool{"": true}
 	l := &loop{role: &role{}}
-	for why := noReason + 1; why < innerTold; why++ {
-		words = append(words, why.word())
+	for why := life.NoReason + 1; why < life.Reasons; why++ {
+		words = append(words, why.String())
 		because := l.because(why)
 		if said[because] {
 			t.Errorf("of reason %d is said %q, as of another or of none", why, because)
