@@ -10,8 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -25,35 +24,6 @@ import (
 //
 // In it the inner one and the command see other numbers: what they are told of processes outside
 // is told by the outer one, or by its pidfds.
-type isolation string
-
-const (
-	isolate    isolation = "1"
-	tryIsolate isolation = "try" // and go on without
-)
-
-// IsBool tells kong that the flag may come without a value.
-func (i *isolation) IsBool() bool { return true }
-
-// Decode is what kong calls.
-func (i *isolation) Decode(ctx *kong.DecodeContext) error {
-	value := "1"
-	if ctx.Scan.Peek().Type == kong.FlagValueToken {
-		value = fmt.Sprint(ctx.Scan.Pop().Value)
-	}
-	switch strings.ToLower(value) {
-	case "1", "true", "yes":
-		*i = isolate
-	case "0", "false", "no":
-		*i = ""
-	case "try":
-		*i = tryIsolate
-	default:
-		return fmt.Errorf("cannot use %q: want try, or no value", value)
-	}
-	return nil
-}
-
 // settle completes the isolation that this process was started for, and tells the outer fini. It
 // reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
 // ends an init with a status of its own.
@@ -106,7 +76,7 @@ func (i *isolated) parse(text string) error {
 
 // beIsolated returns the role of the outer one of an isolated pair, or another if it may go on
 // without.
-func (l *loop) beIsolated(r *role, how isolation) (*role, error) {
+func (l *loop) beIsolated(r *role, how cli.Isolation) (*role, error) {
 	outer, err := r.beOuter(reaper.NewIsolation())
 	if err == nil && outer.rules.Job != 0 {
 		if err = outer.word.ContinueBy(); err != nil {
@@ -114,10 +84,10 @@ func (l *loop) beIsolated(r *role, how isolation) (*role, error) {
 		}
 	}
 	if err == nil {
-		outer.goOn = how == tryIsolate
+		outer.goOn = how == cli.TryIsolate
 		return outer, nil
 	}
-	return l.notIsolated(r, how == tryIsolate, err)
+	return l.notIsolated(r, how == cli.TryIsolate, err)
 }
 
 // notIsolated returns the role that goes on without isolation, if it may.

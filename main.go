@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -47,31 +48,34 @@ const gcPercent = 25
 func main() {
 	debug.SetGCPercent(gcPercent)
 	environ := reaper.Environ()
-	flags, err := parse(os.Args[1:], environ)
+	options, err := cli.Parse(os.Args[1:], environ)
 	if err != nil {
+		logger{life.Warning}.sayf(life.Failure, "%v", err)
+		os.Exit(exitFailed)
+	}
+	flags := &commandLine{Options: options}
+	if err := flags.readInner(); err != nil {
 		logger{life.Warning}.sayf(life.Failure, "%v", err)
 		os.Exit(exitFailed)
 	}
 	switch {
 	case flags.Help:
-		answer(usage)
+		answer(cli.Usage)
 	case flags.Version:
-		answer(version() + "\n")
+		answer(cli.Version() + "\n")
 		if !reaper.HasEntry() {
-			flags.logger().sayf(life.Warning, "%s", limitedBuild)
+			logger{flags.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
 	case flags.License, flags.License2:
 		answer(license)
 	case flags.Install != nil:
 		if err := install(*flags.Install); err != nil {
-			flags.logger().sayf(life.Failure, "--install: %v", err)
+			logger{flags.Level()}.sayf(life.Failure, "--install: %v", err)
 			os.Exit(exitFailed)
 		}
 	case len(flags.Command) == 0 && !flags.Pause:
-		logger{life.Warning}.sayf(life.Failure, "%v", noCommand(os.Args[1:]))
+		logger{life.Warning}.sayf(life.Failure, "%v", cli.NoCommand(os.Args[1:]))
 		os.Exit(exitFailed)
-	case flags.Become != 0:
-		os.Exit(become(flags, environ))
 	default:
 		end := run(flags, environ)
 		if end.Sig != 0 && os.Getpid() != 1 {
@@ -79,6 +83,24 @@ func main() {
 		}
 		os.Exit(end.Status())
 	}
+}
+
+// A commandLine is what the user, or for an inner fini the outer one, asks for.
+type commandLine struct {
+	*cli.Options
+	Inner *inner // nil if this is no inner fini
+}
+
+// readInner reads what the outer one says.
+func (c *commandLine) readInner() error {
+	if c.Options.Inner == "" {
+		return nil
+	}
+	c.Inner = &inner{}
+	if err := c.Inner.UnmarshalText([]byte(c.Options.Inner)); err != nil || len(c.Inner.bound) != len(c.Bind) {
+		return errNotForUsers
+	}
+	return nil
 }
 
 // answer prints what was asked for instead of a command.
@@ -91,13 +113,13 @@ func answer(text string) {
 
 // run is one life. It returns what fini is to end like.
 func run(flags *commandLine, environ []string) life.Result {
-	l := &loop{logger: flags.logger(), mainFD: -1}
+	l := &loop{logger: logger{flags.Level()}, mainFD: -1}
 	var err error
 	if flags.Inner == nil {
 		if !reaper.HasEntry() {
-			l.sayf(life.Detail, "%s", limitedBuild)
+			l.sayf(life.Detail, "%s", cli.LimitedBuild)
 		}
-		for _, text := range flags.misspelt {
+		for _, text := range flags.Misspelt {
 			l.sayf(life.Warning, "%s", text)
 		}
 	}
@@ -109,7 +131,7 @@ func run(flags *commandLine, environ []string) life.Result {
 	}
 	inherited := reaper.Inherited()
 	l.tree = orphans.New()
-	rules := life.Rules{Policy: flags.policy()}
+	rules := life.Rules{Policy: flags.Policy()}
 	rules.Job = job(flags)
 	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
 	rules.Orphaned = rules.Job != 0 && pair && l.tree.GroupIsOrphaned()
@@ -176,7 +198,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role
 	l.main, l.mainFD, l.seen = child.Pid, child.FD, l.outside.Pid(child.Pid)
 	r.rules.Seen = l.seen
-	l.allow = flags.patterns()
+	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
 	if l.report != nil {
 		l.report.Pid = l.seen

@@ -125,9 +125,6 @@ func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules life.R
 	} else if os.Getpid() == 1 && flags.Inner == nil {
 		r.command.Terminal = signals.Foreground()
 	}
-	if !flags.Pause {
-		l.address(r, flags.Inner)
-	}
 	var err error
 	if flags.StdinEOF {
 		if r.stdin, err = pdeath.LookAtStdin(); err != nil {
@@ -164,30 +161,6 @@ func (l *loop) beShielded(r *role) *role {
 		return r
 	}
 	return outer
-}
-
-// address makes the command execute by way of another fini, if LISTEN_PID or the like name this
-// one, or the outer one of its pair: whoever set them meant the command.
-func (l *loop) address(r *role, from *inner) {
-	pid := os.Getpid()
-	switch {
-	case from != nil && from.isolated != nil && reaper.NamesPid(r.command.Env, from.isolated.pid):
-		r.command.Env = reaper.Rename(r.command.Env, from.isolated.pid, from.outer)
-	case from != nil && from.isolated != nil:
-		return
-	case from != nil:
-		pid = os.Getppid()
-	}
-	if !reaper.NamesPid(r.command.Env, pid) {
-		return
-	}
-	self := reaper.Self()
-	if self == "" {
-		l.sayf(life.Failure, "cannot execute fini again: LISTEN_PID and the like do not name the command")
-		return
-	}
-	r.command.Path = self
-	r.command.Args = append([]string{os.Args[0], "--become=" + strconv.Itoa(pid), "--"}, r.command.Args...)
 }
 
 // beInner makes a role that of the inner fini. What the outer one has opened for it is passed
@@ -323,7 +296,7 @@ func (in inner) String() string {
 }
 
 // errNotForUsers is said of an --inner that no outer fini has written.
-var errNotForUsers = errors.New("it is not for users")
+var errNotForUsers = errors.New("--inner: it is not for users; see fini --help")
 
 // UnmarshalText is what the flag's parser calls.
 func (in *inner) UnmarshalText(text []byte) error {

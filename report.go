@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -126,7 +127,7 @@ func newReport(path string, command []string) (*report, error) {
 		return nil, cannotWrite(path, err)
 	}
 	r := &report{
-		Version: 2, Fini: versionNumber(), Started: time.Now(),
+		Version: 2, Fini: cli.VersionNumber(), Started: time.Now(),
 		Signals: []signalReport{}, Leftovers: []*leftoverReport{},
 		path: path, file: file, room: maxAllLines, seen: map[orphans.ID]struct{}{},
 	}

@@ -75,13 +75,3 @@ func failureStatus(err error) int {
 	}
 	return exitFailed
 }
-
-// become executes the command in the place of this fini, which another one started to be
-// its main child. It returns the exit status if it can't.
-func become(flags *commandLine, environ []string) int {
-	inherited := reaper.Inherited()
-	signals.KeepIgnored(inherited.Ignored)
-	err := reaper.Become(reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited}, flags.Become)
-	flags.logger().sayf(life.Failure, "%v", err)
-	return failureStatus(err)
-}
