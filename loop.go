@@ -3,6 +3,7 @@ package main
 // What the Loop of package life asks of the kernel, and does by it: see life.Kernel.
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -84,7 +85,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	for _, x := range exits {
 		if x.Ended() {
 			l.tree.Reaped(x.Pid)
-			l.kills.over = l.kills.over || x.Pid == l.main
+			l.kills.Over = l.kills.Over || x.Pid == l.main
 		}
 	}
 	l.report.reaped(exits, l.main)
@@ -94,7 +95,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 
 // MainEnded takes note of the end of the main child.
 func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
-	l.kills.over = true
+	l.kills.Over = true
 	if l.role.command.Terminal >= 0 {
 		signals.TakeForeground() // for a Ctrl-C while leftovers end
 	}
@@ -129,7 +130,7 @@ func (l *loop) Remember() {
 // Forward sends a signal to the command.
 func (l *loop) Forward(sig syscall.Signal, group bool) {
 	l.sayf(life.Detail, "sending %s to the command", signals.Name(sig))
-	l.kills.sent(sig, group, l.main)
+	l.kills.Sent(sig, group, l.main)
 	if group {
 		l.failed(signals.ToGroup(l.main, sig))
 	} else {
@@ -151,7 +152,7 @@ func (l *loop) WatchAll() {
 // Send sends a signal to a leftover.
 func (l *loop) Send(to orphans.Process, sig syscall.Signal) {
 	l.report.sent(to.Pid, sig)
-	l.kills.sent(sig, false, to.Pid)
+	l.kills.Sent(sig, false, to.Pid)
 	l.failed(l.tree.Signal(to, sig))
 }
 
@@ -162,7 +163,7 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 		round = l.tree.KillChildren
 	}
 	hit, refused, err = round()
-	l.kills.sent(syscall.SIGKILL, false, hit...)
+	l.kills.Sent(syscall.SIGKILL, false, hit...)
 	for _, pid := range hit {
 		l.report.sent(pid, syscall.SIGKILL)
 	}
@@ -198,5 +199,37 @@ func (l *loop) Exit(end life.End) (stays bool) {
 func (l *loop) failed(err error) {
 	if err != nil {
 		l.sayf(life.Failure, "%v", err)
+	}
+}
+
+// tellOfMemory says of processes that were killed, not by fini, that it may have been for memory.
+func (l *loop) tellOfMemory(exits []reaper.Exit) {
+	for _, x := range l.kills.Others(exits, l.main) {
+		n, err := l.memory.KilledSince()
+		if err != nil {
+			l.report.oom(x.Pid, l.main, "unknown", err.Error())
+			continue
+		}
+		if n == 0 {
+			continue
+		}
+		count := "a process"
+		if n > 1 {
+			count = fmt.Sprintf("%d processes", n)
+		}
+		l.report.oom(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
+		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
+			continue
+		}
+		who := fmt.Sprintf("leftover %d", l.outside.Pid(x.Pid))
+		switch {
+		case x.Pid == l.main && x.Status.Exited():
+			who = "the command exited with 137, as for SIGKILL"
+		case x.Pid == l.main:
+			who = "the command was ended by SIGKILL"
+		default:
+			who += " was ended by SIGKILL"
+		}
+		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
 	}
 }

@@ -69,7 +69,7 @@ func main() {
 	case flags.License, flags.License2:
 		answer(license)
 	case flags.Install != nil:
-		if err := install(*flags.Install); err != nil {
+		if err := cli.Install(*flags.Install); err != nil {
 			logger{flags.Level()}.sayf(life.Failure, "--install: %v", err)
 			os.Exit(exitFailed)
 		}
@@ -183,14 +183,16 @@ type loop struct {
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
 	report *report // nil if none is asked for
-	kills  kills
+	kills  life.Kills
+	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
 	leftovers
 
-	bySignal bool // parentSignal tells of the parent process's death
-	parent   int  // its pid then
-	tookOver bool // an outer fini does the work of the inner one, which was killed
+	bySignal     bool // parentSignal tells of the parent process's death
+	parent       int  // its pid then
+	toldOfMemory int  // how many processes were said to have been killed for it
+	tookOver     bool // an outer fini does the work of the inner one, which was killed
 }
 
 // begin begins the life of the child.
@@ -211,7 +213,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
 		l.sayf(life.Detail, "started %d (%s)", l.seen, flags.Command[0])
-		l.kills.memory = reaper.CountMemory() // while the command is being executed
+		l.memory = reaper.CountMemory() // while the command is being executed
 	}
 	lived := life.New(l, r.is(), r.rules, child.Pid, child.FD >= 0)
 	if r.stdin == pdeath.Ended {
