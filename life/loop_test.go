@@ -1,18 +1,171 @@
 package life
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
 )
+
+// A script is a Kernel that answers what it is told to, and notes what is asked of it.
+type script struct {
+	now   time.Duration
+	waits []Woken // what each Wait returns, in order
+	after time.Duration
+	reaps []ended // what each Reap does; behind the last one nothing has ended
+	tree  int     // the pid of a process of the tree
+	calls []string
+}
+
+func (k *script) note(format string, args ...any) {
+	k.calls = append(k.calls, fmt.Sprintf(format, args...))
+}
+
+func (k *script) Now() time.Duration { return k.now }
+
+func (k *script) Wait(until time.Duration, main bool) (woken Woken) {
+	k.note("wait %v %t", until, main)
+	k.now += k.after
+	if len(k.waits) > 0 {
+		woken, k.waits = k.waits[0], k.waits[1:]
+	}
+	return woken
+}
+
+func (k *script) Reap() (exits []reaper.Exit, none bool) {
+	k.note("reap")
+	if len(k.reaps) > 0 {
+		exits, none, k.reaps = k.reaps[0].exits, k.reaps[0].none, k.reaps[1:]
+	}
+	return exits, none
+}
+
+func (k *script) MainEnded(hidden bool) (told reaper.Told, asked bool) {
+	k.note("main ended %t", hidden)
+	return told, asked
+}
+
+func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
+	k.note("kill %t", childrenOnly)
+	return []int{201}, nil, nil
+}
+
+func (k *script) Exit(end End) bool {
+	k.note("exit %d %t", end.Status(), end.WasStopped)
+	return false
+}
+
+func (k *script) CatchChildren(on bool)                       { k.note("catch %t", on) }
+func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
+func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
+func (k *script) Unread() int                                 { return 0 }
+func (k *script) Look() ([]orphans.Process, error)            { k.note("look"); return nil, nil }
+func (k *script) Remember()                                   {}
+func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
+func (k *script) Relay(got signals.Received)                  { k.note("relay %d %t", got.Signal, got.Kernel) }
+func (k *script) ContinueJob()                                { k.note("continue the job") }
+func (k *script) WatchAll()                                   {}
+func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
+func (k *script) Say(Level, string)                           {}
+func (k *script) Because(Level, string, Reason)               {}
+func (k *script) Tell(orphans.Process, string, bool, bool)    {}
+func (k *script) Leave(orphans.Process, bool)                 {}
+
+// sent is a Wait that ends by a signal from a process.
+func sent(sig syscall.Signal, sender int) Woken {
+	return Woken{Signals: []Signal{{signals.Received{Signal: sig, Sender: sender}, sender}}}
+}
+
+// What the loop makes of what the kernel reports, beyond what the explorer shows.
+func TestLoop(t *testing.T) {
+	child := Woken{Children: true}
+	others := ended{exits: []reaper.Exit{{Pid: 300}}}
+	inJob := func(r *Rules) { r.Job, r.Group = 20, false }
+	for name, c := range map[string]struct {
+		role  Role
+		rules func(*Rules)
+		waits []Woken
+		after time.Duration
+		reaps []ended
+		turns int
+		want  string
+	}{
+		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 4,
+			want: "reap, wait 0s true, received 15, forward 15 true"},
+		"and the outer one's to the inner one": {role: Outer, waits: []Woken{sent(15, 9)}, turns: 4,
+			want: "reap, wait 0s true, received 15, relay 15 false"},
+		"what continues a stopped inner fini does not go to a group": {role: Outer, waits: []Woken{child, sent(15, 9)},
+			reaps: []ended{{}, mainStops(19)}, turns: 9,
+			want: "reap, wait 0s true, reap, wait 0s true, received 15, relay 15 false, forward 18 false"},
+		"a fini that has continued its job": {role: Outer, rules: func(r *Rules) { inJob(r); r.Orphaned = true },
+			waits: []Woken{sent(18, 1)}, turns: 2, want: "reap, wait 0s true"},
+		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
+			want: "reap, wait 0s true, received 15, wait 0s true"},
+		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
+			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
+		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
+			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended false, exit 3 true"},
+		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
+			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
+			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended false, exit 3 true"},
+		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 7,
+			want: "reap, wait 0s true, reap, main ended true, wait 1.5s false"},
+		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
+			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
+			want: "reap, wait 0s true, reap, main ended false, reap, exit 0 false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := defaults()
+			if c.rules != nil {
+				c.rules(&rules)
+			}
+			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps, tree: 7}
+			l := New(k, c.role, rules, mainPid, true)
+			for range c.turns {
+				if !l.over() {
+					l.turn()
+				}
+			}
+			if got := strings.Join(k.calls, ", "); got != c.want {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
 
 // The main child may be stopped and end between two calls of wait4(2). What is then decided because it was
 // stopped must not reach who has its pid next.
 func TestNothingIsSentToAReapedPid(t *testing.T) {
-	k := &kernel{} // without a world: whatever is sent makes it panic
-	l := &Loop{Kernel: k, main: firstMain, reaped: true}
+	k := &script{}
+	l := &Loop{Kernel: k, main: mainPid, reaped: true}
 	forward{syscall.SIGKILL}.do(l)
 	relay{received{sig: syscall.SIGKILL}}.do(l)
-	if k.called {
-		t.Error("something was sent")
+	if len(k.calls) > 0 {
+		t.Errorf("%q", k.calls)
+	}
+	l.reaped = false
+	forward{syscall.SIGTERM}.do(l)
+	if want := []string{"forward 15 false"}; !slices.Equal(k.calls, want) {
+		t.Errorf("%q, want %q", k.calls, want)
+	}
+}
+
+// What wakes the loop sooner does not put anything off.
+func TestHurry(t *testing.T) {
+	l := &Loop{Kernel: &script{now: time.Second}}
+	for _, c := range []struct{ before, want time.Duration }{
+		{0, 1005 * ms}, {1003 * ms, 1003 * ms}, {2000 * ms, 1005 * ms},
+	} {
+		l.wake = c.before
+		hurry{5 * ms}.do(l)
+		if l.wake != c.want {
+			t.Errorf("woken at %v instead of %v, want %v", l.wake, c.before, c.want)
+		}
 	}
 }

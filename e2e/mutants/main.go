@@ -181,7 +181,7 @@ func (f fault) try(dir string) (v verdict) {
 	}
 	defer func() { _ = os.Remove(own + ".test") }()
 	for _, test := range []struct{ name, run string }{
-		{"units", "^(TestStep|TestInTheJobsGroup|TestWatch|TestCopies|TestPause|TestManyLeftoversAreCounted|FuzzStep)$"},
+		{"units", "^(TestStep|TestLoop|TestHurry|TestNothingIsSentToAReapedPid|TestInTheJobsGroup|TestWatch|TestCopies|TestPause|TestManyLeftoversAreCounted|FuzzStep)$"},
 		{"explorer", "^TestExplore$"},
 	} {
 		// A fault may also never come to an end.
