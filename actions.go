@@ -46,21 +46,21 @@ func (l *loop) do(a action) {
 		}
 		found, err := l.tree.Look()
 		l.found = familyOf(found)
-		l.remember(found)
+		l.owners.Remember(found)
 		l.queue = append(l.queue, looked{found, err})
 	case remember:
 		if found, err := l.tree.Look(); err == nil {
-			l.remember(found)
+			l.owners.Remember(found)
 		}
 	case send:
-		l.report.sent(a.process.Pid, a.sig)
+		l.report.Sent(a.process.Pid, a.sig)
 		l.kills.sent(a.sig, false, a.process.Pid)
 		l.failed(l.tree.Signal(a.process, a.sig))
 	case kill:
 		l.kill(a.childrenOnly)
 	case because:
 		l.sayf(a.level, "%s: %s", a.what, l.because(a.why))
-		l.report.stopped(a.why)
+		l.report.Stopped(a.why.word())
 	case tell:
 		l.tell(a)
 	case leave:
@@ -89,7 +89,7 @@ func (l *loop) kill(childrenOnly bool) {
 	hit, refused, err := round()
 	l.kills.sent(syscall.SIGKILL, false, hit...)
 	for _, pid := range hit {
-		l.report.sent(pid, syscall.SIGKILL)
+		l.report.Sent(pid, syscall.SIGKILL)
 	}
 	l.collect()
 	l.queue = append(l.queue, swept{hit, refused, err})

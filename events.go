@@ -114,7 +114,7 @@ func (l *loop) received(got signals.Received) {
 	if l.role.inner && l.copies.second(now, got.Signal, sender, got.Relayed) {
 		return
 	}
-	l.report.signal(got)
+	l.report.Signal(got)
 	from := fromProcess
 	switch {
 	case got.Kernel:
@@ -170,7 +170,7 @@ func (l *loop) collect() (e ended) {
 		}
 	}
 	e.none = e.none || l.tree.OnlyEarlier()
-	l.report.reaped(e.exits, l.main)
+	l.report.Reaped(e.exits, l.main)
 	for _, x := range e.exits {
 		if x.Pid == l.main && x.Status.Stopped() {
 			l.wasStopped = true
@@ -198,7 +198,7 @@ func (l *loop) mainEnded(e *ended) {
 	if l.role.outer && !l.tookOver {
 		e.told, _ = l.role.word.Told()
 		if l.tookOver = !e.told.Done; l.tookOver {
-			l.report.takeOver(e.told.Pid)
+			l.report.TakeOver(e.told.Pid)
 			l.tree.Allow(l.allow, e.told.Pid)
 		}
 		// The kernel sends no parent death signal to who has other credentials by then.

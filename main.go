@@ -19,6 +19,7 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -101,13 +102,14 @@ func run(flags *commandLine, environ []string) result {
 		}
 	}
 	if flags.Report != "" {
-		if l.report, err = newReport(flags.Report, flags.Command); err != nil {
+		if l.report, err = report.New(flags.Report, flags.Command, versionNumber()); err != nil {
 			l.sayf(failure, "%v", err)
 			return result{code: exitFailed}
 		}
 	}
 	inherited := reaper.Inherited()
 	l.tree = orphans.New()
+	l.owners = report.NewOwners(l.tree, reaper.Getenv)
 	rules := flags.rules()
 	rules.job = job(flags)
 	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
@@ -162,13 +164,18 @@ type loop struct {
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
-	report *report // nil if none is asked for
+	report *report.Report // nil if none is asked for
 	kills  kills
 	fds    []unix.PollFd // see wait
 
 	mainProcess
 	alarms
-	leftovers
+
+	found   family           // the leftovers that the last look has found
+	owners  *report.Owners   // who started them
+	told    []string         // those that were told of
+	allow   []string         // names of those that are left alone
+	outside *orphans.Outside // of an inner fini that is isolated
 
 	mustReap bool // children may have changed
 	bySignal bool // parentSignal tells of the parent process's death
@@ -184,9 +191,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) {
 	l.machine = r.machine(child.Pid)
 	l.allow = flags.patterns()
 	l.tree.Allow(l.allow, child.Pid)
-	if l.report != nil {
-		l.report.Pid = l.seen
-	}
+	l.report.Started(l.seen)
 	l.watch(r.watch, r.stdin)
 	if r.timeout > 0 && !r.outer {
 		l.timeout = signals.Uptime() + r.timeout

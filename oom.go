@@ -53,7 +53,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range l.kills.others(exits, l.main) {
 		n, err := l.kills.memory.KilledSince()
 		if err != nil {
-			l.report.oom(x.Pid, l.main, "unknown", err.Error())
+			l.report.OOM(x.Pid, l.main, "unknown", err.Error())
 			continue
 		}
 		if n == 0 {
@@ -63,7 +63,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if n > 1 {
 			count = fmt.Sprintf("%d processes", n)
 		}
-		l.report.oom(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.kills.memory.File, n))
+		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.kills.memory.File, n))
 		if l.kills.told++; l.kills.told > maxTold {
 			continue
 		}

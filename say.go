@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -89,7 +90,7 @@ const worthSaying = 10 * time.Second
 
 // describe is what a line says of a leftover, in about limit bytes: the command line is cut to
 // that. One outside of fini's session is detached.
-func describe(p orphans.Process, commandLine string, session int, from lineage, limit int) string {
+func describe(p orphans.Process, commandLine string, session int, from report.Lineage, limit int) string {
 	var more string
 	if p.Session != session && p.Session != 0 {
 		more += ", detached"
@@ -97,12 +98,31 @@ func describe(p orphans.Process, commandLine string, session int, from lineage, 
 	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
 		more += ", " + age(old) + " old"
 	}
-	more += from.String()
+	more += startedBy(from)
 	if held := held(p.Holds); held != "" {
 		more += ", which holds " + held
 	}
 	pid := strconv.Itoa(p.Pid)
 	return pid + " (" + oneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
+}
+
+// startedBy is what a line says of where a leftover comes from, "" for nothing.
+func startedBy(from report.Lineage) (text string) {
+	for i, a := range from.Chain {
+		text += []string{" by ", " < "}[min(i, 1)]
+		if from.Owner != nil && from.Owner.Pid == a.Pid {
+			text += fmt.Sprintf("%d (%s)", a.Pid, oneLine(from.Owner.Command, 60))
+		} else {
+			text += oneLine(a.Name, 16)
+		}
+	}
+	if from.During != "" {
+		text += " in " + oneLine(from.During, 200)
+	}
+	if text != "" {
+		text = ", started" + text
+	}
+	return text
 }
 
 // held names streams, "" for none that are known.
@@ -154,19 +174,6 @@ func familyOf(found []orphans.Process) family {
 	return f
 }
 
-// ancestors are the processes above p, the nearest first, as far as they are alive.
-func (f family) ancestors(p orphans.Process) (chain []orphans.Process) {
-	for range f.all {
-		parent, ok := f.byPid[p.Parent]
-		if !ok {
-			break
-		}
-		p = parent
-		chain = append(chain, p)
-	}
-	return chain
-}
-
 // draw draws the family as a tree, one process on a line.
 func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) string) (lines []string) {
 	var draw func(ps []orphans.Process, indent string)
@@ -209,6 +216,25 @@ func (l *loop) because(why reason) string {
 	return ""
 }
 
+// word is the reason in a report, as the schema has it.
+func (r reason) word() string {
+	switch r {
+	case parentDied:
+		return "launcher"
+	case finiDied:
+		return "fini"
+	case boundEnded:
+		return "bind"
+	case stdinClosed:
+		return "stdin"
+	case timedOut:
+		return "timeout"
+	case notEnded:
+		return "killAfter"
+	}
+	return ""
+}
+
 // culprit names the process whose end is the reason, as " (name, pid)"; "" if it is not known.
 func (l *loop) culprit(why reason) string {
 	for _, w := range l.bound {
@@ -230,10 +256,8 @@ func (l *loop) tell(a tell) {
 	if silent && l.report == nil {
 		return
 	}
-	from := l.lineage(p)
-	if l.report != nil {
-		l.report.leftover(p, l.tree.CommandLine(p), from, a.asked)
-	}
+	from := l.owners.Of(p)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, a.asked)
 	if silent {
 		return
 	}
@@ -254,8 +278,8 @@ func (l *loop) tell(a tell) {
 func (l *loop) leave(a leave) {
 	p := a.process
 	if l.report != nil {
-		l.report.leftover(p, l.tree.CommandLine(p), l.lineage(p), false)
-		l.report.allowed(p)
+		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false)
+		l.report.Allowed(p)
 	}
 	if a.quietly || l.threshold < warning {
 		return
@@ -273,10 +297,9 @@ func (l *loop) close(a exit) {
 	if a.stopped > 0 && l.threshold >= warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
 		l.annotate(a.stopped, l.told)
 	}
-	if l.report == nil || l.role.outer && !l.tookOver {
-		return
+	if !l.role.outer || l.tookOver {
+		l.failed(l.report.Write(a.result.status()))
 	}
-	l.failed(l.report.write(a.result.status()))
 }
 
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.
