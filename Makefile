@@ -8,7 +8,7 @@ VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo
 entry       = $(if $(wildcard reaper/entry_$(1).s),-E github.com/seed-126c5d8a/fini/reaper.entry)
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
-# The version is in flags.go; where git has a tag, go build puts that in its place.
+# The version is in cli/flags.go; where git has a tag, go build puts that in its place.
 VERSION    ?= $(shell bin/fini --version | cut -d' ' -f3)
 DIST       ?= dist
 # The time that everything in a release carries: the commit's, or in a tarball the changelog's.
@@ -52,14 +52,14 @@ e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 40m -v ./e2e
 
 explore: ## try every order of events in the model of the kernel, deeper than make test does
-	$(GO) test -run '^TestExplore$$' -v -timeout 12h . -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
+	$(GO) test -run '^TestExplore$$' -v -timeout 12h ./life -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
 		-explore.states 2000000 -explore.walks 300
 
 mutants: ## make one fault after another in the machines, and see that the tests notice it
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./orphans ./pdeath ./reaper ./signals
+	$(GO) test -race . ./cli ./life ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper
@@ -71,7 +71,7 @@ bench: build ## measure fini beside tini and others, into e2e/bench/
 	$(GO) run ./e2e/bench -csv e2e/bench/bench.csv && gnuplot -e "dir='e2e/bench'" e2e/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in . ./orphans ./signals; do \
+	@for pkg in ./life ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \

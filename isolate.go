@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/seed-126c5d8a/fini/cli"
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -24,35 +24,6 @@ import (
 //
 // In it the inner one and the command see other numbers: what they are told of processes outside
 // is told by the outer one, or by its pidfds.
-type isolation string
-
-const (
-	isolate    isolation = "1"
-	tryIsolate isolation = "try" // and go on without
-)
-
-// IsBool tells kong that the flag may come without a value.
-func (i *isolation) IsBool() bool { return true }
-
-// Decode is what kong calls.
-func (i *isolation) Decode(ctx *kong.DecodeContext) error {
-	value := "1"
-	if ctx.Scan.Peek().Type == kong.FlagValueToken {
-		value = fmt.Sprint(ctx.Scan.Pop().Value)
-	}
-	switch strings.ToLower(value) {
-	case "1", "true", "yes":
-		*i = isolate
-	case "0", "false", "no":
-		*i = ""
-	case "try":
-		*i = tryIsolate
-	default:
-		return fmt.Errorf("cannot use %q: want try, or no value", value)
-	}
-	return nil
-}
-
 // settle completes the isolation that this process was started for, and tells the outer fini. It
 // reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
 // ends an init with a status of its own.
@@ -106,18 +77,18 @@ func (i *isolated) parse(text string) error {
 
 // beIsolated returns the role of the outer one of an isolated pair, or another if it may go on
 // without.
-func (l *loop) beIsolated(r *role, how isolation) (*role, error) {
+func (l *loop) beIsolated(r *role, how cli.Isolation) (*role, error) {
 	outer, err := r.beOuter(reaper.NewIsolation())
-	if err == nil && outer.rules.job != 0 {
+	if err == nil && outer.rules.Job != 0 {
 		if err = outer.word.ContinueBy(); err != nil {
 			outer.close()
 		}
 	}
 	if err == nil {
-		outer.goOn = how == tryIsolate
+		outer.goOn = how == cli.TryIsolate
 		return outer, nil
 	}
-	return l.notIsolated(r, how == tryIsolate, err)
+	return l.notIsolated(r, how == cli.TryIsolate, err)
 }
 
 // notIsolated returns the role that goes on without isolation, if it may.
@@ -126,7 +97,7 @@ func (l *loop) notIsolated(alone *role, goOn bool, err error) (*role, error) {
 		// Its status is that of a fini that failed, and not of a command that was not found.
 		return nil, fmt.Errorf("--isolate: %v; --isolate=try goes on without", err)
 	}
-	l.sayf(failure, "--isolate: %v: going on without", err)
+	l.sayf(life.Failure, "--isolate: %v: going on without", err)
 	return l.beShielded(alone), nil
 }
 
@@ -161,10 +132,10 @@ func (l *loop) isolates() bool { return l.outside != nil || l.role.command.Isola
 // acceptSignal reports whether a signal is for this one of an isolated pair, and who has sent
 // it, by a number by which copies are found. In a job both get what is sent to that.
 func (l *loop) acceptSignal(got signals.Received) (sender int, mine bool) {
-	inJob := l.role.rules.job != 0
+	inJob := l.role.rules.Job != 0
 	if l.role.outer {
 		// What the tree has sent to the job has reached the inner one, which does not continue that.
-		stop := l.role.rules.orphaned && got.Signal == syscall.SIGTSTP
+		stop := l.role.rules.Orphaned && got.Signal == syscall.SIGTSTP
 		return got.Sender, got.Kernel || !inJob || stop || !l.ofTree(got.Sender)
 	}
 	if !got.Relayed && inJob && (got.Kernel || got.Sender == 0 && slices.Contains(jobStops, got.Signal)) {
@@ -179,96 +150,26 @@ func (l *loop) acceptSignal(got signals.Received) (sender int, mine bool) {
 // fromOutside stands for all senders outside: here they have no pid.
 const fromOutside = -1
 
-// innerTold takes in what an isolated inner fini has told: the i-th that is watched.
-func (l *loop) innerTold(i int) {
+// innerTold is no reason: it marks the descriptor by which an isolated inner fini tells.
+const innerTold = life.Reasons
+
+// innerTold is the last that an isolated inner fini has told, the i-th that is watched; nil if there is more
+// to come.
+func (l *loop) innerTold(i int) *reaper.Told {
 	t, news := l.role.word.Told()
 	if news && !t.Done {
-		l.bond.Fds[i].Fd = int32(l.bound[i].fd) // there is more to come
-		return
+		l.bond.Again(i)
+		return nil
 	}
-	l.queue = append(l.queue, told{t})
+	return &t
 }
 
-// lastWatch waits, for a bounded time, until an isolated inner fini has gone that has told its last: it
-// goes only after all in its namespace has.
-type lastWatch struct {
-	*watch
-	result result
-}
-
-// lastWord is what the watch makes of that word.
-func (w *watch) lastWord(t reaper.Told) ([]action, machine) {
-	last := lastWatch{w, result{sig: syscall.SIGKILL}}
-	if t.Done {
-		last.result = resultOf(t.Status)
-	}
-	switch {
-	case t.Stays:
-		return []action{exit{result: last.result}}, nil
-	case t.Done:
-		return []action{wake{refusedBound}}, last
-	}
-	return []action{wake{killedBound}}, last
-}
-
-func (l lastWatch) step(now time.Duration, e event) (do []action, next machine) {
-	if _, ok := e.(elapsed); ok {
-		return []action{
-			say{failure, "gave up on the PID namespace: a process in it does not end"},
-			exit{result: l.result},
-		}, nil
-	}
-	do, next = l.watch.step(now, e)
-	if next == machine(l.watch) {
-		next = l
-	}
-	return do, next
-}
-
-// stays reports whether an inner fini that has done its work is to go on: it is the init of those
-// that a policy leaves alone, which end with it.
-func (l *loop) stays() bool {
-	return l.role.isolated != nil && leaves(l.was) && !l.collect().none
-}
-
-// leaves reports whether the policy with which a machine has come to its end leaves anything alone.
-func leaves(m machine) bool {
-	switch m := m.(type) {
-	case *ladder:
-		return m.orphans == leaveAll
-	case *sweep:
-		return m.policy == leaveAll || m.policy == stopPipes || m.allow
-	}
-	return false
-}
-
-// stay makes this fini the init of what is left, and nothing else.
+// stay makes this fini the init of what is left, and nothing else: it goes on when its work is done, since
+// those that a policy leaves alone would end with it.
 func (l *loop) stay() {
-	l.machine, l.queue, l.threshold = remaining{}, nil, failure-1
-	l.timeout, l.wake, l.report = 0, 0, nil
+	l.threshold, l.report = life.Silence, nil
 	l.watch(nil, pdeath.Unwatched)
 	reaper.CloseStderr()
-	l.mustReap = true
-}
-
-// remaining is the machine of an isolated inner fini whose command and whose outer one are gone:
-// it reaps until nobody is left, or somebody ends it.
-type remaining struct{}
-
-func (remaining) mayDelayReap() bool { return true }
-
-func (r remaining) step(_ time.Duration, e event) ([]action, machine) {
-	switch e := e.(type) {
-	case ended:
-		if e.none {
-			return nil, nil
-		}
-	case received:
-		if e.sig == syscall.SIGTERM {
-			return nil, nil
-		}
-	}
-	return nil, r
 }
 
 // surroundings are the reasons for which systems refuse an isolation.

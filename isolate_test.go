@@ -1,57 +1,12 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/reaper"
 )
-
-func TestIsolateFlag(t *testing.T) {
-	for _, c := range []struct {
-		args    []string
-		env     string
-		want    isolation
-		refused string
-	}{
-		{[]string{"x"}, "", "", ""},
-		{[]string{"--isolate", "x"}, "", isolate, ""},
-		{[]string{"--isolate", "try"}, "", isolate, ""}, // try is the command
-		{[]string{"--isolate=try", "--", "x"}, "", tryIsolate, ""},
-		{[]string{"-v", "--isolate", "x"}, "", isolate, ""},
-		{[]string{"-v", "--isolate=1", "x"}, "", isolate, ""},
-		{[]string{"-v", "--isolate=TRY", "x"}, "", tryIsolate, ""},
-		{[]string{"x"}, "1", isolate, ""},
-		{[]string{"x"}, "true", isolate, ""},
-		{[]string{"x"}, "try", tryIsolate, ""},
-		{[]string{"x"}, "0", "", ""},
-		{[]string{"--isolate", "x"}, "try", isolate, ""},
-		{[]string{"--isolate=no", "x"}, "1", "", ""},
-		{[]string{"--isolate=perhaps", "x"}, "", "", `cannot use "perhaps": want try, or no value`},
-		{[]string{"x"}, "perhaps", "", `cannot use "perhaps"`},
-	} {
-		var environ []string
-		if c.env != "" {
-			t.Setenv("FINI_ISOLATE", c.env)
-			environ = append(environ, "FINI_ISOLATE="+c.env)
-		} else {
-			_ = os.Unsetenv("FINI_ISOLATE")
-		}
-		got, err := parse(c.args, environ)
-		switch {
-		case c.refused != "":
-			if err == nil || !strings.Contains(err.Error(), c.refused) {
-				t.Errorf("%q, %q: got %v, want %q", c.args, c.env, err, c.refused)
-			}
-		case err != nil || got.Isolate != c.want:
-			t.Errorf("%q, %q: got %+v, %v", c.args, c.env, got, err)
-		case len(got.Command) != 1:
-			t.Errorf("%q: the command is %q", c.args, got.Command)
-		}
-	}
-}
 
 // What the outer one of an isolated pair says in --inner arrives.
 func TestIsolatedIsPassedOn(t *testing.T) {

@@ -3,8 +3,8 @@
 // command did.
 //
 // A life, from top to bottom: parse the command line, catch signals, take a role, start the
-// command, let go of what it inherited, and then one loop, in which a machine decides about
-// events (events.go) and do carries out what it says (actions.go), until the machine says exit.
+// command, let go of what it inherited, and then life.Loop, which asks a machine what to do about
+// each event, and does it by what stands in loop.go, until the machine says exit.
 package main
 
 import (
@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/cli"
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -47,84 +49,105 @@ const gcPercent = 25
 func main() {
 	debug.SetGCPercent(gcPercent)
 	environ := reaper.Environ()
-	flags, err := parse(os.Args[1:], environ)
+	options, err := cli.Parse(os.Args[1:], environ)
 	if err != nil {
-		logger{warning}.sayf(failure, "%v", err)
+		logger{life.Warning}.sayf(life.Failure, "%v", err)
+		os.Exit(exitFailed)
+	}
+	flags := &commandLine{Options: options}
+	if err := flags.readInner(); err != nil {
+		logger{life.Warning}.sayf(life.Failure, "%v", err)
 		os.Exit(exitFailed)
 	}
 	switch {
 	case flags.Help:
-		answer(usage)
+		answer(cli.Usage)
 	case flags.Version:
-		answer(version() + "\n")
+		answer(cli.Version() + "\n")
 		if !reaper.HasEntry() {
-			flags.logger().sayf(warning, "%s", limitedBuild)
+			logger{flags.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
 	case flags.License, flags.License2:
 		answer(license)
 	case flags.Install != nil:
-		if err := install(*flags.Install); err != nil {
-			flags.logger().sayf(failure, "--install: %v", err)
+		if err := cli.Install(*flags.Install); err != nil {
+			logger{flags.Level()}.sayf(life.Failure, "--install: %v", err)
 			os.Exit(exitFailed)
 		}
 	case len(flags.Command) == 0 && !flags.Pause:
-		logger{warning}.sayf(failure, "%v", noCommand(os.Args[1:]))
+		logger{life.Warning}.sayf(life.Failure, "%v", cli.NoCommand(os.Args[1:]))
 		os.Exit(exitFailed)
-	case flags.Become != 0:
-		os.Exit(become(flags, environ))
 	default:
 		end := run(flags, environ)
-		if end.sig != 0 && os.Getpid() != 1 {
-			signals.EndBy(end.sig)
+		if end.Sig != 0 && os.Getpid() != 1 {
+			signals.EndBy(end.Sig)
 		}
-		os.Exit(end.status())
+		os.Exit(end.Status())
 	}
+}
+
+// A commandLine is what the user, or for an inner fini the outer one, asks for.
+type commandLine struct {
+	*cli.Options
+	Inner *inner // nil if this is no inner fini
+}
+
+// readInner reads what the outer one says.
+func (c *commandLine) readInner() error {
+	if c.Options.Inner == "" {
+		return nil
+	}
+	c.Inner = &inner{}
+	if err := c.Inner.UnmarshalText([]byte(c.Options.Inner)); err != nil || len(c.Inner.bound) != len(c.Bind) {
+		return errNotForUsers
+	}
+	return nil
 }
 
 // answer prints what was asked for instead of a command.
 func answer(text string) {
 	if _, err := fmt.Print(text); err != nil {
-		logger{warning}.sayf(failure, "cannot write: %v", err)
+		logger{life.Warning}.sayf(life.Failure, "cannot write: %v", err)
 		os.Exit(exitFailed)
 	}
 }
 
 // run is one life. It returns what fini is to end like.
-func run(flags *commandLine, environ []string) result {
-	l := &loop{logger: flags.logger(), mainProcess: mainProcess{mainFD: -1}}
+func run(flags *commandLine, environ []string) life.Result {
+	l := &loop{logger: logger{flags.Level()}, mainFD: -1}
 	var err error
 	if flags.Inner == nil {
 		if !reaper.HasEntry() {
-			l.sayf(detail, "%s", limitedBuild)
+			l.sayf(life.Detail, "%s", cli.LimitedBuild)
 		}
-		for _, text := range flags.misspelt {
-			l.sayf(warning, "%s", text)
+		for _, text := range flags.Misspelt {
+			l.sayf(life.Warning, "%s", text)
 		}
 	}
 	if flags.Report != "" {
-		if l.report, err = report.New(flags.Report, flags.Command, versionNumber()); err != nil {
-			l.sayf(failure, "%v", err)
-			return result{code: exitFailed}
+		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
+			l.sayf(life.Failure, "%v", err)
+			return life.Result{Code: exitFailed}
 		}
 	}
 	inherited := reaper.Inherited()
 	l.tree = orphans.New()
 	l.owners = report.NewOwners(l.tree, reaper.Getenv)
-	rules := flags.rules()
-	rules.job = job(flags)
+	rules := life.Rules{Policy: flags.Policy()}
+	rules.Job = job(flags)
 	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
-	rules.orphaned = rules.job != 0 && pair && l.tree.GroupIsOrphaned()
+	rules.Orphaned = rules.Job != 0 && pair && l.tree.GroupIsOrphaned()
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
 	if flags.Inner != nil && flags.Inner.isolated != nil && !l.settle(flags.Inner) {
-		return result{code: exitFailed} // the outer one says so
+		return life.Result{Code: exitFailed} // the outer one says so
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
 		// Of a pair, the outer one has said so.
 		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
-			l.sayf(failure, "%v: leftovers are not found", err)
+			l.sayf(life.Failure, "%v: leftovers are not found", err)
 		}
 	}
 	if _, none := reaper.Reap(nil); !none {
@@ -145,31 +168,26 @@ func run(flags *commandLine, environ []string) result {
 	reaper.CloseOnExec(pidfds(l.role.whileStopped)...)
 	reaper.CloseInherited(l.role.stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
-	l.begin(flags, child)
-	return l.loop()
+	return l.begin(flags, child).Run()
 }
 
-// loop ties the machines to the processes. It runs in one goroutine, which alone reaps
-// and signals: whatever is signalled, do does it, or what it calls in actions.go.
+// loop is what life.Loop asks of the kernel and acts by. It runs in one goroutine, which alone reaps
+// and signals: see loop.go.
 type loop struct {
 	logger
-	role    *role
-	machine machine // nil when the life is over
-	was     machine // the one before the last event
-	queue   []event // for the machine
-	copies  copies
-	result  result
+	role   *role
+	main   int // the command's first process, or the inner fini
+	mainFD int // its pidfd, -1 for none
+	seen   int // its pid, as a user sees it
 
 	caught *signals.Catcher
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
 	report *report.Report // nil if none is asked for
-	kills  kills
-	fds    []unix.PollFd // see wait
-
-	mainProcess
-	alarms
+	kills  life.Kills
+	memory reaper.Memory
+	fds    []unix.PollFd // see Wait
 
 	found   family           // the leftovers that the last look has found
 	owners  *report.Owners   // who started them
@@ -177,39 +195,35 @@ type loop struct {
 	allow   []string         // names of those that are left alone
 	outside *orphans.Outside // of an inner fini that is isolated
 
-	mustReap bool // children may have changed
-	bySignal bool // parentSignal tells of the parent process's death
-	parent   int  // its pid then
-	tookOver bool // an outer fini does the work of the inner one, which was killed
+	bySignal     bool // parentSignal tells of the parent process's death
+	parent       int  // its pid then
+	toldOfMemory int  // how many processes were said to have been killed for it
+	tookOver     bool // an outer fini does the work of the inner one, which was killed
 }
 
 // begin begins the life of the child.
-func (l *loop) begin(flags *commandLine, child reaper.Child) {
+func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role
-	l.main, l.seen = child.Pid, l.outside.Pid(child.Pid)
-	r.rules.seen = l.seen
-	l.machine = r.machine(child.Pid)
-	l.allow = flags.patterns()
+	l.main, l.mainFD, l.seen = child.Pid, child.FD, l.outside.Pid(child.Pid)
+	r.rules.Seen = l.seen
+	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
 	l.report.Started(l.seen)
 	l.watch(r.watch, r.stdin)
-	if r.timeout > 0 && !r.outer {
-		l.timeout = signals.Uptime() + r.timeout
-	}
 	switch {
 	case flags.Pause:
-		l.sayf(detail, "pausing")
+		l.sayf(life.Detail, "pausing")
 	case r.outer:
-		l.threshold = min(l.threshold, warning) // what there is to say of the command, the inner one says
-		l.mainFD = child.FD
+		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
-		l.mainFD = child.FD
-		l.sayf(detail, "started %d (%s)", l.seen, flags.Command[0])
-		l.kills.memory = reaper.CountMemory() // while the command is being executed
+		l.sayf(life.Detail, "started %d (%s)", l.seen, flags.Command[0])
+		l.memory = reaper.CountMemory() // while the command is being executed
 	}
+	lived := life.New(l, r.is(), r.rules, child.Pid, child.FD >= 0)
 	if r.stdin == pdeath.Ended {
-		l.queue = append(l.queue, stop{stdinClosed})
+		lived.Stop(life.StdinClosed)
 	}
+	return lived
 }
 
 // watch watches processes and standard input from now on.
@@ -219,29 +233,4 @@ func (l *loop) watch(processes []watched, stdin pdeath.Stdin) {
 		processes[i].name = l.outside.Name(w.pid)
 	}
 	l.bond = pdeath.Watch(pidfds(processes), stdin)
-}
-
-// loop takes in events until the life is over, and returns what fini is to end like.
-func (l *loop) loop() result {
-	// One that ended before SIGCHLD was caught is found by this.
-	for l.mustReap = true; l.machine != nil; {
-		switch {
-		case len(l.queue) > 0:
-			e := l.queue[0]
-			l.queue = l.queue[1:]
-			var do []action
-			l.was = l.machine
-			do, l.machine = l.machine.step(signals.Uptime(), e)
-			for _, a := range do {
-				l.do(a)
-			}
-		case l.mustReap:
-			l.tree.Release()
-			l.reap()
-		default:
-			l.tree.Release()
-			l.wait()
-		}
-	}
-	return l.result
 }

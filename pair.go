@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -35,19 +35,31 @@ import (
 // the outer one is in spares it.
 type role struct {
 	command      reaper.Command // without Args there is none: --pause
-	machine      func(child int) machine
-	watch        []watched // whose end stops the command
-	whileStopped []watched // the same, while the inner fini is stopped and can't watch
+	watch        []watched      // whose end stops the command
+	whileStopped []watched      // the same, while the inner fini is stopped and can't watch
 	stdin        pdeath.Stdin
-	timeout      time.Duration
+	pause        bool
 	word         *reaper.Word // from inner to outer
 	gate         *reaper.Gate // from outer to inner; nil for none
 	outer        bool
 	inner        bool
-	rules        rules
+	rules        life.Rules
 	fallback     *role
 	isolated     *isolated // of an inner one: how it is, nil if it is not
 	goOn         bool      // of an outer one: without isolation, if there is none
+}
+
+// is says which life the role leads.
+func (r *role) is() life.Role {
+	switch {
+	case r.outer:
+		return life.Outer
+	case r.pause:
+		return life.Pause
+	case r.inner:
+		return life.Inner
+	}
+	return life.Alone
 }
 
 // watched is a process whose end is a reason to stop.
@@ -55,7 +67,7 @@ type watched struct {
 	fd   int // its pidfd
 	pid  int
 	name string // for the line that says it
-	why  reason
+	why  life.Reason
 
 	ended bool
 }
@@ -80,7 +92,7 @@ func job(flags *commandLine) int {
 	case flags.Inner != nil:
 		return flags.Inner.job
 	case stay && outside:
-		return outsideJob
+		return life.OutsideJob
 	case stay:
 		return unix.Getpgrp()
 	}
@@ -92,35 +104,26 @@ var jobStops = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTO
 
 // keepDefault are the signals by which a fini that is in a job stops with it. The inner one of a
 // pair never is.
-func keepDefault(flags *commandLine, rules rules) []syscall.Signal {
+func keepDefault(flags *commandLine, rules life.Rules) []syscall.Signal {
 	switch {
-	case rules.job == 0 || flags.Inner != nil:
+	case rules.Job == 0 || flags.Inner != nil:
 		return nil
-	case rules.orphaned:
+	case rules.Orphaned:
 		return slices.DeleteFunc(slices.Clone(jobStops), func(sig syscall.Signal) bool { return sig == syscall.SIGTSTP })
 	}
 	return jobStops
 }
 
 // takeRole decides which part this process plays.
-func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules rules) (*role, error) {
-	r := &role{command: command, rules: rules, timeout: time.Duration(flags.Timeout)}
-	r.rules.self = os.Getpid()
-	r.rules.group = rules.job == 0 && !flags.SingleChild
+func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules life.Rules) (*role, error) {
+	r := &role{command: command, rules: rules, pause: flags.Pause}
+	r.rules.Self = os.Getpid()
+	r.rules.Group = rules.Job == 0 && !flags.SingleChild
 	r.command.Deathsig = syscall.SIGKILL
-	if rules.job != 0 {
+	if rules.Job != 0 {
 		r.command.Group = reaper.SameGroup
 	} else if os.Getpid() == 1 && flags.Inner == nil {
 		r.command.Terminal = signals.Foreground()
-	}
-	if !flags.Pause {
-		l.address(r, flags.Inner)
-	}
-	r.machine = func(child int) machine {
-		if flags.Pause {
-			return paused{r.rules.warnReaped}
-		}
-		return newLadder(r.rules, child)
 	}
 	var err error
 	if flags.StdinEOF {
@@ -133,7 +136,7 @@ func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules rules)
 		return r, nil
 	}
 	sid, _ := unix.Getsid(0)
-	r.rules.leader = sid == os.Getpid()
+	r.rules.Leader = sid == os.Getpid()
 	if err := l.bind(flags, r); err != nil {
 		return nil, err
 	}
@@ -148,40 +151,16 @@ func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules rules)
 
 // beShielded returns the role of the outer one of a pair, or the role alone.
 func (l *loop) beShielded(r *role) *role {
-	if r.rules.job == outsideJob {
-		l.sayf(detail, "no shield: this process group is outside of the PID namespace, and the inner fini could not start the command in it")
+	if r.rules.Job == life.OutsideJob {
+		l.sayf(life.Detail, "no shield: this process group is outside of the PID namespace, and the inner fini could not start the command in it")
 		return r
 	}
 	outer, err := r.beOuter(nil)
 	if err != nil {
-		l.sayf(failure, "%v: going on without a shield", err)
+		l.sayf(life.Failure, "%v: going on without a shield", err)
 		return r
 	}
 	return outer
-}
-
-// address makes the command execute by way of another fini, if LISTEN_PID or the like name this
-// one, or the outer one of its pair: whoever set them meant the command.
-func (l *loop) address(r *role, from *inner) {
-	pid := os.Getpid()
-	switch {
-	case from != nil && from.isolated != nil && reaper.NamesPid(r.command.Env, from.isolated.pid):
-		r.command.Env = reaper.Rename(r.command.Env, from.isolated.pid, from.outer)
-	case from != nil && from.isolated != nil:
-		return
-	case from != nil:
-		pid = os.Getppid()
-	}
-	if !reaper.NamesPid(r.command.Env, pid) {
-		return
-	}
-	self := reaper.Self()
-	if self == "" {
-		l.sayf(failure, "cannot execute fini again: LISTEN_PID and the like do not name the command")
-		return
-	}
-	r.command.Path = self
-	r.command.Args = append([]string{os.Args[0], "--become=" + strconv.Itoa(pid), "--"}, r.command.Args...)
 }
 
 // beInner makes a role that of the inner fini. What the outer one has opened for it is passed
@@ -194,12 +173,12 @@ func (r *role) beInner(flags *commandLine) {
 	if r.isolated = from.isolated; r.isolated != nil {
 		parent = r.isolated.pid
 	}
-	r.watch = []watched{{fd: from.outer, pid: parent, why: finiDied}}
+	r.watch = []watched{{fd: from.outer, pid: parent, why: life.FiniDied}}
 	if from.parent >= 0 {
-		r.watch = append(r.watch, watched{fd: from.parent, pid: from.parentPid, why: parentDied})
+		r.watch = append(r.watch, watched{fd: from.parent, pid: from.parentPid, why: life.ParentDied})
 	}
 	for i, fd := range from.bound {
-		r.watch = append(r.watch, watched{fd: fd, pid: int(flags.Bind[i]), why: boundEnded})
+		r.watch = append(r.watch, watched{fd: fd, pid: int(flags.Bind[i]), why: life.BoundEnded})
 	}
 	if from.gate >= 0 {
 		r.gate = &reaper.Gate{FD: from.gate}
@@ -208,17 +187,17 @@ func (r *role) beInner(flags *commandLine) {
 	reaper.CloseOnExec(append(pidfds(r.watch), from.word)...)
 	if r.isolated != nil {
 		reaper.CloseOnExec(r.isolated.word)
-		r.word.Read, r.rules.leader = r.isolated.word, r.isolated.leader
+		r.word.Read, r.rules.Leader = r.isolated.word, r.isolated.leader
 		return // it is in the job, if there is one
 	}
-	if r.rules.job != 0 {
-		r.command.Group = r.rules.job
+	if r.rules.Job != 0 {
+		r.command.Group = r.rules.Job
 	}
 	// Until now a stop signal could stop it, and nothing would have continued it. From here on it
 	// catches those, and outlives the outer one.
 	reaper.ClearDeathsig()
 	sid, _ := unix.Getsid(0)
-	r.rules.leader = sid == parent
+	r.rules.Leader = sid == parent
 	// If both are killed at once, the kernel at least asks the command to end.
 	r.command.Deathsig = syscall.SIGTERM
 }
@@ -236,12 +215,12 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		return nil, err
 	}
 	gate := reaper.NewGate()
-	to := inner{job: r.rules.job, word: word.Write, gate: -1, outer: self, parent: -1}
+	to := inner{job: r.rules.Job, word: word.Write, gate: -1, outer: self, parent: -1}
 	if gate != nil {
 		to.gate = gate.FD
 	}
 	for _, w := range r.watch {
-		if w.why == parentDied {
+		if w.why == life.ParentDied {
 			to.parent, to.parentPid = w.fd, w.pid
 		} else {
 			to.bound = append(to.bound, w.fd)
@@ -249,9 +228,9 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 	}
 	if by != nil {
 		if to.job != 0 {
-			to.job = outsideJob
+			to.job = life.OutsideJob
 		}
-		to.isolated = &isolated{pid: os.Getpid(), leader: r.rules.leader, word: word.Read, by: *by}
+		to.isolated = &isolated{pid: os.Getpid(), leader: r.rules.Leader, word: word.Read, by: *by}
 	}
 	outer := &role{
 		command: reaper.Command{
@@ -277,12 +256,11 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		outer.command.Isolation, outer.command.Deathsig = by, 0
 		outer.watch = []watched{{fd: word.Read, why: innerTold}}
 		outer.command.Pass = append(outer.command.Pass, word.Read)
-		if r.rules.job != 0 {
+		if r.rules.Job != 0 {
 			// Nobody in the namespace can be moved into a group that is outside.
 			outer.command.Group = reaper.SameGroup
 		}
 	}
-	outer.machine = func(child int) machine { return &watch{rules: r.rules, inner: child} }
 	return outer, nil
 }
 
@@ -318,7 +296,7 @@ func (in inner) String() string {
 }
 
 // errNotForUsers is said of an --inner that no outer fini has written.
-var errNotForUsers = errors.New("it is not for users")
+var errNotForUsers = errors.New("--inner: it is not for users; see fini --help")
 
 // UnmarshalText is what the flag's parser calls.
 func (in *inner) UnmarshalText(text []byte) error {
@@ -349,7 +327,7 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 		if err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
-		r.watch = append(r.watch, watched{fd: fd, pid: int(pid), why: boundEnded})
+		r.watch = append(r.watch, watched{fd: fd, pid: int(pid), why: life.BoundEnded})
 	}
 	asked := flags.Pdeathsig != nil
 	switch {
@@ -360,13 +338,13 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 	switch {
 	case !asked && signals.Ignored(syscall.SIGHUP) && l.byNohup(pid, err):
 		_ = unix.Close(fd)
-		l.sayf(detail, "not bound to the parent process: this was started by nohup; -p TERM binds it")
+		l.sayf(life.Detail, "not bound to the parent process: this was started by nohup; -p TERM binds it")
 		return nil
 	case err == nil:
-		r.watch = append(r.watch, watched{fd: fd, pid: pid, why: parentDied})
+		r.watch = append(r.watch, watched{fd: fd, pid: pid, why: life.ParentDied})
 		return nil
 	case errors.Is(err, pdeath.ErrNone) && !asked:
-		l.sayf(detail, "not bound to the parent process: it is outside of the PID namespace")
+		l.sayf(life.Detail, "not bound to the parent process: it is outside of the PID namespace")
 		return nil
 	case !errors.Is(err, pdeath.ErrGone):
 		// No pidfds, or a parent outside the namespace.
@@ -377,7 +355,7 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 		return errors.New("the parent process has ended before fini was ready: the command is not started; -p none starts it all the same")
 	}
 	if err != nil {
-		l.sayf(failure, "%v: going on without a bond to the parent process", err)
+		l.sayf(life.Failure, "%v: going on without a bond to the parent process", err)
 	}
 	return nil
 }
@@ -420,7 +398,7 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 	}
 	if err != nil && r.fallback != nil {
 		// There may still be a process for the command alone.
-		l.sayf(failure, "%v: going on without a shield", err)
+		l.sayf(life.Failure, "%v: going on without a shield", err)
 		r.close()
 		return l.start(r.fallback)
 	}
@@ -431,11 +409,11 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 		r.word.Started(l.outside.Pid(child.Pid), child.Unbound)
 	}
 	if child.Unbound && !r.outer && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
-		l.sayf(failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
+		l.sayf(life.Failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
 	}
-	if child.Ungrouped && r.rules.group && !r.outer {
-		r.rules.group = false
-		l.sayf(failure, "cannot give the command a process group: signals go to the main child alone")
+	if child.Ungrouped && r.rules.Group && !r.outer {
+		r.rules.Group = false
+		l.sayf(life.Failure, "cannot give the command a process group: signals go to the main child alone")
 	}
 	return r, child, nil
 }

@@ -4,39 +4,30 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// level says how much a line matters: -q leaves only failures, -v adds details.
-type level int
-
-const (
-	failure level = iota // something went wrong
-	warning              // leftovers that had to be stopped
-	detail               // what fini did
-)
-
 // logger writes lines to standard error. fini never writes anywhere else.
-type logger struct{ threshold level }
+type logger struct{ threshold life.Level }
 
 // sayf writes one line, whatever the text holds, if the level is wanted. A line
 // that can't be written at once is lost: fini waits for no reader.
-func (s logger) sayf(l level, format string, args ...any) {
+func (s logger) sayf(l life.Level, format string, args ...any) {
 	if l > s.threshold {
 		return
 	}
 	line := "fini: " + oneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
-		line = [...]string{failure: red, warning: yellow, detail: uncoloured}[l] + line + uncoloured
+		line = [...]string{life.Failure: red, life.Warning: yellow, life.Detail: uncoloured}[l] + line + uncoloured
 	}
 	signals.SayLine([]byte(line + "\n"))
 }
@@ -197,49 +188,39 @@ func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) s
 	return lines
 }
 
-// because is why the command is being stopped, and by which flag it would not be.
-func (l *loop) because(why reason) string {
-	switch why {
-	case parentDied:
-		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
-	case finiDied:
-		return fmt.Sprintf("its fini%s was killed", l.culprit(why))
-	case boundEnded:
-		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
-	case stdinClosed:
-		return "its standard input has closed (--stdin-eof)"
-	case timedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.role.timeout)
-	case notEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.rules.killAfter)
-	}
-	return ""
+// Say says a line.
+func (l *loop) Say(level life.Level, text string) { l.sayf(level, "%s", text) }
+
+// Because says what is being done to the command or its leftovers, and why.
+func (l *loop) Because(level life.Level, what string, why life.Reason) {
+	l.sayf(level, "%s: %s", what, l.because(why))
+	l.report.Stopped(why.String())
 }
 
-// word is the reason in a report, as the schema has it.
-func (r reason) word() string {
-	switch r {
-	case parentDied:
-		return "launcher"
-	case finiDied:
-		return "fini"
-	case boundEnded:
-		return "bind"
-	case stdinClosed:
-		return "stdin"
-	case timedOut:
-		return "timeout"
-	case notEnded:
-		return "killAfter"
+// because is why the command is being stopped, and by which flag it would not be.
+func (l *loop) because(why life.Reason) string {
+	switch why {
+	case life.ParentDied:
+		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
+	case life.FiniDied:
+		return fmt.Sprintf("its fini%s was killed", l.culprit(why))
+	case life.BoundEnded:
+		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
+	case life.StdinClosed:
+		return "its standard input has closed (--stdin-eof)"
+	case life.TimedOut:
+		return fmt.Sprintf("--timeout=%v is over", l.role.rules.Timeout)
+	case life.NotEnded:
+		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.rules.KillAfter)
 	}
 	return ""
 }
 
 // culprit names the process whose end is the reason, as " (name, pid)"; "" if it is not known.
-func (l *loop) culprit(why reason) string {
+func (l *loop) culprit(why life.Reason) string {
 	for _, w := range l.bound {
 		switch {
-		case w.why != why || why == boundEnded && !w.ended:
+		case w.why != why || why == life.BoundEnded && !w.ended:
 		case w.name == "": // it may have ended before it could be read
 			return fmt.Sprintf(" (%d)", w.pid)
 		default:
@@ -249,56 +230,54 @@ func (l *loop) culprit(why reason) string {
 	return ""
 }
 
-// tell says what is being done about a leftover.
-func (l *loop) tell(a tell) {
-	p := a.process
-	silent := a.quietly || l.threshold < warning
+// Tell says what is being done about a leftover.
+func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
+	silent := quietly || l.threshold < life.Warning
 	if silent && l.report == nil {
 		return
 	}
 	from := l.owners.Of(p)
-	l.report.Leftover(p, l.tree.CommandLine(p), from, a.asked)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
 	if silent {
 		return
 	}
-	if len(l.told) == 0 && l.threshold >= detail {
-		l.sayf(detail, "the command has ended and left running:")
+	if len(l.told) == 0 && l.threshold >= life.Detail {
+		l.sayf(life.Detail, "the command has ended and left running:")
 		for _, line := range l.found.draw(l.outside.Pid, l.tree.CommandLine) {
-			l.sayf(detail, "%s", line)
+			l.sayf(life.Detail, "%s", line)
 		}
 	}
 	text := describe(l.outside.Process(p), l.tree.CommandLine(p), l.outside.Session(), from, lineWidth()-len("fini: stopping leftover "))
-	l.sayf(warning, "%s leftover %s", a.what, text)
-	if a.what == "stopping" { // one that is killed as well was told of before
+	l.sayf(life.Warning, "%s leftover %s", what, text)
+	if what == "stopping" { // one that is killed as well was told of before
 		l.told = append(l.told, text)
 	}
 }
 
-// leave says that a leftover is left alone, and what that means for a reader.
-func (l *loop) leave(a leave) {
-	p := a.process
+// Leave says that a leftover is left alone, and what that means for a reader.
+func (l *loop) Leave(p orphans.Process, quietly bool) {
 	if l.report != nil {
 		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false)
 		l.report.Allowed(p)
 	}
-	if a.quietly || l.threshold < warning {
+	if quietly || l.threshold < life.Warning {
 		return
 	}
 	who := fmt.Sprintf("leftover %d (%s)", l.outside.Pid(p.Pid), oneLine(l.tree.CommandLine(p), lineWidth()))
 	if held := held(p.Holds); held != "" {
-		l.sayf(warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
+		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
 	} else {
-		l.sayf(detail, "leaving %s alone (--allow-orphan)", who)
+		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
 	}
 }
 
 // close is the last that fini has to say.
-func (l *loop) close(a exit) {
-	if a.stopped > 0 && l.threshold >= warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
-		l.annotate(a.stopped, l.told)
+func (l *loop) close(end life.End) {
+	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
+		l.annotate(end.Stopped, l.told)
 	}
 	if !l.role.outer || l.tookOver {
-		l.failed(l.report.Write(a.result.status()))
+		l.failed(l.report.Write(end.Status()))
 	}
 }
 
@@ -311,12 +290,4 @@ func (s logger) annotate(count int, leaks []string) {
 	text := fmt.Sprintf("stopped %d %s: %s", count, word, strings.Join(leaks, "; "))
 	text = strings.ReplaceAll(oneLine(text, maxLine), "%", "%25")
 	signals.SayLine([]byte("::warning title=fini::" + text + "\n"))
-}
-
-// howEnded is what a line says of a process that has ended.
-func howEnded(status syscall.WaitStatus) string {
-	if status.Signaled() {
-		return "was ended by " + signals.Name(status.Signal())
-	}
-	return fmt.Sprintf("ended with status %d", status.ExitStatus())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -46,6 +47,8 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
+
+const mainPid = 100
 
 // process is one that was started by another, in the command's group.
 func process(pid, parent int, name string) orphans.Process {
@@ -205,8 +208,8 @@ func TestReasonsHaveWords(t *testing.T) {
 	var words []string
 	said := map[string]bool{"": true}
 	l := &loop{role: &role{}}
-	for why := noReason + 1; why < innerTold; why++ {
-		words = append(words, why.word())
+	for why := life.NoReason + 1; why < life.Reasons; why++ {
+		words = append(words, why.String())
 		because := l.because(why)
 		if said[because] {
 			t.Errorf("of reason %d is said %q, as of another or of none", why, because)

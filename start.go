@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -46,16 +47,16 @@ func makeThreads(n int) {
 }
 
 // notStarted says why there is no command, and returns what fini is to end like.
-func (l *loop) notStarted(err error) result {
-	l.sayf(failure, "%v", err)
+func (l *loop) notStarted(err error) life.Result {
+	l.sayf(life.Failure, "%v", err)
 	status := failureStatus(err)
 	l.report.NotStarted(err)
 	l.failed(l.report.Write(status))
 	if l.role != nil && l.role.inner {
 		l.role.word.Started(0, true)
-		l.role.word.Done(result{code: status}.waitStatus())
+		l.role.word.Done(life.Result{Code: status}.WaitStatus())
 	}
-	return result{code: status}
+	return life.Result{Code: status}
 }
 
 // failureStatus is the exit status for a command that could not be started.
@@ -70,14 +71,4 @@ func failureStatus(err error) int {
 		}
 	}
 	return exitFailed
-}
-
-// become executes the command in the place of this fini, which another one started to be
-// its main child. It returns the exit status if it can't.
-func become(flags *commandLine, environ []string) int {
-	inherited := reaper.Inherited()
-	signals.KeepIgnored(inherited.Ignored)
-	err := reaper.Become(reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited}, flags.Become)
-	flags.logger().sayf(failure, "%v", err)
-	return failureStatus(err)
 }

@@ -17,8 +17,7 @@ import (
 // was started.
 const probeScript = `out=$1
 	{ pwd; umask; ulimit -a; ulimit -H -a; echo "argv0 $0"; echo "arguments $*"; } >$out 2>&1
-	echo "listens $([ "$LISTEN_PID" = $$ ] && echo yes)" >>$out
-	tr '\0' '\n' </proc/$$/environ | grep -v -e ^_= -e ^LISTEN_PID= -e ^MAKEFLAGS= -e ^command= | sort >>$out
+	tr '\0' '\n' </proc/$$/environ | grep -v -e ^_= -e ^MAKEFLAGS= -e ^command= | sort >>$out
 	nice >>$out
 	cat /proc/self/oom_score_adj >>$out
 	grep -E '^(Sig(Ign|Blk)|Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status >>$out
@@ -48,7 +47,6 @@ var settings = []struct{ name, script string }{
 	{"a gap in the descriptors", `exec 5</dev/null 9>/dev/null; exec "$@"`},
 	{"ulimit -n 256", `ulimit -n 256; exec "$@"`},
 	{"ulimit -S -n 300", `ulimit -S -n 300; ulimit -c 0; ulimit -S -s 4096; exec "$@"`},
-	{"socket activation", `exec 3<&0; export LISTEN_FDS=1 LISTEN_FDNAMES=x LISTEN_PID=$$; exec "$@"`},
 	{"another's sockets", `export LISTEN_FDS=1 LISTEN_PID=1; exec "$@"`},
 	{"umask 077", `umask 077; exec "$@"`},
 	{"nice 5", `exec nice -n 5 "$@"`},

@@ -177,8 +177,11 @@ func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {
 			ended = append(ended, i)
-			b.Fds[i].Fd = -1 // poll passes over it from now on
+			b.Fds[i].Fd = ^fd.Fd // negative: poll passes over it from now on
 		}
 	}
 	return ended
 }
+
+// Again makes the one of this index, which Ended has returned, be polled again.
+func (b *Bond) Again(i int) { b.Fds[i].Fd = ^b.Fds[i].Fd }

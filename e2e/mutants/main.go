@@ -3,7 +3,7 @@
 //
 //	go run ./e2e/mutants [-check] [-jobs N] [-only TEXT]
 //
-// The faults are in faults.txt. Those of step.go, sweep.go and watch.go are for the unit tests and
+// The faults are in faults.txt. Those of package life are for the unit tests and
 // the quick explorer, those of the rest for the tests that stand before them there.
 package main
 
@@ -175,7 +175,7 @@ func (f fault) try(dir string) (v verdict) {
 		}
 		return v
 	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", ".")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", "./life")
 	if out, err := build.CombinedOutput(); err != nil {
 		return verdict{err: fmt.Errorf("%s", out)}
 	}
@@ -253,7 +253,7 @@ func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
 	if !whole {
 		return good
 	}
-	text, _ := os.ReadFile("invariants_test.go")
+	text, _ := os.ReadFile("life/invariants_test.go")
 	_, names, _ := strings.Cut(string(text), "var invariants = ")
 	names, _, _ = strings.Cut(names, "\n}")
 	for _, found := range regexp.MustCompile(`\n\t"([^"]+)"`).FindAllStringSubmatch(names, -1) {

@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"slices"
@@ -16,34 +16,34 @@ func TestKillsOfOthers(t *testing.T) {
 		return exits
 	}
 	for what, c := range map[string]struct {
-		before func(*kills)
+		before func(*Kills)
 		exits  []reaper.Exit
 		want   []int
 	}{
 		"the command":                 {nil, killed(mainPid), []int{mainPid}},
-		"the command, by fini":        {func(k *kills) { k.sent(syscall.SIGKILL, false, mainPid) }, killed(mainPid), nil},
-		"after another signal":        {func(k *kills) { k.sent(syscall.SIGTERM, true, mainPid) }, killed(mainPid), []int{mainPid}},
+		"the command, by fini":        {func(k *Kills) { k.Sent(syscall.SIGKILL, false, mainPid) }, killed(mainPid), nil},
+		"after another signal":        {func(k *Kills) { k.Sent(syscall.SIGTERM, true, mainPid) }, killed(mainPid), []int{mainPid}},
 		"an orphan while it runs":     {nil, killed(300), nil},
-		"leftovers":                   {func(k *kills) { k.over = true }, killed(300, 301), []int{300, 301}},
-		"leftovers, one by fini":      {func(k *kills) { k.over = true; k.sent(syscall.SIGKILL, false, 300) }, killed(300, 301), []int{301}},
-		"leftovers of a killed group": {func(k *kills) { k.over = true; k.sent(syscall.SIGKILL, true, mainPid) }, killed(300), nil},
-		"a pid that fini killed once": {func(k *kills) {
-			k.over = true
-			k.sent(syscall.SIGKILL, false, 300)
-			k.others(killed(300), mainPid)
+		"leftovers":                   {func(k *Kills) { k.Over = true }, killed(300, 301), []int{300, 301}},
+		"leftovers, one by fini":      {func(k *Kills) { k.Over = true; k.Sent(syscall.SIGKILL, false, 300) }, killed(300, 301), []int{301}},
+		"leftovers of a killed group": {func(k *Kills) { k.Over = true; k.Sent(syscall.SIGKILL, true, mainPid) }, killed(300), nil},
+		"a pid that fini killed once": {func(k *Kills) {
+			k.Over = true
+			k.Sent(syscall.SIGKILL, false, 300)
+			k.Others(killed(300), mainPid)
 		}, killed(300), []int{300}},
-		"other ends": {func(k *kills) { k.over = true }, []reaper.Exit{
+		"other ends": {func(k *Kills) { k.Over = true }, []reaper.Exit{
 			{Pid: mainPid, Status: exited(9)}, {Pid: 300, Status: signaled(syscall.SIGTERM)}, {Pid: 301, Status: exited(137)},
 			{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGKILL)<<8 | 0x7f)},
 		}, nil},
 		"137": {nil, []reaper.Exit{{Pid: mainPid, Status: exited(137)}}, []int{mainPid}},
 	} {
-		var k kills
+		var k Kills
 		if c.before != nil {
 			c.before(&k)
 		}
 		var got []int
-		for _, x := range k.others(c.exits, mainPid) {
+		for _, x := range k.Others(c.exits, mainPid) {
 			got = append(got, x.Pid)
 		}
 		if !slices.Equal(got, c.want) {

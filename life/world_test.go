@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"maps"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A world is a model of the kernel's rules that matter to fini, without any process. The rules
 // are stated one by one below, by the names of the man pages, and e2e/kernel_rules_test.go
 // states each of them again to a real kernel. In it live a command's tree, the parent process,
 // others that are none of fini's business, and one fini or the two of a pair, with their real
-// machines in a loop equal to main.go's.
+// loop and machines.
 //
 // A world is a value: a copy of it, made by clone, goes another way.
 type world struct {
@@ -30,7 +31,7 @@ type world struct {
 	}
 	word  reaper.Told // from the inner fini to the outer one
 	cast  cast
-	rules rules
+	rules Rules
 	ghost ghost // what the invariants remember, and nobody in the world knows
 
 	supply supply   // what else may happen
@@ -268,7 +269,7 @@ func (w *world) notify(p *proc) {
 		return
 	}
 	if f := w.fini(parent.id); f != nil {
-		f.child = f.child || f.reapAt == 0
+		f.child = f.child || !f.deaf
 		return
 	}
 	if p.state == 'Z' && parent.state == 'S' && !parent.has(neglects) {
@@ -381,7 +382,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 
 // stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault.
 func (w *world) stopsByKey(p *proc) bool {
-	return !p.has(isFini) || w.rules.job != 0 && p.group == w.rules.job && !w.rules.orphaned
+	return !p.has(isFini) || w.rules.Job != 0 && p.group == w.rules.Job && !w.rules.Orphaned
 }
 
 // act is what a process makes of the signals that it gets.
@@ -449,7 +450,7 @@ func (w *world) descends(p *proc, from int) bool {
 
 // stays reports whether a process is left alone: by its name, or as one that descends from such.
 func (w *world) stays(p *proc) bool {
-	for ; w.rules.allow && p != nil && p.has(ofTree); p = w.get(p.parent) {
+	for ; w.rules.Allow && p != nil && p.has(ofTree); p = w.get(p.parent) {
 		if p.alive() && p.has(mayStay) && p.id != w.cast.main {
 			return true
 		}
@@ -500,38 +501,25 @@ func (w *world) name(id int) string {
 
 // The rest is fini in this world.
 
-// A fini is one of them: main.go's loop, cut up so that between any two of its system calls
-// something else can happen.
+// A fini is one of them: the program's own loop, with this world for its kernel. Between any two of
+// its system calls something else can happen.
 type fini struct {
-	id      int
-	rules   rules
-	outer   bool
-	inner   bool
-	pid1    bool
-	machine machine // nil when the life is over
-	queue   []event
-	todo    []action // of the last step
-	copies  copies
-
-	main       int // the main child's id
-	mainPid    int
-	mainFD     bool // its pidfd is watched
-	mainGone   bool // that has just shown its end
-	timeout    time.Duration
-	wake       time.Duration
-	reapAt     time.Duration
-	mustReap   bool
-	wasStopped bool
+	Loop
+	id     int
+	outer  bool
+	inner  bool
+	pid1   bool
+	mainID int // the main child's id
 
 	caught       []caught
 	child        bool // SIGCHLD was caught
+	deaf         bool // it is not
+	said         bool // the life is over
 	bound        []bond
 	whileStopped []bond
 	stdin        bool  // its end is watched
 	looked       []int // ids of the last look, and their pids
 	pids         []int
-	result       result
-	said         bool // exit was done
 }
 
 type caught struct {
@@ -542,14 +530,16 @@ type caught struct {
 
 type bond struct {
 	id  int
-	why reason
+	why Reason
 }
 
 func (f *fini) copy() {
 	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
 	f.machine = copyMachine(f.machine)
-	f.copies.seen = maps.Clone(f.copies.seen)
+	if f.copies != nil {
+		f.copies = &copies{maps.Clone(f.copies.seen)}
+	}
 }
 
 func (w *world) fini(id int) *fini {
@@ -576,7 +566,7 @@ func (w *world) ready(f *fini) bool {
 	if p := w.get(f.id); p == nil || p.state != 'S' {
 		return false
 	}
-	if len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || f.machine == nil || len(f.caught) > 0 || f.child {
+	if f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught) > 0 || f.child {
 		return true
 	}
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
@@ -586,63 +576,41 @@ func (w *world) ready(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.mainFD && w.ended(f.main) }
-
-func (f *fini) next() (first time.Duration) {
-	for _, at := range []time.Duration{f.timeout, f.wake, f.reapAt} {
-		if at != 0 && (first == 0 || at < first) {
-			first = at
-		}
-	}
-	return first
-}
+func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) }
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
 func (w *world) run(f *fini) {
-	for {
+	k := &kernel{w: w, f: f}
+	for f.Kernel = k; !k.called && w.broken == ""; {
 		switch {
-		case len(f.todo) > 0:
-			a := f.todo[0]
-			f.todo = f.todo[1:]
-			if w.do(f, a) {
-				return
-			}
-			continue
-		case f.machine == nil:
+		case f.over():
 			w.endOf(f)
 			return
-		case len(f.queue) > 0:
-			e := f.queue[0]
-			f.queue = f.queue[1:]
-			before := f.machine
-			if w.story != nil {
-				before = copyMachine(before)
-			}
-			at := where(before)
-			f.todo, f.machine = f.machine.step(w.now, e)
-			w.stepped(f, at, e)
-			if w.broken != "" {
-				return
-			}
-			continue
+		case len(f.todo) == 0 && len(f.queue) > 0:
+			before, e := where(f.machine), f.queue[0]
+			f.turn()
+			w.stepped(f, before, e)
+		default:
+			f.turn()
 		}
-		break
 	}
-	if f.mustReap {
-		w.reap(f)
-	} else {
-		w.wait(f)
-	}
+}
+
+// slip lets a fini kill all but one that was forked just then. A sweep is not atomic against fork: see
+// proc_pid_stat(5).
+func (w *world) slip(f *fini, unseen int) {
+	f.Kernel = &kernel{w: w, f: f, unseen: unseen}
+	f.turn()
 }
 
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
 func (w *world) endOf(f *fini) {
 	p := w.get(f.id)
 	w.judgeEnd(f)
-	status := exited(f.result.code)
-	if f.result.sig != 0 {
-		status = signaled(f.result.sig)
+	status := exited(f.result.Code)
+	if f.result.Sig != 0 {
+		status = signaled(f.result.Sig)
 	}
 	if f.pid1 {
 		for i := range w.all {
@@ -650,200 +618,145 @@ func (w *world) endOf(f *fini) {
 				w.all[i].state = 0
 			}
 		}
-		status = exited(f.result.status())
+		status = exited(f.result.Status())
 	}
 	w.exit(p, status)
 }
 
-func (w *world) wait(f *fini) {
+// A kernel is what a world is to one fini, for one of its turns.
+type kernel struct {
+	w      *world
+	f      *fini
+	unseen int  // the id of one that no sweep finds
+	called bool // others could see something of the turn
+}
+
+func (k *kernel) Now() time.Duration { return k.w.now }
+
+// Wait is called only if there is something to take in.
+func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
+	k.called = true
+	f, w := k.f, k.w
 	for _, got := range f.caught {
-		w.received(f, got)
+		woken.Signals = append(woken.Signals, Signal{
+			signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel, Relayed: got.relayed}, got.sender})
 	}
 	f.caught = nil
-	if f.child {
-		f.child, f.mustReap = false, true
-	}
+	woken.Children, f.child = f.child, false
 	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
 		if !w.ended(b.id) {
 			return false
 		}
-		f.queue = append(f.queue, stop{b.why})
+		woken.Stop = append(woken.Stop, b.why)
 		return true
 	})
 	if f.stdin && w.stdin.closed {
 		f.stdin = false
-		f.queue = append(f.queue, stop{stdinClosed})
+		woken.Stop = append(woken.Stop, StdinClosed)
 	}
-	if w.mainShows(f) {
-		f.mustReap, f.mainFD, f.mainGone = true, false, true
-	}
-	if due(&f.timeout, w.now) {
-		f.queue = append(f.queue, stop{timedOut})
-	}
-	if due(&f.wake, w.now) {
-		f.queue = append(f.queue, elapsed{})
-	}
-	f.mustReap = f.mustReap || f.reapAt != 0 && f.reapAt <= w.now
+	woken.Main = w.mainShows(f)
+	return woken
 }
 
-func (w *world) received(f *fini, got caught) {
-	if f.rules.orphaned && got.sender == f.rules.self {
-		return
-	}
-	if f.inner && f.copies.second(w.now, got.sig, got.sender, got.relayed) {
-		return
-	}
-	from := fromProcess
-	sender := w.byPid(got.sender)
-	switch {
-	case got.kernel:
-		from = fromKernel
-	case f.rules.job != 0 && !f.outer && sender != nil && w.descends(sender, f.id):
-		from = fromTree
-	}
-	f.queue = append(f.queue, received{got.sig, from, got.sender})
+func (k *kernel) CatchChildren(on bool) { k.f.deaf = !on }
+
+func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
+	k.called = true
+	exits, none = k.w.wait4(k.f.id)
+	return exits, none || k.w.onlyEarlier(k.f.id)
 }
 
-func (w *world) reap(f *fini) {
-	f.mustReap = false
-	rest := f.mainFD && f.machine.mayDelayReap()
-	e := w.collect(f)
-	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == f.mainPid })
-	if f.mainGone && !mainEnded && !e.none {
-		hidden := ended{hidden: true}
-		w.mainEnded(f, &hidden)
-		f.queue = append(f.queue, hidden)
+func (k *kernel) MainEnded(bool) (told reaper.Told, asked bool) {
+	if !k.f.outer {
+		return told, false
 	}
-	f.mainGone = false
-	switch {
-	case rest && len(e.exits) > 0 && !mainEnded:
-		f.reapAt = w.now + reapDelay
-	case f.reapAt != 0:
-		f.reapAt, f.mustReap = 0, true
-	}
+	p := k.w.byPid(k.w.word.Pid)
+	return k.w.word, p != nil && !p.has(privileged)
 }
 
-func (w *world) collect(f *fini) (e ended) {
-	e.exits, e.none = w.wait4(f.id)
-	e.none = e.none || w.onlyEarlier(f.id)
-	for _, x := range e.exits {
-		switch {
-		case x.Pid != f.mainPid || x.Status.Continued():
-		case x.Status.Stopped():
-			f.wasStopped = true
-		default:
-			w.mainEnded(f, &e)
-		}
-	}
-	if len(e.exits) > 0 || e.none {
-		f.queue = append(f.queue, e)
-	}
-	return e
+func (k *kernel) OfTree(pid int) bool {
+	p := k.w.byPid(pid)
+	return !k.f.outer && p != nil && k.w.descends(p, k.f.id)
 }
 
-func (w *world) mainEnded(f *fini, e *ended) {
-	f.mainFD = false
-	if f.outer {
-		e.told = w.word
-		told := w.byPid(e.told.Pid)
-		e.asked = told != nil && !told.has(privileged)
-	}
+func (k *kernel) Received(signals.Received) {}
+
+func (k *kernel) Unread() int {
+	k.called = true
+	return k.w.stdin.unread
 }
 
-// do carries out an action, and reports whether others could see it.
-func (w *world) do(f *fini, a action) bool {
-	self := w.get(f.id)
-	switch a := a.(type) {
-	case forward:
-		w.forward(f, a.sig)
-	case relay:
-		if to := w.get(f.main); to != nil && to.alive() {
-			w.catch(to, a.sig, a.sender, a.from == fromKernel, true)
-		}
-	case resume:
-		_ = w.killGroup(self, f.rules.job, syscall.SIGCONT)
-	case watchAll:
-		f.bound = slices.Clone(f.whileStopped)
-		return false
-	case askStdin:
-		f.queue = append(f.queue, unread{w.stdin.unread})
-	case reap:
-		w.collect(f)
-	case look:
-		if w.collect(f).none {
-			return true
-		}
-		var e looked
-		e.found, f.looked = w.look(f.id)
-		f.pids = nil
-		for _, p := range e.found {
-			f.pids = append(f.pids, p.Pid)
-		}
-		w.judgeLook(f, f.looked)
-		f.queue = append(f.queue, e)
-	case send:
-		// A pidfd, or that nobody else reaps, makes sure that it is the one that was seen.
-		if at := slices.Index(f.pids, a.process.Pid); at >= 0 {
-			if p := w.get(f.looked[at]); p != nil {
-				w.judgeSignal(f, p, a.sig, bySend)
-				_ = w.kill(self, p, a.sig)
-			}
-		}
-	case kill:
-		w.sweep(f, a.childrenOnly, 0)
-	case wake:
-		f.wake = w.now + a.after
-		return false
-	case hurry:
-		if at := w.now + a.after; f.wake == 0 || f.wake > at {
-			f.wake = at
-		}
-		return false
-	case exit:
-		f.result, f.said = a.result, true
-		if f.inner {
-			w.word.Done, w.word.Status = true, a.result.waitStatus()
-			if f.wasStopped && f.rules.job != 0 && self.parent == w.cast.outer {
-				w.judgeSignal(f, w.get(self.parent), syscall.SIGCONT, byForward)
-				_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
-			}
-		}
-	default:
-		return false
+func (k *kernel) Look() (found []orphans.Process, err error) {
+	k.called = true
+	found, k.f.looked = k.w.look(k.f.id)
+	k.f.pids = nil
+	for _, p := range found {
+		k.f.pids = append(k.f.pids, p.Pid)
 	}
-	return true
+	k.w.judgeLook(k.f, k.f.looked)
+	return found, nil
 }
 
-// forward is to the command: to its group, if that is to be, or else to it alone.
-func (w *world) forward(f *fini, sig syscall.Signal) {
-	self, main := w.get(f.id), w.get(f.main)
+func (k *kernel) Remember() {}
+
+// Forward is to the command: to its group, if that is to be, or else to it alone.
+func (k *kernel) Forward(sig syscall.Signal, group bool) {
+	k.called = true
+	w, f := k.w, k.f
+	self, main := w.get(f.id), w.get(f.mainID)
 	if main == nil {
 		w.breach("nobody else", "%s sends %d to a main child that was reaped", w.name(f.id), sig)
 		return
 	}
-	toGroup := f.rules.group && !f.outer
-	if !toGroup || main.group != f.mainPid {
+	if !group || main.group != f.main {
 		w.judgeSignal(f, main, sig, byForward)
 		_ = w.kill(self, main, sig)
 	}
-	if toGroup {
+	if group {
 		for i := range w.all {
-			if p := &w.all[i]; p.state != 0 && p.group == f.mainPid {
+			if p := &w.all[i]; p.state != 0 && p.group == f.main {
 				w.judgeSignal(f, p, sig, byForward)
 			}
 		}
-		_ = w.killGroup(self, f.mainPid, sig)
+		_ = w.killGroup(self, f.main, sig)
 	}
 }
 
-// sweep sends SIGKILL to the children, or to the whole tree, but for one that forked was just
-// now. It is not atomic against fork: see proc_pid_stat(5).
-func (w *world) sweep(f *fini, childrenOnly bool, unseen int) {
-	var e swept
+func (k *kernel) Relay(got signals.Received) {
+	k.called = true
+	if to := k.w.get(k.f.mainID); to != nil && to.alive() {
+		k.w.catch(to, got.Signal, got.Sender, got.Kernel, true)
+	}
+}
+
+func (k *kernel) ContinueJob() {
+	k.called = true
+	_ = k.w.killGroup(k.w.get(k.f.id), k.f.rules.Job, syscall.SIGCONT)
+}
+
+func (k *kernel) WatchAll() { k.f.bound = slices.Clone(k.f.whileStopped) }
+
+// Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
+func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
+	k.called = true
+	at := slices.Index(k.f.pids, to.Pid)
+	if at < 0 {
+		return
+	}
+	if p := k.w.get(k.f.looked[at]); p != nil {
+		k.w.judgeSignal(k.f, p, sig, bySend)
+		_ = k.w.kill(k.w.get(k.f.id), p, sig)
+	}
+}
+
+// Kill sends SIGKILL to the children, or to the whole tree, but for one that was forked just now.
+func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
+	k.called = true
+	w, f := k.w, k.f
 	targets := []int{}
 	for i := range w.all {
 		p := &w.all[i]
-		if p.state != 0 && p.id != unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
+		if p.state != 0 && p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
 			targets = append(targets, p.id)
 		}
 	}
@@ -854,11 +767,31 @@ func (w *world) sweep(f *fini, childrenOnly bool, unseen int) {
 		}
 		w.judgeSignal(f, p, syscall.SIGKILL, byKill)
 		if pid := p.pid; w.kill(w.get(f.id), p, syscall.SIGKILL) == nil {
-			e.hit = append(e.hit, pid)
+			hit = append(hit, pid)
 		} else {
-			e.refused = append(e.refused, pid)
+			refused = append(refused, pid)
 		}
 	}
-	w.collect(f)
-	f.queue = append(f.queue, e)
+	return hit, refused, nil
+}
+
+func (k *kernel) Say(Level, string)                        {}
+func (k *kernel) Because(Level, string, Reason)            {}
+func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
+func (k *kernel) Leave(orphans.Process, bool)              {}
+
+func (k *kernel) Exit(end End) (stays bool) {
+	k.called = true
+	w, f := k.w, k.f
+	f.said = true
+	if !f.inner {
+		return false
+	}
+	w.word.Done, w.word.Status = true, end.WaitStatus()
+	self := w.get(f.id)
+	if end.WasStopped && f.rules.Job != 0 && self.parent == w.cast.outer {
+		w.judgeSignal(f, w.get(self.parent), syscall.SIGCONT, byForward)
+		_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
+	}
+	return false
 }

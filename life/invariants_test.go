@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"fmt"
@@ -125,20 +125,20 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		}
 		p.mark.asks++
 		w.ghost.sent = true
-	case sig == syscall.SIGTERM && f.rules.group && !f.outer:
+	case sig == syscall.SIGTERM && f.rules.Group && !f.outer:
 		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
 	}
-	if asksForEnd(sig) || sig == w.rules.deathsig {
+	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
 }
 
 // grace is how long nobody is killed.
 func (w *world) grace() time.Duration {
-	if w.rules.killAfter > 0 {
-		return min(w.rules.grace, w.rules.killAfter)
+	if w.rules.KillAfter > 0 {
+		return min(w.rules.Grace, w.rules.KillAfter)
 	}
-	return w.rules.grace
+	return w.rules.Grace
 }
 
 const firstMain = 30 // the main child's pid
@@ -150,17 +150,17 @@ func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
 	if w.ghost.overruled || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
 		return
 	}
-	switch w.rules.orphans {
-	case leaveAll:
+	switch w.rules.Orphans {
+	case LeaveAll:
 		if !w.ghost.mainEnded {
 			return // a command that does not end of SIGKILL
 		}
 		w.breach("policy", "%s is sent %d under leave", w.name(p.id), sig)
-	case stopPipes:
+	case StopPipes:
 		if w.ghost.mainEnded && !p.has(holding) {
 			w.breach("policy", "%s is sent %d under pipes and holds none", w.name(p.id), sig)
 		}
-	case waitAll:
+	case WaitAll:
 		if !w.ghost.unwait {
 			w.breach("policy", "%s is sent %d under wait", w.name(p.id), sig)
 		}
@@ -177,7 +177,7 @@ func (w *world) judgeLook(f *fini, ids []int) {
 	w.ghost.asked, w.ghost.stopping = true, true
 	for _, id := range ids {
 		p := w.get(id)
-		if w.stays(p) || w.rules.orphans == stopPipes && !w.ghost.overruled && !p.has(holding) {
+		if w.stays(p) || w.rules.Orphans == StopPipes && !w.ghost.overruled && !p.has(holding) {
 			continue
 		}
 		w.ghost.seen = true
@@ -208,8 +208,8 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.ghost.unwait = w.ghost.unwait || !f.outer
 	case received:
 		w.ghost.unwait = w.ghost.unwait || asksForEnd(e.sig)
-		if before == "running" && asksForEnd(e.sig) && w.rules.killAfter > 0 && (w.rules.job == 0 || e.from == fromProcess) {
-			w.oblige(w.rules.killAfter + w.ladder())
+		if before == "running" && asksForEnd(e.sig) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
+			w.oblige(w.rules.KillAfter + w.ladder())
 		}
 		if e.sig == syscall.SIGINT && before != "watching" {
 			w.ghost.interrupts++
@@ -234,7 +234,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			}
 		}
 	}
-	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.policy == waitAll {
+	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.policy == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers
 	}
 	if before != "stopping" && after == "stopping" {
@@ -269,7 +269,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	switch {
 	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
 		w.ghost.reason = true
-		w.may(r.deathsig, false)
+		w.may(r.Deathsig, false)
 		w.oblige(w.ladder())
 	case p.has(isFini) && (w.fini(p.id).said && w.fini(p.id).machine == nil):
 	case p.has(isFini):
@@ -278,14 +278,14 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		w.ghost.wordless = w.ghost.wordless || p.id == c.inner && !w.word.Done
 		if pair {
 			if p.id == c.outer {
-				w.may(r.deathsig, false)
+				w.may(r.Deathsig, false)
 			}
 			w.oblige(w.ladder())
 		}
 	case p.id == c.main:
 		w.ghost.mainEnded, w.ghost.mainStatus = true, status
-		if r.orphans == stopAll || r.orphans == stopPipes {
-			w.oblige(r.linger + r.grace + w.extra())
+		if r.Orphans == StopAll || r.Orphans == StopPipes {
+			w.oblige(r.Linger + r.Grace + w.extra())
 		}
 		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
 			w.ghost.timeout = 1 + byte(boolToInt(w.now > w.supply.timeout))
@@ -295,7 +295,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
 	if w.ghost.mainEnded && !w.treeAlive(p) {
-		w.oblige(r.linger + waitingPause)
+		w.oblige(r.Linger + waitingPause)
 	}
 }
 
@@ -313,7 +313,7 @@ const slack = 300 * ms
 
 // ladder is how long it may take from a reason to the end.
 func (w *world) ladder() time.Duration {
-	return 2*w.rules.grace + w.rules.linger + w.extra()
+	return 2*w.rules.Grace + w.rules.Linger + w.extra()
 }
 
 // extra is the same for those that can't be ended.
@@ -353,7 +353,7 @@ func (w *world) judgeRest(next time.Duration) {
 	}
 	for i := range w.all {
 		p := &w.all[i]
-		if w.rules.orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.job {
+		if w.rules.Orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.Job {
 			w.breach("bounded", "%s is left stopped with an orphaned job, which nobody continues", w.name(p.id))
 		}
 	}
@@ -385,12 +385,12 @@ func (w *world) judgeEnd(f *fini) {
 		if !p.alive() || !p.has(ofTree) || p.has(privileged|asleep) || w.stays(p) {
 			continue
 		}
-		switch spared := w.rules.orphans == leaveAll && w.ghost.mainEnded; {
-		case w.ghost.overruled || w.rules.orphans == stopAll || w.rules.orphans == waitAll:
+		switch spared := w.rules.Orphans == LeaveAll && w.ghost.mainEnded; {
+		case w.ghost.overruled || w.rules.Orphans == StopAll || w.rules.Orphans == WaitAll:
 			w.breach("nothing left", "%s ends and %s is alive", w.name(f.id), w.name(p.id))
-		case w.rules.orphans == stopPipes && p.has(holding):
+		case w.rules.Orphans == StopPipes && p.has(holding):
 			w.breach("EOF", "%s ends and %s holds a stream", w.name(f.id), w.name(p.id))
-		case w.rules.orphans == leaveAll && !spared:
+		case w.rules.Orphans == LeaveAll && !spared:
 			w.breach("nothing left", "%s ends before main", w.name(f.id))
 		}
 	}
@@ -402,34 +402,34 @@ func (w *world) judgeEnd(f *fini) {
 // judgeStatus looks at how the outer or only fini ends.
 func (w *world) judgeStatus(f *fini) {
 	if w.ghost.wordless {
-		if f.result.status() != 128+9 {
-			w.breach("the pair", "inner was killed, and outer ends with %d", f.result.status())
+		if f.result.Status() != 128+9 {
+			w.breach("the pair", "inner was killed, and outer ends with %d", f.result.Status())
 		}
 		return
 	}
-	ends := []result{resultOf(w.ghost.mainStatus)}
+	ends := []Result{ResultOf(w.ghost.mainStatus)}
 	if !w.ghost.mainEnded || w.ghost.unended || w.cast.tracer != 0 {
-		ends = append(ends, result{sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
+		ends = append(ends, Result{Sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
 	}
 	switch {
 	case w.ghost.timeout == 2 && !w.ghost.reason:
-		ends = []result{{code: exitTimedOut}}
+		ends = []Result{{Code: exitTimedOut}}
 	case w.ghost.timeout > 0:
-		ends = append(ends, result{code: exitTimedOut})
+		ends = append(ends, Result{Code: exitTimedOut})
 	}
 	if !w.ghost.mainEnded && w.supply.timeout != 0 {
-		ends = append(ends, result{code: exitTimedOut})
+		ends = append(ends, Result{Code: exitTimedOut})
 	}
 	for _, end := range slices.Clone(ends) {
 		mapped := end
-		if slices.Contains(w.rules.remap, end.status()) {
-			mapped = result{}
+		if slices.Contains(w.rules.Remap, end.Status()) {
+			mapped = Result{}
 		}
 		with := mapped
-		if mapped.status() == 0 && w.rules.orphansExit >= 0 {
-			with.code = w.rules.orphansExit
+		if mapped.Status() == 0 && w.rules.OrphansExit >= 0 {
+			with.Code = w.rules.OrphansExit
 		}
-		ends = slices.DeleteFunc(ends, func(r result) bool { return r == end })
+		ends = slices.DeleteFunc(ends, func(r Result) bool { return r == end })
 		if !w.ghost.sent {
 			ends = append(ends, mapped)
 		}
@@ -445,7 +445,7 @@ func (w *world) judgeStatus(f *fini) {
 	}
 }
 
-// The rows of the tables in step.go, sweep.go and watch.go: where a machine stands, what
+// The rows of the tables in ladder.go, sweep.go and watch.go: where a machine stands, what
 // happens, and where one stands then. Each has to be taken by the explorer.
 var tableRows = []string{
 	"running: stdin's end -> closing",
@@ -527,7 +527,7 @@ func (r *rows) count(before string, e event, after string, do []action) {
 		what = "a reason to stop"
 		if before == "running" || before == "closing" {
 			what = "another reason"
-			if e.why == stdinClosed {
+			if e.why == StdinClosed {
 				what = "stdin's end"
 			}
 		} else if before == "asking" && len(do) > 0 || before == "killing" {

@@ -1,9 +1,9 @@
-package main
+// Package cli reads the command line and the variables of the environment, and says what is wrong with them.
+package cli
 
 import (
 	"bytes"
 	"encoding"
-	"errors"
 	"fmt"
 	"path"
 	"runtime/debug"
@@ -15,10 +15,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-const usage = `usage: fini [flags] [--] command [args...]
+// Usage is what --help prints.
+const Usage = `usage: fini [flags] [--] command [args...]
 
 Run command, forward signals to it, reap orphans, end as it ended, and leave
 nothing behind: what it leaves running (leftovers) is stopped.
@@ -65,9 +67,9 @@ Exit status: the command's own; if signal n ended it, that signal, and as PID 1
 be executed; 127 if it was not found.
 `
 
-// commandLine is what kong fills in. Durations are text here so that an error can
+// Options is what kong fills in. Durations are text here so that an error can
 // say what is accepted.
-type commandLine struct {
+type Options struct {
 	Pdeathsig   *deathsig `short:"p"`
 	StdinEOF    bool      `short:"i" name:"stdin-eof"`
 	Timeout     duration  `short:"t"`
@@ -84,7 +86,7 @@ type commandLine struct {
 	Report      string
 	Rewrite     several[rewrite, *rewrite] `short:"r"`
 	SingleChild bool                       `short:"c"`
-	Isolate     isolation
+	Isolate     Isolation
 	RemapExit   several[status, *status] `short:"e"`
 	WarnReaped  bool                     `short:"w"`
 	Verbose     int                      `short:"v" type:"counter"`
@@ -104,16 +106,12 @@ type commandLine struct {
 
 	// Inner says that this is the inner fini of a pair, and what the outer one has opened
 	// for it. No user sets it.
-	Inner *inner `env:"-" hidden:""`
-
-	// Become says that this process is to execute the command in its own place, which
-	// LISTEN_PID and the like are then to name instead of this pid.
-	Become int `env:"-" hidden:""`
+	Inner string `env:"-" hidden:""`
 
 	Command []string `arg:"" optional:"" passthrough:"partial"`
 
-	// misspelt says which variables are nearly the names of some.
-	misspelt []string
+	// Misspelt says which variables are nearly the names of some.
+	Misspelt []string `kong:"-"`
 }
 
 // several are the values of a repeatable flag. A variable holds more than one: see setVariables.
@@ -209,7 +207,7 @@ type policy string
 
 func (p *policy) UnmarshalText(text []byte) error {
 	switch *p = policy(text); *p {
-	case stopAll, stopPipes, waitAll, leaveAll:
+	case life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll:
 		return nil
 	}
 	return fmt.Errorf("cannot use %q: want stop, pipes, wait or leave", text)
@@ -226,8 +224,8 @@ func (p *pattern) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// patterns are those of --allow-orphan.
-func (c *commandLine) patterns() (all []string) {
+// Patterns are those of --allow-orphan.
+func (c *Options) Patterns() (all []string) {
 	for _, p := range c.AllowOrphan {
 		all = append(all, string(p))
 	}
@@ -255,8 +253,8 @@ func (s *status) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// parse reads the command line. args is without the program's name.
-func parse(args, environ []string) (*commandLine, error) {
+// Parse reads the command line. args is without the program's name.
+func Parse(args, environ []string) (*Options, error) {
 	if c := parsePlain(args, environ); c != nil {
 		return c, nil
 	}
@@ -271,19 +269,16 @@ func parse(args, environ []string) (*commandLine, error) {
 	return parseByKong(args, environ)
 }
 
-func parseByKong(args, environ []string) (*commandLine, error) {
-	c := &commandLine{}
+func parseByKong(args, environ []string) (*Options, error) {
+	c := &Options{}
 	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"))
 	if err != nil {
 		return nil, err
 	}
 	flags := parser.Model.Flags
-	c.misspelt = setVariables(flags, environ)
+	c.Misspelt = setVariables(flags, environ)
 	if _, err := parser.Parse(args); err != nil {
 		return nil, fmt.Errorf("%s; see fini --help", explain(err, flags, args))
-	}
-	if c.Inner != nil && len(c.Inner.bound) != len(c.Bind) {
-		return nil, errors.New("--inner is not for users")
 	}
 	// kong keeps the "--" that ends the flags. Exactly one is taken off.
 	if len(c.Command) > 0 && c.Command[0] == "--" {
@@ -300,22 +295,18 @@ func parseByKong(args, environ []string) (*commandLine, error) {
 
 // parsePlain parses a command line with no or only common flags, without kong, which is slow. It returns
 // nil if there is another flag, or a FINI_ variable.
-func parsePlain(args, environ []string) *commandLine {
+func parsePlain(args, environ []string) *Options {
 	for _, variable := range environ {
 		if strings.HasPrefix(variable, "FINI_") && !strings.HasPrefix(variable, "FINI_TEST=") { // see hints
 			return nil
 		}
 	}
-	c := &commandLine{
-		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: stopAll,
+	c := &Options{
+		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: life.StopAll,
 	}
 	if len(args) > 0 {
 		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
-			c.Inner = &inner{}
-			if c.Inner.UnmarshalText([]byte(numbers)) != nil || len(c.Inner.bound) > 0 {
-				return nil
-			}
-			args = args[1:]
+			c.Inner, args = numbers, args[1:]
 		}
 	}
 	for ; len(args) > 0; args = args[1:] {
@@ -333,9 +324,9 @@ func parsePlain(args, environ []string) *commandLine {
 		case word == "--no-shield":
 			c.Shield = false
 		case word == "--isolate":
-			c.Isolate = isolate
+			c.Isolate = Isolate
 		case word == "--isolate=try":
-			c.Isolate = tryIsolate
+			c.Isolate = TryIsolate
 		case word == "-i" || word == "--stdin-eof":
 			c.StdinEOF = true
 		case word == "-s":
@@ -351,43 +342,46 @@ func parsePlain(args, environ []string) *commandLine {
 	return nil
 }
 
-func (c *commandLine) logger() logger {
+// Level is how much is to be said.
+func (c *Options) Level() life.Level {
 	if c.Quiet {
-		return logger{failure}
+		return life.Failure
 	}
-	return logger{warning + level(c.Verbose)}
+	return life.Warning + life.Level(c.Verbose)
 }
 
-func (c *commandLine) rules() rules {
-	r := rules{
-		grace:       time.Duration(c.Grace),
-		linger:      time.Duration(c.Linger),
-		killAfter:   time.Duration(c.KillAfter),
-		deathsig:    syscall.SIGTERM,
-		orphans:     string(c.Orphans),
-		allow:       len(c.AllowOrphan) > 0,
-		orphansExit: -1,
-		warnReaped:  c.WarnReaped,
-		rewrite:     map[syscall.Signal]syscall.Signal{},
+// Policy is what a life goes by.
+func (c *Options) Policy() life.Policy {
+	p := life.Policy{
+		Grace:       time.Duration(c.Grace),
+		Linger:      time.Duration(c.Linger),
+		KillAfter:   time.Duration(c.KillAfter),
+		Timeout:     time.Duration(c.Timeout),
+		Deathsig:    syscall.SIGTERM,
+		Orphans:     string(c.Orphans),
+		Allow:       len(c.AllowOrphan) > 0,
+		OrphansExit: -1,
+		WarnReaped:  c.WarnReaped,
+		Rewrite:     map[syscall.Signal]syscall.Signal{},
 	}
 	for _, rewrite := range c.Rewrite {
-		r.rewrite[rewrite.from] = rewrite.to
+		p.Rewrite[rewrite.from] = rewrite.to
 	}
 	if c.Pdeathsig != nil && *c.Pdeathsig != 0 {
-		r.deathsig = syscall.Signal(*c.Pdeathsig)
+		p.Deathsig = syscall.Signal(*c.Pdeathsig)
 	}
 	if c.OrphansExit != nil {
-		r.orphansExit = int(*c.OrphansExit)
+		p.OrphansExit = int(*c.OrphansExit)
 	}
 	for _, n := range c.RemapExit {
-		r.remap = append(r.remap, int(n))
+		p.Remap = append(p.Remap, int(n))
 	}
-	return r
+	return p
 }
 
-// version ends in seven hexadecimal digits, by which Docker knows an init: it
+// Version ends in seven hexadecimal digits, by which Docker knows an init: it
 // compares what `<init> --version` prints with a pattern.
-func version() string {
+func Version() string {
 	revision := "0000000"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -396,20 +390,50 @@ func version() string {
 			}
 		}
 	}
-	return fmt.Sprintf("fini version %s - git.%s", versionNumber(), revision)
+	return fmt.Sprintf("fini version %s - git.%s", VersionNumber(), revision)
 }
 
-// limitedBuild is said of a build that does not look at what it has inherited before the Go runtime
+// LimitedBuild is said of a build that does not look at what it has inherited before the Go runtime
 // changes that. See reaper.HasEntry.
-const limitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
+const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
 	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
 
-// versionNumber is the version alone.
-func versionNumber() string {
+// VersionNumber is the version alone.
+func VersionNumber() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
 			return v
 		}
 	}
 	return "0.1.0"
+}
+
+// An Isolation is the value of --isolate.
+type Isolation string
+
+const (
+	Isolate    Isolation = "1"
+	TryIsolate Isolation = "try" // and go on without
+)
+
+// IsBool tells kong that the flag may come without a value.
+func (i *Isolation) IsBool() bool { return true }
+
+// Decode is what kong calls.
+func (i *Isolation) Decode(ctx *kong.DecodeContext) error {
+	value := "1"
+	if ctx.Scan.Peek().Type == kong.FlagValueToken {
+		value = fmt.Sprint(ctx.Scan.Pop().Value)
+	}
+	switch strings.ToLower(value) {
+	case "1", "true", "yes":
+		*i = Isolate
+	case "0", "false", "no":
+		*i = ""
+	case "try":
+		*i = TryIsolate
+	default:
+		return fmt.Errorf("cannot use %q: want try, or no value", value)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"fmt"
@@ -47,8 +47,8 @@ const (
 	// a loop outruns any look. It lasts this long, as long as each round hits new ones.
 	burstFor = 100 * time.Millisecond
 
-	// So many leftovers are told of one by one, the others are counted.
-	maxTold = 20
+	// MaxTold leftovers are told of one by one, the others are counted.
+	MaxTold = 20
 
 	// The unit of orphans.Process.Start, which is rounded down to it.
 	tick = 10 * time.Millisecond
@@ -76,12 +76,12 @@ const (
 
 // sweep stops what a command has left behind.
 type sweep struct {
-	rules
+	Rules
 	policy string
 	main   int // the main child's pid
 	had    had
 
-	result  result // of the command
+	result  Result // of the command
 	unknown bool   // it is: a tracer keeps the main child from being reaped
 
 	stage       stage
@@ -97,13 +97,13 @@ type sweep struct {
 	alone    bool                  // the last look found only such as are left alone
 }
 
-func newSweep(r rules) *sweep {
-	return &sweep{rules: r, policy: r.orphans, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
+func newSweep(r Rules) *sweep {
+	return &sweep{Rules: r, policy: r.Orphans, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
 }
 
 func (s *sweep) mayDelayReap() bool { return false }
 
-func (s *sweep) step(now time.Duration, e event) ([]action, machine) {
+func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
 	case received:
 		return s.received(now, e.sig, e.from)
@@ -122,20 +122,20 @@ func (s *sweep) step(now time.Duration, e event) ([]action, machine) {
 }
 
 // start gives leftovers the time to finish by themselves.
-func (s *sweep) start(now time.Duration) ([]action, machine) {
-	if s.linger == 0 {
+func (s *sweep) start(now time.Duration) ([]action, Machine) {
+	if s.Linger == 0 {
 		return s.ask()
 	}
-	s.enter(lingering, now+s.linger)
+	s.enter(lingering, now+s.Linger)
 	if s.looks() {
 		return []action{look{}}, s
 	}
-	return []action{remember{}, wake{s.linger}}, s
+	return []action{remember{}, wake{s.Linger}}, s
 }
 
 // wait gives them all the time that they want. Some are never zombies, and nobody is told of
 // their end (CLONE_AUTOREAP in clone3(2)): hence the looks.
-func (s *sweep) wait() ([]action, machine) {
+func (s *sweep) wait() ([]action, Machine) {
 	s.enter(waiting, 0)
 	if s.looks() {
 		return []action{look{}}, s
@@ -145,13 +145,13 @@ func (s *sweep) wait() ([]action, machine) {
 
 // ask begins with a look. The grace begins with its answer: nobody is killed unasked, however
 // late that comes.
-func (s *sweep) ask() ([]action, machine) {
+func (s *sweep) ask() ([]action, Machine) {
 	s.enter(asking, notAnswered)
 	return []action{look{}}, s
 }
 
 // finishOff begins to kill, after one more look, to say who did not end.
-func (s *sweep) finishOff(now time.Duration) ([]action, machine) {
+func (s *sweep) finishOff(now time.Duration) ([]action, Machine) {
 	s.enter(killing, now+killedBound)
 	return []action{look{}}, s
 }
@@ -160,14 +160,14 @@ func (s *sweep) enter(stage stage, deadline time.Duration) {
 	s.stage, s.deadline, s.pause = stage, deadline, shortPause
 }
 
-func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, machine) {
+func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
 		do, next := s.finishOff(now)
-		return append([]action{say{warning, "killing the leftovers: a second SIGINT"}}, do...), next
-	case s.stage == lingering && s.job != 0 && from == fromKernel:
+		return append([]action{say{Warning, "killing the leftovers: a second SIGINT"}}, do...), next
+	case s.stage == lingering && s.Job != 0 && from == fromKernel:
 		// The key that ended the command: the rest of the job ends by it too.
 	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
 		return s.ask()
@@ -175,22 +175,22 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 	return nil, s
 }
 
-func (s *sweep) stop(now time.Duration, why reason) ([]action, machine) {
+func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	spared := false // some were, by the policy
 	if why.overrules() {
-		spared, s.policy = s.policy == stopPipes, stopAll
+		spared, s.policy = s.policy == StopPipes, StopAll
 	}
-	if spared || s.stage == waiting || s.stage == lingering && why != stdinClosed {
+	if spared || s.stage == waiting || s.stage == lingering && why != StdinClosed {
 		do, next := s.ask()
-		return append([]action{because{warning, "stopping the leftovers", why}}, do...), next
+		return append([]action{because{Warning, "stopping the leftovers", why}}, do...), next
 	}
 	return nil, s
 }
 
-func (s *sweep) ended(e ended) ([]action, machine) {
-	do, status := sortExits(e.exits, s.main, s.warnReaped)
+func (s *sweep) ended(e ended) ([]action, Machine) {
+	do, status := sortExits(e.exits, s.main, s.WarnReaped)
 	if status != nil && s.unknown {
-		s.result, s.unknown = resultOf(*status), false
+		s.result, s.unknown = ResultOf(*status), false
 	}
 	for _, x := range e.exits {
 		if x.Ended() {
@@ -213,10 +213,10 @@ func (s *sweep) ended(e ended) ([]action, machine) {
 
 // looks reports whether the tree is looked at again and again in this stage.
 func (s *sweep) looks() bool {
-	return s.stage == asking || s.stage == killing || s.stage == lingering && s.policy == stopPipes || s.allow
+	return s.stage == asking || s.stage == killing || s.stage == lingering && s.policy == StopPipes || s.Allow
 }
 
-func (s *sweep) elapsed(now time.Duration) ([]action, machine) {
+func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	switch {
 	case s.stage == waiting && !s.looks():
 		return []action{reap{}, wake{waitingPause}}, s
@@ -224,7 +224,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, machine) {
 		return s.ask()
 	case s.stage == asking && now >= s.deadline:
 		return s.finishOff(now)
-	case s.stage == killing && s.policy == stopAll:
+	case s.stage == killing && s.policy == StopAll:
 		return s.kill(now)
 	case s.looks():
 		return []action{look{}}, s
@@ -232,14 +232,14 @@ func (s *sweep) elapsed(now time.Duration) ([]action, machine) {
 	return nil, s
 }
 
-func (s *sweep) looked(now time.Duration, e looked) ([]action, machine) {
+func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil {
 		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
 	}
 	found := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool {
 		// One whose descriptors may not be seen counts as a holder: the policy
 		// promises the reader its EOF.
-		return p.Allowed || s.policy == stopPipes && p.Holds == 0
+		return p.Allowed || s.policy == StopPipes && p.Holds == 0
 	})
 	allowed := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool { return !p.Allowed })
 	onlyAllowed := len(found) == 0 && len(allowed) > 0
@@ -248,14 +248,14 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, machine) {
 		// Whoever has forked during the look may have slipped through it.
 		s.alone = true
 		return []action{look{}}, s
-	case onlyAllowed, len(found) == 0 && s.policy == stopPipes:
+	case onlyAllowed, len(found) == 0 && s.policy == StopPipes:
 		return s.leave(allowed)
 	}
 	s.alone = false
 	switch s.stage {
 	case asking:
 		if s.deadline == notAnswered {
-			s.deadline = now + s.grace
+			s.deadline = now + s.Grace
 		}
 		return append(s.askEach(now, found), s.again(now)), s
 	case killing:
@@ -269,9 +269,9 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, machine) {
 }
 
 // leave ends the life while there are processes that are left alone.
-func (s *sweep) leave(allowed []orphans.Process) (do []action, next machine) {
+func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 	for i, p := range allowed {
-		do = append(do, leave{p, i >= maxTold})
+		do = append(do, leave{p, i >= MaxTold})
 	}
 	rest, next := s.finish()
 	return append(do, rest...), next
@@ -292,7 +292,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 	for _, p := range found {
 		since := s.began != notBegun && p.Start+tick > s.began
 		start, asked := s.asked[p.Pid]
-		if asked && start == p.Start || since && p.Parent != s.self {
+		if asked && start == p.Start || since && p.Parent != s.Self {
 			continue
 		}
 		s.asked[p.Pid] = p.Start
@@ -314,26 +314,26 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 // tell counts a leftover that has to be stopped, and tells of the first of them.
 func (s *sweep) tell(p orphans.Process, what string, had bool) action {
 	s.stopped++
-	return tell{p, what, s.stopped > maxTold, had}
+	return tell{p, what, s.stopped > MaxTold, had}
 }
 
 // killEach goes from asking to killing, with what the last look found.
-func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next machine) {
-	if len(found) == 0 && s.allow {
+func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next Machine) {
+	if len(found) == 0 && s.Allow {
 		return []action{s.again(now)}, s // the last of them are ending
 	}
 	var hit []int
 	for i, p := range found {
 		if !s.killed[p.Pid] {
-			do = append(do, tell{p, "killing", i >= maxTold, false})
+			do = append(do, tell{p, "killing", i >= MaxTold, false})
 		}
-		if s.policy == stopPipes {
+		if s.policy == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
 			hit = append(hit, p.Pid)
 		}
 	}
 	var rest []action
-	if s.policy == stopPipes {
+	if s.policy == StopPipes {
 		rest, next = s.swept(now, swept{hit: hit})
 	} else {
 		rest, next = s.kill(now)
@@ -342,12 +342,12 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []actio
 }
 
 // kill begins with children alone.
-func (s *sweep) kill(now time.Duration) ([]action, machine) {
+func (s *sweep) kill(now time.Duration) ([]action, Machine) {
 	s.burstEnd = now + burstFor
 	return []action{kill{childrenOnly: true}}, s
 }
 
-func (s *sweep) swept(now time.Duration, e swept) ([]action, machine) {
+func (s *sweep) swept(now time.Duration, e swept) ([]action, Machine) {
 	if e.err != nil {
 		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
 	}
@@ -360,7 +360,7 @@ func (s *sweep) swept(now time.Duration, e swept) ([]action, machine) {
 		s.deadline, s.pause = now+killedBound, shortPause
 	}
 	switch {
-	case s.allow && len(e.hit)+len(e.refused) == 0:
+	case s.Allow && len(e.hit)+len(e.refused) == 0:
 		return []action{look{}}, s // are there only such as are left alone?
 	case s.burstEnd != 0 && fresh && now < s.burstEnd:
 		return []action{kill{childrenOnly: true}}, s
@@ -389,22 +389,23 @@ func (s *sweep) again(now time.Duration) action {
 }
 
 // giveUp leaves what can't be stopped.
-func (s *sweep) giveUp(why string) ([]action, machine) {
+func (s *sweep) giveUp(why string) ([]action, Machine) {
 	do, next := s.finish()
-	return append([]action{say{failure, why}}, do...), next
+	return append([]action{say{Failure, why}}, do...), next
 }
 
 // finish ends the life as the rules make of the command's end.
-func (s *sweep) finish() (do []action, next machine) {
-	if s.stopped > maxTold {
-		do = append(do, say{warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
+func (s *sweep) finish() (do []action, next Machine) {
+	if s.stopped > MaxTold {
+		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
 	}
 	result := s.result
-	if slices.Contains(s.remap, result.status()) {
-		result.sig, result.code = 0, 0
+	if slices.Contains(s.Remap, result.Status()) {
+		result.Sig, result.Code = 0, 0
 	}
-	if result.status() == 0 && s.stopped > 0 && s.orphansExit >= 0 {
-		result.code = s.orphansExit
+	if result.Status() == 0 && s.stopped > 0 && s.OrphansExit >= 0 {
+		result.Code = s.OrphansExit
 	}
-	return append(do, exit{result, s.stopped}), nil
+	leaves := s.policy == LeaveAll || s.policy == StopPipes || s.Allow
+	return append(do, exit{result, s.stopped, leaves}), nil
 }

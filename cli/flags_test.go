@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -33,13 +34,13 @@ func withoutVariables(t *testing.T, set map[string]string) {
 }
 
 // sayingNothing is the command line that says nothing, as SPEC has it.
-func sayingNothing() *commandLine {
-	return &commandLine{
+func sayingNothing() *Options {
+	return &Options{
 		Shield: true,
 		Grace:  duration(5 * time.Second),
 		Linger: duration(500 * time.Millisecond),
 		// Without this one, leftovers are stopped.
-		Orphans: stopAll,
+		Orphans: life.StopAll,
 	}
 }
 
@@ -47,7 +48,7 @@ func of[T any](v T) *T { return &v }
 
 func TestParse(t *testing.T) {
 	type set = map[string]string
-	type line = *commandLine
+	type line = *Options
 	statuses := func(n ...status) func(line) { return func(c line) { c.RemapExit = n } }
 	for what, c := range map[string]struct {
 		args []string
@@ -91,10 +92,10 @@ func TestParse(t *testing.T) {
 		"linger":            {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
 		"FINI_LINGER":       {nil, set{"FINI_LINGER": "0"}, func(c line) { c.Linger = 0 }},
 		"orphans=stop":      {[]string{"--orphans=stop"}, nil, func(line) {}},
-		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = stopPipes }},
-		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = waitAll }},
-		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = leaveAll }},
-		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = waitAll }},
+		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
+		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = life.WaitAll }},
+		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
+		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
 		"orphans wins":      {[]string{"--orphans=stop"}, set{"FINI_ORPHANS": "wait"}, func(line) {}},
 		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
@@ -166,14 +167,14 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, c.env)
-			got, err := parse(c.args, os.Environ())
+			got, err := Parse(c.args, os.Environ())
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := sayingNothing()
 			c.want(want)
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("parse(%q) with %v\n = %+v\nwant %+v", c.args, c.env, got, want)
+				t.Errorf("Parse(%q) with %v\n = %+v\nwant %+v", c.args, c.env, got, want)
 			}
 		})
 	}
@@ -210,15 +211,15 @@ func TestParseCommand(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, nil)
-			got, err := parse(c.args, os.Environ())
+			got, err := Parse(c.args, os.Environ())
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got.Command, c.want) {
-				t.Errorf("parse(%q): the command is %q, want %q", c.args, got.Command, c.want)
+				t.Errorf("Parse(%q): the command is %q, want %q", c.args, got.Command, c.want)
 			}
 			if got.Version || got.Quiet || got.Verbose > 0 {
-				t.Errorf("parse(%q) took a flag of the command's: %+v", c.args, got)
+				t.Errorf("Parse(%q) took a flag of the command's: %+v", c.args, got)
 			}
 		})
 	}
@@ -235,7 +236,7 @@ func TestParseRefuses(t *testing.T) {
 		"unknown flag":          {[]string{"--nope", "x"}, nil, []string{"--nope", "--help"}},
 		"unknown letter":        {[]string{"-Z", "x"}, nil, []string{"-Z", "--help"}},
 		"unknown joined letter": {[]string{"-cZ", "x"}, nil, []string{"-Z", "--help"}},
-		"misspelt flag":         {[]string{"--grac=1s"}, nil, []string{"--grac", "--grace"}},
+		"Misspelt flag":         {[]string{"--grac=1s"}, nil, []string{"--grac", "--grace"}},
 		"value for a switch":    {[]string{"--quiet=perhaps"}, nil, []string{"--quiet", "perhaps"}},
 		"no negation":           {[]string{"--no-quiet"}, nil, []string{"--no-quiet"}},
 
@@ -289,9 +290,9 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, c.env)
-			got, err := parse(c.args, os.Environ())
+			got, err := Parse(c.args, os.Environ())
 			if err == nil {
-				t.Fatalf("parse(%q) with %v = %+v, want an error", c.args, c.env, got)
+				t.Fatalf("Parse(%q) with %v = %+v, want an error", c.args, c.env, got)
 			}
 			for _, part := range c.says {
 				// A variable stands for its flag.
@@ -308,28 +309,28 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// In the usage a flag begins a line; what it does starts after two spaces.
+// In the Usage a flag begins a line; what it does starts after two spaces.
 var usageLine = regexp.MustCompile(`(?m)^ {2,6}(-.*?)(?:  +(.*(?:\n {20,}.*)*))?$`)
 
-// inUsage is a flag as the usage has it.
+// inUsage is a flag as the Usage has it.
 type inUsage struct {
 	value     bool // it takes one
 	negatable bool
 	text      string
 }
 
-// usageFlags is every flag in the usage, by "-x" or "--name".
+// usageFlags is every flag in the Usage, by "-x" or "--name".
 func usageFlags(t *testing.T) map[string]inUsage {
 	t.Helper()
 	flags := map[string]inUsage{}
-	for _, line := range usageLine.FindAllStringSubmatch(usage, -1) {
+	for _, line := range usageLine.FindAllStringSubmatch(Usage, -1) {
 		words := strings.Split(line[1], ", ")
 		_, _, value := strings.Cut(line[1], "=")
 		for _, word := range words {
 			name, _, _ := strings.Cut(word, "=")
 			plain := strings.Replace(name, "[no-]", "", 1)
 			if _, twice := flags[plain]; twice {
-				t.Errorf("%s stands in the usage twice", plain)
+				t.Errorf("%s stands in the Usage twice", plain)
 			}
 			flags[plain] = inUsage{value, plain != name, line[2]}
 		}
@@ -338,7 +339,7 @@ func usageFlags(t *testing.T) map[string]inUsage {
 }
 
 func TestUsageHasEveryFlag(t *testing.T) {
-	parser, err := kong.New(&commandLine{}, kong.Name("fini"), kong.NoDefaultHelp())
+	parser, err := kong.New(&Options{}, kong.Name("fini"), kong.NoDefaultHelp())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,38 +357,38 @@ func TestUsageHasEveryFlag(t *testing.T) {
 			known[name] = true
 			u, ok := shown[name]
 			if !ok {
-				t.Errorf("%s is not in the usage", name)
+				t.Errorf("%s is not in the Usage", name)
 				continue
 			}
 			if takes := !flag.IsBool() && !flag.IsCounter(); u.value != takes {
-				t.Errorf("%s takes a value: %t, but in the usage %t", name, takes, u.value)
+				t.Errorf("%s takes a value: %t, but in the Usage %t", name, takes, u.value)
 			}
 			if negatable := flag.Tag.Negatable != ""; strings.HasPrefix(name, "--") && u.negatable != negatable {
-				t.Errorf("%s can be negated: %t, but in the usage %t", name, negatable, u.negatable)
+				t.Errorf("%s can be negated: %t, but in the Usage %t", name, negatable, u.negatable)
 			}
 			if flag.HasDefault && !flag.IsBool() && !strings.Contains(u.text, "("+flag.Default+")") {
-				t.Errorf("%s is %s by default, which the usage does not say: %q", name, flag.Default, u.text)
+				t.Errorf("%s is %s by default, which the Usage does not say: %q", name, flag.Default, u.text)
 			}
 		}
 	}
 	for name := range shown {
 		if !known[name] {
-			t.Errorf("%s stands in the usage, but there is no such flag", name)
+			t.Errorf("%s stands in the Usage, but there is no such flag", name)
 		}
 	}
 	if len(shown) < 20 {
-		t.Errorf("found only these in the usage: %v", shown)
+		t.Errorf("found only these in the Usage: %v", shown)
 	}
 }
 
 func TestUsageFits(t *testing.T) {
-	if !strings.HasSuffix(usage, "\n") || strings.HasSuffix(usage, "\n\n") {
-		t.Error("the usage does not end in one newline")
+	if !strings.HasSuffix(Usage, "\n") || strings.HasSuffix(Usage, "\n\n") {
+		t.Error("the Usage does not end in one newline")
 	}
-	if n := strings.Count(usage, "\n"); n > 45 {
+	if n := strings.Count(Usage, "\n"); n > 45 {
 		t.Errorf("%d lines", n)
 	}
-	for line := range strings.Lines(usage) {
+	for line := range strings.Lines(Usage) {
 		line = strings.TrimSuffix(line, "\n")
 		if len(line) > 80 {
 			t.Errorf("%d columns: %s", len(line), line)
@@ -411,13 +412,13 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 			t.Errorf("%q: left to kong", args)
 			continue
 		}
-		whole, err := parse(args, os.Environ())
+		whole, err := Parse(args, os.Environ())
 		if err != nil || !reflect.DeepEqual(quick, whole) {
 			t.Errorf("%q:\n got %+v\nkong %+v, %v", args, quick, whole, err)
 		}
 	}
 	for _, args := range [][]string{
-		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"--inner=5", "x"}, {"--inner=5,x", "x"}, {"--inner=1,2", "x"},
+		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"},
 		{"--inner=9,5,7,6,1,-1", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
 		{"-is", "x"}, {"--shield=0", "x"}, {"--no-shield"}, {"-i", ""},
 	} {
@@ -432,7 +433,7 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 
 // The longest duration that Go can write means never, and not now.
 func TestLongestDuration(t *testing.T) {
-	c, err := parse([]string{"--grace=2562047h47m16s", "--", "command"}, os.Environ())
+	c, err := Parse([]string{"--grace=2562047h47m16s", "--", "command"}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,10 +459,10 @@ func TestNoCommand(t *testing.T) {
 		{[]string{"-p", "none"}, `-p took "none" as its SIG; no command is left`},
 	} {
 		withoutVariables(t, nil)
-		if parsed, err := parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
+		if parsed, err := Parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
 			t.Errorf("%q: %+v, %v", c.args, parsed, err)
 		}
-		if got := noCommand(c.args).Error(); !strings.HasPrefix(got, c.says) {
+		if got := NoCommand(c.args).Error(); !strings.HasPrefix(got, c.says) {
 			t.Errorf("%q: %s, want %s", c.args, got, c.says)
 		}
 	}
@@ -478,7 +479,7 @@ func TestMisspeltVariables(t *testing.T) {
 		"FINI_MUST_RUN": "", "FINI_SKIPPED": "", "FINI_FULL": "", "FINI_SEED": "", "FINI_": "", "FINI_HELP": "",
 	} {
 		withoutVariables(t, nil)
-		c, err := parse([]string{"x"}, []string{name + "=1"})
+		c, err := Parse([]string{"x"}, []string{name + "=1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,8 +487,8 @@ func TestMisspeltVariables(t *testing.T) {
 		if want != "" {
 			says = []string{name + " sets nothing: did you mean " + want + "?"}
 		}
-		if !slices.Equal(c.misspelt, says) {
-			t.Errorf("%s: %q, want %q", name, c.misspelt, says)
+		if !slices.Equal(c.Misspelt, says) {
+			t.Errorf("%s: %q, want %q", name, c.Misspelt, says)
 		}
 	}
 }
@@ -496,9 +497,53 @@ func TestMisspeltVariables(t *testing.T) {
 func TestParseManyArguments(t *testing.T) {
 	many := slices.Repeat([]string{"x"}, 100_000)
 	for _, flags := range [][]string{{"--grace=1s"}, {"--grace", "1s", "--"}} {
-		c, err := parse(append(append(flags, "command"), many...), os.Environ())
+		c, err := Parse(append(append(flags, "command"), many...), os.Environ())
 		if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Grace != duration(time.Second) {
 			t.Fatalf("%q: %d words, %v", flags, len(c.Command), err)
+		}
+	}
+}
+
+func TestIsolateFlag(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		env     string
+		want    Isolation
+		refused string
+	}{
+		{[]string{"x"}, "", "", ""},
+		{[]string{"--isolate", "x"}, "", Isolate, ""},
+		{[]string{"--isolate", "try"}, "", Isolate, ""}, // try is the command
+		{[]string{"--isolate=try", "--", "x"}, "", TryIsolate, ""},
+		{[]string{"-v", "--isolate", "x"}, "", Isolate, ""},
+		{[]string{"-v", "--isolate=1", "x"}, "", Isolate, ""},
+		{[]string{"-v", "--isolate=TRY", "x"}, "", TryIsolate, ""},
+		{[]string{"x"}, "1", Isolate, ""},
+		{[]string{"x"}, "true", Isolate, ""},
+		{[]string{"x"}, "try", TryIsolate, ""},
+		{[]string{"x"}, "0", "", ""},
+		{[]string{"--isolate", "x"}, "try", Isolate, ""},
+		{[]string{"--isolate=no", "x"}, "1", "", ""},
+		{[]string{"--isolate=perhaps", "x"}, "", "", `cannot use "perhaps": want try, or no value`},
+		{[]string{"x"}, "perhaps", "", `cannot use "perhaps"`},
+	} {
+		var environ []string
+		if c.env != "" {
+			t.Setenv("FINI_ISOLATE", c.env)
+			environ = append(environ, "FINI_ISOLATE="+c.env)
+		} else {
+			_ = os.Unsetenv("FINI_ISOLATE")
+		}
+		got, err := Parse(c.args, environ)
+		switch {
+		case c.refused != "":
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%q, %q: got %v, want %q", c.args, c.env, err, c.refused)
+			}
+		case err != nil || got.Isolate != c.want:
+			t.Errorf("%q, %q: got %+v, %v", c.args, c.env, got, err)
+		case len(got.Command) != 1:
+			t.Errorf("%q: the command is %q", c.args, got.Command)
 		}
 	}
 }

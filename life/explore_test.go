@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"encoding/binary"
@@ -70,7 +70,7 @@ func sends(sig syscall.Signal) func(*world, *proc) {
 func key(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(sig, false)
-		_ = w.killGroup(nil, w.rules.job, sig)
+		_ = w.killGroup(nil, w.rules.Job, sig)
 	}
 }
 
@@ -100,19 +100,19 @@ var moves = []move{
 			sends(syscall.SIGTERM)(w, p)
 			_ = w.kill(w.from(), w.get(w.cast.inner), syscall.SIGTERM)
 		}},
-	{"and its group are sent TERM", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.job == 0 },
+	{"and its group are sent TERM", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 },
 		func(w *world, p *proc) {
 			w.may(syscall.SIGTERM, false)
-			if w.supply.bond && w.rules.deathsig == syscall.SIGTERM && w.top() != nil {
+			if w.supply.bond && w.rules.Deathsig == syscall.SIGTERM && w.top() != nil {
 				w.ghost.due[0]-- // one for both
 			}
 			_ = w.killGroup(w.from(), p.group, syscall.SIGTERM)
 		}},
-	{"and its group are killed", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.job == 0 },
+	{"and its group are killed", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 },
 		func(w *world, p *proc) { _ = w.killGroup(w.from(), p.group, syscall.SIGKILL) }},
 	{"gets Ctrl-C", 2, topFini, key(syscall.SIGINT)},
 	{"gets Ctrl-Z", 1, topFini, key(syscall.SIGTSTP)},
-	{"gets fg", 1, shell, func(w *world, p *proc) { _ = w.killGroup(p, w.rules.job, syscall.SIGCONT) }},
+	{"gets fg", 1, shell, func(w *world, p *proc) { _ = w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
 	{"is hung up on", 1, topFini, func(w *world, p *proc) {
 		w.may(syscall.SIGHUP, true)
 		_ = w.kill(nil, p, syscall.SIGHUP)
@@ -120,17 +120,17 @@ var moves = []move{
 	{"sends the job TERM", 1, inTree, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, false)
 		p.mark.sender = true
-		_ = w.killGroup(p, w.rules.job, syscall.SIGTERM)
+		_ = w.killGroup(p, w.rules.Job, syscall.SIGTERM)
 	}},
 	{"and the job are sent TERM", 1, topFini, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, true)
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that SPEC.md states
-		_ = w.killGroup(w.from(), w.rules.job, syscall.SIGTERM)
+		_ = w.killGroup(w.from(), w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
 		w.stdin.closed = true
 		w.may(syscall.SIGTERM, false)
-		w.oblige(w.rules.grace*time.Duration(2+w.stdin.unread) + w.ladder())
+		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
 	}},
 	{"reads its stdin", 2, func(w *world, p *proc) bool { return p.id == w.cast.main && inTree(w, p) && w.stdin.unread > 0 },
 		func(w *world, _ *proc) { w.stdin.unread-- }},
@@ -285,12 +285,11 @@ func (w *world) take(c choice) {
 			}
 			if _, ok := f.todo[0].(kill); ok {
 				w.scene("%s forks", w.name(p.id))
-				f.todo = f.todo[1:]
 				unseen := 0
 				if child := w.fork(p); child != nil {
 					unseen = child.id
 				}
-				w.sweep(f, false, unseen)
+				w.slip(f, unseen)
 				return
 			}
 		}
@@ -366,8 +365,8 @@ func (w *world) encode(b []byte) []byte {
 		}
 		b = fmt.Append(b, f.queue)
 		b = append(b, text(f.todo)...)
-		slot(f.main)
-		flag(f.mainFD)
+		slot(f.mainID)
+		flag(f.watched)
 		flag(f.mainGone)
 		from(f.timeout)
 		from(f.wake)
@@ -376,8 +375,9 @@ func (w *world) encode(b []byte) []byte {
 		flag(f.wasStopped)
 		flag(f.child)
 		flag(f.stdin)
+		flag(f.reaped)
 		flag(f.said)
-		num(f.result.code + int(f.result.sig)<<8)
+		num(f.result.Code + int(f.result.Sig)<<8)
 		for _, c := range f.caught {
 			num(int(c.sig))
 			num(c.sender)
@@ -388,11 +388,13 @@ func (w *world) encode(b []byte) []byte {
 		for _, x := range f.bound {
 			slot(x.id)
 		}
-		for k, at := range f.copies.seen {
-			if w.now-at <= sameEnd && len(f.copies.seen) == 1 {
-				num(int(k.sig))
-				flag(k.relayed)
-				age(at, sameEnd)
+		if f.copies != nil && len(f.copies.seen) == 1 {
+			for k, at := range f.copies.seen {
+				if w.now-at <= sameEnd {
+					num(int(k.sig))
+					flag(k.relayed)
+					age(at, sameEnd)
+				}
 			}
 		}
 		if len(f.queue)+len(f.todo) > 0 {
@@ -439,11 +441,11 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		flag(m.isStopped)
 		num(int(m.expectedDuplicate))
 		flag(m.interrupted)
-		b = append(b, m.orphans...)
+		b = append(b, m.Orphans...)
 		for sig := syscall.Signal(1); sig < 32; sig++ {
 			if at, ok := m.sent[sig]; ok {
 				num(int(sig))
-				num(int(min(w.now-at, max(m.grace, sameEnd)+ms) / ms))
+				num(int(min(w.now-at, max(m.Grace, sameEnd)+ms) / ms))
 			}
 		}
 		if at, ok := m.sent[syscall.SIGTERM]; ok {
@@ -454,7 +456,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(m.had.pid)
 		b = w.encodeHad(m.had, b)
 		b = w.encodeHad(had{at: m.began}, b)
-		num(m.result.code + int(m.result.sig)<<8)
+		num(m.result.Code + int(m.result.Sig)<<8)
 		flag(m.unknown)
 		if flag(m.deadline == notAnswered); m.stage != waiting && m.deadline != notAnswered {
 			from(m.deadline)
@@ -498,7 +500,7 @@ func (w *world) encodeHad(h had, b []byte) []byte {
 	return b
 }
 
-func copyMachine(m machine) machine {
+func copyMachine(m Machine) Machine {
 	switch m := m.(type) {
 	case *ladder:
 		c := *m
@@ -522,9 +524,9 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
-		{sweep{}, "rules policy main had result unknown stage deadline pause began interrupted asked stopped killed burstEnd alone"},
-		{watch{}, "rules inner isStopped ending"},
+		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
+		{sweep{}, "Rules policy main had result unknown stage deadline pause began interrupted asked stopped killed burstEnd alone"},
+		{watch{}, "Rules inner isStopped ending"},
 		{had{}, "group at pid"},
 		{copies{}, "seen"},
 	} {
@@ -562,7 +564,7 @@ const (
 var parts = []string{"solo", "pair", "PID 1", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job"}
 
 // begin makes the world of a role, with a command that has just been started.
-func begin(r rules, as part, unbound bool) *world {
+func begin(r Rules, as part, unbound bool) *world {
 	w := &world{now: time.Second, rules: r, supply: supply{bond: as != asPID1 && !unbound}}
 	c := &w.cast
 	inJob := as >= asPairInJob
@@ -597,9 +599,9 @@ func begin(r rules, as part, unbound bool) *world {
 		add(&c.sibling, 22, c.shell, group, session, 0)
 		add(&c.bound, 23, 0, 23, 23, 0)
 	}
-	r.leader, r.orphaned = as == asLeader, as == asPairInOrphanedJob
+	r.Leader, r.Orphaned = as == asLeader, as == asPairInOrphanedJob
 	if inJob {
-		r.job, r.group = 20, false
+		r.Job, r.Group = 20, false
 		main := add(&c.main, firstMain, worker, 20, session, ofTree)
 		main.deathsig = syscall.SIGKILL
 	} else {
@@ -611,30 +613,31 @@ func begin(r rules, as part, unbound bool) *world {
 	}
 	bonds := []bond{}
 	if as != asPID1 {
-		bonds = append(bonds, bond{c.bound, boundEnded})
+		bonds = append(bonds, bond{c.bound, BoundEnded})
 	}
 	if w.supply.bond {
-		bonds = append(bonds, bond{c.shell, parentDied})
+		bonds = append(bonds, bond{c.shell, ParentDied})
 	}
 	w.rules = r
 	life := func(id int) fini {
 		r := r
-		r.self = w.get(id).pid
-		return fini{id: id, rules: r, main: c.main, mainPid: firstMain, mainFD: true, bound: bonds, mustReap: true, pid1: as == asPID1}
+		r.Self = w.get(id).pid
+		f := fini{id: id, mainID: c.main, bound: bonds, pid1: as == asPID1}
+		role, main := Alone, firstMain
+		switch {
+		case pair && id == c.outer:
+			role, main, f.mainID, f.bound, f.whileStopped, f.outer = Outer, 21, c.inner, nil, bonds, true
+		case pair:
+			role, f.inner, f.bound = Inner, true, append([]bond{{c.outer, FiniDied}}, bonds...)
+		}
+		f.Loop = *New(nil, role, r, main, true)
+		return f
 	}
 	if pair {
-		outer := life(c.outer)
-		outer.outer, outer.main, outer.mainPid, outer.bound, outer.whileStopped = true, c.inner, 21, nil, bonds
-		outer.machine = &watch{rules: outer.rules, inner: 21}
-		w.finis = append(w.finis, outer)
+		w.finis = append(w.finis, life(c.outer))
 		w.word.Pid = firstMain
 	}
-	f := life(worker)
-	if f.inner = pair; pair {
-		f.bound = append([]bond{{c.outer, finiDied}}, bonds...)
-	}
-	f.machine = newLadder(f.rules, firstMain)
-	w.finis = append(w.finis, f)
+	w.finis = append(w.finis, life(worker))
 	w.ghost.firstLeftover = w.lastID + 1
 	return w
 }
@@ -705,26 +708,26 @@ var kinds = []struct {
 // flags that decide, beside the policy.
 var settings = []struct {
 	name  string
-	set   func(*rules)
+	set   func(*Rules)
 	moves []string
 	more  func(w *world)
 }{
-	{"defaults", func(*rules) {}, nil, nil},
-	{"--grace 0", func(r *rules) { r.grace = 0 }, nil, nil},
-	{"--linger 0", func(r *rules) { r.linger = 0 }, nil, nil},
-	{"-k", func(r *rules) { r.killAfter = 30 * ms }, nil, nil},
-	{"-k longer than --grace", func(r *rules) { r.killAfter = 200 * ms }, nil, nil},
-	{"-c", func(r *rules) { r.group = false }, nil, nil},
-	{"-e 3", func(r *rules) { r.remap = []int{3} }, nil, nil},
-	{"--orphans-exit", func(r *rules) { r.orphansExit, r.remap = 9, []int{3} }, nil, nil},
-	{"--allow-orphan", func(r *rules) { r.allow = true }, nil, nil},
-	{"-p INT", func(r *rules) { r.deathsig = syscall.SIGINT }, nil, nil},
-	{"-p none", func(*rules) {}, nil, nil},
-	{"--stdin-eof", func(*rules) {}, []string{"closes stdin", "reads"}, func(w *world) {
+	{"defaults", func(*Rules) {}, nil, nil},
+	{"--grace 0", func(r *Rules) { r.Grace = 0 }, nil, nil},
+	{"--linger 0", func(r *Rules) { r.Linger = 0 }, nil, nil},
+	{"-k", func(r *Rules) { r.KillAfter = 30 * ms }, nil, nil},
+	{"-k longer than --grace", func(r *Rules) { r.KillAfter = 200 * ms }, nil, nil},
+	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
+	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
+	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},
+	{"--allow-orphan", func(r *Rules) { r.Allow = true }, nil, nil},
+	{"-p INT", func(r *Rules) { r.Deathsig = syscall.SIGINT }, nil, nil},
+	{"-p none", func(*Rules) {}, nil, nil},
+	{"--stdin-eof", func(*Rules) {}, []string{"closes stdin", "reads"}, func(w *world) {
 		w.stdin.unread = 2
 		w.finis[len(w.finis)-1].stdin = true
 	}},
-	{"--timeout", func(*rules) {}, nil, func(w *world) {
+	{"--timeout", func(*Rules) {}, nil, func(w *world) {
 		w.supply.timeout = w.now + 60*ms
 		w.finis[len(w.finis)-1].timeout = w.supply.timeout
 		w.ghost.mustEnd = w.supply.timeout + w.ladder()
@@ -745,7 +748,7 @@ var bunches = []struct {
 	{"others", []string{"becomes", "a stranger", "forks one", "ends", "is killed", "is sent TERM"}, nil},
 }
 
-var policies = []string{stopAll, stopPipes, waitAll, leaveAll}
+var policies = []string{StopAll, StopPipes, WaitAll, LeaveAll}
 
 // scenarios are every combination of two of policy, setting, role, tree and moves with the
 // plainest of the rest; whole gives every combination of all.
@@ -766,7 +769,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 						all = append(all, scenario{
 							name: strings.Join([]string{parts[as], policy, setting.name, kind.name, bunch.name}, ", "),
 							begin: func() *world {
-								r := rules{grace: 50 * ms, linger: 20 * ms, orphans: policy, orphansExit: -1, deathsig: syscall.SIGTERM, group: true}
+								r := Rules{Policy{Grace: 50 * ms, Linger: 20 * ms, Orphans: policy, OrphansExit: -1, Deathsig: syscall.SIGTERM}, Identity{Group: true}}
 								setting.set(&r)
 								w := begin(r, as, setting.name == "-p none")
 								kind.grow(w)
@@ -889,7 +892,7 @@ func walk(s scenario, random *rand.Rand, moves int, rows *rows) (broken string, 
 type scene struct {
 	at               time.Duration
 	who, what, event string
-	turn             string // as in step_test.go
+	turn             string // as in life_test.go
 }
 
 func (w *world) scene(format string, args ...any) {
@@ -909,13 +912,13 @@ func (w *world) tell(f *fini, before string, e event, after string) {
 	})
 }
 
-// literal is an event in the Go of step_test.go.
+// literal is an event in the Go of life_test.go.
 func literal(e event) string {
 	switch e := e.(type) {
 	case received:
 		return fmt.Sprintf("received{%d, %s, %d}", e.sig, [...]string{"fromProcess", "fromTree", "fromKernel"}[e.from], e.sender)
 	case stop:
-		return fmt.Sprintf("stop{%s}", e.why.word())
+		return fmt.Sprintf("stop{%s}", [...]string{"NoReason", "ParentDied", "FiniDied", "BoundEnded", "StdinClosed", "TimedOut", "NotEnded"}[e.why])
 	case looked:
 		var all []string
 		for _, p := range e.found {
@@ -924,7 +927,7 @@ func literal(e event) string {
 		}
 		return "found(" + strings.Join(all, ", ") + ")"
 	}
-	return strings.TrimPrefix(fmt.Sprintf("%#v", e), "main.")
+	return strings.TrimPrefix(fmt.Sprintf("%#v", e), "life.")
 }
 
 // tellHistory is the history of a breach: as a table, and the turns of each fini.
@@ -945,7 +948,7 @@ func tellHistory(s scenario, depth int, history []choice, broken string) string 
 	_ = table.Flush()
 	for i := range w.finis {
 		f := &w.finis[i]
-		fmt.Fprintf(&b, "\nas a case of step_test.go, for %s, rules %+v:\n", w.name(f.id), f.rules)
+		fmt.Fprintf(&b, "\nas a case of life_test.go, for %s, rules %+v:\n", w.name(f.id), f.rules)
 		for _, x := range *w.story {
 			if x.who == w.name(f.id) {
 				fmt.Fprintln(&b, "\t"+x.turn)

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -113,15 +113,15 @@ func oneDash(flags []*kong.Flag, args []string) string {
 	return ""
 }
 
-// noCommand says that there is no command, and which flag has taken what was meant to be one.
-func noCommand(args []string) error {
+// NoCommand says that there is no command, and which flag has taken what was meant to be one.
+func NoCommand(args []string) error {
 	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") && !strings.HasPrefix(args[n-1], "-") {
 		flag := args[n-2]
 		if !strings.HasPrefix(flag, "--") {
 			flag = "-" + flag[len(flag)-1:]
 		}
 		value := "value"
-		if m := regexp.MustCompile(`(?m)^ .*` + flag + `[^-a-z ]*(?:, .*?)?=([A-Z:]+)`).FindStringSubmatch(usage); m != nil {
+		if m := regexp.MustCompile(`(?m)^ .*` + flag + `[^-a-z ]*(?:, .*?)?=([A-Z:]+)`).FindStringSubmatch(Usage); m != nil {
 			value = m[1]
 		}
 		return fmt.Errorf("%s took %q as its %s; no command is left", flag, args[n-1], value)

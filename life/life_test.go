@@ -1,4 +1,4 @@
-package main
+package life
 
 import (
 	"errors"
@@ -36,10 +36,10 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
 }
 
-func defaults() rules {
-	return rules{
-		grace: 5 * time.Second, linger: 500 * ms, orphans: stopAll, orphansExit: -1, deathsig: syscall.SIGTERM,
-		self: 1, group: true,
+func defaults() Rules {
+	return Rules{
+		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
+		Identity{Self: 1, Group: true},
 	}
 }
 
@@ -73,7 +73,7 @@ func done(status syscall.WaitStatus) reaper.Told {
 }
 
 // where is where a machine stands.
-func where(m machine) string {
+func where(m Machine) string {
 	switch m := m.(type) {
 	case *ladder:
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
@@ -117,10 +117,10 @@ func text(actions []action) string {
 		case hurry:
 			words = append(words, fmt.Sprint("hurry ", a.after))
 		case because:
-			if a.level >= detail {
+			if a.level >= Detail {
 				continue
 			}
-			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why.word()))
+			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why))
 		case leave:
 			words = append(words, fmt.Sprintf("(leaving %s)", a.process.Name))
 		case remember: // it changes nothing
@@ -129,14 +129,14 @@ func text(actions []action) string {
 				words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
 			}
 		case say:
-			if a.level < detail {
+			if a.level < Detail {
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
 		case exit:
-			if a.result.sig != 0 {
-				words = append(words, fmt.Sprint("end by ", int(a.result.sig)))
+			if a.result.Sig != 0 {
+				words = append(words, fmt.Sprint("end by ", int(a.result.Sig)))
 			} else {
-				words = append(words, fmt.Sprint("exit ", a.result.code))
+				words = append(words, fmt.Sprint("exit ", a.result.Code))
 			}
 		default:
 			panic(a)
@@ -154,7 +154,7 @@ type turn struct {
 }
 
 // play lets a machine, and those that follow it, make of each event what a turn says.
-func play(t *testing.T, m machine, turns []turn) {
+func play(t *testing.T, m Machine, turns []turn) {
 	t.Helper()
 	for i, turn := range turns {
 		var do []action
@@ -171,13 +171,13 @@ func play(t *testing.T, m machine, turns []turn) {
 }
 
 func TestStep(t *testing.T) {
-	with := func(change func(*rules)) rules { r := defaults(); change(&r); return r }
-	pipes := with(func(r *rules) { r.orphans = stopPipes })
-	wait := with(func(r *rules) { r.orphans = waitAll })
-	allow := with(func(r *rules) { r.allow = true })
+	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
+	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
+	wait := with(func(r *Rules) { r.Orphans = WaitAll })
+	allow := with(func(r *Rules) { r.Allow = true })
 	tests := []struct {
 		name  string
-		rules rules
+		rules Rules
 		turns []turn
 	}{
 		{"a clean command needs no look and no wait", defaults(), []turn{
@@ -190,14 +190,14 @@ func TestStep(t *testing.T) {
 		{"the signal that ended the command", defaults(), []turn{
 			{1, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
-		{"-e", with(func(r *rules) { r.remap = []int{3, 143} }), []turn{
+		{"-e", with(func(r *Rules) { r.Remap = []int{3, 143} }), []turn{
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
 		{"orphans that end while the command runs", defaults(), []turn{
 			{1, reaped(false, 300, 301), "", "running"},
 			{2, mainExits(exited(0), true), "exit 0", "over"},
 		}},
-		{"-w", with(func(r *rules) { r.warnReaped = true }), []turn{
+		{"-w", with(func(r *Rules) { r.WarnReaped = true }), []turn{
 			{1, reaped(false, 300), `say "reaped zombie 300 (), which ended with status 0"`, "running"},
 		}},
 		{"a signal is passed on and starts nothing", defaults(), []turn{
@@ -227,26 +227,26 @@ func TestStep(t *testing.T) {
 			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{6502 * ms, reaped(true, escapee.Pid), "exit 4", "over"},
 		}},
-		{"--linger 0", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"--linger 0", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(), "wake 5ms", "asking"},
 		}},
-		{"escapees that hold a stream come first", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"escapees that hold a stream come first", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(member, inGroup, escapee, holder),
 				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"a stopped leftover is let go on to act on its TERM", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"a stopped leftover is let go on to act on its TERM", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(sleeping), "(stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 		}},
-		{"who had TERM with the group is not sent it again", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"who had TERM with the group is not sent it again", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member, late, escapee),
 				"(stopping member), (stopping late), late<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"under -c only the command had it", with(func(r *rules) { r.linger, r.group = 0, false }), []turn{
+		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
@@ -257,7 +257,7 @@ func TestStep(t *testing.T) {
 			{20 * ms, received{sig: syscall.SIGINT}, "look", "asking"},
 			{30 * ms, received{sig: syscall.SIGTERM}, "", "asking"},
 		}},
-		{"nobody is killed before all were asked, however late that is", with(func(r *rules) { r.grace = 0 }), []turn{
+		{"nobody is killed before all were asked, however late that is", with(func(r *Rules) { r.Grace = 0 }), []turn{
 			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
 			{500 * ms, received{sig: syscall.SIGTERM}, "look", "asking"},
 			{500 * ms, elapsed{}, "look", "asking"}, // the end of lingering
@@ -265,13 +265,13 @@ func TestStep(t *testing.T) {
 			{500 * ms, found(escapee), "wake 0s", "asking"},
 			{500 * ms, elapsed{}, "look", "killing"},
 		}},
-		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
 			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, elapsed{}, "look", "asking"},
 			{1005 * ms, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms)), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
-		{"a pid that comes again within a tick is another's", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"a pid that comes again within a tick is another's", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
 			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1001 * ms, ended{exits: []reaper.Exit{{Pid: escapee.Pid, Status: stopped}, {Pid: escapee.Pid, Status: continued}}}, "hurry 5ms", "asking"},
@@ -280,7 +280,7 @@ func TestStep(t *testing.T) {
 			{1006 * ms, elapsed{}, "look", "asking"},
 			{1006 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"the first SIGINT kills nobody, whatever came before it", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"the first SIGINT kills nobody, whatever came before it", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -296,7 +296,7 @@ func TestStep(t *testing.T) {
 			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{3, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
-		{"a tree that never stops dying does not put off the next look", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"a tree that never stops dying does not put off the next look", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{2 * ms, reaped(false, 300), "hurry 5ms", "asking"},
@@ -316,7 +316,7 @@ func TestStep(t *testing.T) {
 			{5 * ms, found(agent), "look", "lingering"},
 			{5 * ms, found(agent), "(leaving agent), exit 0", "over"},
 		}},
-		{"one is left alone, and others are stopped", with(func(r *rules) { r.allow, r.linger, r.orphansExit = true, 0, 9 }), []turn{
+		{"one is left alone, and others are stopped", with(func(r *Rules) { r.Allow, r.Linger, r.OrphansExit = true, 0, 9 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(agent, member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{1 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
@@ -324,12 +324,12 @@ func TestStep(t *testing.T) {
 			{5 * ms, found(agent), "look", "asking"},
 			{5 * ms, found(agent), "(leaving agent), exit 9", "over"},
 		}},
-		{"what is left alone is no failure", with(func(r *rules) { r.allow, r.linger, r.orphansExit = true, 0, 9 }), []turn{
+		{"what is left alone is no failure", with(func(r *Rules) { r.Allow, r.Linger, r.OrphansExit = true, 0, 9 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(agent), "look", "asking"},
 			{0, found(agent), "(leaving agent), exit 0", "over"},
 		}},
-		{"one is left alone while others are killed", with(func(r *rules) { r.allow, r.linger = true, 0 }), []turn{
+		{"one is left alone while others are killed", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(agent, member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{5000 * ms, elapsed{}, "look", "killing"},
@@ -342,7 +342,7 @@ func TestStep(t *testing.T) {
 			{5005 * ms, found(agent), "look", "killing"},
 			{5005 * ms, found(agent), "(leaving agent), exit 0", "over"},
 		}},
-		{"wait, and one that is left alone", with(func(r *rules) { r.orphans, r.allow = waitAll, true }), []turn{
+		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
 			{0, mainExits(exited(5), false), "look", "waiting"},
 			{0, found(agent, member), "wake 1s", "waiting"},
 			{10 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
@@ -350,7 +350,7 @@ func TestStep(t *testing.T) {
 			{15 * ms, found(agent), "look", "waiting"},
 			{15 * ms, found(agent), "(leaving agent), exit 5", "over"},
 		}},
-		{"pipes, and a holder that is left alone", with(func(r *rules) { r.orphans, r.allow = stopPipes, true }), []turn{
+		{"pipes, and a holder that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
 			{0, found(agent, holder), "wake 5ms", "lingering"},
 			{5 * ms, elapsed{}, "look", "lingering"},
@@ -358,12 +358,12 @@ func TestStep(t *testing.T) {
 			{5 * ms, found(agent, member), "(leaving agent), exit 5", "over"},
 		}},
 		{"the parent's death leaves alone what is to be", allow, []turn{
-			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
 			{1 * ms, found(agent), "look", "lingering"},
 			{1 * ms, found(agent), "(leaving agent), end by 15", "over"},
 		}},
-		{"leave", with(func(r *rules) { r.orphans = leaveAll }), []turn{
+		{"leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
 			{1, mainExits(exited(5), false), "exit 5", "over"},
 		}},
 		{"wait", wait, []turn{
@@ -410,8 +410,8 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(5), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{5000 * ms, stop{timedOut}, "", "asking"},
-			{5000 * ms, stop{parentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{5000 * ms, stop{TimedOut}, "", "asking"},
+			{5000 * ms, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 			{5500 * ms, elapsed{}, "look", "asking"}, // the end of the holder's grace
 			{5500 * ms, found(holder, escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
@@ -421,24 +421,24 @@ func TestStep(t *testing.T) {
 			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
 			{5500 * ms, elapsed{}, "look", "killing"},
 			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
-			{5500 * ms, stop{finiDied}, "(stopping the leftovers: fini), look", "asking"},
+			{5500 * ms, stop{FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"--orphans-exit", with(func(r *rules) { r.linger, r.orphansExit = 0, 99 }), []turn{
+		{"--orphans-exit", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 99 }), []turn{
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{2, reaped(true, escapee.Pid), "exit 99", "over"},
 		}},
-		{"--orphans-exit leaves a failure alone", with(func(r *rules) { r.linger, r.orphansExit = 0, 99 }), []turn{
+		{"--orphans-exit leaves a failure alone", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 99 }), []turn{
 			{1, mainExits(exited(3), false), "look", "asking"},
 			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{2, reaped(true, escapee.Pid), "exit 3", "over"},
 		}},
-		{"--orphans-exit where nothing had to be stopped", with(func(r *rules) { r.orphansExit = 99 }), []turn{
+		{"--orphans-exit where nothing had to be stopped", with(func(r *Rules) { r.OrphansExit = 99 }), []turn{
 			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
 			{2, reaped(true, escapee.Pid), "exit 0", "over"},
 		}},
-		{"one that may not be signalled is waited for, not for long", with(func(r *rules) { r.linger, r.grace = 0, 0 }), []turn{
+		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
 			{1 * ms, elapsed{}, "look", "killing"},
@@ -448,7 +448,7 @@ func TestStep(t *testing.T) {
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
 			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
 		}},
-		{"one that SIGKILL does not end is waited for longer", with(func(r *rules) { r.linger, r.grace = 0, 0 }), []turn{
+		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
 			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
 			{1 * ms, elapsed{}, "look", "killing"},
@@ -464,58 +464,58 @@ func TestStep(t *testing.T) {
 			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
 		}},
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
-			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
-			{1 * ms, stop{stdinClosed}, "", "stopping"},
-			{2 * ms, stop{timedOut}, "", "stopping"},
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1 * ms, stop{StdinClosed}, "", "stopping"},
+			{2 * ms, stop{TimedOut}, "", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
-			{5001 * ms, stop{boundEnded}, "", "ending"},
+			{5001 * ms, stop{BoundEnded}, "", "ending"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
-		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *rules) { r.job = 7 }), []turn{
-			{0, stop{parentDied}, "wake 500ms", "heeding"},
-			{1 * ms, stop{stdinClosed}, "", "heeding"},
+		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *Rules) { r.Job = 7 }), []turn{
+			{0, stop{ParentDied}, "wake 500ms", "heeding"},
+			{1 * ms, stop{StdinClosed}, "", "heeding"},
 			{2 * ms, mainExits(signaled(2), true), "end by 2", "over"},
 		}},
-		{"by one that it does not heed", with(func(r *rules) { r.job = 7 }), []turn{
-			{0, stop{parentDied}, "wake 500ms", "heeding"},
+		{"by one that it does not heed", with(func(r *Rules) { r.Job = 7 }), []turn{
+			{0, stop{ParentDied}, "wake 500ms", "heeding"},
 			{500 * ms, elapsed{}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
-		{"in the job by TERM, which the whole job gets", with(func(r *rules) { r.job = 7 }), []turn{
-			{0, stop{parentDied}, "wake 500ms", "heeding"},
+		{"in the job by TERM, which the whole job gets", with(func(r *Rules) { r.Job = 7 }), []turn{
+			{0, stop{ParentDied}, "wake 500ms", "heeding"},
 			{1 * ms, received{sig: syscall.SIGTERM}, "forward 15", "heeding"},
 			{500 * ms, elapsed{}, "(stopping the command: launcher), wake 5s", "stopping"},
 		}},
-		{"-p", with(func(r *rules) { r.deathsig = syscall.SIGINT }), []turn{
-			{0, stop{parentDied}, "(stopping the command: launcher), forward 2, wake 5s", "stopping"},
+		{"-p", with(func(r *Rules) { r.Deathsig = syscall.SIGINT }), []turn{
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 2, wake 5s", "stopping"},
 		}},
 		{"a TERM that came with the launcher's death is not passed on again", defaults(), []turn{
-			{1, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 			{2, received{sig: syscall.SIGTERM}, "", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"a TERM that came before it is not repeated", defaults(), []turn{
 			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{2, stop{parentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+			{2, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"nor is it for as long as the grace", defaults(), []turn{
 			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{3 * time.Second, stop{parentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+			{3 * time.Second, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
 		}},
 		{"one that came long before it is", defaults(), []turn{
 			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{6 * time.Second, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{6 * time.Second, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{}, "ask stdin", "closing"},
 			{5000 * ms, unread{0}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
 			{10000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{}, "ask stdin", "closing"},
 			{5000 * ms, unread{4096}, "wake 5s", "closing"},
@@ -523,52 +523,52 @@ func TestStep(t *testing.T) {
 			{10000 * ms, unread{4096}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
 		}},
 		{"a command that ends at the end of its stdin", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{10 * ms, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"a signal that asks for an end is the next rung", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{2000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
 			{7000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{5000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, "", "stopping"},
 		}},
 		{"another signal is not", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{1 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "closing"},
 		}},
 		{"the launcher's death skips the wait", defaults(), []turn{
-			{0, stop{stdinClosed}, "ask stdin", "closing"},
+			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
-			{1000 * ms, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1000 * ms, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"--timeout", defaults(), []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{1, mainExits(exited(0), true), "exit 124", "over"},
 		}},
-		{"--timeout, -e 124", with(func(r *rules) { r.remap = []int{124} }), []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+		{"--timeout, -e 124", with(func(r *Rules) { r.Remap = []int{124} }), []turn{
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
-		{"-k", with(func(r *rules) { r.killAfter = time.Second }), []turn{
+		{"-k", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1s", "stopping"},
 			{1, received{sig: syscall.SIGINT}, "forward 2", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9, wake 10s`, "ending"},
 		}},
-		{"a long -k is shortened by the launcher's death", with(func(r *rules) { r.killAfter = time.Hour }), []turn{
+		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
-			{1000 * ms, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1000 * ms, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 		}},
 		{"a command that SIGKILL does not end", defaults(), []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -579,41 +579,41 @@ func TestStep(t *testing.T) {
 			{30000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not end: [201]", exit 124`, "over"},
 		}},
 		{"nor are those spared that hold nothing", pipes, []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"nor is one sent TERM again that SIGKILL does not end", with(func(r *rules) { r.group = false }), []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+		{"nor is one sent TERM again that SIGKILL does not end", with(func(r *Rules) { r.Group = false }), []turn{
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, member), "(stopping main), (stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a reason to stop cuts lingering short", defaults(), []turn{
 			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
-			{1, stop{parentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{1, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 		}},
 		{"a reason to stop ends --orphans=wait", wait, []turn{
 			{0, mainExits(exited(0), false), "wake 1s", "waiting"},
-			{1, stop{timedOut}, "(stopping the leftovers: timeout), look", "asking"},
+			{1, stop{TimedOut}, "(stopping the leftovers: timeout), look", "asking"},
 			{2, reaped(true), "exit 0", "over"},
 		}},
 		{"the end of stdin leaves lingering alone: the command may have ended by it", defaults(), []turn{
 			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
-			{1, stop{stdinClosed}, "", "lingering"},
+			{1, stop{StdinClosed}, "", "lingering"},
 		}},
 		{"a command that was stopped leaves nothing to wait for", wait, []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
 		}},
-		{"the launcher's death overrules leave", with(func(r *rules) { r.orphans = leaveAll }), []turn{
-			{0, stop{parentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+		{"the launcher's death overrules leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
 		}},
-		{"-r", with(func(r *rules) {
-			r.rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
-			r.killAfter = time.Second
+		{"-r", with(func(r *Rules) {
+			r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
+			r.KillAfter = time.Second
 		}), []turn{
 			{0, received{sig: syscall.SIGHUP}, "", "running"},
 			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
@@ -626,7 +626,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"a stopped command is let go on to act on its TERM", defaults(), []turn{
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{1, stop{timedOut}, "(stopping the command: timeout), forward 15, forward 18, wake 5s", "stopping"},
+			{1, stop{TimedOut}, "(stopping the command: timeout), forward 15, forward 18, wake 5s", "stopping"},
 		}},
 		{"a stop that was under way when it was asked", defaults(), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -634,7 +634,7 @@ func TestStep(t *testing.T) {
 			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
 		}},
 		{"also one that stops while it is being stopped", defaults(), []turn{
-			{0, stop{timedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
 			{2000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
 		{"also where somebody else has sent it", defaults(), []turn{
@@ -643,7 +643,7 @@ func TestStep(t *testing.T) {
 			{2, received{sig: syscall.SIGINT}, "forward 2, forward 18", "running"},
 			{3, received{sig: syscall.SIGINT}, "forward 2", "running"},
 		}},
-		{"no /proc", with(func(r *rules) { r.linger = 0 }), []turn{
+		{"no /proc", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, mainExits(exited(7), false), "look", "asking"},
 			{0, looked{err: errors.New("no /proc")}, `say "cannot stop leftovers: no /proc", exit 7`, "over"},
 		}},
@@ -658,15 +658,15 @@ func TestStep(t *testing.T) {
 // The command in the job's group: what reaches that by itself is not sent to it again.
 func TestInTheJobsGroup(t *testing.T) {
 	r := defaults()
-	r.group, r.job, r.linger = false, 50, 0
+	r.Group, r.Job, r.Linger = false, 50, 0
 	leads := r
-	leads.leader = true
+	leads.Leader = true
 	lingers := r
-	lingers.linger = 500 * ms
+	lingers.Linger = 500 * ms
 	term, kill := syscall.SIGTERM, syscall.SIGINT
 	for _, tt := range []struct {
 		name  string
-		rules rules
+		rules Rules
 		turns []turn
 	}{
 		{"the terminal's keys", r, []turn{
@@ -714,7 +714,7 @@ func TestInTheJobsGroup(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	r := defaults()
-	r.orphans, r.linger = waitAll, 0
+	r.Orphans, r.Linger = WaitAll, 0
 	stops := ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)}}}
 	lives := reaper.Told{Pid: member.Pid}
 	for _, tt := range []struct {
@@ -761,15 +761,15 @@ func TestWatch(t *testing.T) {
 			{2, received{sig: syscall.SIGTERM}, "relay 15, forward 18", "watching"},
 			{2, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
 			{3, stops, "watch all", "watching"},
-			{4, stop{parentDied}, "forward 18", "watching"},
+			{4, stop{ParentDied}, "forward 18", "watching"},
 			{5, stops, "watch all, forward 18", "watching"},
 		}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { play(t, &watch{rules: r, inner: mainPid}, tt.turns) })
+		t.Run(tt.name, func(t *testing.T) { play(t, &watch{Rules: r, inner: mainPid}, tt.turns) })
 	}
 	t.Run("a key stops an orphaned job", func(t *testing.T) {
-		r.job, r.orphaned = 50, true
-		play(t, &watch{rules: r, inner: mainPid}, []turn{
+		r.Job, r.Orphaned = 50, true
+		play(t, &watch{Rules: r, inner: mainPid}, []turn{
 			{0, received{syscall.SIGTSTP, fromKernel, 0}, "resume", "watching"},
 			{1, received{syscall.SIGTERM, fromProcess, 9}, "relay 15", "watching"},
 		})
@@ -807,7 +807,7 @@ func TestPause(t *testing.T) {
 		{0, reaped(false), "", "pausing"},
 		{1, reaped(false, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
-		{3, stop{parentDied}, "", "pausing"},
+		{3, stop{ParentDied}, "", "pausing"},
 		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
 	})
 }
@@ -815,7 +815,7 @@ func TestPause(t *testing.T) {
 // More leftovers than anybody reads are counted.
 func TestManyLeftoversAreCounted(t *testing.T) {
 	r := defaults()
-	r.linger = 0
+	r.Linger = 0
 	_, m := newLadder(r, mainPid).step(0, mainExits(exited(0), false))
 	var crowd []orphans.Process
 	for i := range 100 {
@@ -823,8 +823,8 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 	}
 	do, m := m.step(0, looked{found: crowd})
 	got := text(do)
-	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != maxTold || sent != 100 {
-		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, maxTold)
+	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != MaxTold || sent != 100 {
+		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, MaxTold)
 	}
 	do, _ = m.step(1, reaped(true))
 	if got := text(do); got != `say "stopped 100 leftovers in all", exit 0` {
@@ -842,16 +842,16 @@ func FuzzStep(f *testing.F) {
 	f.Add(uint8(64), []byte{2, 0x53, 0x53, 0x53, 0x53, 0xd3, 0xd3, 0xd3, 0xd3, 4})
 	f.Fuzz(func(t *testing.T, policy uint8, script []byte) {
 		r := defaults()
-		r.group = policy&8 == 0
+		r.Group = policy&8 == 0
 		if policy&32 != 0 {
-			r.group, r.job = false, 50
+			r.Group, r.Job = false, 50
 		}
 		if policy&16 != 0 {
-			r.killAfter = time.Second
+			r.KillAfter = time.Second
 		}
-		r.orphans = []string{stopAll, stopPipes, waitAll, leaveAll}[policy%4]
-		r.allow = policy&64 != 0
-		m := machine(newLadder(r, mainPid))
+		r.Orphans = []string{StopAll, StopPipes, WaitAll, LeaveAll}[policy%4]
+		r.Allow = policy&64 != 0
+		m := Machine(newLadder(r, mainPid))
 		now, due := time.Duration(0), time.Duration(0)
 		asked := map[int]int{}
 		pending, awake, exits, mainAlive := []action(nil), false, 0, true
@@ -884,7 +884,7 @@ func FuzzStep(f *testing.F) {
 			}
 		}
 		kinds := []orphans.Process{member, late, escapee, holder, inGroup, opaque, sleeping}
-		if r.allow {
+		if r.Allow {
 			kinds[6] = agent
 		}
 		for _, b := range script {
@@ -894,7 +894,7 @@ func FuzzStep(f *testing.F) {
 				if b&8 == 0 {
 					take(received{sig: syscall.SIGTERM})
 				} else {
-					take(stop{parentDied + reason(b>>4)%(notEnded-parentDied)})
+					take(stop{ParentDied + Reason(b>>4)%(NotEnded-ParentDied)})
 				}
 			case 1:
 				take(received{sig: syscall.Signal(b%64 + 1)})
@@ -913,7 +913,7 @@ func FuzzStep(f *testing.F) {
 					case askStdin:
 						take(unread{int(b >> 4)})
 					case kill:
-						if r.allow && b&128 != 0 {
+						if r.Allow && b&128 != 0 {
 							take(swept{})
 						} else {
 							take(swept{hit: []int{int(b)}, refused: []int{7}})
@@ -948,8 +948,8 @@ func FuzzStep(f *testing.F) {
 
 // A process group outside of the PID namespace is 0 in proc_pid_stat(5).
 func TestCommandGroup(t *testing.T) {
-	for job, want := range map[int]int{0: 7, 5: 5, outsideJob: 0} {
-		if got := (rules{job: job}).commandGroup(7); got != want {
+	for job, want := range map[int]int{0: 7, 5: 5, OutsideJob: 0} {
+		if got := (Identity{Job: job}).commandGroup(7); got != want {
 			t.Errorf("job %d: %d, want %d", job, got, want)
 		}
 	}

@@ -1,0 +1,45 @@
+package life
+
+import (
+	"syscall"
+
+	"github.com/seed-126c5d8a/fini/reaper"
+)
+
+// Kills knows which ends by SIGKILL are not fini's own work: the kernel may have killed
+// for memory then. Whom it has killed is not to be had: there is only a count for the whole cgroup.
+type Kills struct {
+	own   map[int]bool // pids that fini has sent SIGKILL and not reaped yet
+	group bool         // it has sent SIGKILL to the command's group
+	Over  bool         // the main child has ended: what ends now is a leftover
+}
+
+// Sent notes a SIGKILL of fini's own.
+func (k *Kills) Sent(sig syscall.Signal, group bool, pids ...int) {
+	if sig != syscall.SIGKILL {
+		return
+	}
+	if k.own == nil {
+		k.own = map[int]bool{}
+	}
+	k.group = k.group || group
+	for _, pid := range pids {
+		k.own[pid] = true
+	}
+}
+
+// Others are those exits by SIGKILL of which fini has sent none, the main child's and
+// leftovers'. A shell turns that of its last command into the status 137.
+func (k *Kills) Others(exits []reaper.Exit, main int) (found []reaper.Exit) {
+	for _, x := range exits {
+		killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL
+		shown := x.Pid == main && x.Status.Exited() && x.Status.ExitStatus() == 128+int(syscall.SIGKILL)
+		if (killed || shown) && (x.Pid == main || k.Over) && !k.own[x.Pid] && !k.group {
+			found = append(found, x)
+		}
+		if x.Status.Exited() || x.Status.Signaled() {
+			delete(k.own, x.Pid)
+		}
+	}
+	return found
+}

@@ -1,0 +1,162 @@
+// Package life decides what becomes of a command and of what it leaves behind. It makes no system call and
+// reads no clock: it learns what happens from a Kernel, and tells it what to do.
+//
+//	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
+//	ladder   the machine that stops a command
+//	sweep    the machine that stops what a command has left behind
+//	watch    the machine of the outer fini of a pair
+//	paused   the machine of --pause
+//
+// Each machine has its table in the comment over its type. The tests run the same Loop and the same
+// machines in a model of the kernel, in which every order of events is tried.
+package life
+
+import (
+	"syscall"
+	"time"
+)
+
+// Level says how much a line matters: -q leaves only failures, -v adds details.
+type Level int
+
+const (
+	Silence Level = iota // no line at all
+	Failure              // something went wrong
+	Warning              // leftovers that had to be stopped
+	Detail               // what fini did
+)
+
+// A Result is how a process has ended: by a signal, or with an exit code if that is 0.
+type Result struct {
+	Sig  syscall.Signal
+	Code int
+}
+
+// ResultOf is the Result that wait(2) gives as a status.
+func ResultOf(s syscall.WaitStatus) Result {
+	if s.Signaled() {
+		return Result{Sig: s.Signal()}
+	}
+	return Result{Code: s.ExitStatus()}
+}
+
+// Status is the result as a shell gives it.
+func (r Result) Status() int {
+	if r.Sig != 0 {
+		return 128 + int(r.Sig)
+	}
+	return r.Code
+}
+
+// WaitStatus is the result as wait(2) gives it.
+func (r Result) WaitStatus() syscall.WaitStatus { return syscall.WaitStatus(int(r.Sig) | r.Code<<8) }
+
+// The statuses that are fini's own.
+const (
+	exitTimedOut = 124
+	exitFailed   = 125
+)
+
+// A Reason is why fini stops a command of itself.
+type Reason int
+
+const (
+	NoReason Reason = iota
+	ParentDied
+	FiniDied   // the outer one of a pair
+	BoundEnded // --bind
+	StdinClosed
+	TimedOut
+	NotEnded // --kill-after
+
+	Reasons // how many there are
+)
+
+// overrules reports whether the reason overrides --orphans: whoever could want leftovers is gone.
+func (r Reason) overrules() bool { return r == ParentDied || r == FiniDied || r == BoundEnded }
+
+// String is the reason in a report, as its schema has it; "" for none.
+func (r Reason) String() string {
+	switch r {
+	case ParentDied:
+		return "launcher"
+	case FiniDied:
+		return "fini"
+	case BoundEnded:
+		return "bind"
+	case StdinClosed:
+		return "stdin"
+	case TimedOut:
+		return "timeout"
+	case NotEnded:
+		return "killAfter"
+	}
+	return ""
+}
+
+// Rules are what a life goes by.
+type Rules struct {
+	Policy
+	Identity
+}
+
+// A Policy is what the command line asks for. It is constant.
+type Policy struct {
+	Grace, Linger time.Duration
+	KillAfter     time.Duration  // 0 for off
+	Timeout       time.Duration  // 0 for none
+	Deathsig      syscall.Signal // the stop signal when the parent process has died
+	Orphans       string
+	Allow         bool // some leftovers are left alone: --allow-orphan
+	OrphansExit   int  // -1 for none
+	Remap         []int
+	WarnReaped    bool
+	Rewrite       map[syscall.Signal]syscall.Signal
+}
+
+// An Identity is where this process and the command stand among others.
+type Identity struct {
+	Self   int  // this process's pid
+	Seen   int  // the main child's pid as a user sees it, 0 for the same
+	Group  bool // what is forwarded goes to the main child's group, and not to it alone
+	Leader bool // of the session: a hang-up reaches fini alone
+	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
+
+	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
+	Orphaned bool
+}
+
+// OutsideJob, as Identity.Job, is a process group that has no number here, because it is outside of the
+// PID namespace.
+const OutsideJob = -1
+
+// commandGroup is the process group of the command, as proc_pid_stat(5) has it.
+func (i Identity) commandGroup(main int) int {
+	switch i.Job {
+	case 0:
+		return main
+	case OutsideJob:
+		return 0
+	}
+	return i.Job
+}
+
+// The policies of --orphans.
+const (
+	StopAll   = "stop"
+	StopPipes = "pipes"
+	WaitAll   = "wait"
+	LeaveAll  = "leave"
+)
+
+const (
+	// How long fini waits once SIGKILL reaches nobody new. One that was killed may
+	// have much memory to give back, or sit in uninterruptible sleep; one that may
+	// not be signalled can only end by itself. Both are guesses.
+	killedBound  = 10 * time.Second
+	refusedBound = 2 * time.Second
+
+	// Who kills the parent process, or both processes of a pair, sends the same signal within
+	// this long, which is a guess.
+	sameEnd = time.Second
+)

@@ -1,0 +1,331 @@
+package life
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// A Kernel is what a Loop asks and what it acts by: the real one, or the model of the tests.
+type Kernel interface {
+	Now() time.Duration // since boot
+
+	// Wait sleeps until something has happened, or the time has come; 0 is never. Whether the main child
+	// has ended is watched if that is asked for.
+	Wait(until time.Duration, main bool) Woken
+	// CatchChildren makes SIGCHLD wake Wait, or not.
+	CatchChildren(on bool)
+	// Reap collects the children that have ended, stopped or continued. none is true if no other is left.
+	Reap() (exits []reaper.Exit, none bool)
+	// MainEnded takes note of the main child's end, which is hidden if a tracer keeps it from being reaped. For
+	// an outer fini it returns what the inner one has told, and whether the kernel has asked the command to
+	// end because the inner one did.
+	MainEnded(hidden bool) (told reaper.Told, asked bool)
+
+	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
+	Received(got signals.Received)                          // takes note of a signal that is acted upon
+	Unread() int                                            // bytes of standard input
+	Look() ([]orphans.Process, error)                       // the live tree, parents before their children
+	Remember()                                              // who has started whom
+	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
+	Relay(got signals.Received)                             // to the main child, which is a fini
+	ContinueJob()                                           // by SIGCONT
+	WatchAll()                                              // what the inner fini watches
+	Send(to orphans.Process, sig syscall.Signal)            // to one that the last Look has found
+	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
+
+	Say(level Level, text string)
+	Because(level Level, what string, why Reason)
+	Tell(of orphans.Process, what string, quietly, asked bool)
+	Leave(alone orphans.Process, quietly bool)
+	// Exit is the last that the machines ask for. It reports whether this process stays, to reap what is
+	// left alone.
+	Exit(end End) (stays bool)
+}
+
+// Woken is why a Wait has returned.
+type Woken struct {
+	Signals  []Signal
+	Children bool         // SIGCHLD came
+	Main     bool         // the main child shows that it has ended
+	Stop     []Reason     // what the end of the command hangs on has ended
+	Told     *reaper.Told // an isolated inner fini has told its last, or ends without that
+}
+
+// A Signal is one that this process has received, and that is for it.
+type Signal struct {
+	signals.Received
+	Origin int // by which copies are found: the sender's pid, or another number that stands for it
+}
+
+// An End is how a life has ended.
+type End struct {
+	Result
+	Stopped    int  // leftovers
+	WasStopped bool // the main child was, by a signal, at some time
+	Leaves     bool // the policy may have left some alone
+}
+
+// While the command runs, orphans that end within this time share a wake-up. It is a guess.
+const reapDelay = 25 * time.Millisecond
+
+// A Loop ties the machines to a Kernel. It runs in one goroutine, which alone reaps and signals.
+type Loop struct {
+	Kernel
+	rules   Rules
+	machine Machine // nil when the life is over
+	queue   []event // for the machine
+	todo    []action
+	copies  *copies // nil where no signal can come twice
+	result  Result
+
+	main       int           // the main child's pid, 0 for none
+	watched    bool          // the kernel shows its end
+	mainGone   bool          // it has just done so
+	reaped     bool          // its pid may be another's now
+	wasStopped bool          // it has been stopped by a signal
+	mustReap   bool          // children may have changed
+	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
+	wake       time.Duration // when the machine wants to be woken
+	reapAt     time.Duration // until then SIGCHLD is not caught
+}
+
+// A Role is which life a Loop is to lead.
+type Role int
+
+const (
+	Alone Role = iota // of a command
+	Inner             // the same, by the inner fini of a pair
+	Outer             // of the inner fini
+	Pause             // without a command
+)
+
+// New returns the loop of a life that begins now. main is the pid of the child that was started, whose end
+// is shown by the kernel if watched is true.
+func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
+	// One that ended before SIGCHLD was caught is found by reaping first.
+	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
+	switch role {
+	case Outer:
+		l.machine = &watch{Rules: rules, inner: main}
+		l.rules.Group = false // the inner one leads none
+		return l
+	case Pause:
+		l.machine = paused{rules.WarnReaped}
+	case Inner:
+		l.copies = &copies{}
+		fallthrough
+	default:
+		l.machine = newLadder(rules, main)
+	}
+	if rules.Timeout > 0 {
+		l.timeout = k.Now() + rules.Timeout
+	}
+	return l
+}
+
+// Stop stops the command for a reason that there was before the life began.
+func (l *Loop) Stop(why Reason) { l.queue = append(l.queue, stop{why}) }
+
+// Run takes in events until the life is over, and returns what fini is to end like.
+func (l *Loop) Run() Result {
+	for !l.over() {
+		l.turn()
+	}
+	return l.result
+}
+
+func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
+
+// turn is one thing: an action, a decision, a look at the children, or a wait.
+func (l *Loop) turn() {
+	switch {
+	case len(l.todo) > 0:
+		a := l.todo[0]
+		l.todo = l.todo[1:]
+		a.do(l)
+	case len(l.queue) > 0:
+		e := l.queue[0]
+		l.queue = l.queue[1:]
+		l.todo, l.machine = l.machine.step(l.Now(), e)
+	case l.mustReap:
+		l.reapAll()
+	default:
+		l.wait()
+	}
+}
+
+// wait sleeps until something has happened. It is where fini spends its life.
+func (l *Loop) wait() {
+	woken := l.Wait(l.next(), l.watched)
+	for _, got := range woken.Signals {
+		l.received(got)
+	}
+	for _, why := range woken.Stop {
+		l.queue = append(l.queue, stop{why})
+	}
+	if woken.Told != nil {
+		l.queue = append(l.queue, told{*woken.Told})
+	}
+	if woken.Main {
+		l.watched, l.mainGone = false, true
+	}
+	now := l.Now()
+	if due(&l.timeout, now) {
+		l.queue = append(l.queue, stop{TimedOut})
+	}
+	if due(&l.wake, now) {
+		l.queue = append(l.queue, elapsed{})
+	}
+	l.mustReap = woken.Children || woken.Main || l.reapAt != 0 && l.reapAt <= now
+}
+
+// due reports whether a time has come, and forgets it then.
+func due(at *time.Duration, now time.Duration) bool {
+	if *at == 0 || *at > now {
+		return false
+	}
+	*at = 0
+	return true
+}
+
+// next is the time that comes first, 0 for none.
+func (l *Loop) next() (first time.Duration) {
+	for _, at := range []time.Duration{l.timeout, l.wake, l.reapAt} {
+		if at != 0 && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// received takes in a signal.
+func (l *Loop) received(got Signal) {
+	if l.rules.Orphaned && got.Sender == l.rules.Self {
+		return // it has continued the job
+	}
+	if l.copies.second(l.Now(), got.Signal, got.Origin, got.Relayed) {
+		return
+	}
+	l.Received(got.Received)
+	from := fromProcess
+	switch {
+	case got.Kernel:
+		from = fromKernel
+	case l.rules.Job != 0 && got.Origin == got.Sender && l.OfTree(got.Sender):
+		from = fromTree
+	}
+	l.queue = append(l.queue, received{got.Signal, from, got.Sender})
+}
+
+// reapAll takes in the children that have ended, and rests for a while before it does so again, if
+// that keeps nobody waiting.
+func (l *Loop) reapAll() {
+	l.mustReap = false
+	rest := l.watched && l.machine.mayDelayReap() || l.main == 0
+	e := l.collect()
+	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
+	if l.mainGone && !mainEnded && !e.none {
+		// A tracer has not waited for it: the kernel gives it to nobody else. See ptrace(2).
+		hidden := ended{hidden: true}
+		l.mainEnded(&hidden)
+		l.queue = append(l.queue, hidden)
+	}
+	l.mainGone = false
+	switch {
+	case rest && len(e.exits) > 0 && !mainEnded:
+		if l.reapAt == 0 {
+			l.CatchChildren(false)
+		}
+		l.reapAt = l.Now() + reapDelay
+	case l.reapAt != 0:
+		l.reapAt = 0
+		l.CatchChildren(true)
+		l.mustReap = true // some may have ended before that
+	}
+}
+
+// collect reaps, and queues what that tells.
+func (l *Loop) collect() (e ended) {
+	e.exits, e.none = l.Reap()
+	for _, x := range e.exits {
+		switch {
+		case x.Pid != l.main || x.Status.Continued():
+		case x.Status.Stopped():
+			l.wasStopped = true
+		case !l.reaped:
+			l.mainEnded(&e)
+		}
+	}
+	if l.main == 0 {
+		e.none = false // --pause goes on without a child
+	}
+	if len(e.exits) > 0 || e.none {
+		l.queue = append(l.queue, e)
+	}
+	return e
+}
+
+// mainEnded adds what there is to know when the main child has ended.
+func (l *Loop) mainEnded(e *ended) {
+	l.watched, l.reaped = false, true
+	e.told, e.asked = l.MainEnded(e.hidden)
+}
+
+func (a forward) do(l *Loop) {
+	if !l.reaped {
+		l.Forward(a.sig, l.rules.Group)
+	}
+}
+
+func (a relay) do(l *Loop) {
+	if !l.reaped {
+		l.Relay(signals.Received{Signal: a.sig, Sender: a.sender, Kernel: a.from == fromKernel})
+	}
+}
+
+func (resume) do(l *Loop)   { l.ContinueJob() }
+func (watchAll) do(l *Loop) { l.WatchAll() }
+func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
+func (reap) do(l *Loop)     { l.collect() }
+func (remember) do(l *Loop) { l.Remember() }
+func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
+
+func (look) do(l *Loop) {
+	if l.collect().none {
+		return
+	}
+	found, err := l.Look()
+	l.queue = append(l.queue, looked{found, err})
+}
+
+func (a kill) do(l *Loop) {
+	hit, refused, err := l.Kill(a.childrenOnly)
+	l.collect()
+	l.queue = append(l.queue, swept{hit, refused, err})
+}
+
+func (a wake) do(l *Loop) { l.wake = l.Now() + a.after }
+
+func (a hurry) do(l *Loop) {
+	if at := l.Now() + a.after; l.wake == 0 || l.wake > at {
+		l.wake = at
+	}
+}
+
+func (a say) do(l *Loop)     { l.Say(a.level, a.text) }
+func (a because) do(l *Loop) { l.Because(a.level, a.what, a.why) }
+func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.asked) }
+func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
+
+func (a exit) do(l *Loop) {
+	l.result = a.result
+	if l.Exit(End{a.result, a.stopped, l.wasStopped, a.leaves}) {
+		l.machine, l.queue = remaining{}, nil
+		l.timeout, l.wake, l.mustReap = 0, 0, true
+	}
+}

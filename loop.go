@@ -1,0 +1,235 @@
+package main
+
+// What the Loop of package life asks of the kernel, and does by it: see life.Kernel.
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/pdeath"
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// Now is the uptime.
+func (l *loop) Now() time.Duration { return signals.Uptime() }
+
+// Wait is where fini spends its life: one thread, in one system call.
+func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
+	l.tree.Release()
+	fds := append(l.fds[:0], l.bond.Fds...)
+	if main {
+		fds = append(fds, pdeath.Watch([]int{l.mainFD}, pdeath.Unwatched).Fds...)
+	}
+	l.fds = fds
+	l.caught.Wait(until, fds)
+
+	for _, got := range l.caught.Take() {
+		switch {
+		case got.Signal == syscall.SIGCHLD:
+			woken.Children = true
+		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent):
+			woken.Stop = append(woken.Stop, life.ParentDied)
+		case !l.isolates():
+			woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: got.Sender})
+		default:
+			if origin, mine := l.acceptSignal(got); mine {
+				woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: origin})
+			}
+		}
+	}
+	for _, i := range l.bond.Ended(fds[:len(l.bond.Fds)]) {
+		switch {
+		case i == len(l.bound):
+			woken.Stop = append(woken.Stop, life.StdinClosed)
+		case l.bound[i].why == innerTold:
+			woken.Told = l.innerTold(i)
+		default:
+			l.bound[i].ended = true
+			woken.Stop = append(woken.Stop, l.bound[i].why)
+		}
+	}
+	woken.Main = main && fds[len(fds)-1].Revents != 0
+	return woken
+}
+
+// CatchChildren makes SIGCHLD wake Wait, or not.
+func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
+
+// OfTree reports whether a process is of the tree. One that has been reaped can't be told.
+func (l *loop) OfTree(pid int) bool { return !l.role.outer && l.ofTree(pid) }
+
+func (l *loop) ofTree(pid int) bool {
+	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
+}
+
+// Received takes note of a signal.
+func (l *loop) Received(got signals.Received) { l.report.Signal(got) }
+
+// Unread is how much of standard input the command has not read.
+func (l *loop) Unread() int { return pdeath.Unread() }
+
+// Reap reaps, and takes note of what that tells.
+func (l *loop) Reap() (exits []reaper.Exit, none bool) {
+	l.tree.Release()
+	var name func(int) string
+	if l.role.rules.WarnReaped {
+		name = orphans.Name
+	}
+	exits, none = reaper.Reap(name)
+	for _, x := range exits {
+		if x.Ended() {
+			l.tree.Reaped(x.Pid)
+			l.kills.Over = l.kills.Over || x.Pid == l.main
+		}
+	}
+	l.report.Reaped(exits, l.main)
+	l.tellOfMemory(exits)
+	return exits, none || l.tree.OnlyEarlier()
+}
+
+// MainEnded takes note of the end of the main child.
+func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
+	l.kills.Over = true
+	if l.role.command.Terminal >= 0 {
+		signals.TakeForeground() // for a Ctrl-C while leftovers end
+	}
+	if !l.role.outer || l.tookOver {
+		return told, false
+	}
+	told, _ = l.role.word.Told()
+	if l.tookOver = !told.Done; l.tookOver {
+		l.report.TakeOver(told.Pid)
+		l.tree.Allow(l.allow, told.Pid)
+	}
+	// The kernel sends no parent death signal to who has other credentials by then.
+	same, known := l.tree.SameCredentials(told.Pid)
+	return told, told.Pid != 0 && !told.Unbound && same && known
+}
+
+// Look finds the live tree.
+func (l *loop) Look() ([]orphans.Process, error) {
+	found, err := l.tree.Look()
+	l.found = familyOf(found)
+	l.owners.Remember(found)
+	return found, err
+}
+
+// Remember notes who has started whom, as long as that is to be seen.
+func (l *loop) Remember() {
+	if found, err := l.tree.Look(); err == nil {
+		l.owners.Remember(found)
+	}
+}
+
+// Forward sends a signal to the command.
+func (l *loop) Forward(sig syscall.Signal, group bool) {
+	l.sayf(life.Detail, "sending %s to the command", signals.Name(sig))
+	l.kills.Sent(sig, group, l.main)
+	if group {
+		l.failed(signals.ToGroup(l.main, sig))
+	} else {
+		l.failed(signals.To(l.main, sig))
+	}
+}
+
+// Relay sends a signal on to the inner fini.
+func (l *loop) Relay(got signals.Received) { l.failed(signals.Relay(l.main, got)) }
+
+// ContinueJob continues the job.
+func (l *loop) ContinueJob() { l.failed(signals.ContinueJob()) }
+
+// WatchAll watches what the inner fini does, which is stopped.
+func (l *loop) WatchAll() {
+	l.watch(slices.Concat(l.role.watch, l.role.whileStopped), pdeath.Unwatched)
+}
+
+// Send sends a signal to a leftover.
+func (l *loop) Send(to orphans.Process, sig syscall.Signal) {
+	l.report.Sent(to.Pid, sig)
+	l.kills.Sent(sig, false, to.Pid)
+	l.failed(l.tree.Signal(to, sig))
+}
+
+// Kill sends SIGKILL to the children, or to the whole tree.
+func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
+	round := l.tree.Kill
+	if childrenOnly {
+		round = l.tree.KillChildren
+	}
+	hit, refused, err = round()
+	l.kills.Sent(syscall.SIGKILL, false, hit...)
+	for _, pid := range hit {
+		l.report.Sent(pid, syscall.SIGKILL)
+	}
+	return hit, refused, err
+}
+
+// Exit says what is to be said at the end, and tells the outer fini.
+func (l *loop) Exit(end life.End) (stays bool) {
+	l.close(end)
+	if !l.role.inner {
+		return false
+	}
+	if l.role.isolated != nil && l.role.rules.Job != 0 {
+		l.role.word.Continue() // the outer one may have been stopped with the job
+	}
+	if l.role.isolated != nil && end.Leaves {
+		if _, none := l.Reap(); !none {
+			l.role.word.Stays(end.WaitStatus())
+			l.stay()
+			return true
+		}
+	}
+	l.role.word.Done(end.WaitStatus())
+	if outer := l.role.watch[0].pid; end.WasStopped && l.role.rules.Job != 0 && os.Getppid() == outer {
+		// The outer one, which is in the job, was stopped with the command. If it was killed, the
+		// parent process is another one, or outside of the PID namespace.
+		l.failed(signals.To(outer, syscall.SIGCONT))
+	}
+	return false
+}
+
+// failed says what could not be done.
+func (l *loop) failed(err error) {
+	if err != nil {
+		l.sayf(life.Failure, "%v", err)
+	}
+}
+
+// tellOfMemory says of processes that were killed, not by fini, that it may have been for memory.
+func (l *loop) tellOfMemory(exits []reaper.Exit) {
+	for _, x := range l.kills.Others(exits, l.main) {
+		n, err := l.memory.KilledSince()
+		if err != nil {
+			l.report.OOM(x.Pid, l.main, "unknown", err.Error())
+			continue
+		}
+		if n == 0 {
+			continue
+		}
+		count := "a process"
+		if n > 1 {
+			count = fmt.Sprintf("%d processes", n)
+		}
+		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
+		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
+			continue
+		}
+		who := fmt.Sprintf("leftover %d", l.outside.Pid(x.Pid))
+		switch {
+		case x.Pid == l.main && x.Status.Exited():
+			who = "the command exited with 137, as for SIGKILL"
+		case x.Pid == l.main:
+			who = "the command was ended by SIGKILL"
+		default:
+			who += " was ended by SIGKILL"
+		}
+		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
+	}
+}
