@@ -34,8 +34,9 @@ func (l *loop) settle(in *inner) bool {
 		return false
 	}
 	l.outside = orphans.NewOutside(proc)
+	l.owners.Outside = l.outside
 	if l.report != nil {
-		l.report.outside = l.outside
+		l.report.Outside = l.outside
 	}
 	return true
 }

@@ -69,7 +69,7 @@ func (l *loop) ofTree(pid int) bool {
 }
 
 // Received takes note of a signal.
-func (l *loop) Received(got signals.Received) { l.report.signal(got) }
+func (l *loop) Received(got signals.Received) { l.report.Signal(got) }
 
 // Unread is how much of standard input the command has not read.
 func (l *loop) Unread() int { return pdeath.Unread() }
@@ -88,7 +88,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 			l.kills.Over = l.kills.Over || x.Pid == l.main
 		}
 	}
-	l.report.reaped(exits, l.main)
+	l.report.Reaped(exits, l.main)
 	l.tellOfMemory(exits)
 	return exits, none || l.tree.OnlyEarlier()
 }
@@ -104,7 +104,7 @@ func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
 	}
 	told, _ = l.role.word.Told()
 	if l.tookOver = !told.Done; l.tookOver {
-		l.report.takeOver(told.Pid)
+		l.report.TakeOver(told.Pid)
 		l.tree.Allow(l.allow, told.Pid)
 	}
 	// The kernel sends no parent death signal to who has other credentials by then.
@@ -116,14 +116,14 @@ func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
 func (l *loop) Look() ([]orphans.Process, error) {
 	found, err := l.tree.Look()
 	l.found = familyOf(found)
-	l.remember(found)
+	l.owners.Remember(found)
 	return found, err
 }
 
 // Remember notes who has started whom, as long as that is to be seen.
 func (l *loop) Remember() {
 	if found, err := l.tree.Look(); err == nil {
-		l.remember(found)
+		l.owners.Remember(found)
 	}
 }
 
@@ -151,7 +151,7 @@ func (l *loop) WatchAll() {
 
 // Send sends a signal to a leftover.
 func (l *loop) Send(to orphans.Process, sig syscall.Signal) {
-	l.report.sent(to.Pid, sig)
+	l.report.Sent(to.Pid, sig)
 	l.kills.Sent(sig, false, to.Pid)
 	l.failed(l.tree.Signal(to, sig))
 }
@@ -165,7 +165,7 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	hit, refused, err = round()
 	l.kills.Sent(syscall.SIGKILL, false, hit...)
 	for _, pid := range hit {
-		l.report.sent(pid, syscall.SIGKILL)
+		l.report.Sent(pid, syscall.SIGKILL)
 	}
 	return hit, refused, err
 }
@@ -207,7 +207,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range l.kills.Others(exits, l.main) {
 		n, err := l.memory.KilledSince()
 		if err != nil {
-			l.report.oom(x.Pid, l.main, "unknown", err.Error())
+			l.report.OOM(x.Pid, l.main, "unknown", err.Error())
 			continue
 		}
 		if n == 0 {
@@ -217,7 +217,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if n > 1 {
 			count = fmt.Sprintf("%d processes", n)
 		}
-		l.report.oom(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
+		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
 			continue
 		}

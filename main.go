@@ -21,6 +21,7 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -124,13 +125,14 @@ func run(flags *commandLine, environ []string) life.Result {
 		}
 	}
 	if flags.Report != "" {
-		if l.report, err = newReport(flags.Report, flags.Command); err != nil {
+		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
 			l.sayf(life.Failure, "%v", err)
 			return life.Result{Code: exitFailed}
 		}
 	}
 	inherited := reaper.Inherited()
 	l.tree = orphans.New()
+	l.owners = report.NewOwners(l.tree, reaper.Getenv)
 	rules := life.Rules{Policy: flags.Policy()}
 	rules.Job = job(flags)
 	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
@@ -182,12 +184,16 @@ type loop struct {
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
-	report *report // nil if none is asked for
+	report *report.Report // nil if none is asked for
 	kills  life.Kills
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	leftovers
+	found   family           // the leftovers that the last look has found
+	owners  *report.Owners   // who started them
+	told    []string         // those that were told of
+	allow   []string         // names of those that are left alone
+	outside *orphans.Outside // of an inner fini that is isolated
 
 	bySignal     bool // parentSignal tells of the parent process's death
 	parent       int  // its pid then
@@ -202,9 +208,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r.rules.Seen = l.seen
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
-	if l.report != nil {
-		l.report.Pid = l.seen
-	}
+	l.report.Started(l.seen)
 	l.watch(r.watch, r.stdin)
 	switch {
 	case flags.Pause:

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -80,7 +81,7 @@ const worthSaying = 10 * time.Second
 
 // describe is what a line says of a leftover, in about limit bytes: the command line is cut to
 // that. One outside of fini's session is detached.
-func describe(p orphans.Process, commandLine string, session int, from lineage, limit int) string {
+func describe(p orphans.Process, commandLine string, session int, from report.Lineage, limit int) string {
 	var more string
 	if p.Session != session && p.Session != 0 {
 		more += ", detached"
@@ -88,12 +89,31 @@ func describe(p orphans.Process, commandLine string, session int, from lineage, 
 	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
 		more += ", " + age(old) + " old"
 	}
-	more += from.String()
+	more += startedBy(from)
 	if held := held(p.Holds); held != "" {
 		more += ", which holds " + held
 	}
 	pid := strconv.Itoa(p.Pid)
 	return pid + " (" + oneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
+}
+
+// startedBy is what a line says of where a leftover comes from, "" for nothing.
+func startedBy(from report.Lineage) (text string) {
+	for i, a := range from.Chain {
+		text += []string{" by ", " < "}[min(i, 1)]
+		if from.Owner != nil && from.Owner.Pid == a.Pid {
+			text += fmt.Sprintf("%d (%s)", a.Pid, oneLine(from.Owner.Command, 60))
+		} else {
+			text += oneLine(a.Name, 16)
+		}
+	}
+	if from.During != "" {
+		text += " in " + oneLine(from.During, 200)
+	}
+	if text != "" {
+		text = ", started" + text
+	}
+	return text
 }
 
 // held names streams, "" for none that are known.
@@ -145,19 +165,6 @@ func familyOf(found []orphans.Process) family {
 	return f
 }
 
-// ancestors are the processes above p, the nearest first, as far as they are alive.
-func (f family) ancestors(p orphans.Process) (chain []orphans.Process) {
-	for range f.all {
-		parent, ok := f.byPid[p.Parent]
-		if !ok {
-			break
-		}
-		p = parent
-		chain = append(chain, p)
-	}
-	return chain
-}
-
 // draw draws the family as a tree, one process on a line.
 func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) string) (lines []string) {
 	var draw func(ps []orphans.Process, indent string)
@@ -187,7 +194,7 @@ func (l *loop) Say(level life.Level, text string) { l.sayf(level, "%s", text) }
 // Because says what is being done to the command or its leftovers, and why.
 func (l *loop) Because(level life.Level, what string, why life.Reason) {
 	l.sayf(level, "%s: %s", what, l.because(why))
-	l.report.stopped(why)
+	l.report.Stopped(why.String())
 }
 
 // because is why the command is being stopped, and by which flag it would not be.
@@ -229,10 +236,8 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	if silent && l.report == nil {
 		return
 	}
-	from := l.lineage(p)
-	if l.report != nil {
-		l.report.leftover(p, l.tree.CommandLine(p), from, asked)
-	}
+	from := l.owners.Of(p)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
 	if silent {
 		return
 	}
@@ -252,8 +257,8 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 // Leave says that a leftover is left alone, and what that means for a reader.
 func (l *loop) Leave(p orphans.Process, quietly bool) {
 	if l.report != nil {
-		l.report.leftover(p, l.tree.CommandLine(p), l.lineage(p), false)
-		l.report.allowed(p)
+		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false)
+		l.report.Allowed(p)
 	}
 	if quietly || l.threshold < life.Warning {
 		return
@@ -271,10 +276,9 @@ func (l *loop) close(end life.End) {
 	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
 		l.annotate(end.Stopped, l.told)
 	}
-	if l.report == nil || l.role.outer && !l.tookOver {
-		return
+	if !l.role.outer || l.tookOver {
+		l.failed(l.report.Write(end.Status()))
 	}
-	l.failed(l.report.write(end.Status()))
 }
 
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -46,6 +47,8 @@ func TestAge(t *testing.T) {
 		}
 	}
 }
+
+const mainPid = 100
 
 // process is one that was started by another, in the command's group.
 func process(pid, parent int, name string) orphans.Process {
@@ -94,9 +97,9 @@ func TestDescribe(t *testing.T) {
 		"odd name at a cut": {plain, strings.Repeat("\x01", 40), nil, 40, "4242 (" + strings.Repeat("?", 30) + "...)"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var from lineage
+			var from report.Lineage
 			for _, p := range c.chain {
-				from.chain = append(from.chain, ancestor{p.Pid, p.Name})
+				from.Chain = append(from.Chain, report.Ancestor{Pid: p.Pid, Name: p.Name})
 			}
 			got := describe(c.p, c.command, 1, from, c.limit)
 			if got != c.want {
@@ -109,31 +112,23 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestAncestors(t *testing.T) {
-	f := familyOf([]orphans.Process{
-		process(10, 1, "top"), process(11, 10, "middle"), process(12, 11, "low"), process(20, 1, "other"),
-		// Nothing is its own ancestor, but a look is not atomic and pids are used again.
-		process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self"),
-	})
-	for pid, want := range map[int][]int{10: nil, 11: {10}, 12: {11, 10}, 20: nil} {
-		var got []int
-		for _, p := range f.ancestors(f.byPid[pid]) {
-			got = append(got, p.Pid)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("above %d: %v, want %v", pid, got, want)
-		}
-	}
-	if got := f.ancestors(process(99, 12, "new")); len(got) != 3 {
-		t.Errorf("above one that was not found: %v, want three", got)
-	}
-	for _, pid := range []int{30, 40} {
-		if got := f.ancestors(f.byPid[pid]); len(got) > len(f.all) {
-			t.Errorf("above %d in a circle: %d ancestors in a family of %d", pid, len(got), len(f.all))
+func TestStartedBy(t *testing.T) {
+	type ancestor = report.Ancestor
+	for want, o := range map[string]report.Lineage{
+		"":                     {},
+		", started in step x":  {During: "step x"},
+		", started by sh < sh": {Chain: []ancestor{{Pid: 7, Name: "sh"}, {Pid: 6, Name: "sh"}}},
+		", started by sh < 6 (npm run dev) < node in test a?b": {
+			Chain: []ancestor{{Pid: 7, Name: "sh"}, {Pid: 6, Name: "npm"}, {Pid: 5, Name: "node"}},
+			Owner: &report.Owner{Ancestor: ancestor{Pid: 6, Name: "npm"}, Command: "npm run dev"}, During: "test a\nb",
+		},
+	} {
+		if got := startedBy(o); got != want {
+			t.Errorf("%+v: %q, want %q", o, got, want)
 		}
 	}
-	if got := familyOf(nil).ancestors(process(1, 1, "alone")); got != nil {
-		t.Errorf("in an empty family: %v", got)
+	if got := startedBy(report.Lineage{During: strings.Repeat("x", 999)}); len(got) > 250 {
+		t.Errorf("%d bytes of a line", len(got))
 	}
 }
 

@@ -50,11 +50,8 @@ func makeThreads(n int) {
 func (l *loop) notStarted(err error) life.Result {
 	l.sayf(life.Failure, "%v", err)
 	status := failureStatus(err)
-	if l.report != nil {
-		text := err.Error()
-		l.report.Error = &text
-		l.failed(l.report.write(status))
-	}
+	l.report.NotStarted(err)
+	l.failed(l.report.Write(status))
 	if l.role != nil && l.role.inner {
 		l.role.word.Started(0, true)
 		l.role.word.Done(life.Result{Code: status}.WaitStatus())

@@ -44,7 +44,7 @@ nothing behind: what it leaves running (leftovers) is stopped.
                            or stderr (pipes), wait, or leave (stop)
       --orphans-exit=CODE  exit CODE, not 0, if leftovers had to be stopped
       --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
-      --report=FILE        write what happened to FILE, as JSON
+      --report=FILE        write what happened to FILE (- is stdout), as JSON
       --[no-]foreground    the command stays in fini's group (on at a terminal)
   -c, --single-child       forward signals to the command alone, not its group
   -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable

@@ -108,9 +108,9 @@ func TestReportAmongLinks(t *testing.T) {
 	setpriv := need.Program(t, "setpriv")
 	tests := []struct {
 		name   string
-		before string // done by root, or "fifo": one that is read
+		before string // done by root
 		script string // of the command, which runs in the directory
-		says   string // of fini, none if "": the report is there or in the fifo
+		says   string // of fini, none if "": the report is there
 	}{
 		{"link to a file", "", `ln -s "$SECRET" report`, ""},
 		{"link to a block device", "", `ln -s "$DEVICE" report`, ""},
@@ -120,10 +120,6 @@ func TestReportAmongLinks(t *testing.T) {
 		{"file, then a link", `echo old >report`, `ln -sf "$DEVICE" report`, ""},
 		{"link to a file from the start", `ln -s "$SECRET" report`, `:`, ""},
 		{"link to a block device from the start", `ln -s "$DEVICE" report`, `:`, ""},
-		{"fifo, then a link to a file", "fifo", `ln -sf "$SECRET" report`, ""},
-		{"fifo, then a link to a block device", "fifo", `ln -sf "$DEVICE" report`, ""},
-		{"fifo, then a file", "fifo", `rm report; echo theirs >report`, ""},
-		{"fifo, then nothing", "fifo", `rm report`, ""},
 		{"directory, then a link", "", `cd .. && mv dir real && ln -s "$ROOTS" dir`, ""},
 		{"directory, then nothing", "", `cd .. && rmdir dir`, "no such file or directory"},
 	}
@@ -139,15 +135,10 @@ func TestReportAmongLinks(t *testing.T) {
 				}
 				env := append(os.Environ(), "SECRET="+secret, "DEVICE="+device, "ROOTS="+roots)
 				path := filepath.Join(dir, "report")
-				var fromFifo func() []byte
-				if tt.before == "fifo" {
-					fromFifo = fifoWithReader(t, path)
-				} else {
-					sh := exec.Command("sh", "-ec", tt.before)
-					sh.Dir, sh.Env = dir, env
-					if out, err := sh.CombinedOutput(); err != nil {
-						t.Fatalf("%v: %s", err, out)
-					}
+				sh := exec.Command("sh", "-ec", tt.before)
+				sh.Dir, sh.Env = dir, env
+				if out, err := sh.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
 				}
 				if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
 					t.Fatal(err)
@@ -178,8 +169,6 @@ func TestReportAmongLinks(t *testing.T) {
 					t.Errorf("says %q", said)
 				}
 				switch {
-				case fromFifo != nil:
-					mustBeReport(t, fromFifo())
 				case strings.HasPrefix(tt.name, "directory"):
 					mustHaveReport(t, filepath.Join(parent, "real", "report"))
 				default:
@@ -207,6 +196,10 @@ func TestReportIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	refuses := func(t *testing.T, p place, path, why string, files ...*os.File) {
 		t.Helper()
 		cmd := p.command("--report="+path, "--", "/bin/echo", "started")
@@ -214,19 +207,23 @@ func TestReportIsRefused(t *testing.T) {
 		mustRefuse(t, cmd, fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
 	}
 	inPlaces(t, func(t *testing.T, p place) {
-		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket") })
-		t.Run("directory by a dot", func(t *testing.T) { refuses(t, p, dir+"/.", "is a directory") })
-		t.Run("/dev/stdin", func(t *testing.T) { refuses(t, p, "/dev/stdin", "bad file descriptor") })
+		const want = ": want a regular file, - or /dev/fd/N"
+		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket"+want) })
+		t.Run("FIFO", func(t *testing.T) { refuses(t, p, fifo, "it is a FIFO"+want) })
+		t.Run("device", func(t *testing.T) { refuses(t, p, "/dev/null", "it is a device"+want) })
+		t.Run("terminal", func(t *testing.T) { refuses(t, p, "/dev/tty", "it is a device"+want) })
+		t.Run("directory by a dot", func(t *testing.T) { refuses(t, p, dir+"/.", "it is a directory"+want) })
+		t.Run("/dev/stdin", func(t *testing.T) { refuses(t, p, "/dev/stdin", "it is a device"+want) })
 		t.Run("block device", func(t *testing.T) {
 			need.That(t, os.Geteuid() == 0, "root")
 			device, untouched := blockDevice(t)
-			refuses(t, p, device, "it is a block device")
+			refuses(t, p, device, "it is a block device"+want)
 			file, err := os.OpenFile(device, os.O_WRONLY, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = file.Close() }()
-			refuses(t, p, "/dev/fd/4", "it is a block device", file)
+			refuses(t, p, "/dev/fd/4", "it is a block device"+want, file)
 			if !untouched() {
 				t.Error("the device was written")
 			}
@@ -347,36 +344,84 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 	}
 }
 
-// Without /proc a fifo is opened by its name, if that is still its own.
-func TestReportToAFifoWithoutProc(t *testing.T) {
+// A stream that can't be opened again is written without waiting all the same, or the report is refused.
+func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	t.Parallel()
 	need.That(t, os.Geteuid() == 0, "root")
-	unshare := need.Program(t, "unshare")
+	const hidden = `mount -t tmpfs none /proc; exec "$@"`
+	without := func(t *testing.T, script string, args ...string) *exec.Cmd {
+		return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)
+	}
 	for _, p := range []place{pair, alone} {
-		for script, says := range map[string]string{
-			"exit 5":               "",
-			"mv other fifo;exit 5": "something else has its name by now",
-		} {
-			t.Run(p.name+says, func(t *testing.T) {
-				dir := t.TempDir()
-				path := filepath.Join(dir, "fifo")
-				text, other := fifoWithReader(t, path), fifoWithReader(t, filepath.Join(dir, "other"))
-				cmd := exec.Command(unshare, append([]string{"-m", "/bin/sh", "-c", `mount -t tmpfs none /proc; exec "$@"`, "sh"},
-					p.command("--report="+path, "--", "/bin/sh", "-c", script).Args...)...)
-				cmd.Dir = dir
-				l := startCmd(t, cmd)
-				l.mustEnd(5)
-				said := l.Err.whole()
-				if got := other(); len(got) > 0 {
-					t.Errorf("the wrong fifo has %q", got)
+		t.Run("pipe "+p.name, func(t *testing.T) {
+			r, w := pipe(t)
+			cmd := without(t, hidden, p.command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000)).Args...)
+			cmd.ExtraFiles = []*os.File{w}
+			l := startCmd(t, cmd)
+			_ = w.Close()
+			text, err := io.ReadAll(r)
+			l.mustEnd(5)
+			if said := l.Err.whole(); strings.Contains(said, "--report") || err != nil {
+				if strings.Contains(said, "to be written without waiting") && !hasNowaitPipes() {
+					return
 				}
-				if says == "" {
-					mustBeReport(t, text())
-				} else if !strings.Contains(said, says) {
-					t.Errorf("says %q", said)
+				t.Fatalf("says %q, %v", said, err)
+			}
+			mustBeReport(t, text)
+		})
+		t.Run("the controlling terminal "+p.name, func(t *testing.T) {
+			l, screen, keys := onTerminal(t, without(t, `mount -t tmpfs none /proc; "$@"; echo "status $?"; read end; exit 0`,
+				p.command("--report=-", "--", "/bin/sh", "-c", "exit 5").Args...))
+			screen.want("status 5")
+			_, text, _ := strings.Cut(screen.text(), "{\n")
+			text, _, _ = strings.Cut(text, "\n}\n")
+			mustBeReport(t, []byte("{\n"+text+"\n}\n"))
+			_, _ = io.WriteString(keys, "\n")
+			l.mustEnd(0)
+		})
+		t.Run("another terminal "+p.name, func(t *testing.T) {
+			theirs, _ := terminal(t)
+			cmd := without(t, hidden, p.command("--report=/dev/fd/4", "--", "/bin/echo", "started").Args...)
+			cmd.ExtraFiles = []*os.File{theirs}
+			mustRefuse(t, cmd, "fini: --report: cannot write \"/dev/fd/4\": it can't be opened again, to be written without waiting: no such file or directory\n")
+		})
+	}
+}
+
+// hasNowaitPipes reports whether a pipe can be written without waiting by a description that others share.
+func hasNowaitPipes() bool {
+	var name unix.Utsname
+	var major, minor int
+	_ = unix.Uname(&name)
+	_, _ = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	return major > 6 || major == 6 && minor >= 4
+}
+
+// A terminal that nobody reads has room, and says so, but for less than a page: who writes one waits.
+func TestReportToATerminalThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	for _, p := range []place{pair, alone} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			theirs, ours := terminal(t)
+			fillPipe(t, theirs)
+			room := []unix.PollFd{{Fd: int32(theirs.Fd()), Events: unix.POLLOUT}}
+			for room[0].Revents&unix.POLLOUT == 0 {
+				if _, err := ours.Read(make([]byte, 64)); err != nil {
+					t.Fatal(err)
 				}
-			})
-		}
+				if _, err := unix.Poll(room, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := p.command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000))
+			cmd.ExtraFiles = []*os.File{theirs}
+			l := startCmd(t, cmd)
+			l.mustEnd(5)
+			if said := l.Err.whole(); said != "fini: --report: cannot write \"/dev/fd/4\": it was not taken within 5s\n" {
+				t.Errorf("says %q", said)
+			}
+		})
 	}
 }
 
@@ -420,9 +465,9 @@ func TestReportLeavesOut(t *testing.T) {
 			}
 			path := reportPath(t)
 			l := start(t, p, "-q", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
-				`i=0; while [ $i -lt 1010 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
+				`i=0; while [ $i -lt 260 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
 			l.mustEnd(5)
-			if r := mustHaveReport(t, path); len(r.Leftovers) != 1000 || r.LeftoversOmitted != 10 || r.Reaped != 1010 {
+			if r := mustHaveReport(t, path); len(r.Leftovers) != 250 || r.LeftoversOmitted != 10 || r.Reaped != 260 {
 				t.Errorf("%d leftovers, %d omitted, %d reaped", len(r.Leftovers), r.LeftoversOmitted, r.Reaped)
 			}
 		})
@@ -467,7 +512,7 @@ func TestReportToATerminalInTheBackground(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
 			l, screen, keys := onTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},
-				p.command("--report=/dev/tty", "--", "/bin/sh", "-c", "exit 5").Args...)...))
+				p.command("--report=-", "--", "/bin/sh", "-c", "exit 5").Args...)...))
 			screen.want("status 5")
 			text, _, _ := strings.Cut(screen.text(), "\n}\n") // the shell speaks behind it
 			mustBeReport(t, []byte(text+"\n}\n"))

@@ -1,0 +1,169 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+)
+
+// fakeTree is a tree in which each process has the same long command line and environment; with "", a
+// process shows its name alone and no environment.
+type fakeTree struct{ long string }
+
+func (f fakeTree) CommandLine(p orphans.Process) string {
+	if f.long == "" {
+		return p.Name
+	}
+	return f.long
+}
+
+func (f fakeTree) Environ(_ orphans.Process, names []string) (map[string]string, error) {
+	if f.long == "" {
+		return nil, errors.New("not to be looked at")
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		all[name] = f.long
+	}
+	return all, nil
+}
+
+// environment is a tree of processes that have this environment.
+type environment map[string]string
+
+func (e environment) CommandLine(p orphans.Process) string { return p.Name }
+
+func (e environment) Environ(orphans.Process, []string) (map[string]string, error) { return e, nil }
+
+func ownedBy() *Owners { return NewOwners(fakeTree{}, func(string) string { return "" }) }
+
+func TestOwner(t *testing.T) {
+	chain := func(names ...string) (all []orphans.Process) {
+		for i, name := range names {
+			all = append(all, process(1<<30+i, 1, name))
+		}
+		return all
+	}
+	for what, c := range map[string]struct {
+		chain []orphans.Process
+		want  string
+	}{
+		"nobody":        {nil, ""},
+		"shells alone":  {chain("sh", "bash", "dash", "ash", "zsh", "ksh", "fish"), ""},
+		"one":           {chain("make"), "make"},
+		"behind shells": {chain("sh", "bash", "npm", "node"), "npm"},
+		"like a shell":  {chain("sshd", "sh"), "sshd"},
+	} {
+		o := ownedBy().above(c.chain)
+		got := ""
+		if o.Owner != nil {
+			got = o.Owner.Command
+		}
+		if got != c.want || len(o.Chain) != len(c.chain) {
+			t.Errorf("%s: %q, and %d ancestors", what, got, len(o.Chain))
+		}
+	}
+	var deep []string
+	for range 100 {
+		deep = append(deep, "sh")
+	}
+	if o := ownedBy().above(chain(append(deep, "make")...)); len(o.Chain) != maxAncestors || o.Owner == nil || o.Owner.Name != "make" {
+		t.Errorf("behind %d shells: %d ancestors, %+v", len(deep), len(o.Chain), o.Owner)
+	}
+}
+
+// What a leftover's ancestors were is remembered from the first look at it.
+func TestRemember(t *testing.T) {
+	l := ownedBy()
+	top, middle, low := process(1<<30, 1, "pytest"), process(1<<30+1, 1<<30, "sh"), process(1<<30+2, 1<<30+1, "server")
+	l.Remember([]orphans.Process{top, middle, low})
+	low.Parent = 1
+	l.Remember([]orphans.Process{low})
+	if o := l.Of(low); len(o.Chain) != 2 || o.Owner == nil || o.Owner.Name != "pytest" || o.Open {
+		t.Errorf("%+v", o)
+	}
+	again := low
+	again.Start += 10 * ms // another with its pid
+	if o := l.Of(again); len(o.Chain) != 0 || o.Owner != nil {
+		t.Errorf("of another: %+v", o)
+	}
+	var crowd []orphans.Process
+	for i := range 3 * maxLineages {
+		crowd = append(crowd, process(1<<20+i, 1, fmt.Sprint("x", i)))
+	}
+	l.Remember(crowd)
+	if len(l.lineages) != maxLineages {
+		t.Errorf("remembers %d", len(l.lineages))
+	}
+}
+
+func TestAncestors(t *testing.T) {
+	o := ownedBy()
+	o.Remember([]orphans.Process{
+		process(10, 1, "top"), process(11, 10, "middle"), process(12, 11, "low"), process(20, 1, "other"),
+		// Nothing is its own ancestor, but a look is not atomic and pids are used again.
+		process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self"),
+	})
+	for pid, want := range map[int][]int{10: nil, 11: {10}, 12: {11, 10}, 20: nil} {
+		var got []int
+		for _, p := range o.ancestors(o.found[pid]) {
+			got = append(got, p.Pid)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("above %d: %v, want %v", pid, got, want)
+		}
+	}
+	if got := o.ancestors(process(99, 12, "new")); len(got) != 3 {
+		t.Errorf("above one that was not found: %v, want three", got)
+	}
+	for _, pid := range []int{30, 40} {
+		if got := o.ancestors(o.found[pid]); len(got) > len(o.found) {
+			t.Errorf("above %d in a circle: %d ancestors among %d", pid, len(got), len(o.found))
+		}
+	}
+	if got := ownedBy().ancestors(process(1, 1, "alone")); got != nil {
+		t.Errorf("where nobody was found: %v", got)
+	}
+}
+
+func TestDuring(t *testing.T) {
+	own := func(name string) string {
+		return map[string]string{"GITHUB_ACTION": "__run_2", "npm_lifecycle_event": "test"}[name]
+	}
+	long := strings.Repeat("long ", 999)
+	for want, found := range map[string]environment{
+		"":                         {"GITHUB_ACTION": "__run_2", "npm_lifecycle_event": "test"}, // fini has them too
+		"step __run_3":             {"GITHUB_ACTION": "__run_3"},
+		"npm script dev":           {"npm_lifecycle_event": "dev", "GITHUB_ACTION": "__run_2"},
+		"test a.py::test_b (call)": {"PYTEST_CURRENT_TEST": "a.py::test_b (call)", "JEST_WORKER_ID": "1"},
+		"Jest worker 3":            {"JEST_WORKER_ID": "3", "npm_lifecycle_event": "test"},
+		"test " + long[:maxText]:   {"FINI_TEST": long},
+	} {
+		l := NewOwners(found, own).Of(member)
+		if l.During != want || !l.Open || len(l.Marks) != len(found) {
+			t.Errorf("%v: %+v, want %q", found, l, want)
+		}
+	}
+	// The most telling come first, and what is beyond the first few can still say where it was.
+	many := environment{"CIRCLE_JOB": "mine"}
+	same := map[string]string{}
+	for _, name := range hintNames()[:maxMarks] {
+		many[name], same[name] = "same", "same"
+	}
+	l := NewOwners(many, func(name string) string { return same[name] }).Of(member)
+	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0].Variable != "FINI_TEST" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestHints(t *testing.T) {
+	names := hintNames()
+	slices.Sort(names)
+	if len(slices.Compact(names)) != len(hints) {
+		t.Errorf("one comes twice: %v", names)
+	}
+}
