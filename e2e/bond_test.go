@@ -428,6 +428,32 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	}
 }
 
+// With -p the command ends also with a launcher that is outside of the PID namespace, and has no pid in it.
+func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
+	t.Parallel()
+	needPidNamespace(t)
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range []place{pair, alone} {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				init := start(t, pid1, "-P", "-v")
+				init.Err.want("fini: pausing")
+				l := launchBy(t, append(init.enter(), before...), p, append([]string{"-p", "TERM", "--grace=1s", "--"}, mode("signals", "15")...)...)
+				l.Out.want("ready")
+				mustKill(t, l.outer, syscall.SIGKILL) // nsenter, which has started fini
+				if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+					t.Errorf("the command got %q, want SIGTERM", got)
+				}
+				l.mustVanish(2 * time.Second)
+				_ = l.Stdin.Close()
+				l.wait()
+				init.signal(syscall.SIGTERM)
+				init.mustEnd(0)
+			})
+		}
+	})
+}
+
 // withAndWithoutPidfds runs a test where fini has pidfds, and where it has not. before are the words that
 // execute fini.
 func withAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)) {

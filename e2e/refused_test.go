@@ -46,7 +46,7 @@ type refusedRow struct {
 }
 
 const (
-	noSubreaper = "cannot become a subreaper: ERROR: leftovers are not found"
+	noSubreaper = "cannot become a subreaper: ERROR: what the command leaves running goes on"
 	noDeathsig  = "cannot set the command's parent death signal: it outlives a fini that is killed"
 	noBond      = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
 	noGroup     = "cannot give the command a process group: signals go to the main child alone"
@@ -539,7 +539,7 @@ func TestRefusedProc(t *testing.T) {
 			`$SUID --reuid 0 --clear-groups ` + leftover, 2, []string{"stopping leftover", "gave up on leftovers that do not end: ["}},
 		{"read-only", `mount -o remount,ro,bind /proc`, nil, leftover, 0, []string{"stopping leftover", "killing leftover"}},
 		{"none, and all else refused", `mount -t tmpfs none /proc`, mode("refuse", refuseAll+":EPERM"), leftover, 2,
-			[]string{"leftovers are not found", "going on without a shield"}},
+			[]string{"what the command leaves running goes on", "going on without a shield"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
