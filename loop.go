@@ -34,7 +34,9 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == syscall.SIGCHLD:
 			woken.Children = true
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent):
-			woken.Stop = append(woken.Stop, life.ParentDied)
+			woken.Stop = append(woken.Stop, l.parentDied())
+		case got.Signal == parentSignal && l.bySignal && got.Sender == l.parent:
+			// One thread of it has ended.
 		case !l.isolates():
 			woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: got.Sender})
 		default:
@@ -49,6 +51,9 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			woken.Stop = append(woken.Stop, life.StdinClosed)
 		case l.bound[i].why == innerTold:
 			woken.Told = l.innerTold(i)
+		case l.bound[i].why == life.FiniDied && l.role.line.Told():
+			l.bond.Again(i) // its own end is still to come
+			woken.Stop = append(woken.Stop, l.parentDied())
 		default:
 			l.bound[i].ended = true
 			woken.Stop = append(woken.Stop, l.bound[i].why)
@@ -56,6 +61,15 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	}
 	woken.Main = main && fds[len(fds)-1].Revents != 0
 	return woken
+}
+
+// parentDied takes in the end of a parent process of which there is no pidfd. The inner one of a pair, whose
+// parent process is another, has it told by the outer one.
+func (l *loop) parentDied() life.Reason {
+	if l.role.outer {
+		l.role.line.ParentDied()
+	}
+	return life.ParentDied
 }
 
 // CatchChildren makes SIGCHLD wake Wait, or not.
