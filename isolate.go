@@ -18,31 +18,22 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// isolation is what --isolate asks for: the outer fini of a pair starts the inner one as the
-// init of a PID namespace. When that one ends, however it does, the kernel ends the command and
-// its tree.
+// With --isolate the outer fini of a pair starts the inner one as the init of a PID namespace. When that
+// one ends, however it does, the kernel ends the command and its tree.
 //
 // In it the inner one and the command see other numbers: what they are told of processes outside
 // is told by the outer one, or by its pidfds.
-// settle completes the isolation that this process was started for, and tells the outer fini. It
-// reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
-// ends an init with a status of its own.
-func (l *loop) settle(in *inner) bool {
-	proc, err := in.isolated.by.Settle()
-	reaper.Word{Write: in.word}.Settled(err)
-	if err != nil {
-		return false
-	}
-	l.outside = orphans.NewOutside(proc)
-	l.owners.Outside = l.outside
-	if l.report != nil {
-		l.report.Outside = l.outside
-	}
-	return true
+
+// isolatedInner is the inner fini.
+type isolatedInner struct{ inner }
+
+// isolatedOuter is the outer one.
+type isolatedOuter struct {
+	outer
+	goOn bool // without isolation, if there is none
 }
 
-// isolated is what the inner fini of an isolated pair has to know beyond others, since it can't
-// see the outer one.
+// isolated is what the inner fini has to know beyond others, since it can't see the outer one.
 type isolated struct {
 	pid    int  // the outer one's
 	leader bool // that one leads the session
@@ -50,7 +41,7 @@ type isolated struct {
 	by     reaper.Isolation
 }
 
-// String is what follows the numbers of an inner.
+// String is what follows the numbers of the orders.
 func (i *isolated) String() string {
 	if i == nil {
 		return ""
@@ -75,71 +66,121 @@ func (i *isolated) parse(text string) error {
 	return nil
 }
 
-// beIsolated returns the role of the outer one of an isolated pair, or another if it may go on
-// without.
-func (l *loop) beIsolated(r *role, how cli.Isolation) (*role, error) {
-	outer, err := r.beOuter(reaper.NewIsolation())
-	if err == nil && outer.rules.Job != 0 {
-		if err = outer.word.ContinueBy(); err != nil {
-			outer.close()
+// settle completes the isolation that this process was started for, and tells the outer fini. It
+// reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
+// ends an init with a status of its own.
+func (l *loop) settle(in *orders) bool {
+	proc, err := in.isolated.by.Settle()
+	reaper.Word{Write: in.word}.Settled(err)
+	if err != nil {
+		return false
+	}
+	l.outside = orphans.NewOutside(proc)
+	l.owners.Outside = l.outside
+	if l.report != nil {
+		l.report.Outside = l.outside
+	}
+	return true
+}
+
+// isolate returns the outer one of an isolated pair, or another role if it may go on without.
+func (l *loop) isolate(alone *solo, how cli.Isolation) (role, error) {
+	by := reaper.NewIsolation()
+	pair, err := newOuter(alone, by)
+	if err == nil && pair.rules.Job != 0 {
+		if err = pair.word.ContinueBy(); err != nil {
+			pair.close()
 		}
 	}
-	if err == nil {
-		outer.goOn = how == cli.TryIsolate
-		return outer, nil
+	if err != nil {
+		return l.notIsolated(alone, how == cli.TryIsolate, err)
 	}
-	return l.notIsolated(r, how == cli.TryIsolate, err)
+	o := &isolatedOuter{*pair, how == cli.TryIsolate}
+	o.command.Isolation, o.command.Deathsig = by, 0
+	o.watch = []watched{{fd: o.word.Read, why: innerTold}}
+	if o.rules.Job != 0 {
+		// Nobody in the namespace can be moved into a group that is outside.
+		o.command.Group = reaper.SameGroup
+	}
+	return o, nil
 }
 
 // notIsolated returns the role that goes on without isolation, if it may.
-func (l *loop) notIsolated(alone *role, goOn bool, err error) (*role, error) {
+func (l *loop) notIsolated(alone *solo, goOn bool, err error) (role, error) {
 	if !goOn {
 		// Its status is that of a fini that failed, and not of a command that was not found.
 		return nil, fmt.Errorf("--isolate: %v; --isolate=try goes on without", err)
 	}
 	l.sayf(life.Failure, "--isolate: %v: going on without", err)
-	return l.beShielded(alone), nil
+	return l.shield(alone), nil
 }
 
-// startIsolated goes on when the inner fini was started, or was not: it waits until that one has
-// settled.
-func (l *loop) startIsolated(r *role, child reaper.Child, err error) (*role, reaper.Child, error) {
-	reaper.CloseOnExec(r.word.Read)
+// start waits until the inner fini has settled.
+func (o *isolatedOuter) start(l *loop) (role, reaper.Child, error) {
+	child, err := o.startInner()
+	reaper.CloseOnExec(o.word.Read)
 	if err == nil {
-		err = r.word.AwaitSettled(child, settleBound)
+		err = o.word.AwaitSettled(child, settleBound)
 	}
 	if err == nil {
-		return r, child, nil
+		return o, child, nil
 	}
 	if refused := (*reaper.RefusedError)(nil); errors.As(err, &refused) {
-		refused.User = r.command.Isolation.User
+		refused.User = o.command.Isolation.User
 		err = surroundingsHere().explain(refused)
 	}
-	r.close()
-	next, err := l.notIsolated(r.fallback, r.goOn, err)
+	o.close()
+	next, err := l.notIsolated(o.fallback, o.goOn, err)
 	if err != nil {
-		return r, child, err
+		return o, child, err
 	}
-	return l.start(next)
+	return next.start(l)
 }
 
 // An inner fini has told by then what it has come to, unless it is stopped.
 const settleBound = 10 * time.Second
 
-// isolates reports whether this is one of an isolated pair.
-func (l *loop) isolates() bool { return l.outside != nil || l.role.command.Isolation != nil }
+// innerTold is no reason: it marks the descriptor by which an isolated inner fini tells.
+const innerTold = life.Reasons
 
-// acceptSignal reports whether a signal is for this one of an isolated pair, and who has sent
-// it, by a number by which copies are found. In a job both get what is sent to that.
-func (l *loop) acceptSignal(got signals.Received) (sender int, mine bool) {
-	inJob := l.role.rules.Job != 0
-	if l.role.outer {
-		// What the tree has sent to the job has reached the inner one, which does not continue that.
-		stop := l.role.rules.Orphaned && got.Signal == syscall.SIGTSTP
-		return got.Sender, got.Kernel || !inJob || stop || !l.ofTree(got.Sender)
+// shows takes in what the inner one has told.
+func (o *isolatedOuter) shows(l *loop, i int, woken *life.Woken) {
+	if l.bound[i].why != innerTold {
+		o.outer.shows(l, i, woken)
+		return
 	}
-	if !got.Relayed && inJob && (got.Kernel || got.Sender == 0 && slices.Contains(jobStops, got.Signal)) {
-		return 0, false // the outer one relays it, or is stopped by it
+	if t, news := o.word.Told(); news && !t.Done {
+		l.bond.Again(i) // there is more to come
+	} else {
+		woken.Told = &t
+	}
+}
+
+// accepts leaves to the inner one what the tree has sent to the job, which has reached that one too. But it does
+// not continue the job.
+func (o *isolatedOuter) accepts(l *loop, got signals.Received) (origin int, mine bool) {
+	stop := o.rules.Orphaned && got.Signal == syscall.SIGTSTP
+	return got.Sender, got.Kernel || o.rules.Job == 0 || stop || !l.ofTree(got.Sender)
+}
+
+func newIsolatedInner(r *inner, from *isolated) *isolatedInner {
+	reaper.CloseOnExec(from.word)
+	r.word.Read, r.rules.Leader = from.word, from.leader
+	return &isolatedInner{*r}
+}
+
+func (r *isolatedInner) start(l *loop) (role, reaper.Child, error) {
+	_, child, err := r.inner.start(l)
+	return r, child, err
+}
+
+// fromOutside stands for all senders outside: here they have no pid.
+const fromOutside = -1
+
+// accepts leaves to the outer one, which relays it or is stopped by it, what both get that is sent to a job.
+func (r *isolatedInner) accepts(_ *loop, got signals.Received) (origin int, mine bool) {
+	if !got.Relayed && r.rules.Job != 0 && (got.Kernel || got.Sender == 0 && slices.Contains(jobStops, got.Signal)) {
+		return 0, false
 	}
 	if !got.Kernel && (got.Relayed || got.Sender == 0) {
 		return fromOutside, true
@@ -147,29 +188,22 @@ func (l *loop) acceptSignal(got signals.Received) (sender int, mine bool) {
 	return got.Sender, true
 }
 
-// fromOutside stands for all senders outside: here they have no pid.
-const fromOutside = -1
-
-// innerTold is no reason: it marks the descriptor by which an isolated inner fini tells.
-const innerTold = life.Reasons
-
-// innerTold is the last that an isolated inner fini has told, the i-th that is watched; nil if there is more
-// to come.
-func (l *loop) innerTold(i int) *reaper.Told {
-	t, news := l.role.word.Told()
-	if news && !t.Done {
-		l.bond.Again(i)
-		return nil
+// exit keeps this fini as the init of those that a policy leaves alone, which would end with it.
+func (r *isolatedInner) exit(l *loop, end life.End) (stays bool) {
+	if r.rules.Job != 0 {
+		r.word.Continue() // the outer one may have been stopped with the job
 	}
-	return &t
-}
-
-// stay makes this fini the init of what is left, and nothing else: it goes on when its work is done, since
-// those that a policy leaves alone would end with it.
-func (l *loop) stay() {
-	l.threshold, l.report = life.Silence, nil
-	l.watch(nil, pdeath.Unwatched)
-	reaper.CloseStderr()
+	if end.Leaves {
+		if _, none := l.Reap(); !none {
+			r.word.Stays(end.WaitStatus())
+			l.threshold, l.report = life.Silence, nil
+			l.watch(nil, pdeath.Unwatched)
+			reaper.CloseStderr()
+			return true
+		}
+	}
+	r.word.Done(end.WaitStatus())
+	return false
 }
 
 // surroundings are the reasons for which systems refuse an isolation.

@@ -10,9 +10,9 @@ import (
 
 // What the outer one of an isolated pair says in --inner arrives.
 func TestIsolatedIsPassedOn(t *testing.T) {
-	said := inner{job: 9, word: 5, line: 6, parentPid: 1, parent: -1, bound: []int{7, 8},
+	said := orders{job: 9, word: 5, line: 6, parentPid: 1, parent: -1, bound: []int{7, 8},
 		isolated: &isolated{pid: 4711, leader: true, word: 10, by: reaper.Isolation{User: true, Bounding: 1<<40 | 5}}}
-	var heard inner
+	var heard orders
 	if err := heard.UnmarshalText([]byte(said.String())); err != nil || heard.String() != said.String() || *heard.isolated != *said.isolated {
 		t.Errorf("said %v, heard %v, %v", said, heard, err)
 	}

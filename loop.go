@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -34,49 +33,32 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == syscall.SIGCHLD:
 			woken.Children = true
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent):
-			woken.Stop = append(woken.Stop, l.parentDied())
+			l.role.parentDied()
+			woken.Stop = append(woken.Stop, life.ParentDied)
 		case got.Signal == parentSignal && l.bySignal && got.Sender == l.parent:
 			// One thread of it has ended.
-		case !l.isolates():
-			woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: got.Sender})
 		default:
-			if origin, mine := l.acceptSignal(got); mine {
+			if origin, mine := l.role.accepts(l, got); mine {
 				woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: origin})
 			}
 		}
 	}
 	for _, i := range l.bond.Ended(fds[:len(l.bond.Fds)]) {
-		switch {
-		case i == len(l.bound):
+		if i == len(l.bound) {
 			woken.Stop = append(woken.Stop, life.StdinClosed)
-		case l.bound[i].why == innerTold:
-			woken.Told = l.innerTold(i)
-		case l.bound[i].why == life.FiniDied && l.role.line.Told():
-			l.bond.Again(i) // its own end is still to come
-			woken.Stop = append(woken.Stop, l.parentDied())
-		default:
-			l.bound[i].ended = true
-			woken.Stop = append(woken.Stop, l.bound[i].why)
+		} else {
+			l.role.shows(l, i, &woken)
 		}
 	}
 	woken.Main = main && fds[len(fds)-1].Revents != 0
 	return woken
 }
 
-// parentDied takes in the end of a parent process of which there is no pidfd. The inner one of a pair, whose
-// parent process is another, has it told by the outer one.
-func (l *loop) parentDied() life.Reason {
-	if l.role.outer {
-		l.role.line.ParentDied()
-	}
-	return life.ParentDied
-}
-
 // CatchChildren makes SIGCHLD wake Wait, or not.
 func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
 // OfTree reports whether a process is of the tree. One that has been reaped can't be told.
-func (l *loop) OfTree(pid int) bool { return !l.role.outer && l.ofTree(pid) }
+func (l *loop) OfTree(pid int) bool { return l.role.ofTree(l, pid) }
 
 func (l *loop) ofTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
@@ -92,7 +74,7 @@ func (l *loop) Unread() int { return pdeath.Unread() }
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	l.tree.Release()
 	var name func(int) string
-	if l.role.rules.WarnReaped {
+	if l.role.common().rules.WarnReaped {
 		name = orphans.Name
 	}
 	exits, none = reaper.Reap(name)
@@ -110,20 +92,10 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 // MainEnded takes note of the end of the main child.
 func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
 	l.kills.Over = true
-	if l.role.command.Terminal >= 0 {
+	if l.role.common().command.Terminal >= 0 {
 		signals.TakeForeground() // for a Ctrl-C while leftovers end
 	}
-	if !l.role.outer || l.tookOver {
-		return told, false
-	}
-	told, _ = l.role.word.Told()
-	if l.tookOver = !told.Done; l.tookOver {
-		l.report.TakeOver(told.Pid)
-		l.tree.Allow(l.allow, told.Pid)
-	}
-	// The kernel sends no parent death signal to who has other credentials by then.
-	same, known := l.tree.SameCredentials(told.Pid)
-	return told, told.Pid != 0 && !told.Unbound && same && known
+	return l.role.mainEnded(l)
 }
 
 // Look finds the live tree.
@@ -160,7 +132,7 @@ func (l *loop) ContinueJob() { l.failed(signals.ContinueJob()) }
 
 // WatchAll watches what the inner fini does, which is stopped.
 func (l *loop) WatchAll() {
-	l.watch(slices.Concat(l.role.watch, l.role.whileStopped), pdeath.Unwatched)
+	l.watch(slices.Concat(l.role.common().watch, l.role.whileInnerIsStopped()), pdeath.Unwatched)
 }
 
 // Send sends a signal to a leftover.
@@ -187,26 +159,7 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 // Exit says what is to be said at the end, and tells the outer fini.
 func (l *loop) Exit(end life.End) (stays bool) {
 	l.close(end)
-	if !l.role.inner {
-		return false
-	}
-	if l.role.isolated != nil && l.role.rules.Job != 0 {
-		l.role.word.Continue() // the outer one may have been stopped with the job
-	}
-	if l.role.isolated != nil && end.Leaves {
-		if _, none := l.Reap(); !none {
-			l.role.word.Stays(end.WaitStatus())
-			l.stay()
-			return true
-		}
-	}
-	l.role.word.Done(end.WaitStatus())
-	if outer := l.role.watch[0].pid; end.WasStopped && l.role.rules.Job != 0 && os.Getppid() == outer {
-		// The outer one, which is in the job, was stopped with the command. If it was killed, the
-		// parent process is another one, or outside of the PID namespace.
-		l.failed(signals.To(outer, syscall.SIGCONT))
-	}
-	return false
+	return l.role.exit(l, end)
 }
 
 // failed says what could not be done.

@@ -89,7 +89,7 @@ func main() {
 // A commandLine is what the user, or for an inner fini the outer one, asks for.
 type commandLine struct {
 	*cli.Options
-	Inner *inner // nil if this is no inner fini
+	Inner *orders // nil if this is no inner fini
 }
 
 // readInner reads what the outer one says.
@@ -97,7 +97,7 @@ func (c *commandLine) readInner() error {
 	if c.Options.Inner == "" {
 		return nil
 	}
-	c.Inner = &inner{}
+	c.Inner = &orders{}
 	if err := c.Inner.UnmarshalText([]byte(c.Options.Inner)); err != nil || len(c.Inner.bound) != len(c.Bind) {
 		return errNotForUsers
 	}
@@ -159,14 +159,14 @@ func run(flags *commandLine, environ []string) life.Result {
 		return l.notStarted(err)
 	}
 	var child reaper.Child
-	if l.role, child, err = l.start(l.role); err != nil {
+	if l.role, child, err = l.role.start(l); err != nil {
 		return l.notStarted(err)
 	}
 
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.Unblock()
-	reaper.CloseOnExec(pidfds(l.role.whileStopped)...)
-	reaper.CloseInherited(l.role.stdin == pdeath.Open)
+	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
+	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
 	return l.begin(flags, child).Run()
 }
@@ -175,7 +175,7 @@ func run(flags *commandLine, environ []string) life.Result {
 // and signals: see loop.go.
 type loop struct {
 	logger
-	role   *role
+	role   role
 	main   int // the command's first process, or the inner fini
 	mainFD int // its pidfd, -1 for none
 	seen   int // its pid, as a user sees it
@@ -198,28 +198,28 @@ type loop struct {
 	bySignal     bool // parentSignal tells of the parent process's death
 	parent       int  // its pid then
 	toldOfMemory int  // how many processes were said to have been killed for it
-	tookOver     bool // an outer fini does the work of the inner one, which was killed
 }
 
 // begin begins the life of the child.
 func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
-	r := l.role
+	r := l.role.common()
 	l.main, l.mainFD, l.seen = child.Pid, child.FD, l.outside.Pid(child.Pid)
 	r.rules.Seen = l.seen
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
 	l.report.Started(l.seen)
 	l.watch(r.watch, r.stdin)
-	switch {
-	case flags.Pause:
+	leads := l.role.leads()
+	switch leads {
+	case life.Pause:
 		l.sayf(life.Detail, "pausing")
-	case r.outer:
+	case life.Outer:
 		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
 		l.sayf(life.Detail, "started %d (%s)", l.seen, flags.Command[0])
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
-	lived := life.New(l, r.is(), r.rules, child.Pid, child.FD >= 0)
+	lived := life.New(l, leads, r.rules, child.Pid, child.FD >= 0)
 	if r.stdin == pdeath.Ended {
 		lived.Stop(life.StdinClosed)
 	}

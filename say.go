@@ -209,9 +209,9 @@ func (l *loop) because(why life.Reason) string {
 	case life.StdinClosed:
 		return "its standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.role.rules.Timeout)
+		return fmt.Sprintf("--timeout=%v is over", l.role.common().rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.rules.KillAfter)
+		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.common().rules.KillAfter)
 	}
 	return ""
 }
@@ -276,7 +276,7 @@ func (l *loop) close(end life.End) {
 	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
 		l.annotate(end.Stopped, l.told)
 	}
-	if !l.role.outer || l.tookOver {
+	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
 	}
 }

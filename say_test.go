@@ -207,7 +207,7 @@ func TestReasonsHaveWords(t *testing.T) {
 	}
 	var words []string
 	said := map[string]bool{"": true}
-	l := &loop{role: &role{}}
+	l := &loop{role: &solo{}}
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
 		because := l.because(why)

@@ -52,11 +52,11 @@ func (l *loop) notStarted(err error) life.Result {
 	status := failureStatus(err)
 	l.report.NotStarted(err)
 	l.failed(l.report.Write(status))
-	if l.role != nil && l.role.inner {
-		l.role.word.Started(0, true)
-		l.role.word.Done(life.Result{Code: status}.WaitStatus())
+	result := life.Result{Code: status}
+	if l.role != nil {
+		l.role.notStarted(result)
 	}
-	return life.Result{Code: status}
+	return result
 }
 
 // failureStatus is the exit status for a command that could not be started.
