@@ -383,6 +383,7 @@ func TestIsolatedPolicies(t *testing.T) {
 	eachUser(t, func(t *testing.T, u account) {
 		for name, flags := range map[string][]string{
 			"leave": {"--orphans=leave"}, "pipes": {"--orphans=pipes", "--linger=0"}, "allowed": {"--allow-orphan=sleep", "--linger=0"},
+			"leave, and a report on stdout": {"--orphans=leave", "--report=-"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				l := startCmd(t, u.command(slices.Concat([]string{"--isolate"}, flags, []string{"--", "sh", "-c",
@@ -393,7 +394,9 @@ func TestIsolatedPolicies(t *testing.T) {
 				if got := l.status(); got != 3 {
 					t.Errorf("status %d", got)
 				}
-				_ = l.Out.whole()
+				if reports := strings.Contains(l.Out.whole(), `"leftovers": [`); reports != slices.Contains(flags, "--report=-") {
+					t.Errorf("a report is on stdout: %v", reports)
+				}
 				_ = l.Err.whole()
 				if hungUp(l.witness) {
 					t.Error("what was to be left alone has ended")

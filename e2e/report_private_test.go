@@ -161,21 +161,38 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 	}
 }
 
-// A file that is made more private while the command runs stays that.
+// A file that is made more private while the command runs stays that, and one that is put in its place is
+// no way to make the report public.
 func TestReportIsMadePrivateMeanwhile(t *testing.T) {
 	t.Parallel()
-	for _, before := range []string{"old", ""} {
-		path := reportPath(t)
-		if before != "" {
-			if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
-				t.Fatal(err)
+	for name, tt := range map[string]struct {
+		before os.FileMode // 0 for no file
+		script string
+		want   os.FileMode
+	}{
+		"more private":   {0o644, `chmod 600 "$0"`, 0o600},
+		"made":           {0, `umask 077; : >"$0"`, 0o600},
+		"more public":    {0o600, `chmod 666 "$0"`, 0o600},
+		"replaced":       {0o600, `rm "$0"; umask 0; : >"$0"`, 0o600},
+		"removed":        {0o600, `rm "$0"`, 0o600},
+		"another group":  {0o640, `chgrp 54321 "$0"`, 0o600},
+		"another user's": {0o640, `rm "$0"; umask 0; : >"$0"; chown 12345 "$0"`, 0o600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			need.That(t, os.Geteuid() == 0 || !strings.HasPrefix(name, "another"), "root")
+			path := reportPath(t)
+			if tt.before != 0 {
+				if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, tt.before)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		startCmd(t, pair.command("--report="+path, "--", "/bin/sh", "-c", `: >>"$0"; chmod 600 "$0"; exit 5`, path)).mustEnd(5)
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-			t.Errorf("its mode is %v (%v)", info.Mode(), err)
-		}
-		mustHaveReport(t, path)
+			startCmd(t, pair.command("--report="+path, "--", "/bin/sh", "-c", tt.script+"; exit 5", path)).mustEnd(5)
+			if info, err := os.Stat(path); err != nil || info.Mode() != tt.want {
+				t.Errorf("its mode is %v (%v)", info.Mode(), err)
+			}
+			mustHaveReport(t, path)
+		})
 	}
 }
 

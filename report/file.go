@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -95,14 +96,15 @@ func (f *file) try() error {
 // write puts a file with text in the place of what has the name: of a link too, and of whatever was put
 // there meanwhile. It is whole or not there at all, and nobody else can open it before it has its name.
 // A file system that hangs is waited for: another thread could be given up on, but a process does not
-// end while one of its threads is in uninterruptible sleep.
+// end while one of its threads is in uninterruptible sleep. Nothing is kept open then.
 func (f *file) write(text []byte) error {
+	defer func() { _ = unix.Close(f.dir) }()
 	fd, name, err := f.create(0o600)
 	if err != nil {
 		return err
 	}
 	if err = writeWhole(fd, text); err == nil {
-		err = f.access().give(fd)
+		err = f.wanted().give(fd)
 	}
 	if closeErr := unix.Close(fd); err == nil {
 		err = closeErr
@@ -116,11 +118,18 @@ func (f *file) write(text []byte) error {
 	return err
 }
 
-// access is what the new file is to get: what the file has that it replaces.
-func (f *file) access() access {
-	old, _, err := f.look() // somebody may have made it more private meanwhile
-	if err != nil || !old.known {
-		old = f.old
+// wanted is what the new file is to get: what the file has that it replaces, at the start and now. One that
+// was made more private meanwhile stays that, and one that was put there opens nothing.
+func (f *file) wanted() access {
+	old := f.old
+	if now, _, err := f.look(); err == nil && now.known {
+		if old.known {
+			now.mode &= old.mode
+			if now.uid != old.uid || now.gid != old.gid || !bytes.Equal(now.acl, old.acl) {
+				now.mode, now.acl = now.mode&0o700, nil
+			}
+		}
+		old = now
 	}
 	switch {
 	case !old.known:

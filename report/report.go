@@ -355,7 +355,7 @@ func (r *Report) TakeOver(command int) {
 	}
 }
 
-// Write writes the report of a life that ends with this status, and waits no longer than 5 seconds
+// Write writes the report of a life that ends with this status, once, and waits no longer than 5 seconds
 // for who reads a stream.
 func (r *Report) Write(status int) error {
 	if r == nil {

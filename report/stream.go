@@ -15,7 +15,8 @@ import (
 // A stream is a descriptor that this process has inherited: of a regular file, a pipe, a socket, or a
 // character device such as a terminal. The file description is shared with the command, so it stays in
 // blocking mode, and a write to it could wait for a reader that never comes, also when poll(2) says that
-// there is room: for less than the write takes, or taken by another writer since. So none is made:
+// there is room: for less than the write takes, or taken by another writer since. So no write waits for
+// room:
 //
 //	what it is         how it is written
 //	a regular file     by a duplicate
@@ -28,6 +29,7 @@ import (
 //
 // What is left, a terminal of somebody else's or an old kernel without /proc, is refused. A stream stays
 // open until the report is written: a reader gets its EOF then, and not with the end of the command.
+// Whoever reads a pipe holds its lock meanwhile, though, and every writer waits for that.
 type stream struct {
 	fd      int
 	writeTo func(fd int, text []byte) (int, error)
@@ -132,8 +134,9 @@ func writeAtOnce(fd int, text []byte) (int, error) {
 // A reader of a stream is waited for no longer than this, in all.
 const patience = 5 * time.Second
 
-// write writes text as the stream takes it.
+// write writes text as the stream takes it, and closes that.
 func (s *stream) write(text []byte) error {
+	defer func() { _ = unix.Close(s.fd) }()
 	for end := time.Now().Add(patience); ; {
 		n, err := s.writeTo(s.fd, text)
 		text = text[max(n, 0):]
