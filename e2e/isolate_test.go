@@ -335,7 +335,7 @@ func TestMasksOfProcStay(t *testing.T) {
 	unshare := need.Program(t, "unshare")
 	needIsolation(t, users(t)[0])
 	// /proc/sys read-only and /proc/interrupts nothing, as in a container.
-	script := `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /dev/null /proc/interrupts &&
+	script := `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /dev/null /proc/interrupts && mount --make-unbindable /proc/interrupts &&
 		"$0" --isolate -- sh -c 'test ! -s /proc/interrupts && ! sh -c "echo x >/proc/sys/kernel/domainname" && ls -d /proc/1/task/1 && echo masked'`
 	out, err := exec.Command(unshare, "-m", "sh", "-c", script, finiPath).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "masked") {
