@@ -214,6 +214,7 @@ type surroundings struct {
 	limit    string // a sysctl of which there may be none: "user.max_user_namespaces"
 	filter   bool   // a seccomp filter is in force
 	masked   bool   // something is mounted below /proc
+	without  bool   // the kernel has no PID, mount or user namespaces
 }
 
 // surroundingsHere are those of this process.
@@ -229,30 +230,38 @@ func surroundingsHere() (s surroundings) {
 		if text("/proc/sys/user/max_"+name+"_namespaces") == "0" {
 			s.limit = "user.max_" + name + "_namespaces"
 		}
+		if syscall.Access("/proc/self/ns/"+name, 0) == syscall.ENOENT {
+			s.without = true
+		}
 	}
 	s.filter = strings.Contains(text("/proc/self/status"), "\nSeccomp:\t2")
 	s.masked = strings.Contains(text("/proc/self/mountinfo"), " /proc/")
 	return s
 }
 
-// explain adds to what was refused the likely reason, and what helps.
+// explain adds to what was refused the likely reason, and what helps. An error number alone is no
+// reason: where nothing else speaks for one, none is given.
 func (s surroundings) explain(refused *reaper.RefusedError) error {
 	user := refused.User
-	mounts := refused.Mounts()
+	mounts, namespaces := refused.Mounts(), refused.Namespaces()
+	denied := errors.Is(refused, syscall.EPERM) || errors.Is(refused, syscall.EACCES) || errors.Is(refused, syscall.ENOSYS) && s.filter
 	why := ""
 	switch {
+	case errors.Is(refused, syscall.ENOSPC) && mounts:
+		why = "there are as many mounts as may be; see the sysctl fs.mount-max"
 	case errors.Is(refused, syscall.ENOSPC) && s.limit != "":
 		why = "there may be no such namespace here; set the sysctl " + s.limit
-	case errors.Is(refused, syscall.ENOSPC):
+	case errors.Is(refused, syscall.ENOSPC) && namespaces:
 		why = "there are as many such namespaces as may be, or one in another too often; see the sysctls user.max_*_namespaces"
-	case errors.Is(refused, syscall.EINVAL), errors.Is(refused, syscall.ENOSYS):
+	case namespaces && s.without && (errors.Is(refused, syscall.EINVAL) || errors.Is(refused, syscall.ENOSYS)):
 		why = "this kernel has no such namespaces"
+	case !denied || !mounts && !namespaces:
+	case refused.Fresh() && user && s.masked && errors.Is(refused, syscall.EPERM):
+		why = "parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=; be a container's PID 1, which promises the same, or unmask them (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes, ProtectKernelTunables=no and ProtectKernelLogs=no in a unit)"
 	case user && s.apparmor:
 		why = "AppArmor lets only programs with a profile have user namespaces; be root, give fini a profile with `userns,`, or set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0"
 	case user && s.disabled:
 		why = "user namespaces are for root; be root, or set the sysctl kernel.unprivileged_userns_clone to 1"
-	case mounts && user && s.masked && errors.Is(refused, syscall.EPERM):
-		why = "parts of /proc are masked, as in a container; be its PID 1, which promises the same, or unmask them (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes)"
 	case mounts:
 		why = "a security module, as AppArmor in a container, refuses mounts; be the container's PID 1, which promises the same, or take its profile off (docker run --security-opt apparmor=unconfined)"
 	case s.root && refused.Mapping():
@@ -263,6 +272,9 @@ func (s surroundings) explain(refused *reaper.RefusedError) error {
 		why = "CAP_SYS_ADMIN is missing"
 	default:
 		why = "user namespaces are for root here, or this is a chroot"
+	}
+	if why == "" {
+		return refused
 	}
 	return fmt.Errorf("%w: %s", refused, why)
 }

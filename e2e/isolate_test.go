@@ -268,13 +268,74 @@ func TestMountsCrossTheBorder(t *testing.T) {
 	l.mustEnd(0)
 }
 
+// Nothing that fini mounts, copies or moves is seen outside, whatever is mounted below /proc and on that,
+// and whoever would be told of it.
+func TestIsolationLeaksNoMount(t *testing.T) {
+	need.That(t, os.Geteuid() == 0, "root")
+	unshare := need.Program(t, "unshare")
+	below := map[string]string{
+		// As systemd's ProtectKernelTunables= and containers do.
+		"masked": `mount --bind /proc/sys /proc/sys && mount --bind /proc/sys/kernel /proc/sys/kernel &&
+			mount -t tmpfs two-levels /proc/sys/fs && mkdir /proc/sys/fs/a && mount -t tmpfs three-levels /proc/sys/fs/a`,
+		// As binfmt_misc, on a directory of /proc that is always empty: it hides nothing.
+		"empty": `mount -t tmpfs one-level /proc/sys/fs/binfmt_misc && mkdir /proc/sys/fs/binfmt_misc/a &&
+			mount -t tmpfs two-levels /proc/sys/fs/binfmt_misc/a`,
+	}
+	surroundings := map[string]string{
+		"private": `exec sh -c "$RUN" sh "$@"`,
+		"shared":  `mount --make-rshared / && exec sh -c "$RUN" sh "$@"`,
+		"slave":   `mount --make-rshared / && exec unshare -m --propagation slave sh -c "$RUN" sh "$@"`,
+		"both":    `mount --make-rshared / && unshare -m --propagation slave sh -c 'mount --make-rshared / && exec sh -c "$RUN" sh "$@"' sh "$@"`,
+		"inner":   `mount --make-rshared / && exec unshare -m --propagation unchanged sh -c "$RUN" sh "$@"`,
+	}
+	for kind, mounts := range below {
+		for name, enter := range surroundings {
+			for _, u := range users(t) {
+				for depth, nested := range []string{"", finiPath + " --isolate "} {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d", kind, name, u.name, depth), func(t *testing.T) {
+						needIsolation(t, u)
+						// Mounts outside are counted where fini runs, and in the namespace around that.
+						script := `OUTSIDE=/proc/$$/mountinfo; export OUTSIDE; ` + mounts + ` && echo mounted || exit 99
+							count() { wc -l <$OUTSIDE; }
+							before=$(count); (` + enter + `); status=$?
+							test $before = $(count) || echo "outside: $before mounts became $(count)"
+							exit $status`
+						run := `before=$(wc -l </proc/self/mountinfo); status=0
+							for i in 1 2 3; do "$@" || { status=$?; break; }; done
+							after=$(wc -l </proc/self/mountinfo)
+							test $before = $after || echo "here: $before mounts became $after"
+							exit $status`
+						command := u.command(append([]string{"--isolate"}, append(strings.Fields(nested),
+							"grep", "-c", "two-levels", "/proc/self/mountinfo")...)...).Args
+						cmd := exec.Command(unshare, slices.Concat([]string{"-m", "--propagation", "private", "sh", "-c", script, "sh"}, command)...)
+						cmd.Env = append(os.Environ(), "RUN="+run)
+						out, err := cmd.CombinedOutput()
+						need.That(t, exitCode(err) != 99, "a place for mounts below /proc: "+string(out))
+						if strings.Contains(string(out), " became ") {
+							t.Errorf("%s", out)
+						}
+						if kind == "masked" && u.name != "root" {
+							// A fresh one would show what is hidden, and the reason says so.
+							if exitCode(err) != 125 || !strings.Contains(string(out), "mount(proc, /proc): operation not permitted: parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=") {
+								t.Errorf("%v: %s", err, out)
+							}
+						} else if err != nil || strings.Count(string(out), "\n") != 4 {
+							t.Errorf("%v: %s", err, out)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // What hides a part of /proc goes on hiding it.
 func TestMasksOfProcStay(t *testing.T) {
 	need.That(t, os.Geteuid() == 0, "root")
 	unshare := need.Program(t, "unshare")
 	needIsolation(t, users(t)[0])
 	// /proc/sys read-only and /proc/interrupts nothing, as in a container.
-	script := `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /dev/null /proc/interrupts &&
+	script := `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && mount --bind /dev/null /proc/interrupts && mount --make-unbindable /proc/interrupts &&
 		"$0" --isolate -- sh -c 'test ! -s /proc/interrupts && ! sh -c "echo x >/proc/sys/kernel/domainname" && ls -d /proc/1/task/1 && echo masked'`
 	out, err := exec.Command(unshare, "-m", "sh", "-c", script, finiPath).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "masked") {

@@ -69,8 +69,16 @@ type RefusedError struct {
 
 // Mounts reports whether it was a mount.
 func (e *RefusedError) Mounts() bool {
-	return slices.Contains(calls[callPrivate:callKeep+1], e.Call)
+	return slices.Contains(calls[callSlave:callKeep+1], e.Call)
 }
+
+// Namespaces reports whether it was the making of a namespace.
+func (e *RefusedError) Namespaces() bool {
+	return slices.Contains(calls[callClonePID:callMap+1], e.Call)
+}
+
+// Fresh reports whether it was the mount of a new /proc.
+func (e *RefusedError) Fresh() bool { return e.Call == calls[callMount] }
 
 // Mapping reports whether it was that of the user namespace's users.
 func (e *RefusedError) Mapping() bool { return e.Call == calls[callMap] }
@@ -85,7 +93,8 @@ const (
 	callMap
 	callExec
 	callOpen
-	callPrivate
+	callSlave
+	callCopy
 	callMount
 	callKeep
 	callCapset
@@ -97,7 +106,8 @@ var calls = [...]string{
 	callMap:       "write to uid_map",
 	callExec:      "execve(fini)",
 	callOpen:      "open(/proc)",
-	callPrivate:   "mount(/proc, MS_PRIVATE)",
+	callSlave:     "mount(/proc, MS_SLAVE | MS_REC)",
+	callCopy:      "open_tree(what is mounted below /proc)",
 	callMount:     "mount(proc, /proc)",
 	callKeep:      "move_mount(what is mounted below /proc)",
 	callCapset:    "capset",
@@ -129,9 +139,10 @@ func (i *Isolation) refusal(err error) *RefusedError {
 
 // Settle is what the init of an isolation does before all else: it gives the namespace a /proc of
 // its own, and drops the capabilities that it needs for that. The mounts below /proc, which hide
-// parts of it in a container, stay. Nothing else of the file system changes: a mount that is made
-// outside arrives, and one that is made inside goes as far as it did. It returns an O_PATH reference
-// of the /proc before, which shows the namespace outside. The error is a *RefusedError.
+// parts of it in a container, stay, and nothing that is mounted at or below /proc from then on is
+// seen outside. Nothing else of the file system changes: a mount that is made outside arrives, and
+// one that is made inside goes as far as it did. It returns an O_PATH reference of the /proc before,
+// which shows the namespace outside. The error is a *RefusedError.
 func (i *Isolation) Settle() (outside int, err error) {
 	outside, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,17 +156,23 @@ func (i *Isolation) Settle() (outside int, err error) {
 	if proc == nil {
 		return -1, refusedCall(callOpen, errors.New("it is not mounted"))
 	}
+	// What is mounted on a shared mount, or on a copy of one, appears outside too. So here none
+	// at or below /proc is shared, before any is made. As a slave it still receives, for an automount.
+	slave := uintptr(unix.MS_SLAVE)
+	if proc.unbindable { // which only MS_PRIVATE takes away, and a copy leaves out
+		slave = unix.MS_PRIVATE
+	}
+	if err := unix.Mount("", "/proc", "", slave|unix.MS_REC, ""); err != nil {
+		return -1, refusedCall(callSlave, err)
+	}
+	// With all that is mounted on them: in a user namespace these are locked together.
 	kept := map[string]int{}
 	for _, path := range below {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_NO_AUTOMOUNT|unix.AT_SYMLINK_NOFOLLOW)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC|unix.AT_NO_AUTOMOUNT|unix.AT_SYMLINK_NOFOLLOW)
 		if err != nil {
-			return -1, refusedCall(callKeep, err)
+			return -1, refusedCall(callCopy, err)
 		}
 		kept[path] = fd
-	}
-	// What is mounted on a shared mount would appear outside too.
-	if err := unix.Mount("", "/proc", "", unix.MS_PRIVATE, ""); err != nil {
-		return -1, refusedCall(callPrivate, err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", proc.flags, proc.data(i.User)); err != nil {
 		return -1, refusedCall(callMount, err)
@@ -222,8 +239,9 @@ func ReadAll(path string) (string, error) {
 
 // A procMount is how /proc is mounted.
 type procMount struct {
-	flags   uintptr
-	options []string // of the file system, such as hidepid=2
+	flags      uintptr
+	options    []string // of the file system, such as hidepid=2
+	unbindable bool     // something below it is: see mount_namespaces(7)
 }
 
 // data are the options as mount(2) takes them. In a user namespace no other group has a number.
@@ -239,9 +257,12 @@ var mountFlags = map[string]uintptr{
 }
 
 // procMounts reads the text of /proc/PID/mountinfo: how /proc is mounted, nil if it is not, and
-// which paths below it have something mounted on them, those above others first. See
-// proc_pid_mountinfo(5).
+// which paths have something mounted on it. What is mounted on that in turn, or hidden, is not
+// among them. See proc_pid_mountinfo(5).
 func procMounts(mountinfo string) (proc *procMount, below []string) {
+	id := ""
+	parents := map[string][]string{} // of each path, by id
+	unbindable := false
 	for line := range strings.Lines(mountinfo) {
 		mount, fs, _ := strings.Cut(line, " - ")
 		fields, fsFields := strings.Fields(mount), strings.Fields(fs)
@@ -250,7 +271,7 @@ func procMounts(mountinfo string) (proc *procMount, below []string) {
 		}
 		switch path := fields[4]; {
 		case path == "/proc" && fsFields[0] == "proc": // the last one is on top
-			proc = &procMount{}
+			proc, id = &procMount{}, fields[0]
 			for option := range strings.SplitSeq(fields[5], ",") {
 				proc.flags |= mountFlags[option]
 			}
@@ -259,10 +280,23 @@ func procMounts(mountinfo string) (proc *procMount, below []string) {
 			}
 		case path == "/proc":
 			proc = nil
-		case strings.HasPrefix(path, "/proc/") && !slices.Contains(below, path):
+		case strings.HasPrefix(path, "/proc/"):
+			parents[path] = append(parents[path], fields[1])
+			unbindable = unbindable || slices.Contains(fields[6:], "unbindable")
+		}
+	}
+	if proc == nil {
+		return nil, nil
+	}
+	proc.unbindable = unbindable
+	for path, ids := range parents {
+		if slices.Contains(ids, id) {
 			below = append(below, path)
 		}
 	}
 	slices.Sort(below)
+	below = slices.DeleteFunc(slices.Clone(below), func(path string) bool {
+		return slices.ContainsFunc(below, func(above string) bool { return strings.HasPrefix(path, above+"/") })
+	})
 	return proc, below
 }
