@@ -289,9 +289,11 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 
 // count tells of those that are left, and touches none. Without --orphans-exit only the report says it.
 func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
-	for _, p := range found {
-		s.left++
-		do = append(do, tell{p, "leaving", s.left > MaxTold || s.OrphansExit < 0, false})
+	for i, p := range found {
+		do = append(do, tell{p, "leaving", i >= MaxTold || s.OrphansExit < 0, false})
+	}
+	if s.OrphansExit >= 0 {
+		s.left = len(found)
 	}
 	rest, next := s.leave(allowed)
 	return append(do, rest...), next
@@ -428,7 +430,7 @@ func (s *sweep) finish() (do []action, next Machine) {
 	if s.stopped > MaxTold {
 		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
 	}
-	if s.left > MaxTold && s.OrphansExit >= 0 {
+	if s.left > MaxTold {
 		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.left)})
 	}
 	result, leaked := s.result, false

@@ -80,12 +80,14 @@ type Tree struct {
 	streams      [2]stream
 	buf          []byte
 	allowed      allowed
+	startDir     string            // where this process was started, "" if that can't be told
+	listening    map[uint64]string // since the last Look, if that was asked for: see listeners
 }
 
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{self: os.Getpid(), proc: -1, usePidfds: true, pidMax: 4 << 20, maxMisses: 64 << 10, buf: make([]byte, 4<<10)}
+	t := &Tree{self: os.Getpid(), proc: -1, usePidfds: true, pidMax: 4 << 20, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}

@@ -18,6 +18,7 @@ func (t *Tree) Look() ([]Process, error) {
 		return nil, err
 	}
 	t.Release()
+	t.listening = nil
 	var alive []Process
 	err := t.walk(func(p Process) {
 		if p.Alive() {
