@@ -137,6 +137,7 @@ func (l *loop) startIsolated(r *role, child reaper.Child, err error) (*role, rea
 		err = r.word.AwaitSettled(child, settleBound)
 	}
 	if err == nil {
+		l.caught.CatchIgnored()
 		return r, child, nil
 	}
 	if refused := (*reaper.RefusedError)(nil); errors.As(err, &refused) {

@@ -115,6 +115,7 @@ func run(flags *commandLine, environ []string) result {
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
+	rules.ignored = l.caught.Ignored
 	if flags.Inner != nil && flags.Inner.isolated != nil && !l.settle(flags.Inner) {
 		return result{code: exitFailed} // the outer one says so
 	}

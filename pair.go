@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -383,9 +384,12 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 }
 
 // byNohup reports whether nohup(1) stands right before fini: its parent does not ignore SIGHUP,
-// as fini does. If the parent has just ended, its death is still to be bySignal.
+// as fini does, and is not another fini, which catches what it ignored. If the parent has just ended, its death is still to be bySignal.
 func (l *loop) byNohup(parent int, err error) bool {
 	ignores, known := l.tree.Ignores(parent, syscall.SIGHUP)
+	if orphans.Name(parent) == orphans.Name(os.Getpid()) {
+		return false
+	}
 	return err != nil || !ignores && (known || !pdeath.Died(parent))
 }
 
@@ -411,6 +415,9 @@ func (l *loop) start(r *role) (*role, reaper.Child, error) {
 		return r, reaper.Child{FD: -1}, nil
 	}
 	child, err := reaper.Spawn(r.command)
+	if err == nil && r.command.Isolation == nil { // else it may have to be started again
+		l.caught.CatchIgnored()
+	}
 	if gated && err == nil {
 		reserve() // while the inner one starts
 		r.gate.Open()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -161,6 +162,8 @@ type rules struct {
 	warnReaped    bool
 	rewrite       map[syscall.Signal]syscall.Signal
 
+	ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
+
 	self   int  // this process's pid
 	seen   int  // the main child's pid as a user sees it, 0 for the same
 	group  bool // what is forwarded goes to the main child's group, and not to it alone
@@ -275,7 +278,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	if !rewritten {
 		sig = e.sig
 	}
-	l.interrupted = l.interrupted || e.sig == syscall.SIGINT
+	l.interrupted = l.interrupted || e.sig == syscall.SIGINT && l.asksForEnd(e.sig)
 	switch {
 	case sig == 0, l.hasHad(e):
 		return nil
@@ -287,7 +290,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		return nil
 	}
 	do = l.forward(now, sig)
-	if !asksForEnd(e.sig) {
+	if !l.asksForEnd(e.sig) {
 		return do
 	}
 	do = append(do, l.letGoOn(now)...)
@@ -323,6 +326,12 @@ func asksForEnd(sig syscall.Signal) bool {
 		return true
 	}
 	return false
+}
+
+// asksForEnd is the same for what fini is sent. The command may still ignore what was ignored when fini
+// started, as a shell has it that runs it in the background: that is forwarded, and nothing more.
+func (r rules) asksForEnd(sig syscall.Signal) bool {
+	return asksForEnd(sig) && !slices.Contains(r.ignored, sig)
 }
 
 // forward sends sig to the command and remembers that.
@@ -436,7 +445,7 @@ func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action 
 	l.isStopped = status.Stopped()
 	asked := false
 	for sig, at := range l.sent {
-		asked = asked || asksForEnd(sig) && now-at <= sameEnd
+		asked = asked || l.asksForEnd(sig) && now-at <= sameEnd
 	}
 	if l.rung == stoppingRung || asked {
 		return l.letGoOn(now)

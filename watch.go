@@ -36,7 +36,7 @@ func (w *watch) step(now time.Duration, e event) (do []action, next machine) {
 			return []action{resume{}}, w
 		}
 		do = []action{relay{e}}
-		if asksForEnd(e.sig) {
+		if w.asksForEnd(e.sig) {
 			do = append(do, w.letGoOn()...)
 		}
 	case stop:
