@@ -110,7 +110,7 @@ while True: signal.pause()`},
 					if who == isolated.name {
 						needIsolation(t, account{name: "this user"})
 					}
-					script := `trap "" HUP; "$@" & echo "launched $!"; wait $!; exit $?`
+					script := `trap "" HUP; "$@" & echo "fini $!"; wait $!; exit $?`
 					l := startCmd(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", script, "sh"}, runner, program)...))
 					pid := l.Out.launched()
 					l.Out.want("up")
