@@ -359,3 +359,27 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 		}
 	}
 }
+
+// A child from before the exec whose exit signal is not SIGCHLD is no leftover either.
+func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the number of clone(2) and the order of its arguments are those of amd64")
+	}
+	python := need.Program(t, "python3")
+	for _, sig := range []string{"0", "10"} {
+		l := startCmd(t, exec.Command(python, "-c", `
+import ctypes, os, sys
+if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
+    os.read(0, 1)
+    os.write(1, b"alive\n")
+    os._exit(0)
+os.execv(sys.argv[2], sys.argv[2:])`,
+			sig, finiPath, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 7"))
+		if got := l.status(); got != 7 {
+			t.Errorf("status %d; stderr: %s", got, l.Err.text())
+		}
+		write(t, l, "\n")
+		l.Out.want("alive")
+	}
+}
