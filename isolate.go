@@ -123,6 +123,7 @@ func (o *isolatedOuter) start(l *loop) (role, reaper.Child, error) {
 		err = o.word.AwaitSettled(child, settleBound)
 	}
 	if err == nil {
+		l.caught.CatchIgnored()
 		return o, child, nil
 	}
 	if refused := (*reaper.RefusedError)(nil); errors.As(err, &refused) {

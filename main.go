@@ -140,6 +140,7 @@ func run(flags *commandLine, environ []string) life.Result {
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
+	rules.Ignored = l.caught.Ignored
 	if flags.Inner != nil && flags.Inner.isolated != nil && !l.settle(flags.Inner) {
 		return life.Result{Code: exitFailed} // the outer one says so
 	}

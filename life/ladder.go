@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -80,7 +81,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	if !rewritten {
 		sig = e.sig
 	}
-	l.interrupted = l.interrupted || e.sig == syscall.SIGINT
+	l.interrupted = l.interrupted || e.sig == syscall.SIGINT && l.asksForEnd(e.sig)
 	switch {
 	case sig == 0, l.hasHad(e):
 		return nil
@@ -92,7 +93,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		return nil
 	}
 	do = l.forward(now, sig)
-	if !asksForEnd(e.sig) {
+	if !l.asksForEnd(e.sig) {
 		return do
 	}
 	do = append(do, l.letGoOn(now)...)
@@ -128,6 +129,12 @@ func asksForEnd(sig syscall.Signal) bool {
 		return true
 	}
 	return false
+}
+
+// asksForEnd is the same for what fini is sent. The command may still ignore what was ignored when fini
+// started, as a shell has it that runs it in the background: that is forwarded, and nothing more.
+func (i Identity) asksForEnd(sig syscall.Signal) bool {
+	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
 
 // forward sends sig to the command and remembers that.
@@ -241,7 +248,7 @@ func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action 
 	l.isStopped = status.Stopped()
 	asked := false
 	for sig, at := range l.sent {
-		asked = asked || asksForEnd(sig) && now-at <= sameEnd
+		asked = asked || l.asksForEnd(sig) && now-at <= sameEnd
 	}
 	if l.rung == stoppingRung || asked {
 		return l.letGoOn(now)

@@ -122,6 +122,8 @@ type Identity struct {
 	Leader bool // of the session: a hang-up reaches fini alone
 	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
 
+	Ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
+
 	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
 	Orphaned bool
 }

@@ -161,6 +161,9 @@ func (s *sweep) enter(stage stage, deadline time.Duration) {
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
+	if slices.Contains(s.Ignored, sig) {
+		return nil, s
+	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
 	switch {
