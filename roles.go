@@ -250,7 +250,15 @@ func newOuter(alone *solo, by *reaper.Isolation) (*outer, error) {
 	}
 	if by != nil {
 		pass = append(pass, word.Read)
-		to.isolated = &isolated{pid: os.Getpid(), leader: alone.rules.Leader, word: word.Read, by: *by}
+		names := []string{orphans.Name(os.Getpid())}
+		for _, w := range alone.watch {
+			at := len(names)
+			if w.why == life.ParentDied {
+				at = 1 // as newInner has them
+			}
+			names = slices.Insert(names, at, strings.ReplaceAll(orphans.Name(w.pid), "\n", " "))
+		}
+		to.isolated = &isolated{pid: os.Getpid(), leader: alone.rules.Leader, word: word.Read, by: *by, names: strings.Join(names, "\n")}
 		if to.job != 0 {
 			to.job = life.OutsideJob
 		}
@@ -343,7 +351,7 @@ func (r *inner) start(l *loop) (role, reaper.Child, error) {
 	}
 	child, err := r.startCommand(l)
 	if err == nil {
-		r.word.Started(l.outside.Pid(child.Pid), child.Unbound)
+		r.word.Started(child.Pid, child.Unbound)
 	}
 	return r, child, err
 }

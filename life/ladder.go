@@ -1,7 +1,6 @@
 package life
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -199,11 +198,12 @@ func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
 // its end.
 func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal) []action {
 	l.stopReason = why
-	do := []action{because{Warning, "stopping the command", why}, remember{}}
+	do := []action{because{Warning, "stopping the command", why}}
 	if !l.hadRecently(now, sig) {
 		do = append(do, l.forward(now, sig)...)
 	}
 	do = append(do, l.letGoOn(now)...)
+	do = append(do, remember{}) // a look may take its time
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
@@ -234,7 +234,7 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	}
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d ended with status %d", cmp.Or(l.Seen, l.main), ResultOf(*status).Status())})
+		do = append(do, say{Detail, fmt.Sprintf("command %d ended with status %d", l.main, ResultOf(*status).Status())})
 	case !e.none && !e.hidden:
 		return do, l
 	}

@@ -295,7 +295,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 	for _, p := range found {
 		since := s.began != notBegun && p.Start+tick > s.began
 		start, asked := s.asked[p.Pid]
-		if asked && start == p.Start || since && p.Parent != s.Self {
+		known := start != 0 && p.Start != 0 // it can't be told of one that is stuck: the pid must do
+		if asked && (start == p.Start || !known) || since && p.Parent != s.Self {
 			continue
 		}
 		s.asked[p.Pid] = p.Start
