@@ -59,7 +59,7 @@ mutants: ## make one fault after another in the machines, and see that the tests
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./cli ./life ./orphans ./pdeath ./reaper ./signals
+	$(GO) test -race . ./cli ./life ./orphans ./pdeath ./reaper ./report ./signals
 
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper
@@ -77,10 +77,11 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 		done; \
 	done
 
-lint: ## gofmt, go vet, staticcheck, shellcheck, mandoc
+lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./... && $(GO) vet -C e2e/schema .
 	$(STATICCHECK) ./... && cd e2e/schema && $(STATICCHECK) .
+	sh e2e/walls.sh
 	shellcheck .ci/run e2e/*.sh packaging/*.sh packaging/action/*.sh
 	mandoc -T lint -W warning docs/fini.1
 

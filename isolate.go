@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -39,6 +39,7 @@ type isolated struct {
 	leader bool // that one leads the session
 	word   int  // descriptor of the word's reading end, see reaper.Word.Continue
 	by     reaper.Isolation
+	names  string // of the processes outside that are watched, the outer one's first, with newlines between
 }
 
 // String is what follows the numbers of the orders.
@@ -46,20 +47,22 @@ func (i *isolated) String() string {
 	if i == nil {
 		return ""
 	}
-	return fmt.Sprintf("/%d,%t,%d,%t,%x", i.pid, i.leader, i.word, i.by.User, i.by.Bounding)
+	return fmt.Sprintf("/%d,%t,%d,%t,%x,%x", i.pid, i.leader, i.word, i.by.User, i.by.Bounding, i.names)
 }
 
 func (i *isolated) parse(text string) error {
 	words := strings.Split(text, ",")
-	if len(words) != 5 {
+	if len(words) != 6 {
 		return errNotForUsers
 	}
-	var failed [5]error
+	var failed [6]error
 	i.pid, failed[0] = strconv.Atoi(words[0])
 	i.leader, failed[1] = strconv.ParseBool(words[1])
 	i.word, failed[2] = strconv.Atoi(words[2])
 	i.by.User, failed[3] = strconv.ParseBool(words[3])
 	i.by.Bounding, failed[4] = strconv.ParseUint(words[4], 16, 64)
+	names, err := hex.DecodeString(words[5])
+	i.names, failed[5] = string(names), err
 	if errors.Join(failed[:]...) != nil || i.word < 3 {
 		return errNotForUsers
 	}
@@ -69,18 +72,10 @@ func (i *isolated) parse(text string) error {
 // settle completes the isolation that this process was started for, and tells the outer fini. It
 // reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
 // ends an init with a status of its own.
-func (l *loop) settle(in *orders) bool {
-	proc, err := in.isolated.by.Settle()
+func settle(in *orders) bool {
+	err := in.isolated.by.Settle()
 	reaper.Word{Write: in.word}.Settled(err)
-	if err != nil {
-		return false
-	}
-	l.outside = orphans.NewOutside(proc)
-	l.owners.Outside = l.outside
-	if l.report != nil {
-		l.report.Outside = l.outside
-	}
-	return true
+	return err == nil
 }
 
 // isolate returns the outer one of an isolated pair, or another role if it may go on without.
@@ -123,6 +118,7 @@ func (o *isolatedOuter) start(l *loop) (role, reaper.Child, error) {
 		err = o.word.AwaitSettled(child, settleBound)
 	}
 	if err == nil {
+		l.caught.CatchIgnored()
 		return o, child, nil
 	}
 	if refused := (*reaper.RefusedError)(nil); errors.As(err, &refused) {
@@ -166,6 +162,11 @@ func (o *isolatedOuter) accepts(l *loop, got signals.Received) (origin int, mine
 func newIsolatedInner(r *inner, from *isolated) *isolatedInner {
 	reaper.CloseOnExec(from.word)
 	r.word.Read, r.rules.Leader = from.word, from.leader
+	for i, name := range strings.Split(from.names, "\n") { // pids outside mean nothing here
+		if i < len(r.watch) {
+			r.watch[i].name = name
+		}
+	}
 	return &isolatedInner{*r}
 }
 

@@ -188,7 +188,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
 			continue
 		}
-		who := fmt.Sprintf("leftover %d", l.outside.Pid(x.Pid))
+		who := fmt.Sprintf("leftover %d", x.Pid)
 		switch {
 		case x.Pid == l.main && x.Status.Exited():
 			who = "the command exited with 137, as for SIGKILL"

@@ -140,8 +140,12 @@ func run(flags *commandLine, environ []string) life.Result {
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
-	if flags.Inner != nil && flags.Inner.isolated != nil && !l.settle(flags.Inner) {
-		return life.Result{Code: exitFailed} // the outer one says so
+	rules.Ignored = l.caught.Ignored
+	if l.isolated = flags.Inner != nil && flags.Inner.isolated != nil; l.isolated {
+		if !settle(flags.Inner) {
+			return life.Result{Code: exitFailed} // the outer one says so
+		}
+		l.report.Isolated()
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
@@ -178,7 +182,6 @@ type loop struct {
 	role   role
 	main   int // the command's first process, or the inner fini
 	mainFD int // its pidfd, -1 for none
-	seen   int // its pid, as a user sees it
 
 	caught *signals.Catcher
 	bond   *pdeath.Bond
@@ -189,11 +192,11 @@ type loop struct {
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	found   family           // the leftovers that the last look has found
-	owners  *report.Owners   // who started them
-	told    []string         // those that were told of
-	allow   []string         // names of those that are left alone
-	outside *orphans.Outside // of an inner fini that is isolated
+	found    family         // the leftovers that the last look has found
+	owners   *report.Owners // who started them
+	told     []string       // those that were told of
+	isolated bool           // pids are those of a PID namespace of the tree's own
+	allow    []string       // names of those that are left alone
 
 	bySignal     bool // parentSignal tells of the parent process's death
 	parent       int  // its pid then
@@ -203,11 +206,10 @@ type loop struct {
 // begin begins the life of the child.
 func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role.common()
-	l.main, l.mainFD, l.seen = child.Pid, child.FD, l.outside.Pid(child.Pid)
-	r.rules.Seen = l.seen
+	l.main, l.mainFD = child.Pid, child.FD
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
-	l.report.Started(l.seen)
+	l.report.Started(child.Pid)
 	l.watch(r.watch, r.stdin)
 	leads := l.role.leads()
 	switch leads {
@@ -216,7 +218,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	case life.Outer:
 		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
-		l.sayf(life.Detail, "started %d (%s)", l.seen, flags.Command[0])
+		l.sayf(life.Detail, "started %d (%s)", child.Pid, flags.Command[0])
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
 	lived := life.New(l, leads, r.rules, child.Pid, child.FD >= 0)
@@ -230,7 +232,9 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 func (l *loop) watch(processes []watched, stdin pdeath.Stdin) {
 	l.bound = processes
 	for i, w := range processes {
-		processes[i].name = l.outside.Name(w.pid)
+		if !l.isolated {
+			processes[i].name = orphans.Name(w.pid)
+		}
 	}
 	l.bond = pdeath.Watch(pidfds(processes), stdin)
 }

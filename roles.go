@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -249,7 +250,15 @@ func newOuter(alone *solo, by *reaper.Isolation) (*outer, error) {
 	}
 	if by != nil {
 		pass = append(pass, word.Read)
-		to.isolated = &isolated{pid: os.Getpid(), leader: alone.rules.Leader, word: word.Read, by: *by}
+		names := []string{orphans.Name(os.Getpid())}
+		for _, w := range alone.watch {
+			at := len(names)
+			if w.why == life.ParentDied {
+				at = 1 // as newInner has them
+			}
+			names = slices.Insert(names, at, strings.ReplaceAll(orphans.Name(w.pid), "\n", " "))
+		}
+		to.isolated = &isolated{pid: os.Getpid(), leader: alone.rules.Leader, word: word.Read, by: *by, names: strings.Join(names, "\n")}
 		if to.job != 0 {
 			to.job = life.OutsideJob
 		}
@@ -300,6 +309,7 @@ func (r *solo) startCommand(l *loop) (child reaper.Child, err error) {
 	if child, err = reaper.Spawn(r.command); err != nil {
 		return child, err
 	}
+	l.caught.CatchIgnored()
 	if child.Unbound && os.Getpid() != 1 { // the end of PID 1 is that of its namespace
 		l.sayf(life.Failure, "cannot set the command's parent death signal: it outlives a fini that is killed")
 	}
@@ -341,7 +351,7 @@ func (r *inner) start(l *loop) (role, reaper.Child, error) {
 	}
 	child, err := r.startCommand(l)
 	if err == nil {
-		r.word.Started(l.outside.Pid(child.Pid), child.Unbound)
+		r.word.Started(child.Pid, child.Unbound)
 	}
 	return r, child, err
 }
@@ -383,6 +393,7 @@ func (o *outer) start(l *loop) (role, reaper.Child, error) {
 		o.close()
 		return o.fallback.start(l)
 	}
+	l.caught.CatchIgnored()
 	return o, child, nil
 }
 
@@ -518,6 +529,9 @@ func (l *loop) bind(flags *commandLine, r *solo) error {
 // byNohup reports whether nohup(1) stands right before fini: its parent does not ignore SIGHUP, as fini
 // does. err is that of pdeath.Parent. If the parent has just ended, its death is still to be noticed.
 func (l *loop) byNohup(parent int, err error) bool {
+	if orphans.Name(parent) == orphans.Name(os.Getpid()) {
+		return false // it is another fini, which catches what it ignored
+	}
 	if errors.Is(err, pdeath.ErrGone) || errors.Is(err, pdeath.ErrNone) {
 		return true
 	}

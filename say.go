@@ -185,7 +185,7 @@ func familyOf(found []orphans.Process) family {
 }
 
 // draw draws the family as a tree, one process on a line.
-func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) string) (lines []string) {
+func (f family) draw(commandLine func(orphans.Process) string) (lines []string) {
 	var draw func(ps []orphans.Process, indent string)
 	draw = func(ps []orphans.Process, indent string) {
 		for i, p := range ps {
@@ -193,7 +193,7 @@ func (f family) draw(seen func(pid int) int, commandLine func(orphans.Process) s
 			if i == len(ps)-1 {
 				branch, next = "└─ ", "   "
 			}
-			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, seen(p.Pid), oneLine(commandLine(p), 100)))
+			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, oneLine(commandLine(p), 100)))
 			draw(f.below[p.Pid], indent+next)
 		}
 	}
@@ -256,7 +256,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 		return
 	}
 	if l.report == nil && onGitHub() && stepSummary() != "" {
-		l.report = report.Unwritten(l.outside)
+		l.report = report.Unwritten()
 	}
 	from := l.owners.Of(p)
 	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
@@ -265,11 +265,14 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	}
 	if len(l.told) == 0 && l.threshold >= life.Detail {
 		l.sayf(life.Detail, "the command has ended and left running:")
-		for _, line := range l.found.draw(l.outside.Pid, l.tree.CommandLine) {
+		for _, line := range l.found.draw(l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	text := describe(l.outside.Process(p), l.tree.CommandLine(p), l.outside.Session(), from, lineWidth()-len("fini: stopping leftover "))
+	if len(l.told) == 0 && l.isolated {
+		l.sayf(life.Warning, "pids are those of the command's own PID namespace (--isolate)")
+	}
+	text := describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	l.sayf(life.Warning, "%s leftover %s", what, text)
 	if what != "killing" { // one that is killed was told of before
 		l.told = append(l.told, text)
@@ -285,7 +288,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 	if quietly || l.threshold < life.Warning {
 		return
 	}
-	who := fmt.Sprintf("leftover %d (%s)", l.outside.Pid(p.Pid), oneLine(l.tree.CommandLine(p), lineWidth()))
+	who := fmt.Sprintf("leftover %d (%s)", p.Pid, oneLine(l.tree.CommandLine(p), lineWidth()))
 	if held := held(p.Holds); held != "" {
 		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
 	} else {
@@ -330,3 +333,9 @@ func onGitHub() bool { return reaper.Getenv("GITHUB_ACTIONS") == "true" }
 
 // stepSummary is the file whose text is shown under that step, "" for none.
 func stepSummary() string { return reaper.Getenv("GITHUB_STEP_SUMMARY") }
+
+// session is that of this process.
+func session() int {
+	id, _ := unix.Getsid(0)
+	return id
+}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -16,7 +17,7 @@ import (
 // reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
 // while the command runs, and abort if there are none.
 var reserve = sync.OnceFunc(func() {
-	makeThreads(2 + signals.Threads)
+	makeThreads(2 + signals.Threads + orphans.Threads)
 	if reaper.StartPoller() != nil {
 		debug.SetGCPercent(-1) // memory is given back after a collection, by a timer, which needs the poller
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding"
 	"fmt"
+	"math"
 	"path"
 	"runtime/debug"
 	"slices"
@@ -139,28 +140,40 @@ func (s *several[T, P]) Decode(ctx *kong.DecodeContext) error {
 type duration time.Duration
 
 func (d *duration) UnmarshalText(text []byte) error {
-	number := string(text)
-	days, inDays := strings.CutSuffix(number, "d")
-	unit := time.Second // as for timeout(1)
-	if inDays {
-		number, unit = days, 24*time.Hour
-	}
 	// So much can be added to a time without an overflow, and nobody sees its end.
 	const most = 100 * 365 * 24 * time.Hour
-	parsed, err := time.ParseDuration(number)
-	if plain, plainErr := strconv.ParseFloat(number, 64); plainErr == nil && !strings.ContainsAny(number, "xXpPeEnN_") {
+	parsed, err := time.ParseDuration(string(text))
+	if units, ok := inUnits(string(text)); err != nil && ok {
 		parsed, err = most, nil
-		if plain*float64(unit) < float64(most) {
-			parsed = time.Duration(plain * float64(unit))
+		if units < float64(most) {
+			parsed = time.Duration(math.Ceil(units)) // not to 0, which may mean never
 		}
-	} else if inDays {
-		err = plainErr
 	}
 	if err != nil || parsed < 0 {
 		return fmt.Errorf("cannot use %q: want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", text)
 	}
 	*d = duration(min(parsed, most))
 	return nil
+}
+
+// inUnits is a duration in nanoseconds as timeout(1) takes it: a number as strtod(3) reads it, also
+// hexadecimal or "inf", and one of its units, seconds if there is none.
+func inUnits(text string) (nanoseconds float64, ok bool) {
+	number, unit := strings.ToLower(text), time.Second
+	hex := strings.Contains(number, "x")
+	exponent := strings.Contains(number, "p")
+	for suffix, is := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
+		// A "d" may be a digit.
+		if cut, found := strings.CutSuffix(text, suffix); found && !(suffix == "d" && hex && !exponent) {
+			number, unit = strings.ToLower(cut), is
+		}
+	}
+	if hex && !exponent {
+		number += "p0" // which Go wants to see
+	}
+	value, err := strconv.ParseFloat(number, 64)
+	infinite := math.IsInf(value, 1) // also if it is too large for a float
+	return value * float64(unit), (err == nil || infinite) && value >= 0 && !strings.Contains(number, "_")
 }
 
 // deathsig is a signal, or 0 for "none".

@@ -58,48 +58,49 @@ func TestParse(t *testing.T) {
 		"nothing":       {nil, nil, func(line) {}},
 		"other program": {nil, set{"GRACE": "1s", "XFINI_GRACE": "1s", "FINI_": "x", "FINI_NOPE": "x"}, func(line) {}},
 
-		"pdeathsig":         {[]string{"--pdeathsig=KILL"}, nil, func(c line) { c.Pdeathsig = of(deathsig(9)) }},
-		"pdeathsig apart":   {[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, func(c line) { c.Pdeathsig = of(deathsig(37)) }},
-		"-p":                {[]string{"-p", "2"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
-		"-p joined":         {[]string{"-pINT"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
-		"-p none":           {[]string{"-p", "none"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
-		"-p NONE":           {[]string{"-p", "NONE"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
-		"FINI_PDEATHSIG":    {nil, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
-		"-p wins":           {[]string{"-p", "HUP"}, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(1)) }},
-		"stdin-eof":         {[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
-		"-i":                {[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
-		"FINI_STDIN_EOF":    {nil, set{"FINI_STDIN_EOF": "true"}, func(c line) { c.StdinEOF = true }},
-		"FINI_STDIN_EOF=1":  {nil, set{"FINI_STDIN_EOF": "1"}, func(c line) { c.StdinEOF = true }},
-		"FINI_STDIN_EOF=0":  {nil, set{"FINI_STDIN_EOF": "0"}, func(line) {}},
-		"timeout":           {[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = duration(90 * time.Second) }},
-		"-t":                {[]string{"-t", "5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
-		"-t joined":         {[]string{"-t5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
-		"FINI_TIMEOUT":      {nil, set{"FINI_TIMEOUT": "2h"}, func(c line) { c.Timeout = duration(2 * time.Hour) }},
-		"shield":            {[]string{"--shield"}, nil, func(line) {}},
-		"no-shield":         {[]string{"--no-shield"}, nil, func(c line) { c.Shield = false }},
-		"FINI_SHIELD":       {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = false }},
-		"shield wins":       {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(line) {}},
-		"no-shield wins":    {[]string{"--no-shield"}, set{"FINI_SHIELD": "true"}, func(c line) { c.Shield = false }},
-		"grace":             {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
-		"grace apart":       {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
-		"grace of nothing":  {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
-		"grace in seconds":  {[]string{"--grace=5"}, nil, func(c line) { c.Grace = duration(5 * time.Second) }},
-		"grace in days":     {[]string{"--grace=1.5d"}, nil, func(c line) { c.Grace = duration(36 * time.Hour) }},
-		"grace twice":       {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.Grace = duration(2 * time.Minute) }},
-		"FINI_GRACE":        {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.Grace = duration(10 * time.Second) }},
-		"grace wins":        {[]string{"--grace=5s"}, set{"FINI_GRACE": "10s"}, func(line) {}},
-		"linger wins":       {[]string{"--linger=0s"}, set{"FINI_LINGER": "1s"}, func(c line) { c.Linger = 0 }},
-		"linger":            {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
-		"FINI_LINGER":       {nil, set{"FINI_LINGER": "0"}, func(c line) { c.Linger = 0 }},
-		"orphans=stop":      {[]string{"--orphans=stop"}, nil, func(line) {}},
-		"orphans=pipes":     {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
-		"orphans=wait":      {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = life.WaitAll }},
-		"orphans=leave":     {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
-		"FINI_ORPHANS":      {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
-		"orphans wins":      {[]string{"--orphans=stop"}, set{"FINI_ORPHANS": "wait"}, func(line) {}},
-		"orphans-exit":      {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
-		"orphans-exit of 0": {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
-		"FINI_ORPHANS_EXIT": {nil, set{"FINI_ORPHANS_EXIT": "255"}, func(c line) { c.OrphansExit = of(status(255)) }},
+		"pdeathsig":            {[]string{"--pdeathsig=KILL"}, nil, func(c line) { c.Pdeathsig = of(deathsig(9)) }},
+		"pdeathsig apart":      {[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, func(c line) { c.Pdeathsig = of(deathsig(37)) }},
+		"-p":                   {[]string{"-p", "2"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
+		"-p joined":            {[]string{"-pINT"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
+		"-p none":              {[]string{"-p", "none"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"-p NONE":              {[]string{"-p", "NONE"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"FINI_PDEATHSIG":       {nil, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
+		"-p wins":              {[]string{"-p", "HUP"}, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(1)) }},
+		"stdin-eof":            {[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
+		"-i":                   {[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF":       {nil, set{"FINI_STDIN_EOF": "true"}, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF=1":     {nil, set{"FINI_STDIN_EOF": "1"}, func(c line) { c.StdinEOF = true }},
+		"FINI_STDIN_EOF=0":     {nil, set{"FINI_STDIN_EOF": "0"}, func(line) {}},
+		"timeout":              {[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = duration(90 * time.Second) }},
+		"-t":                   {[]string{"-t", "5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
+		"-t joined":            {[]string{"-t5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
+		"FINI_TIMEOUT":         {nil, set{"FINI_TIMEOUT": "2h"}, func(c line) { c.Timeout = duration(2 * time.Hour) }},
+		"shield":               {[]string{"--shield"}, nil, func(line) {}},
+		"no-shield":            {[]string{"--no-shield"}, nil, func(c line) { c.Shield = false }},
+		"FINI_SHIELD":          {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = false }},
+		"shield wins":          {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(line) {}},
+		"no-shield wins":       {[]string{"--no-shield"}, set{"FINI_SHIELD": "true"}, func(c line) { c.Shield = false }},
+		"grace":                {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
+		"grace apart":          {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
+		"grace of nothing":     {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
+		"grace in seconds":     {[]string{"--grace=5"}, nil, func(c line) { c.Grace = duration(5 * time.Second) }},
+		"grace in days":        {[]string{"--grace=1.5d"}, nil, func(c line) { c.Grace = duration(36 * time.Hour) }},
+		"grace, past a Go one": {[]string{"--grace=9999999h"}, nil, func(c line) { c.Grace = duration(100 * 365 * 24 * time.Hour) }},
+		"grace twice":          {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.Grace = duration(2 * time.Minute) }},
+		"FINI_GRACE":           {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.Grace = duration(10 * time.Second) }},
+		"grace wins":           {[]string{"--grace=5s"}, set{"FINI_GRACE": "10s"}, func(line) {}},
+		"linger wins":          {[]string{"--linger=0s"}, set{"FINI_LINGER": "1s"}, func(c line) { c.Linger = 0 }},
+		"linger":               {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
+		"FINI_LINGER":          {nil, set{"FINI_LINGER": "0"}, func(c line) { c.Linger = 0 }},
+		"orphans=stop":         {[]string{"--orphans=stop"}, nil, func(line) {}},
+		"orphans=pipes":        {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
+		"orphans=wait":         {[]string{"--orphans=wait"}, nil, func(c line) { c.Orphans = life.WaitAll }},
+		"orphans=leave":        {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
+		"FINI_ORPHANS":         {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
+		"orphans wins":         {[]string{"--orphans=stop"}, set{"FINI_ORPHANS": "wait"}, func(line) {}},
+		"orphans-exit":         {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
+		"orphans-exit of 0":    {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
+		"FINI_ORPHANS_EXIT":    {nil, set{"FINI_ORPHANS_EXIT": "255"}, func(c line) { c.OrphansExit = of(status(255)) }},
 		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a,b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
 			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a,b* c", "[^a]*", `\[!]`}
 		}},
@@ -243,7 +244,6 @@ func TestParseRefuses(t *testing.T) {
 		"grace in two units":      {[]string{"--grace=5d1h"}, nil, []string{"--grace", `"5d1h"`, aDuration}},
 		"grace below nothing":     {[]string{"--grace=-1s"}, nil, []string{"--grace", `"-1s"`, aDuration}},
 		"grace in words":          {[]string{"--grace=long"}, nil, []string{"--grace", `"long"`, aDuration}},
-		"grace past a Duration":   {[]string{"--grace=9999999h"}, nil, []string{"--grace", "9999999h", aDuration}},
 		"empty grace":             {[]string{"--grace="}, nil, []string{"--grace", `""`, aDuration}},
 		"grace without a value":   {[]string{"--grace"}, nil, []string{"--grace"}},
 		"linger":                  {[]string{"--linger=x"}, nil, []string{"--linger", `"x"`, aDuration}},
@@ -439,6 +439,27 @@ func TestLongestDuration(t *testing.T) {
 	}
 	if sum := signals.Uptime() + time.Duration(c.Grace); sum < 50*365*24*time.Hour {
 		t.Errorf("it is over at %v", sum)
+	}
+}
+
+// timeout(1) reads a duration by strtod(3).
+func TestDurationAsTimeoutReadsIt(t *testing.T) {
+	const most = 100 * 365 * 24 * time.Hour
+	for text, want := range map[string]time.Duration{
+		"1e-1": 100 * time.Millisecond, "5e-2s": 50 * time.Millisecond, "0x.1": 62500 * time.Microsecond,
+		"0x1p-1m": 30 * time.Second, "0x1d": 29 * time.Second, "0x1p0d": 24 * time.Hour, "1.5d": 36 * time.Hour,
+		".5h": 30 * time.Minute, "inf": most, "Infinity": most, "infd": most, "1e400": most, "1e-100": 1, "0": 0, "0d": 0,
+		"1m30s": 90 * time.Second, "0.3": 300 * time.Millisecond,
+	} {
+		var d duration
+		if err := d.UnmarshalText([]byte(text)); err != nil || time.Duration(d) != want {
+			t.Errorf("%q is %v, %v, want %v", text, time.Duration(d), err, want)
+		}
+	}
+	for _, text := range []string{"", "s", "nan", "-1", "-inf", "-1e-1", "0x", "0x1_0", "1_0", "1S", "1 s", "1ds"} {
+		if err := new(duration).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken", text)
+		}
 	}
 }
 

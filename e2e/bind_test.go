@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,8 @@ func bystander(t testing.TB, argv ...string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+	// execve(2) lets who started it go on before it gives the process its name.
+	until(t, "its name", func() bool { return strings.HasPrefix(filepath.Base(argv[0]), procStatus(cmd.Process.Pid, "Name")) })
 	return cmd
 }
 

@@ -251,7 +251,7 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 	}{
 		{pid1, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
 		{alone, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
-		{pair, []int{6, 8, 10, 15, 18, 19, 20, 21, 22, 23, 28}, 20},
+		{pair, []int{6, 8, 10, 15, 18, 19, 20, 21, 22, 23, 28}, 28},
 	} {
 		t.Run(tt.place.name, func(t *testing.T) {
 			if tt.place.pid1 {

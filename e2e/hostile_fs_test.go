@@ -152,8 +152,9 @@ type deadEnd struct {
 	name    string
 	command []string // makes the leftover, and waits for a line
 	server  *exec.Cmd
-	given   *os.File // what the command has as descriptor 4
-	master  *os.File // of a terminal
+	given   *os.File       // what the command has as descriptor 4
+	master  *os.File       // of a terminal
+	flushed *bufio.Scanner // a line for each close that the server leaves unanswered
 	aborted sync.Once
 }
 
@@ -173,7 +174,12 @@ func newDeadEnd(t *testing.T, name string) *deadEnd {
 	e.server.ExtraFiles = []*os.File{e.given}
 	// A test that is killed leaves nobody on this machine waiting: ps(1) too reads command lines.
 	e.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := e.server.Start(); err != nil {
+	flushed, err := e.server.StdoutPipe()
+	if err == nil {
+		err = e.server.Start()
+	}
+	e.flushed = bufio.NewScanner(flushed)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.abort)
@@ -411,7 +417,7 @@ func helperFuse(args []string) int {
 			out = append(make([]byte, 16), attr(node)...)
 		case 14, 27: // FUSE_OPEN, FUSE_OPENDIR
 			out = make([]byte, 16)
-			if args[0] != "close" {
+			if args[0] != "close" && args[0] != "execve" {
 				put32(out[8:], 1<<5) // FOPEN_NOFLUSH: a close asks nothing
 			}
 		case 15: // FUSE_READ
@@ -420,6 +426,12 @@ func helperFuse(args []string) int {
 		case 16: // FUSE_WRITE
 			out = make([]byte, 8)
 			put32(out, get32(body[16:]))
+		case 25: // FUSE_FLUSH
+			if args[0] == "execve" {
+				fmt.Println("flush")
+				continue
+			}
+			errno = unix.ENOSYS
 		case 18, 28, 29: // FUSE_RELEASE, FUSE_READDIR, FUSE_RELEASEDIR
 		case 2, 42: // FUSE_FORGET, FUSE_BATCH_FORGET: no answer is wanted
 			continue

@@ -394,8 +394,7 @@ func TestIsolationRefused(t *testing.T) {
 	}
 }
 
-// The tree, its pids and its /proc are those of a namespace, and what fini says of it is as it is
-// seen outside.
+// The tree, its pids and its /proc are those of a namespace, and so are the pids in what fini says of it.
 func TestIsolatedReport(t *testing.T) {
 	eachUser(t, func(t *testing.T, u account) {
 		dir := t.TempDir()
@@ -418,10 +417,13 @@ func TestIsolatedReport(t *testing.T) {
 			}
 			return leftover != 0
 		})
+		command, leftover = pidInside(t, command), pidInside(t, leftover)
 		_ = l.Stdin.Close()
+		l.Err.want("fini: pids are those of the command's own PID namespace (--isolate)")
 		l.Err.want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))
 		l.mustEnd(1)
 		var report struct {
+			Isolated  bool
 			Pid       int
 			Leftovers []struct{ Pid, Group, Session int }
 		}
@@ -432,10 +434,24 @@ func TestIsolatedReport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if report.Pid != command || len(report.Leftovers) != 1 || report.Leftovers[0].Pid != leftover || report.Leftovers[0].Session != leftover {
+		if !report.Isolated || report.Pid != command || len(report.Leftovers) != 1 || report.Leftovers[0].Pid != leftover || report.Leftovers[0].Session != leftover {
 			t.Errorf("command %d, leftover %d, and the report says %+v", command, leftover, report)
 		}
 	})
+}
+
+// pidInside is the pid of a process in the innermost of its PID namespaces. See proc_pid_status(5).
+func pidInside(t *testing.T, pid int) int {
+	t.Helper()
+	ids := strings.Fields(procStatus(pid, "NSpid"))
+	if len(ids) < 2 {
+		t.Fatalf("process %d is in no namespace of its own: %q", pid, ids)
+	}
+	inside, err := strconv.Atoi(ids[len(ids)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inside
 }
 
 // A policy that leaves something alone leaves it to the inner fini, which stays for that long and

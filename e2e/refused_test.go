@@ -59,7 +59,7 @@ var refusedRows = []refusedRow{
 	},
 	{
 		refused: "`pidfd_open`", calls: "pidfd_open",
-		lost:  "`--bind`, `--isolate`; a pid of a leftover's child may be recycled in the instant before the signal",
+		lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
 		holds: "all else: the bond to the parent process is the parent death signal", alone: leftovers,
 	},
 	{

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
 )
 
 // What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
@@ -79,6 +81,72 @@ func TestSignalsReachTheGroup(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A shell without job control starts a command in the background with SIGINT and SIGQUIT ignored. If that
+// handles them all the same, it gets them, as without an init.
+func TestIgnoredSignalReachesAHandler(t *testing.T) {
+	t.Parallel()
+	programs := map[string][]string{
+		"node": {need.Program(t, "node"), "-e", `
+for (const sig of ["SIGINT", "SIGQUIT", "SIGHUP"]) process.on(sig, () => { console.log("got " + sig); process.exit(9) });
+setInterval(() => {}, 1e6); console.log("up")`},
+		"python": {need.Program(t, "python3"), "-c", `
+import os, signal
+def got(sig, _): os.write(1, b"got %s\n" % signal.Signals(sig).name.encode()); os._exit(9)
+for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP): signal.signal(sig, got)
+os.write(1, b"up\n")
+while True: signal.sigtimedwait([], 1)`},
+	}
+	runners := map[string][]string{"without": nil, "tini": {need.Program(t, "tini"), "-s", "--"}}
+	for _, p := range []place{alone, pair, isolated} {
+		runners[p.name] = slices.Concat([]string{finiPath}, p.flags(), []string{"--kill-after=1ms", "--"})
+	}
+	for what, program := range programs {
+		for who, runner := range runners {
+			for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+				t.Run(fmt.Sprintf("%s/%s/%v", what, who, sig), func(t *testing.T) {
+					t.Parallel()
+					if who == isolated.name {
+						needIsolation(t, account{name: "this user"})
+					}
+					script := `trap "" HUP; "$@" & echo "fini $!"; wait $!; exit $?`
+					l := startCmd(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", script, "sh"}, runner, program)...))
+					pid := l.Out.launched()
+					l.Out.want("up")
+					if runner != nil && who != "tini" {
+						waitCaught(t, pid)
+						if who != "alone" {
+							waitCaught(t, childrenOf(t, pid)[0])
+						}
+					}
+					mustKill(t, pid, sig)
+					l.Out.want("got " + unix.SignalName(sig))
+					l.mustEnd(9)
+				})
+			}
+		}
+	}
+}
+
+// It shortens none of the waits if the command, and what that leaves behind, ignores it as it did.
+func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
+	t.Parallel()
+	for _, p := range aloneOrPair {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			argv := p.executed(nil, "-v", "--kill-after=1ms", "--", "/bin/sh", "-c", "echo up; read line; exit 7").Args
+			l := startCmd(t, exec.Command("/bin/sh", append([]string{"-c", `trap "" INT QUIT HUP; exec "$@"`, "sh"}, argv...)...))
+			l.Out.want("up")
+			l.caught()
+			for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGINT} {
+				l.signal(sig)
+				l.Err.want("fini: sending " + unix.SignalName(sig) + " to the command")
+			}
+			write(t, l, "line\n")
+			l.mustEnd(7)
+		})
+	}
 }
 
 // What was ignored when fini started stays ignored, as nohup wants it.
@@ -289,5 +357,29 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A child from before the exec whose exit signal is not SIGCHLD is no leftover either.
+func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the number of clone(2) and the order of its arguments are those of amd64")
+	}
+	python := need.Program(t, "python3")
+	for _, sig := range []string{"0", "10"} {
+		l := startCmd(t, exec.Command(python, "-c", `
+import ctypes, os, sys
+if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
+    os.read(0, 1)
+    os.write(1, b"alive\n")
+    os._exit(0)
+os.execv(sys.argv[2], sys.argv[2:])`,
+			sig, finiPath, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 7"))
+		if got := l.status(); got != 7 {
+			t.Errorf("status %d; stderr: %s", got, l.Err.text())
+		}
+		write(t, l, "\n")
+		l.Out.want("alive")
 	}
 }

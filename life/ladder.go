@@ -1,9 +1,9 @@
 package life
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
@@ -81,7 +81,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	if !rewritten {
 		sig = e.sig
 	}
-	l.interrupted = l.interrupted || e.sig == syscall.SIGINT
+	l.interrupted = l.interrupted || e.sig == syscall.SIGINT && l.asksForEnd(e.sig)
 	switch {
 	case sig == 0, l.hasHad(e):
 		return nil
@@ -93,7 +93,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		return nil
 	}
 	do = l.forward(now, sig)
-	if !asksForEnd(e.sig) {
+	if !l.asksForEnd(e.sig) {
 		return do
 	}
 	do = append(do, l.letGoOn(now)...)
@@ -129,6 +129,12 @@ func asksForEnd(sig syscall.Signal) bool {
 		return true
 	}
 	return false
+}
+
+// asksForEnd is the same for what fini is sent. The command may still ignore what was ignored when fini
+// started, as a shell has it that runs it in the background: that is forwarded, and nothing more.
+func (i Identity) asksForEnd(sig syscall.Signal) bool {
+	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
 
 // forward sends sig to the command and remembers that.
@@ -193,11 +199,12 @@ func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
 // its end.
 func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal) []action {
 	l.stopReason = why
-	do := []action{because{Warning, "stopping the command", why}, remember{}}
+	do := []action{because{Warning, "stopping the command", why}}
 	if !l.hadRecently(now, sig) {
 		do = append(do, l.forward(now, sig)...)
 	}
 	do = append(do, l.letGoOn(now)...)
+	do = append(do, remember{}) // a look may take its time
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
@@ -228,7 +235,7 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	}
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d ended with status %d", cmp.Or(l.Seen, l.main), ResultOf(*status).Status())})
+		do = append(do, say{Detail, fmt.Sprintf("command %d ended with status %d", l.main, ResultOf(*status).Status())})
 	case !e.none && !e.hidden:
 		return do, l
 	}
@@ -242,7 +249,7 @@ func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action 
 	l.isStopped = status.Stopped()
 	asked := false
 	for sig, at := range l.sent {
-		asked = asked || asksForEnd(sig) && now-at <= sameEnd
+		asked = asked || l.asksForEnd(sig) && now-at <= sameEnd
 	}
 	if l.rung == stoppingRung || asked {
 		return l.letGoOn(now)

@@ -118,10 +118,11 @@ type Policy struct {
 // An Identity is where this process and the command stand among others.
 type Identity struct {
 	Self   int  // this process's pid
-	Seen   int  // the main child's pid as a user sees it, 0 for the same
 	Group  bool // what is forwarded goes to the main child's group, and not to it alone
 	Leader bool // of the session: a hang-up reaches fini alone
 	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
+
+	Ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
 
 	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
 	Orphaned bool

@@ -1029,3 +1029,32 @@ func TestCommandGroup(t *testing.T) {
 		}
 	}
 }
+
+// What was ignored when fini started is forwarded, and cuts nothing short.
+func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
+	r := defaults()
+	r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
+	for _, rung := range []rung{running, closing} {
+		l := newLadder(r, mainPid)
+		l.rung, l.isStopped = rung, true
+		for range 2 {
+			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
+			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung || l.interrupted {
+				t.Errorf("%s: %v, and then %s, interrupted %t", where(l), do, where(next), l.interrupted)
+			}
+		}
+	}
+	for _, stage := range []stage{lingering, waiting, asking} {
+		s := newSweep(r)
+		s.enter(stage, 5*time.Second)
+		for range 2 {
+			if do, next := s.step(time.Second, received{sig: syscall.SIGINT}); len(do) != 0 || next != s || s.stage != stage {
+				t.Errorf("%s: %v", where(s), do)
+			}
+		}
+	}
+	w := &watch{Rules: r, inner: mainPid, isStopped: true}
+	if do, _ := w.step(time.Second, received{sig: syscall.SIGQUIT}); len(do) != 1 || !w.isStopped {
+		t.Errorf("watching: %v", do)
+	}
+}

@@ -172,6 +172,9 @@ func (s *sweep) enter(stage stage, deadline time.Duration) {
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
+	if slices.Contains(s.Ignored, sig) {
+		return nil, s
+	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
 	switch {
@@ -323,7 +326,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 	for _, p := range found {
 		since := s.began != notBegun && p.Start+tick > s.began
 		start, asked := s.asked[p.Pid]
-		if asked && start == p.Start || since && p.Parent != s.Self {
+		known := start != 0 && p.Start != 0 // it can't be told of one that is stuck: the pid must do
+		if asked && (start == p.Start || !known) || since && p.Parent != s.Self {
 			continue
 		}
 		s.asked[p.Pid] = p.Start

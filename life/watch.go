@@ -38,7 +38,7 @@ func (w *watch) step(now time.Duration, e event) (do []action, next Machine) {
 			return []action{resume{}}, w
 		}
 		do = []action{relay{e}}
-		if asksForEnd(e.sig) {
+		if w.asksForEnd(e.sig) {
 			do = append(do, w.letGoOn()...)
 		}
 	case stop:

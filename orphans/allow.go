@@ -28,11 +28,11 @@ func (t *Tree) Allow(patterns []string, main int) {
 }
 
 // allows reports whether a process is left alone by its own name.
-func (t *Tree) allows(p Process) bool {
-	if len(t.allowed.patterns) == 0 || p.Pid == t.allowed.main || p.State == '?' || !p.Alive() {
+func (s *sight) allows(p Process) bool {
+	if len(s.allowed.patterns) == 0 || p.Pid == s.allowed.main || p.State == '?' || !p.Alive() {
 		return false
 	}
-	return matches(t.allowed.patterns, p.Name, t.executable(p.Pid))
+	return matches(s.allowed.patterns, p.Name, s.executable(p.Pid))
 }
 
 // matches reports whether a pattern matches one of the two names.
@@ -53,9 +53,12 @@ func matches(patterns []string, name, executable string) bool {
 
 // executable is the base name of the file that a process executes, "" if that can't be told.
 // The link is read and not followed, so that no file system is asked. See proc_pid_exe(5).
-func (t *Tree) executable(pid int) string {
+func (s *sight) executable(pid int) string {
+	if s.mayRead(strconv.Itoa(pid)+"/exe") != nil {
+		return ""
+	}
 	var link [unix.PathMax]byte
-	n, err := unix.Readlinkat(t.proc, strconv.Itoa(pid)+"/exe", link[:])
+	n, err := unix.Readlinkat(s.proc, strconv.Itoa(pid)+"/exe", link[:])
 	if err != nil || n <= 0 {
 		return ""
 	}
@@ -63,10 +66,10 @@ func (t *Tree) executable(pid int) string {
 }
 
 // spares reports whether the child pid of this process is left alone.
-func (t *Tree) spares(pid int) bool {
-	if len(t.allowed.patterns) == 0 {
+func (s *sight) spares(pid int) bool {
+	if len(s.allowed.patterns) == 0 {
 		return false
 	}
-	p, err := t.stat(pid)
-	return err == nil && t.allows(p)
+	p, err := s.stat(pid)
+	return err == nil && s.allows(p)
 }

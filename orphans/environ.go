@@ -5,8 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // So much of an environment is read, and so much of a value is kept, in bytes.
@@ -23,38 +21,46 @@ func (t *Tree) Environ(p Process, names []string) (map[string]string, error) {
 	if p.State == '?' || !p.Alive() || p.State == 'Z' {
 		return nil, errors.New("it has none to show")
 	}
-	if t.mayLock(p.Pid) {
-		return nil, errors.New("its memory may be locked")
+	type answer struct {
+		found map[string]string
+		err   error
 	}
-	fd, err := t.open(strconv.Itoa(p.Pid)+"/environ", 0)
+	a := ask(t, func(s *sight) answer {
+		if s.mayLock(p.Pid) {
+			return answer{nil, errors.New("its memory may be locked")}
+		}
+		found, err := s.environ(p.Pid, names)
+		return answer{found, err}
+	})
+	return a.found, a.err
+}
+
+func (s *sight) environ(pid int, names []string) (map[string]string, error) {
+	found := map[string]string{}
+	total, kept, cut := 0, 0, false // the beginning of a long one has been added
+	err := s.scan(strconv.Itoa(pid)+"/environ", func(text []byte, end bool) int {
+		total += len(text) - kept
+		for kept = 0; ; {
+			variable, after, whole := bytes.Cut(text, []byte{0})
+			long := len(text) == len(s.buf)
+			if !whole && !end && !long && total < maxEnviron {
+				kept = len(text)
+				return kept
+			}
+			if !cut && (whole || end || long) {
+				addVariable(found, variable, names)
+			}
+			if cut = !whole; cut {
+				if total >= maxEnviron {
+					return -1
+				}
+				return 0
+			}
+			text = after
+		}
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	found := map[string]string{}
-	var page, rest []byte
-	page = make([]byte, 4<<10)
-	for total := 0; total < maxEnviron; {
-		n, err := unix.Read(fd, page)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return nil, err
-		case n == 0:
-			addVariable(found, rest, names)
-			return found, nil
-		}
-		total += n
-		rest = append(rest, page[:n]...)
-		for {
-			variable, after, whole := bytes.Cut(rest, []byte{0})
-			if !whole {
-				break
-			}
-			addVariable(found, variable, names)
-			rest = after
-		}
 	}
 	return found, nil
 }

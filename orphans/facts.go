@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -17,17 +18,23 @@ func (t *Tree) Descends(pid int) bool {
 	if !t.canRead() {
 		return isChild(pid)
 	}
+	return ask(t, func(s *sight) bool { return s.descends(pid) })
+}
+
+func (s *sight) descends(pid int) bool {
 	const maxSteps = 1000
 	at := pid
 	for range maxSteps {
-		p, err := t.stat(at)
+		p, err := s.stat(at)
 		switch {
 		case err != nil && at == pid:
 			return isChild(pid) // it is hidden, or has ended
+		case err == errStuck:
+			return isChild(at)
 		case err != nil:
 			at = pid // an ancestor has ended, and left its children to another
-		case p.Parent == t.self:
-			return !t.isEarlier(at)
+		case p.Parent == s.self:
+			return !s.isEarlier(at)
 		case p.Parent <= 1: // PID 1 has no parent, or one outside of the namespace
 			return false
 		default:
@@ -56,11 +63,16 @@ func (t *Tree) GroupIsOrphaned() bool {
 		if !t.canRead() {
 			return false
 		}
-		p, err := t.stat(at)
-		if err != nil {
+		parent := ask(t, func(s *sight) int {
+			if p, err := s.stat(at); err == nil {
+				return p.Parent
+			}
+			return -1
+		})
+		if parent < 0 {
 			return false
 		}
-		at = p.Parent
+		at = parent
 	}
 	return err == nil
 }
@@ -70,17 +82,24 @@ func (t *Tree) GroupIsOrphaned() bool {
 // signal of a process whose credentials change otherwise, see PR_SET_PDEATHSIG in prctl(2). One that
 // has changed them and changed them back is not told from one that has not.
 func (t *Tree) SameCredentials(pid int) (same, known bool) {
-	own, ok := t.status(t.self)
-	other, known := t.status(pid)
-	if !ok || !known {
+	if !t.canRead() {
 		return false, false
 	}
-	return own.uids == other.uids && own.gids == other.gids && !t.hasMore(pid), true
+	type answer struct{ same, known bool }
+	a := ask(t, func(s *sight) answer {
+		own, ok := s.status(s.self)
+		other, known := s.status(pid)
+		if !ok || !known {
+			return answer{}
+		}
+		return answer{own.uids == other.uids && own.gids == other.gids && !s.hasMore(pid), true}
+	})
+	return a.same, a.known
 }
 
 // hasMore reports whether a process has a capability that this one has not: it has executed a file
 // with capabilities. See capabilities(7).
-func (t *Tree) hasMore(pid int) bool {
+func (s *sight) hasMore(pid int) bool {
 	own, ok := permitted(0)
 	other, known := permitted(pid)
 	if !ok || !known || other&^own == 0 {
@@ -88,14 +107,18 @@ func (t *Tree) hasMore(pid int) bool {
 	}
 	// In a user namespace of its own it has all of them, there: that clears no signal.
 	link := func(pid int) string {
-		n, err := unix.Readlinkat(t.proc, strconv.Itoa(pid)+"/ns/user", t.buf)
+		name := strconv.Itoa(pid) + "/ns/user"
+		if s.mayRead(name) != nil {
+			return ""
+		}
+		n, err := unix.Readlinkat(s.proc, name, s.buf)
 		if err != nil {
 			return "" // it may not be seen: it does not belong to this user any more
 		}
-		return string(t.buf[:n])
+		return string(s.buf[:n])
 	}
 	there := link(pid)
-	return there == "" || there == link(t.self)
+	return there == "" || there == link(s.self)
 }
 
 // permitted are the capabilities that a process may have, bit n for capability n; 0 is this process. See
@@ -112,11 +135,20 @@ func (t *Tree) Ignores(pid int, sig unix.Signal) (ignores, known bool) {
 	if !t.canRead() {
 		return false, false
 	}
-	// All of it: before this there is a line of up to 65536 supplementary groups.
-	text := readFile("/proc/" + strconv.Itoa(pid) + "/status")
-	mask, known := statusField(text, "SigIgn")
-	set, err := strconv.ParseUint(mask, 16, 64)
-	return set&(1<<(sig-1)) != 0, known && err == nil
+	type answer struct{ ignores, known bool }
+	a := ask(t, func(s *sight) (a answer) {
+		// All of it: before this there is a line of up to 65536 supplementary groups.
+		const enough = len("\nSigIgn:\t0123456789abcdef\n")
+		_ = s.scan(strconv.Itoa(pid)+"/status", func(text []byte, _ bool) int {
+			if mask, ok := statusField(text, "SigIgn"); ok && !a.known {
+				set, err := strconv.ParseUint(mask, 16, 64)
+				a = answer{set&(1<<(sig-1)) != 0, err == nil}
+			}
+			return min(len(text), enough)
+		})
+		return a
+	})
+	return a.ignores, a.known
 }
 
 // NoteEarlier notes the children that this process has now: it had them before it became what
@@ -127,41 +159,55 @@ func (t *Tree) NoteEarlier() error {
 	if err := t.prepare(); err != nil {
 		return err
 	}
-	earlier := map[int]time.Duration{}
-	err := t.walk(func(p Process) {
-		earlier[p.Pid] = p.Start
-		if p.Parent == t.self {
-			earlier[p.Pid] = whileUnreaped
-		}
+	t.earlier = ask(t, func(s *sight) map[int]time.Duration {
+		earlier := map[int]time.Duration{}
+		s.walk(func(p Process) {
+			earlier[p.Pid] = p.Start
+			if p.Parent == s.self {
+				earlier[p.Pid] = whileUnreaped
+			}
+		})
+		return earlier
 	})
 	t.Release()
-	t.earlier = earlier
-	return err
+	return nil
 }
 
 // whileUnreaped stands for the start time of a child, which has its pid until it is reaped.
 const whileUnreaped = -1
 
 // isEarlier reports whether a process is one that NoteEarlier has noted.
-func (t *Tree) isEarlier(pid int) bool {
-	start, noted := t.earlier[pid]
+func (s *sight) isEarlier(pid int) bool {
+	start, noted := s.earlier[pid]
 	if !noted || start == whileUnreaped {
 		return noted
 	}
-	p, err := t.stat(pid)
-	return err == nil && p.Start == start
+	p, err := s.stat(pid)
+	return err == nil && p.Start == start || err == errStuck
 }
 
-// Reaped forgets an earlier child: its pid may become another's.
-func (t *Tree) Reaped(pid int) { delete(t.earlier, pid) }
+// Reaped forgets what is known of a child: its pid may become another's.
+func (t *Tree) Reaped(pid int) {
+	// Not in place: a reader that was left behind has them too.
+	if _, noted := t.earlier[pid]; noted {
+		t.earlier = maps.Clone(t.earlier)
+		delete(t.earlier, pid)
+	}
+	if _, noted := t.stuck[pid]; noted {
+		t.stuck = maps.Clone(t.stuck)
+		delete(t.stuck, pid)
+	}
+}
 
 // OnlyEarlier reports whether every child that this process has is an earlier one.
 func (t *Tree) OnlyEarlier() bool {
 	if len(t.earlier) == 0 {
 		return false
 	}
-	pids, err := t.children(t.self, 1)
-	return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
+	return ask(t, func(s *sight) bool {
+		pids, err := s.children(s.self, 1)
+		return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !s.isEarlier(pid) })
+	})
 }
 
 // isChild reports whether pid is a child's that was not reaped.
@@ -176,11 +222,8 @@ func (t *Tree) canRead() bool {
 	return t.proc >= 0 || !t.childrenOnly && t.openProc() == nil
 }
 
-func (t *Tree) status(pid int) (status, bool) {
-	if !t.canRead() {
-		return status{}, false
-	}
-	text, err := t.read(strconv.Itoa(pid) + "/status")
+func (s *sight) status(pid int) (status, bool) {
+	text, err := s.read(strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return status{}, false
 	}

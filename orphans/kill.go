@@ -17,6 +17,15 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	switch {
 	case p.pidfd >= 0:
 		err = unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
+	case p.State == '?' && p.Parent != t.self:
+		// It is stuck, and there is no pidfd: is it still listed as that one's child?
+		if !ask(t, func(s *sight) bool {
+			listed, _ := s.children(p.Parent, 0)
+			return slices.Contains(listed, p.Pid)
+		}) {
+			return nil
+		}
+		err = unix.Kill(p.Pid, sig)
 	case p.State == '?': // a child of this process
 		if t.autoreap && ownChild(unix.P_PID, p.Pid) == unix.ECHILD {
 			return nil
@@ -25,7 +34,7 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	default:
 		// A child of this process keeps its pid. For any other without a pidfd a
 		// moment remains in which the pid could become another's.
-		now, statErr := t.stat(p.Pid)
+		now, statErr := t.statOf(p.Pid)
 		isChild := statErr != nil && ownChild(unix.P_PID, p.Pid) == 0 // there may be no descriptor to look with
 		if !isChild && (statErr != nil || now.Start != p.Start || now.Parent != p.Parent && now.Parent != t.self) {
 			return nil
@@ -38,6 +47,19 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
 }
 
+// statOf is the stat of a process, by a reader.
+func (t *Tree) statOf(pid int) (Process, error) {
+	type answer struct {
+		p   Process
+		err error
+	}
+	a := ask(t, func(s *sight) answer {
+		p, err := s.stat(pid)
+		return answer{p, err}
+	})
+	return a.p, a.err
+}
+
 // KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process
 // that forks and ends in a loop is gone before it could be looked at. It returns the pids
 // that it hit, zombies among them, and those it may not signal.
@@ -46,11 +68,11 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		return nil, nil, err
 	}
 	t.Release()
-	children, err := t.children(t.self, 1)
+	children := ask(t, func(s *sight) []int {
+		pids, _ := s.children(s.self, 1)
+		return slices.DeleteFunc(pids, func(pid int) bool { return s.isEarlier(pid) || s.spares(pid) })
+	})
 	for _, pid := range children {
-		if t.isEarlier(pid) || t.spares(pid) {
-			continue
-		}
 		switch t.killChild(pid) {
 		case nil:
 			hit = append(hit, pid)
@@ -58,7 +80,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 			refused = append(refused, pid)
 		}
 	}
-	return hit, refused, err
+	return hit, refused, nil
 }
 
 // killChild sends SIGKILL to pid, which was that of a child a moment ago, and still is, since
@@ -97,9 +119,14 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	for _, pid := range slices.Concat(hit, refused) {
 		children[pid] = true
 	}
-	err = t.walk(func(p Process) {
+	// First the whole walk, then the signals, for a reader sends none.
+	all := ask(t, func(s *sight) (all []Process) {
+		s.walk(func(p Process) { all = append(all, p) })
+		return all
+	})
+	for _, p := range all {
 		if p.Allowed || p.Parent == t.self && children[p.Pid] {
-			return
+			continue
 		}
 		switch err := t.Signal(p, unix.SIGKILL); {
 		case err == nil:
@@ -107,8 +134,8 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 		case errors.Is(err, unix.EPERM):
 			refused = append(refused, p.Pid)
 		}
-	})
-	return hit, refused, err
+	}
+	return hit, refused, nil
 }
 
 // maxPidfds is how many pidfds may be open at a time, so that some descriptors remain to read
@@ -123,23 +150,23 @@ func maxPidfds() int {
 }
 
 // keepPidfd opens a pidfd that lives until Release; -1 if there is none to be had.
-func (t *Tree) keepPidfd(pid int) int {
-	if !t.usePidfds || len(t.pidfds) >= t.maxPidfds {
+func (s *sight) keepPidfd(pid int) int {
+	if !s.usePidfds || len(s.pidfds) >= s.maxPidfds {
 		return -1
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		t.usePidfds = err != unix.ENOSYS && err != unix.EPERM
+		s.usePidfds = err != unix.ENOSYS && err != unix.EPERM
 		return -1
 	}
 	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
 		// EPERM comes from a process that may not be signalled, or from a
 		// filter that refuses the call; kill(2) tells them apart.
 		_ = unix.Close(fd)
-		t.usePidfds = err != unix.ENOSYS
+		s.usePidfds = err != unix.ENOSYS
 		return -1
 	}
-	t.pidfds = append(t.pidfds, fd)
+	s.pidfds = append(s.pidfds, fd)
 	return fd
 }
 

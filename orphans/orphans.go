@@ -21,6 +21,11 @@
 //   - A link in /proc/PID/fd is read without the file system of the file, which may
 //     have a server that does not answer. To stat the file asks that server, and so
 //     waits for it. No link is followed in here.
+//   - A process inside execve(2) closes what is marked close-on-exec under a lock
+//     (exec_update_lock) for which stat, environ and the links of fd wait on new kernels, for no
+//     signal but SIGKILL; and the server of a file may leave its close unanswered. So no read below
+//     /proc/PID is done by whoever may not be held: see reader.go. The list of children, comm and
+//     status do not wait for that lock, nor do kill(2), waitid(2) and pidfd_open(2).
 //
 // The walk is not atomic: a process that forks may slip through one, so the caller
 // walks again until wait4 answers ECHILD.
@@ -65,7 +70,10 @@ func (p Process) ID() ID { return ID{p.Pid, p.Start} }
 func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Threads > 1 }
 
 // Tree looks at and signals the descendants of this process.
-type Tree struct {
+type Tree struct{ sight }
+
+// sight is all that a look needs, and what it leaves for the next. A reader has a copy: see ask.
+type sight struct {
 	self         int
 	proc         int  // descriptor of /proc, -1 if it can't be used
 	childrenOnly bool // /proc can't be used: only children are found, by waitid(2)
@@ -74,12 +82,14 @@ type Tree struct {
 	usePidfds    bool
 	maxPidfds    int                   // so many may be open at a time
 	pidfds       []int                 // of the last Look
-	pidMax       int                   // pids are below; PID_MAX_LIMIT in proc_sys_kernel(5)
+	pidMax       int                   // pids are below, 0 if that was not asked for; see proc_sys_kernel(5)
 	maxMisses    int                   // see ownChildren
 	earlier      map[int]time.Duration // when those started that are not of the tree, see NoteEarlier
 	streams      [2]stream
+	stuck        map[int]int // pids at which a reader was left behind, and how much is read of each; it is never changed
 	buf          []byte
 	allowed      allowed
+	progress     *progress         // of the reader whose sight it is; else nil
 	startDir     string            // where this process was started, "" if that can't be told
 	listening    map[uint64]string // since the last Look, if that was asked for: see listeners
 }
@@ -87,7 +97,7 @@ type Tree struct {
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{self: os.Getpid(), proc: -1, usePidfds: true, pidMax: 4 << 20, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}
+	t := &Tree{sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}

@@ -1003,6 +1003,8 @@ func TestLookLeaksNoDescriptor(t *testing.T) {
 				check(t, err)
 				return len(entries)
 			}
+			look(t, tree) // opens the watchdog's timer
+			tree.Release()
 			before := count()
 			for range 100 {
 				f.mustFind(t, look(t, tree), "parent", "middle", "below")

@@ -16,60 +16,79 @@ import (
 // under a lock that it holds while it changes its mappings, which may wait for the server of
 // a mapped file; then too it is the name.
 func (t *Tree) CommandLine(p Process) string {
-	if t.mayLock(p.Pid) {
+	if p.State == '?' {
 		return p.Name
 	}
-	text, err := t.read(strconv.Itoa(p.Pid) + "/cmdline")
-	if err != nil || len(text) == 0 {
-		return p.Name
-	}
-	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
+	return ask(t, func(s *sight) string {
+		if s.mayLock(p.Pid) {
+			return p.Name
+		}
+		text, err := s.read(strconv.Itoa(p.Pid) + "/cmdline")
+		if err != nil || len(text) == 0 {
+			return p.Name
+		}
+		return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
+	})
 }
 
 // mayLock reports whether a thread of a process waits uninterruptibly, or that can't be told: it
 // may hold the lock of the memory.
-func (t *Tree) mayLock(pid int) (waiting bool) {
+func (s *sight) mayLock(pid int) (waiting bool) {
 	tasks := strconv.Itoa(pid) + "/task"
-	err := t.list(tasks, func(tid int) bool {
-		now, err := t.statIn(tasks+"/"+strconv.Itoa(tid), tid)
+	err := s.list(tasks, func(tid int) bool {
+		if waiting = s.isStuck(pid); waiting {
+			return false
+		}
+		now, err := s.statIn(tasks+"/"+strconv.Itoa(tid), tid)
 		waiting = err == nil && now.State == 'D'
 		return !waiting
 	})
 	return err != nil || waiting
 }
 
-// Name is what a process is called, "" if that can't be told. See proc_pid_comm(5).
+// Name is what a process is called, "" if that can't be told. It is read here and now, because the kernel
+// takes no lock for it that a process may hold while it waits. See proc_pid_comm(5).
 func Name(pid int) string {
-	return strings.TrimSuffix(string(readFile("/proc/"+strconv.Itoa(pid)+"/comm")), "\n")
-}
-
-// readFile returns the contents of a small file, as far as they can be read. It is not os's:
-// that one's first file makes the runtime set up epoll(7), and abort if it can't.
-func readFile(path string) (text []byte) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return ""
 	}
 	defer func() { _ = unix.Close(fd) }()
-	const most = 1 << 20
-	for buf := make([]byte, 4096); len(text) < most; {
-		n, err := unix.Read(fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n <= 0 {
-			break
-		}
-		text = append(text, buf[:n]...)
-	}
-	return text
+	var text [64]byte
+	n, _ := unix.Read(fd, text[:])
+	return string(bytes.TrimSuffix(text[:max(n, 0)], []byte("\n")))
 }
 
-func (t *Tree) stat(pid int) (Process, error) { return t.statIn(strconv.Itoa(pid), pid) }
+func (s *sight) name(pid int) string {
+	text, _ := s.read(strconv.Itoa(pid) + "/comm")
+	return string(bytes.TrimSuffix(text, []byte("\n")))
+}
+
+// stat is the stat of a process. Where one is stuck, others may be for the same reason; then status is
+// asked first, which on some kernels waits for less, so that not each of them costs a reader.
+func (s *sight) stat(pid int) (Process, error) {
+	if s.isStuck(pid) {
+		return Process{}, errStuck
+	}
+	return s.statIn(strconv.Itoa(pid), pid)
+}
+
+// isStuck reports whether a process is, or may be: it sleeps and can't be interrupted, or is inside
+// execve(2), after which it has code again. See proc_pid_status(5).
+func (s *sight) isStuck(pid int) bool {
+	if len(s.stuck) == 0 || pid == s.self {
+		return false
+	}
+	text, err := s.read(strconv.Itoa(pid) + "/status")
+	state, _ := statusField(text, "State")
+	code, hasMemory := statusField(text, "VmExe")
+	inExec := hasMemory && strings.TrimSpace(code) == "0 kB"
+	return err == errStuck || err == nil && (inExec || strings.HasPrefix(state, "D"))
+}
 
 // statIn is the stat of the process or thread id, which is in dir.
-func (t *Tree) statIn(dir string, id int) (Process, error) {
-	text, err := t.read(dir + "/stat")
+func (s *sight) statIn(dir string, id int) (Process, error) {
+	text, err := s.read(dir + "/stat")
 	if err != nil {
 		return Process{}, err
 	}
@@ -82,63 +101,68 @@ func (t *Tree) statIn(dir string, id int) (Process, error) {
 
 // read returns the first 4 KiB of a file below /proc, in which is all that is looked for. They
 // are valid until the next read.
-func (t *Tree) read(name string) ([]byte, error) {
-	fd, err := t.open(name, 0)
+func (s *sight) read(name string) (text []byte, err error) {
+	err = s.scan(name, func(all []byte, _ bool) int {
+		text = all
+		return len(all)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	n := 0
-	for n < len(t.buf) {
-		got, err := unix.Read(fd, t.buf[n:])
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return nil, err
-		case got == 0:
-			return t.buf[:n], nil
-		}
-		n += got
-	}
-	return t.buf, nil
+	return text, nil
 }
 
 // readPids reads a file of pids below /proc, of any length.
-func (t *Tree) readPids(name string) (pids []int, err error) {
-	fd, err := t.open(name, 0)
+func (s *sight) readPids(name string) (pids []int, err error) {
+	err = s.scan(name, func(text []byte, end bool) int {
+		whole := len(text)
+		if !end {
+			whole = bytes.LastIndexByte(text, ' ') + 1
+		}
+		pids = append(pids, parsePids(text[:whole])...)
+		return len(text) - whole
+	})
+	return pids, err
+}
+
+// scan reads a file below /proc and calls take after each read with what is in the buffer: the part that
+// take has kept, which are so many last bytes, and what was read since. At the end that is once more what
+// was kept. A full buffer that is kept is the end too, and so is less than 0.
+func (s *sight) scan(name string, take func(text []byte, end bool) (keep int)) error {
+	fd, err := s.open(name, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	begun := 0 // so much of a pid whose end is still to be read is in the buffer
-	for {
-		got, err := unix.Read(fd, t.buf[begun:])
-		switch {
-		case err == unix.EINTR:
+	for n := 0; ; {
+		s.step()
+		got, err := unix.Read(fd, s.buf[n:])
+		if err == unix.EINTR {
 			continue
-		case err != nil:
-			return pids, err
-		case got == 0:
-			return append(pids, parsePids(t.buf[:begun])...), nil
 		}
-		text := t.buf[:begun+got]
-		end := bytes.LastIndexByte(text, ' ') + 1
-		pids = append(pids, parsePids(text[:end])...)
-		begun = copy(t.buf, text[end:])
+		if err != nil {
+			return err
+		}
+		n += got
+		keep := take(s.buf[:n], got == 0)
+		if got == 0 || keep < 0 || keep == len(s.buf) {
+			return nil
+		}
+		n = copy(s.buf, s.buf[n-keep:n])
 	}
 }
 
 // list calls visit with each entry of a directory below /proc that is a number, until it
 // returns false.
-func (t *Tree) list(name string, visit func(int) bool) error {
-	fd, err := t.open(name, unix.O_DIRECTORY)
+func (s *sight) list(name string, visit func(int) bool) error {
+	fd, err := s.open(name, unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	buf := make([]byte, 4<<10) // one for each, for visit may list too
 	for {
+		s.step()
 		n, err := unix.ReadDirent(fd, buf)
 		if err != nil || n <= 0 {
 			return err
@@ -152,6 +176,9 @@ func (t *Tree) list(name string, visit func(int) bool) error {
 	}
 }
 
-func (t *Tree) open(name string, flags int) (int, error) {
-	return unix.Openat(t.proc, name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+func (s *sight) open(name string, flags int) (int, error) {
+	if err := s.mayRead(name); err != nil {
+		return -1, err
+	}
+	return unix.Openat(s.proc, name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
 }

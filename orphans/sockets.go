@@ -41,12 +41,14 @@ func (t *Tree) Surroundings(p Process) Surroundings {
 	if p.State == '?' || p.State == 'Z' || !p.Alive() {
 		return Surroundings{}
 	}
-	dir := strconv.Itoa(p.Pid)
-	s := Surroundings{Listens: t.listens(dir), Dir: t.link(dir + "/cwd"), User: t.user(dir)}
-	s.OtherDir = s.Dir != "" && t.startDir != "" && s.Dir != t.startDir
-	s.OtherUser = s.User != nil && *s.User != unix.Geteuid()
-	s.Dir = s.Dir[:min(len(s.Dir), maxDir)]
-	return s
+	return ask(t, func(s *sight) Surroundings {
+		dir := strconv.Itoa(p.Pid)
+		found := Surroundings{Listens: s.listens(dir), Dir: s.link(dir + "/cwd"), User: s.user(dir)}
+		found.OtherDir = found.Dir != "" && s.startDir != "" && found.Dir != s.startDir
+		found.OtherUser = found.User != nil && *found.User != unix.Geteuid()
+		found.Dir = found.Dir[:min(len(found.Dir), maxDir)]
+		return found
+	})
 }
 
 // ownDir is the working directory of this process, "" if it has none that has a name here. It asks no
@@ -61,22 +63,25 @@ func ownDir() string {
 }
 
 // link is the text of a link below /proc, "" if it can't be read.
-func (t *Tree) link(name string) string {
-	n, err := unix.Readlinkat(t.proc, name, t.buf)
-	if err != nil || n == len(t.buf) {
+func (s *sight) link(name string) string {
+	if s.mayRead(name) != nil {
 		return ""
 	}
-	return string(t.buf[:n])
+	n, err := unix.Readlinkat(s.proc, name, s.buf)
+	if err != nil || n == len(s.buf) {
+		return ""
+	}
+	return string(s.buf[:n])
 }
 
 // user is an effective user ID, nil if it can't be told.
-func (t *Tree) user(dir string) *int {
-	text, err := t.read(dir + "/status")
+func (s *sight) user(dir string) *int {
+	text, err := s.read(dir + "/status")
 	if err != nil {
 		return nil
 	}
-	s, _ := parseStatus(text)
-	uids := strings.Fields(s.uids)
+	ids, _ := parseStatus(text)
+	uids := strings.Fields(ids.uids)
 	if len(uids) != 4 {
 		return nil
 	}
@@ -89,15 +94,15 @@ func (t *Tree) user(dir string) *int {
 
 // listens are the addresses on which a process listens, nil if that can't be told: its descriptors may not be
 // looked at, or it is in another network namespace, whose tables are others.
-func (t *Tree) listens(dir string) []string {
-	own := t.link("self/ns/net")
-	if own == "" || own != t.link(dir+"/ns/net") {
+func (s *sight) listens(dir string) []string {
+	own := s.link("self/ns/net")
+	if own == "" || own != s.link(dir+"/ns/net") {
 		return nil
 	}
 	var sockets []uint64
 	looked := 0
-	err := t.list(dir+"/fd", func(fd int) bool {
-		if inode, ok := socketInode(t.link(dir + "/fd/" + strconv.Itoa(fd))); ok {
+	err := s.list(dir+"/fd", func(fd int) bool {
+		if inode, ok := socketInode(s.link(dir + "/fd/" + strconv.Itoa(fd))); ok {
 			sockets = append(sockets, inode)
 		}
 		looked++
@@ -110,11 +115,11 @@ func (t *Tree) listens(dir string) []string {
 	if len(sockets) == 0 {
 		return found
 	}
-	if t.listening == nil { // once for each Look
-		t.listening = t.listeners()
+	if s.listening == nil { // once for each Look
+		s.listening = s.listeners()
 	}
 	for _, inode := range sockets {
-		if address, ok := t.listening[inode]; ok && len(found) < maxListens && !slices.Contains(found, address) {
+		if address, ok := s.listening[inode]; ok && len(found) < maxListens && !slices.Contains(found, address) {
 			found = append(found, address)
 		}
 	}
@@ -130,13 +135,13 @@ func socketInode(link string) (inode uint64, ok bool) {
 }
 
 // listeners are the sockets of this network namespace that listen, by their inodes.
-func (t *Tree) listeners() map[uint64]string {
+func (s *sight) listeners() map[uint64]string {
 	found := map[uint64]string{}
 	for _, table := range []struct {
 		name  string
 		parse func(line []byte) (inode uint64, address string, ok bool)
 	}{{"tcp", parseTCP}, {"tcp6", parseTCP}, {"unix", parseUnix}} {
-		t.lines("self/net/"+table.name, maxTable, func(line []byte) {
+		s.lines("self/net/"+table.name, maxTable, func(line []byte) {
 			if inode, address, ok := table.parse(line); ok && inode != 0 && len(found) < maxListeners {
 				found[inode] = address
 			}
@@ -145,24 +150,12 @@ func (t *Tree) listeners() map[uint64]string {
 	return found
 }
 
-// lines calls visit with each line of a file below /proc that ends within so many bytes.
-func (t *Tree) lines(name string, limit int, visit func(line []byte)) {
-	fd, err := t.open(name, 0)
-	if err != nil {
-		return
-	}
-	defer func() { _ = unix.Close(fd) }()
-	begun := 0 // so much of a line whose end is still to be read is in the buffer
-	for total := 0; total < limit && begun < len(t.buf); {
-		n, err := unix.Read(fd, t.buf[begun:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return
-		}
-		total += n
-		text := t.buf[:begun+n]
+// lines calls visit with each line of a file below /proc that ends within so many bytes, as long as none
+// is longer than the buffer.
+func (s *sight) lines(name string, limit int, visit func(line []byte)) {
+	total, kept := 0, 0
+	_ = s.scan(name, func(text []byte, _ bool) int {
+		total += len(text) - kept
 		for {
 			line, rest, whole := bytes.Cut(text, []byte("\n"))
 			if !whole {
@@ -171,8 +164,11 @@ func (t *Tree) lines(name string, limit int, visit func(line []byte)) {
 			visit(line)
 			text = rest
 		}
-		begun = copy(t.buf, text)
-	}
+		if kept = len(text); total >= limit {
+			return -1
+		}
+		return kept
+	})
 }
 
 // parseTCP reads a line of /proc/net/tcp or tcp6. ok is true if the socket listens.

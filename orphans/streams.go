@@ -42,21 +42,21 @@ func (t *Tree) ownStream(fd int) stream {
 }
 
 // holds is which standard streams of this process another has open for writing.
-func (t *Tree) holds(p Process) (held Streams) {
+func (s *sight) holds(p Process) (held Streams) {
 	switch {
-	case t.streams == [2]stream{}:
+	case s.streams == [2]stream{}:
 		return 0
-	case p.State == '?', t.streams[0] == unreadable, t.streams[1] == unreadable:
+	case p.State == '?', s.streams[0] == unreadable, s.streams[1] == unreadable:
 		return Unknown
 	}
 	dir := strconv.Itoa(p.Pid)
 	if p.State != 'Z' {
-		return t.holdsIn(dir)
+		return s.holdsIn(dir)
 	}
 	// The first thread has ended and has no descriptors any more; the others do.
-	_ = t.list(dir+"/task", func(tid int) bool {
+	_ = s.list(dir+"/task", func(tid int) bool {
 		if tid != p.Pid {
-			held |= t.holdsIn(dir + "/task/" + strconv.Itoa(tid))
+			held |= s.holdsIn(dir + "/task/" + strconv.Itoa(tid))
 		}
 		return true
 	})
@@ -66,26 +66,29 @@ func (t *Tree) holds(p Process) (held Streams) {
 // holdsIn looks at the descriptors of one thread, whose directory it is given. Both ends of a
 // pipe have the same text; the owner's bits of a link's mode are how the file was opened.
 // /proc/PID/fdinfo tells it too, but asks the file, which may wait: an epoll(7) instance does.
-func (t *Tree) holdsIn(dir string) (held Streams) {
-	err := t.list(dir+"/fd", func(fd int) bool {
+func (s *sight) holdsIn(dir string) (held Streams) {
+	err := s.list(dir+"/fd", func(fd int) bool {
 		name := dir + "/fd/" + strconv.Itoa(fd)
-		n, err := unix.Readlinkat(t.proc, name, t.buf)
+		if s.mayRead(name) != nil {
+			return false
+		}
+		n, err := unix.Readlinkat(s.proc, name, s.buf)
 		if err != nil {
 			return true
 		}
 		var hit Streams
-		for i, s := range []Streams{Stdout, Stderr} {
-			if t.streams[i] == stream(t.buf[:n]) {
-				hit |= s
+		for i, which := range []Streams{Stdout, Stderr} {
+			if s.streams[i] == stream(s.buf[:n]) {
+				hit |= which
 			}
 		}
 		var link unix.Stat_t
-		if hit != 0 && unix.Fstatat(t.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
+		if hit != 0 && unix.Fstatat(s.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
 			held |= hit
 		}
 		return true
 	})
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == errStuck {
 		return Unknown
 	}
 	return held

@@ -1,6 +1,9 @@
 package orphans
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -19,14 +22,15 @@ func (t *Tree) Look() ([]Process, error) {
 	}
 	t.Release()
 	t.listening = nil
-	var alive []Process
-	err := t.walk(func(p Process) {
-		if p.Alive() {
-			p.Holds = t.holds(p)
-			alive = append(alive, p)
-		}
-	})
-	return alive, err
+	return ask(t, func(s *sight) (alive []Process) {
+		s.walk(func(p Process) {
+			if p.Alive() {
+				p.Holds = s.holds(p)
+				alive = append(alive, p)
+			}
+		})
+		return alive
+	}), nil
 }
 
 // Release closes what the last Look kept open.
@@ -39,17 +43,17 @@ func (t *Tree) Release() {
 
 // walk calls visit for each descendant, zombies included, parents before their
 // children.
-func (t *Tree) walk(visit func(Process)) error {
-	children := t.children
-	if !t.byChildren && !t.childrenOnly {
-		snapshot, err := t.snapshot()
-		if err != nil || len(snapshot[t.self]) == 0 {
-			snapshot[t.self] = t.ownChildren() // they are hidden, or there is no descriptor
+func (s *sight) walk(visit func(Process)) {
+	children := s.children
+	if !s.byChildren && !s.childrenOnly {
+		snapshot, err := s.snapshot()
+		if err != nil || len(snapshot[s.self]) == 0 {
+			snapshot[s.self] = s.ownChildren() // they are hidden, or there is no descriptor
 		}
 		children = func(pid, _ int) ([]int, error) { return snapshot[pid], nil }
 	}
-	seen := map[int]bool{t.self: true}
-	parents := []Process{{Pid: t.self, Threads: 1, pidfd: -1}}
+	seen := map[int]bool{s.self: true}
+	parents := []Process{{Pid: s.self, Threads: 1, pidfd: -1}}
 	for len(parents) > 0 {
 		parent := parents[0]
 		parents = parents[1:]
@@ -59,41 +63,50 @@ func (t *Tree) walk(visit func(Process)) error {
 			continue
 		}
 		for _, pid := range pids {
-			if seen[pid] || t.isEarlier(pid) {
+			if seen[pid] || s.isEarlier(pid) {
 				continue
 			}
-			child, ok := t.verify(pid, parent)
+			child, ok := s.verify(pid, parent)
 			if !ok {
 				continue
 			}
 			seen[pid] = true
-			child.Allowed = parent.Allowed && child.Parent == parent.Pid || t.allows(child)
+			child.Allowed = parent.Allowed && child.Parent == parent.Pid || s.allows(child)
 			visit(child)
 			parents = append(parents, child)
 		}
 	}
-	return nil
 }
 
 // verify looks at the process that pid is now and reports whether it is a child of
 // parent, or has become one of this process.
-func (t *Tree) verify(pid int, parent Process) (Process, bool) {
+func (s *sight) verify(pid int, parent Process) (Process, bool) {
 	pidfd := -1
-	if parent.Pid != t.self || t.autoreap {
-		pidfd = t.keepPidfd(pid)
+	if parent.Pid != s.self || s.autoreap {
+		pidfd = s.keepPidfd(pid)
 	}
-	p, err := t.stat(pid)
-	if err != nil && parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0 {
-		// /proc hides it (hidepid in proc(5)), or is not there.
-		p = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, pidfd: pidfd}
+	p, err := s.stat(pid)
+	if err != nil && parent.Pid == s.self && ownChild(unix.P_PID, pid) == 0 {
+		// It is stuck, /proc hides it (hidepid in proc(5)), or is not there.
+		p = Process{Pid: pid, Parent: s.self, Name: "?", State: '?', Threads: 1, pidfd: pidfd}
+		if err == errStuck {
+			p.Name, p.Threads = s.nameOfStuck(pid), 0
+		}
 		return p, !reaped(p)
+	}
+	if err == errStuck && parent.Pid != s.self {
+		// Nothing tells whose child it is but the list that it is on, and that is of the parent as
+		// long as nobody has reaped that.
+		listed, err := s.children(parent.Pid, parent.Threads)
+		p = Process{Pid: pid, Parent: parent.Pid, Name: s.nameOfStuck(pid), State: '?', pidfd: pidfd}
+		return p, err == nil && slices.Contains(listed, pid) && !reaped(p) && !reaped(parent)
 	}
 	if err != nil {
 		return Process{}, false
 	}
 	p.pidfd = pidfd
 	switch {
-	case p.Parent == t.self:
+	case p.Parent == s.self:
 		return p, !reaped(p)
 	case p.Parent == parent.Pid:
 		// If either was reaped meanwhile, its pid may have been another's.
@@ -102,24 +115,27 @@ func (t *Tree) verify(pid int, parent Process) (Process, bool) {
 	return Process{}, false
 }
 
-// children lists the children of every thread of a process.
-func (t *Tree) children(pid, threads int) ([]int, error) {
-	if t.childrenOnly && pid == t.self {
-		return t.ownChildren(), nil
+// nameOfStuck is what a stuck process is called, "?" if that can't be told either.
+func (s *sight) nameOfStuck(pid int) string { return cmp.Or(s.name(pid), "?") }
+
+// children lists the children of every thread of a process, of which there may be 0 if that is not known.
+func (s *sight) children(pid, threads int) ([]int, error) {
+	if s.childrenOnly && pid == s.self {
+		return s.ownChildren(), nil
 	}
-	if pid == t.self {
-		pids, err := t.listedChildren()
+	if pid == s.self {
+		pids, err := s.listedChildren()
 		if err != nil {
-			return t.ownChildren(), nil // for which no descriptor is needed
+			return s.ownChildren(), nil // for which no descriptor is needed
 		}
 		return pids, nil
 	}
 	if threads == 1 {
-		return t.readPids(childrenFile(pid, pid))
+		return s.readPids(childrenFile(pid, pid))
 	}
 	var pids []int
-	err := t.list(strconv.Itoa(pid)+"/task", func(tid int) bool {
-		if more, err := t.readPids(childrenFile(pid, tid)); err == nil {
+	err := s.list(strconv.Itoa(pid)+"/task", func(tid int) bool {
+		if more, err := s.readPids(childrenFile(pid, tid)); err == nil {
 			pids = append(pids, more...)
 		}
 		return true
@@ -128,12 +144,12 @@ func (t *Tree) children(pid, threads int) ([]int, error) {
 }
 
 // listedChildren are those of this process as /proc has them.
-func (t *Tree) listedChildren() ([]int, error) {
-	if !t.byChildren {
-		snapshot, err := t.snapshot()
-		return snapshot[t.self], err
+func (s *sight) listedChildren() ([]int, error) {
+	if !s.byChildren {
+		snapshot, err := s.snapshot()
+		return snapshot[s.self], err
 	}
-	return t.readPids(childrenFile(t.self, t.self))
+	return s.readPids(childrenFile(s.self, s.self))
 }
 
 func childrenFile(pid, tid int) string {
@@ -144,15 +160,41 @@ func childrenFile(pid, tid int) string {
 // pid. Pids are given out in order, from this one's up and around, so that children are most
 // likely among the next. It goes on as long as it finds none; otherwise it stops after
 // maxMisses pids in a row that are no child's, which are twice as many the next time.
-func (t *Tree) ownChildren() (pids []int) {
-	last := 0
-	for i := 1; i < t.pidMax && (len(pids) == 0 || i-last <= t.maxMisses); i++ {
-		if pid := (t.self + i) % t.pidMax; ownChild(unix.P_PID, pid) == 0 {
-			pids, last = append(pids, pid), i
-		}
+func (s *sight) ownChildren() (pids []int) {
+	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
+		return nil
 	}
-	t.maxMisses = min(2*t.maxMisses, t.pidMax)
+	s.pidMax = cmp.Or(s.pidMax, pidMax())
+	for last := 0; ; s.pidMax = pidMaxLimit {
+		for i := 1; i < s.pidMax && (len(pids) == 0 || i-last <= s.maxMisses); i++ {
+			if pid := (s.self + i) % s.pidMax; ownChild(unix.P_PID, pid) == 0 {
+				pids, last = append(pids, pid), i
+			}
+		}
+		if len(pids) > 0 || s.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
+			break
+		}
+		// There is one: the limit was lowered since it got its pid.
+	}
+	s.maxMisses = min(2*s.maxMisses, s.pidMax)
 	return pids
+}
+
+const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
+
+// pidMax is what new pids are below.
+func pidMax() int {
+	fd, err := unix.Open("/proc/sys/kernel/pid_max", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pidMaxLimit
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text [16]byte
+	n, _ := unix.Read(fd, text[:])
+	if is, err := strconv.Atoi(string(bytes.TrimSpace(text[:max(n, 0)]))); err == nil && is > unix.Getpid() {
+		return is
+	}
+	return pidMaxLimit
 }
 
 // ownChild is 0 for a child of this process that has not ended, EAGAIN for one that waits to
@@ -170,10 +212,14 @@ func ownChild(idtype, id int) unix.Errno {
 
 // snapshot reads who is whose child from every process there is, for kernels
 // without the children file.
-func (t *Tree) snapshot() (map[int][]int, error) {
+func (s *sight) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
-	err := t.list(".", func(pid int) bool {
-		if p, err := t.stat(pid); err == nil {
+	err := s.list(".", func(pid int) bool {
+		p, err := s.stat(pid)
+		if err == errStuck && isChild(pid) {
+			p.Parent, err = s.self, nil
+		}
+		if err == nil {
 			children[p.Parent] = append(children[p.Parent], pid)
 		}
 		return true

@@ -141,20 +141,15 @@ func (i *Isolation) refusal(err error) *RefusedError {
 // its own, and drops the capabilities that it needs for that. The mounts below /proc, which hide
 // parts of it in a container, stay, and nothing that is mounted at or below /proc from then on is
 // seen outside. Nothing else of the file system changes: a mount that is made outside arrives, and
-// one that is made inside goes as far as it did. It returns an O_PATH reference of the /proc before,
-// which shows the namespace outside. The error is a *RefusedError.
-func (i *Isolation) Settle() (outside int, err error) {
-	outside, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, refusedCall(callOpen, err)
-	}
+// one that is made inside goes as far as it did. The error is a *RefusedError.
+func (i *Isolation) Settle() error {
 	text, err := ReadAll("/proc/self/mountinfo")
 	if err != nil {
-		return -1, refusedCall(callOpen, err)
+		return refusedCall(callOpen, err)
 	}
 	proc, below := procMounts(text)
 	if proc == nil {
-		return -1, refusedCall(callOpen, errors.New("it is not mounted"))
+		return refusedCall(callOpen, errors.New("it is not mounted"))
 	}
 	// What is mounted on a shared mount, or on a copy of one, appears outside too. So here none
 	// at or below /proc is shared, before any is made. As a slave it still receives, for an automount.
@@ -163,31 +158,31 @@ func (i *Isolation) Settle() (outside int, err error) {
 		slave = unix.MS_PRIVATE
 	}
 	if err := unix.Mount("", "/proc", "", slave|unix.MS_REC, ""); err != nil {
-		return -1, refusedCall(callSlave, err)
+		return refusedCall(callSlave, err)
 	}
 	// With all that is mounted on them: in a user namespace these are locked together.
 	kept := map[string]int{}
 	for _, path := range below {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC|unix.AT_NO_AUTOMOUNT|unix.AT_SYMLINK_NOFOLLOW)
 		if err != nil {
-			return -1, refusedCall(callCopy, err)
+			return refusedCall(callCopy, err)
 		}
 		kept[path] = fd
 	}
 	if err := unix.Mount("proc", "/proc", "proc", proc.flags, proc.data(i.User)); err != nil {
-		return -1, refusedCall(callMount, err)
+		return refusedCall(callMount, err)
 	}
 	for _, path := range below {
 		err := unix.MoveMount(kept[path], "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 		_ = unix.Close(kept[path])
 		if err != nil && err != unix.ENOENT { // it hid what is not there now
-			return -1, refusedCall(callKeep, err)
+			return refusedCall(callKeep, err)
 		}
 	}
 	if i.User {
-		return outside, i.drop()
+		return i.drop()
 	}
-	return outside, nil
+	return nil
 }
 
 // drop drops all capabilities, and from the bounding set those that it did not have outside.

@@ -5,7 +5,8 @@
 //   - A child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) inherits every
 //     orphan of its tree, through new sessions and double forks, as PID 1 does
 //     in its namespace. wait4(-1) answering ECHILD therefore proves that no
-//     descendant is alive.
+//     descendant is alive. Without __WALL it leaves out children whose exit signal is not SIGCHLD,
+//     which this process may have had before it became what it is: see clone(2).
 //   - A child that has ended stays a zombie until Reap collects it, so that its pid and its
 //     process group id stay reserved: who reaps and signals in one place hits nobody else.
 //   - PR_SET_PDEATHSIG fires when the thread that forked ends. In a Go program
@@ -62,7 +63,7 @@ func Reap(name func(pid int) string) (exits []Exit, none bool) {
 		// than the call.
 		var status syscall.WaitStatus
 		pid, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(which), uintptr(unsafe.Pointer(&status)),
-			syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED, 0, 0, 0)
+			syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED|syscall.WALL, 0, 0, 0)
 		switch {
 		case errno != 0:
 			return exits, true

@@ -88,8 +88,6 @@ type Tree interface {
 // Owners remembers who started what a look at the tree has found: who did may have ended by the time
 // that a leftover is told of.
 type Owners struct {
-	Outside *orphans.Outside // whose pids a user sees
-
 	tree     Tree
 	getenv   func(string) string // of fini's own environment
 	found    map[int]orphans.Process
@@ -135,7 +133,7 @@ func (o *Owners) ancestors(p orphans.Process) (chain []orphans.Process) {
 // above is the part of a lineage that a chain of ancestors shows.
 func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 	for i, p := range chain {
-		a := Ancestor{o.Outside.Pid(p.Pid), p.Name}
+		a := Ancestor{p.Pid, p.Name}
 		if i < maxAncestors {
 			l.Chain = append(l.Chain, a)
 		}

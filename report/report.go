@@ -27,8 +27,6 @@ import (
 
 // Report is the report of one life. A nil Report is none that was asked for: each method does nothing.
 type Report struct {
-	Outside *orphans.Outside // whose pids a user sees
-
 	is    record
 	path  string
 	place place
@@ -41,6 +39,7 @@ type record struct {
 	Fini          string      `json:"fini"`
 	Command       []string    `json:"command"`
 	Cut           bool        `json:"commandCut"`
+	Isolated      bool        `json:"isolated"` // pids are those of its own PID namespace
 	Pid           int         `json:"pid"`
 	Started       time.Time   `json:"started"`
 	Ended         *time.Time  `json:"ended"` // the main child; null if fini did not see it
@@ -111,7 +110,6 @@ type leftover struct {
 	Age       *float64   `json:"ageSeconds"`
 	Outlived  *float64   `json:"outlivedSeconds"`
 
-	pid    int    // as this process sees it
 	during string // what it was started in, in words
 }
 
@@ -176,6 +174,13 @@ func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
+// Isolated says that all pids but those of senders outside are those of a PID namespace of the tree's own.
+func (r *Report) Isolated() {
+	if r != nil {
+		r.is.Isolated = true
+	}
+}
+
 // Started is the pid of the main child, 0 for none.
 func (r *Report) Started(pid int) {
 	if r != nil {
@@ -202,11 +207,10 @@ func (r *Report) Signal(got signals.Received) {
 	}
 	s := signal{At: time.Now(), Signal: signals.Name(got.Signal)}
 	if got.Sender > 0 {
-		pid := got.Sender
-		if !got.Relayed {
-			pid = r.Outside.Pid(pid)
+		s.Sender = &sender{Pid: got.Sender}
+		if !got.Relayed || !r.is.Isolated { // else it is outside, and another may have its pid here
+			s.Sender.Name = orphans.Name(got.Sender)
 		}
-		s.Sender = &sender{pid, r.Outside.Name(pid)}
 	}
 	r.is.Signals = append(r.is.Signals, s)
 }
@@ -235,9 +239,8 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 		r.is.MoreLeftovers++
 		return
 	}
-	seen := r.Outside.Process(p)
 	left := &leftover{
-		pid: p.Pid, Pid: seen.Pid, StartedBy: append([]Ancestor{}, from.Chain...), Owner: from.Owner, Sent: []string{},
+		Pid: p.Pid, StartedBy: append([]Ancestor{}, from.Chain...), Owner: from.Owner, Sent: []string{},
 	}
 	left.Command, left.Cut = firstBytes(commandLine, maxCommandLine)
 	if from.Open {
@@ -252,7 +255,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 		age := signals.Uptime() - p.Start
 		started := time.Now().Add(-age).Round(10 * time.Millisecond)
 		left.Started, left.Age = &started, seconds(age)
-		left.Group, left.Session = &seen.Group, &seen.Session
+		left.Group, left.Session = &p.Group, &p.Session
 	}
 	if p.Holds != orphans.Unknown {
 		left.Holds = []string{}
@@ -277,7 +280,7 @@ func seconds(d time.Duration) *float64 {
 // living are the listed leftovers with a pid whose end was not seen.
 func (r *Report) living(pid int) (found []*leftover) {
 	for _, left := range r.is.Leftovers {
-		if left.pid == pid && left.Ended == nil {
+		if left.Pid == pid && left.Ended == nil {
 			found = append(found, left)
 		}
 	}
@@ -351,7 +354,7 @@ func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 		r.is.Exit.OOM = found
 	}
 	for _, left := range r.is.Leftovers {
-		if left.pid == pid && left.Ended != nil {
+		if left.Pid == pid && left.Ended != nil {
 			left.OOM = found
 		}
 	}

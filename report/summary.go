@@ -12,8 +12,8 @@ import (
 )
 
 // Unwritten is a report that is kept for its summary alone, and is written nowhere.
-func Unwritten(outside *orphans.Outside) *Report {
-	return &Report{Outside: outside, seen: map[orphans.ID]struct{}{}, place: nowhere{}}
+func Unwritten() *Report {
+	return &Report{seen: map[orphans.ID]struct{}{}, place: nowhere{}}
 }
 
 // Lists reports whether the report is to list more leftovers than a summary.

@@ -73,6 +73,14 @@ func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	}
 }
 
+// catchAlso makes handler catch these, too.
+func (c *Catcher) catchAlso(sigs []syscall.Signal) {
+	action := segvAction()
+	for _, sig := range sigs {
+		setAction(sig, &action, nil)
+	}
+}
+
 // segvAction is how SIGSEGV is caught: first by the runtime, which puts its handler in place of
 // whatever it finds, and then by handler.
 func segvAction() (action sigaction) {

@@ -56,6 +56,13 @@ func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	}()
 }
 
+// catchAlso makes the Go runtime catch these, too.
+func (c *Catcher) catchAlso(sigs []syscall.Signal) {
+	for _, sig := range sigs {
+		signal.Notify(received, sig)
+	}
+}
+
 // Children makes SIGCHLD be caught from now on, or not any more. It is for the caller to look
 // for children that ended before.
 func (c *Catcher) Children(on bool) {

@@ -5,8 +5,8 @@
 //   - The Go runtime sends its own threads SIGURG to preempt goroutines, and makes panics of
 //     the faults of its own code. If the handler is fini's own (see catch_handler.go) it
 //     hands those on to the runtime's; otherwise SIGURG is not caught.
-//   - A signal that this process ignored when it was started, as under nohup,
-//     stays ignored here and in the command as long as it is never caught.
+//   - A signal that this process ignored when it was started, as under nohup, is ignored in the
+//     command too if it is not caught here before that was started. See execve(2).
 //   - kill(2) on a process group is atomic against fork: no member escapes it.
 //
 // It knows nothing of who ended: the caller sees to it that a pid or group it
@@ -48,6 +48,11 @@ func (r Received) own(self int) bool {
 type Catcher struct {
 	FD int // becomes readable when there is something to take
 
+	// Ignored are the signals that were ignored when this process started: see CatchIgnored.
+	Ignored []syscall.Signal
+
+	keep []syscall.Signal
+
 	pending *atomic.Uint64 // bit n-1 is signal n
 	origin  func(syscall.Signal) Received
 	count   func(syscall.Signal) int
@@ -57,20 +62,32 @@ type Catcher struct {
 }
 
 // Catch starts to receive every signal but SIGCHLD, for which see Children. ignored are
-// those that were ignored when this process started: they stay ignored, here and in the
-// command, except for SIGCHLD, without which nothing is reaped. Those to keep have their
-// default action here. There is one Catcher in a process.
+// those that were ignored when this process started: they stay ignored until CatchIgnored, except
+// for SIGCHLD, without which nothing is reaped. Those to keep are as they were. There is one Catcher
+// in a process.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	KeepIgnored(ignored)
 	read, write, err := eventFD()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch signals: %w", err)
 	}
-	c := &Catcher{FD: read}
-	still := append(slices.Clone(ignored), leftIgnored...)
-	still = slices.DeleteFunc(still, func(sig syscall.Signal) bool { return !Ignored(sig) })
-	c.catch(write, append(still, keep...))
+	c := &Catcher{FD: read, keep: keep}
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		known := slices.Contains(ignored, sig) || slices.Contains(leftIgnored, sig)
+		if known && sig != unix.SIGCHLD && Ignored(sig) {
+			c.Ignored = append(c.Ignored, sig)
+		}
+	}
+	c.catch(write, slices.Concat(c.Ignored, keep))
 	return c, nil
+}
+
+// CatchIgnored starts to receive what was ignored, too: the command may not ignore it any more. Call it
+// when the command has been started, which ignores it at first.
+func (c *Catcher) CatchIgnored() {
+	c.catchAlso(slices.DeleteFunc(slices.Clone(c.Ignored), func(sig syscall.Signal) bool {
+		return !Catchable(sig) || slices.Contains(c.keep, sig)
+	}))
 }
 
 // eventFD is a descriptor to wait for, and the one that makes it readable. See eventfd(2).
