@@ -43,7 +43,7 @@ nothing behind: what it leaves running (leftovers) is stopped.
       --linger=DUR         how long leftovers may go on by themselves (500ms)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
                            or stderr (pipes), wait, or leave (stop)
-      --orphans-exit=CODE  exit CODE, not 0, if leftovers had to be stopped
+      --orphans-exit=CODE  exit CODE, not 0, if there are leftovers
       --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
       --report=FILE        write what happened to FILE (- is stdout), as JSON
       --[no-]foreground    the command stays in fini's group (on at a terminal)

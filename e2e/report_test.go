@@ -96,6 +96,9 @@ type leftoverReported struct {
 	}
 	Group, Session int
 	Holds, Sent    []string
+	Listens        []string
+	Cwd            *string
+	User           *int
 	Ended          any
 	OOM            *oomReported
 	Owner          *struct {
@@ -1240,7 +1243,7 @@ func TestSaidToAPipe(t *testing.T) {
 		run := func(t *testing.T, status int, env string, args ...string) []string {
 			t.Helper()
 			cmd := p.command(append([]string{"--linger=0"}, args...)...)
-			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "GITHUB_ACTIONS="+env)
+			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "GITHUB_ACTIONS="+env, "GITHUB_STEP_SUMMARY=")
 			cmd.ExtraFiles = []*os.File{device(t, "/dev/full")}
 			l := startCmd(t, cmd)
 			for range strings.Count(strings.Join(args, " "), "echo ready") {
@@ -1250,7 +1253,7 @@ func TestSaidToAPipe(t *testing.T) {
 			l.mustEnd(status)
 			said := l.Err.rest()
 			for _, line := range said {
-				if strings.Contains(line, "\x1b") || !strings.HasPrefix(line, "fini: ") && !strings.HasPrefix(line, "::warning title=fini::") {
+				if strings.Contains(line, "\x1b") || !strings.HasPrefix(line, "fini: ") && !strings.HasPrefix(line, "::warning title=fini::") && !strings.HasPrefix(line, "::error title=fini::") {
 					t.Errorf("says %q", line)
 				}
 			}
@@ -1293,6 +1296,10 @@ func TestSaidToAPipe(t *testing.T) {
 			t.Parallel()
 			if said := run(t, 0, "true", append([]string{"-q"}, leak("")...)...); len(said) > 0 {
 				t.Errorf("says %q", said)
+			}
+			want := []string{"fini: exit 42 instead of 0: --orphans-exit, 1 leftover"}
+			if said := run(t, 42, "true", append([]string{"-q", "--orphans-exit=42"}, leak("")...)...); !slices.Equal(said, want) {
+				t.Errorf("says %q, want %q", said, want)
 			}
 			if said := run(t, 0, "", "-q", "--report=/dev/fd/4", "--", "true"); len(said) != 1 {
 				t.Errorf("says %q, want the one error", said)
@@ -1348,7 +1355,7 @@ func TestSaidToAPipe(t *testing.T) {
 			t.Parallel()
 			path := reportPath(t)
 			flags := []string{"--orphans-exit=42", "--report=" + path}
-			if said := run(t, 42, "", append(flags, leak("")...)...); len(said) != 1 {
+			if said := run(t, 42, "", append(flags, leak("")...)...); len(said) != 2 || said[1] != "fini: exit 42 instead of 0: --orphans-exit, 1 leftover" {
 				t.Errorf("says %q", said)
 			}
 			if got := mustHaveReport(t, path).String(); got != "42 exit 0" {

@@ -38,7 +38,7 @@ func (r *Report) Summary(title string, of int) string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "### fini: %s\n\n", inMarkdown(title))
-	text.WriteString("| leftover | started by | in | listens on | ended |\n| --- | --- | --- | --- | --- |\n")
+	text.WriteString("| leftover | started by | started in | listens on | ended |\n| --- | --- | --- | --- | --- |\n")
 	rows := 0
 	for _, left := range r.is.Leftovers {
 		if left.Allowed {
@@ -84,7 +84,7 @@ func inMarkdown(text string) string {
 		switch {
 		case !unicode.IsPrint(c):
 			out.WriteByte('?')
-		case c < 0x80 && !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(" ,./=()", c):
+		case c < 0x80 && !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(" ,./=()-", c):
 			fmt.Fprintf(&out, "&#%d;", c)
 		default:
 			out.WriteRune(c)

@@ -1,0 +1,300 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { moreHelpers["@listen"] = helperListen }
+
+// helperListen listens as each of its words says, such as "tcp 127.0.0.1:0", says "listens" with the address for
+// each and "listener" with its pid; with a user first it becomes that one before.
+func helperListen(words []string) int {
+	if uid, err := strconv.Atoi(strings.Join(words[:min(len(words), 1)], "")); err == nil {
+		if words = words[1:]; syscall.Setuid(uid) != nil {
+			return 1
+		}
+	}
+	for _, word := range words {
+		network, address, _ := strings.Cut(word, " ")
+		l, err := net.Listen(network, address)
+		if err != nil {
+			fmt.Println("cannot listen:", err)
+			return 1
+		}
+		defer func() { _ = l.Close() }()
+		fmt.Println("listens", strings.Replace(l.Addr().String(), "\x00", "@", 1))
+	}
+	fmt.Println("listener", os.Getpid())
+	return forever()
+}
+
+// listeners starts fini and below it, in the directory, one that listens as these words say.
+func listeners(t *testing.T, p place, env []string, flags []string, dir string, words ...string) (l *life, pid int, at []string) {
+	t.Helper()
+	cmd := p.command(slices.Concat(flags, []string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; exec "$@") & read go; exit 0`, "sh", dir},
+		mode("listen", words...))...)
+	cmd.Env = append(os.Environ(), append([]string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}, env...)...)
+	l = startCmd(t, cmd)
+	for {
+		line, ok := l.Out.next()
+		if !ok {
+			t.Fatalf("EOF; stdout: %s; stderr: %s", l.Out.text(), l.Err.text())
+		}
+		if address, ok := strings.CutPrefix(line, "listens "); ok {
+			at = append(at, address)
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "listener %d", &pid); err != nil {
+			t.Fatalf("it says %q", line)
+		}
+		return l, pid, at
+	}
+}
+
+// A leftover's line and its entry in the report name its ports, its directory and its user.
+func TestLeftoverSaysWhereItListens(t *testing.T) {
+	t.Parallel()
+	inPlaces(t, func(t *testing.T, p place) {
+		dir, here := t.TempDir(), must(os.Getwd())
+		run := func(t *testing.T, dir string, words ...string) (line string, left leftoverReported, at []string) {
+			t.Helper()
+			path := reportPath(t)
+			l, pid, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, dir, words...)
+			write(t, l, "go\n")
+			l.mustEnd(0)
+			return l.Err.whole(), mustHaveReport(t, path).leftover(t, pid), at
+		}
+		t.Run("tcp and unix", func(t *testing.T) {
+			t.Parallel()
+			line, left, at := run(t, dir, "tcp 127.0.0.1:0", "unix @fini "+dir, "unix "+filepath.Join(dir, "s"), "tcp 0.0.0.0:0")
+			if !slices.Equal(left.Listens, at) {
+				t.Errorf("reports %q, want %q", left.Listens, at)
+			}
+			if left.Cwd == nil || *left.Cwd != dir || left.User == nil || *left.User != os.Geteuid() {
+				t.Errorf("reports %+v, want it in %s", left, dir)
+			}
+			want := "), listens on " + at[0] + " and " + at[1] + " and " + at[2] + " and 1 more, in " + dir + ", which holds stdout"
+			if !strings.Contains(line, want) {
+				t.Errorf("says %q, want %q in it", line, want)
+			}
+		})
+		t.Run("nothing, and here", func(t *testing.T) {
+			t.Parallel()
+			line, left, _ := run(t, here)
+			if left.Listens == nil || len(left.Listens) > 0 || left.Cwd == nil || *left.Cwd != here {
+				t.Errorf("reports %+v, want nothing, in %s", left, here)
+			}
+			if strings.Contains(line, "listens") || strings.Contains(line, ", in ") || strings.Contains(line, "as user") {
+				t.Errorf("says %q", line)
+			}
+		})
+		t.Run("another user", func(t *testing.T) {
+			t.Parallel()
+			if os.Geteuid() != 0 || p.isolated {
+				return // who can't become another
+			}
+			line, left, at := run(t, "/", "54321", "tcp 127.0.0.1:0")
+			if left.User == nil || *left.User != 54321 || !strings.Contains(line, "), listens on "+at[0]+", in /, as user 54321") {
+				t.Errorf("says %q and reports %+v", line, left)
+			}
+		})
+	})
+}
+
+// What ends with the first of them is told all the same.
+func TestListenerThatEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	path := reportPath(t)
+	l := start(t, pair, slices.Concat([]string{"--linger=0", "--report=" + path, "--", "/bin/sh", "-c",
+		`sh -c 'trap "kill -9 \$!; exit" TERM; "$@" & while :; do wait; done' sh "$@" & read go; exit 0`, "sh"}, mode("listen", "tcp 127.0.0.1:0"))...)
+	at := strings.TrimPrefix(l.Out.want("listens "), "listens ")
+	pid := l.Out.wantPid("listener ")
+	write(t, l, "go\n")
+	l.mustEnd(0)
+	if left := mustHaveReport(t, path).leftover(t, pid); !slices.Equal(left.Listens, []string{at}) {
+		t.Errorf("reports %q, want %s", left.Listens, at)
+	}
+}
+
+// An audit counts and names what is left, and touches nobody.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	for _, p := range []place{pair, alone} {
+		for _, tt := range []struct {
+			name   string
+			flags  []string
+			status int
+			says   []string // of the leftover, and behind that
+		}{
+			{"audit", []string{"--orphans-exit=9"}, 9, []string{"leaving leftover ", "exit 9 instead of 0: --orphans-exit, 1 leftover"}},
+			{"quiet", []string{"--orphans-exit=9", "-q"}, 9, []string{"exit 9 instead of 0: --orphans-exit, 1 leftover"}},
+			{"a report alone", nil, 0, nil},
+		} {
+			t.Run(p.name+", "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				path := reportPath(t)
+				flags := append([]string{"--orphans=leave", "--linger=10ms", "--report=" + path}, tt.flags...)
+				l, pid, at := listeners(t, p, nil, flags, "/", "tcp 127.0.0.1:0")
+				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+				write(t, l, "go\n")
+				if got := l.status(); got != tt.status {
+					t.Errorf("status %d, want %d", got, tt.status)
+				}
+				conn, err := net.Dial("tcp", at[0])
+				if err != nil {
+					t.Errorf("it listens no more: %v", err)
+				} else {
+					_ = conn.Close()
+				}
+				r := mustHaveReport(t, path)
+				left := r.leftover(t, pid)
+				if r.Status != tt.status || len(left.Sent) > 0 || left.Ended != nil || left.Allowed || !slices.Equal(left.Listens, at) {
+					t.Errorf("reports %d and %+v", r.Status, left)
+				}
+				said := strings.Split(strings.TrimSuffix(l.Err.text(), "\n"), "\n")
+				for i, want := range tt.says {
+					if len(said) != len(tt.says) || !strings.HasPrefix(said[i], "fini: "+want) {
+						t.Errorf("says %q, want %q", said, tt.says)
+					}
+				}
+				if tt.says == nil && l.Err.text() != "" {
+					t.Errorf("says %q", said)
+				}
+			})
+		}
+	}
+	// As the first process of a container it is named, and the kernel ends it.
+	t.Run("pid1", func(t *testing.T) {
+		t.Parallel()
+		l, _, _ := listeners(t, pid1, nil, []string{"--orphans=leave", "--orphans-exit=9", "--linger=10ms"}, "/", "tcp 127.0.0.1:0")
+		write(t, l, "go\n")
+		l.mustEnd(9)
+		if said := l.Err.whole(); !strings.Contains(said, "fini: leaving leftover ") {
+			t.Errorf("says %q", said)
+		}
+	})
+	// What ends within the linger does not count, and a clean command waits for nothing.
+	for name, script := range map[string]string{
+		"it ends by itself": `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`,
+		"clean":             `exit 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := start(t, pair, "--orphans=leave", "--orphans-exit=9", "--linger=1h", "--", "/bin/sh", "-c", script)
+			l.mustEnd(0)
+			if said := l.Err.whole(); said != "" {
+				t.Errorf("says %q", said)
+			}
+		})
+	}
+}
+
+// On GitHub a leak that decides the status is an error, and the step has a summary.
+func TestGitHubSummary(t *testing.T) {
+	t.Parallel()
+	const word = "title=fini::stopped 1 leftover: "
+	inPlaces(t, func(t *testing.T, p place) {
+		for _, tt := range []struct {
+			name  string
+			flags []string
+			code  int
+			says  string // the annotation, "" for none
+			env   string
+		}{
+			{"a leak", nil, 0, "::warning " + word, "true"},
+			{"a leak that decides", []string{"--orphans-exit=3"}, 3, "::error " + word, "true"},
+			{"a report too", []string{"--orphans-exit=3", "--report=-"}, 3, "::error " + word, "true"},
+			{"quiet", []string{"--orphans-exit=3", "-q"}, 3, "", "true"},
+			{"not on GitHub", []string{"--orphans-exit=3"}, 3, "", ""},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "summary.md")
+				if err := os.WriteFile(file, []byte("before\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				l, pid, at := listeners(t, p, []string{"GITHUB_ACTIONS=" + tt.env, "GITHUB_STEP_SUMMARY=" + file},
+					append([]string{"--linger=0"}, tt.flags...), "/", "tcp 127.0.0.1:0")
+				write(t, l, "go\n")
+				l.mustEnd(tt.code)
+				said := l.Err.whole()
+				if tt.says != "" && !strings.Contains(said, "\n"+tt.says+strconv.Itoa(pid)+" (") || tt.says == "" && strings.Contains(said, "::") {
+					t.Errorf("says %q, want %q", said, tt.says)
+				}
+				text := string(must(os.ReadFile(file)))
+				if tt.says == "" {
+					if text != "before\n" {
+						t.Errorf("the summary is %q", text)
+					}
+					return
+				}
+				port := at[0][strings.LastIndex(at[0], ":")+1:]
+				if !strings.HasPrefix(text, "before\n### fini: stopped 1 leftover\n\n| ") || !strings.Contains(text, " ("+strconv.Itoa(pid)+") | ") ||
+					!strings.Contains(text, port+" | SIGTERM |\n") {
+					t.Errorf("the summary is %q, want %d on %s", text, pid, at[0])
+				}
+			})
+		}
+	})
+}
+
+// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
+func TestGitHubSummaryIsARegularFile(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]string{
+		"a link":     `ln -sf victim summary`,
+		"a FIFO":     `mkfifo summary`,
+		"a name":     `ln victim summary`,
+		"nothing":    `:`,
+		"its parent": `mv ../d ../e; ln -s e ../d; cp victim summary`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "its parent" && os.Geteuid() != 0 {
+				return // it may be followed
+			}
+			dir := filepath.Join(must(filepath.EvalSymlinks(t.TempDir())), "d")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "victim"), []byte("secret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := pair.command("--linger=0", "--", "/bin/sh", "-c", `cd "$0"; `+put+`; setsid sleep 1000 & echo ready; read go; exit 0`, dir)
+			cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary"))
+			l := startCmd(t, cmd)
+			l.Out.want("ready")
+			_, _ = io.WriteString(l.Stdin, "go\n")
+			l.mustEnd(0)
+			if said := l.Err.whole(); !strings.Contains(said, "fini: cannot write the step's summary to ") {
+				t.Errorf("says %q", said)
+			}
+			if text := string(must(os.ReadFile(filepath.Join(dir, "victim")))); text != "secret\n" {
+				t.Errorf("the victim has %q", text)
+			}
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(dir, "summary"), &st); name == "nothing" && err == nil {
+				t.Error("it was made")
+			}
+		})
+	}
+}
+
+// must is what can't fail here but for a broken machine.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
