@@ -169,9 +169,12 @@ func run(flags *commandLine, environ []string) life.Result {
 
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.Unblock()
+	l.tree.OnLost = l.caught.Unblock // the main thread may be left behind, and another goes on
 	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
 	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
+	// The loop and who reads for it share a thread from now on, so that neither waits for a switch.
+	runtime.UnlockOSThread()
 	return l.begin(flags, child).Run()
 }
 

@@ -70,7 +70,13 @@ func (p Process) ID() ID { return ID{p.Pid, p.Start} }
 func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Threads > 1 }
 
 // Tree looks at and signals the descendants of this process.
-type Tree struct{ sight }
+type Tree struct {
+	sight
+
+	// OnLost is called, if it is not nil, on the thread on which the caller goes on when a reader was left
+	// behind, which may have been the thread of the caller until then. See reader.go.
+	OnLost func()
+}
 
 // sight is all that a look needs, and what it leaves for the next. A reader has a copy: see ask.
 type sight struct {
@@ -95,7 +101,7 @@ type sight struct {
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, buf: make([]byte, 4<<10)}}
+	t := &Tree{sight: sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, buf: make([]byte, 4<<10)}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}
