@@ -24,7 +24,7 @@ Run command, forward signals to it, reap orphans, end as it ended, and leave
 nothing behind: what it leaves running (leftovers) is stopped.
 
   fini -- make test          in CI, in front of a command; as PID 1 likewise
-  fini -i -- npx -y SERVER   around an MCP server
+  fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
                            beginning with SIG; none does not (TERM)

@@ -6,7 +6,7 @@ set -eu
 again() { "$@" || "$@"; }
 
 packages="bash bats bsdutils busybox-static catatonit chromium conmon curl dash docker.io dumb-init fish iptables less
-libarchive-tools make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
+jq libarchive-tools lintian make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
 python3 python3-pytest python3-venv python3-yaml qemu-user-static runc shellcheck strace systemd tini tmux util-linux
 vim-tiny zsh"
 

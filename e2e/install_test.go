@@ -145,10 +145,77 @@ func releaseIndex(t *testing.T, r release) {
 		return string(out)
 	}
 	podman("pull", "oci-archive:"+archive)
-	out := podman("run", "--rm", "--network", "none", "localhost/"+r.image+":"+r.version, "--version")
+	out := podman("run", "--rm", "--pull=never", "--network", "none", r.image+":"+r.version, "--version")
 	if !strings.HasPrefix(out, "fini version "+r.version+" ") {
 		t.Errorf("podman's fini is %q", out)
 	}
+}
+
+// The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
+func TestImageNames(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "packaging")
+	build := exec.Command("go", "build", "-o", program, "./packaging")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	name, version := dockerName("named"), "0.1.0"
+	archives := map[string]string{}
+	for _, kind := range []string{"image", "index"} {
+		cmd := exec.Command(program, kind, "-name", name, "-version", version, finiPath)
+		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives[kind] = filepath.Join(t.TempDir(), kind+".oci.tar")
+		if err := os.WriteFile(archives[kind], out, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var index struct {
+			Manifests []struct{ Annotations map[string]string }
+		}
+		mustParse(t, []byte(run(t, "tar", "-xOf", archives[kind], "index.json")), &index)
+		if got := index.Manifests[0].Annotations; got["org.opencontainers.image.ref.name"] != name+":"+version ||
+			got["io.containerd.image.name"] != "docker.io/library/"+name+":"+version {
+			t.Errorf("%s: %q", kind, got)
+		}
+	}
+	dir := t.TempDir()
+	file := "FROM scratch\nCOPY --from=" + name + ":" + version + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("podman", func(t *testing.T) {
+		need.That(t, os.Geteuid() == 0, "root, for podman")
+		need.Program(t, "runc")
+		for kind, archive := range archives {
+			e := &engine{client: podmanClient(t), env: podmanConfig(t)}
+			if out := e.must(t, "load", "-q", "-i", archive); !strings.Contains(out, "docker.io/library/"+name+":"+version) {
+				t.Errorf("%s: podman load says %q", kind, out)
+			}
+			e.must(t, "build", "-q", "--pull=never", "-t", "copied", dir)
+			if out := e.must(t, "run", "--rm", "--network", "none", "copied", "--version"); !strings.HasPrefix(out, "fini version") {
+				t.Errorf("%s: the copied fini says %q", kind, out)
+			}
+		}
+	})
+	t.Run("docker", func(t *testing.T) {
+		need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+		docker(t, "load", "-i", archives["image"])
+		t.Cleanup(func() { docker(t, "rmi", name+":"+version) })
+		tag := dockerName("copied")
+		build := dockerCommand(t, "build", "-q", "-t", tag, dir)
+		build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("docker build: %v: %s", err, out)
+		}
+		t.Cleanup(func() { docker(t, "rmi", tag) })
+		if out := docker(t, "run", "--rm", "--network", "none", tag, "--version"); !strings.HasPrefix(out, "fini version") {
+			t.Errorf("the copied fini says %q", out)
+		}
+	})
 }
 
 // releaseDockerfile looks at the sums in the lines for a Dockerfile. What runs them, a newer BuildKit,
@@ -871,7 +938,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	}
 	argv := func(flags ...string) []string {
 		argv := append([]string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms"}, flags...)
-		return append(argv, "--", "node", server, ignoresEOF, helperWithout)
+		return append(argv, "node", server, ignoresEOF, helperWithout)
 	}
 	kill := func(sig syscall.Signal, who func(h *host) int) func(h *host) {
 		return func(h *host) {
