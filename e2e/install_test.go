@@ -468,7 +468,7 @@ func releaseWheels(t *testing.T, r release) {
 				t.Errorf("%s: RECORD does not say of %s: %q", name, path, want)
 			}
 		}
-		if n := strings.Count(list, "\n"); n != len(z.File) || n != 6 {
+		if n := strings.Count(list, "\n"); n != len(z.File) || n != 8 {
 			t.Errorf("%s has %d files, and RECORD %d", name, len(z.File), n)
 		}
 	}
@@ -509,6 +509,7 @@ func releasePip(t *testing.T, r release) {
 		mustBeAs(t, in("venv/bin/"+packageName), r.binary(runtime.GOARCH), 0o755)
 		mustBeFini(t, r, in("venv/bin/"+packageName))
 		mustBeFini(t, r, in("venv/bin/fini"))
+		pipModule(t, r, in("venv/bin/python"), "", in("venv/bin/"+packageName))
 		do(t, pip, "check")
 		do(t, pip, "uninstall", "-y", packageName)
 		if left, _ := filepath.Glob(in("venv/bin/fini*")); len(left) > 0 {
@@ -525,6 +526,12 @@ func releasePip(t *testing.T, r release) {
 		}
 		_ = l.Stdin.Close()
 		l.mustEnd(1)
+		pipModule(t, r, in("venv/bin/python"), in("target"), in("target/bin/"+packageName))
+	})
+	// Where there is no fini, pip takes the wheel that has the module alone.
+	t.Run("elsewhere", func(t *testing.T) {
+		do(t, pip, "install", "--target", in("mac"), "--no-deps", "--only-binary=:all:", "--platform", "macosx_14_0_arm64", packageName)
+		pipModule(t, r, in("venv/bin/python"), in("mac"), "")
 	})
 	t.Run("link", func(t *testing.T) {
 		if err := os.Symlink(in("target/bin/fini"), in("another-name")); err != nil {
@@ -555,6 +562,91 @@ func releasePip(t *testing.T, r release) {
 			t.Errorf("pipx run: %q", out)
 		}
 	})
+}
+
+// pipModule uses the module of the wheel, which finds fini where it was installed.
+func pipModule(t *testing.T, r release, python, folder, fini string) {
+	t.Helper()
+	py := func(script string) (stdout, stderr string) {
+		cmd := exec.Command(python, "-c", "import fini_init, subprocess\n"+script)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+folder)
+		l := startCmd(t, cmd)
+		l.mustEnd(0)
+		return l.Out.whole(), l.Err.whole()
+	}
+	const both = `
+w = fini_init.wrap("sh", ["-c", "setsid sleep 1000 & exit 7"], ["--linger=0"]) if FINI else fini_init.wrap("sh", ["-c", "exit 7"], ["--linger=0"])
+print(subprocess.run([w.command, *w.args]).returncode, *fini_init.wrap("a", "b", ["-i"]))`
+	if fini == "" {
+		out, said := py("FINI = False" + both)
+		if out != "7 a ['b']\n" || said != "fini: it needs Linux, and a wheel for this machine: sh runs without it\n" {
+			t.Errorf("%q, and it says %q", out, said)
+		}
+		return
+	}
+	out, said := py("FINI = True" + both + "\nprint(fini_init.path())")
+	if want := fmt.Sprintf("7 %s ['-i', '--', 'a', 'b']\n%[1]s\n", fini); out != want || !strings.Contains(said, "stopping leftover") {
+		t.Errorf("%q, want %q; it says %q", out, want, said)
+	}
+}
+
+// npmModule uses what require gives, with Node's spawn.
+func npmModule(t *testing.T, r release, prefix string) {
+	js := func(prefix, script string, more ...string) (stdout, stderr string) {
+		cmd := exec.Command(need.Program(t, "node"), "-e", "const { path, wrap } = require('"+packageName+"'); const { spawnSync } = require('child_process');"+script)
+		cmd.Dir, cmd.Env = prefix, append(os.Environ(), more...)
+		l := startCmd(t, cmd)
+		l.mustEnd(0)
+		return l.Out.whole(), l.Err.whole()
+	}
+	const run = `const w = wrap('sh', ['-c', LEAK + 'exit 7'], ['--linger=0']);
+		console.log(spawnSync(w.command, w.args, { stdio: 'inherit' }).status, JSON.stringify(wrap('a', ['b'], ['-i'])));`
+	out, said := js(prefix, "const LEAK = 'setsid sleep 1000 & ';"+run+"console.log(path())")
+	status, path, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	if status != fmt.Sprintf(`7 {"command":%q,"args":["-i","--","a","b"]}`, path) || !strings.Contains(said, "stopping leftover") {
+		t.Errorf("%q, and it says %q", out, said)
+	}
+	mustBeAs(t, path, r.binary(runtime.GOARCH), 0o755)
+	const bare = "7 {\"command\":\"a\",\"args\":[\"b\"]}\n"
+	mac := preload(t, "Object.defineProperty(process, 'platform', {value: 'darwin'})")
+	if out, said := js(prefix, "const LEAK = '';"+run, mac); out != bare || said != "fini: it needs Linux, and this is darwin: sh runs without it\n" {
+		t.Errorf("on a Mac: %q, and it says %q", out, said)
+	}
+	out, said = js(npmInstall(t, r, false), "const LEAK = '';"+run)
+	if out != bare || !strings.HasPrefix(said, "fini: the npm package ") || strings.Count(said, "\n") != 1 {
+		t.Errorf("without a binary: %q, and it says %q", out, said)
+	}
+}
+
+// npmScriptShell runs a script of a workspace by the package's fini-sh, as the recipe says.
+func npmScriptShell(t *testing.T, prefix string) {
+	dir := t.TempDir()
+	h := newCgroup(t)
+	for name, text := range map[string]string{
+		"package.json":      `{"private": true, "workspaces": ["part"]}`,
+		".npmrc":            blockWith(t, "../docs/recipes.md", "script-shell="),
+		"part/package.json": `{"name": "part", "version": "1.0.0", "scripts": {"test": "` + leaky + `; exit 3"}}`,
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	argv := h.wrap("npm", "test", "--silent", "--workspace=part")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "npm_config_offline=true", "npm_config_cache="+t.TempDir())
+	l := startCmd(t, cmd)
+	if out := l.Out.whole(); out != "done\n" {
+		t.Errorf("npm says %q", out)
+	}
+	if got, left := l.status(), h.names(); got != 3 || len(left) > 0 {
+		t.Errorf("status %d, left behind: %q; stderr: %s", got, left, l.Err.text())
+	}
 }
 
 // A kind of Node runs fini in its place, or has it as its child.
@@ -630,9 +722,12 @@ func releaseNPM(t *testing.T, r release) {
 		})
 	}
 	t.Run("elsewhere", func(t *testing.T) { shimElsewhere(t, shim) })
+	t.Run("module", func(t *testing.T) { npmModule(t, r, prefix) })
+	t.Run("script-shell", func(t *testing.T) { npmScriptShell(t, prefix) })
 	t.Run("without a binary", func(t *testing.T) {
 		l := startCmd(t, exec.Command(filepath.Join(npmInstall(t, r, false), "node_modules/.bin/fini"), "--", "true"))
-		l.Err.want("fini: cannot run the npm package " + packageName + "-linux-")
+		part, version := strings.TrimSuffix(filepath.Base(npmArchives(t, r)[0]), "-"+r.version+".tgz"), r.version
+		l.Err.want("fini: the npm package " + part + " is missing: npm install " + part + "@" + version)
 		l.mustEnd(125)
 	})
 	t.Run("global", func(t *testing.T) {
@@ -1116,6 +1211,7 @@ func TestCompletions(t *testing.T) {
 				{[]string{"fini", "--orphans", ""}, []string{"leave", "pipes", "stop", "wait"}},
 				{[]string{"fini", "-i", "--pdeathsig", "TER"}, []string{"TERM"}},
 				{[]string{"fini", "-p", "non"}, []string{"none"}},
+				{[]string{"fini", "-p", "J"}, nil}, // bash calls 32 JUNK
 				{[]string{"fini", "--grace", "5s", "--ver"}, []string{"--verbose", "--version"}},
 				{[]string{"fini", "-t", "5", "basenam"}, []string{"basename"}},
 				{[]string{"fini", "-i", "--", "basenam"}, []string{"basename"}},
@@ -1127,9 +1223,16 @@ func TestCompletions(t *testing.T) {
 				}
 				got := complete(t, file, tt.words...)
 				slices.Sort(got)
-				if got = slices.Compact(got); !slices.Equal(got, tt.want) {
+				got = slices.DeleteFunc(slices.Compact(got), func(word string) bool { return word == "" })
+				if !slices.Equal(got, tt.want) {
 					t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
 				}
+			}
+			for _, value := range complete(t, file, "fini", "-p", "") {
+				startCmd(t, exec.Command(finiPath, "--pdeathsig="+value, "--version")).mustEnd(0)
+			}
+			if text := readFile(t, file); strings.Contains(text, "[not ") || strings.Contains(text, "'not ") {
+				t.Error("a --no- flag is told by what the flag does")
 			}
 			for _, value := range complete(t, file, "fini", "--orphans", "") {
 				startCmd(t, exec.Command(finiPath, "--orphans="+value, "--", "true")).mustEnd(0)

@@ -644,7 +644,10 @@ func makesShell(t *testing.T, text string) {
 func npmScript(t *testing.T, text string) {
 	npm := need.Program(t, "npm")
 	k := newRecipeDir(t, nil)
-	k.file("fini-sh", text, 0o755)
+	k.file("bin/fini-sh", text, 0o755)
+	if _, shipped, _ := strings.Cut(readFile(t, "../packaging/fini-sh"), "exec "); !strings.HasSuffix(text, "exec "+shipped) {
+		t.Error("the packages have another fini-sh")
+	}
 	k.file(".npmrc", blockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
 	k.file("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+leaky+`; exit 3"}}`, 0o644)
 	if out := k.mustLeaveNothing(k.start(npm, "test", "--silent"), 3); out != "done\n" {
