@@ -389,6 +389,7 @@ func releaseAction(t *testing.T, r release) {
 		{"other release", "99.0.0", public, nil, "and not fini 99.0.0"},
 		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get"},
 		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
+		{"no version", "main", public, nil, `the action is of "main", which names no release`},
 		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
 			if err := os.WriteFile(in(dir, "SHA256SUMS"), nil, 0o644); err != nil {
 				t.Fatal(err)
@@ -428,6 +429,54 @@ func releaseAction(t *testing.T, r release) {
 			mustBeAs(t, installed, r.binary(runtime.GOARCH), 0o755)
 			mustBeFini(t, r, installed)
 		})
+	}
+}
+
+// act runs the workflow of the recipe: the action is taken from this tree, and gets a release of the version that
+// its own tag names, which the signature shows. A step before it says which shell it wants.
+func TestGitHubActionsByAct(t *testing.T) {
+	t.Parallel()
+	act := need.Program(t, "act")
+	for _, program := range []string{"curl", "minisign", "git", "bash"} {
+		need.Program(t, program)
+	}
+	tree, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newRecipeDir(t, map[string]string{"make": leaky})
+	// One part of the tree, and a release with one file.
+	run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/"`, "sh", tree, k.dir)
+	in := func(name string) string { return filepath.Join(k.dir, name) }
+	version := strings.Fields(run(t, finiPath, "--version"))[2]
+	run(t, "sh", "-c", `mkdir "$2/dist" && cd "$2/dist" && cp "$1" fini-linux-$3 && sha256sum fini-linux-$3 >SHA256SUMS`, "sh", finiPath, k.dir, runtime.GOARCH)
+	run(t, "minisign", "-G", "-W", "-p", in("public"), "-s", in("secret"))
+	key := strings.Fields(readFile(t, in("public")))
+	sign := exec.Command("sh", "../packaging/sign.sh", in("dist"), version)
+	sign.Env = append(os.Environ(), "MINISIGN_KEY="+in("secret"))
+	if out, err := sign.CombinedOutput(); err != nil {
+		t.Fatalf("sign.sh: %v: %s", err, out)
+	}
+	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)/(\S+)@(v\S+)\n`)
+	recipe := blockWith(t, "../docs/recipes.md", `shell: "fini`)
+	m := uses.FindStringSubmatch(recipe)
+	if m == nil || m[3] != "packaging/action" {
+		t.Fatalf("no action in %s", recipe)
+	}
+	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
+		m[1], m[0], in("dist"), key[len(key)-1]), 1)
+	k.file("work/.github/workflows/tests.yml", workflow, 0o644)
+	run(t, "git", "init", "-q", in("work"))
+	run(t, "git", "-C", in("work"), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "commit", "-q", "--allow-empty", "-m", "a commit")
+	// What lies beside fini is this fini's folder, which is not to be on PATH here.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	k.env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"))
+	l := k.start("sh", "-c", `cd work && exec "$@"`, "sh", act, "push", "-P", "ubuntu-latest=-self-hosted", "--local-repository", m[2]+"@"+m[4]+"="+in("tree"))
+	out := k.mustLeaveNothing(l, 0)
+	for _, want := range []string{"before", "Success - Main make e2e", "stopping leftover "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("act says nothing of %q: %s", want, out)
+		}
 	}
 }
 
