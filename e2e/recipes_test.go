@@ -59,6 +59,7 @@ var recipes = []recipe{
 	{"js", "handleTestEvent", leakInJest},
 	{"bats", "FINI_TEST", leakInBats},
 	{"sh", "jq -nr", leakRanking},
+	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
 	{"sh", "go test ./e2e", isScript},       // see TestPagesCommandLines
 }
