@@ -101,6 +101,8 @@ cross: ## build for every architecture, into dist/
 release: build ## build and package for every architecture, into dist/
 	@said=$$(bin/fini --version | cut -d' ' -f3); test "$$said" = '$(VERSION)' || \
 		{ echo "bin/fini says that it is $$said, and not $(VERSION)"; exit 1; }
+	@first=$$(sed -n 's/^## \[\([^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1); test "$$first" = '$(VERSION)' || test -n '$(TRIAL)' || \
+		{ echo "CHANGELOG.md begins with $$first, and not with $(VERSION); TRIAL=1 makes a release that is none, to look at"; exit 1; }
 	rm -rf $(DIST)
 	@$(MAKE) cross
 	sh packaging/release.sh $(DIST) $(VERSION) $(CROSS)
@@ -111,6 +113,7 @@ reproducible: ## make the release twice, in different folders, and compare
 
 install: build ## install fini, its man page and its completions below DESTDIR/PREFIX
 	install -D -m 0755 bin/fini $(DESTDIR)$(PREFIX)/bin/fini
+	install -D -m 0755 packaging/fini-sh $(DESTDIR)$(PREFIX)/bin/fini-sh
 	install -D -m 0644 docs/fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
 	bin/fini --help >bin/help
 	for shell in bash zsh fish; do \

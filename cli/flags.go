@@ -27,7 +27,7 @@ Run command, forward signals to it, reap orphans, end as it ended, and leave
 nothing behind: what it leaves running (leftovers) is stopped.
 
   fini -- make test          in CI, in front of a command; as PID 1 likewise
-  fini -i -- npx -y SERVER   around an MCP server
+  fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
                            beginning with SIG; none does not (TERM)
@@ -61,8 +61,8 @@ nothing behind: what it leaves running (leftovers) is stopped.
   -h, --help               print this
 
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_NAME sets a long flag, as in FINI_GRACE=10s. By default fini says on
-standard error what went wrong, and what it stopped and why.
+FINI_NAME sets a long flag, as in FINI_GRACE=10s; FINI_TEST names a leak's test.
+By default fini says on stderr what went wrong, and what it stopped and why.
 Exit status: the command's own; if signal n ended it, that signal, and as PID 1
 128+n; 124 after a timeout; 125 if fini itself failed; 126 if the command can't
 be executed; 127 if it was not found.
