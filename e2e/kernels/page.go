@@ -1,0 +1,183 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// marker is what stands in the page before all that this program writes.
+const marker = "<!-- From here on `make kernels` writes. -->"
+
+// A gap is a test, or a part of one, that does not run in some columns, and why.
+type gap struct {
+	columns  string // a pattern
+	pkg, why string
+	tests    string // a pattern for -test.skip
+}
+
+// leftOut is the pattern of what does not run.
+func (c *column) leftOut(pkg string) string {
+	var tests []string
+	for _, g := range gaps {
+		if g.pkg == pkg && regexp.MustCompile("^("+g.columns+")$").MatchString(c.name) {
+			tests = append(tests, g.tests)
+		}
+	}
+	return strings.Join(tests, "|")
+}
+
+// A fact is one of those that the page states and a run shows: what becomes of a case in a column, or
+// what of a case is missing there, and why.
+type fact struct{ column, subject, text string }
+
+// facts of a column that has run.
+func (r *result) facts() (facts []fact) {
+	for _, g := range groups {
+		names := regexp.MustCompile("^Test(" + g.tests + ")(/|$)")
+		var ran, missing int
+		for _, t := range r.tests {
+			if t.pkg != g.pkg || g.tests != "" && !names.MatchString(t.name) {
+				continue
+			}
+			if t.action != "skip" {
+				ran++
+				continue
+			}
+			missing++
+			_, why, _ := strings.Cut(t.text, "for this is missing: ")
+			why, _, _ = strings.Cut(why, "\n")
+			top, _, _ := strings.Cut(t.name, "/")
+			facts = append(facts, fact{r.column.name, "`" + top + "`", "missing: " + strings.ReplaceAll(why, "|", "/")})
+		}
+		for _, l := range gaps {
+			if l.pkg == g.pkg && regexp.MustCompile("^("+l.columns+")$").MatchString(r.column.name) && (g.tests == "" || names.MatchString(strings.TrimLeft(l.tests, "^"))) {
+				missing++
+				facts = append(facts, fact{r.column.name, "`" + strings.Trim(strings.ReplaceAll(l.tests, "|", " "), "^$") + "`", l.why})
+			}
+		}
+		cell := "ok"
+		switch {
+		case ran == 0:
+			cell = "no"
+		case missing > 0:
+			cell = "in part"
+		}
+		facts = append(facts, fact{r.column.name, g.name, cell})
+	}
+	slices.SortFunc(facts, func(a, b fact) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return slices.Compact(facts)
+}
+
+// stated are the facts of a page, but for the first row: the releases of the kernels come and go.
+func stated(page string) (facts []fact) {
+	var names []string
+	_, tables, _ := strings.Cut(page, marker)
+	for line := range strings.Lines(tables) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case len(cells) < 3 || strings.HasPrefix(cells[0], "---") || cells[0] == "kernel" || cells[0] == "what":
+		case cells[0] == "case":
+			names = cells[1:]
+		case len(cells) == 3:
+			for _, name := range strings.Split(cells[1], ", ") {
+				facts = append(facts, fact{name, cells[0], cells[2]})
+			}
+		default:
+			for i, cell := range cells[1:] {
+				facts = append(facts, fact{names[i], cells[0], cell})
+			}
+		}
+	}
+	return facts
+}
+
+// tables are the facts as the page has them.
+func tables(results []*result) string {
+	var b strings.Builder
+	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	head, rule, kernels := []string{"case"}, []string{"---"}, []string{"kernel"}
+	cells, where := map[fact]string{}, map[fact][]string{}
+	var order []fact
+	for _, r := range results {
+		head, rule, kernels = append(head, r.column.name), append(rule, "---"), append(kernels, r.release)
+		for _, f := range r.facts() {
+			if !strings.HasPrefix(f.subject, "`") {
+				cells[fact{column: f.column, subject: f.subject}] = f.text
+				continue
+			}
+			key := fact{subject: f.subject, text: f.text}
+			if where[key] == nil {
+				order = append(order, key)
+			}
+			where[key] = append(where[key], f.column)
+		}
+	}
+	row(head...)
+	row(rule...)
+	row(kernels...)
+	for _, g := range groups {
+		line := []string{g.name}
+		for _, r := range results {
+			line = append(line, cells[fact{column: r.column.name, subject: g.name}])
+		}
+		row(line...)
+	}
+	b.WriteString("\nWhat does not run where, of the cases above:\n\n")
+	row("what", "where", "why")
+	row("---", "---", "---")
+	slices.SortFunc(order, func(a, b fact) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	for _, key := range order {
+		row(key.subject, strings.Join(where[key], ", "), key.text)
+	}
+	return b.String()
+}
+
+// compare is an error if a test has failed, or if the page says something else than what ran.
+func compare(path string, results []*result, write bool) error {
+	for _, r := range results {
+		if r.err != nil || slices.ContainsFunc(r.tests, func(t test) bool { return t.action == "fail" }) {
+			return errors.New("not all holds: see above")
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, _, found := strings.Cut(string(text), marker)
+	if !found {
+		return fmt.Errorf("cannot find the line %q in %s", marker, path)
+	}
+	differ := 0
+	says := stated(string(text))
+	for _, r := range results {
+		facts := r.facts()
+		for _, f := range facts {
+			if !slices.Contains(says, f) {
+				differ++
+				fmt.Printf("%s does not say of %s: %s: %s\n", path, f.column, f.subject, f.text)
+			}
+		}
+		for _, f := range says {
+			if f.column == r.column.name && !slices.Contains(facts, f) {
+				differ++
+				fmt.Printf("%s says of %s what is not so: %s: %s\n", path, f.column, f.subject, f.text)
+			}
+		}
+	}
+	if write && len(results) == len(columns) {
+		if err := os.WriteFile(path, []byte(before+marker+"\n\n"+tables(results)), 0o644); err != nil {
+			return err
+		}
+	}
+	if differ > 0 {
+		return fmt.Errorf("%s says something else than what ran", path)
+	}
+	return nil
+}
