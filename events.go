@@ -50,6 +50,13 @@ func (l *loop) wait() {
 		why := stdinClosed
 		if i < len(l.bound) {
 			why = l.bound[i].why
+		}
+		if why == finiDied && l.role.line.Told() {
+			l.bond.Fds[i].Fd = int32(l.bound[i].fd) // its own end is still to come
+			l.parentDied()
+			continue
+		}
+		if i < len(l.bound) {
 			l.bound[i].ended = true
 		}
 		if why == innerTold {
@@ -96,9 +103,14 @@ func (l *loop) received(got signals.Received) {
 		l.mustReap = true
 		return
 	}
-	if got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent) {
-		l.queue = append(l.queue, stop{parentDied})
-		return
+	if got.Signal == parentSignal && l.bySignal {
+		switch {
+		case pdeath.Died(l.parent):
+			l.parentDied()
+			return
+		case got.Sender == l.parent:
+			return // one thread of it has ended
+		}
 	}
 	if l.role.rules.orphaned && got.Sender == l.role.rules.self {
 		return // it has continued the job
@@ -123,6 +135,15 @@ func (l *loop) received(got signals.Received) {
 		from = fromTree
 	}
 	l.queue = append(l.queue, received{got.Signal, from, got.Sender})
+}
+
+// parentDied takes in the end of a parent process of which there is no pidfd. The inner one of a pair, whose
+// parent process is another, has it told by the outer one.
+func (l *loop) parentDied() {
+	if l.role.outer {
+		l.role.line.ParentDied()
+	}
+	l.queue = append(l.queue, stop{parentDied})
 }
 
 // ofTree reports whether a process is of the tree. One that has been reaped can't be told.

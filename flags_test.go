@@ -403,8 +403,8 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	t.Setenv("FINI_VERSION", "not a flag, and enough for kong to be asked")
 	for _, args := range [][]string{
 		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"},
-		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=9,5,7,6,1,-1", "x"}, {"--inner=0,5,-1,6,1,7", "--", "x", "-q"},
-		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=9,5,7,6,1,-1", "-i", "x"},
+		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=9,5,7,1,-1", "x"}, {"--inner=0,5,6,1,7", "--", "x", "-q"},
+		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=9,5,7,1,-1", "-i", "x"},
 	} {
 		quick := parsePlain(args, nil)
 		if quick == nil {
@@ -418,7 +418,7 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"--inner=5", "x"}, {"--inner=5,x", "x"}, {"--inner=1,2", "x"},
-		{"--inner=9,5,7,6,1,-1", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
+		{"--inner=9,5,7,1,-1", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
 		{"-is", "x"}, {"--shield=0", "x"}, {"--no-shield"}, {"-i", ""},
 	} {
 		if quick := parsePlain(args, nil); quick != nil {

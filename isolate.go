@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -75,6 +76,7 @@ type isolated struct {
 	pid    int  // the outer one's
 	leader bool // that one leads the session
 	word   int  // descriptor of the word's reading end, see reaper.Word.Continue
+	pidfd  int  // the outer one's
 	by     reaper.Isolation
 }
 
@@ -83,21 +85,22 @@ func (i *isolated) String() string {
 	if i == nil {
 		return ""
 	}
-	return fmt.Sprintf("/%d,%t,%d,%t,%x", i.pid, i.leader, i.word, i.by.User, i.by.Bounding)
+	return fmt.Sprintf("/%d,%t,%d,%d,%t,%x", i.pid, i.leader, i.word, i.pidfd, i.by.User, i.by.Bounding)
 }
 
 func (i *isolated) parse(text string) error {
 	words := strings.Split(text, ",")
-	if len(words) != 5 {
+	if len(words) != 6 {
 		return errNotForUsers
 	}
-	var failed [5]error
+	var failed [6]error
 	i.pid, failed[0] = strconv.Atoi(words[0])
 	i.leader, failed[1] = strconv.ParseBool(words[1])
 	i.word, failed[2] = strconv.Atoi(words[2])
-	i.by.User, failed[3] = strconv.ParseBool(words[3])
-	i.by.Bounding, failed[4] = strconv.ParseUint(words[4], 16, 64)
-	if errors.Join(failed[:]...) != nil || i.word < 3 {
+	i.pidfd, failed[3] = strconv.Atoi(words[3])
+	i.by.User, failed[4] = strconv.ParseBool(words[4])
+	i.by.Bounding, failed[5] = strconv.ParseUint(words[5], 16, 64)
+	if errors.Join(failed[:]...) != nil || i.word < 3 || i.pidfd < 3 {
 		return errNotForUsers
 	}
 	return nil
@@ -106,7 +109,15 @@ func (i *isolated) parse(text string) error {
 // beIsolated returns the role of the outer one of an isolated pair, or another if it may go on
 // without.
 func (l *loop) beIsolated(r *role, how isolation) (*role, error) {
-	outer, err := r.beOuter(reaper.NewIsolation())
+	// What can't be told by pids of a namespace is told by pidfds.
+	self, err := pdeath.Process(os.Getpid())
+	if err != nil {
+		return l.notIsolated(r, how == tryIsolate, err)
+	}
+	outer, err := r.beOuter(reaper.NewIsolation(), self)
+	if err != nil {
+		_ = unix.Close(self)
+	}
 	if err == nil && outer.rules.job != 0 {
 		if err = outer.word.ContinueBy(); err != nil {
 			outer.close()

@@ -55,13 +55,14 @@ func TestIsolateFlag(t *testing.T) {
 
 // What the outer one of an isolated pair says in --inner arrives.
 func TestIsolatedIsPassedOn(t *testing.T) {
-	said := inner{job: 9, word: 5, gate: 10, outer: 6, parentPid: 1, parent: -1, bound: []int{7, 8},
-		isolated: &isolated{pid: 4711, leader: true, word: 10, by: reaper.Isolation{User: true, Bounding: 1<<40 | 5}}}
+	said := inner{job: 9, word: 5, line: 6, parentPid: 1, parent: -1, bound: []int{7, 8},
+		isolated: &isolated{pid: 4711, leader: true, word: 10, pidfd: 11, by: reaper.Isolation{User: true, Bounding: 1<<40 | 5}}}
 	var heard inner
 	if err := heard.UnmarshalText([]byte(said.String())); err != nil || heard.String() != said.String() || *heard.isolated != *said.isolated {
 		t.Errorf("said %v, heard %v, %v", said, heard, err)
 	}
-	for _, text := range []string{"9,5,7,6,1,-1/", "9,5,7,6,1,-1/1,true,10,true", "9,5,7,6,1,-1/1,true,2,true,0", "9,5,7,6,1,-1/1,x,10,true,0", "9,5,7,6,1,-1/1,true,10,true,0,0"} {
+	for _, text := range []string{"9,5,7,1,-1/", "9,5,7,1,-1/1,true,10,11,true", "9,5,7,1,-1/1,true,2,11,true,0",
+		"9,5,7,1,-1/1,true,10,2,true,0", "9,5,7,1,-1/1,x,10,11,true,0", "9,5,7,1,-1/1,true,10,11,true,0,0"} {
 		if heard.UnmarshalText([]byte(text)) == nil {
 			t.Errorf("%s was taken", text)
 		}

@@ -122,7 +122,7 @@ func run(flags *commandLine, environ []string) result {
 	if os.Getpid() != 1 {
 		// Of a pair, the outer one has said so.
 		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
-			l.sayf(failure, "%v: leftovers are not found", err)
+			l.sayf(failure, "%v: what the command leaves running goes on", err)
 		}
 	}
 	if _, none := reaper.Reap(nil); !none {

@@ -23,8 +23,8 @@ import (
 //	role   runs            ends it when             decides by       falls back to
 //	solo   the command     the parent process or    ladder, sweep
 //	                       a --bind ends
-//	outer  another fini,   (only while that one     watch; sweep if  solo, if there is no pidfd,
-//	       the inner one   is stopped: the same)    that is killed   process or descriptor
+//	outer  another fini,   (only while that one     watch; sweep if  solo, if there is no process
+//	       the inner one   is stopped: the same)    that is killed   or descriptor
 //	inner  the command     the outer one ends, or   ladder, sweep
 //	                       as solo
 //
@@ -40,8 +40,8 @@ type role struct {
 	whileStopped []watched // the same, while the inner fini is stopped and can't watch
 	stdin        pdeath.Stdin
 	timeout      time.Duration
-	word         *reaper.Word // from inner to outer
-	gate         *reaper.Gate // from outer to inner; nil for none
+	word         *reaper.Word    // from inner to outer
+	line         reaper.Lifeline // from outer to inner
 	outer        bool
 	inner        bool
 	rules        rules
@@ -52,7 +52,7 @@ type role struct {
 
 // watched is a process whose end is a reason to stop.
 type watched struct {
-	fd   int // its pidfd
+	fd   int // its pidfd; -1 if another way tells of its end
 	pid  int
 	name string // for the line that says it
 	why  reason
@@ -152,7 +152,7 @@ func (l *loop) beShielded(r *role) *role {
 		l.sayf(detail, "no shield: this process group is outside of the PID namespace, and the inner fini could not start the command in it")
 		return r
 	}
-	outer, err := r.beOuter(nil)
+	outer, err := r.beOuter(nil, -1)
 	if err != nil {
 		l.sayf(failure, "%v: going on without a shield", err)
 		return r
@@ -166,7 +166,7 @@ func (l *loop) address(r *role, from *inner) {
 	pid := os.Getpid()
 	switch {
 	case from != nil && from.isolated != nil && reaper.NamesPid(r.command.Env, from.isolated.pid):
-		r.command.Env = reaper.Rename(r.command.Env, from.isolated.pid, from.outer)
+		r.command.Env = reaper.Rename(r.command.Env, from.isolated.pid, from.isolated.pidfd)
 	case from != nil && from.isolated != nil:
 		return
 	case from != nil:
@@ -194,20 +194,17 @@ func (r *role) beInner(flags *commandLine) {
 	if r.isolated = from.isolated; r.isolated != nil {
 		parent = r.isolated.pid
 	}
-	r.watch = []watched{{fd: from.outer, pid: parent, why: finiDied}}
-	if from.parent >= 0 {
+	r.line = reaper.Lifeline{Read: from.line, Write: -1}
+	r.watch = []watched{{fd: from.line, pid: parent, why: finiDied}}
+	if from.parentPid != 0 {
 		r.watch = append(r.watch, watched{fd: from.parent, pid: from.parentPid, why: parentDied})
 	}
 	for i, fd := range from.bound {
 		r.watch = append(r.watch, watched{fd: fd, pid: int(flags.Bind[i]), why: boundEnded})
 	}
-	if from.gate >= 0 {
-		r.gate = &reaper.Gate{FD: from.gate}
-		reaper.CloseOnExec(from.gate)
-	}
 	reaper.CloseOnExec(append(pidfds(r.watch), from.word)...)
 	if r.isolated != nil {
-		reaper.CloseOnExec(r.isolated.word)
+		reaper.CloseOnExec(r.isolated.word, r.isolated.pidfd)
 		r.word.Read, r.rules.leader = r.isolated.word, r.isolated.leader
 		return // it is in the job, if there is one
 	}
@@ -224,22 +221,19 @@ func (r *role) beInner(flags *commandLine) {
 }
 
 // beOuter returns the role of the outer fini: it runs itself again and passes signals on to
-// that one, which gets to know when this one or the parent process ends.
-func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
-	self, err := pdeath.Process(os.Getpid())
+// that one, which gets to know when this one or the parent process ends. self is a pidfd of this one, for
+// an isolated one.
+func (r *role) beOuter(by *reaper.Isolation, self int) (*role, error) {
+	line, err := reaper.NewLifeline()
 	if err != nil {
 		return nil, err
 	}
 	word, err := reaper.NewWord()
 	if err != nil {
-		_ = unix.Close(self)
+		_, _ = unix.Close(line.Read), unix.Close(line.Write)
 		return nil, err
 	}
-	gate := reaper.NewGate()
-	to := inner{job: r.rules.job, word: word.Write, gate: -1, outer: self, parent: -1}
-	if gate != nil {
-		to.gate = gate.FD
-	}
+	to := inner{job: r.rules.job, word: word.Write, line: line.Read, parent: -1}
 	for _, w := range r.watch {
 		if w.why == parentDied {
 			to.parent, to.parentPid = w.fd, w.pid
@@ -251,7 +245,7 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 		if to.job != 0 {
 			to.job = outsideJob
 		}
-		to.isolated = &isolated{pid: os.Getpid(), leader: r.rules.leader, word: word.Read, by: *by}
+		to.isolated = &isolated{pid: os.Getpid(), leader: r.rules.leader, word: word.Read, pidfd: self, by: *by}
 	}
 	outer := &role{
 		command: reaper.Command{
@@ -259,24 +253,26 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 			Args:      append([]string{os.Args[0], "--inner=" + to.String()}, os.Args[1:]...),
 			Env:       r.command.Env,
 			Inherited: r.command.Inherited,
-			Pass:      append([]int{word.Write, self}, pidfds(r.watch)...),
+			Pass:      []int{word.Write, line.Read},
 			Terminal:  -1,
 			Deathsig:  syscall.SIGKILL, // until it can act on that itself: see beInner
 		},
 		rules:        r.rules,
 		whileStopped: r.watch,
 		word:         &word,
-		gate:         gate,
+		line:         line,
 		outer:        true,
 		fallback:     r,
 	}
-	if gate != nil {
-		outer.command.Pass = append(outer.command.Pass, gate.FD)
+	for _, w := range r.watch {
+		if w.fd >= 0 {
+			outer.command.Pass = append(outer.command.Pass, w.fd)
+		}
 	}
 	if by != nil {
 		outer.command.Isolation, outer.command.Deathsig = by, 0
 		outer.watch = []watched{{fd: word.Read, why: innerTold}}
-		outer.command.Pass = append(outer.command.Pass, word.Read)
+		outer.command.Pass = append(outer.command.Pass, word.Read, self)
 		if r.rules.job != 0 {
 			// Nobody in the namespace can be moved into a group that is outside.
 			outer.command.Group = reaper.SameGroup
@@ -288,7 +284,7 @@ func (r *role) beOuter(by *reaper.Isolation) (*role, error) {
 
 // close closes what an outer role has opened, if it can't be played.
 func (r *role) close() {
-	_ = unix.Close(r.word.Read)
+	_, _ = unix.Close(r.word.Read), unix.Close(r.line.Write)
 	for _, fd := range r.command.Pass {
 		if fd != r.word.Read && !slices.Contains(pidfds(r.fallback.watch), fd) {
 			_ = unix.Close(fd)
@@ -299,19 +295,18 @@ func (r *role) close() {
 
 // inner is what the outer fini tells the inner one in --inner: numbers, with commas between.
 type inner struct {
-	job       int // see job
-	word      int // descriptor of the word's writing end
-	gate      int // descriptor of the gate; -1 for none
-	outer     int // pidfd of the outer one
-	parentPid int
-	parent    int   // pidfd of its parent process; -1 for none
+	job       int   // see job
+	word      int   // descriptor of the word's writing end
+	line      int   // descriptor of the lifeline's reading end
+	parentPid int   // of the outer one's parent process; 0 if it is not bound to that
+	parent    int   // its pidfd; -1 if there is none
 	bound     []int // pidfds of --bind, in order
 	isolated  *isolated
 }
 
 func (in inner) String() string {
 	var words []string
-	for _, n := range append([]int{in.job, in.word, in.gate, in.outer, in.parentPid, in.parent}, in.bound...) {
+	for _, n := range append([]int{in.job, in.word, in.line, in.parentPid, in.parent}, in.bound...) {
 		words = append(words, strconv.Itoa(n))
 	}
 	return strings.Join(words, ",") + in.isolated.String()
@@ -331,10 +326,10 @@ func (in *inner) UnmarshalText(text []byte) error {
 		}
 		numbers = append(numbers, n)
 	}
-	if len(numbers) < 6 || numbers[1] < 3 || numbers[3] < 3 {
+	if len(numbers) < 5 || numbers[1] < 3 || numbers[2] < 3 {
 		return errNotForUsers
 	}
-	*in = inner{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6:], nil}
+	*in = inner{numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5:], nil}
 	if isolates {
 		in.isolated = &isolated{}
 		return in.isolated.parse(rest)
@@ -371,7 +366,9 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 	case !errors.Is(err, pdeath.ErrGone):
 		// No pidfds, or a parent outside the namespace.
 		l.parent, err = pdeath.Signal(parentSignal)
-		l.bySignal = err == nil
+		if l.bySignal = err == nil; l.bySignal && l.parent != 0 {
+			r.watch = append(r.watch, watched{fd: -1, pid: l.parent, why: parentDied})
+		}
 	}
 	if errors.Is(err, pdeath.ErrGone) {
 		return errors.New("the parent process has ended before fini was ready: the command is not started; -p none starts it all the same")
@@ -382,11 +379,14 @@ func (l *loop) bind(flags *commandLine, r *role) error {
 	return nil
 }
 
-// byNohup reports whether nohup(1) stands right before fini: its parent does not ignore SIGHUP,
-// as fini does. If the parent has just ended, its death is still to be bySignal.
+// byNohup reports whether nohup(1) stands right before fini: its parent does not ignore SIGHUP, as fini
+// does. err is that of pdeath.Parent. If the parent has just ended, its death is still to be noticed.
 func (l *loop) byNohup(parent int, err error) bool {
+	if errors.Is(err, pdeath.ErrGone) || errors.Is(err, pdeath.ErrNone) {
+		return true
+	}
 	ignores, known := l.tree.Ignores(parent, syscall.SIGHUP)
-	return err != nil || !ignores && (known || !pdeath.Died(parent))
+	return !ignores && (known || !pdeath.Died(parent))
 }
 
 // parentSignal tells that the parent process may have died, if there is no pidfd of it. The
@@ -397,23 +397,23 @@ const parentSignal = syscall.Signal(64)
 var errTooLate = errors.New("the outer fini, or a process to whose end the command is bound, has ended before the start: it is not started")
 
 // start starts the command of a role, or the one of its fallback. It returns the role that is
-// played. An outer fini reserves what it needs while the inner one starts, which waits at the gate
-// for that: the command may use up what there is.
+// played. An outer fini reserves what it needs while the inner one starts, which waits at the
+// lifeline for that: the command may use up what there is.
 func (l *loop) start(r *role) (*role, reaper.Child, error) {
-	gated := r.outer && r.gate != nil
-	if !gated {
+	if !r.outer {
 		reserve()
 	}
-	if r.inner && r.gate != nil && !r.gate.Await(pidfds(r.watch)...) {
+	if r.inner && !r.line.Await(pidfds(r.watch[1:])...) {
 		return r, reaper.Child{}, errTooLate
 	}
 	if len(r.command.Args) == 0 {
 		return r, reaper.Child{FD: -1}, nil
 	}
 	child, err := reaper.Spawn(r.command)
-	if gated && err == nil {
-		reserve() // while the inner one starts
-		r.gate.Open()
+	if r.outer && err == nil {
+		reserve()                       // while the inner one starts
+		reaper.CloseOnExec(r.line.Read) // to keep it: a write when the inner one is gone raises no SIGPIPE
+		r.line.Begin()
 	}
 	if r.command.Isolation != nil {
 		return l.startIsolated(r, child, err)

@@ -150,6 +150,34 @@ func TestBindToNobody(t *testing.T) {
 	}
 }
 
+// What takes pidfds and has no other way says so, and does not start the command.
+func TestBindAndIsolateWithoutPidfds(t *testing.T) {
+	t.Parallel()
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	})
+	pid := strconv.Itoa(other.Process.Pid)
+	for kind, why := range map[string]string{
+		"ENOSYS": "this kernel or sandbox has no pidfd_open(2)",
+		"EPERM":  "cannot open a pidfd: operation not permitted",
+	} {
+		for flag, want := range map[string]string{
+			"--bind=" + pid: "fini: cannot bind the command to process " + pid + ": " + why + "\n",
+			"--isolate":     "fini: --isolate: " + why + "; --isolate=try goes on without\n",
+		} {
+			argv := append(mode("refuse", beforePidfds+":"+kind), finiPath, flag, "--", "echo", "started")
+			if status, stdout, stderr := ask(t, exec.Command(argv[0], argv[1:]...)); status != 125 || stdout != "" || stderr != want {
+				t.Errorf("%s, %s: status %d, stdout %q, stderr %q, want %q", kind, flag, status, stdout, stderr, want)
+			}
+		}
+	}
+}
+
 // anotherThread is the id of a thread of this process that is not its first.
 func anotherThread(t testing.TB) int {
 	t.Helper()

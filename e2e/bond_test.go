@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +41,13 @@ type boundLife struct {
 // would go unnoticed, as the README says.
 func launch(t testing.TB, p place, args ...string) *boundLife {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, p.command(args...).Args...)...)
+	return launchBy(t, nil, p, args...)
+}
+
+// launchBy has words before those of fini, which execute it.
+func launchBy(t testing.TB, before []string, p place, args ...string) *boundLife {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe", slices.Concat([]string{"@launcher"}, before, p.command(args...).Args)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
 	l := &boundLife{life: startCmd(t, cmd)}
@@ -109,6 +116,24 @@ var moments = []struct {
 
 func TestKillMatrix(t *testing.T) {
 	t.Parallel()
+	killMatrix(t, nil, func(v, m, n, g int) bool { return (v+m+n+g)%2 == 0 })
+}
+
+// The same where the kernel is old, or a sandbox or a filter has less: nothing is lost.
+func TestKillMatrixWithoutPidfds(t *testing.T) {
+	t.Parallel()
+	for k, kind := range []string{"ENOSYS", "EPERM"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			// Every victim at every moment, and every tree, in each group.
+			killMatrix(t, mode("refuse", beforePidfds+":"+kind), func(v, m, n, g int) bool { return n == (v+m+2*k)%4 && g == (v+k)%2 })
+		})
+	}
+}
+
+// killMatrix kills each victim at each moment. before are the words that start fini; drawn are the cases that
+// are run if not all are.
+func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, group int) bool) {
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
 	for v, victim := range victims {
 		for m, moment := range moments {
@@ -117,7 +142,7 @@ func TestKillMatrix(t *testing.T) {
 					continue // it is gone by then
 				}
 				for g, group := range []string{"own", "job"} {
-					if !full() && (v+m+n+g)%2 != 0 {
+					if !full() && !drawn(v, m, n, g) {
 						continue
 					}
 					t.Run(victim.name+"/"+moment.name+"/"+tree.name+"/"+group+" group", func(t *testing.T) {
@@ -127,7 +152,7 @@ func TestKillMatrix(t *testing.T) {
 							if moment.name == "stopping leftovers" {
 								script = stubbornLeftover + script
 							}
-							l := launch(t, pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
+							l := launchBy(t, before, pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
 								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
 							moment.come(l)
 							for _, pid := range victim.pids(l) {
@@ -246,16 +271,19 @@ for round in range(%d):
     print("round", round, flush=True)
 print("all alive")
 `, rounds)
-	t.Run("python", func(t *testing.T) {
-		l := startCmd(t, exec.Command(need.Program(t, "python3"), "-c", python, finiPath, "--", "cat"))
-		l.Out.want("all alive")
-		l.mustEnd(0)
-	})
-	t.Run("go", func(t *testing.T) {
-		argv := mode("threads", strconv.Itoa(rounds), finiPath, "--", "cat")
-		l := startCmd(t, exec.Command(argv[0], argv[1:]...))
-		l.Out.want("all alive")
-		l.mustEnd(0)
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		fini := append(before, finiPath, "--", "cat")
+		t.Run("python", func(t *testing.T) {
+			l := startCmd(t, exec.Command(need.Program(t, "python3"), append([]string{"-c", python}, fini...)...))
+			l.Out.want("all alive")
+			l.mustEnd(0)
+		})
+		t.Run("go", func(t *testing.T) {
+			argv := mode("threads", append([]string{strconv.Itoa(rounds)}, fini...)...)
+			l := startCmd(t, exec.Command(argv[0], argv[1:]...))
+			l.Out.want("all alive")
+			l.mustEnd(0)
+		})
 	})
 }
 
@@ -275,9 +303,9 @@ for round in range(%d):
     if launcher == 0:
         os.setsid() # see launch
         os.close(r)
-        delay = random.uniform(0, 0.012)
+        delay = random.uniform(0, float(sys.argv[1]))
         if os.fork() == 0:
-            os.execv(sys.argv[1], sys.argv[1:])
+            os.execv(sys.argv[2], sys.argv[2:])
         end = time.monotonic() + delay
         while time.monotonic() < end:
             pass
@@ -292,15 +320,21 @@ for round in range(%d):
     print("round", round, flush=True)
 print("none alive")
 `, rounds)
-	l := startCmd(t, exec.Command(need.Program(t, "python3"), "-c", script, finiPath, "-q", "--", "sleep", "1000"))
-	line := "round"
-	for strings.HasPrefix(line, "round") {
-		line, _ = l.Out.next()
-	}
-	if line != "none alive" {
-		t.Fatalf("%q; stderr: %s", line, l.Err.text())
-	}
-	l.mustEnd(0)
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		within := "0.012"
+		if before != nil {
+			within = "0.04" // it takes its time until it executes fini
+		}
+		l := startCmd(t, exec.Command(need.Program(t, "python3"), slices.Concat([]string{"-c", script, within}, before, []string{finiPath, "-q", "--", "sleep", "1000"})...))
+		line := "round"
+		for strings.HasPrefix(line, "round") {
+			line, _ = l.Out.next()
+		}
+		if line != "none alive" {
+			t.Fatalf("%q; stderr: %s", line, l.Err.text())
+		}
+		l.mustEnd(0)
+	})
 }
 
 func TestLauncherDies(t *testing.T) {
@@ -314,39 +348,47 @@ func TestLauncherDies(t *testing.T) {
 		{"-p INT", []string{"-p", "INT"}, "signal 2"},
 		{"--pdeathsig=SIGRTMIN+1", []string{"--pdeathsig=SIGRTMIN+1"}, "signal 35"},
 	}
-	for _, p := range []place{pair, alone} {
-		for _, tt := range tests {
-			t.Run(p.name+"/"+tt.name, func(t *testing.T) {
-				t.Parallel()
-				l := launch(t, p, append(append(tt.args, "--grace=1s", "--"), mode("signals")...)...)
-				l.Out.want("ready")
-				_ = syscall.Kill(l.launcher, syscall.SIGKILL)
-				if got := l.Out.rest(); len(got) != 1 || got[0] != tt.want {
-					t.Errorf("the command got %q, want %s once", got, tt.want)
-				}
-				l.mustVanish(2 * time.Second)
-			})
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range []place{pair, alone} {
+			for _, tt := range tests {
+				t.Run(p.name+"/"+tt.name, func(t *testing.T) {
+					t.Parallel()
+					l := launchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=1s", "--"}, mode("signals"))...)
+					l.Out.want("ready")
+					_ = syscall.Kill(l.launcher, syscall.SIGKILL)
+					if got := l.Out.rest(); len(got) != 1 || got[0] != tt.want {
+						t.Errorf("the command got %q, want %s once", got, tt.want)
+					}
+					l.mustVanish(2 * time.Second)
+					want := fmt.Sprintf("fini: stopping the command: its parent (exe, %d) has died; -p none keeps it\n", l.launcher)
+					if said := l.Err.whole(); !strings.HasPrefix(said, want) {
+						t.Errorf("says %q, want first %q", said, want)
+					}
+				})
+			}
 		}
-	}
+	})
 }
 
 // A group TERM that kills the launcher too reaches the command once, in either order.
 func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 	t.Parallel()
-	for _, p := range []place{pair, alone} {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			for range quickOrFull(3, 10) {
-				l := launch(t, p, append([]string{"--grace=1s", "--"}, mode("signals")...)...)
-				l.Out.want("ready")
-				_ = syscall.Kill(-l.launcher, syscall.SIGTERM)
-				if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
-					t.Fatalf("the command got %q, want SIGTERM once", got)
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range []place{pair, alone} {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				for range quickOrFull(3, 10) {
+					l := launchBy(t, before, p, append([]string{"--grace=1s", "--"}, mode("signals")...)...)
+					l.Out.want("ready")
+					_ = syscall.Kill(-l.launcher, syscall.SIGTERM)
+					if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+						t.Fatalf("the command got %q, want SIGTERM once", got)
+					}
+					l.mustVanish(2 * time.Second)
 				}
-				l.mustVanish(2 * time.Second)
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // The launcher's death means nothing to a fini that is not bound to it.
@@ -386,22 +428,90 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	}
 }
 
-// Without pidfds fini falls back to the kernel's parent death signal, and does without a
-// shield.
-func TestBondWithoutPidfds(t *testing.T) {
+// With -p the command ends also with a launcher that is outside of the PID namespace, and has no pid in it.
+func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 	t.Parallel()
-	argv := append([]string{"refuse", "pidfd_open", finiPath, "--grace=1s", "--"}, mode("signals")...)
-	cmd := exec.Command("/proc/self/exe", append([]string{"@launcher", "/proc/self/exe"}, append([]string{"@" + argv[0]}, argv[1:]...)...)...)
-	l := &boundLife{life: startCmd(t, cmd)}
-	l.outer = l.Out.launched()
-	l.Out.want("ready")
-	_ = syscall.Kill(l.pid(), syscall.SIGKILL)
-	l.Out.want("signal 15")
-	l.mustVanish(2 * time.Second)
-	said := l.Err.whole()
-	if strings.Count(said, "without a shield") != 1 || !strings.Contains(said, "stopping the command: its parent has died; -p none keeps it\n") {
-		t.Errorf("says %q, want that there is no shield, and why the command is stopped", said)
+	needPidNamespace(t)
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range []place{pair, alone} {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				init := start(t, pid1, "-P", "-v")
+				init.Err.want("fini: pausing")
+				l := launchBy(t, append(init.enter(), before...), p, append([]string{"-p", "TERM", "--grace=1s", "--"}, mode("signals", "15")...)...)
+				l.Out.want("ready")
+				mustKill(t, l.outer, syscall.SIGKILL) // nsenter, which has started fini
+				if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+					t.Errorf("the command got %q, want SIGTERM", got)
+				}
+				l.mustVanish(2 * time.Second)
+				_ = l.Stdin.Close()
+				l.wait()
+				init.signal(syscall.SIGTERM)
+				init.mustEnd(0)
+			})
+		}
+	})
+}
+
+// withAndWithoutPidfds runs a test where fini has pidfds, and where it has not. before are the words that
+// execute fini.
+func withAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)) {
+	t.Helper()
+	t.Run("with pidfds", func(t *testing.T) { test(t, nil) })
+	t.Run("without pidfds", func(t *testing.T) { test(t, mode("refuse", beforePidfds)) })
+}
+
+// A pair notices the end of the outer one by a pipe, of which nobody else has the writing end: whoever
+// had it would hide that end.
+func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
+	t.Parallel()
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, group := range []string{"own", "job"} {
+			t.Run(group+" group", func(t *testing.T) {
+				t.Parallel()
+				l := launchBy(t, before, pair, "--foreground="+strconv.FormatBool(group == "job"), "--", "/bin/sh", "-c",
+					`setsid sh -c 'echo ready; exec sleep 1000' & read go; exec sleep 1000`)
+				l.Out.want("ready")
+				inner, main := l.inner(), l.main()
+				var line []string
+				until(t, "the outer one has let go of what it inherited", func() bool {
+					_, line = pipeEnds(l.outer)
+					return len(line) == 1
+				})
+				if reads, writes := pipeEnds(inner); !slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
+					t.Errorf("the inner one reads from %q and writes to %q; %q is for reading", reads, writes, line)
+				}
+				for _, pid := range append(childrenOf(t, main), main) {
+					if reads, writes := pipeEnds(pid); slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
+						t.Errorf("%d of the tree has an end", pid)
+					}
+				}
+				mustKill(t, l.launcher, syscall.SIGKILL)
+				l.mustVanish(10 * time.Second)
+			})
+		}
+	})
+}
+
+// pipeEnds are the pipes of which a process has ends, besides its standard streams.
+func pipeEnds(pid int) (reads, writes []string) {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		link, _ := os.Readlink(dir + entry.Name())
+		info, err := os.Lstat(dir + entry.Name()) // its mode is that in which it was opened
+		if n, _ := strconv.Atoi(entry.Name()); n < 3 || err != nil || !strings.HasPrefix(link, "pipe:") {
+			continue
+		}
+		if info.Mode()&0o400 != 0 {
+			reads = append(reads, link)
+		}
+		if info.Mode()&0o200 != 0 {
+			writes = append(writes, link)
+		}
 	}
+	return reads, writes
 }
 
 // The steps in which the Python SDK of MCP ends a server, which it started in a session

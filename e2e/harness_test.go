@@ -250,14 +250,21 @@ func (l *life) signal(sig syscall.Signal) {
 // inside makes a shell execute a line in the PID namespace of which fini is PID 1.
 func (l *life) inside(line string) {
 	l.t.Helper()
-	into := []string{"-t", strconv.Itoa(l.pid()), "-p", "-m"}
-	if os.Geteuid() != 0 {
-		into = append(into, "-U", "--preserve-credentials") // see asPID1
-	}
-	enter := exec.Command(need.Program(l.t, "nsenter"), append(into, "--", "/bin/sh", "-c", line)...)
+	argv := append(l.enter(), "/bin/sh", "-c", line)
+	enter := exec.Command(argv[0], argv[1:]...)
 	if out, err := enter.CombinedOutput(); err != nil {
 		l.t.Fatalf("%v: %s", err, out)
 	}
+}
+
+// enter is the words before those of a command by which it runs in the namespaces of a PID 1.
+func (l *life) enter() []string {
+	l.t.Helper()
+	into := []string{need.Program(l.t, "nsenter"), "-t", strconv.Itoa(l.pid()), "-p", "-m"}
+	if os.Geteuid() != 0 {
+		into = append(into, "-U", "--preserve-credentials") // see asPID1
+	}
+	return append(into, "--")
 }
 
 // worker is the pid of the fini whose main child is the command: the inner one of a

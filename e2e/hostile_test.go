@@ -762,45 +762,47 @@ func TestNohupFurtherUp(t *testing.T) {
 	t.Parallel()
 	nohup := need.Program(t, "nohup")
 	const unbound = "fini: not bound to the parent process: this was started by nohup; -p TERM binds it"
-	for _, p := range aloneOrPair {
-		for _, tt := range []struct {
-			name     string
-			launcher string
-			before   []string
-			args     []string
-			bound    bool
-		}{
-			{"further up", "ignores", nil, nil, true},
-			{"right before", "heeds", []string{nohup}, nil, false},
-			{"right before, -p TERM", "heeds", []string{nohup}, []string{"-p", "TERM"}, true},
-			{"both", "ignores", []string{nohup}, nil, true},
-			{"neither", "heeds", nil, nil, true},
-		} {
-			t.Run(p.name+"/"+tt.name, func(t *testing.T) {
-				t.Parallel()
-				argv := slices.Concat(tt.before, p.executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, mode("signals", "15"))...).Args)
-				argv = mode("hup-launcher", append([]string{tt.launcher}, argv...)...)
-				cmd := exec.Command(argv[0], argv[1:]...)
-				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-				l := startCmd(t, cmd)
-				fini := l.Out.launched()
-				l.Out.want("ready")
-				l.signal(syscall.SIGKILL)
-				l.wait()
-				if tt.bound {
-					mustRecord(t, "the command says", l.Out.rest(), "signal 15")
-				} else {
-					mustKill(t, fini, syscall.SIGUSR1) // which would come after SIGTERM
-					mustRecord(t, "the command says", []string{next(l)}, "signal 10")
-					mustKill(t, fini, syscall.SIGTERM)
-				}
-				until(t, "the end of the tree", func() bool { return hungUp(l.witness) })
-				if said := strings.Contains(l.Err.whole(), unbound); said == tt.bound {
-					t.Errorf("says %q", l.Err.text())
-				}
-			})
+	withAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range aloneOrPair {
+			for _, tt := range []struct {
+				name     string
+				launcher string
+				before   []string
+				args     []string
+				bound    bool
+			}{
+				{"further up", "ignores", nil, nil, true},
+				{"right before", "heeds", []string{nohup}, nil, false},
+				{"right before, -p TERM", "heeds", []string{nohup}, []string{"-p", "TERM"}, true},
+				{"both", "ignores", []string{nohup}, nil, true},
+				{"neither", "heeds", nil, nil, true},
+			} {
+				t.Run(p.name+"/"+tt.name, func(t *testing.T) {
+					t.Parallel()
+					argv := slices.Concat(tt.before, before, p.executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, mode("signals", "15"))...).Args)
+					argv = mode("hup-launcher", append([]string{tt.launcher}, argv...)...)
+					cmd := exec.Command(argv[0], argv[1:]...)
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+					l := startCmd(t, cmd)
+					fini := l.Out.launched()
+					l.Out.want("ready")
+					l.signal(syscall.SIGKILL)
+					l.wait()
+					if tt.bound {
+						mustRecord(t, "the command says", l.Out.rest(), "signal 15")
+					} else {
+						mustKill(t, fini, syscall.SIGUSR1) // which would come after SIGTERM
+						mustRecord(t, "the command says", []string{next(l)}, "signal 10")
+						mustKill(t, fini, syscall.SIGTERM)
+					}
+					until(t, "the end of the tree", func() bool { return hungUp(l.witness) })
+					if said := strings.Contains(l.Err.whole(), unbound); said == tt.bound {
+						t.Errorf("says %q", l.Err.text())
+					}
+				})
+			}
 		}
-	}
+	})
 }
 
 func next(l *life) string {

@@ -95,7 +95,10 @@ func Process(pid int) (int, error) {
 	if err == unix.ESRCH {
 		return -1, ErrGone
 	}
-	if err != nil {
+	switch {
+	case err == unix.ENOSYS:
+		return -1, errors.New("this kernel or sandbox has no pidfd_open(2)")
+	case err != nil:
 		return -1, fmt.Errorf("cannot open a pidfd: %w", err)
 	}
 	// A zombie has a pid to open.

@@ -32,13 +32,48 @@ func CloseInherited(keepStdin bool) {
 			_ = unix.Close(fd)
 		}
 	}
-	if unix.CloseRange(uint(fd), math.MaxUint32, 0) == nil {
+	// Before Linux 5.9, or under a filter, there is no such call. Without a list there is no telling which
+	// numbers are in use.
+	if unix.CloseRange(uint(fd), math.MaxUint32, 0) == nil || closeListed(fd) == nil {
 		return
 	}
-	// Before Linux 5.9, or under a filter.
-	for ; fd < 1<<16; fd++ {
+	for most := numbers(); fd < most; fd++ {
 		_ = unix.Close(fd)
 	}
+}
+
+// closeListed closes the descriptors from a number on that are not close-on-exec, as /proc lists them.
+func closeListed(from int) error {
+	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if n == 0 || err != nil {
+			return err
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			fd, _ := strconv.Atoi(name)
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); fd >= from && err == nil && flags&unix.FD_CLOEXEC == 0 {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+}
+
+// numbers is how many numbers a descriptor may have, as far as anyone uses them. The Go runtime has made the
+// soft limit the hard one, which may be a thousand million.
+func numbers() int {
+	const enough = 1 << 16
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return enough
+	}
+	return int(min(limit.Cur, enough))
 }
 
 // CloseStderr does the same with standard error, and with standard input if that was kept: this

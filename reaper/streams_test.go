@@ -186,6 +186,34 @@ func TestCloseInheritedKeepsItsOwn(t *testing.T) {
 	})
 }
 
+// Without close_range(2) those are closed that are open: no number is tried, and what is this process's own
+// stays, however high.
+func TestCloseListed(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		r, w := pipe(t)
+		var inherited []int
+		for range 700 { // more than fit in one answer
+			fd, err := unix.FcntlInt(w.Fd(), unix.F_DUPFD, 200)
+			check(t, err)
+			inherited = append(inherited, fd)
+		}
+		check(t, w.Close())
+		below, own := inherited[0], inherited[350]
+		unix.CloseOnExec(own)
+
+		check(t, closeListed(below+1))
+
+		for _, fd := range inherited {
+			if isOpen(fd) != (fd == below || fd == own) {
+				t.Errorf("descriptor %d: open: %t", fd, isOpen(fd))
+			}
+		}
+		check(t, unix.Close(below))
+		check(t, unix.Close(own))
+		mustReadToEnd(t, "all of them", r, "")
+	})
+}
+
 func isOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil
