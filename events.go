@@ -104,13 +104,10 @@ func (l *loop) received(got signals.Received) {
 		return
 	}
 	if got.Signal == parentSignal && l.bySignal {
-		switch {
-		case pdeath.Died(l.parent):
+		if pdeath.Died(l.parent) {
 			l.parentDied()
-			return
-		case got.Sender == l.parent:
-			return // one thread of it has ended
 		}
+		return // otherwise one thread of it has ended, which in gVisor is the sender by its own number
 	}
 	if l.role.rules.orphaned && got.Sender == l.role.rules.self {
 		return // it has continued the job

@@ -90,6 +90,9 @@ func (t *Tree) verify(pid int, parent Process) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
+	if t.listsThreads && p.Threads > 1 && !t.leads(pid) {
+		return Process{}, false
+	}
 	p.pidfd = pidfd
 	switch {
 	case p.Parent == t.self:
@@ -99,6 +102,13 @@ func (t *Tree) verify(pid int, parent Process) (Process, bool) {
 		return p, !reaped(p) && !reaped(parent)
 	}
 	return Process{}, false
+}
+
+// leads reports whether a thread is the first of its process.
+func (t *Tree) leads(tid int) bool {
+	text, err := t.read(strconv.Itoa(tid) + "/status")
+	group, known := statusField(text, "Tgid")
+	return err != nil || !known || group == strconv.Itoa(tid)
 }
 
 // children lists the children of every thread of a process.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -14,21 +16,29 @@ const marker = "<!-- From here on `make kernels` writes. -->"
 
 // A gap is a test, or a part of one, that does not run in some columns, and why.
 type gap struct {
-	columns  string // a pattern
-	pkg, why string
-	tests    string // a pattern for -test.skip
+	columns   []string
+	pkg, test string // no test: the whole package
+	why       string
 }
+
+func (g gap) in(c *column) bool { return slices.Contains(g.columns, c.name) }
 
 // leftOut is the pattern of what does not run.
 func (c *column) leftOut(pkg string) string {
 	var tests []string
 	for _, g := range gaps {
-		if g.pkg == pkg && regexp.MustCompile("^("+g.columns+")$").MatchString(c.name) {
-			tests = append(tests, g.tests)
+		if g.pkg == pkg && g.in(c) {
+			if g.test == "" {
+				return "."
+			}
+			tests = append(tests, "^"+strings.ReplaceAll(g.test, "/", "$/^")+"$")
 		}
 	}
 	return strings.Join(tests, "|")
 }
+
+// random is what the name of a test's folder ends in.
+var random = regexp.MustCompile(`fini-e2e-[0-9]+`)
 
 // A fact is one of those that the page states and a run shows: what becomes of a case in a column, or
 // what of a case is missing there, and why.
@@ -37,10 +47,9 @@ type fact struct{ column, subject, text string }
 // facts of a column that has run.
 func (r *result) facts() (facts []fact) {
 	for _, g := range groups {
-		names := regexp.MustCompile("^Test(" + g.tests + ")(/|$)")
 		var ran, missing int
 		for _, t := range r.tests {
-			if t.pkg != g.pkg || g.tests != "" && !names.MatchString(t.name) {
+			if !g.has(t.pkg, t.name) {
 				continue
 			}
 			if t.action != "skip" {
@@ -50,13 +59,14 @@ func (r *result) facts() (facts []fact) {
 			missing++
 			_, why, _ := strings.Cut(t.text, "for this is missing: ")
 			why, _, _ = strings.Cut(why, "\n")
+			why = random.ReplaceAllString(why, "fini-e2e-*")
 			top, _, _ := strings.Cut(t.name, "/")
 			facts = append(facts, fact{r.column.name, "`" + top + "`", "missing: " + strings.ReplaceAll(why, "|", "/")})
 		}
 		for _, l := range gaps {
-			if l.pkg == g.pkg && regexp.MustCompile("^("+l.columns+")$").MatchString(r.column.name) && (g.tests == "" || names.MatchString(strings.TrimLeft(l.tests, "^"))) {
+			if l.in(r.column) && g.has(l.pkg, l.test) {
 				missing++
-				facts = append(facts, fact{r.column.name, "`" + strings.Trim(strings.ReplaceAll(l.tests, "|", " "), "^$") + "`", l.why})
+				facts = append(facts, fact{r.column.name, "`" + cmp.Or(l.test, l.pkg) + "`", l.why})
 			}
 		}
 		cell := "ok"
@@ -72,8 +82,9 @@ func (r *result) facts() (facts []fact) {
 	return slices.Compact(facts)
 }
 
-// stated are the facts of a page, but for the first row: the releases of the kernels come and go.
-func stated(page string) (facts []fact) {
+// stated are the facts of a page, and apart from them the releases of the kernels, which come and go.
+func stated(page string) (facts []fact, releases map[string]string) {
+	releases = map[string]string{}
 	var names []string
 	_, tables, _ := strings.Cut(page, marker)
 	for line := range strings.Lines(tables) {
@@ -85,6 +96,10 @@ func stated(page string) (facts []fact) {
 		case len(cells) < 3 || strings.HasPrefix(cells[0], "---") || cells[0] == "kernel" || cells[0] == "what":
 		case cells[0] == "case":
 			names = cells[1:]
+		case cells[0] == "kernel":
+			for i, cell := range cells[1:] {
+				releases[names[i]] = cell
+			}
 		case len(cells) == 3:
 			for _, name := range strings.Split(cells[1], ", ") {
 				facts = append(facts, fact{name, cells[0], cells[2]})
@@ -95,45 +110,40 @@ func stated(page string) (facts []fact) {
 			}
 		}
 	}
-	return facts
+	return facts, releases
 }
 
-// tables are the facts as the page has them.
-func tables(results []*result) string {
+// tables are the facts as the page has them, and the releases of the kernels.
+func tables(facts []fact, releases map[string]string) string {
 	var b strings.Builder
 	row := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	head, rule, kernels := []string{"case"}, []string{"---"}, []string{"kernel"}
 	cells, where := map[fact]string{}, map[fact][]string{}
-	var order []fact
-	for _, r := range results {
-		head, rule, kernels = append(head, r.column.name), append(rule, "---"), append(kernels, r.release)
-		for _, f := range r.facts() {
-			if !strings.HasPrefix(f.subject, "`") {
-				cells[fact{column: f.column, subject: f.subject}] = f.text
-				continue
-			}
+	for _, f := range facts {
+		if strings.HasPrefix(f.subject, "`") {
 			key := fact{subject: f.subject, text: f.text}
-			if where[key] == nil {
-				order = append(order, key)
-			}
 			where[key] = append(where[key], f.column)
+		} else {
+			cells[fact{column: f.column, subject: f.subject}] = f.text
 		}
+	}
+	head, rule, kernels := []string{"case"}, []string{"---"}, []string{"kernel"}
+	for _, c := range columns {
+		head, rule, kernels = append(head, c.name), append(rule, "---"), append(kernels, releases[c.name])
 	}
 	row(head...)
 	row(rule...)
 	row(kernels...)
 	for _, g := range groups {
 		line := []string{g.name}
-		for _, r := range results {
-			line = append(line, cells[fact{column: r.column.name, subject: g.name}])
+		for _, c := range columns {
+			line = append(line, cells[fact{column: c.name, subject: g.name}])
 		}
 		row(line...)
 	}
 	b.WriteString("\nWhat does not run where, of the cases above:\n\n")
 	row("what", "where", "why")
 	row("---", "---", "---")
-	slices.SortFunc(order, func(a, b fact) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	for _, key := range order {
+	for _, key := range slices.SortedFunc(maps.Keys(where), func(a, b fact) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
 		row(key.subject, strings.Join(where[key], ", "), key.text)
 	}
 	return b.String()
@@ -155,9 +165,12 @@ func compare(path string, results []*result, write bool) error {
 		return fmt.Errorf("cannot find the line %q in %s", marker, path)
 	}
 	differ := 0
-	says := stated(string(text))
+	says, releases := stated(string(text))
+	now := slices.Clone(says)
 	for _, r := range results {
 		facts := r.facts()
+		now = slices.DeleteFunc(now, func(f fact) bool { return f.column == r.column.name })
+		now, releases[r.column.name] = append(now, facts...), r.release
 		for _, f := range facts {
 			if !slices.Contains(says, f) {
 				differ++
@@ -171,8 +184,10 @@ func compare(path string, results []*result, write bool) error {
 			}
 		}
 	}
-	if write && len(results) == len(columns) {
-		if err := os.WriteFile(path, []byte(before+marker+"\n\n"+tables(results)), 0o644); err != nil {
+	if write && differ > 0 {
+		order := func(f fact) int { return slices.IndexFunc(columns, func(c *column) bool { return c.name == f.column }) }
+		slices.SortStableFunc(now, func(a, b fact) int { return order(a) - order(b) })
+		if err := os.WriteFile(path, []byte(before+marker+"\n\n"+tables(now, releases)), 0o644); err != nil {
 			return err
 		}
 	}
