@@ -85,7 +85,7 @@ lint: ## gofmt, go vet, staticcheck, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./... && $(GO) vet -C e2e/schema .
 	$(STATICCHECK) ./... && cd e2e/schema && $(STATICCHECK) .
-	shellcheck .ci/run e2e/*.sh packaging/*.sh packaging/action/*.sh
+	shellcheck .ci/run e2e/*.sh e2e/kernels/*.sh packaging/*.sh packaging/action/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network

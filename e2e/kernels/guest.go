@@ -16,13 +16,18 @@ type guest struct {
 	runsc   string
 }
 
+// folder is where all that belongs to a column is.
+func folder(dir string, c *column) string {
+	return filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
+}
+
 // makeGuest downloads, unpacks and builds.
 func makeGuest(dir string, c *column) (*guest, error) {
 	s, err := openSuite(filepath.Join(dir, "apt"), c.suite, c.arch)
 	if err != nil {
 		return nil, err
 	}
-	here := filepath.Join(dir, strings.ReplaceAll(c.name, " ", "-"))
+	here := folder(dir, c)
 	if err := os.RemoveAll(here); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,9 @@ if [ $$ = 1 ] && [ ! -e /proc/self ]; then
 	exec setsid /bin/sh "$0" machine </dev/null >/dev/console 2>&1
 fi
 
-# This many starts of a command, in ns, and what they print.
+machine=${1-}
+
+# What twenty starts of a command take, in ns, and what they print.
 cost() {
 	from=$(date +%s%N)
 	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "$@" 2>&1; done
@@ -29,14 +31,14 @@ cost /fini/bin/fini -- /bin/true
 for tests in /fini/*/*.test; do
 	dir=${tests%/*}
 	echo "kernels: begin ${dir##*/}"
-	run= skip=
-	[ ! -e "$dir/run" ] || run=-test.run=$(cat "$dir/run")
-	[ ! -e "$dir/skip" ] || skip=-test.skip=$(cat "$dir/skip")
-	own=
-	[ "$dir" != /fini/e2e ] || own=-fini=/fini/bin/fini
-	cd "$dir" && $(cat /fini/prefix) "$tests" -test.v=test2json -test.timeout=20m $own $run $skip
+	set -- -test.v=test2json -test.timeout=20m
+	[ ! -e "$dir/run" ] || set -- "$@" "-test.run=$(cat "$dir/run")"
+	[ ! -e "$dir/skip" ] || set -- "$@" "-test.skip=$(cat "$dir/skip")"
+	[ "$dir" != /fini/e2e ] || set -- "$@" -fini=/fini/bin/fini
+	# shellcheck disable=SC2046 # a list of words
+	cd "$dir" && $(cat /fini/prefix) "$tests" "$@"
 	echo "kernels: end $?"
 done
 echo "kernels: over"
 # The first process of a machine must not end.
-[ "${1-}" != machine ] || while :; do sleep 1000; done
+[ -z "$machine" ] || while :; do sleep 1000; done

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -67,6 +68,20 @@ func (r *result) watch() error {
 	r.took, r.used = time.Since(began), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
 	if err == nil && !over {
 		err = fmt.Errorf("it ended, or was ended after %v, before its tests were over:\n%s", r.took.Round(time.Second), tail(console, 60))
+	}
+	return err
+}
+
+// look reads the console of a run that was before.
+func (r *result) look(path string) error {
+	console, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = console.Close() }()
+	_, over, err := r.read(console)
+	if err == nil && !over {
+		err = errors.New("cannot find the end of the tests in " + path)
 	}
 	return err
 }
