@@ -9,7 +9,7 @@ import (
 )
 
 // packages are what the tests run, beside the C library and what else they depend on.
-var packages = []string{"bash", "coreutils", "dash", "grep", "iproute2", "mount", "procps", "python3-minimal", "sed", "util-linux"}
+var packages = []string{"bash", "busybox-static", "coreutils", "dash", "grep", "iproute2", "mount", "procps", "python3-minimal", "sed", "util-linux"}
 
 // A suite is one of Debian's, for an architecture, and the folder in which apt keeps what it knows of it:
 // the machine's own lists, and what is installed, stay as they are.

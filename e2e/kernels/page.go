@@ -106,6 +106,9 @@ func stated(page string) (facts []fact, releases map[string]string) {
 			}
 		default:
 			for i, cell := range cells[1:] {
+				if cell == "" {
+					continue // it has not run yet
+				}
 				facts = append(facts, fact{names[i], cells[0], cell})
 			}
 		}
