@@ -93,7 +93,7 @@ func stated(page string) (facts []fact, releases map[string]string) {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
 		switch {
-		case len(cells) < 3 || strings.HasPrefix(cells[0], "---") || cells[0] == "kernel" || cells[0] == "what":
+		case len(cells) < 3 || strings.HasPrefix(cells[0], "---") || cells[0] == "what":
 		case cells[0] == "case":
 			names = cells[1:]
 		case cells[0] == "kernel":
