@@ -5,10 +5,10 @@ set -eu
 # again tries once more what the network may have let down.
 again() { "$@" || "$@"; }
 
-packages="bash bats bsdutils busybox-static catatonit chromium conmon curl dash docker.io dumb-init fish git iptables less
-jq libarchive-tools lintian make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
-python3 python3-pytest python3-venv python3-yaml qemu-user-static runc shellcheck strace systemd tini tmux util-linux
-vim-tiny zsh"
+packages="bash bats bsdutils busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
+dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign netavark openssh-client
+openssh-server perl-base pipx podman postgresql procps python3 python3-pytest python3-venv python3-yaml qemu-system-arm
+qemu-system-x86 qemu-user-static runc shellcheck strace systemd tini tmux util-linux vim-tiny zsh"
 
 export DEBIAN_FRONTEND=noninteractive
 missing=

@@ -85,7 +85,7 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 					if p.pid1 && want.Signaled() {
 						want = syscall.WaitStatus(128+sig) << 8
 					}
-					if got := statusOf(t, p.command("--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
+					if got := statusOf(t, p.command("--linger=1m", "--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
 						t.Errorf("signal %d shows as %#x, want %#x", sig, uint32(got), uint32(want))
 					}
 				}

@@ -84,6 +84,7 @@ type sight struct {
 	proc         int  // descriptor of /proc, -1 if it can't be used
 	childrenOnly bool // /proc can't be used: only children are found, by waitid(2)
 	byChildren   bool // the kernel lists the children of a thread
+	listsThreads bool // a thread may be listed like a process
 	autoreap     bool // the kernel has CLONE_AUTOREAP: a child's pid may be free at any time
 	usePidfds    bool
 	maxPidfds    int                   // so many may be open at a time
@@ -125,6 +126,7 @@ func (t *Tree) prepare() error {
 
 func (t *Tree) openProc() error {
 	t.autoreap = hasAutoreap(release())
+	t.listsThreads = strings.HasPrefix(release(), "4.") // as which gVisor gives itself out
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open /proc: %w", err)
