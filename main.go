@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -195,14 +196,16 @@ type loop struct {
 	allow   []string         // names of those that are left alone
 	outside *orphans.Outside // of an inner fini that is isolated
 
-	bySignal     bool // parentSignal tells of the parent process's death
-	parent       int  // its pid then
-	toldOfMemory int  // how many processes were said to have been killed for it
+	bySignal     bool          // parentSignal tells of the parent process's death
+	parent       int           // its pid then
+	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
+	toldOfMemory int           // how many processes were said to have been killed for it
 }
 
 // begin begins the life of the child.
 func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role.common()
+	l.begun = signals.Uptime()
 	l.main, l.mainFD, l.seen = child.Pid, child.FD, l.outside.Pid(child.Pid)
 	r.rules.Seen = l.seen
 	l.allow = flags.Patterns()

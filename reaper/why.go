@@ -1,7 +1,6 @@
 package reaper
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,19 +13,19 @@ import (
 
 // beginning is what the kernel looks at, and a little more, "" if there is nothing to be read. A FIFO is not
 // waited for.
-func beginning(path string) []byte {
+func beginning(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil
+		return ""
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil
+		return ""
 	}
 	defer func() { _ = unix.Close(fd) }()
 	text := make([]byte, 4096)
 	n, _ := unix.Pread(fd, text, 0)
-	return text[:max(n, 0)]
+	return string(text[:max(n, 0)])
 }
 
 // notFound is why execve(2) says ENOENT of a file that is there.
@@ -47,17 +46,17 @@ func notFound(path string) error {
 }
 
 // interpreterOf is what stands behind the "#!" of a script: the kernel takes a word, which blanks end.
-func interpreterOf(text []byte) (name string, ok bool) {
-	line, ok := bytes.CutPrefix(text, []byte("#!"))
+func interpreterOf(text string) (name string, ok bool) {
+	line, ok := strings.CutPrefix(text, "#!")
 	if !ok {
 		return "", false
 	}
-	line, _, _ = bytes.Cut(line, []byte("\n"))
-	line = bytes.TrimLeft(line, " \t")
-	if i := bytes.IndexAny(line, " \t\x00"); i >= 0 {
+	line, _, _ = strings.Cut(line, "\n")
+	line = strings.TrimLeft(line, " \t")
+	if i := strings.IndexAny(line, " \t\x00"); i >= 0 {
 		line = line[:i]
 	}
-	return string(line), len(line) > 0
+	return line, line != ""
 }
 
 // Of elf(5). Package debug/elf would make the binary 40 kB larger.
@@ -70,10 +69,10 @@ const (
 )
 
 // foreign is for what else than this kernel and machine a file is, nil if it may be a script.
-func foreign(text []byte) error {
-	binaryFile := bytes.IndexByte(text, 0) >= 0
+func foreign(text string) error {
+	binaryFile := strings.Contains(text, "\x00")
 	switch {
-	case bytes.HasPrefix(text, []byte(elfMagic)):
+	case strings.HasPrefix(text, elfMagic):
 		if len(text) < elfHeader {
 			return fmt.Errorf("%w: it is too short for a program", unix.ENOEXEC)
 		}
@@ -82,7 +81,7 @@ func foreign(text []byte) error {
 			return fmt.Errorf("%w: it is for %s, as this is, but the kernel does not take it", unix.ENOEXEC, is)
 		}
 		return fmt.Errorf("%w: it is for %s, this is %s", unix.ENOEXEC, is, this)
-	case binaryFile && bytes.HasPrefix(text, []byte("MZ")):
+	case binaryFile && strings.HasPrefix(text, "MZ"):
 		return fmt.Errorf("%w: it is for Windows, this is Linux", unix.ENOEXEC)
 	case binaryFile && len(text) >= 8 && isMachO(text):
 		return fmt.Errorf("%w: it is for macOS, this is Linux", unix.ENOEXEC)
@@ -91,8 +90,8 @@ func foreign(text []byte) error {
 }
 
 // isMachO reports whether a file is a program for macOS, of one processor or of several.
-func isMachO(text []byte) bool {
-	switch string(text[:4]) {
+func isMachO(text string) bool {
+	switch text[:4] {
 	case "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe":
 		return true
 	case "\xca\xfe\xba\xbe": // as the classes of Java begin: there a version follows, which is 45 or more
@@ -102,7 +101,7 @@ func isMachO(text []byte) bool {
 }
 
 // An elfFile is the beginning of one.
-type elfFile []byte
+type elfFile string
 
 // number is the one of size bytes at an offset, in the file's own order.
 func (f elfFile) number(at, size int) (n int) {
@@ -116,23 +115,36 @@ func (f elfFile) number(at, size int) (n int) {
 	return n
 }
 
-// machines are those of an ELF file, as uname(1) calls them: see e_machine in elf(5).
-var machines = map[int]string{
-	3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64", 258: "loongarch64",
-}
-
+// machine is what the file is for, as uname(1) calls it: see e_machine in elf(5).
 func (f elfFile) machine() string {
-	number := f.number(18, 2)
-	name, ok := machines[number]
-	switch {
-	case !ok:
+	switch number := f.number(18, 2); number {
+	case 3:
+		return "i386"
+	case 8:
+		return "mips"
+	case 21:
+		if f[dataAt] != bigEndian {
+			return "ppc64le"
+		}
+		return "ppc64"
+	case 22:
+		return "s390x"
+	case 40:
+		return "arm"
+	case 62:
+		if f[classAt] != class64 {
+			return "x32"
+		}
+		return "x86_64"
+	case 183:
+		return "aarch64"
+	case 243:
+		return "riscv64"
+	case 258:
+		return "loongarch64"
+	default:
 		return fmt.Sprintf("another machine, number %d", number)
-	case number == 21 && f[dataAt] != bigEndian:
-		return "ppc64le"
-	case number == 62 && f[classAt] != class64:
-		return "x32"
 	}
-	return name
 }
 
 // here is the machine that this is.
@@ -153,7 +165,7 @@ func here() string {
 
 // loader is the program that loads the file, "" if none is found.
 func (f elfFile) loader() string {
-	if !bytes.HasPrefix(f, []byte(elfMagic)) || len(f) < elfHeader || f[classAt] != class64 {
+	if !strings.HasPrefix(string(f), elfMagic) || len(f) < elfHeader || f[classAt] != class64 {
 		return ""
 	}
 	at, size, count := f.number(32, 8), f.number(54, 2), f.number(56, 2)
