@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -201,14 +202,16 @@ type loop struct {
 	isolated bool           // pids are those of a PID namespace of the tree's own
 	allow    []string       // names of those that are left alone
 
-	bySignal     bool // parentSignal tells of the parent process's death
-	parent       int  // its pid then
-	toldOfMemory int  // how many processes were said to have been killed for it
+	bySignal     bool          // parentSignal tells of the parent process's death
+	parent       int           // its pid then
+	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
+	toldOfMemory int           // how many processes were said to have been killed for it
 }
 
 // begin begins the life of the child.
 func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role.common()
+	l.begun = signals.Uptime()
 	l.main, l.mainFD = child.Pid, child.FD
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)

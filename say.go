@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -276,12 +277,27 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 
 // close is the last that fini has to say.
 func (l *loop) close(end life.End) {
+	l.sayEnd(end)
 	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
 		l.annotate(end.Stopped, l.told)
 	}
 	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
 	}
+}
+
+// sayEnd says how fini ends, and when.
+func (l *loop) sayEnd(end life.End) {
+	how := fmt.Sprintf("with status %d", end.Status())
+	if end.Sig != 0 && os.Getpid() != 1 {
+		how = "by " + signals.Name(end.Sig)
+	}
+	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }
+	var command string
+	if l.ended > 0 {
+		command = fmt.Sprintf("; the command ended after %v", since(l.ended))
+	}
+	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
 }
 
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.

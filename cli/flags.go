@@ -290,7 +290,8 @@ func parseByKong(args, environ []string) (*Options, error) {
 	}
 	flags := parser.Model.Flags
 	c.Misspelt = setVariables(flags, environ)
-	if _, err := parser.Parse(args); err != nil {
+	parsed, err := parser.Parse(args)
+	if err != nil {
 		return nil, fmt.Errorf("%s; see fini --help", explain(err, flags, args))
 	}
 	// kong keeps the "--" that ends the flags. Exactly one is taken off.
@@ -302,6 +303,15 @@ func parseByKong(args, environ []string) (*Options, error) {
 	}
 	if c.Install != nil && len(c.Command) > 0 {
 		return nil, fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
+	}
+	given := map[string]bool{}
+	for _, word := range parsed.Path {
+		if word.Flag != nil && !word.Resolved {
+			given[word.Flag.Name] = true
+		}
+	}
+	if err := c.contradiction(given); err != nil {
+		return nil, fmt.Errorf("%w; see fini --help", err)
 	}
 	return c, nil
 }
