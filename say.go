@@ -90,7 +90,7 @@ func describe(p orphans.Process, commandLine string, session int, from report.Li
 	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
 		more += ", " + age(old) + " old"
 	}
-	more += startedBy(from)
+	more += startedBy(from) + whereIs(from.At)
 	if held := held(p.Holds); held != "" {
 		more += ", which holds " + held
 	}
@@ -113,6 +113,25 @@ func startedBy(from report.Lineage) (text string) {
 	}
 	if text != "" {
 		text = ", started" + text
+	}
+	return text
+}
+
+// whereIs is what a line says of where a leftover is, as far as that helps to find it; "" for nothing.
+func whereIs(at orphans.Surroundings) (text string) {
+	const most = 3
+	listens := at.Listens[:min(len(at.Listens), most)]
+	for i, address := range listens {
+		text += []string{", listens on ", " and "}[min(i, 1)] + oneLine(address, 110)
+	}
+	if more := len(at.Listens) - len(listens); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if at.OtherDir {
+		text += ", in " + oneLine(at.Dir, 100)
+	}
+	if at.OtherUser {
+		text += fmt.Sprintf(", as user %d", *at.User)
 	}
 	return text
 }
@@ -234,8 +253,11 @@ func (l *loop) culprit(why life.Reason) string {
 // Tell says what is being done about a leftover.
 func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	silent := quietly || l.threshold < life.Warning
-	if silent && l.report == nil {
+	if silent && !l.report.Lists() {
 		return
+	}
+	if l.report == nil && onGitHub() && stepSummary() != "" {
+		l.report = report.Unwritten()
 	}
 	from := l.owners.Of(p)
 	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
@@ -253,7 +275,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	}
 	text := describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	l.sayf(life.Warning, "%s leftover %s", what, text)
-	if what == "stopping" { // one that is killed as well was told of before
+	if what != "killing" { // one that is killed was told of before
 		l.told = append(l.told, text)
 	}
 }
@@ -278,8 +300,11 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 // close is the last that fini has to say.
 func (l *loop) close(end life.End) {
 	l.sayEnd(end)
-	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
-		l.annotate(end.Stopped, l.told)
+	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
+		l.annotate(end.Leaks, l.told)
+		if path, text := stepSummary(), l.report.Summary(inWords(end.Leaks), end.Stopped+end.Left); path != "" && text != "" {
+			l.failed(report.AppendSummary(path, text))
+		}
 	}
 	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
@@ -301,15 +326,29 @@ func (l *loop) sayEnd(end life.End) {
 }
 
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.
-func (s logger) annotate(count int, leaks []string) {
-	word := "leftovers"
-	if count == 1 {
-		word = "leftover"
+func (s logger) annotate(leaks life.Leaks, told []string) {
+	level := "warning"
+	if leaks.Decided {
+		level = "error"
 	}
-	text := fmt.Sprintf("stopped %d %s: %s", count, word, strings.Join(leaks, "; "))
+	text := inWords(leaks) + ": " + strings.Join(told, "; ")
 	text = strings.ReplaceAll(oneLine(text, maxLine), "%", "%25")
-	signals.SayLine([]byte("::warning title=fini::" + text + "\n"))
+	signals.SayLine([]byte("::" + level + " title=fini::" + text + "\n"))
 }
+
+// inWords is how many leftovers there were, and what became of them.
+func inWords(leaks life.Leaks) string {
+	if leaks.Left > 0 {
+		return "left running " + life.Leftovers(leaks.Left)
+	}
+	return "stopped " + life.Leftovers(leaks.Stopped)
+}
+
+// onGitHub reports whether this is a step of GitHub's CI.
+func onGitHub() bool { return reaper.Getenv("GITHUB_ACTIONS") == "true" }
+
+// stepSummary is the file whose text is shown under that step, "" for none.
+func stepSummary() string { return reaper.Getenv("GITHUB_STEP_SUMMARY") }
 
 // session is that of this process.
 func session() int {

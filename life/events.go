@@ -109,8 +109,8 @@ type (
 		text  string
 	}
 	exit struct {
-		result  Result
-		stopped int  // how many leftovers had to be
-		leaves  bool // the policy may have left some alone
+		result Result
+		leaks  Leaks
+		leaves bool // the policy may have left some alone
 	}
 )

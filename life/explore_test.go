@@ -465,6 +465,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		flag(m.began != notBegun)
 		flag(m.interrupted)
 		num(m.stopped)
+		num(m.left)
 		from(m.burstEnd)
 		flag(m.alone)
 		for i := range w.all {
@@ -525,7 +526,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
-		{sweep{}, "Rules policy main had result unknown stage deadline pause began interrupted asked stopped killed burstEnd alone"},
+		{sweep{}, "Rules policy main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
 		{watch{}, "Rules inner isStopped ending"},
 		{had{}, "group at pid"},
 		{copies{}, "seen"},
@@ -720,6 +721,8 @@ var settings = []struct {
 	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
 	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},
+	{"--orphans-exit and --timeout", func(r *Rules) { r.OrphansExit, r.Linger = 9, 100*ms }, nil, timesOut},
+	{"--report", func(r *Rules) { r.Reports = true }, nil, nil},
 	{"--allow-orphan", func(r *Rules) { r.Allow = true }, nil, nil},
 	{"-p INT", func(r *Rules) { r.Deathsig = syscall.SIGINT }, nil, nil},
 	{"-p none", func(*Rules) {}, nil, nil},
@@ -727,12 +730,14 @@ var settings = []struct {
 		w.stdin.unread = 2
 		w.finis[len(w.finis)-1].stdin = true
 	}},
-	{"--timeout", func(*Rules) {}, nil, func(w *world) {
-		w.supply.timeout = w.now + 60*ms
-		w.finis[len(w.finis)-1].timeout = w.supply.timeout
-		w.ghost.mustEnd = w.supply.timeout + w.ladder()
-		w.may(syscall.SIGTERM, false)
-	}},
+	{"--timeout", func(*Rules) {}, nil, timesOut},
+}
+
+func timesOut(w *world) {
+	w.supply.timeout = w.now + 60*ms
+	w.finis[len(w.finis)-1].timeout = w.supply.timeout
+	w.ghost.mustEnd = w.supply.timeout + w.ladder()
+	w.may(syscall.SIGTERM, false)
 }
 
 // The moves come in bunches, so that each bunch can go deep.

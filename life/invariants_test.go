@@ -170,6 +170,11 @@ func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
 // judgeLook notes who is there when all are asked.
 func (w *world) judgeLook(f *fini, ids []int) {
 	s, ok := f.machine.(*sweep)
+	if ok && s.stage == counting {
+		for _, id := range ids {
+			w.ghost.seen = w.ghost.seen || !w.stays(w.get(id))
+		}
+	}
 	if !ok || s.stage != asking {
 		return
 	}
@@ -284,7 +289,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		}
 	case p.id == c.main:
 		w.ghost.mainEnded, w.ghost.mainStatus = true, status
-		if r.Orphans == StopAll || r.Orphans == StopPipes {
+		if r.Orphans != WaitAll {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
 		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
@@ -430,7 +435,8 @@ func (w *world) judgeStatus(f *fini) {
 			with.Code = w.rules.OrphansExit
 		}
 		ends = slices.DeleteFunc(ends, func(r Result) bool { return r == end })
-		if !w.ghost.sent {
+		audited := w.rules.Orphans == LeaveAll && !w.ghost.overruled && w.ghost.seen
+		if !w.ghost.sent && !audited {
 			ends = append(ends, mapped)
 		}
 		if w.ghost.seen {
@@ -477,6 +483,12 @@ var tableRows = []string{
 	"waiting: a reason to stop -> asking",
 	"waiting: a signal to end -> asking",
 	"waiting: no child is left -> over",
+	"lingering: --linger has passed -> counting",
+	"lingering: a reason to stop -> counting",
+	"lingering: a signal to end -> counting",
+	"running: the end of the main child -> counting",
+	"counting: the look was answered -> over",
+	"counting: no child is left -> over",
 	"asking: --grace has passed -> killing",
 	"asking: a second SIGINT -> killing",
 	"asking: no child is left -> over",
@@ -563,6 +575,9 @@ func (r *rows) count(before string, e event, after string, do []action) {
 		}
 	case looked:
 		what = "nobody holds a stream"
+		if before == "counting" {
+			what = "the look was answered"
+		}
 		if after == "over" && before == "killing" && e.err != nil {
 			what = "nothing more can be done"
 		}

@@ -25,7 +25,8 @@ import (
 //
 // On each rung the end of the main child leads to the sweep of what it left: lingering, or
 // from running waiting under --orphans=wait. If no child is left, or under --orphans=leave,
-// the life is over. Some reasons overrule every policy: see overrules.
+// the life is over; under --orphans=leave what is left is counted first, if --orphans-exit or a report
+// asks for it. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -304,8 +305,10 @@ func (l *ladder) killing() action {
 func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
 	s := l.sweep(status)
 	switch {
-	case none || s.policy == LeaveAll:
+	case none || s.policy == LeaveAll && s.OrphansExit < 0 && !s.Reports:
 		return s.finish()
+	case s.policy == LeaveAll && s.OrphansExit < 0:
+		return s.ask() // the report says who is alive now
 	case s.policy == WaitAll && l.rung == running:
 		return s.wait()
 	}

@@ -78,7 +78,7 @@ func where(m Machine) string {
 	case *ladder:
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
 	case *sweep:
-		return [...]string{"lingering", "waiting", "asking", "killing"}[m.stage]
+		return [...]string{"lingering", "waiting", "asking", "killing", "counting"}[m.stage]
 	case *watch:
 		return "watching"
 	case paused:
@@ -175,6 +175,7 @@ func TestStep(t *testing.T) {
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
 	wait := with(func(r *Rules) { r.Orphans = WaitAll })
 	allow := with(func(r *Rules) { r.Allow = true })
+	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
 	tests := []struct {
 		name  string
 		rules Rules
@@ -322,7 +323,7 @@ func TestStep(t *testing.T) {
 			{1 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
 			{5 * ms, elapsed{}, "look", "asking"},
 			{5 * ms, found(agent), "look", "asking"},
-			{5 * ms, found(agent), "(leaving agent), exit 9", "over"},
+			{5 * ms, found(agent), `(leaving agent), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"what is left alone is no failure", with(func(r *Rules) { r.Allow, r.Linger, r.OrphansExit = true, 0, 9 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
@@ -365,6 +366,75 @@ func TestStep(t *testing.T) {
 		}},
 		{"leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
 			{1, mainExits(exited(5), false), "exit 5", "over"},
+		}},
+		{"leave, and a report: it lists who is alive", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
+			{1, mainExits(exited(0), false), "look", "counting"},
+			{1, found(member, escapee), "exit 0", "over"},
+		}},
+		{"leave, a report, and nothing left", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
+			{1, mainExits(exited(0), true), "exit 0", "over"},
+		}},
+		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{10 * ms, reaped(false, 300), "", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, found(member, escapee),
+				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "over"},
+		}},
+		{"an audit leaves a failure alone", audit, []turn{
+			{0, mainExits(exited(3), false), "wake 500ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, found(member), "(leaving member), exit 3", "over"},
+		}},
+		{"an audit of a clean command", audit, []turn{
+			{0, mainExits(exited(0), true), "exit 0", "over"},
+		}},
+		{"an audit of what ends by itself", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{10 * ms, reaped(true, 300), "exit 0", "over"},
+		}},
+		{"an audit of what ends during the look", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, found(), "exit 0", "over"},
+		}},
+		{"an audit without a linger", with(func(r *Rules) { r.Orphans, r.OrphansExit, r.Linger = LeaveAll, 9, 0 }), []turn{
+			{0, mainExits(exited(0), false), "look", "counting"},
+			{0, found(member), `(leaving member), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+		}},
+		{"an audit is cut short by a signal", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{10 * ms, received{sig: syscall.SIGTERM}, "look", "counting"},
+			{10 * ms, found(member), `(leaving member), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+		}},
+		{"an audit is cut short by the time", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{5 * ms, stop{StdinClosed}, "", "lingering"},
+			{10 * ms, stop{TimedOut}, "look", "counting"},
+		}},
+		{"an audit of a command that was stopped", audit, []turn{
+			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{1 * ms, mainExits(signaled(15), false), "wake 500ms", "lingering"},
+			{501 * ms, elapsed{}, "look", "counting"},
+			{501 * ms, found(member), "(leaving member), exit 124", "over"},
+		}},
+		{"the parent's death overrules an audit, also while it counts", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+		}},
+		{"an audit that can't look", audit, []turn{
+			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, looked{err: errors.New("cannot open /proc")}, `say "cannot count leftovers: cannot open /proc", exit 0`, "over"},
+		}},
+		{"an audit counts nobody that may stay", with(func(r *Rules) { r.Orphans, r.OrphansExit, r.Allow = LeaveAll, 9, true }), []turn{
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{0, found(agent, member), "wake 5ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "counting"},
+			{500 * ms, found(agent, member),
+				`(leaving member), (leaving agent), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"wait", wait, []turn{
 			{1, mainExits(exited(5), false), "wake 1s", "waiting"},
@@ -427,7 +497,12 @@ func TestStep(t *testing.T) {
 		{"--orphans-exit", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 99 }), []turn{
 			{1, mainExits(exited(0), false), "look", "asking"},
 			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{2, reaped(true, escapee.Pid), "exit 99", "over"},
+			{2, reaped(true, escapee.Pid), `say "exit 99 instead of 0: --orphans-exit, 1 leftover", exit 99`, "over"},
+		}},
+		{"--orphans-exit of 0 says nothing of itself", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 0 }), []turn{
+			{1, mainExits(exited(0), false), "look", "asking"},
+			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, reaped(true, escapee.Pid), "exit 0", "over"},
 		}},
 		{"--orphans-exit leaves a failure alone", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 99 }), []turn{
 			{1, mainExits(exited(3), false), "look", "asking"},

@@ -65,9 +65,16 @@ type Signal struct {
 // An End is how a life has ended.
 type End struct {
 	Result
-	Stopped    int  // leftovers
+	Leaks
 	WasStopped bool // the main child was, by a signal, at some time
 	Leaves     bool // the policy may have left some alone
+}
+
+// Leaks are the leftovers that count for --orphans-exit.
+type Leaks struct {
+	Stopped int  // how many had to be
+	Left    int  // how many were counted, and left alone
+	Decided bool // they have: the command has succeeded, and fini does not
 }
 
 // While the command runs, orphans that end within this time share a wake-up. It is a guess.
@@ -324,7 +331,7 @@ func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
 
 func (a exit) do(l *Loop) {
 	l.result = a.result
-	if l.Exit(End{a.result, a.stopped, l.wasStopped, a.leaves}) {
+	if l.Exit(End{a.result, a.leaks, l.wasStopped, a.leaves}) {
 		l.machine, l.queue = remaining{}, nil
 		l.timeout, l.wake, l.mustReap = 0, 0, true
 	}

@@ -18,6 +18,12 @@ import (
 //	waiting    leftovers may take for ever          a reason or a signal to stop: asking
 //	asking     each leftover is sent SIGTERM once   --grace has passed, a second SIGINT: killing
 //	killing    SIGKILL, again and again             nothing more can be done
+//	counting   leftovers are told of and left,      the look has been answered: over
+//	           under --orphans=leave
+//
+// Under --orphans=leave counting is in the place of asking, and so are --linger, a reason and a signal
+// what leads to it. Without --orphans-exit nothing waits for --linger: the counting, for a report, is
+// at once.
 //
 // A reason that overrules --orphans=pipes leads back to asking from there and from killing:
 // those that hold nothing have not been asked.
@@ -33,6 +39,7 @@ const (
 	waiting
 	asking
 	killing
+	counting
 )
 
 const (
@@ -92,6 +99,7 @@ type sweep struct {
 
 	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
 	stopped  int                   // how many leftovers had to be
+	left     int                   // how many were counted, and left
 	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd time.Duration         // up to here only children are killed
 	alone    bool                  // the last look found only such as are left alone
@@ -144,9 +152,12 @@ func (s *sweep) wait() ([]action, Machine) {
 }
 
 // ask begins with a look. The grace begins with its answer: nobody is killed unasked, however
-// late that comes.
+// late that comes. Nobody is asked under --orphans=leave.
 func (s *sweep) ask() ([]action, Machine) {
 	s.enter(asking, notAnswered)
+	if s.policy == LeaveAll {
+		s.stage = counting
+	}
 	return []action{look{}}, s
 }
 
@@ -181,7 +192,10 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	spared := false // some were, by the policy
 	if why.overrules() {
-		spared, s.policy = s.policy == StopPipes, StopAll
+		spared, s.policy = s.policy == StopPipes || s.policy == LeaveAll, StopAll
+	}
+	if s.policy == LeaveAll && s.stage == lingering && why != StdinClosed {
+		return s.ask()
 	}
 	if spared || s.stage == waiting || s.stage == lingering && why != StdinClosed {
 		do, next := s.ask()
@@ -236,6 +250,9 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 }
 
 func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
+	if e.err != nil && s.stage == counting {
+		return s.giveUp(fmt.Sprintf("cannot count leftovers: %v", e.err))
+	}
 	if e.err != nil {
 		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
 	}
@@ -267,8 +284,22 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return []action{s.again(now)}, s
 	case waiting:
 		return []action{wake{waitingPause}}, s
+	case counting:
+		return s.count(found, allowed)
 	}
 	return nil, s
+}
+
+// count tells of those that are left, and touches none. Without --orphans-exit only the report says it.
+func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
+	for i, p := range found {
+		do = append(do, tell{p, "leaving", i >= MaxTold || s.OrphansExit < 0, false})
+	}
+	if s.OrphansExit >= 0 {
+		s.left = len(found)
+	}
+	rest, next := s.leave(allowed)
+	return append(do, rest...), next
 }
 
 // leave ends the life while there are processes that are left alone.
@@ -403,13 +434,25 @@ func (s *sweep) finish() (do []action, next Machine) {
 	if s.stopped > MaxTold {
 		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
 	}
-	result := s.result
+	if s.left > MaxTold {
+		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.left)})
+	}
+	result, leaked := s.result, false
 	if slices.Contains(s.Remap, result.Status()) {
 		result.Sig, result.Code = 0, 0
 	}
-	if result.Status() == 0 && s.stopped > 0 && s.OrphansExit >= 0 {
-		result.Code = s.OrphansExit
+	if count := s.stopped + s.left; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
+		result.Code, leaked = s.OrphansExit, true
+		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
 	leaves := s.policy == LeaveAll || s.policy == StopPipes || s.Allow
-	return append(do, exit{result, s.stopped, leaves}), nil
+	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}, leaves}), nil
+}
+
+// Leftovers is a number of them in words.
+func Leftovers(count int) string {
+	if count == 1 {
+		return "1 leftover"
+	}
+	return fmt.Sprintf("%d leftovers", count)
 }

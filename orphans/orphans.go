@@ -96,13 +96,15 @@ type sight struct {
 	stuck        map[int]int // pids at which a reader was left behind, and how much is read of each; it is never changed
 	buf          []byte
 	allowed      allowed
-	progress     *progress // of the reader whose sight it is; else nil
+	progress     *progress         // of the reader whose sight it is; else nil
+	startDir     string            // where this process was started, "" if that can't be told
+	listening    map[uint64]string // since the last Look, if that was asked for: see listeners
 }
 
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{sight: sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, buf: make([]byte, 4<<10)}}
+	t := &Tree{sight: sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}

@@ -21,6 +21,7 @@ func (t *Tree) Look() ([]Process, error) {
 		return nil, err
 	}
 	t.Release()
+	t.listening = nil
 	return ask(t, func(s *sight) (alive []Process) {
 		s.walk(func(p Process) {
 			if p.Alive() {

@@ -48,6 +48,8 @@ type Lineage struct {
 	Marks  []Mark     // what its environment says, the most telling first
 	Open   bool       // its environment could be looked at
 	During string     // what the marks say, in words; "" for nothing
+
+	At orphans.Surroundings // where it is
 }
 
 // Ancestor is a process above a leftover, by the pid that a user sees.
@@ -80,6 +82,7 @@ const (
 type Tree interface {
 	CommandLine(orphans.Process) string
 	Environ(orphans.Process, []string) (map[string]string, error)
+	Surroundings(orphans.Process) orphans.Surroundings
 }
 
 // Owners remembers who started what a look at the tree has found: who did may have ended by the time
@@ -88,19 +91,22 @@ type Owners struct {
 	tree     Tree
 	getenv   func(string) string // of fini's own environment
 	found    map[int]orphans.Process
-	lineages map[orphans.ID]Lineage // when they were first found
-	owners   map[orphans.ID]*Owner  // who started some of them
+	lineages map[orphans.ID]Lineage              // when they were first found
+	owners   map[orphans.ID]*Owner               // who started some of them
+	last     []orphans.Process                   // that the last look has found, until one of them is asked for
+	places   map[orphans.ID]orphans.Surroundings // when one was first asked for
 }
 
 // NewOwners remembers nobody yet. getenv looks up a variable of fini's own environment: what fini was
 // started with itself tells nothing about a part of its tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
-	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{}}
+	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{},
+		places: map[orphans.ID]orphans.Surroundings{}}
 }
 
 // Remember notes who started those that a look has found and none before it.
 func (o *Owners) Remember(found []orphans.Process) {
-	o.found = map[int]orphans.Process{}
+	o.found, o.last = map[int]orphans.Process{}, found
 	for _, p := range found {
 		o.found[p.Pid] = p
 	}
@@ -144,12 +150,29 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 	return l
 }
 
+// at is where a process is. Of those that were found with it that is asked too, before anybody is sent a
+// signal: the end of one may make others let go of what they listen on.
+func (o *Owners) at(p orphans.Process) orphans.Surroundings {
+	for _, other := range o.last {
+		if _, known := o.places[other.ID()]; !known && len(o.places) < maxLeftovers && !other.Allowed {
+			o.places[other.ID()] = o.tree.Surroundings(other)
+		}
+	}
+	o.last = nil
+	at, known := o.places[p.ID()]
+	if !known {
+		at = o.tree.Surroundings(p)
+	}
+	return at
+}
+
 // Of is the lineage of a process which the last look has found.
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {
 		l = o.above(o.ancestors(p))
 	}
+	l.At = o.at(p)
 	variables, err := o.tree.Environ(p, hintNames())
 	l.Open = err == nil
 	for _, m := range hints {

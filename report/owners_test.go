@@ -32,12 +32,24 @@ func (f fakeTree) Environ(_ orphans.Process, names []string) (map[string]string,
 	return all, nil
 }
 
+func (f fakeTree) Surroundings(orphans.Process) (at orphans.Surroundings) {
+	if f.long != "" {
+		for range 16 {
+			at.Listens = append(at.Listens, f.long[:min(len(f.long), 108)])
+		}
+		at.Dir = f.long[:min(len(f.long), 1024)]
+	}
+	return at
+}
+
 // environment is a tree of processes that have this environment.
 type environment map[string]string
 
 func (e environment) CommandLine(p orphans.Process) string { return p.Name }
 
 func (e environment) Environ(orphans.Process, []string) (map[string]string, error) { return e, nil }
+
+func (e environment) Surroundings(orphans.Process) (at orphans.Surroundings) { return at }
 
 func ownedBy() *Owners { return NewOwners(fakeTree{}, func(string) string { return "" }) }
 

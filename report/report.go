@@ -101,11 +101,16 @@ type leftover struct {
 	Group     *int       `json:"group"`
 	Session   *int       `json:"session"`
 	Holds     []string   `json:"holds"`
+	Listens   []string   `json:"listens"`
+	Dir       *string    `json:"cwd"`
+	User      *int       `json:"user"`
 	Sent      []string   `json:"sent"`
 	Ended     *string    `json:"ended"`
 	OOM       *oom       `json:"oom"`
 	Age       *float64   `json:"ageSeconds"`
 	Outlived  *float64   `json:"outlivedSeconds"`
+
+	during string // what it was started in, in words
 }
 
 // durations is how long each part of a life took; nil if its begin or end was not seen.
@@ -240,6 +245,11 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	left.Command, left.Cut = firstBytes(commandLine, maxCommandLine)
 	if from.Open {
 		left.Context = append([]Mark{}, from.Marks...)
+	}
+	left.Listens, left.during = from.At.Listens, from.During
+	left.User = from.At.User
+	if from.At.Dir != "" {
+		left.Dir = &from.At.Dir
 	}
 	if p.State != '?' {
 		age := signals.Uptime() - p.Start

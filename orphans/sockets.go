@@ -1,0 +1,251 @@
+package orphans
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file tells where a process is and what it listens on, for who has to find it. Nothing here is read
+// before there is somebody to name, and no link is followed: the texts of those in /proc/PID/fd name the
+// sockets, as "socket:[4711]", and the tables in /proc/net say which of these listen. See
+// proc_pid_net(5).
+
+// Surroundings are what is known of where a process is.
+type Surroundings struct {
+	Listens []string // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if it can't be told
+	Dir     string   // its working directory, the first KiB of it; "" if it can't be told
+	User    *int     // its effective user ID; nil if it can't be told
+
+	OtherDir, OtherUser bool // than those of this process, when it was started
+}
+
+const (
+	maxListens   = 16      // so many are told of each process,
+	maxSockets   = 4096    // found among so many of its descriptors,
+	maxListeners = 10_000  // in so many of the tables' sockets,
+	maxTable     = 1 << 20 // and so many bytes of each table; the kernel lists those first that listen
+	maxDir       = 1 << 10
+	maxAddress   = 108 // as in unix(7)
+)
+
+// Surroundings are those of a process that the last Look has found.
+func (t *Tree) Surroundings(p Process) Surroundings {
+	if p.State == '?' || p.State == 'Z' || !p.Alive() {
+		return Surroundings{}
+	}
+	return ask(t, func(s *sight) Surroundings {
+		dir := strconv.Itoa(p.Pid)
+		found := Surroundings{Listens: s.listens(dir), Dir: s.link(dir + "/cwd"), User: s.user(dir)}
+		found.OtherDir = found.Dir != "" && s.startDir != "" && found.Dir != s.startDir
+		found.OtherUser = found.User != nil && *found.User != unix.Geteuid()
+		found.Dir = found.Dir[:min(len(found.Dir), maxDir)]
+		return found
+	})
+}
+
+// ownDir is the working directory of this process, "" if it has none that has a name here. It asks no
+// file system.
+func ownDir() string {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Getcwd(buf)
+	if err != nil || n < 2 || buf[0] != '/' {
+		return ""
+	}
+	return string(buf[:n-1])
+}
+
+// link is the text of a link below /proc, "" if it can't be read.
+func (s *sight) link(name string) string {
+	if s.mayRead(name) != nil {
+		return ""
+	}
+	n, err := unix.Readlinkat(s.proc, name, s.buf)
+	if err != nil || n == len(s.buf) {
+		return ""
+	}
+	return string(s.buf[:n])
+}
+
+// user is an effective user ID, nil if it can't be told.
+func (s *sight) user(dir string) *int {
+	text, err := s.read(dir + "/status")
+	if err != nil {
+		return nil
+	}
+	ids, _ := parseStatus(text)
+	uids := strings.Fields(ids.uids)
+	if len(uids) != 4 {
+		return nil
+	}
+	uid, err := strconv.Atoi(uids[1])
+	if err != nil {
+		return nil
+	}
+	return &uid
+}
+
+// listens are the addresses on which a process listens, nil if that can't be told: its descriptors may not be
+// looked at, or it is in another network namespace, whose tables are others.
+func (s *sight) listens(dir string) []string {
+	own := s.link("self/ns/net")
+	if own == "" || own != s.link(dir+"/ns/net") {
+		return nil
+	}
+	var sockets []uint64
+	looked := 0
+	err := s.list(dir+"/fd", func(fd int) bool {
+		if inode, ok := socketInode(s.link(dir + "/fd/" + strconv.Itoa(fd))); ok {
+			sockets = append(sockets, inode)
+		}
+		looked++
+		return looked < maxSockets
+	})
+	if err != nil {
+		return nil
+	}
+	found := []string{}
+	if len(sockets) == 0 {
+		return found
+	}
+	if s.listening == nil { // once for each Look
+		s.listening = s.listeners()
+	}
+	for _, inode := range sockets {
+		if address, ok := s.listening[inode]; ok && len(found) < maxListens && !slices.Contains(found, address) {
+			found = append(found, address)
+		}
+	}
+	return found
+}
+
+// socketInode is the inode that the text of a descriptor's link names, if it is a socket's.
+func socketInode(link string) (inode uint64, ok bool) {
+	number, isSocket := strings.CutPrefix(link, "socket:[")
+	number, isWhole := strings.CutSuffix(number, "]")
+	inode, err := strconv.ParseUint(number, 10, 64)
+	return inode, isSocket && isWhole && err == nil
+}
+
+// listeners are the sockets of this network namespace that listen, by their inodes.
+func (s *sight) listeners() map[uint64]string {
+	found := map[uint64]string{}
+	for _, table := range []struct {
+		name  string
+		parse func(line []byte) (inode uint64, address string, ok bool)
+	}{{"tcp", parseTCP}, {"tcp6", parseTCP}, {"unix", parseUnix}} {
+		s.lines("self/net/"+table.name, maxTable, func(line []byte) {
+			if inode, address, ok := table.parse(line); ok && inode != 0 && len(found) < maxListeners {
+				found[inode] = address
+			}
+		})
+	}
+	return found
+}
+
+// lines calls visit with each line of a file below /proc that ends within so many bytes, as long as none
+// is longer than the buffer.
+func (s *sight) lines(name string, limit int, visit func(line []byte)) {
+	total, kept := 0, 0
+	_ = s.scan(name, func(text []byte, _ bool) int {
+		total += len(text) - kept
+		for {
+			line, rest, whole := bytes.Cut(text, []byte("\n"))
+			if !whole {
+				break
+			}
+			visit(line)
+			text = rest
+		}
+		if kept = len(text); total >= limit {
+			return -1
+		}
+		return kept
+	})
+}
+
+// parseTCP reads a line of /proc/net/tcp or tcp6. ok is true if the socket listens.
+func parseTCP(line []byte) (inode uint64, address string, ok bool) {
+	const listen = "0A" // TCP_LISTEN in the kernel's net/tcp_states.h
+	fields := bytes.Fields(line)
+	if len(fields) < 10 || string(fields[3]) != listen {
+		return 0, "", false
+	}
+	inode, err := strconv.ParseUint(string(fields[9]), 10, 64)
+	address, err2 := parseAddress(string(fields[1]))
+	return inode, address, err == nil && err2 == nil
+}
+
+// parseAddress reads an address in hexadecimal: words of 32 bits as the machine has them, and the port.
+func parseAddress(text string) (address string, err error) {
+	words, number, _ := strings.Cut(text, ":")
+	port, err := strconv.ParseUint(number, 16, 16)
+	if err != nil {
+		return "", err
+	}
+	ip, err := hex.DecodeString(words)
+	if err != nil {
+		return "", err
+	}
+	if len(ip) != 4 && len(ip) != 16 {
+		return "", errors.New("it is no address")
+	}
+	for i := 0; i < len(ip); i += 4 {
+		binary.NativeEndian.PutUint32(ip[i:], binary.BigEndian.Uint32(ip[i:]))
+	}
+	host := fmt.Sprintf("%d.%d.%d.%d", ip[len(ip)-4], ip[len(ip)-3], ip[len(ip)-2], ip[len(ip)-1])
+	if len(ip) == 16 {
+		host = "[" + ipv6(ip, host) + "]"
+	}
+	return host + ":" + strconv.FormatUint(port, 10), nil
+}
+
+// ipv6 is an address as RFC 5952 writes it; last is the same for its last four bytes, as IPv4 has it. It
+// is not package net's, which takes time at each start.
+func ipv6(ip []byte, last string) string {
+	if bytes.Equal(ip[:12], []byte{10: 0xff, 11: 0xff}) {
+		return "::ffff:" + last
+	}
+	var words []string
+	zeros, most := 0, 1 // one 0 alone is not left out
+	from := -1
+	for i := 0; i < 16; i += 2 {
+		word := binary.BigEndian.Uint16(ip[i:])
+		words = append(words, strconv.FormatUint(uint64(word), 16))
+		if zeros++; word != 0 {
+			zeros = 0
+		}
+		if zeros > most {
+			most, from = zeros, i/2+1-zeros
+		}
+	}
+	if from < 0 {
+		return strings.Join(words, ":")
+	}
+	return strings.Join(words[:from], ":") + "::" + strings.Join(words[from+most:], ":")
+}
+
+// parseUnix reads a line of /proc/net/unix. ok is true if the socket listens and has a name, which a
+// process chooses as it likes.
+func parseUnix(line []byte) (inode uint64, path string, ok bool) {
+	const accepts = 0x10000 // __SO_ACCEPTCON in the kernel's linux/net.h
+	fields := bytes.Fields(line)
+	if len(fields) < 8 {
+		return 0, "", false
+	}
+	flags, err := strconv.ParseUint(string(fields[3]), 16, 32)
+	inode, err2 := strconv.ParseUint(string(fields[6]), 10, 64)
+	if err != nil || err2 != nil || flags&accepts == 0 {
+		return 0, "", false
+	}
+	// The name is the rest of the line, and may hold spaces.
+	_, name, _ := bytes.Cut(line, append([]byte{' '}, append(fields[6], ' ')...))
+	return inode, string(name[:min(len(name), maxAddress)]), len(name) > 0
+}

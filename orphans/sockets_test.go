@@ -1,0 +1,181 @@
+package orphans
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+)
+
+// A process listens on what it has inherited, too.
+func TestSurroundings(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		listen := func(network, address string) (file *os.File, at string) {
+			l, err := net.Listen(network, address)
+			check(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			file, err = l.(interface{ File() (*os.File, error) }).File()
+			check(t, err)
+			t.Cleanup(func() { _ = file.Close() })
+			return file, strings.Replace(l.Addr().String(), "\x00", "@", 1)
+		}
+		dir := t.TempDir()
+		tcp, tcpAt := listen("tcp4", "127.0.0.1:0")
+		all, allAt := listen("tcp4", "0.0.0.0:0")
+		path, pathAt := listen("unix", filepath.Join(dir, "a socket"))
+		abstract, abstractAt := listen("unix", "@fini "+filepath.Base(dir))
+		connected, err := net.Dial("tcp", tcpAt)
+		check(t, err)
+		defer func() { _ = connected.Close() }()
+		client, err := connected.(*net.TCPConn).File()
+		check(t, err)
+		defer func() { _ = client.Close() }()
+
+		server := f.command("@stay", "server")
+		server.Dir = dir
+		server.ExtraFiles = append(server.ExtraFiles, tcp, tcp, all, path, abstract, client)
+		f.start(server)
+		f.start(f.command("@stay", "plain"))
+		me, root, nobody := os.Geteuid(), 0, 65534
+		want := map[string]Surroundings{
+			"server": {Listens: []string{tcpAt, allAt, pathAt, abstractAt}, Dir: dir, User: &me, OtherDir: true},
+			"plain":  {Listens: []string{}, Dir: ownDir(), User: &me},
+		}
+		if six, err := net.Listen("tcp6", "[::1]:0"); err == nil {
+			file, err := six.(*net.TCPListener).File()
+			check(t, err)
+			f.start(withFiles(f.command("@stay", "six"), file))
+			want["six"] = Surroundings{Listens: []string{six.Addr().String()}, Dir: ownDir(), User: &me}
+			defer func() { _, _ = six.Close(), file.Close() }()
+		} else {
+			need.That(t, false, "IPv6 on the loopback")
+		}
+		if os.Geteuid() == 0 {
+			other := withFiles(f.command("@stay", "other"), tcp)
+			other.Path = "/proc/self/exe"
+			other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			f.start(other)
+			want["other"] = Surroundings{Listens: []string{tcpAt}, Dir: ownDir(), User: &nobody, OtherUser: true}
+			// The tables of another network are not its own.
+			apart := withFiles(f.command("@stay", "apart"), tcp)
+			apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+			f.start(apart)
+			want["apart"] = Surroundings{Dir: ownDir(), User: &root}
+		}
+		tree := New()
+		for label := range want {
+			f.await(label)
+		}
+		found := look(t, tree)
+		for label, want := range want {
+			got := tree.Surroundings(found[f.pids[label]])
+			if (got.Listens == nil) != (want.Listens == nil) || !slices.Equal(got.Listens, want.Listens) ||
+				got.Dir != want.Dir || *got.User != *want.User || got.OtherDir != want.OtherDir || got.OtherUser != want.OtherUser {
+				t.Errorf("%s: %+v of user %d, want %+v of user %d", label, got, *got.User, want, *want.User)
+			}
+		}
+		// The tables are read once for each look.
+		if late, lateAt := listen("tcp4", "127.0.0.1:0"); true {
+			f.start(withFiles(f.command("@stay", "late"), late))
+			f.await("late")
+			p := Process{Pid: f.pids["late"], State: 'S', Threads: 1}
+			if got := tree.Surroundings(p); len(got.Listens) != 0 {
+				t.Errorf("without a new look: %+v", got)
+			}
+			if got := tree.Surroundings(look(t, tree)[p.Pid]); !slices.Equal(got.Listens, []string{lateAt}) {
+				t.Errorf("with a new look: %+v, want %s", got, lateAt)
+			}
+		}
+		for _, unknown := range []Process{{Pid: 1 << 30, State: 'S', Threads: 1}, {Pid: f.pids["server"], State: '?', Threads: 1}} {
+			if got := tree.Surroundings(unknown); got.Listens != nil || got.Dir != "" || got.User != nil || got.OtherDir || got.OtherUser {
+				t.Errorf("of nobody: %+v", got)
+			}
+		}
+	})
+}
+
+func withFiles(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
+	cmd.ExtraFiles = append(cmd.ExtraFiles, files...)
+	return cmd
+}
+
+// A table that is long is read to a bound.
+func TestTablesAreBounded(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		tree := New()
+		check(t, tree.prepare())
+		whole, part := 0, 0
+		tree.lines("self/mountinfo", 1<<20, func(line []byte) { whole += len(line) + 1 })
+		tree.lines("self/mountinfo", 1, func(line []byte) { part += len(line) + 1 })
+		if whole == 0 || part > len(tree.buf) {
+			t.Errorf("%d bytes, and %d with a limit of 1", whole, part)
+		}
+	})
+}
+
+// The tables have words as the machine has them: these are of one with the small end first.
+func TestParseTCP(t *testing.T) {
+	const rest = " 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000000000000000 100 0 0 10 0"
+	for line, want := range map[string]string{
+		"   0: 0100007F:0BB8" + rest:                                                                       "127.0.0.1:3000",
+		"   1: 00000000:0050" + rest:                                                                       "0.0.0.0:80",
+		"   0: 00000000000000000000000000000000:0BB8" + rest:                                               "[::]:3000",
+		"   0: 00000000000000000000000001000000:0BB8" + rest:                                               "[::1]:3000",
+		"   0: 0000000000000000FFFF00000100007F:0BB8" + rest:                                               "[::ffff:127.0.0.1]:3000",
+		"   0: B80D0120000000000000000001000000:0016" + rest:                                               "[2001:db8::1]:22",
+		"   0: B80D0120010000000100000001000000:0016" + rest:                                               "[2001:db8:0:1:0:1:0:1]:22",
+		"   0: 000080FE00000000FF005450B6AD1DFE:0016" + rest:                                               "[fe80::5054:ff:fe1d:adb6]:22",
+		"   0: 0100007F:0BB8" + strings.Replace(rest, " 0A ", " 01 ", 1):                                   "",
+		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode": "",
+		"   0: 0100007F" + rest:                                                                            "",
+		"   0: 0100007F:12345" + rest:                                                                      "",
+		"   0: 01000:0BB8" + rest:                                                                          "",
+		"   0: 0100007F01:0BB8" + rest:                                                                     "",
+		"":                                                                                                 "",
+	} {
+		inode, address, ok := parseTCP([]byte(line))
+		if ok != (want != "") || ok && (address != want || inode != 4711) {
+			t.Errorf("%q: %d, %q, %t, want %q", line, inode, address, ok, want)
+		}
+	}
+}
+
+func TestParseUnix(t *testing.T) {
+	for line, want := range map[string]string{
+		"ffff8880: 00000002 00000000 00010000 0001 01  4711 /run/a.sock":     "/run/a.sock",
+		"ffff8880: 00000002 00000000 00010000 0001 01  4711 @name of a sock": "@name of a sock",
+		"ffff8880: 00000003 00000000 00000000 0001 03  4711 /run/a.sock":     "",
+		"ffff8880: 00000002 00000000 00010000 0001 01  4711":                 "",
+		"Num       RefCount Protocol Flags    Type St Inode Path":            "",
+		"": "",
+	} {
+		inode, path, ok := parseUnix([]byte(line))
+		if ok != (want != "") || ok && (path != want || inode != 4711) {
+			t.Errorf("%q: %d, %q, %t, want %q", line, inode, path, ok, want)
+		}
+	}
+}
+
+func FuzzParseSockets(f *testing.F) {
+	f.Add("   0: 0100007F:0BB8 00000000:0000 0A 0:0 00:0 0  1000        0 4711 1 0 100 0 0 10 0")
+	f.Add("ffff8880: 00000002 00000000 00010000 0001 01  4711 /run/a.sock")
+	f.Fuzz(func(t *testing.T, line string) {
+		if _, address, ok := parseTCP([]byte(line)); ok && (len(address) < 9 || len(address) > 54) {
+			t.Errorf("%q listens on %q", line, address)
+		}
+		before := strings.Clone(line)
+		if _, path, ok := parseUnix([]byte(line)); ok && (path == "" || len(path) > maxAddress || !strings.Contains(before, path)) {
+			t.Errorf("%q listens on %q", line, path)
+		}
+	})
+}
