@@ -1193,6 +1193,7 @@ func TestSaidOnATerminal(t *testing.T) {
 						"fini: started":                "\x1b[m",
 						"fini: stopping leftover":      "\x1b[33m",
 						"fini: command":                "\x1b[m",
+						"fini: ending":                 "\x1b[m",
 						"fini: the command has ended":  "\x1b[m",
 						"fini: \u2514\u2500 ":          "\x1b[m",
 					} {
