@@ -274,13 +274,13 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 
 // close is the last that fini has to say.
 func (l *loop) close(end life.End) {
-	l.sayEnd(end)
 	if end.Stopped > 0 && l.threshold >= life.Warning && reaper.Getenv("GITHUB_ACTIONS") == "true" {
 		l.annotate(end.Stopped, l.told)
 	}
 	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
 	}
+	l.sayEnd(end)
 }
 
 // sayEnd says how fini ends, and when.

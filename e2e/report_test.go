@@ -1224,7 +1224,7 @@ func TestSaidOnATerminal(t *testing.T) {
 						}
 					}
 				}
-				if len(seen) != 6 {
+				if len(seen) != 7 {
 					t.Errorf("not all kinds of lines: %v; %q", seen, screen.text())
 				}
 			})
