@@ -299,7 +299,6 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 
 // close is the last that fini has to say.
 func (l *loop) close(end life.End) {
-	l.sayEnd(end)
 	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
 		l.annotate(end.Leaks, l.told)
 		if path, text := stepSummary(), l.report.Summary(inWords(end.Leaks), end.Stopped+end.Left); path != "" && text != "" {
@@ -309,6 +308,7 @@ func (l *loop) close(end life.End) {
 	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
 	}
+	l.sayEnd(end)
 }
 
 // sayEnd says how fini ends, and when.

@@ -1197,6 +1197,7 @@ func TestSaidOnATerminal(t *testing.T) {
 						"fini: started":                "\x1b[m",
 						"fini: stopping leftover":      "\x1b[33m",
 						"fini: command":                "\x1b[m",
+						"fini: ending":                 "\x1b[m",
 						"fini: the command has ended":  "\x1b[m",
 						"fini: \u2514\u2500 ":          "\x1b[m",
 					} {
@@ -1227,7 +1228,7 @@ func TestSaidOnATerminal(t *testing.T) {
 						}
 					}
 				}
-				if len(seen) != 6 {
+				if len(seen) != 7 {
 					t.Errorf("not all kinds of lines: %v; %q", seen, screen.text())
 				}
 			})
