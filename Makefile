@@ -28,7 +28,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test e2e explore mutants race portable soak fuzz lint vuln man deps cross release reproducible bench install clean
+.PHONY: help demo build test e2e explore mutants race portable kernels soak fuzz lint vuln man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,6 +64,10 @@ race: ## run the tests of the packages under the race detector
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper
 
+# KERNELS=sid,gVisor runs those columns alone, and JOBS says how many at a time.
+kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into docs/kernels.md
+	$(GO) run ./e2e/kernels -write -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
+
 soak: build ## start and stop for an hour and watch what grows
 	FINI_FULL=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h
 
@@ -82,7 +86,7 @@ lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, man
 	$(GO) vet ./... && $(GO) vet -C e2e/schema .
 	$(STATICCHECK) ./... && cd e2e/schema && $(STATICCHECK) .
 	sh e2e/walls.sh
-	shellcheck .ci/run e2e/*.sh packaging/*.sh packaging/action/*.sh
+	shellcheck .ci/run e2e/*.sh e2e/kernels/*.sh packaging/*.sh packaging/action/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network
@@ -101,6 +105,8 @@ cross: ## build for every architecture, into dist/
 release: build ## build and package for every architecture, into dist/
 	@said=$$(bin/fini --version | cut -d' ' -f3); test "$$said" = '$(VERSION)' || \
 		{ echo "bin/fini says that it is $$said, and not $(VERSION)"; exit 1; }
+	@first=$$(sed -n 's/^## \[\([^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1); test "$$first" = '$(VERSION)' || test -n '$(TRIAL)' || \
+		{ echo "CHANGELOG.md begins with $$first, and not with $(VERSION); TRIAL=1 makes a release that is none, to look at"; exit 1; }
 	rm -rf $(DIST)
 	@$(MAKE) cross
 	sh packaging/release.sh $(DIST) $(VERSION) $(CROSS)
@@ -111,6 +117,7 @@ reproducible: ## make the release twice, in different folders, and compare
 
 install: build ## install fini, its man page and its completions below DESTDIR/PREFIX
 	install -D -m 0755 bin/fini $(DESTDIR)$(PREFIX)/bin/fini
+	install -D -m 0755 packaging/fini-sh $(DESTDIR)$(PREFIX)/bin/fini-sh
 	install -D -m 0644 docs/fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
 	bin/fini --help >bin/help
 	for shell in bash zsh fish; do \

@@ -35,8 +35,8 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent):
 			l.role.parentDied()
 			woken.Stop = append(woken.Stop, life.ParentDied)
-		case got.Signal == parentSignal && l.bySignal && got.Sender == l.parent:
-			// One thread of it has ended.
+		case got.Signal == parentSignal && l.bySignal:
+			// One thread of it has ended, which in gVisor is the sender, by a number of its own.
 		default:
 			if origin, mine := l.role.accepts(l, got); mine {
 				woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: origin})
@@ -92,6 +92,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 // MainEnded takes note of the end of the main child.
 func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
 	l.kills.Over = true
+	l.ended = l.Now()
 	if l.role.common().command.Terminal >= 0 {
 		signals.TakeForeground() // for a Ctrl-C while leftovers end
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -169,9 +170,12 @@ func run(flags *commandLine, environ []string) life.Result {
 
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.Unblock()
+	l.tree.OnLost = l.caught.Unblock // the main thread may be left behind, and another goes on
 	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
 	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
+	// The loop and who reads for it share a thread from now on, so that neither waits for a switch.
+	runtime.UnlockOSThread()
 	return l.begin(flags, child).Run()
 }
 
@@ -198,14 +202,16 @@ type loop struct {
 	isolated bool           // pids are those of a PID namespace of the tree's own
 	allow    []string       // names of those that are left alone
 
-	bySignal     bool // parentSignal tells of the parent process's death
-	parent       int  // its pid then
-	toldOfMemory int  // how many processes were said to have been killed for it
+	bySignal     bool          // parentSignal tells of the parent process's death
+	parent       int           // its pid then
+	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
+	toldOfMemory int           // how many processes were said to have been killed for it
 }
 
 // begin begins the life of the child.
 func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	r := l.role.common()
+	l.begun = signals.Uptime()
 	l.main, l.mainFD = child.Pid, child.FD
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -307,6 +308,21 @@ func (l *loop) close(end life.End) {
 	if l.role.writes() {
 		l.failed(l.report.Write(end.Status()))
 	}
+	l.sayEnd(end)
+}
+
+// sayEnd says how fini ends, and when.
+func (l *loop) sayEnd(end life.End) {
+	how := fmt.Sprintf("with status %d", end.Status())
+	if end.Sig != 0 && os.Getpid() != 1 {
+		how = "by " + signals.Name(end.Sig)
+	}
+	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }
+	var command string
+	if l.ended > 0 {
+		command = fmt.Sprintf("; the command ended after %v", since(l.ended))
+	}
+	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
 }
 
 // annotate marks a step of GitHub's CI: the line is a workflow command to its runner.

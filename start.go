@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -49,8 +50,14 @@ func makeThreads(n int) {
 
 // notStarted says why there is no command, and returns what fini is to end like.
 func (l *loop) notStarted(err error) life.Result {
-	l.sayf(life.Failure, "%v", err)
 	status := failureStatus(err)
+	text := err.Error()
+	if status == exitNotFound && l.role != nil && l.role.common().command.Path == "" {
+		if hint := cli.Hint(l.role.common().command.Args); hint != "" {
+			text += "; " + hint
+		}
+	}
+	l.sayf(life.Failure, "%s", text)
 	l.report.NotStarted(err)
 	l.failed(l.report.Write(status))
 	result := life.Result{Code: status}

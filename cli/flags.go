@@ -27,7 +27,7 @@ Run command, forward signals to it, reap orphans, end as it ended, and leave
 nothing behind: what it leaves running (leftovers) is stopped.
 
   fini -- make test          in CI, in front of a command; as PID 1 likewise
-  fini -i -- npx -y SERVER   around an MCP server
+  fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
                            beginning with SIG; none does not (TERM)
@@ -61,8 +61,8 @@ nothing behind: what it leaves running (leftovers) is stopped.
   -h, --help               print this
 
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_NAME sets a long flag, as in FINI_GRACE=10s. By default fini says on
-standard error what went wrong, and what it stopped and why.
+FINI_NAME sets a long flag, as in FINI_GRACE=10s; FINI_TEST names a leak's test.
+By default fini says on stderr what went wrong, and what it stopped and why.
 Exit status: the command's own; if signal n ended it, that signal, and as PID 1
 128+n; 124 after a timeout; 125 if fini itself failed; 126 if the command can't
 be executed; 127 if it was not found.
@@ -290,7 +290,8 @@ func parseByKong(args, environ []string) (*Options, error) {
 	}
 	flags := parser.Model.Flags
 	c.Misspelt = setVariables(flags, environ)
-	if _, err := parser.Parse(args); err != nil {
+	parsed, err := parser.Parse(args)
+	if err != nil {
 		return nil, fmt.Errorf("%s; see fini --help", explain(err, flags, args))
 	}
 	// kong keeps the "--" that ends the flags. Exactly one is taken off.
@@ -302,6 +303,15 @@ func parseByKong(args, environ []string) (*Options, error) {
 	}
 	if c.Install != nil && len(c.Command) > 0 {
 		return nil, fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
+	}
+	given := map[string]bool{}
+	for _, word := range parsed.Path {
+		if word.Flag != nil && !word.Resolved {
+			given[word.Flag.Name] = true
+		}
+	}
+	if err := c.contradiction(given); err != nil {
+		return nil, fmt.Errorf("%w; see fini --help", err)
 	}
 	return c, nil
 }

@@ -470,7 +470,7 @@ func TestNoCommand(t *testing.T) {
 	}{
 		{nil, "no command: want one behind the flags"},
 		{[]string{"--"}, "no command: "},
-		{[]string{"-v", "-q"}, "no command: "},
+		{[]string{"-v", "-w"}, "no command: "},
 		{[]string{"--grace=1s"}, "no command: "},
 		{[]string{"--report", "true"}, `--report took "true" as its FILE; no command is left`},
 		{[]string{"-t", "5"}, `-t took "5" as its DUR; no command is left`},
@@ -492,7 +492,8 @@ func TestNoCommand(t *testing.T) {
 func TestMisspeltVariables(t *testing.T) {
 	for name, want := range map[string]string{
 		"FINI_ORPHAN_EXIT": "FINI_ORPHANS_EXIT", "FINI_ORPHAN": "FINI_ORPHANS", "FINI_TIMOUT": "FINI_TIMEOUT",
-		"FINI_NO_SHIELD": "FINI_SHIELD", "FINI_STDIN": "FINI_STDIN_EOF", "FINI_GRACE_PERIOD": "FINI_GRACE",
+		"FINI_NO_SHIELD": "FINI_SHIELD=0", "FINI_NOSHIELD": "FINI_SHIELD=0", "FINI_GRAEC": "FINI_GRACE",
+		"FINI_ALLOW_ORPHANS": "FINI_ALLOW_ORPHAN", "FINI_STDIN": "FINI_STDIN_EOF", "FINI_GRACE_PERIOD": "FINI_GRACE",
 		"FINI_REMAP": "FINI_REMAP_EXIT", "FINI_KILLAFTER": "FINI_KILL_AFTER",
 
 		// A Dockerfile's and a test's own.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +29,7 @@ func bystander(t testing.TB, argv ...string) *exec.Cmd {
 		_ = cmd.Wait()
 	})
 	// execve(2) lets who started it go on before it gives the process its name.
-	until(t, "its name", func() bool { return strings.HasPrefix(filepath.Base(argv[0]), procStatus(cmd.Process.Pid, "Name")) })
+	until(t, "its name", func() bool { return procStatus(cmd.Process.Pid, "Name") != procStatus(os.Getpid(), "Name") })
 	return cmd
 }
 

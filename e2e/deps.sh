@@ -5,10 +5,10 @@ set -eu
 # again tries once more what the network may have let down.
 again() { "$@" || "$@"; }
 
-packages="bash bats bsdutils busybox-static catatonit chromium conmon curl dash docker.io dumb-init fish iptables less
-libarchive-tools make man-db mandoc minisign netavark openssh-client openssh-server perl-base pipx podman postgresql procps
-python3 python3-pytest python3-venv python3-yaml qemu-user-static runc shellcheck strace systemd tini tmux util-linux
-vim-tiny zsh"
+packages="bash bats bsdutils busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
+dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign netavark openssh-client
+openssh-server perl-base pipx podman postgresql procps python3 python3-pytest python3-venv python3-yaml qemu-system-arm
+qemu-system-x86 qemu-user-static runc shellcheck strace systemd tini tmux util-linux vim-tiny zsh"
 
 export DEBIAN_FRONTEND=noninteractive
 missing=
@@ -21,6 +21,8 @@ if [ -n "$missing" ]; then
 	again apt-get install -y -qq --no-install-recommends $missing
 fi
 command -v npm >/dev/null || again apt-get install -y -qq --no-install-recommends npm
+# act runs GitHub's workflows, here without containers.
+command -v act >/dev/null || GOBIN=/usr/local/bin again go install github.com/nektos/act@v0.2.89
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 again npm ci --prefix e2e --no-audit --no-fund

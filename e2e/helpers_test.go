@@ -205,6 +205,7 @@ func helperThreads(args []string) int {
 			fmt.Println("round", round, err)
 			return 1
 		}
+		fmt.Println("round", round) // all of them together may take longer than a line may
 	}
 	fmt.Println("all alive")
 	return 0

@@ -388,7 +388,7 @@ func TestInnerFiniIsKilled(t *testing.T) {
 				need.That(t, os.Geteuid() == 0, "root, to change credentials")
 				need.Program(t, tt.before[0])
 			}
-			l := start(t, pair, slices.Concat([]string{"--grace=1s", "--"}, tt.before, sendersCommand(t))...)
+			l := start(t, pair, slices.Concat([]string{"--grace=5s", "--"}, tt.before, sendersCommand(t))...)
 			l.Out.want("ready")
 			asks, inner := l.pid(), l.worker()
 			if tt.kernel {

@@ -145,10 +145,77 @@ func releaseIndex(t *testing.T, r release) {
 		return string(out)
 	}
 	podman("pull", "oci-archive:"+archive)
-	out := podman("run", "--rm", "--network", "none", "localhost/"+r.image+":"+r.version, "--version")
+	out := podman("run", "--rm", "--pull=never", "--network", "none", r.image+":"+r.version, "--version")
 	if !strings.HasPrefix(out, "fini version "+r.version+" ") {
 		t.Errorf("podman's fini is %q", out)
 	}
+}
+
+// The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
+func TestImageNames(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "packaging")
+	build := exec.Command("go", "build", "-o", program, "./packaging")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	name, version := dockerName("named"), "0.1.0"
+	archives := map[string]string{}
+	for _, kind := range []string{"image", "index"} {
+		cmd := exec.Command(program, kind, "-name", name, "-version", version, finiPath)
+		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives[kind] = filepath.Join(t.TempDir(), kind+".oci.tar")
+		if err := os.WriteFile(archives[kind], out, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var index struct {
+			Manifests []struct{ Annotations map[string]string }
+		}
+		mustParse(t, []byte(run(t, "tar", "-xOf", archives[kind], "index.json")), &index)
+		if got := index.Manifests[0].Annotations; got["org.opencontainers.image.ref.name"] != name+":"+version ||
+			got["io.containerd.image.name"] != "docker.io/library/"+name+":"+version {
+			t.Errorf("%s: %q", kind, got)
+		}
+	}
+	dir := t.TempDir()
+	file := "FROM scratch\nCOPY --from=" + name + ":" + version + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("podman", func(t *testing.T) {
+		need.That(t, os.Geteuid() == 0, "root, for podman")
+		need.Program(t, "runc")
+		for kind, archive := range archives {
+			e := &engine{client: podmanClient(t), env: podmanConfig(t)}
+			if out := e.must(t, "load", "-q", "-i", archive); !strings.Contains(out, "docker.io/library/"+name+":"+version) {
+				t.Errorf("%s: podman load says %q", kind, out)
+			}
+			e.must(t, "build", "-q", "--pull=never", "-t", "copied", dir)
+			if out := e.must(t, "run", "--rm", "--network", "none", "copied", "--version"); !strings.HasPrefix(out, "fini version") {
+				t.Errorf("%s: the copied fini says %q", kind, out)
+			}
+		}
+	})
+	t.Run("docker", func(t *testing.T) {
+		need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+		docker(t, "load", "-i", archives["image"])
+		t.Cleanup(func() { docker(t, "rmi", name+":"+version) })
+		tag := dockerName("copied")
+		build := dockerCommand(t, "build", "-q", "-t", tag, dir)
+		build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("docker build: %v: %s", err, out)
+		}
+		t.Cleanup(func() { docker(t, "rmi", tag) })
+		if out := docker(t, "run", "--rm", "--network", "none", tag, "--version"); !strings.HasPrefix(out, "fini version") {
+			t.Errorf("the copied fini says %q", out)
+		}
+	})
 }
 
 // releaseDockerfile looks at the sums in the lines for a Dockerfile. What runs them, a newer BuildKit,
@@ -322,6 +389,7 @@ func releaseAction(t *testing.T, r release) {
 		{"other release", "99.0.0", public, nil, "and not fini 99.0.0"},
 		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get"},
 		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
+		{"no version", "main", public, nil, `the action is of "main", which names no release`},
 		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
 			if err := os.WriteFile(in(dir, "SHA256SUMS"), nil, 0o644); err != nil {
 				t.Fatal(err)
@@ -364,6 +432,54 @@ func releaseAction(t *testing.T, r release) {
 	}
 }
 
+// act runs the workflow of the recipe: the action is taken from this tree, and gets a release of the version that
+// its own tag names, which the signature shows. A step before it says which shell it wants.
+func TestGitHubActionsByAct(t *testing.T) {
+	t.Parallel()
+	act := need.Program(t, "act")
+	for _, program := range []string{"curl", "minisign", "git", "bash"} {
+		need.Program(t, program)
+	}
+	tree, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newRecipeDir(t, map[string]string{"make": leaky})
+	// One part of the tree, and a release with one file.
+	run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/"`, "sh", tree, k.dir)
+	in := func(name string) string { return filepath.Join(k.dir, name) }
+	version := strings.Fields(run(t, finiPath, "--version"))[2]
+	run(t, "sh", "-c", `mkdir "$2/dist" && cd "$2/dist" && cp "$1" fini-linux-$3 && sha256sum fini-linux-$3 >SHA256SUMS`, "sh", finiPath, k.dir, runtime.GOARCH)
+	run(t, "minisign", "-G", "-W", "-p", in("public"), "-s", in("secret"))
+	key := strings.Fields(readFile(t, in("public")))
+	sign := exec.Command("sh", "../packaging/sign.sh", in("dist"), version)
+	sign.Env = append(os.Environ(), "MINISIGN_KEY="+in("secret"))
+	if out, err := sign.CombinedOutput(); err != nil {
+		t.Fatalf("sign.sh: %v: %s", err, out)
+	}
+	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)/(\S+)@(v\S+)\n`)
+	recipe := blockWith(t, "../docs/recipes.md", `shell: "fini`)
+	m := uses.FindStringSubmatch(recipe)
+	if m == nil || m[3] != "packaging/action" {
+		t.Fatalf("no action in %s", recipe)
+	}
+	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
+		m[1], m[0], in("dist"), key[len(key)-1]), 1)
+	k.file("work/.github/workflows/tests.yml", workflow, 0o644)
+	run(t, "git", "init", "-q", in("work"))
+	run(t, "git", "-C", in("work"), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "commit", "-q", "--allow-empty", "-m", "a commit")
+	// What lies beside fini is this fini's folder, which is not to be on PATH here.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	k.env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"))
+	l := k.start("sh", "-c", `cd work && exec "$@"`, "sh", act, "push", "-P", "ubuntu-latest=-self-hosted", "--local-repository", m[2]+"@"+m[4]+"="+in("tree"))
+	out := k.mustLeaveNothing(l, 0)
+	for _, want := range []string{"before", "Success - Main make e2e", "stopping leftover "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("act says nothing of %q: %s", want, out)
+		}
+	}
+}
+
 // releaseWheels looks into each wheel: its list is right, and the binary is a program in it.
 func releaseWheels(t *testing.T, r release) {
 	for arch, python := range map[string]string{"amd64": "x86_64", "arm64": "aarch64", "386": "i686"} {
@@ -401,7 +517,7 @@ func releaseWheels(t *testing.T, r release) {
 				t.Errorf("%s: RECORD does not say of %s: %q", name, path, want)
 			}
 		}
-		if n := strings.Count(list, "\n"); n != len(z.File) || n != 6 {
+		if n := strings.Count(list, "\n"); n != len(z.File) || n != 8 {
 			t.Errorf("%s has %d files, and RECORD %d", name, len(z.File), n)
 		}
 	}
@@ -442,6 +558,7 @@ func releasePip(t *testing.T, r release) {
 		mustBeAs(t, in("venv/bin/"+packageName), r.binary(runtime.GOARCH), 0o755)
 		mustBeFini(t, r, in("venv/bin/"+packageName))
 		mustBeFini(t, r, in("venv/bin/fini"))
+		pipModule(t, r, in("venv/bin/python"), "", in("venv/bin/"+packageName))
 		do(t, pip, "check")
 		do(t, pip, "uninstall", "-y", packageName)
 		if left, _ := filepath.Glob(in("venv/bin/fini*")); len(left) > 0 {
@@ -458,6 +575,12 @@ func releasePip(t *testing.T, r release) {
 		}
 		_ = l.Stdin.Close()
 		l.mustEnd(1)
+		pipModule(t, r, in("venv/bin/python"), in("target"), in("target/bin/"+packageName))
+	})
+	// Where there is no fini, pip takes the wheel that has the module alone.
+	t.Run("elsewhere", func(t *testing.T) {
+		do(t, pip, "install", "--target", in("mac"), "--no-deps", "--only-binary=:all:", "--platform", "macosx_14_0_arm64", packageName)
+		pipModule(t, r, in("venv/bin/python"), in("mac"), "")
 	})
 	t.Run("link", func(t *testing.T) {
 		if err := os.Symlink(in("target/bin/fini"), in("another-name")); err != nil {
@@ -488,6 +611,91 @@ func releasePip(t *testing.T, r release) {
 			t.Errorf("pipx run: %q", out)
 		}
 	})
+}
+
+// pipModule uses the module of the wheel, which finds fini where it was installed.
+func pipModule(t *testing.T, r release, python, folder, fini string) {
+	t.Helper()
+	py := func(script string) (stdout, stderr string) {
+		cmd := exec.Command(python, "-c", "import fini_init, subprocess\n"+script)
+		cmd.Env = append(os.Environ(), "PYTHONPATH="+folder)
+		l := startCmd(t, cmd)
+		l.mustEnd(0)
+		return l.Out.whole(), l.Err.whole()
+	}
+	const both = `
+w = fini_init.wrap("sh", ["-c", "setsid sleep 1000 & exit 7"], ["--linger=0"]) if FINI else fini_init.wrap("sh", ["-c", "exit 7"], ["--linger=0"])
+print(subprocess.run([w.command, *w.args]).returncode, *fini_init.wrap("a", "b", ["-i"]))`
+	if fini == "" {
+		out, said := py("FINI = False" + both)
+		if out != "7 a ['b']\n" || said != "fini: it needs Linux, and a wheel for this machine: sh runs without it\n" {
+			t.Errorf("%q, and it says %q", out, said)
+		}
+		return
+	}
+	out, said := py("FINI = True" + both + "\nprint(fini_init.path())")
+	if want := fmt.Sprintf("7 %s ['-i', '--', 'a', 'b']\n%[1]s\n", fini); out != want || !strings.Contains(said, "stopping leftover") {
+		t.Errorf("%q, want %q; it says %q", out, want, said)
+	}
+}
+
+// npmModule uses what require gives, with Node's spawn.
+func npmModule(t *testing.T, r release, prefix string) {
+	js := func(prefix, script string, more ...string) (stdout, stderr string) {
+		cmd := exec.Command(need.Program(t, "node"), "-e", "const { path, wrap } = require('"+packageName+"'); const { spawnSync } = require('child_process');"+script)
+		cmd.Dir, cmd.Env = prefix, append(os.Environ(), more...)
+		l := startCmd(t, cmd)
+		l.mustEnd(0)
+		return l.Out.whole(), l.Err.whole()
+	}
+	const run = `const w = wrap('sh', ['-c', LEAK + 'exit 7'], ['--linger=0']);
+		console.log(spawnSync(w.command, w.args, { stdio: 'inherit' }).status, JSON.stringify(wrap('a', ['b'], ['-i'])));`
+	out, said := js(prefix, "const LEAK = 'setsid sleep 1000 & ';"+run+"console.log(path())")
+	status, path, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	if status != fmt.Sprintf(`7 {"command":%q,"args":["-i","--","a","b"]}`, path) || !strings.Contains(said, "stopping leftover") {
+		t.Errorf("%q, and it says %q", out, said)
+	}
+	mustBeAs(t, path, r.binary(runtime.GOARCH), 0o755)
+	const bare = "7 {\"command\":\"a\",\"args\":[\"b\"]}\n"
+	mac := preload(t, "Object.defineProperty(process, 'platform', {value: 'darwin'})")
+	if out, said := js(prefix, "const LEAK = '';"+run, mac); out != bare || said != "fini: it needs Linux, and this is darwin: sh runs without it\n" {
+		t.Errorf("on a Mac: %q, and it says %q", out, said)
+	}
+	out, said = js(npmInstall(t, r, false), "const LEAK = '';"+run)
+	if out != bare || !strings.HasPrefix(said, "fini: the npm package ") || strings.Count(said, "\n") != 1 {
+		t.Errorf("without a binary: %q, and it says %q", out, said)
+	}
+}
+
+// npmScriptShell runs a script of a workspace by the package's fini-sh, as the recipe says.
+func npmScriptShell(t *testing.T, prefix string) {
+	dir := t.TempDir()
+	h := newCgroup(t)
+	for name, text := range map[string]string{
+		"package.json":      `{"private": true, "workspaces": ["part"]}`,
+		".npmrc":            blockWith(t, "../docs/recipes.md", "script-shell="),
+		"part/package.json": `{"name": "part", "version": "1.0.0", "scripts": {"test": "` + leaky + `; exit 3"}}`,
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	argv := h.wrap("npm", "test", "--silent", "--workspace=part")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "npm_config_offline=true", "npm_config_cache="+t.TempDir())
+	l := startCmd(t, cmd)
+	if out := l.Out.whole(); out != "done\n" {
+		t.Errorf("npm says %q", out)
+	}
+	if got, left := l.status(), h.names(); got != 3 || len(left) > 0 {
+		t.Errorf("status %d, left behind: %q; stderr: %s", got, left, l.Err.text())
+	}
 }
 
 // A kind of Node runs fini in its place, or has it as its child.
@@ -563,9 +771,12 @@ func releaseNPM(t *testing.T, r release) {
 		})
 	}
 	t.Run("elsewhere", func(t *testing.T) { shimElsewhere(t, shim) })
+	t.Run("module", func(t *testing.T) { npmModule(t, r, prefix) })
+	t.Run("script-shell", func(t *testing.T) { npmScriptShell(t, prefix) })
 	t.Run("without a binary", func(t *testing.T) {
 		l := startCmd(t, exec.Command(filepath.Join(npmInstall(t, r, false), "node_modules/.bin/fini"), "--", "true"))
-		l.Err.want("fini: cannot run the npm package " + packageName + "-linux-")
+		part, version := strings.TrimSuffix(filepath.Base(npmArchives(t, r)[0]), "-"+r.version+".tgz"), r.version
+		l.Err.want("fini: the npm package " + part + " is missing: npm install " + part + "@" + version)
 		l.mustEnd(125)
 	})
 	t.Run("global", func(t *testing.T) {
@@ -871,7 +1082,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	}
 	argv := func(flags ...string) []string {
 		argv := append([]string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms"}, flags...)
-		return append(argv, "--", "node", server, ignoresEOF, helperWithout)
+		return append(argv, "node", server, ignoresEOF, helperWithout)
 	}
 	kill := func(sig syscall.Signal, who func(h *host) int) func(h *host) {
 		return func(h *host) {
@@ -1049,6 +1260,7 @@ func TestCompletions(t *testing.T) {
 				{[]string{"fini", "--orphans", ""}, []string{"leave", "pipes", "stop", "wait"}},
 				{[]string{"fini", "-i", "--pdeathsig", "TER"}, []string{"TERM"}},
 				{[]string{"fini", "-p", "non"}, []string{"none"}},
+				{[]string{"fini", "-p", "J"}, nil}, // bash calls 32 JUNK
 				{[]string{"fini", "--grace", "5s", "--ver"}, []string{"--verbose", "--version"}},
 				{[]string{"fini", "-t", "5", "basenam"}, []string{"basename"}},
 				{[]string{"fini", "-i", "--", "basenam"}, []string{"basename"}},
@@ -1060,9 +1272,16 @@ func TestCompletions(t *testing.T) {
 				}
 				got := complete(t, file, tt.words...)
 				slices.Sort(got)
-				if got = slices.Compact(got); !slices.Equal(got, tt.want) {
+				got = slices.DeleteFunc(slices.Compact(got), func(word string) bool { return word == "" })
+				if !slices.Equal(got, tt.want) {
 					t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
 				}
+			}
+			for _, value := range complete(t, file, "fini", "-p", "") {
+				startCmd(t, exec.Command(finiPath, "--pdeathsig="+value, "--version")).mustEnd(0)
+			}
+			if text := readFile(t, file); strings.Contains(text, "[not ") || strings.Contains(text, "'not ") {
+				t.Error("a --no- flag is told by what the flag does")
 			}
 			for _, value := range complete(t, file, "fini", "--orphans", "") {
 				startCmd(t, exec.Command(finiPath, "--orphans="+value, "--", "true")).mustEnd(0)

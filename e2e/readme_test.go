@@ -350,6 +350,24 @@ func TestReadmeCIRecipe(t *testing.T) {
 	}
 }
 
+// The README's times of a start are those of the page about them.
+func TestReadmeStartTimes(t *testing.T) {
+	t.Parallel()
+	m := regexp.MustCompile(`(?m)^\| time to start and end, against tini \| ([\d.]+)×; ([\d.]+)× with `).FindStringSubmatch(readFile(t, "../README.md"))
+	if m == nil {
+		t.Fatal("no times in the README")
+	}
+	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` + regexp.QuoteMeta(row)).MatchString(readFile(t, "../docs/performance.md")) {
+		t.Errorf("not in docs/performance.md: %s", row)
+	}
+	for _, page := range []string{"../README.md", "../docs/performance.md"} {
+		text := strings.Join(strings.Fields(readFile(t, page)), " ")
+		if !regexp.MustCompile(`start.{0,20} takes 3 ms more than (that of tini|tini's), (and )?a pair 8`).MatchString(text) {
+			t.Errorf("%s has other milliseconds", page)
+		}
+	}
+}
+
 // The README's table has the flags of --help, with the same defaults.
 func TestReadmeFlags(t *testing.T) {
 	t.Parallel()

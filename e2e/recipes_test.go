@@ -51,6 +51,15 @@ var recipes = []recipe{
 	{"ini", "script-shell", func(*testing.T, string) {}}, // see npmScript
 	{"python", "@pytest.fixture", pytestFixture},
 	{"go", "func TestServer", goTest},
+	{"go", "FINI_TEST", leakInGoTest},
+	{"js", "node:test", leakInNodeTest},
+	{"js", "require('fini-init')", embedsNode},
+	{"python", "import fini_init", embedsPython},
+	{"go", "func Run(", embedsGo},
+	{"js", "handleTestEvent", leakInJest},
+	{"bats", "FINI_TEST", leakInBats},
+	{"sh", "jq -nr", leakRanking},
+	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
 	{"sh", "go test ./e2e", isScript},       // see TestPagesCommandLines
 }
@@ -549,12 +558,14 @@ func systemdUnit(t *testing.T, text string) {
 
 // cron gives the sixth field of a line to sh, with a few variables.
 func cronJob(t *testing.T, text string) {
-	fields := regexp.MustCompile(`^((?:[0-9*/,-]+ ){5})(.*)\n$`).FindStringSubmatch(text)
+	fields := regexp.MustCompile(`^PATH=(\S+)\n(?:[0-9*/,-]+ ){5}(.*)\n$`).FindStringSubmatch(text)
 	if fields == nil {
 		t.Fatalf("no line of a crontab: %q", text)
 	}
 	k := newRecipeDir(t, map[string]string{"backup": leaky})
-	k.env = []string{"HOME=/", "LOGNAME=root", "SHELL=/bin/sh", k.env[len(k.env)-1]}
+	// What `make install` installs, and the backup, are in /usr/local/bin.
+	path := strings.Replace(fields[1], "/usr/local/bin", filepath.Join(k.dir, "bin")+":"+filepath.Dir(finiPath), 1)
+	k.env = []string{"HOME=/", "LOGNAME=root", "SHELL=/bin/sh", "PATH=" + path}
 	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", fields[2]), 0); out != "done\n" {
 		t.Errorf("the job says %q", out)
 	}
@@ -644,7 +655,10 @@ func makesShell(t *testing.T, text string) {
 func npmScript(t *testing.T, text string) {
 	npm := need.Program(t, "npm")
 	k := newRecipeDir(t, nil)
-	k.file("fini-sh", text, 0o755)
+	k.file("bin/fini-sh", text, 0o755)
+	if _, shipped, _ := strings.Cut(readFile(t, "../packaging/fini-sh"), "exec "); !strings.HasSuffix(text, "exec "+shipped) {
+		t.Error("the packages have another fini-sh")
+	}
 	k.file(".npmrc", blockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
 	k.file("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+leaky+`; exit 3"}}`, 0o644)
 	if out := k.mustLeaveNothing(k.start(npm, "test", "--silent"), 3); out != "done\n" {
@@ -667,6 +681,73 @@ def test_hangs(server):
 	l.Out.want("hanging")
 	l.signal(syscall.SIGKILL)
 	k.mustBeEmpty()
+}
+
+// mustNameTest runs tests that leave a server behind, and wants the line to name the test.
+func mustNameTest(t *testing.T, name string, files map[string]string, argv ...string) {
+	t.Helper()
+	k := newRecipeDir(t, map[string]string{"start-server": "exec sleep 1000"})
+	k.env = append(k.env, "GOFLAGS=", "GOCACHE="+goCache(t))
+	for file, text := range files {
+		k.file(file, text, 0o644)
+	}
+	l := k.start(append([]string{"fini", "--linger=50ms", "--orphans-exit=9", "--"}, argv...)...)
+	k.mustLeaveNothing(l, 9)
+	if said := l.Err.text(); !strings.Contains(said, "started in test "+name+"\n") && !strings.Contains(said, " in test "+name+"\n") {
+		t.Errorf("fini says %q, and nothing of %s", said, name)
+	}
+}
+
+func leakInGoTest(t *testing.T, text string) {
+	mustNameTest(t, "TestCheckout", map[string]string{"go.mod": "module shop\n\ngo 1.21\n", "shop_test.go": text}, "go", "test", ".")
+}
+
+func leakInNodeTest(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, node, "--test")
+	for _, k := range nodeKinds(t) {
+		if !k.stay { // a newer Node
+			mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, strings.TrimPrefix(strings.Split(k.env[0], ":")[0], "PATH=")+"/node", "--test")
+		}
+	}
+}
+
+func leakInJest(t *testing.T, text string) {
+	modules, err := filepath.Abs("node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jest := filepath.Join(modules, ".bin/jest")
+	_, err = os.Stat(jest)
+	need.That(t, err == nil, "e2e/node_modules/.bin/jest")
+	mustNameTest(t, "shop checkout", map[string]string{
+		"fini-environment.js": strings.Replace(text, "'jest-environment-node'", "'"+modules+"/jest-environment-node'", 1),
+		"jest.config.json":    `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
+		"shop.test.js": "const { spawn } = require('child_process');\n" +
+			"describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));\n",
+	}, jest, "--no-cache", "--ci")
+}
+
+func leakInBats(t *testing.T, text string) {
+	mustNameTest(t, "the shop checks out", map[string]string{"shop.bats": text}, need.Program(t, "bats"), "shop.bats")
+}
+
+// leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
+func leakRanking(t *testing.T, text string) {
+	need.Program(t, "jq")
+	k := newRecipeDir(t, map[string]string{"server": "exec sleep 1000"})
+	for i, tests := range [][]string{{"checkout", "login"}, {"checkout"}} {
+		script := ""
+		for _, name := range tests {
+			script += "FINI_TEST='shop " + name + "' sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; "
+		}
+		report := k.file(fmt.Sprintf("reports/%d.json", i), "", 0o644)
+		k.mustLeaveNothing(k.start("fini", "-q", "--linger=0", "--report="+report, "--", "sh", "-c", script), 0)
+	}
+	want := "2\tshop checkout\tsleep\n1\tshop login\tsleep\n"
+	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0); out != want {
+		t.Errorf("the ranking is %q, want %q", out, want)
+	}
 }
 
 func goTest(t *testing.T, text string) {

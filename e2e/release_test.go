@@ -99,6 +99,7 @@ func TestRelease(t *testing.T) {
 		{"parts", releaseParts},
 		{"packages", releasePackages},
 		{"deb", releaseDeb},
+		{"lintian", releaseLintian},
 		{"image", releaseImage},
 		{"386", release386},
 		{"arm64", releaseARM64},
@@ -229,6 +230,7 @@ func releasePackages(t *testing.T, r release) {
 		}
 		run(t, "bsdtar", "-xpf", name, "-C", root)
 		mustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
+		mustBeAs(t, filepath.Join(root, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
 		license := readFile(t, filepath.Join(root, test.license))
 		for _, part := range []string{"the fini authors", "alecthomas/kong", "golang.org/x/sys", "The Go Authors"} {
 			if !strings.Contains(license, part) {
@@ -285,12 +287,48 @@ func releaseDeb(t *testing.T, r release) {
 	if added := len(allFiles(t, root)) - len(before); added < 5 {
 		t.Errorf("only %d files came", added)
 	}
+	startCmd(t, exec.Command("sh", "-c", "PATH=$1:$PATH; fini-sh -c 'exit 7'", "sh", filepath.Join(root, "usr/bin"))).mustEnd(7)
 	dpkg("--purge", "fini")
 	for _, name := range allFiles(t, root) {
 		// What is dpkg's own may stay.
 		if !slices.Contains(before, name) && !strings.HasPrefix(name, "var/lib/dpkg/") {
 			t.Errorf("the package was removed and %s is still there", name)
 		}
+	}
+}
+
+// releaseLintian wants nothing said that packaging/lintian-overrides gives no reason for.
+func releaseLintian(t *testing.T, r release) {
+	lintian := need.Program(t, "lintian")
+	for _, deb := range []string{"amd64", "arm64", "i386"} {
+		cmd := exec.Command(lintian, "--no-cfg", "--allow-root", "--display-info", "--fail-on", "info", r.file(t, "fini_*_"+deb+".deb"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("lintian: %v: %s", err, out)
+		}
+	}
+}
+
+// A changelog whose first part has no number yet is refused, before anything is removed.
+func TestReleaseWantsChangelog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run(t, "sh", "-c", "tar -C .. -c --exclude=./bin --exclude=./dist --exclude=./.git --exclude=node_modules . | tar -x -C '"+dir+"'")
+	text := readFile(t, filepath.Join(dir, "CHANGELOG.md"))
+	if !strings.Contains(text, "## [Unreleased]") {
+		text = strings.Replace(text, "\n## [", "\n## [Unreleased]\n\n## [", 1)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dist"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("make", "-s", "-C", dir, "release").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "CHANGELOG.md begins with Unreleased, and not with ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "dist")); err != nil {
+		t.Error(err)
 	}
 }
 

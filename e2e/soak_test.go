@@ -149,7 +149,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 	grace := ms(300) + 10*time.Millisecond
 	flag("--grace=%v", grace)
 	flag("--linger=%v", ms(100))
-	for _, rare := range []string{"-v", "-w", "-c", "-q", "-s", "-g"} {
+	for _, rare := range []string{[]string{"-v", "-q"}[r.IntN(2)], "-w", "-c", "-s", "-g"} {
 		if chance(8) {
 			flag("%s", rare)
 		}

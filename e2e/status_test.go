@@ -85,7 +85,7 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 					if p.pid1 && want.Signaled() {
 						want = syscall.WaitStatus(128+sig) << 8
 					}
-					if got := statusOf(t, p.command("--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
+					if got := statusOf(t, p.command("--linger=1m", "--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
 						t.Errorf("signal %d shows as %#x, want %#x", sig, uint32(got), uint32(want))
 					}
 				}
@@ -111,6 +111,10 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 	plain := file("plain", "text", 0o644)
 	orphaned := file("orphaned", "#!/no/such/interpreter\n", 0o755)
 	script := file("script", "exit 42\n", 0o755)
+	crlf := file("crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
+	s390x := file("s390x", "\x7fELF\x02\x02\x01"+strings.Repeat("\x00", 9)+"\x00\x02\x00\x16"+strings.Repeat("\x00", 100), 0o755)
+	windows := file("windows.exe", "MZ\x90\x00\x03", 0o755)
+	byData := file("by-data", "#!"+plain+"\n", 0o755)
 	tests := []struct {
 		name    string
 		command []string
@@ -122,7 +126,16 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 		{"empty name", []string{""}, 127, `cannot run "": no`},
 		{"not executable", []string{plain}, 126, plain + ": permission denied"},
 		{"a directory", []string{dir}, 126, dir + ": is a directory"},
-		{"no interpreter", []string{orphaned}, 126, orphaned + ": its interpreter was not found"},
+		{"not executable, what to do", []string{plain}, 126, "chmod +x " + plain},
+		{"no interpreter", []string{orphaned}, 126, orphaned + ": its interpreter was not found: /no/such/interpreter"},
+		{"an interpreter that is none", []string{byData}, 126, "its interpreter " + plain + " can't be executed"},
+		{"Windows line ends", []string{crlf}, 126, `"/bin/sh\r" is /bin/sh and a Windows line end`},
+		{"another machine", []string{s390x}, 126, "it is for s390x, this is "},
+		{"another system", []string{windows}, 126, "it is for Windows, this is Linux"},
+		{"a shell line", []string{"a | b"}, 127, `not found on PATH; for a shell line: fini -- sh -c 'a | b'`},
+		{"a word of the shell", []string{"cd", "/a b"}, 127, `not found on PATH; cd is a word of the shell: fini -- sh -c 'cd /a b'`},
+		{"help", []string{"help"}, 127, "did you mean fini --help?"},
+		{"flags behind --", []string{"--timeout=5s", "true"}, 127, "fini's flags go before the --"},
 		{"a script without #!", []string{script}, 42, ""},
 		{"a name with a newline", []string{"a\nb"}, 127, `cannot run "a\nb"`},
 	}
@@ -170,6 +183,15 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 		{[]string{"-r", "KILL:TERM", "--"}, "", `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
 		{[]string{"-r", "TERM:FOO", "--"}, "", `--rewrite: cannot use signal "FOO"`},
 		{[]string{"--inner=1,2", "--"}, "", `--inner: it is not for users`},
+		{[]string{"--graec=1s", "--"}, "", `unknown flag --graec, did you mean --grace?`},
+		{[]string{"--allow-orphans=x", "--"}, "", `did you mean --allow-orphan?`},
+		{[]string{"--report", "--"}, "", `--report: wants a value: --report=FILE; see`},
+		{[]string{"--report=", "--"}, "", `--report: cannot use "": want a FILE`},
+		{[]string{"-it"}, "", `cannot use -i and -t as docker's: here -t is --timeout=DUR`},
+		{[]string{"-t=5s", "--"}, "", `cannot use -t=5s: behind a letter there is no =: -t 5s`},
+		{[]string{"-i=1", "--"}, "", `cannot use -i=1: -i takes no value`},
+		{[]string{"--grace 5s", "--"}, "", `unknown flag "--grace 5s", did you mean --grace=5s?`},
+		{[]string{"-q", "-v", "--"}, "", `cannot use --quiet with --verbose`},
 		{[]string{"-P", "--"}, "", `--pause runs no command: cannot use "/bin/echo"`},
 		{[]string{"--"}, "FINI_SHIELD=maybe", `FINI_SHIELD: cannot use "maybe": want 0 or 1`},
 		{[]string{"--"}, "FINI_GRACE=soon", `FINI_GRACE: cannot use "soon"`},
@@ -219,6 +241,49 @@ func TestMisspeltVariable(t *testing.T) {
 	}
 }
 
+// A file of the working directory is named when it is not on PATH; and a program called help is run.
+func TestFileThatIsHere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"help": "#!/bin/sh\necho helped\n", "server": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on := func(path string, args ...string) *exec.Cmd {
+		cmd := exec.Command(finiPath, args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path)
+		return cmd
+	}
+	const says = "fini: cannot run server: not found on PATH; ./server is here: write ./server\n"
+	if status, _, stderr := ask(t, on("/usr/bin:/bin", "server")); status != 127 || stderr != says {
+		t.Errorf("status %d, %q; want %q", status, stderr, says)
+	}
+	if status, stdout, stderr := ask(t, on(dir, "help")); status != 0 || stdout != "helped\n" || stderr != "" {
+		t.Errorf("a program called help: status %d, %q, %q", status, stdout, stderr)
+	}
+}
+
+// -v says how the command has ended, and how fini ends, and when.
+func TestVerboseSaysHowItEnds(t *testing.T) {
+	t.Parallel()
+	inPlaces(t, func(t *testing.T, p place) {
+		for script, says := range map[string][2]string{
+			"kill -KILL $$": {" was ended by SIGKILL\n", "by SIGKILL"},
+			"exit 3":        {" ended with status 3\n", "with status 3"},
+		} {
+			if p.pid1 && script != "exit 3" {
+				says[1] = "with status 137"
+			}
+			_, _, stderr := ask(t, p.command("-v", "--", "/bin/sh", "-c", script))
+			last := "fini: ending " + says[1] + ", after "
+			if !strings.Contains(stderr, says[0]) || strings.Count(stderr, last) != 1 || !strings.Contains(stderr, "; the command ended after ") {
+				t.Errorf("%s: says %q, want %q and %q", script, stderr, says[0], last)
+			}
+		}
+	})
+}
+
 func TestFlagsEndAtTheCommand(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -232,7 +297,7 @@ func TestFlagsEndAtTheCommand(t *testing.T) {
 		{"only one -- is taken", []string{"--", "--", "true"}, 127, ""},
 		{"the command's own flags", []string{"/bin/echo", "-e", "-v", "--grace=soon", "--", "-h"}, 0, "-v --grace=soon -- -h\n"},
 		{"the command's own --", []string{"--", "/bin/echo", "--", "-q"}, 0, "-- -q\n"},
-		{"flags before", []string{"-sg", "-vq", "-e", "3", "--grace", "1s", "/bin/sh", "-c", "exit 3"}, 0, ""},
+		{"flags before", []string{"-sg", "-wq", "-e", "3", "--grace", "1s", "/bin/sh", "-c", "exit 3"}, 0, ""},
 		{"-e twice", []string{"-e", "3", "-e4", "--", "/bin/sh", "-c", "exit 4"}, 0, ""},
 		{"-e of a signal", []string{"-e", "143", "--", "/bin/sh", "-c", "kill $$"}, 0, ""},
 		{"-e of another", []string{"-e", "3", "--", "/bin/sh", "-c", "exit 5"}, 5, ""},

@@ -235,7 +235,7 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	}
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d ended with status %d", l.main, ResultOf(*status).Status())})
+		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main, howEnded(*status))})
 	case !e.none && !e.hidden:
 		return do, l
 	}

@@ -70,7 +70,13 @@ func (p Process) ID() ID { return ID{p.Pid, p.Start} }
 func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Threads > 1 }
 
 // Tree looks at and signals the descendants of this process.
-type Tree struct{ sight }
+type Tree struct {
+	sight
+
+	// OnLost is called, if it is not nil, on the thread on which the caller goes on when a reader was left
+	// behind, which may have been the thread of the caller until then. See reader.go.
+	OnLost func()
+}
 
 // sight is all that a look needs, and what it leaves for the next. A reader has a copy: see ask.
 type sight struct {
@@ -78,6 +84,7 @@ type sight struct {
 	proc         int  // descriptor of /proc, -1 if it can't be used
 	childrenOnly bool // /proc can't be used: only children are found, by waitid(2)
 	byChildren   bool // the kernel lists the children of a thread
+	listsThreads bool // a thread may be listed like a process
 	autoreap     bool // the kernel has CLONE_AUTOREAP: a child's pid may be free at any time
 	usePidfds    bool
 	maxPidfds    int                   // so many may be open at a time
@@ -97,7 +104,7 @@ type sight struct {
 // New remembers which pipes or sockets standard output and standard error are,
 // before they are let go of.
 func New() *Tree {
-	t := &Tree{sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}}
+	t := &Tree{sight: sight{self: os.Getpid(), proc: -1, usePidfds: true, maxMisses: 64 << 10, startDir: ownDir(), buf: make([]byte, 4<<10)}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}
@@ -121,6 +128,7 @@ func (t *Tree) prepare() error {
 
 func (t *Tree) openProc() error {
 	t.autoreap = hasAutoreap(release())
+	t.listsThreads = strings.HasPrefix(release(), "4.") // as which gVisor gives itself out
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open /proc: %w", err)

@@ -53,6 +53,10 @@ func (t *Tree) attempt(job func(*sight)) (done bool) {
 			return true
 		}
 		if pid != lost {
+			if t.OnLost != nil {
+				runtime.LockOSThread() // for good: it has what the thread before had
+				t.OnLost()
+			}
 			t.buf = make([]byte, len(t.buf))
 			t.pidfds = append([]int(nil), t.pidfds...)
 			t.getsStuck(pid)

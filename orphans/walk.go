@@ -104,6 +104,9 @@ func (s *sight) verify(pid int, parent Process) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
+	if s.listsThreads && p.Threads > 1 && !s.leads(pid) {
+		return Process{}, false
+	}
 	p.pidfd = pidfd
 	switch {
 	case p.Parent == s.self:
@@ -113,6 +116,13 @@ func (s *sight) verify(pid int, parent Process) (Process, bool) {
 		return p, !reaped(p) && !reaped(parent)
 	}
 	return Process{}, false
+}
+
+// leads reports whether a thread is the first of its process.
+func (s *sight) leads(tid int) bool {
+	text, err := s.read(strconv.Itoa(tid) + "/status")
+	group, known := statusField(text, "Tgid")
+	return err != nil || !known || group == strconv.Itoa(tid)
 }
 
 // nameOfStuck is what a stuck process is called, "?" if that can't be told either.

@@ -72,6 +72,7 @@ func archives(dist, version, helpFile string, files []string) error {
 		folder := fmt.Sprintf("fini-%s-linux-%s/", version, b.arch)
 		out := newCompressed(filepath.Join(dist, fmt.Sprintf("fini_%s_linux_%s.tar.gz", version, b.arch)), at)
 		out.add(folder+"fini", 0o755, b.content)
+		out.add(folder+"fini-sh", 0o755, shell)
 		for _, name := range []string{"fini.1", "NOTICES", "CHANGELOG.md"} {
 			text, err := os.ReadFile(documents[name])
 			if err != nil {

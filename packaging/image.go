@@ -95,10 +95,10 @@ func image(w io.Writer, name, version, file string) error {
 		return err
 	}
 	entry := c.entry()
-	entry["annotations"] = object{"org.opencontainers.image.ref.name": version}
+	entry["annotations"] = named(name, version)
 	out := newLayout(w, at, entry)
 	out.add("manifest.json", 0o644, mustJSON([]object{{
-		"Config": c.config.path(), "RepoTags": []string{name + ":" + tag(version)}, "Layers": []string{c.layer.path()},
+		"Config": c.config.path(), "RepoTags": []string{reference(name, version)}, "Layers": []string{c.layer.path()},
 	}}))
 	for _, b := range []blob{c.layer, c.config, c.manifest} {
 		out.add(b.path(), 0o644, b.content)
@@ -130,7 +130,7 @@ func index(w io.Writer, name, version string, files []string) error {
 	all := newBlob(indexType, mustJSON(object{"schemaVersion": 2, "mediaType": indexType, "manifests": entries}))
 	out := newLayout(w, at, object{
 		"mediaType": indexType, "digest": all.Digest, "size": all.Size,
-		"annotations": object{"org.opencontainers.image.ref.name": name + ":" + tag(version)},
+		"annotations": named(name, version),
 	})
 	for _, b := range append(blobs, all) {
 		out.add(b.path(), 0o644, b.content)
@@ -163,6 +163,22 @@ func newLayout(w io.Writer, at time.Time, entry object) *archive {
 	out.add("oci-layout", 0o644, mustJSON(object{"imageLayoutVersion": "1.0.0"}))
 	out.add("index.json", 0o644, mustJSON(object{"schemaVersion": 2, "manifests": []object{entry}}))
 	return out
+}
+
+// reference is what an image is called where it has been loaded.
+func reference(name, version string) string { return name + ":" + tag(version) }
+
+// named says so in an index: podman reads the one, and Docker with containerd's store the other, which
+// wants it with the registry that a short name stands for.
+func named(name, version string) object {
+	whole := reference(name, version)
+	if !strings.Contains(name, "/") {
+		whole = "docker.io/library/" + whole
+	}
+	return object{
+		"org.opencontainers.image.ref.name": reference(name, version),
+		"io.containerd.image.name":          whole,
+	}
 }
 
 // tag is a version as an image's tag, which has no "+".

@@ -27,6 +27,12 @@ var names = map[string]struct{ node, wheel string }{
 var (
 	//go:embed npm/fini.js
 	npmProgram []byte
+	//go:embed npm/index.js
+	npmModule []byte
+	//go:embed npm/index.d.ts
+	npmTypes []byte
+	//go:embed fini-sh
+	shell []byte
 	//go:embed registries.md
 	registriesPage []byte
 )
@@ -91,11 +97,16 @@ func npm(dist, version, helpFile string, files []string) error {
 	return write(object{
 		"name": registryName, "description": summary,
 		"keywords":             []string{"init", "tini", "dumb-init", "subreaper", "pid1", "mcp", "npx", "orphans", "ci"},
-		"bin":                  object{registryName: "bin/fini.js", "fini": "bin/fini.js"},
+		"bin":                  object{registryName: "bin/fini.js", "fini": "bin/fini.js", "fini-sh": "bin/fini-sh"},
+		"main":                 "index.js",
+		"types":                "index.d.ts",
 		"engines":              object{"node": ">=16.6"},
 		"optionalDependencies": parts,
 	}, func(out *compressed) {
 		out.add("package/bin/fini.js", 0o755, npmProgram)
+		out.add("package/bin/fini-sh", 0o755, shell)
+		out.add("package/index.js", 0o644, npmModule)
+		out.add("package/index.d.ts", 0o644, npmTypes)
 		out.add("package/flags.json", 0o644, append(mustJSON(takeValue(flags)), '\n'))
 		out.add("package/README.md", 0o644, registriesPage)
 	})

@@ -17,7 +17,13 @@ trap 'rm -rf "$PKG_STAGE"' EXIT
 export SOURCE_DATE_EPOCH PKG_VERSION PKG_STAGE
 
 gzip -9n <docs/fini.1 >"$PKG_STAGE/fini.1.gz"
-gzip -9n <CHANGELOG.md >"$PKG_STAGE/changelog.gz"
+gzip -9n <CHANGELOG.md >"$PKG_STAGE/CHANGELOG.md.gz"
+# Debian wants its own kind of changelog.
+printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is new.\n\n -- %s  %s\n' "$version" \
+	"$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" |
+	gzip -9n >"$PKG_STAGE/changelog.gz"
+# nfpm would write a field of it that Debian does not know.
+sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 $go build -o "$PKG_STAGE/packaging" ./packaging
 GOBIN=$PKG_STAGE $go install "$nfpm"
 cp packaging/NOTICES "$PKG_STAGE/copyright"
@@ -32,7 +38,9 @@ for arch; do
 	[ "$arch" != arm ] || PKG_ARCH=arm7
 	export PKG_BINARY PKG_ARCH
 	for format in deb rpm apk; do
-		"$PKG_STAGE/nfpm" package --config packaging/nfpm.yaml --packager "$format" --target "$dist/" \
+		config=$PKG_STAGE/deb.yaml
+		[ "$format" = deb ] || config=packaging/nfpm.yaml
+		"$PKG_STAGE/nfpm" package --config "$config" --packager "$format" --target "$dist/" \
 			>"$PKG_STAGE/log" 2>&1 || { cat "$PKG_STAGE/log" >&2; exit 1; }
 	done
 	"$PKG_STAGE/packaging" image -name "${IMAGE:-fini}" -version "$version" "$PKG_BINARY" \

@@ -12,8 +12,8 @@ for copy in one a/much/longer/path/to/the/second; do
 	mkdir -p "$dir/$copy"
 	tar -c --exclude=./bin --exclude=./dist --exclude=node_modules . | tar -x -C "$dir/$copy"
 done
-make -s -C "$dir/one" release DIST=dist REBUILD=
-make -s -C "$dir/a/much/longer/path/to/the/second" release DIST=dist REBUILD="${REBUILD--a}"
+make -s -C "$dir/one" release TRIAL=1 DIST=dist REBUILD=
+make -s -C "$dir/a/much/longer/path/to/the/second" release TRIAL=1 DIST=dist REBUILD="${REBUILD--a}"
 diff -r "$dir/one/dist" "$dir/a/much/longer/path/to/the/second/dist"
 echo "the same, byte for byte:"
 cat "$dir/one/dist/SHA256SUMS"

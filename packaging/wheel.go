@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -15,7 +16,10 @@ import (
 	"time"
 )
 
-// wheels writes one for each architecture. The binary is a script of it, so pip puts it among the
+//go:embed fini_init.py
+var pythonModule []byte
+
+// wheels writes one for each architecture, and one for all other systems, which has the module alone. The binary is a script of it, so pip puts it among the
 // programs of the environment and no Python runs before it.
 func wheels(dist, version string, files []string) error {
 	at, err := builtAt()
@@ -28,20 +32,24 @@ func wheels(dist, version string, files []string) error {
 	}
 	version = pythonVersion(version)
 	project := strings.ReplaceAll(registryName, "-", "_") + "-" + version
-	for _, file := range files {
-		b, err := readBinary(file)
-		if err != nil {
-			return err
+	for _, file := range append(files, "") {
+		w, platforms := newWheel(at), []string{"any"}
+		if file != "" {
+			b, err := readBinary(file)
+			if err != nil {
+				return err
+			}
+			platforms = wheelPlatforms(names[b.arch].wheel)
+			w.add(project+".data/scripts/"+registryName, 0o755, b.content)
+			// uvx and pipx run the program that is called like the package. It is there once: two
+			// would be twice the size.
+			w.add(project+".data/scripts/fini", 0o755, []byte(besideItself))
+			w.add(project+".data/scripts/fini-sh", 0o755, shell)
 		}
-		platforms := wheelPlatforms(names[b.arch].wheel)
-		w := newWheel(at)
-		w.add(project+".data/scripts/"+registryName, 0o755, b.content)
-		// uvx and pipx run the program that is called like the package. It is there once: two
-		// would be twice the size.
-		w.add(project+".data/scripts/fini", 0o755, []byte(besideItself))
+		w.add("fini_init.py", 0o644, pythonModule)
 		info := project + ".dist-info/"
 		w.add(info+"METADATA", 0o644, wheelMetadata(version))
-		w.add(info+"WHEEL", 0o644, wheelTags(platforms))
+		w.add(info+"WHEEL", 0o644, wheelTags(platforms, file == ""))
 		w.add(info+"licenses/LICENSE", 0o644, notice)
 		content, err := w.close(info + "RECORD")
 		if err != nil {
@@ -76,7 +84,7 @@ func wheelMetadata(version string) []byte {
 		{"Keywords", "init,subreaper,orphans,ci,mcp"},
 		{"Classifier", "Environment :: Console"},
 		{"Classifier", "Operating System :: POSIX :: Linux"},
-		{"Requires-Python", ">=3"},
+		{"Requires-Python", ">=3.8"},
 		{"Description-Content-Type", "text/markdown"},
 	} {
 		fmt.Fprintf(&b, "%s: %s\n", field[0], field[1])
@@ -85,9 +93,9 @@ func wheelMetadata(version string) []byte {
 	return b.Bytes()
 }
 
-func wheelTags(platforms []string) []byte {
+func wheelTags(platforms []string, pure bool) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Wheel-Version: 1.0\nGenerator: fini-packaging\nRoot-Is-Purelib: false\n")
+	fmt.Fprintf(&b, "Wheel-Version: 1.0\nGenerator: fini-packaging\nRoot-Is-Purelib: %t\n", pure)
 	for _, platform := range platforms {
 		fmt.Fprintf(&b, "Tag: py3-none-%s\n", platform)
 	}

@@ -114,8 +114,14 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 	for _, path := range paths {
 		err := try(path, c.Args)
 		if errors.Is(err, unix.ENOEXEC) {
+			if why := foreign(beginning(path)); why != nil {
+				return &SpawnError{c.name(), NotExecutable, why}
+			}
 			// A script without "#!", which execvp hands to the shell.
-			err = try("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...))
+			if err = try("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...)); errors.Is(err, unix.ENOENT) {
+				failed = &SpawnError{c.name(), NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
+				continue
+			}
 		}
 		switch {
 		case err == nil:
@@ -123,7 +129,7 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 			if unix.Access(path, unix.F_OK) == nil {
 				// The file is there: what is missing is its interpreter.
-				failed = &SpawnError{c.name(), NotExecutable, errors.New("its interpreter was not found")}
+				failed = &SpawnError{c.name(), NotExecutable, notFound(path)}
 			}
 		case errors.Is(err, unix.EACCES):
 			failed = &SpawnError{c.name(), NotExecutable, refused(path, err)}
@@ -136,15 +142,6 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 		}
 	}
 	return failed
-}
-
-// refused is why a path can't be executed, for which the kernel says EACCES.
-func refused(path string, err error) error {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return unix.EISDIR
-	}
-	return err
 }
 
 // passedOver reports whether execvp goes on to the next entry of PATH after this error:

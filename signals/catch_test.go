@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -181,10 +183,17 @@ func (c *caughtBy) waits() bool {
 	return strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 
-// pending reports whether a signal is yet to be caught.
+// pending reports whether a signal is yet to be caught, or may still be in the hands of a thread that runs.
 func (c *caughtBy) pending() bool {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
-	return !strings.Contains(string(text), "\nShdPnd:\t0000000000000000\n")
+	if !strings.Contains(string(text), "\nShdPnd:\t0000000000000000\n") {
+		return true
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.cmd.Process.Pid))
+	return slices.ContainsFunc(threads, func(name string) bool {
+		text, _ := os.ReadFile(name)
+		return strings.Contains(string(text), "\nState:\tR")
+	})
 }
 
 // The end of a child is told where that is asked for.

@@ -17,6 +17,13 @@ i?86) arch=386 ;;
 ppc64le | s390x | riscv64) arch=$(uname -m) ;;
 *) fail "there is no fini for $(uname -m)" ;;
 esac
+case ${RELEASE_VERSION#v} in
+[0-9]*.[0-9]*.[0-9]*) ;;
+*) # which only a folder of files without a signature does not need
+	if [ -z "${RELEASE_URL-}" ] || [ -n "${MINISIGN_PUBLIC_KEY-}" ]; then
+		fail "give version: the action is of \"$RELEASE_VERSION\", which names no release"
+	fi ;;
+esac
 url=${RELEASE_URL:-https://github.com/seed-126c5d8a/fini/releases/download/v${RELEASE_VERSION#v}}
 name=fini-linux-$arch
 dir=$(mktemp -d "$RUNNER_TEMP/fini.XXXXXX")

@@ -56,7 +56,7 @@ _fini_command() {
 _fini_value() {
 	local cur=$2
 	case $1 in
-	SIG) mapfile -t COMPREPLY < <(compgen -W "none $(compgen -A signal SIG | sed -n 's/^SIG//p')" -- "$cur") ;;
+	SIG) mapfile -t COMPREPLY < <(compgen -W "none $(compgen -A signal SIG | sed -n '/(/d; s/^SIG//p')" -- "$cur") ;;
 	POLICY) mapfile -t COMPREPLY < <(compgen -W 'stop pipes wait leave' -- "$cur") ;;
 	PID) mapfile -t COMPREPLY < <(compgen -W "$(cd /proc && echo [0-9]*)" -- "$cur") ;;
 	FILE | PATH)

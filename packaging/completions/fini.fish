@@ -22,7 +22,7 @@ complete -c fini -x -a '(__fish_complete_subcommand --fcs-skip=1 $__fini_valued)
 {{range $o := . -}}
 complete -c fini -n __fini_at_flags{{range .Short}} -s {{.}}{{end}}{{if .Long}} -l {{.Long}}{{end}} {{template "value" .}} -d '{{brief .Text}}'
 {{if .No -}}
-complete -c fini -n __fini_at_flags -l no-{{.Long}} -f -d 'not {{brief .Text}}'
+complete -c fini -n __fini_at_flags -l no-{{.Long}} -f -d 'turn off --{{.Long}}'
 {{end}}{{end}}
 {{- define "value"}}{{with kind .Value -}}
 {{if eq . "SIG"}}-x -a 'none (kill -l | string split -n " ")'

@@ -9,7 +9,7 @@ const os = require('node:os');
 const path = require('node:path');
 const { spawn } = require('node:child_process');
 
-const { name } = require('../package.json');
+const { path: findBinary } = require('../index.js');
 const takeValue = require('../flags.json'); // the flags whose value may be the next word
 
 const [failed, notFound] = [125, 127];
@@ -46,13 +46,10 @@ function say(text) {
 }
 
 function binary() {
-  const part = `${name}-linux-${process.arch}`;
   try {
-    const file = require.resolve(`${part}/bin/fini`);
-    fs.accessSync(file, fs.constants.X_OK); // an execve that fails ends Node by SIGABRT
-    return file;
+    return findBinary();
   } catch (error) {
-    return fail(failed, `cannot run the npm package ${part}, an optional dependency of ${name}: ${error.code}`);
+    return fail(failed, error.message);
   }
 }
 

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+)
+
+// What docs/embedding.md shows and says, with Node, Python and Go as they are.
+
+// withModules is a directory in which Node and Python find fini's modules, as the packages install them.
+func withModules(t *testing.T, standIns map[string]string) *recipeDir {
+	t.Helper()
+	k := newRecipeDir(t, standIns)
+	part := "fini-init-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	k.file("node_modules/fini-init/package.json", `{"name": "fini-init", "version": "0.1.0", "optionalDependencies": {"`+part+`": "0.1.0"}}`, 0o644)
+	k.file("node_modules/fini-init/index.js", readFile(t, "../packaging/npm/index.js"), 0o644)
+	k.file("node_modules/"+part+"/bin/README", "", 0o644)
+	k.file("python/fini_init.py", readFile(t, "../packaging/fini_init.py"), 0o644)
+	k.file("python/bin/README", "", 0o644)
+	for _, name := range []string{"node_modules/" + part + "/bin/fini", "python/bin/fini-init"} {
+		if err := os.Symlink(finiPath, filepath.Join(k.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.env = append(k.env, "PYTHONPATH="+filepath.Join(k.dir, "python"))
+	return k
+}
+
+// A server that leaves a process behind, ends at the end of its standard input, and has the report say so.
+const embedded = "sleep 1000 >/dev/null 2>&1 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; cat >/dev/null; exit 3"
+
+func embedsNode(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	k := withModules(t, map[string]string{"server": embedded})
+	file := k.file("host.js", strings.Replace(text, "wrap('node', ['server.js']", "wrap('server', []", 1), 0o644)
+	if out := k.mustLeaveNothing(k.start(node, file), 0); out != "3 null [ 'sleep 1000' ]\n" {
+		t.Errorf("the host says %q", out)
+	}
+	// Another system has no fini, and the command runs as it is.
+	k.file("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
+	mac := k.file("mac.js", "Object.defineProperty(process, 'platform', {value: 'darwin'})", 0o644)
+	l := k.start(node, "--require", mac, file)
+	if out := k.mustLeaveNothing(l, 0); out != "3 null \n" || l.Err.text() != "fini: it needs Linux, and this is darwin: server runs without it\n" {
+		t.Errorf("the host says %q and %q", out, l.Err.text())
+	}
+}
+
+func embedsPython(t *testing.T, text string) {
+	python := need.Program(t, "python3")
+	k := withModules(t, map[string]string{"server": embedded})
+	file := k.file("host.py", strings.Replace(text, `wrap("node", ["server.js"]`, `wrap("server", []`, 1), 0o644)
+	if out := k.mustLeaveNothing(k.start(python, file), 0); out != "3 ['sleep 1000']\n" {
+		t.Errorf("the host says %q", out)
+	}
+	if err := os.Remove(filepath.Join(k.dir, "python/bin/fini-init")); err != nil {
+		t.Fatal(err)
+	}
+	k.file("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
+	l := k.start(python, file)
+	if out := k.mustLeaveNothing(l, 0); out != "3 \n" || !strings.HasSuffix(l.Err.text(), ": server runs without it\n") {
+		t.Errorf("the host says %q and %q", out, l.Err.text())
+	}
+}
+
+func embedsGo(t *testing.T, text string) {
+	k := newRecipeDir(t, map[string]string{"server": embedded})
+	k.env = append(k.env, "GOFLAGS=", "GOCACHE="+goCache(t))
+	k.file("go.mod", "module host\n\ngo 1.21\n", 0o644)
+	k.file("host.go", text, 0o644)
+	k.file("host_test.go", `package host
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	state, report, err := Run("server")
+	if err != nil || state.ExitCode() != 3 || !strings.Contains(string(report), "\"command\": \"sleep 1000\"") {
+		t.Errorf("%v, %v: %s", state, err, report)
+	}
+}
+`, 0o644)
+	k.mustLeaveNothing(k.start("go", "test", "-count=1", "."), 0)
+}
+
+// Both SDKs start what wrap names, and leave nothing.
+func TestEmbeddingBySDKs(t *testing.T) {
+	t.Parallel()
+	needHosts(t)
+	k := withModules(t, nil)
+	wrapped := map[string][]string{
+		"node": {"node", "-e", "const { wrap } = require('fini-init'); const w = wrap('npx', ['-y', '" + mcpPackage +
+			"'], ['-i', '-k', '5s']); console.log([w.command, ...w.args].join('\\n'))"},
+		"python3": {"python3", "-c", "import fini_init; w = fini_init.wrap('npx', ['-y', '" + mcpPackage +
+			"'], ['-i', '-k', '5s'])._asdict(); print('\\n'.join([w['command'], *w['args']]))"},
+	}
+	for _, program := range [][]string{nodeHost, pythonHost} {
+		t.Run(program[0], func(t *testing.T) {
+			out := k.mustLeaveNothing(k.start(wrapped[program[0]]...), 0)
+			argv := strings.Split(strings.TrimSpace(out), "\n")
+			h := openHost(t, program, offline(t), argv...)
+			h.echo("embedded")
+			h.close()
+			h.mustLeaveNothing("0")
+		})
+	}
+}
+
+// The table of statuses, as each language sees them.
+func TestEmbeddingStatuses(t *testing.T) {
+	t.Parallel()
+	node, python := need.Program(t, "node"), need.Program(t, "python3")
+	page := readFile(t, "../docs/embedding.md")
+	for row, argv := range map[string][]string{
+		"the command exits 3":                {"sh", "-c", "exit 3"},
+		"a signal ends it":                   {"sh", "-c", "kill -TERM $$"},
+		"`-t` is over":                       {"-q", "-t", "0.1", "sleep", "1000"},
+		"fini fails, or its flags are wrong": {"--no-such-flag", "true"},
+		"there is no such command":           {"no such command"},
+	} {
+		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + " \\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|$").FindStringSubmatch(page)
+		if m == nil {
+			t.Errorf("no row of %q", row)
+			continue
+		}
+		words := append([]string{finiPath}, argv...)
+		js := "const [f, ...a] = process.argv.slice(1); require('child_process').spawn(f, a, {stdio: 'ignore'}).on('exit', (c, s) => " +
+			"console.log(c + ', ' + (s && \"'\" + s + \"'\")))"
+		py := "import subprocess, sys; print(subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL).returncode)"
+		gone := exec.Command(words[0], words[1:]...)
+		_ = gone.Run()
+		for i, got := range []string{
+			run(t, node, append([]string{"-e", js, "--"}, words...)...), run(t, python, append([]string{"-c", py}, words...)...),
+			fmt.Sprintln(gone.ProcessState),
+		} {
+			if got != m[i+1]+"\n" {
+				t.Errorf("%s: %q, and the page has %q", row, got, m[i+1])
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package main
+
+var (
+	gvisor        = []string{"gVisor"}
+	withoutPidfds = []string{"gVisor", "no pidfds"}
+)
+
+const (
+	noPidfd   = "this gVisor has no pidfd_open(2), which --bind says"
+	noHup     = "this gVisor's poll(2) does not tell that the other end has closed"
+	parents64 = "without a pidfd signal 64 is taken for the end of a thread of the parent process"
+	partly    = "they test what Linux's /proc, namespaces and signals are like, and gVisor has a part of that"
+)
+
+// gaps are what is known not to hold, or not to be testable, somewhere.
+var gaps = []gap{
+	{withoutPidfds, "e2e", "TestBind", noPidfd},
+	{withoutPidfds, "e2e", "TestBindKillMatrix", noPidfd},
+	{withoutPidfds, "e2e", "TestBindToNobody", noPidfd},
+	{withoutPidfds[1:], "e2e", "TestIsolationRefused", noPidfd},
+	{withoutPidfds, "e2e", "TestEverySignalArrivesOnce/pair", parents64},
+	{withoutPidfds, "e2e", "TestEverySignalArrivesOnce/alone", parents64},
+	{gvisor, "e2e", "TestInnerFiniIsKilled/as_it_was", "this gVisor sends the parent death signal once for each thread of the parent"},
+	{gvisor, "e2e", "TestIgnoredSignalsStayIgnored", "gVisor's /proc/PID/status has no SigIgn, by which the test sees it"},
+	{gvisor, "e2e", "TestClosedStdinStopsTheCommand/pair/a_terminal_that_hangs_up", noHup},
+	{gvisor, "e2e", "TestClosedStdinStopsTheCommand/pair/socketpair", noHup},
+	{gvisor, "e2e", "TestClosedStdinStopsTheCommand/pair/half-closed_socketpair", noHup},
+	{gvisor, "orphans", "", partly},
+	{gvisor, "reaper", "", partly},
+	{gvisor, "signals", "", partly},
+}

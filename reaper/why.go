@@ -1,0 +1,203 @@
+package reaper
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Why a file can't be executed. The kernel has one word for many reasons, and the file tells them apart. It
+// is read only after a failure.
+
+// beginning is what the kernel looks at, and a little more, "" if there is nothing to be read. A FIFO is not
+// waited for.
+func beginning(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ""
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	text := make([]byte, 4096)
+	n, _ := unix.Pread(fd, text, 0)
+	return string(text[:max(n, 0)])
+}
+
+// notFound is why execve(2) says ENOENT of a file that is there.
+func notFound(path string) error {
+	text := beginning(path)
+	interpreter, ok := interpreterOf(text)
+	switch {
+	case strings.HasSuffix(interpreter, "\r"):
+		return fmt.Errorf(`its interpreter was not found: %q is %s and a Windows line end; sed -i 's/\r$//' %[3]s removes those`,
+			interpreter, strings.TrimSuffix(interpreter, "\r"), path)
+	case ok:
+		return fmt.Errorf("its interpreter was not found: %s", quoted(interpreter))
+	}
+	if loader := elfFile(text).loader(); loader != "" {
+		return fmt.Errorf("its interpreter was not found: %s; it is linked for another C library than there is here", quoted(loader))
+	}
+	return errors.New("its interpreter was not found")
+}
+
+// interpreterOf is what stands behind the "#!" of a script: the kernel takes a word, which blanks end.
+func interpreterOf(text string) (name string, ok bool) {
+	line, ok := strings.CutPrefix(text, "#!")
+	if !ok {
+		return "", false
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	line = strings.TrimLeft(line, " \t")
+	if i := strings.IndexAny(line, " \t\x00"); i >= 0 {
+		line = line[:i]
+	}
+	return line, line != ""
+}
+
+// Of elf(5). Package debug/elf would make the binary 40 kB larger.
+const (
+	classAt, class64  = 4, 2
+	dataAt, bigEndian = 5, 2
+	ptInterp          = 3
+	elfMagic          = "\x7fELF"
+	elfHeader         = 64 // what the larger one takes
+)
+
+// foreign is for what else than this kernel and machine a file is, nil if it may be a script.
+func foreign(text string) error {
+	binaryFile := strings.Contains(text, "\x00")
+	switch {
+	case strings.HasPrefix(text, elfMagic):
+		if len(text) < elfHeader {
+			return fmt.Errorf("%w: it is too short for a program", unix.ENOEXEC)
+		}
+		is, this := elfFile(text).machine(), here()
+		if is == this {
+			return fmt.Errorf("%w: it is for %s, as this is, but the kernel does not take it", unix.ENOEXEC, is)
+		}
+		return fmt.Errorf("%w: it is for %s, this is %s", unix.ENOEXEC, is, this)
+	case binaryFile && strings.HasPrefix(text, "MZ"):
+		return fmt.Errorf("%w: it is for Windows, this is Linux", unix.ENOEXEC)
+	case binaryFile && len(text) >= 8 && isMachO(text):
+		return fmt.Errorf("%w: it is for macOS, this is Linux", unix.ENOEXEC)
+	}
+	return nil
+}
+
+// isMachO reports whether a file is a program for macOS, of one processor or of several.
+func isMachO(text string) bool {
+	switch text[:4] {
+	case "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe":
+		return true
+	case "\xca\xfe\xba\xbe": // as the classes of Java begin: there a version follows, which is 45 or more
+		return text[7] < 40
+	}
+	return false
+}
+
+// An elfFile is the beginning of one.
+type elfFile string
+
+// number is the one of size bytes at an offset, in the file's own order.
+func (f elfFile) number(at, size int) (n int) {
+	for i := range size {
+		from := at + size - 1 - i
+		if f[dataAt] == bigEndian {
+			from = at + i
+		}
+		n = n<<8 | int(f[from])
+	}
+	return n
+}
+
+// machine is what the file is for, as uname(1) calls it: see e_machine in elf(5).
+func (f elfFile) machine() string {
+	switch number := f.number(18, 2); number {
+	case 3:
+		return "i386"
+	case 8:
+		return "mips"
+	case 21:
+		if f[dataAt] != bigEndian {
+			return "ppc64le"
+		}
+		return "ppc64"
+	case 22:
+		return "s390x"
+	case 40:
+		return "arm"
+	case 62:
+		if f[classAt] != class64 {
+			return "x32"
+		}
+		return "x86_64"
+	case 183:
+		return "aarch64"
+	case 243:
+		return "riscv64"
+	case 258:
+		return "loongarch64"
+	default:
+		return fmt.Sprintf("another machine, number %d", number)
+	}
+}
+
+// here is the machine that this is.
+func here() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return "another machine"
+	}
+	machine := unix.ByteSliceToString(name.Machine[:])
+	switch {
+	case strings.HasPrefix(machine, "armv") && !strings.HasPrefix(machine, "armv8"):
+		return "arm"
+	case len(machine) == 4 && machine[0] == 'i' && strings.HasSuffix(machine, "86"):
+		return "i386"
+	}
+	return machine
+}
+
+// loader is the program that loads the file, "" if none is found.
+func (f elfFile) loader() string {
+	if !strings.HasPrefix(string(f), elfMagic) || len(f) < elfHeader || f[classAt] != class64 {
+		return ""
+	}
+	at, size, count := f.number(32, 8), f.number(54, 2), f.number(56, 2)
+	for ; count > 0 && at >= 0 && at <= len(f)-56; at, count = at+size, count-1 {
+		if f.number(at, 4) != ptInterp {
+			continue
+		}
+		from, length := f.number(at+8, 8), f.number(at+32, 8)
+		if from >= 0 && from <= len(f) && length >= 0 && length <= len(f)-from {
+			return strings.TrimRight(string(f[from:from+length]), "\x00")
+		}
+	}
+	return ""
+}
+
+// refused is why a path can't be executed, for which the kernel says EACCES.
+func refused(path string, err error) error {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	switch {
+	case unix.Stat(path, &st) != nil:
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return unix.EISDIR
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+	case st.Mode&0o111 == 0:
+		return fmt.Errorf("%w: it is not executable; chmod +x %s makes it so", err, path)
+	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0:
+		return fmt.Errorf("%w: it is on a file system that is mounted noexec", err)
+	default:
+		if name, ok := interpreterOf(beginning(path)); ok && unix.Access(name, unix.X_OK) != nil {
+			return fmt.Errorf("%w: its interpreter %s can't be executed", err, quoted(name))
+		}
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package reaper
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// elf is the beginning of an ELF file; its numbers are little-endian.
+func elf(class byte, machine int) string {
+	return elfMagic + string([]byte{class, 1}) + strings.Repeat("\x00", 10) + "\x02\x00" +
+		string([]byte{byte(machine), byte(machine >> 8)}) + strings.Repeat("\x00", 100)
+}
+
+func TestForeign(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{elf(2, 22), "it is for s390x, this is "},
+		{elf(2, 21), "it is for ppc64le, this is "},
+		{elf(2, 243), "it is for riscv64, this is "},
+		{elf(1, 62), "it is for x32, this is "},
+		{elf(2, 999), "it is for another machine, number 999, this is "},
+		{elfMagic, "too short"},
+		{"MZ\x90\x00", "it is for Windows, this is Linux"},
+		{"\xcf\xfa\xed\xfe\x07\x00\x00\x01", "it is for macOS, this is Linux"},
+		{"\xca\xfe\xba\xbe\x00\x00\x00\x02", "it is for macOS, this is Linux"},
+		{"\xca\xfe\xba\xbe\x00\x00\x00\x41", ""}, // a class of Java
+		{"MZ=3\necho $MZ\n", ""},
+		{"\xcf\xfa\xed\xfe\x00", ""},
+		{"exit 0\n", ""},
+		{"", ""},
+	} {
+		got := ""
+		if err := foreign(c.text); err != nil {
+			got = err.Error()
+		}
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%.20q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+func TestNotFoundNamesTheInterpreter(t *testing.T) {
+	dynamic := []byte(elf(2, 62) + strings.Repeat("\x00", 100))
+	dynamic[32], dynamic[54], dynamic[56] = 64, 56, 1 // one header of a segment, behind the file's
+	dynamic[64], dynamic[64+8], dynamic[64+32] = ptInterp, 130, 9
+	copy(dynamic[130:], "/lib/ld-x")
+	path := filepath.Join(t.TempDir(), "x")
+	for _, c := range []struct{ text, want string }{
+		{"#!/no/such\n", ": /no/such"},
+		{"#! \t/no/such\t-x\n", ": /no/such"},
+		{"#!/bin/sh\r\n", `: "/bin/sh\r" is /bin/sh and a Windows line end; sed -i 's/\r$//' ` + path + " removes those"},
+		{"#!/no/such", ": /no/such"},
+		{string(dynamic), ": /lib/ld-x; it is linked for another C library than there is here"},
+		{"#!", ""},
+		{"", ""},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if got := notFound(path).Error(); got != "its interpreter was not found"+c.want {
+			t.Errorf("%.20q: %s", c.text, got)
+		}
+	}
+}
+
+// Whatever a file holds, it is looked at without a panic.
+func FuzzWhy(f *testing.F) {
+	f.Add(elf(2, 62))
+	f.Add("#!/bin/sh\r\n")
+	f.Add("\xca\xfe\xba\xbe\x00\x00\x00\x02")
+	f.Fuzz(func(_ *testing.T, text string) {
+		_ = foreign(text)
+		_, _ = interpreterOf(text)
+		_ = elfFile(text).loader()
+	})
+}
