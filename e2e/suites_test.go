@@ -1,10 +1,17 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
 )
 
 // What the Go project tests of processes and signals, with every one of its test programs behind fini.
@@ -14,5 +21,58 @@ func TestSuitesOfGo(t *testing.T) {
 	cmd := exec.Command(goCommand, "test", "-count=1", "-short", "-exec", finiPath+" --", "os/exec", "os/signal", "syscall")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// wrapsInNode is a program of Node that runs its arguments by the package foreground-child, which is what
+// npm's own tools wrap commands in: it passes signals on, and ends as its child did.
+const wrapsInNode = `
+const { foregroundChild } = require("./node_modules/foreground-child");
+foregroundChild(process.argv[1], process.argv.slice(2));
+`
+
+// Below another wrapper a command is asked once, and its status and its signal arrive.
+func TestForegroundChild(t *testing.T) {
+	t.Parallel()
+	node := need.Program(t, "node")
+	_, err := os.Stat("node_modules/foreground-child")
+	need.That(t, err == nil, "e2e/node_modules/foreground-child")
+	const traps = `for s in HUP INT TERM USR2; do trap "kill \$!; echo $s; exit 3" $s; done; sleep 1000 & echo ready; wait`
+	for _, wrapper := range [][]string{{finiPath, "--"}, {finiPath, "--no-shield", "-c", "--"}} {
+		run := func(t *testing.T, script string) *life {
+			argv := slices.Concat([]string{"-e", wrapsInNode}, wrapper, []string{"/bin/sh", "-c", script})
+			cmd := exec.Command(node, argv...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			return startCmd(t, cmd)
+		}
+		t.Run(strings.Join(wrapper[1:], " "), func(t *testing.T) {
+			t.Parallel()
+			for _, status := range []int{0, 1, 3, 255} {
+				if got := run(t, fmt.Sprintf("exit %d", status)).status(); got != status {
+					t.Errorf("status %d, want %d", got, status)
+				}
+			}
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR2} {
+				l := run(t, traps)
+				l.Out.want("ready")
+				until(t, "node catches it", func() bool {
+					caught, _ := strconv.ParseUint(procStatus(l.pid(), "SigCgt"), 16, 64)
+					return caught&(1<<(sig-1)) != 0
+				})
+				if err := syscall.Kill(l.pid(), sig); err != nil {
+					t.Fatal(err)
+				}
+				if said, want := l.Out.whole(), "ready\n"+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"\n"; said != want {
+					t.Errorf("%v: %q, want %q", sig, said, want)
+				}
+				if got := l.status(); got != 3 {
+					t.Errorf("%v: status %d, want 3", sig, got)
+				}
+			}
+			l := run(t, "kill -TERM $$")
+			if got := l.status(); got != 128+15 {
+				t.Errorf("a command that SIGTERM ends: %d", got)
+			}
+		})
 	}
 }
