@@ -30,6 +30,7 @@ type engine struct {
 	fini   func(flags []string, command ...string) []string
 	inside string   // where fini is in the container then
 	theirs string   // the name of the engine's own init
+	smoke  bool     // what each flag does is asked of the other engine
 	remove []string // what ends a container and removes it
 }
 
@@ -59,7 +60,7 @@ func TestDropInPodman(t *testing.T) {
 	t.Parallel()
 	need.That(t, os.Geteuid() == 0, "root, for podman")
 	need.Program(t, "runc")
-	e := &engine{client: podmanClient(t), inside: "/run/podman-init", theirs: "catatonit"}
+	e := &engine{client: podmanClient(t), inside: "/run/podman-init", theirs: "catatonit", smoke: true}
 	e.remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
 	e.fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"--init", "--init-path", finiFile(t)}, flags...)
@@ -147,12 +148,15 @@ helper_binaries_dir = [%q, "/usr/local/libexec/podman", "/usr/local/lib/podman",
 func (e *engine) run(t *testing.T, more map[string]func(t *testing.T, e *engine)) {
 	for name, flags := range map[string][]string{
 		"root":              nil,
+		"all of these":      {"--user", "1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"},
 		"user":              {"--user", "1000"},
 		"read-only":         {"--read-only"},
 		"no capabilities":   {"--cap-drop", "ALL"},
 		"no new privileges": {"--security-opt", "no-new-privileges"},
-		"all of these":      {"--user", "1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"},
 	} {
+		if e.smoke && name != "root" && name != "all of these" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("status", func(t *testing.T) { e.status(t, flags) })
