@@ -68,8 +68,19 @@ func TestMain(m *testing.M) {
 		if testing.Verbose() {
 			printTable(os.Stdout)
 		}
-		return status
+		return max(status, tooLarge())
 	}())
+}
+
+// tooLarge is 1, and says so, if the tests have ever had more memory than a small machine can spare.
+func tooLarge() int {
+	const most = 500_000 // kB; it is a tenth of that
+	kb, _, _ := strings.Cut(procStatus(os.Getpid(), "VmHWM"), " ")
+	if n, _ := strconv.Atoi(kb); n > most {
+		fmt.Printf("the tests themselves had %d kB of memory, want at most %d: what do they keep?\n", n, most)
+		return 1
+	}
+	return 0
 }
 
 // isDefault reports whether a flag was left at its default.
