@@ -206,7 +206,7 @@ func anotherThread(t testing.TB) int {
 // The process ends within microseconds around the start. Either the command is not started, or it is stopped.
 func TestBindEndsAroundTheStart(t *testing.T) {
 	t.Parallel()
-	const rounds = 300
+	rounds := quickOrFull(100, 300)
 	script := fmt.Sprintf(`
 import os, random, select, signal, sys, time
 random.seed(1)
@@ -337,7 +337,7 @@ func TestBindAsPID1(t *testing.T) {
 	t.Parallel()
 	needPidNamespace(t)
 	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c",
-		`sleep 1000 3>&- & exec "$0" --bind=$! -- sh -c 'echo "bound $1"; exec sleep 1000' sh $!`, finiPath)
+		`sleep 1000 3>&- & until test "$(cat /proc/$!/comm)" = sleep; do :; done; exec "$0" --bind=$! -- sh -c 'echo "bound $1"; exec sleep 1000' sh $!`, finiPath)
 	asPID1(cmd)
 	l := startCmd(t, cmd)
 	pid := l.Out.wantPid("bound ")

@@ -10,28 +10,6 @@ import (
 	"time"
 )
 
-func TestOrphansAreReapedAndFiniDoesNotGrow(t *testing.T) {
-	t.Parallel()
-	inPlaces(t, func(t *testing.T, p place) {
-		l := start(t, p, append([]string{"--"}, mode("orphans", "20")...)...)
-		l.Out.want("made")
-		l.caught()
-		fini := l.worker()
-		until(t, "the first orphans are reaped", func() bool { return len(childrenOf(t, fini)) == 1 })
-		before := [2]any{procStatus(fini, "Threads"), countFDs(t, fini)}
-
-		write(t, l, fmt.Sprintln(quickOrFull(200, 1000)))
-		l.Out.want("made")
-		until(t, "all orphans are reaped", func() bool { return len(childrenOf(t, fini)) == 1 })
-		now := func() [2]any { return [2]any{procStatus(fini, "Threads"), countFDs(t, fini)} }
-		if !poll(patience, func() bool { return now() == before }) {
-			t.Errorf("threads and descriptors are %v after many more orphans, %v before", now(), before)
-		}
-		_ = l.Stdin.Close()
-		l.mustEnd(0)
-	})
-}
-
 // A clean command adds no wait. The machine's noise only ever adds: on a busy one
 // there are more rounds.
 func TestCleanCommandAddsNoWait(t *testing.T) {

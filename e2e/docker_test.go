@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,8 @@ import (
 )
 
 // TestDocker runs containers of Dockerfile.example under a real engine. It is one test
-// so that the images are built once and are gone when the last of the parts is over.
+// so that the images are built once and are gone when the last of the parts is over. What holds with any
+// engine, statuses, orphans, and a stop, is TestDropInDocker's.
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
@@ -35,14 +35,9 @@ func TestDocker(t *testing.T) {
 		run  func(t *testing.T, image exampleImage)
 	}{
 		{"example", dockerExample},
-		{"status", dockerStatus},
-		{"stop", dockerStop},
-		{"zombies", dockerZombies},
 		{"streams", dockerStreams},
 		{"pid 1's stdout", dockerPID1Stdout},
 		{"exec beside leftovers", dockerExecBeside},
-		{"as docker-init", dockerInit},
-		{"hardened", dockerHardened},
 		{"pids limit", dockerPidsLimit},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -281,47 +276,6 @@ func dockerExample(t *testing.T, image exampleImage) {
 	c.mustEnd(143)
 }
 
-func dockerStatus(t *testing.T, image exampleImage) {
-	for _, test := range []struct {
-		want    int
-		command []string
-	}{
-		{0, []string{"true"}},
-		{3, []string{"sh", "-c", "exit 3"}},
-		{255, []string{"sh", "-c", "exit 255"}},
-		{126, []string{"/bin/plain-text"}},
-		{127, []string{"no-such-command"}},
-		{137, []string{"sh", "-c", "kill -KILL $$"}},
-		{143, []string{"sh", "-c", "kill -TERM $$"}},
-	} {
-		c := startContainer(t, append([]string{image.whole}, test.command...)...)
-		c.mustEnd(test.want)
-	}
-}
-
-func dockerStop(t *testing.T, image exampleImage) {
-	c := startContainer(t, image.whole, "sh", "-c", stoppable)
-	c.Out.want("escapee ready")
-	docker(t, "stop", c.name) // sends SIGKILL after 10 s, which would be 137
-	out := c.mustEnd(7)
-	wantOnce(t, out, "main got TERM")
-	wantOnce(t, out, "escapee done")
-}
-
-func dockerZombies(t *testing.T, image exampleImage) {
-	c := startContainer(t, image.whole, "sh", "-c", make200Orphans+"echo made; exec sleep 1000")
-	c.Out.want("made")
-	until(t, "no zombie of the main child's", func() bool { return c.zombies() == 0 })
-	// PID 1 also inherits the orphans of a process that it did not start.
-	c.exec("sh", "-c", make200Orphans)
-	until(t, "no zombie of docker exec's", func() bool { return c.zombies() == 0 })
-
-	// Without fini all 200 stay, and they can be counted.
-	c = startContainer(t, "--entrypoint", "sleep", image.whole, "1000")
-	c.exec("sh", "-c", make200Orphans)
-	until(t, "200 zombies without fini", func() bool { return c.zombies() == 200 })
-}
-
 func dockerStreams(t *testing.T, image exampleImage) {
 	var stdout, stderr bytes.Buffer
 	run := func(stdin io.Reader, args ...string) {
@@ -390,31 +344,6 @@ func dockerExecBeside(t *testing.T, image exampleImage) {
 	out := c.mustEnd(4)
 	wantOnce(t, out, "hit")
 	wantOnce(t, out, "leftover done")
-}
-
-// Docker asks an init for its version, and takes it for one that it knows where the
-// answer ends in a revision.
-func dockerInit(t *testing.T, image exampleImage) {
-	c := startContainer(t, "--entrypoint", "/fini", image.whole, "--", "sh", "-c", "exit 9")
-	c.mustEnd(9)
-	c = startContainer(t, "--entrypoint", "/fini", image.fini, "--version")
-	out := c.mustEnd(0)
-	if !regexp.MustCompile(`^[^\n]* - git\.[0-9a-f]{7}$`).MatchString(out) {
-		t.Errorf("version %q, want one line that ends in \" - git.\" and seven hexadecimal digits", out)
-	}
-}
-
-func dockerHardened(t *testing.T, image exampleImage) {
-	c := startContainer(t, "--read-only", "--user", "1000", "--cap-drop", "ALL",
-		"--security-opt", "no-new-privileges", image.whole, "sh", "-c", make200Orphans+stoppable)
-	c.Out.want("escapee ready")
-	until(t, "no zombie", func() bool { return c.zombies() == 0 })
-	c.exec("sh", "-c", "echo beside >/proc/1/fd/1")
-	c.Out.want("beside")
-	docker(t, "stop", c.name)
-	out := c.mustEnd(7)
-	wantOnce(t, out, "main got TERM")
-	wantOnce(t, out, "escapee done")
 }
 
 // fini, a shell and what the shell runs beside it get along with few processes, of which the

@@ -11,29 +11,23 @@ import (
 	"testing"
 )
 
-// A shell may start a process and then execute fini in its own place: that process is fini's
-// child, and not of the command's tree. It is left alone, whoever of fini's does the work.
+// A shell may start a process and then execute fini in its own place: what is below that process comes to
+// fini when its parent ends, and is not of the command's tree. It is left alone, whoever of fini's does the
+// work. The shell's own children are the subject of TestEarlierChildren.
 func TestChildrenFromBefore(t *testing.T) {
 	const leaves = `(trap "" TERM; exec setsid sleep 1000 </dev/null >/dev/null 2>&1 3>&-) & echo left; read x; exit 3`
 	for _, tt := range []struct {
 		name  string
 		flags []string
 		kill  bool // the inner fini
-		below bool // it is a child's child, which comes to fini when that child ends
 		want  int
 	}{
-		{"pair", nil, false, false, 3},
-		{"alone", []string{"--no-shield"}, false, false, 3},
-		{"pair whose inner one is killed", nil, true, false, 128 + 9},
-		{"child's child, alone", []string{"--no-shield"}, false, true, 3},
-		{"child's child, pair whose inner one is killed", nil, true, true, 128 + 9},
+		{"alone", []string{"--no-shield"}, false, 3},
+		{"pair whose inner one is killed", nil, true, 128 + 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			start := `"$1" "$2" &`
-			if tt.below {
-				start = fmt.Sprintf(`mkfifo %[1]s; sh -c '"$0" "$1" & echo >%[1]s; exec sleep 1000' "$1" "$2" & read x <%[1]s;`, filepath.Join(t.TempDir(), "started"))
-			}
+			start := fmt.Sprintf(`mkfifo %[1]s; sh -c '"$0" "$1" & echo >%[1]s; exec sleep 1000' "$1" "$2" & read x <%[1]s;`, filepath.Join(t.TempDir(), "started"))
 			args := append([]string{"-c", start + ` shift 2; exec "$@"`, "sh"}, mode("signals")...)
 			args = append(append(args, finiPath, "--linger=0", "--grace=300ms"), tt.flags...)
 			l := startCmd(t, exec.Command("/bin/sh", append(args, "--", "/bin/sh", "-c", leaves)...))
@@ -45,12 +39,10 @@ func TestChildrenFromBefore(t *testing.T) {
 				}
 				_, _ = fmt.Sscanf(line, "ready %d", &earlier)
 			}
-			if tt.below {
-				parent := procStatus(earlier, "PPid")
-				pid, _ := strconv.Atoi(parent)
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-				until(t, "its parent is gone", func() bool { return procStatus(earlier, "PPid") != parent })
-			}
+			parent := procStatus(earlier, "PPid")
+			pid, _ := strconv.Atoi(parent)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			until(t, "its parent is gone", func() bool { return procStatus(earlier, "PPid") != parent })
 			if tt.kill {
 				for _, pid := range childrenOf(t, l.pid()) {
 					if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(line, []byte("--inner=")) {

@@ -137,28 +137,33 @@ sys.exit("cannot execute")`
 func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 	t.Parallel()
 	python, cat := need.Program(t, "python3"), need.Program(t, "cat")
+	environments := map[string]string{
+		"none":       `[]`,
+		"order":      `[b"Z=1", b"A=2", b"GODEBUG=inittrace=1", b"M=3", b"GOMAXPROCS=7", b"B=4"]`,
+		"doubles":    `[b"A=1", b"A=2", b"GOGC=1", b"GOGC=off", b"A=1", b"PATH=/none", b"PATH=/bin"]`,
+		"odd":        `[b"", b"=", b"=x", b"novalue", b"A==", b"B=\xff\xfe", b"C=a\nb", b"", b"GODEBUG"]`,
+		"of fini":    `[b"FINI_GRACE=1s", b"FINI_GRACE=2s", b"FINI_LINGER=", b"NO_COLOR=1", b"TERM=dumb", b"GITHUB_ACTIONS=true"]`,
+		"many":       `[b"V%d=%d" % (n, n) for n in range(20000)]`,
+		"a long one": `[b"LONG=" + b"x" * 100000]`,
+	}
+	raw := func(name string) []string { return []string{python, "-I", "-S", "-c", execRaw, environments[name]} }
+	run := func(t *testing.T, name string, argv ...string) string {
+		t.Helper()
+		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %.1000s", name, err, out)
+		}
+		return string(out)
+	}
+	want := map[string]string{}
+	for name := range environments {
+		want[name] = run(t, name, append(raw(name), cat, "/proc/self/environ")...)
+	}
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		for name, environment := range map[string]string{
-			"none":       `[]`,
-			"order":      `[b"Z=1", b"A=2", b"GODEBUG=inittrace=1", b"M=3", b"GOMAXPROCS=7", b"B=4"]`,
-			"doubles":    `[b"A=1", b"A=2", b"GOGC=1", b"GOGC=off", b"A=1", b"PATH=/none", b"PATH=/bin"]`,
-			"odd":        `[b"", b"=", b"=x", b"novalue", b"A==", b"B=\xff\xfe", b"C=a\nb", b"", b"GODEBUG"]`,
-			"of fini":    `[b"FINI_GRACE=1s", b"FINI_GRACE=2s", b"FINI_LINGER=", b"NO_COLOR=1", b"TERM=dumb", b"GITHUB_ACTIONS=true"]`,
-			"many":       `[b"V%d=%d" % (n, n) for n in range(20000)]`,
-			"a long one": `[b"LONG=" + b"x" * 100000]`,
-		} {
-			run := func(argv ...string) string {
-				out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-				if err != nil {
-					t.Fatalf("%s: %v: %.1000s", name, err, out)
-				}
-				return string(out)
-			}
-			raw := []string{python, "-I", "-S", "-c", execRaw, environment}
-			want := run(append(slices.Clip(raw), cat, "/proc/self/environ")...)
-			if got := run(p.executedBy(t, raw, "--", cat, "/proc/self/environ")...); got != want {
-				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want)
+		for name := range environments {
+			if got := run(t, name, p.executedBy(t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
+				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want[name])
 			}
 		}
 	})

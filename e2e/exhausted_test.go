@@ -135,7 +135,7 @@ func (l *fullLife) over(status int) {
 func TestProcessTableIsFull(t *testing.T) {
 	t.Parallel()
 	const grace = "--grace=300ms"
-	for _, tt := range []struct {
+	for n, tt := range []struct {
 		name   string
 		places []place
 		words  []string
@@ -191,8 +191,11 @@ func TestProcessTableIsFull(t *testing.T) {
 			l.Out.want("full again")
 		}, 7},
 	} {
-		for _, b := range fullTables {
-			for _, p := range tt.places {
+		for k, b := range fullTables {
+			for i, p := range tt.places {
+				if !asInCI() && (n+i)%len(fullTables) != k {
+					continue // a fork fails in the same way, whichever limit it is
+				}
 				t.Run(tt.name+"/"+b.name+"/"+p.name, func(t *testing.T) {
 					t.Parallel()
 					if p.pid1 {
@@ -486,18 +489,23 @@ leftover()
 		if p.alone {
 			return // it does what the inner one of a pair does
 		}
-		for _, tt := range []struct {
-			kind  string
-			limit int
-		}{{"obedient", 1024}, {"stubborn", 1024}, {"obedient", 40}, {"stubborn", 40}} {
-			t.Run(fmt.Sprintf("%s, %d descriptors", tt.kind, tt.limit), func(t *testing.T) {
+		for _, kind := range []string{"obedient", "stubborn"} {
+			t.Run(kind, func(t *testing.T) {
 				t.Parallel()
 				h := newCgroup(t)
-				l := startCmd(t, h.around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", tt.limit)},
-					"--linger=0", "--grace="+map[string]string{"obedient": "20s", "stubborn": "8s"}[tt.kind],
-					"--", "python3", "-I", "-S", "-c", chain, tt.kind, strconv.Itoa(deep)))
+				l := startCmd(t, h.around(p, []string{need.Program(t, "prlimit"), "--nofile=40"},
+					"--linger=0", "--grace=1h", "--", "python3", "-I", "-S", "-c", chain, kind, strconv.Itoa(deep)))
 				l.Out.want("ready")
 				write(t, l, "go\n")
+				if kind == "stubborn" {
+					for range deep {
+						l.Out.want("asked")
+					}
+					until(t, "a second SIGINT ends the grace", func() bool {
+						l.signal(syscall.SIGINT)
+						return strings.Contains(l.Err.text(), "a second SIGINT")
+					})
+				}
 				l.mustEnd(3)
 				h.mustBeEmpty()
 				mustNotAbort(t, l.Err.whole())
@@ -522,7 +530,7 @@ while True:
     taken.append(bytearray(b"x") * (1 << 16))
 `
 	inPlaces(t, func(t *testing.T, p place) {
-		for _, megabytes := range []int{8, 32} {
+		for _, megabytes := range []int{12, 32} {
 			t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
 				t.Parallel()
 				h := newMemoryCgroup(t, megabytes<<20)
@@ -542,7 +550,8 @@ while True:
 	})
 }
 
-// What fini says is lost where its standard error takes nothing; that is all.
+// What fini says is lost where its standard error takes nothing; that is all. A full one is a case of
+// TestStderrThatNobodyReads.
 func TestStderrTakesNothing(t *testing.T) {
 	t.Parallel()
 	leaky := []string{"-v", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
@@ -551,19 +560,11 @@ func TestStderrTakesNothing(t *testing.T) {
 		for _, tt := range []struct{ name, script string }{
 			{"closed", `exec "$@" 2>&-`},
 			{"read only", `exec "$@" 2</dev/null`},
-			{"full file system", `dir=$(mktemp -d); mount -t tmpfs -o size=4k none $dir
-				exec 2>$dir/log; umount -l $dir; rmdir $dir
-				head -c 4096 /dev/zero >&2; ! echo full >&2 || exit 99; exec "$@"`},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				prefix := []string{"/bin/sh", "-c", tt.script, "sh"}
-				if strings.HasPrefix(tt.name, "full") {
-					need.That(t, os.Geteuid() == 0, "root")
-					prefix = append([]string{need.Program(t, "unshare"), "-m"}, prefix...)
-				}
 				h := newCgroup(t)
-				l := startCmd(t, h.around(p, prefix, leaky...))
+				l := startCmd(t, h.around(p, []string{"/bin/sh", "-c", tt.script, "sh"}, leaky...))
 				l.Out.want("ready")
 				l.signal(syscall.SIGWINCH) // one more line to say
 				write(t, l, "go\n")
@@ -755,7 +756,7 @@ func TestOddSurroundings(t *testing.T) {
 		}
 	}
 	inPlaces(t, func(t *testing.T, p place) {
-		for _, tt := range []struct{ name, script string }{
+		for n, tt := range []struct{ name, script string }{
 			{"PATH", `export PATH=$DIR:$PATH; exec "$@"`},
 			{"PATH, working directory", `cd $DIR; export PATH=.:$PATH; exec "$@"`},
 			{"argv0", `cd $DIR; exec -a fini "$@"`},
@@ -772,6 +773,9 @@ func TestOddSurroundings(t *testing.T) {
 			for _, full := range []bool{false, true} {
 				if full && !strings.HasPrefix(tt.name, "GO") {
 					continue
+				}
+				if (full || p != pair) && !asInCI() && !p.takes(n) {
+					continue // only a pair runs itself
 				}
 				t.Run(fmt.Sprintf("%s, full %v", tt.name, full), func(t *testing.T) {
 					t.Parallel()

@@ -27,7 +27,7 @@ import (
 var finiPath string
 
 // patience ends a failing wait. No test passes because of it.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
@@ -68,8 +68,19 @@ func TestMain(m *testing.M) {
 		if testing.Verbose() {
 			printTable(os.Stdout)
 		}
-		return status
+		return max(status, tooLarge())
 	}())
+}
+
+// tooLarge is 1, and says so, if the tests have ever had more memory than a small machine can spare.
+func tooLarge() int {
+	const most = 500_000 // kB; it is a tenth of that
+	kb, _, _ := strings.Cut(procStatus(os.Getpid(), "VmHWM"), " ")
+	if n, _ := strconv.Atoi(kb); n > most {
+		fmt.Printf("the tests themselves had %d kB of memory, want at most %d: what do they keep?\n", n, most)
+		return 1
+	}
+	return 0
 }
 
 // isDefault reports whether a flag was left at its default.
@@ -372,35 +383,81 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// lines reads a stream line by line.
+// lines reads a stream line by line. It never makes the writer wait, and what nobody has asked for yet is
+// kept in b alone: a test may start hundreds of commands, so there is no large buffer for each.
 type lines struct {
-	t  testing.TB
-	c  chan string
-	mu sync.Mutex
-	b  bytes.Buffer
+	t    testing.TB
+	c    chan string // of the lines, one after the other; closed at EOF
+	came chan struct{}
+	mu   sync.Mutex
+	b    bytes.Buffer
+	eof  bool
 
 	early []string // to be read before what comes by c
 }
 
 func newLines(t testing.TB, r io.Reader) *lines {
-	l := &lines{t: t, c: make(chan string, 100000)}
-	go func() {
-		defer close(l.c)
-		in := bufio.NewReader(r)
-		for {
-			line, err := in.ReadString('\n')
-			if line != "" {
-				l.mu.Lock()
-				l.b.WriteString(line)
-				l.mu.Unlock()
-				l.c <- strings.TrimSuffix(line, "\n")
-			}
-			if err != nil {
+	l := &lines{t: t, c: make(chan string), came: make(chan struct{}, 1)}
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	go l.read(r)
+	go l.pass(over)
+	return l
+}
+
+// read takes in what there is, whole lines at a time.
+func (l *lines) read(r io.Reader) {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadSlice('\n')
+		l.mu.Lock()
+		l.b.Write(line)
+		l.eof = err != nil && err != bufio.ErrBufferFull
+		eof := l.eof
+		l.mu.Unlock()
+		select {
+		case l.came <- struct{}{}:
+		default:
+		}
+		if eof {
+			return
+		}
+	}
+}
+
+// pass hands the lines on until the test is over.
+func (l *lines) pass(over <-chan struct{}) {
+	defer close(l.c)
+	for from := 0; ; {
+		l.mu.Lock()
+		var text string
+		rest, eof := l.b.Bytes()[from:], l.eof
+		line, _, whole := bytes.Cut(rest, []byte("\n"))
+		if whole || eof {
+			text = string(line)
+		}
+		l.mu.Unlock()
+		switch {
+		case whole:
+			from += len(text) + 1
+		case eof && text == "":
+			return
+		case eof:
+			from += len(text)
+		default:
+			select {
+			case <-l.came:
+			case <-over:
 				return
 			}
+			continue
 		}
-	}()
-	return l
+		select {
+		case l.c <- text:
+		case <-over:
+			return
+		}
+	}
 }
 
 func (l *lines) text() string {

@@ -30,34 +30,33 @@ import (
 func TestJobControl(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	turns := []place{pair, alone}
+	if asInCI() {
+		turns = append(turns, isolated)
+	}
 	for i, c := range typedCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for j, shell := range shells {
-				if c.in != "" && !slices.Contains(strings.Fields(c.in), shell.name) {
-					continue
-				}
+			for j, shell := range c.shells(i) {
 				t.Run(shell.name, func(t *testing.T) {
 					t.Parallel()
 					need.Program(t, shell.name)
 					c.mustHave(t, b)
-					for k, p := range []place{pair, alone, isolated} {
-						// Without FINI_FULL only bash, the first, does each case in all places.
-						if !full() && j != 0 && (i+j)%3 != k {
+					var bare *sitting // the same for all places
+					for k, p := range turns {
+						// Without FINI_FULL only the first shell does a case in all places.
+						if !full() && j != 0 && (i/3+j)%len(turns) != k {
 							continue
 						}
 						c := c
 						if p.isolated {
-							if !asInCI() {
-								continue
-							}
 							c.differs = cmp.Or(c.isolated, c.differs)
 						}
 						t.Run(p.name, func(t *testing.T) {
 							if p.isolated {
 								needIsolation(t, account{name: "this user"})
 							}
-							b.compare(t, shell, c, p)
+							bare = b.compare(t, shell, c, p, bare)
 						})
 					}
 				})
@@ -66,31 +65,47 @@ func TestJobControl(t *testing.T) {
 	}
 }
 
-// compare does a case without fini and with it.
-func (b *bench) compare(t *testing.T, shell shellKind, c typedCase, p place) {
+// shells are those in which a case is done: all of them in CI, elsewhere bash and, in turn, one of the others.
+func (c typedCase) shells(turn int) (all []shellKind) {
+	for _, shell := range shells {
+		if c.in == "" || slices.Contains(strings.Fields(c.in), shell.name) {
+			all = append(all, shell)
+		}
+	}
+	if asInCI() || len(all) < 3 {
+		return all
+	}
+	return []shellKind{all[0], all[1+turn%(len(all)-1)]}
+}
+
+// compare does a case with fini, and without it unless bare is how that went. It returns how it went.
+func (b *bench) compare(t *testing.T, shell shellKind, c typedCase, p place, bare *sitting) *sitting {
 	wrap, limit := strings.Join(append([]string{"fini"}, p.flags()...), " "), patience
 	if c.differs != "" {
 		limit = 2 * time.Second // of a known difference to show
 	}
 	for try := 1; ; try++ {
-		bare := b.sit(t, shell, c, "", nil, patience)
-		with := b.sit(t, shell, c, wrap, &bare, limit)
+		if bare == nil || try > 1 {
+			s := b.sit(t, shell, c, "", nil, patience)
+			bare = &s
+		}
+		with := b.sit(t, shell, c, wrap, bare, limit)
 		difference := bare.unlike(with, c)
 		switch {
 		case bare.broken != "":
 			t.Fatalf("without fini: %s\n%s", bare.broken, bare.screen)
-		case (bare.broken != "" || (difference == "") != (c.differs == "")) && try < c.attempts():
+		case (difference == "") != (c.differs == "") && try < c.attempts():
 			continue
 		case c.differs == "" && difference != "":
 			t.Errorf("%s\nwithout fini:\n%s\nwith fini:\n%s", difference, bare.screen, with.screen)
 		case c.differs != "" && difference == "":
 			t.Errorf("no difference any more, but the case says: %s\n%s", c.differs, with.screen)
 		}
-		c.holds(t, bare)
+		c.holds(t, *bare)
 		if c.differs == "" {
 			c.holds(t, with)
 		}
-		return
+		return bare
 	}
 }
 
@@ -422,10 +437,11 @@ type shellUser struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	keys  *os.File
-	fd    int    // of keys
-	wrap  string // what is before the command; "" for nothing
-	born  int    // when the shell was started, as field 22 of /proc/PID/stat has it
-	mark  string // in the environment of the shell and of all that it starts
+	fd    int             // of keys
+	wrap  string          // what is before the command; "" for nothing
+	born  int             // when the shell was started, as field 22 of /proc/PID/stat has it
+	mark  string          // in the environment of the shell and of all that it starts
+	older map[string]bool // the entries of /proc that were there before the shell, and are still
 	dir   string
 	limit time.Duration
 
@@ -514,6 +530,10 @@ func (p *shellUser) start(t *testing.T, shell shellKind) {
 	}, shell.env...)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs, theirs, theirs
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	p.older = map[string]bool{}
+	for _, name := range processes() {
+		p.older[name] = true
+	}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -697,10 +717,11 @@ func (p *shellUser) hasEnded() bool {
 func (p *shellUser) exit() error {
 	end := time.Now().Add(p.limit)
 	for !p.hasEnded() {
+		prompts := p.prompts()
 		if p.do("exit") != nil {
 			break // hung up
 		}
-		if poll(time.Second, p.hasEnded) {
+		if poll(time.Second, func() bool { return p.hasEnded() || p.prompts() > prompts }) && p.hasEnded() {
 			break
 		}
 		if time.Now().After(end) {
@@ -709,6 +730,9 @@ func (p *shellUser) exit() error {
 	}
 	return nil
 }
+
+// prompts counts those that the screen has had.
+func (p *shellUser) prompts() int { return len(promptForm.FindAllString(p.visible(), -1)) }
 
 // leave kills what there is left, of which nothing but this case's has the mark.
 func (p *shellUser) leave(t *testing.T) {
@@ -748,10 +772,14 @@ func (proc markedProcess) describe() string {
 // marked lists the living processes of the case, without the shell. What is older than that is not
 // looked at, and neither is what another test has at a dead end.
 func (p *shellUser) marked() (all []markedProcess) {
-	entries, _ := os.ReadDir("/proc")
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == p.cmd.Process.Pid {
+	still := map[string]bool{} // a pid that has been free may be given to one of the case's
+	for _, name := range processes() {
+		pid, err := strconv.Atoi(name)
+		if p.older[name] || err != nil {
+			still[name] = true
+			continue
+		}
+		if pid == p.cmd.Process.Pid {
 			continue
 		}
 		stat := statOf(pid)
@@ -764,7 +792,19 @@ func (p *shellUser) marked() (all []markedProcess) {
 		}
 		all = append(all, markedProcess{pid, stat.number(4), stat.number(5), stat.name, isStopped(pid)})
 	}
+	p.older = still
 	return all
+}
+
+// processes are the names in /proc, most of which are pids, in no order.
+func processes() []string {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	return names
 }
 
 // children counts those of the shell that are not zombies yet: one that is ending has no environment.

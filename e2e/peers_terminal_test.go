@@ -10,7 +10,7 @@ import (
 )
 
 // In front of the commands of a bash, fini answers each question with yes. What the other inits
-// answer is only logged: it is the table of docs/terminal.md.
+// answer is only logged: it is the table of docs/terminal.md, which CI prints.
 func TestTerminalAsWithoutAnInit(t *testing.T) {
 	t.Parallel()
 	subjects := []struct {
@@ -23,6 +23,9 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 		{"tini -s -g", "tini -s -g --", 2 * time.Second},
 		{"dumb-init", "dumb-init", 2 * time.Second},
 		{"catatonit", "catatonit --", 2 * time.Second},
+	}
+	if !asInCI() {
+		subjects = subjects[:1]
 	}
 	bash := shells[0]
 	need.Program(t, bash.name)

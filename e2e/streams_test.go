@@ -90,7 +90,7 @@ func TestBytesPassUntouched(t *testing.T) {
 }
 
 // fini never waits for a reader of its stderr, and no broken one ends it or reaches the
-// command as SIGPIPE.
+// command as SIGPIPE. One that is closed is a case of TestStderrTakesNothing.
 func TestStderrThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	leaky := "--linger=0 -vv -- sh -c"
@@ -135,10 +135,6 @@ func TestStderrThatNobodyReads(t *testing.T) {
 			}
 			run(t, p, w)
 		})
-	})
-	t.Run("closed", func(t *testing.T) {
-		l := startCmd(t, exec.Command("/bin/sh", "-c", `exec "$0" "$@" 2>&-`, finiPath, "-vv", "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 6"))
-		l.mustEnd(6)
 	})
 }
 

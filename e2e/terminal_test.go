@@ -58,6 +58,7 @@ func TestTerminalIsHandedOnByPID1(t *testing.T) {
 // Under --no-foreground the command has a group of its own in the background, and fini forwards
 // what the keys of the terminal send.
 func TestNoForeground(t *testing.T) {
+	t.Parallel()
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
 			l, screen, keys := onTerminal(t, p.command("--no-foreground", "--", "/bin/sh", "-c",
@@ -101,6 +102,7 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 // What the terminal itself sends reaches the command once: SIGWINCH, and SIGHUP when the
 // line is cut.
 func TestTerminalsOwnSignals(t *testing.T) {
+	t.Parallel()
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
 			theirs, ours := terminal(t)
@@ -134,6 +136,7 @@ func TestTerminalsOwnSignals(t *testing.T) {
 
 // A line that is cut under a shell ends what the shell had started.
 func TestHangUpOfAShellsTerminal(t *testing.T) {
+	t.Parallel()
 	bash := need.Program(t, "bash")
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {

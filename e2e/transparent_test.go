@@ -86,9 +86,8 @@ func TestCommandSeesNoDifference(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	run := func(t *testing.T, script string, nonblocking bool, prefix ...string) string {
+	run := func(t *testing.T, out, script string, nonblocking bool, prefix ...string) string {
 		t.Helper()
-		out := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_"))
 		argv := append(append([]string{"-c", script, "sh"}, prefix...), "/bin/sh", file, out, "second argument", "")
 		cmd := exec.Command("/bin/bash", argv...)
 		stdin, w := pipe(t)
@@ -118,26 +117,27 @@ func TestCommandSeesNoDifference(t *testing.T) {
 			return fmt.Sprintf("SigIgn: %x", ignored&^(7<<31))
 		})
 	}
-	compare := func(t *testing.T, script string, nonblocking bool, prefix []string) {
+	compare := func(t *testing.T, script string, nonblocking bool) {
 		t.Helper()
-		direct := run(t, script, nonblocking)
+		t.Parallel()
+		out := filepath.Join(dir, filepath.Base(t.Name()))
+		direct := run(t, out, script, nonblocking)
 		if !strings.Contains(direct, "SigIgn") || !strings.Contains(direct, "\nPATH=") && !strings.Contains(script, "unset PATH") ||
 			!strings.Contains(direct, "open below 64: ") {
 			t.Fatalf("the probe sees nothing: %s", direct)
 		}
-		if under := run(t, script, nonblocking, prefix...); under != direct {
-			t.Errorf("under fini:\n%s", difference(direct, under))
+		for _, p := range []place{pair, alone} {
+			t.Run(p.name, func(t *testing.T) {
+				if under := run(t, out, script, nonblocking, append(p.command().Args, "--")...); under != direct {
+					t.Errorf("under fini:\n%s", difference(direct, under))
+				}
+			})
 		}
 	}
-	for _, p := range []place{pair, alone} {
-		prefix := append(p.command().Args, "--")
-		t.Run(p.name, func(t *testing.T) {
-			for _, setting := range settings {
-				t.Run(setting.name, func(t *testing.T) { compare(t, setting.script, false, prefix) })
-			}
-			t.Run("non-blocking stdin", func(t *testing.T) { compare(t, `exec "$@"`, true, prefix) })
-		})
+	for _, setting := range settings {
+		t.Run(setting.name, func(t *testing.T) { compare(t, setting.script, false) })
 	}
+	t.Run("non-blocking stdin", func(t *testing.T) { compare(t, `exec "$@"`, true) })
 }
 
 // difference lists the lines that only one of two texts has.
