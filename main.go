@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -225,6 +226,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
 		l.sayf(life.Detail, "started %d (%s)", child.Pid, flags.Command[0])
+		l.owners.Main(child.Pid, strings.Join(flags.Command, " "))
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
 	lived := life.New(l, leads, r.rules, child.Pid, child.FD >= 0)

@@ -303,7 +303,7 @@ func TestInstall(t *testing.T) {
 		install(t, "022", dir, "it is a directory; want the name of a file")
 		install(t, "022", filepath.Join(dir, "none", "fini"), "no such file or directory")
 		install(t, "022", fifo, "it is no regular file")
-		install(t, "022", "", "no such file or directory")
+		install(t, "022", "", "want a PATH")
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 			t.Errorf("something was left: %v, %v", entries, err)
 		}

@@ -1001,7 +1001,7 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 			says   string
 		}{
 			{"not found", []string{"--", "no-such-command"}, 127, "cannot run no-such-command: not found on PATH"},
-			{"not executable", []string{"--", "/etc/passwd"}, 126, "cannot run /etc/passwd: permission denied"},
+			{"not executable", []string{"--", "/etc/passwd"}, 126, "cannot run /etc/passwd: permission denied: it is not executable; chmod +x /etc/passwd makes it so"},
 			{"not to be watched", []string{"-i", "--", "cat"}, 125, "--stdin-eof: cannot watch standard input: a file has no far end that closes"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {

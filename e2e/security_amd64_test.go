@@ -122,6 +122,7 @@ func TestSecurityCalls(t *testing.T) {
 }
 
 var callNumbers = map[string]uint32{
+	"getcwd":          unix.SYS_GETCWD,
 	"arch_prctl":      unix.SYS_ARCH_PRCTL,
 	"copy_file_range": unix.SYS_COPY_FILE_RANGE,
 	"fchown":          unix.SYS_FCHOWN,

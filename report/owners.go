@@ -90,6 +90,8 @@ type Tree interface {
 type Owners struct {
 	tree     Tree
 	getenv   func(string) string // of fini's own environment
+	main     int                 // the main child's pid
+	mainLine string              // what it was started as
 	found    map[int]orphans.Process
 	lineages map[orphans.ID]Lineage              // when they were first found
 	owners   map[orphans.ID]*Owner               // who started some of them
@@ -103,6 +105,9 @@ func NewOwners(tree Tree, getenv func(string) string) *Owners {
 	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{},
 		places: map[orphans.ID]orphans.Surroundings{}}
 }
+
+// Main says what the main child was started as.
+func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, commandLine }
 
 // Remember notes who started those that a look has found and none before it.
 func (o *Owners) Remember(found []orphans.Process) {
@@ -139,7 +144,11 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
 			if l.Owner = o.owners[p.ID()]; l.Owner == nil {
-				text, _ := firstBytes(o.tree.CommandLine(p), maxText)
+				line := o.tree.CommandLine(p)
+				if p.Pid == o.main && line == p.Name { // it is ending, and has nothing to show any more
+					line = o.mainLine
+				}
+				text, _ := firstBytes(line, maxText)
 				l.Owner = &Owner{a, text}
 				if len(o.owners) < maxLineages {
 					o.owners[p.ID()] = l.Owner
