@@ -21,8 +21,8 @@ import (
 // With --isolate the outer fini of a pair starts the inner one as the init of a PID namespace. When that
 // one ends, however it does, the kernel ends the command and its tree.
 //
-// In it the inner one and the command see other numbers: what they are told of processes outside
-// is told by the outer one, or by its pidfds.
+// In the namespace pids are other numbers: what the inner one knows of processes outside it has from the
+// outer one, in --inner and as pidfds that it inherits.
 
 // isolatedInner is the inner fini.
 type isolatedInner struct{ inner }
@@ -33,7 +33,7 @@ type isolatedOuter struct {
 	goOn bool // without isolation, if there is none
 }
 
-// isolated is what the inner fini has to know beyond others, since it can't see the outer one.
+// isolated is what an isolated inner fini is told beyond the other orders, since it can't see the outer one.
 type isolated struct {
 	pid    int  // the outer one's
 	leader bool // that one leads the session
@@ -69,9 +69,9 @@ func (i *isolated) parse(text string) error {
 	return nil
 }
 
-// settle completes the isolation that this process was started for, and tells the outer fini. It
-// reports whether it is complete. Signals are caught by then: of one that is not, the Go runtime
-// ends an init with a status of its own.
+// settle completes the isolation that this process was started for, and tells the outer fini how that went.
+// It reports whether the isolation is complete. Call it when signals are caught: by one that is not, the Go
+// runtime would end an init with a status of its own.
 func settle(in *orders) bool {
 	err := in.isolated.by.Settle()
 	reaper.Word{Write: in.word}.Settled(err)
@@ -133,7 +133,8 @@ func (o *isolatedOuter) start(l *loop) (role, reaper.Child, error) {
 	return next.start(l)
 }
 
-// An inner fini has told by then what it has come to, unless it is stopped.
+// So long the outer fini waits for the inner one to settle, and then goes on: an inner one that takes longer
+// is taken for stopped. It is a guess.
 const settleBound = 10 * time.Second
 
 // innerTold is no reason: it marks the descriptor by which an isolated inner fini tells.
@@ -152,8 +153,8 @@ func (o *isolatedOuter) shows(l *loop, i int, woken *life.Woken) {
 	}
 }
 
-// accepts leaves to the inner one what the tree has sent to the job, which has reached that one too. But it does
-// not continue the job.
+// accepts leaves to the inner one what the tree has sent to the job, since it has reached that one too.
+// SIGTSTP in an orphaned job is for this one all the same: the inner one does not continue the job.
 func (o *isolatedOuter) accepts(l *loop, got signals.Received) (origin int, mine bool) {
 	stop := o.rules.Orphaned && got.Signal == syscall.SIGTSTP
 	return got.Sender, got.Kernel || o.rules.Job == 0 || stop || !l.ofTree(got.Sender)
@@ -178,7 +179,8 @@ func (r *isolatedInner) start(l *loop) (role, reaper.Child, error) {
 // fromOutside stands for all senders outside: here they have no pid.
 const fromOutside = -1
 
-// accepts leaves to the outer one, which relays it or is stopped by it, what both get that is sent to a job.
+// accepts leaves to the outer one what the kernel sends to a job, as for a key of the terminal, and stop
+// signals from outside: both processes get these, and the outer one relays them or is stopped by them.
 func (r *isolatedInner) accepts(_ *loop, got signals.Received) (origin int, mine bool) {
 	if !got.Relayed && r.rules.Job != 0 && (got.Kernel || got.Sender == 0 && slices.Contains(jobStops, got.Signal)) {
 		return 0, false

@@ -1,6 +1,6 @@
 package main
 
-// What the Loop of package life asks of the kernel, and does by it: see life.Kernel.
+// The methods of life.Kernel on the real kernel; those that only say something are in say.go.
 
 import (
 	"fmt"
@@ -36,7 +36,8 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			l.role.parentDied()
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case got.Signal == parentSignal && l.bySignal:
-			// One thread of it has ended, which in gVisor is the sender, by a number of its own.
+			// Only one thread of the parent process has ended. The sender does not tell: in gVisor it is
+			// that thread, by a number of its own.
 		default:
 			if origin, mine := l.role.accepts(l, got); mine {
 				woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: origin})
@@ -57,7 +58,8 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 // CatchChildren makes SIGCHLD wake Wait, or not.
 func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
-// OfTree reports whether a process is of the tree. One that has been reaped can't be told.
+// OfTree reports whether the sender of a signal is of the tree. A sender that has been reaped counts as
+// outside.
 func (l *loop) OfTree(pid int) bool { return l.role.ofTree(l, pid) }
 
 func (l *loop) ofTree(pid int) bool {
@@ -131,7 +133,7 @@ func (l *loop) Relay(got signals.Received) { l.failed(signals.Relay(l.main, got)
 // ContinueJob continues the job.
 func (l *loop) ContinueJob() { l.failed(signals.ContinueJob()) }
 
-// WatchAll watches what the inner fini does, which is stopped.
+// WatchAll also watches what the inner fini watches, which can't act on it while it is stopped.
 func (l *loop) WatchAll() {
 	l.watch(slices.Concat(l.role.common().watch, l.role.whileInnerIsStopped()), pdeath.Unwatched)
 }
@@ -170,7 +172,8 @@ func (l *loop) failed(err error) {
 	}
 }
 
-// tellOfMemory says of processes that were killed, not by fini, that it may have been for memory.
+// tellOfMemory says that the kernel may have killed processes for want of memory: those that were ended by a
+// SIGKILL which fini has not sent.
 func (l *loop) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range l.kills.Others(exits, l.main) {
 		n, err := l.memory.KilledSince()

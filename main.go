@@ -3,8 +3,8 @@
 // command did.
 //
 // A life, from top to bottom: parse the command line, catch signals, take a role, start the
-// command, let go of what it inherited, and then life.Loop, which asks a machine what to do about
-// each event, and does it by what stands in loop.go, until the machine says exit.
+// command, let go of what fini has inherited, and run a life.Loop. For each event that one asks a machine
+// of package life what to do, and does it by the methods in loop.go, until the machine says exit.
 package main
 
 import (
@@ -29,7 +29,6 @@ import (
 
 // fini's own statuses; the rest are the command's.
 const (
-	exitTimedOut      = 124
 	exitFailed        = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -44,8 +43,8 @@ var license string
 // end of the thread that forked for the parent's death.
 func init() { runtime.LockOSThread() }
 
-// The runtime first collects garbage at 4 MB, which is half of what a container of fini's may
-// have, and twice that for a pair. With this it does at a quarter of that.
+// By default the Go runtime first collects garbage at a heap of 4 MB, in each process of a pair: too much
+// where fini and its command have 8 MiB (see docs/refused-and-exhausted.md). With this it does so at 1 MB.
 const gcPercent = 25
 
 func main() {
@@ -94,7 +93,7 @@ type commandLine struct {
 	Inner *orders // nil if this is no inner fini
 }
 
-// readInner reads what the outer one says.
+// readInner reads --inner, the orders of the outer fini, if there are any.
 func (c *commandLine) readInner() error {
 	if c.Options.Inner == "" {
 		return nil
@@ -151,7 +150,7 @@ func run(flags *commandLine, environ []string) life.Result {
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
-		// Of a pair, the outer one has said so.
+		// An inner fini says nothing: the outer one has met the same error, and has said so.
 		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
 			l.sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
@@ -171,7 +170,7 @@ func run(flags *commandLine, environ []string) life.Result {
 
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.Unblock()
-	l.tree.OnLost = l.caught.Unblock // the main thread may be left behind, and another goes on
+	l.tree.OnLost = l.caught.Unblock // reading /proc may cost this goroutine its thread: see orphans.Tree
 	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
 	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
@@ -180,8 +179,8 @@ func run(flags *commandLine, environ []string) life.Result {
 	return l.begin(flags, child).Run()
 }
 
-// loop is what life.Loop asks of the kernel and acts by. It runs in one goroutine, which alone reaps
-// and signals: see loop.go.
+// loop is the real life.Kernel: by its methods a life.Loop learns what happens, and acts. One goroutine uses
+// it, which alone reaps and signals: see loop.go.
 type loop struct {
 	logger
 	role   role
@@ -204,7 +203,7 @@ type loop struct {
 	allow    []string       // names of those that are left alone
 
 	bySignal     bool          // parentSignal tells of the parent process's death
-	parent       int           // its pid then
+	parent       int           // that process's pid, 0 if it is outside of the PID namespace
 	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
 	toldOfMemory int           // how many processes were said to have been killed for it
 }
@@ -225,7 +224,11 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	case life.Outer:
 		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
 	default:
-		l.sayf(life.Detail, "started %d (%s)", child.Pid, flags.Command[0])
+		whose := ""
+		if l.isolated {
+			whose = "; pids are those of its own PID namespace"
+		}
+		l.sayf(life.Detail, "started %d (%s)%s", child.Pid, flags.Command[0], whose)
 		l.owners.Main(child.Pid, strings.Join(flags.Command, " "))
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}

@@ -31,28 +31,29 @@ import (
 //
 // With --isolate the inner one is the init of a PID namespace: see isolate.go.
 //
-// As PID 1 fini is solo. A wrapper is a pair, so that whichever of the two is killed, the other
-// ends the tree. The inner one has a process group of its own: a SIGKILL for the group that
-// the outer one is in spares it.
+// As PID 1, with --pause, and with --no-shield but not --isolate, fini is solo. Otherwise it is a pair, so
+// that whichever of the two is killed, the other ends the tree. The inner one has a process group of its
+// own, unless it is isolated and in a job: a SIGKILL for the group that the outer one is in spares it.
 type role interface {
 	common() *parts
 	leads() life.Role
 
 	// start starts what the role runs, and returns the role that is played: this one or its fallback.
 	start(l *loop) (role, reaper.Child, error)
-	// notStarted tells who waits for a word that there is no command.
+	// notStarted tells the outer fini, if this is an inner one, that there is no command.
 	notStarted(status life.Result)
 
 	// accepts reports whether a signal is for this process, and a number by which copies of it are found.
 	accepts(l *loop, got signals.Received) (origin int, mine bool)
-	// ofTree reports whether a sender of signals may have sent one to the job, being of the tree.
+	// ofTree reports whether the sender of a signal is of the tree, and may have sent it to the whole job.
 	ofTree(l *loop, pid int) bool
-	// shows takes in that a watched process, the i-th, shows something: its end, for which there is a reason
-	// to stop, or what it has told.
+	// shows takes in what the i-th watched descriptor shows: the end of its process, which is a reason to
+	// stop, or what the other fini has told.
 	shows(l *loop, i int, woken *life.Woken)
 	// parentDied tells the inner fini, if there is one, of the end of a parent process of which there is no pidfd.
 	parentDied()
-	// whileInnerIsStopped is what is watched then.
+	// whileInnerIsStopped is what the outer fini watches too while the inner one is stopped; nil for other
+	// roles.
 	whileInnerIsStopped() []watched
 	// mainEnded is life.Kernel's MainEnded.
 	mainEnded(l *loop) (told reaper.Told, asked bool)
@@ -91,9 +92,10 @@ type outer struct {
 	tookOver bool // it does the work of the inner one, which was killed
 }
 
-// watched is a process whose end is a reason to stop.
+// watched is a descriptor that shows the end of a process, which is a reason to stop; or, where why is
+// innerTold, what an isolated inner fini tells.
 type watched struct {
-	fd   int // its pidfd; -1 if another way tells of its end
+	fd   int // its pidfd, or the lifeline from the outer fini; -1 if parentSignal tells of its end
 	pid  int
 	name string // for the line that says it
 	why  life.Reason
@@ -131,8 +133,8 @@ func job(flags *commandLine) int {
 // jobStops are the signals that stop a job.
 var jobStops = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 
-// keepDefault are the signals by which a fini that is in a job stops with it. The inner one of a
-// pair never is.
+// keepDefault are the signals that are not caught, so that they stop a fini which is in a job along with it.
+// The inner one of a pair catches them.
 func keepDefault(flags *commandLine, rules life.Rules) []syscall.Signal {
 	switch {
 	case rules.Job == 0 || flags.Inner != nil:
@@ -214,8 +216,8 @@ func newInner(alone *solo, flags *commandLine) role {
 	if r.rules.Job != 0 {
 		r.command.Group = r.rules.Job
 	}
-	// Until now a stop signal could stop it, and nothing would have continued it. From here on it
-	// catches those, and outlives the outer one.
+	// Until it caught stop signals, one could have stopped this process with nobody to continue it: so it
+	// was to be killed with the outer one (see newOuter). From here on it outlives that one.
 	reaper.ClearDeathsig()
 	sid, _ := unix.Getsid(0)
 	r.rules.Leader = sid == parent
@@ -224,8 +226,8 @@ func newInner(alone *solo, flags *commandLine) role {
 	return r
 }
 
-// newOuter returns the role of the outer fini: it runs itself again and passes signals on to
-// that one, which gets to know when this one or the parent process ends.
+// newOuter returns the role of the outer fini: it runs this binary again, as the inner fini, passes signals
+// on to that one, and lets it know when this process or the parent process ends.
 func newOuter(alone *solo, by *reaper.Isolation) (*outer, error) {
 	line, err := reaper.NewLifeline()
 	if err != nil {
@@ -320,20 +322,20 @@ func (r *solo) startCommand(l *loop) (child reaper.Child, err error) {
 	return child, nil
 }
 
-func (r *solo) notStarted(life.Result)         {}
+func (p *parts) notStarted(life.Result)        {}
 func (r *solo) parentDied()                    {}
 func (r *solo) whileInnerIsStopped() []watched { return nil }
 func (r *solo) writes() bool                   { return true }
-func (r *solo) exit(*loop, life.End) bool      { return false }
+func (p *parts) exit(*loop, life.End) bool     { return false }
 func (r *solo) ofTree(l *loop, pid int) bool   { return l.ofTree(pid) }
 
-func (r *solo) accepts(_ *loop, got signals.Received) (origin int, mine bool) {
+func (p *parts) accepts(_ *loop, got signals.Received) (origin int, mine bool) {
 	return got.Sender, true
 }
 
 func (r *solo) mainEnded(*loop) (told reaper.Told, asked bool) { return told, false }
 
-func (r *solo) shows(l *loop, i int, woken *life.Woken) {
+func (p *parts) shows(l *loop, i int, woken *life.Woken) {
 	l.bound[i].ended = true
 	woken.Stop = append(woken.Stop, l.bound[i].why)
 }
@@ -375,8 +377,8 @@ func (r *inner) shows(l *loop, i int, woken *life.Woken) {
 func (r *inner) exit(l *loop, end life.End) (stays bool) {
 	r.word.Done(end.WaitStatus())
 	if parent := r.watch[0].pid; end.WasStopped && r.rules.Job != 0 && os.Getppid() == parent {
-		// The outer one, which is in the job, was stopped with the command. If it was killed, the
-		// parent process is another one.
+		// The outer one is in the job, and was stopped with the command: continue it. Had it been killed,
+		// this process would have another parent by now.
 		l.failed(signals.To(parent, syscall.SIGCONT))
 	}
 	return false
@@ -407,23 +409,12 @@ func (o *outer) startInner() (reaper.Child, error) {
 	return child, err
 }
 
-func (o *outer) notStarted(life.Result)         {}
 func (o *outer) parentDied()                    { o.line.ParentDied() }
 func (o *outer) whileInnerIsStopped() []watched { return o.fallback.watch }
 func (o *outer) writes() bool                   { return o.tookOver }
-func (o *outer) exit(*loop, life.End) bool      { return false }
 
-// ofTree is asked in vain: whatever is relayed, the inner one judges.
+// ofTree makes no difference here: the inner one judges who has sent what is relayed.
 func (o *outer) ofTree(*loop, int) bool { return false }
-
-func (o *outer) accepts(_ *loop, got signals.Received) (origin int, mine bool) {
-	return got.Sender, true
-}
-
-func (o *outer) shows(l *loop, i int, woken *life.Woken) {
-	l.bound[i].ended = true
-	woken.Stop = append(woken.Stop, l.bound[i].why)
-}
 
 // mainEnded takes over, if the inner one has ended without a word.
 func (o *outer) mainEnded(l *loop) (told reaper.Told, asked bool) {
@@ -484,7 +475,8 @@ func (in *orders) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// bind binds a role to the parent process, if it is to be, and to those of --bind.
+// bind makes the ends of the --bind processes reasons to stop, and that of the parent process, unless -p is
+// none or, without -p, this is PID 1 or nohup(1) stands before fini.
 func (l *loop) bind(flags *commandLine, r *solo) error {
 	for _, pid := range flags.Bind {
 		fd, err := pdeath.Process(int(pid))
@@ -526,8 +518,9 @@ func (l *loop) bind(flags *commandLine, r *solo) error {
 	return nil
 }
 
-// byNohup reports whether nohup(1) stands right before fini: its parent does not ignore SIGHUP, as fini
-// does. err is that of pdeath.Parent. If the parent has just ended, its death is still to be noticed.
+// byNohup reports whether nohup(1) stands right before fini: fini ignores SIGHUP, and its parent does not.
+// err is that of pdeath.Parent. The answer is no if the parent has ended since: then fini is to notice its
+// death.
 func (l *loop) byNohup(parent int, err error) bool {
 	if orphans.Name(parent) == orphans.Name(os.Getpid()) {
 		return false // it is another fini, which catches what it ignored

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// logger writes lines to standard error. fini never writes anywhere else.
+// logger writes lines to standard error. What fini has to say during a life goes nowhere else, but for
+// --report and the summary of a CI step.
 type logger struct{ threshold life.Level }
 
 // sayf writes one line, whatever the text holds, if the level is wanted. A line
@@ -270,12 +271,9 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	if len(l.told) == 0 && l.isolated {
-		l.sayf(life.Warning, "pids are those of the command's own PID namespace (--isolate)")
-	}
 	text := describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	l.sayf(life.Warning, "%s leftover %s", what, text)
-	if what != "killing" { // one that is killed was told of before
+	if what != "killing" { // those that count were told of when they were asked to end
 		l.told = append(l.told, text)
 	}
 }
@@ -314,7 +312,7 @@ func (l *loop) close(end life.End) {
 // sayEnd says how fini ends, and when.
 func (l *loop) sayEnd(end life.End) {
 	how := fmt.Sprintf("with status %d", end.Status())
-	if end.Sig != 0 && os.Getpid() != 1 {
+	if end.Sig != 0 && (os.Getpid() != 1 || l.isolated) {
 		how = "by " + signals.Name(end.Sig)
 	}
 	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }

@@ -20,15 +20,14 @@ import (
 var reserve = sync.OnceFunc(func() {
 	makeThreads(2 + signals.Threads + orphans.Threads)
 	if reaper.StartPoller() != nil {
-		debug.SetGCPercent(-1) // memory is given back after a collection, by a timer, which needs the poller
+		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, which needs the poller
 	}
 })
 
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts if it can't; once the command has filled the process
-// table it must not want any. With one processor it wants one beside this for what else there
-// is to run, which is garbage collection, and another while that one is only just coming to
-// rest.
+// table it must not want any. With GOMAXPROCS(1) it wants one beside this thread, for other goroutines such
+// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
 	parked, release := make(chan struct{}), make(chan struct{})

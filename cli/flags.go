@@ -373,7 +373,7 @@ func (c *Options) Level() life.Level {
 	return life.Warning + life.Level(c.Verbose)
 }
 
-// Policy is what a life goes by.
+// Policy is what the flags ask of a life: one half of its life.Rules.
 func (c *Options) Policy() life.Policy {
 	p := life.Policy{
 		Grace:       time.Duration(c.Grace),

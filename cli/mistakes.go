@@ -261,7 +261,7 @@ func shellQuoted(line string) string {
 // joined by sep.
 func nearest(name string, names []string, sep string) (best string) {
 	name = strings.TrimPrefix(name, "FINI_")
-	const aPart = 3 // half letters: more than one letter, which is the likelier mistake
+	const aPart = 3 // in half letters: less likely than one wrong letter, which costs 2
 	letters := len(name)/4 + 1
 	least := max(2*letters, aPart+1)
 	for _, full := range names {

@@ -377,7 +377,7 @@ func TestIsolatedReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := filepath.Join(dir, "report.json")
-		l := startCmd(t, u.command("--isolate", "--linger=0", "--report="+file, "--", "sh", "-c",
+		l := startCmd(t, u.command("--isolate", "-v", "--linger=0", "--report="+file, "--", "sh", "-c",
 			`setsid sleep 1000 & echo $$ ready; read x`))
 		inside := l.Out.want("")
 		if inside == "" || strings.HasPrefix(inside, strconv.Itoa(l.pid())) {
@@ -394,7 +394,7 @@ func TestIsolatedReport(t *testing.T) {
 		})
 		command, leftover = pidInside(t, command), pidInside(t, leftover)
 		_ = l.Stdin.Close()
-		l.Err.want("fini: pids are those of the command's own PID namespace (--isolate)")
+		l.Err.want(fmt.Sprintf("fini: started %d (sh); pids are those of its own PID namespace", command))
 		l.Err.want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))
 		l.mustEnd(1)
 		var report struct {

@@ -69,8 +69,8 @@ const (
 	fromKernel                // as for a key of the terminal
 )
 
-// An action is what the loop has to do. How it is done stands in loop.go: an action that could not be
-// done would not compile.
+// An action is what the loop has to do. Its method do, in this package's loop.go, carries it out: an action
+// without one would not compile.
 type action interface{ do(l *Loop) }
 
 type (

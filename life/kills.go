@@ -28,8 +28,8 @@ func (k *Kills) Sent(sig syscall.Signal, group bool, pids ...int) {
 	}
 }
 
-// Others are those exits by SIGKILL of which fini has sent none, the main child's and
-// leftovers'. A shell turns that of its last command into the status 137.
+// Others are the exits, of the main child and of leftovers, by a SIGKILL that fini has not sent. A main
+// child that exits with 137 is among them: it may be a shell, whose last command was ended so.
 func (k *Kills) Others(exits []reaper.Exit, main int) (found []reaper.Exit) {
 	for _, x := range exits {
 		killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL

@@ -14,19 +14,20 @@ import (
 // A rung is where a ladder stands.
 //
 //	rung       what is so                           what leads to the next
-//	running    the main child lives                 stdin's end: closing; another reason to
-//	                                                stop, --kill-after: stopping
-//	heeding    fini's parent process has died, and  --linger, another reason: stopping
-//	           the command may heed the same key
+//	running    the main child lives                 stdin's end: closing; another reason to stop, or
+//	                                                a signal to end with --kill-after: stopping
+//	heeding    fini's parent process has died,      --linger (at most sameEnd), another reason:
+//	           perhaps of a key of the terminal     stopping
+//	           that has reached the command too
 //	closing    it can see the end of its stdin      --grace without a byte read, another
 //	                                                reason, a signal to end: stopping
 //	stopping   it has been sent a stop signal       --grace or --kill-after: ending
 //	ending     it has been sent SIGKILL             it does not end: the sweep, asking
 //
-// On each rung the end of the main child leads to the sweep of what it left: lingering, or
-// from running waiting under --orphans=wait. If no child is left, or under --orphans=leave,
-// the life is over; under --orphans=leave what is left is counted first, if --orphans-exit or a report
-// asks for it. Some reasons overrule every policy: see overrules.
+// On each rung the end of the main child leads to the sweep of what it left. The sweep begins with
+// lingering; under --orphans=wait, if the rung was running, with waiting. If no child is left, or under
+// --orphans=leave, the life is over; but under --orphans=leave what is left is counted first, if
+// --orphans-exit or a report asks for it. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -131,8 +132,9 @@ func asksForEnd(sig syscall.Signal) bool {
 	return false
 }
 
-// asksForEnd is the same for what fini is sent. The command may still ignore what was ignored when fini
-// started, as a shell has it that runs it in the background: that is forwarded, and nothing more.
+// asksForEnd is the same for a signal that fini was sent, but false for one that was ignored when fini
+// started, as in the background of a shell: the command may still ignore that, so it is forwarded, and
+// nothing more.
 func (i Identity) asksForEnd(sig syscall.Signal) bool {
 	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
@@ -163,8 +165,8 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 		l.rung, l.deadline, l.leftUnread = closing, now, math.MaxInt
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
-		// A key of the terminal that ended it has reached the command too, which ends by that and
-		// needs no word of it.
+		// If a key of the terminal ended the parent process, it has reached the command too. A command
+		// that ends by it needs no signal from fini, and no line.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}

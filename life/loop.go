@@ -74,7 +74,7 @@ type End struct {
 type Leaks struct {
 	Stopped int  // how many had to be
 	Left    int  // how many were counted, and left alone
-	Decided bool // they have: the command has succeeded, and fini does not
+	Decided bool // they decide the status: the command has succeeded, and fini does not
 }
 
 // While the command runs, orphans that end within this time share a wake-up. It is a guess.
@@ -93,7 +93,7 @@ type Loop struct {
 	main       int           // the main child's pid, 0 for none
 	watched    bool          // the kernel shows its end
 	mainGone   bool          // it has just done so
-	reaped     bool          // its pid may be another's now
+	reaped     bool          // it was reaped, or its end is hidden: it is signalled no more
 	wasStopped bool          // it has been stopped by a signal
 	mustReap   bool          // children may have changed
 	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
@@ -213,7 +213,7 @@ func (l *Loop) next() (first time.Duration) {
 // received takes in a signal.
 func (l *Loop) received(got Signal) {
 	if l.rules.Orphaned && got.Sender == l.rules.Self {
-		return // it has continued the job
+		return // this process's own SIGCONT to the job: see ContinueJob
 	}
 	if l.copies.second(l.Now(), got.Signal, got.Origin, got.Relayed) {
 		return

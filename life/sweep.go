@@ -21,12 +21,12 @@ import (
 //	counting   leftovers are told of and left,      the look has been answered: over
 //	           under --orphans=leave
 //
-// Under --orphans=leave counting is in the place of asking, and so are --linger, a reason and a signal
-// what leads to it. Without --orphans-exit nothing waits for --linger: the counting, for a report, is
+// Under --orphans=leave counting takes the place of asking, and the same leads to it: --linger, a reason or
+// a signal. Without --orphans-exit nothing waits for --linger: the counting is only for a report, and begins
 // at once.
 //
-// A reason that overrules --orphans=pipes leads back to asking from there and from killing:
-// those that hold nothing have not been asked.
+// A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers
+// that hold neither stream have not been asked yet.
 //
 // In each stage the sweep is over when no child is left, or only such as --allow-orphan leaves
 // alone; under --orphans=pipes also when no leftover holds standard output or standard error
@@ -141,8 +141,8 @@ func (s *sweep) start(now time.Duration) ([]action, Machine) {
 	return []action{remember{}, wake{s.Linger}}, s
 }
 
-// wait gives them all the time that they want. Some are never zombies, and nobody is told of
-// their end (CLONE_AUTOREAP in clone3(2)): hence the looks.
+// wait gives leftovers all the time that they want. Some are never zombies, and nobody is told of their end
+// (CLONE_AUTOREAP in clone3(2)): hence wait4 is called, or the tree looked at, again and again.
 func (s *sweep) wait() ([]action, Machine) {
 	s.enter(waiting, 0)
 	if s.looks() {
@@ -352,7 +352,8 @@ func (s *sweep) tell(p orphans.Process, what string, had bool) action {
 	return tell{p, what, s.stopped > MaxTold, had}
 }
 
-// killEach goes from asking to killing, with what the last look found.
+// killEach says whom it kills of those that the last look found. Under --orphans=pipes it kills those alone,
+// after each look; else the whole tree, by kill.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next Machine) {
 	if len(found) == 0 && s.Allow {
 		return []action{s.again(now)}, s // the last of them are ending
@@ -376,7 +377,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []actio
 	return append(do, rest...), next
 }
 
-// kill begins with children alone.
+// kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor.
 func (s *sweep) kill(now time.Duration) ([]action, Machine) {
 	s.burstEnd = now + burstFor
 	return []action{kill{childrenOnly: true}}, s

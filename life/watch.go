@@ -112,7 +112,7 @@ type lastWatch struct {
 	result Result
 }
 
-// lastWord is what the watch makes of that word.
+// lastWord takes in the last that an isolated inner fini has told, or that it ends without a word.
 func (w *watch) lastWord(t reaper.Told) ([]action, Machine) {
 	last := lastWatch{w, Result{Sig: syscall.SIGKILL}}
 	if t.Done {

@@ -140,7 +140,8 @@ type pool struct {
 	bell  chan struct{}
 }
 
-// lost stands for the pid if no reader may be lost any more.
+// lost is returned by run in place of a pid: as many readers as may be are left behind already, and it was
+// not tried.
 const lost = -1
 
 // run has a job done, with the sight s. If the reader was left behind, ok is false and pid the process of
@@ -185,7 +186,8 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 			last, ticks = steps, 0
 			continue
 		}
-		// It has not moved between two ticks, in which the processor was free for it.
+		// It has made no step between two ticks. If it waits in the kernel, that was not for want of a
+		// processor.
 		if ticks++; !waits(int(shown.thread.Load())) && ticks < mostTicks {
 			continue
 		}

@@ -27,7 +27,7 @@ func open(path string) (place, error) {
 	return openFile(path)
 }
 
-// No other kind of file is a place: see inode(7) for the kinds.
+// wrongKind is the error for a file of a kind that no report goes to. See inode(7) for the kinds.
 func wrongKind(mode uint32) error {
 	what := map[uint32]string{
 		unix.S_IFDIR: "a directory", unix.S_IFIFO: "a FIFO", unix.S_IFSOCK: "a socket",

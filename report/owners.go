@@ -159,8 +159,8 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 	return l
 }
 
-// at is where a process is. Of those that were found with it that is asked too, before anybody is sent a
-// signal: the end of one may make others let go of what they listen on.
+// at is where a process is. The first time after a look it asks for all that the look has found, before any
+// of them is sent a signal: the end of one may make others let go of what they listen on.
 func (o *Owners) at(p orphans.Process) orphans.Surroundings {
 	for _, other := range o.last {
 		if _, known := o.places[other.ID()]; !known && len(o.places) < maxLeftovers && !other.Allowed {

@@ -25,7 +25,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one life. A nil Report is none that was asked for: each method does nothing.
+// Report is the report of one life. It is nil if none was asked for: then each method does nothing.
 type Report struct {
 	is    record
 	path  string
@@ -222,8 +222,8 @@ func (r *Report) Stopped(why string) {
 	}
 }
 
-// Leftover is a leftover that was found; asked reports whether it had SIGTERM already, with its group.
-// One that is known stays as it was found first.
+// Leftover takes in a leftover that was found. asked says that it had SIGTERM before the sweep, alone or
+// with its group. One that is known already stays as it was found first.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool) {
 	if r == nil {
 		return

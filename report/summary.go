@@ -16,7 +16,8 @@ func Unwritten() *Report {
 	return &Report{seen: map[orphans.ID]struct{}{}, place: nowhere{}}
 }
 
-// Lists reports whether the report is to list more leftovers than a summary.
+// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
+// line of.
 func (r *Report) Lists() bool { return r != nil && r.place != nowhere{} }
 
 // A nowhere is no place.
