@@ -363,9 +363,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 // A child from before the exec whose exit signal is not SIGCHLD is no leftover either.
 func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
 	t.Parallel()
-	if runtime.GOARCH != "amd64" {
-		t.Skip("the number of clone(2) and the order of its arguments are those of amd64")
-	}
+	need.That(t, runtime.GOARCH == "amd64", "amd64, whose number of clone(2) and order of its arguments these are")
 	python := need.Program(t, "python3")
 	for _, sig := range []string{"0", "10"} {
 		l := startCmd(t, exec.Command(python, "-c", `
