@@ -462,7 +462,35 @@ func withAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)
 	t.Run("without pidfds", func(t *testing.T) { test(t, mode("refuse", beforePidfds)) })
 }
 
-// A pair notices the end of the outer one by a pipe, of which nobody else has the writing end: whoever
+// Whoever may look at fini may open what its descriptors are once more: neither process may have one by which
+// that hides an end, or tells one that has not been.
+func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
+	t.Parallel()
+	l := launchBy(t, nil, pair, "--grace=1s", "--", "python3", "-c", `
+import os, signal
+inner = os.getppid()
+outer = int(open("/proc/%d/stat" % inner).read().rsplit(")", 1)[1].split()[1])
+for pid in inner, outer:
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        path = "/proc/%d/fd/%s" % (pid, fd)
+        try:
+            if int(fd) < 3 or os.readlink(path).split(":")[0] not in ("pipe", "socket"):
+                continue
+            taken = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+            os.write(taken, bytes(12))
+        except OSError:
+            pass
+print("ready", flush=True)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    signal.pause()
+`)
+	l.Out.want("ready")
+	mustKill(t, l.outer, syscall.SIGKILL)
+	l.mustVanish(2 * time.Second)
+}
+
+// A pair notices the end of the outer one by a socket, of which nobody else has the writing end: whoever
 // had it would hide that end.
 func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	t.Parallel()
@@ -474,17 +502,16 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 					`setsid sh -c 'echo ready; exec sleep 1000' & read go; exec sleep 1000`)
 				l.Out.want("ready")
 				inner, main := l.inner(), l.main()
-				var line []string
+				var own []string
 				until(t, "the outer one has let go of what it inherited", func() bool {
-					_, line = pipeEnds(l.outer)
-					return len(line) == 1
+					own = sockets(l.outer)
+					return len(own) == 2 // the writing end, and that by which the inner one tells
 				})
-				if reads, writes := pipeEnds(inner); !slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
-					t.Errorf("the inner one reads from %q and writes to %q; %q is for reading", reads, writes, line)
-				}
-				for _, pid := range append(childrenOf(t, main), main) {
-					if reads, writes := pipeEnds(pid); slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
-						t.Errorf("%d of the tree has an end", pid)
+				for _, pid := range append(childrenOf(t, main), main, inner) {
+					for _, end := range sockets(pid) {
+						if slices.Contains(own, end) || pid != inner {
+							t.Errorf("%d of the tree has %s, which is an end of the outer one's %q or the inner one's", pid, end, own)
+						}
 					}
 				}
 				mustKill(t, l.launcher, syscall.SIGKILL)
@@ -494,24 +521,17 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	})
 }
 
-// pipeEnds are the pipes of which a process has ends, besides its standard streams.
-func pipeEnds(pid int) (reads, writes []string) {
+// sockets are those that a process has besides its standard streams.
+func sockets(pid int) (found []string) {
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		link, _ := os.Readlink(dir + entry.Name())
-		info, err := os.Lstat(dir + entry.Name()) // its mode is that in which it was opened
-		if n, _ := strconv.Atoi(entry.Name()); n < 3 || err != nil || !strings.HasPrefix(link, "pipe:") {
-			continue
-		}
-		if info.Mode()&0o400 != 0 {
-			reads = append(reads, link)
-		}
-		if info.Mode()&0o200 != 0 {
-			writes = append(writes, link)
+		if n, _ := strconv.Atoi(entry.Name()); n >= 3 && strings.HasPrefix(link, "socket:") {
+			found = append(found, link)
 		}
 	}
-	return reads, writes
+	return found
 }
 
 // The steps in which the Python SDK of MCP ends a server, which it started in a session
