@@ -92,7 +92,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 }
 
 // MainEnded takes note of the end of the main child.
-func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
+func (l *loop) MainEnded() (told reaper.Told, asked bool) {
 	l.kills.Over = true
 	l.ended = l.Now()
 	if l.role.common().command.Terminal >= 0 {

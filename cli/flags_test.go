@@ -339,7 +339,7 @@ func usageFlags(t *testing.T) map[string]inUsage {
 }
 
 func TestUsageHasEveryFlag(t *testing.T) {
-	parser, err := kong.New(&Options{}, kong.Name("fini"), kong.NoDefaultHelp())
+	parser, err := kong.New(&Options{}, kong.Name("fini"), kong.NoDefaultHelp(), defaults)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,43 +21,18 @@ func (t *Tree) Environ(p Process, names []string) (map[string]string, error) {
 	if p.State == '?' || !p.Alive() || p.State == 'Z' {
 		return nil, errors.New("it has none to show")
 	}
-	type answer struct {
-		found map[string]string
-		err   error
-	}
-	a := ask(t, func(s *sight) answer {
+	return ask2(t, func(s *sight) (map[string]string, error) {
 		if s.mayLock(p.Pid) {
-			return answer{nil, errors.New("its memory may be locked")}
+			return nil, errors.New("its memory may be locked")
 		}
-		found, err := s.environ(p.Pid, names)
-		return answer{found, err}
+		return s.environ(p.Pid, names)
 	})
-	return a.found, a.err
 }
 
 func (s *sight) environ(pid int, names []string) (map[string]string, error) {
 	found := map[string]string{}
-	total, kept, cut := 0, 0, false // the beginning of a long one has been added
-	err := s.scan(strconv.Itoa(pid)+"/environ", func(text []byte, end bool) int {
-		total += len(text) - kept
-		for kept = 0; ; {
-			variable, after, whole := bytes.Cut(text, []byte{0})
-			long := len(text) == len(s.buf)
-			if !whole && !end && !long && total < maxEnviron {
-				kept = len(text)
-				return kept
-			}
-			if !cut && (whole || end || long) {
-				addVariable(found, variable, names)
-			}
-			if cut = !whole; cut {
-				if total >= maxEnviron {
-					return -1
-				}
-				return 0
-			}
-			text = after
-		}
+	err := s.each(strconv.Itoa(pid)+"/environ", 0, maxEnviron, func(variable []byte, _ bool) {
+		addVariable(found, variable, names)
 	})
 	if err != nil {
 		return nil, err

@@ -49,14 +49,7 @@ func (s *sight) mayLock(pid int) (waiting bool) {
 // Name is what a process is called, "" if that can't be told. It is read here and now, because the kernel
 // takes no lock for it that a process may hold while it waits. See proc_pid_comm(5).
 func Name(pid int) string {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text [64]byte
-	n, _ := unix.Read(fd, text[:])
-	return string(bytes.TrimSuffix(text[:max(n, 0)], []byte("\n")))
+	return string(bytes.TrimSuffix(readAtOnce("/proc/"+strconv.Itoa(pid)+"/comm"), []byte("\n")))
 }
 
 func (s *sight) name(pid int) string {
@@ -152,6 +145,33 @@ func (s *sight) scan(name string, take func(text []byte, end bool) (keep int)) e
 	}
 }
 
+// each calls visit with each part of the first limit bytes of a file below /proc; end stands behind each. Of a
+// part that has no room in the buffer, or no end, visit gets the beginning, and that it is not whole.
+func (s *sight) each(name string, end byte, limit int, visit func(part []byte, whole bool)) error {
+	total, kept, cut := 0, 0, false // the beginning of a long one has been visited
+	return s.scan(name, func(text []byte, over bool) int {
+		total += len(text) - kept
+		for kept = 0; ; {
+			part, after, whole := bytes.Cut(text, []byte{end})
+			long := len(text) == len(s.buf)
+			if !whole && !over && !long && total < limit {
+				kept = len(text)
+				return kept
+			}
+			if !cut && (whole || over || long) {
+				visit(part, whole)
+			}
+			if cut = !whole; cut {
+				if total >= limit {
+					return -1
+				}
+				return 0
+			}
+			text = after
+		}
+	})
+}
+
 // list calls visit with each entry of a directory below /proc that is a number, until it
 // returns false.
 func (s *sight) list(name string, visit func(int) bool) error {
@@ -174,6 +194,19 @@ func (s *sight) list(name string, visit func(int) bool) error {
 			}
 		}
 	}
+}
+
+// link is the text of a link below /proc, "" if it can't be read. The link is not followed, so that no file
+// system is asked.
+func (s *sight) link(name string) string {
+	if s.mayRead(name) != nil {
+		return ""
+	}
+	n, err := unix.Readlinkat(s.proc, name, s.buf)
+	if err != nil || n == len(s.buf) {
+		return ""
+	}
+	return string(s.buf[:n])
 }
 
 func (s *sight) open(name string, flags int) (int, error) {

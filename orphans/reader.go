@@ -42,6 +42,19 @@ func ask[T any](t *Tree, job func(*sight) T) T {
 	}
 }
 
+// ask2 is ask for two answers.
+func ask2[T, U any](t *Tree, job func(*sight) (T, U)) (T, U) {
+	type both struct {
+		one T
+		two U
+	}
+	answer := ask(t, func(s *sight) (b both) {
+		b.one, b.two = job(s)
+		return b
+	})
+	return answer.one, answer.two
+}
+
 // attempt reports whether a job was done, and not given up.
 func (t *Tree) attempt(job func(*sight)) (done bool) {
 	s := t.sight
@@ -202,15 +215,21 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 // waits reports whether a thread of this process waits in the kernel. If it is runnable, the machine is
 // busy. See proc_pid_stat(5).
 func waits(thread int) bool {
-	fd, err := unix.Open("/proc/self/task/"+strconv.Itoa(thread)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
+	end := bytes.LastIndexByte(text, ')')
+	return end >= 0 && end+2 < len(text) && (text[end+2] == 'S' || text[end+2] == 'D')
+}
+
+// readAtOnce reads the beginning of a file of the kernel's, here and now: one that waits for no other process.
+func readAtOnce(name string) []byte {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var text [256]byte // the name is short
-	n, _ := unix.Read(fd, text[:])
-	end := bytes.LastIndexByte(text[:max(n, 0)], ')')
-	return end >= 0 && end+2 < n && (text[end+2] == 'S' || text[end+2] == 'D')
+	text := make([]byte, 256)
+	n, _ := unix.Read(fd, text)
+	return text[:max(n, 0)]
 }
 
 // begin starts the watchdog. It is no timer of the runtime's, which needs epoll(7); and it waits in the
