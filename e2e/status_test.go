@@ -323,10 +323,11 @@ func TestVersionIsOneThatDockerKnows(t *testing.T) {
 	}
 }
 
-func TestHelpAndLicenseGoToStdout(t *testing.T) {
+func TestAnswersGoToStdout(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
 		"-h": "usage: fini ", "--help": "usage: fini ", "-l": "MIT License", "-L": "MIT License", "--license": "MIT License",
+		"-V": "fini version ", "--version": "fini version ",
 	} {
 		status, stdout, stderr := ask(t, exec.Command(finiPath, flag))
 		if status != 0 || !strings.HasPrefix(stdout, want) || stderr != "" {
