@@ -514,40 +514,6 @@ func pipeEnds(pid int) (reads, writes []string) {
 	return reads, writes
 }
 
-// The steps in which the Python SDK of MCP ends a server, which it started in a session
-// of its own: close stdin, 2 s, SIGTERM to the group, 2 s, SIGKILL to the group.
-func TestPythonSDKsSequence(t *testing.T) {
-	t.Parallel()
-	const script = `
-import os, signal, subprocess, sys
-p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=[3])
-assert p.stdout.readline() == b"ready\n"
-os.close(3)
-p.stdin.close()
-for sig in signal.SIGTERM, signal.SIGKILL:
-    try:
-        p.wait(2)
-        break
-    except subprocess.TimeoutExpired:
-        os.killpg(p.pid, sig)
-print("ended", p.wait(), flush=True)
-sys.stdin.readline()
-`
-	stubborn := trees[3].script
-	for _, flags := range []string{"", "-i"} {
-		t.Run("flags "+flags, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"-c", script, finiPath}, strings.Fields(flags)...)
-			cmd := exec.Command(need.Program(t, "python3"), append(args, "--grace=500ms", "--", "/bin/sh", "-c", stubborn)...)
-			l := &boundLife{life: startCmd(t, cmd)}
-			l.Out.want("ended")
-			l.mustVanish(time.Second)
-			_ = l.Stdin.Close()
-			l.mustEnd(0)
-		})
-	}
-}
-
 func TestNestedFinis(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

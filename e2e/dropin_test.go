@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,7 +50,7 @@ func TestDropInDocker(t *testing.T) {
 		t.Fatalf("docker import: %v: %s", err, out)
 	}
 	t.Cleanup(func() { e.must(t, "rmi", e.image) })
-	parts := map[string]func(t *testing.T, e *engine){"version": dropInVersion, "pause": dropInPause, "terminal": dropInTerminal}
+	parts := map[string]func(t *testing.T, e *engine){"pause": dropInPause, "terminal": dropInTerminal}
 	if asInCI() {
 		parts["their init"], parts["no init"] = dropInContrast, dropInNoInit
 	}
@@ -309,19 +308,6 @@ func (e *engine) stop(t *testing.T, flags []string) {
 	out := g.mustEnd(7)
 	wantOnce(t, out, "main got TERM")
 	wantOnce(t, out, "escapee done")
-}
-
-// Docker asks an init for its version, and takes it for one that it knows where the
-// answer ends in a revision. What runs as PID 1 is indeed fini.
-func dropInVersion(t *testing.T, e *engine) {
-	g := e.foreground(t, e.fini(nil, "sh", "-c", "/proc/1/exe --version")...)
-	out := g.mustEnd(0)
-	if !regexp.MustCompile(`^fini [^\n]* - git\.[0-9a-f]{7}\n$`).MatchString(out) {
-		t.Errorf("version %q, want one line that ends in \" - git.\" and seven hexadecimal digits", out)
-	}
-	if want, err := exec.Command(finiPath, "--version").Output(); err != nil || out != string(want) {
-		t.Errorf("PID 1 says %q, and fini %q, %v", out, want, err)
-	}
 }
 
 // Under the engine's own init the escapee is killed before it is done.

@@ -55,12 +55,13 @@ func (l *stuckLife) kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, si
 
 func TestStuckInExec(t *testing.T) {
 	serial(t, "who else reads /proc/*/stat waits too")
-	for _, way := range stuckWays {
+	for i, way := range stuckWays {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
+			where := slices.DeleteFunc(slices.Clone(places), func(p place) bool { return slices.Contains(way.not, p) })
 			inPlaces(t, func(t *testing.T, p place) {
-				if slices.Contains(way.not, p) {
-					return
+				if slices.Contains(way.not, p) || !asInCI() && p != where[i%len(where)] {
+					return // fini waits 10 s for each
 				}
 				t.Parallel()
 				l := startStuck(t, p, way.name, way.flag, max(way.count, 1))

@@ -118,28 +118,6 @@ func untilOlder(t testing.TB) {
 	until(t, "all are older than a tick", func() bool { return time.Since(ready) > 20*time.Millisecond })
 }
 
-// What was forwarded to the group is not sent again to a leftover of the group.
-func TestGroupMemberIsNotAskedTwice(t *testing.T) {
-	t.Parallel()
-	inPlaces(t, func(t *testing.T, p place) {
-		l := start(t, p, "--linger=0", "--grace=700ms", "--", "/bin/sh", "-c",
-			`trap "exit 3" TERM; `+strings.Join(mode("signals"), " ")+` & while :; do wait; done`)
-		l.Out.want("ready")
-		untilOlder(t)
-		l.signal(syscall.SIGTERM)
-		var terms int
-		for _, line := range l.Out.rest() {
-			if line == "signal 15" {
-				terms++
-			}
-		}
-		l.mustEnd(3)
-		if terms != 1 {
-			t.Errorf("the group's member got SIGTERM %d times, want once", terms)
-		}
-	})
-}
-
 // The first writer of the pipe is gone at the end of bash; the last line comes from the
 // process substitution, which is a leftover that finishes by itself.
 func TestProcessSubstitutionLosesNoLine(t *testing.T) {

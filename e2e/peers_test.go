@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -133,28 +132,6 @@ func TestAsTiniOddSignals(t *testing.T) {
 func TestAsDumbInit(t *testing.T) {
 	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
-		t.Run("dumb-init: -c signals the child alone", func(t *testing.T) {
-			other := strings.Join(mode("signals"), " ")
-			l := start(t, p, with("-c --linger=0 --grace=1s", sh(other+" & exec "+strings.Join(mode("signals", "12"), " ")))...)
-			l.Out.want("ready")
-			l.Out.want("ready")
-			l.signal(syscall.SIGUSR1)
-			l.Out.want("signal 10")
-			l.signal(syscall.SIGUSR2)
-			l.Out.want("signal 12")
-			// The other one stops at nothing but SIGKILL; it is asked first by TERM.
-			// dumb-init -c would leave it behind: for that there is --orphans=leave.
-			var got []string
-			for _, line := range l.Out.rest() {
-				if line != "signal 18" { // SIGCONT comes with TERM
-					got = append(got, line)
-				}
-			}
-			if !slices.Equal(got, []string{"signal 15"}) {
-				t.Errorf("the other child got %q, want the TERM to leftovers alone", got)
-			}
-			l.mustEnd(7)
-		})
 		t.Run("dumb-init: the working directory", func(t *testing.T) {
 			dir := t.TempDir()
 			cmd := p.command("--", "/bin/pwd", "-P")
