@@ -65,7 +65,7 @@ func (t *Tree) attempt(job func(*sight)) (done bool) {
 			t.sight = s
 			return true
 		}
-		if pid != lost {
+		if pid != notTried {
 			if t.OnLost != nil {
 				runtime.LockOSThread() // for good: it has what the thread before had
 				t.OnLost()
@@ -153,9 +153,8 @@ type pool struct {
 	bell  chan struct{}
 }
 
-// lost is returned by run in place of a pid: as many readers as may be are left behind already, and it was
-// not tried.
-const lost = -1
+// notTried is returned by run in place of a pid: as many readers as may be are left behind already.
+const notTried = -1
 
 // run has a job done, with the sight s. If the reader was left behind, ok is false and pid the process of
 // which it reads.
@@ -163,7 +162,7 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	if p.lost.Load() >= mostLost {
-		return lost, false
+		return notTried, false
 	}
 	p.once.Do(p.begin)
 	select {
@@ -244,29 +243,28 @@ func (p *pool) begin() {
 			_ = unix.Close(fd)
 		}
 	}
-	p.watch()
+	go p.watchdog(p.timer)
 }
 
-func (p *pool) watch() {
-	go func() {
-		for timer := p.timer; ; {
-			var count [8]byte
-			if timer < 0 {
-				<-p.begun
-				after := unix.NsecToTimespec(int64(readerTick))
-				_, _ = unix.Ppoll(nil, &after, nil)
-			} else if _, err := unix.Read(timer, count[:]); err == unix.EINTR {
-				continue
-			}
-			select {
-			case p.bell <- struct{}{}:
-			default:
-			}
+// watchdog rings the bell whenever the time has come.
+func (p *pool) watchdog(timer int) {
+	for {
+		var count [8]byte
+		if timer < 0 {
+			<-p.begun
+			after := unix.NsecToTimespec(int64(readerTick))
+			_, _ = unix.Ppoll(nil, &after, nil)
+		} else if _, err := unix.Read(timer, count[:]); err == unix.EINTR {
+			continue
 		}
-	}()
+		select {
+		case p.bell <- struct{}{}:
+		default:
+		}
+	}
 }
 
-// ring rings the bell after that time, or for 0 not at all.
+// ring has the bell rung after that time, or for 0 not at all.
 func (p *pool) ring(after time.Duration) {
 	if p.timer >= 0 {
 		_ = unix.TimerfdSettime(p.timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(after))}, nil)
