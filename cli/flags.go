@@ -161,20 +161,14 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// inUnits is a duration in nanoseconds as timeout(1) takes it: a number as strtod(3) reads it, also
-// hexadecimal or "inf", and one of its units, seconds if there is none.
+// inUnits is a duration in nanoseconds as timeout(1) takes it: a number, also "inf", and one of its units,
+// seconds if there is none.
 func inUnits(text string) (nanoseconds float64, ok bool) {
-	number, unit := strings.ToLower(text), time.Second
-	hex := strings.Contains(number, "x")
-	exponent := strings.Contains(number, "p")
+	number, unit := text, time.Second
 	for suffix, is := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
-		// A "d" may be a digit.
-		if cut, found := strings.CutSuffix(text, suffix); found && !(suffix == "d" && hex && !exponent) {
-			number, unit = strings.ToLower(cut), is
+		if cut, found := strings.CutSuffix(text, suffix); found {
+			number, unit = cut, is
 		}
-	}
-	if hex && !exponent {
-		number += "p0" // which Go wants to see
 	}
 	value, err := strconv.ParseFloat(number, 64)
 	infinite := math.IsInf(value, 1) // also if it is too large for a float

@@ -290,27 +290,6 @@ func endEscapee(t *testing.T, l *life, prefix string) {
 	}
 }
 
-func TestOrphansExit(t *testing.T) {
-	t.Parallel()
-	leaky := `setsid sleep 1000 & exit `
-	tests := []struct {
-		name   string
-		args   []string
-		status int
-	}{
-		{"succeeded and leaked", []string{"--orphans-exit=99", "--", "sh", "-c", leaky + "0"}, 99},
-		{"failed and leaked", []string{"--orphans-exit=99", "--", "sh", "-c", leaky + "3"}, 3},
-		{"remapped and leaked", []string{"--orphans-exit=99", "-e3", "--", "sh", "-c", leaky + "3"}, 99},
-		{"succeeded", []string{"--orphans-exit=99", "--", "true"}, 0},
-		{"leaked, without the flag", []string{"--", "sh", "-c", leaky + "0"}, 0},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			start(t, pair, append([]string{"--linger=0"}, tt.args...)...).mustEnd(tt.status)
-		})
-	}
-}
-
 func TestQuietSaysNothingOfLeftovers(t *testing.T) {
 	t.Parallel()
 	l := start(t, pair, "-q", "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 0")

@@ -132,16 +132,6 @@ func TestAsTiniOddSignals(t *testing.T) {
 func TestAsDumbInit(t *testing.T) {
 	t.Parallel()
 	inPlaces(t, func(t *testing.T, p place) {
-		t.Run("dumb-init: the working directory", func(t *testing.T) {
-			dir := t.TempDir()
-			cmd := p.command("--", "/bin/pwd", "-P")
-			cmd.Dir = dir
-			// dumb-init itself moves to / once the command runs; fini stays, so it
-			// keeps the file system busy where the command has moved away.
-			if got, stdout, stderr := ask(t, cmd); got != 0 || stdout != dir+"\n" {
-				t.Errorf("status %d, %q, want %q; stderr %q", got, stdout, dir, stderr)
-			}
-		})
 		t.Run("dumb-init: a group of the command's own", func(t *testing.T) {
 			l := start(t, p, sh("echo ready; exec sleep 1000")...)
 			l.Out.want("ready")
@@ -158,14 +148,6 @@ func TestAsDumbInit(t *testing.T) {
 			}
 			l.signal(syscall.SIGTERM)
 			l.mustEnd(143)
-		})
-		t.Run("dumb-init: -v speaks on stderr", func(t *testing.T) {
-			for _, flags := range []string{"-v", "--verbose", "-v -c", "-c --verbose", "-cv", "--single-child -v"} {
-				got, stdout, stderr := ask(t, p.command(with(flags, sh("echo oh, hi"))...))
-				if got != 0 || stdout != "oh, hi\n" || !strings.HasPrefix(stderr, "fini: started ") {
-					t.Errorf("%s: status %d, stdout %q, stderr %q", flags, got, stdout, stderr)
-				}
-			}
 		})
 	})
 }
@@ -213,25 +195,6 @@ func TestAsDumbInitStops(t *testing.T) {
 func TestAsDumbInitOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, p := range []place{pair, alone} {
-		t.Run("dumb-init: tac on a tty/"+p.name, func(t *testing.T) {
-			need.Program(t, "tac")
-			theirs, ours := terminal(t)
-			cmd := p.command("--", "tac")
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			l := startCmd(t, cmd) // theirs stays open, so that the last output is not lost
-			screen := newLines(t, carriageless{ours})
-			if _, err := ours.WriteString("one\ntwo\nthree\n\x04"); err != nil {
-				t.Fatal(err)
-			}
-			l.mustEnd(0)
-			// The terminal echoes the input, and tac answers.
-			for _, want := range []string{"one", "two", "three", "three", "two", "one"} {
-				if line, _ := screen.next(); line != want {
-					t.Errorf("%q on the screen, want %q", line, want)
-				}
-			}
-		})
 		// dumb-init gives up its terminal, which sends it HUP and CONT, so it has to
 		// swallow the first of each. fini gives up nothing and swallows nothing.
 		t.Run("dumb-init: a session leader's HUP and CONT/"+p.name, func(t *testing.T) {
@@ -246,25 +209,6 @@ func TestAsDumbInitOnATerminal(t *testing.T) {
 			}
 			l.signal(syscall.SIGUSR2)
 			l.mustEnd(7)
-		})
-		t.Run("dumb-init: the terminal's end ends the command/"+p.name, func(t *testing.T) {
-			theirs, ours := terminal(t)
-			cmd := p.command(sh("echo ready; exec sleep 1000")...)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			l := startCmd(t, cmd)
-			_ = theirs.Close()
-			// No reader stays behind, which would keep the terminal open.
-			var said [100]byte
-			for n := 0; !strings.Contains(string(said[:n]), "ready"); {
-				more, err := ours.Read(said[n:])
-				if err != nil {
-					t.Fatal(err)
-				}
-				n += more
-			}
-			_ = ours.Close()
-			l.mustEnd(128 + int(syscall.SIGHUP))
 		})
 	}
 }

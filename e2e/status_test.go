@@ -221,29 +221,6 @@ func TestMisspeltVariable(t *testing.T) {
 	}
 }
 
-// A file of the working directory is named when it is not on PATH; and a program called help is run.
-func TestFileThatIsHere(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"help": "#!/bin/sh\necho helped\n", "server": ""} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	on := func(path string, args ...string) *exec.Cmd {
-		cmd := exec.Command(finiPath, args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path)
-		return cmd
-	}
-	const says = "fini: cannot run server: not found on PATH; ./server is here: write ./server\n"
-	if status, _, stderr := ask(t, on("/usr/bin:/bin", "server")); status != 127 || stderr != says {
-		t.Errorf("status %d, %q; want %q", status, stderr, says)
-	}
-	if status, stdout, stderr := ask(t, on(dir, "help")); status != 0 || stdout != "helped\n" || stderr != "" {
-		t.Errorf("a program called help: status %d, %q, %q", status, stdout, stderr)
-	}
-}
-
 // -v says how the command has ended, and how fini ends, and when.
 func TestVerboseSaysHowItEnds(t *testing.T) {
 	t.Parallel()
