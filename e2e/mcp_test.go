@@ -511,6 +511,9 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 			{[]string{helperWithout}, "0"},
 			{[]string{ignoresEOF, ignoresTERM, helperWithStdout}, "SIGKILL"},
 		} {
+			if program[0] == "python3" && !asInCI() {
+				continue // in CI this SDK too
+			}
 			name := fmt.Sprint(program[0], tt.flags)
 			trials = append(trials, trial{name, func(t *testing.T) {
 				argv := append([]string{finiPath, "-i", "--"}, misbehaving(tt.flags...)...)
@@ -552,9 +555,12 @@ func TestMCPStdinForms(t *testing.T) {
 		{python("socketpair"), "socket:"},
 	}
 	var trials []trial
-	for _, server := range servers {
+	for i, server := range servers {
 		argv := append([]string{finiPath, "-v", "-i", server.grace, "--", "node", serverFile}, server.flags...)
-		for _, tt := range hosts {
+		for j, tt := range hosts {
+			if !asInCI() && (i+j)%len(servers) != 0 {
+				continue // each form has one of the servers
+			}
 			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
 			trials = append(trials, trial{name, func(t *testing.T) {
 				h := openHost(t, tt.program, variables{}, argv...)
