@@ -338,6 +338,27 @@ os.execv(sys.argv[2], sys.argv[2:])`,
 	}
 }
 
+// What was ignored when fini started stays ignored, as nohup wants it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
+	signals := strings.Join(mode("signals", "15"), " ")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+		t.Run(sig.String(), func(t *testing.T) {
+			l := startCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, finiPath, signals)))
+			l.Out.want("ready")
+			l.signal(sig)
+			if ignored := procStatus(childrenOf(t, l.worker())[0], "SigIgn"); !maskHas(ignored, sig) {
+				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
+			}
+			l.signal(syscall.SIGTERM)
+			if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+				t.Errorf("got %q, want SIGTERM alone", got)
+			}
+			l.mustEnd(7)
+		})
+	}
+}
+
 func maskHas(mask string, sig syscall.Signal) bool {
 	var bits uint64
 	_, err := fmt.Sscanf(mask, "%x", &bits)
