@@ -423,6 +423,9 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 				}
 				_ = syscall.Kill(l.outer, syscall.SIGTERM)
 				l.mustVanish(0)
+				if said := l.Err.whole(); strings.Contains(said, "stopping") {
+					t.Errorf("says %q", said)
+				}
 			})
 		}
 	}
