@@ -92,7 +92,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 }
 
 // MainEnded takes note of the end of the main child.
-func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
+func (l *loop) MainEnded() (told reaper.Told, asked bool) {
 	l.kills.Over = true
 	l.ended = l.Now()
 	if l.role.common().command.Terminal >= 0 {
@@ -104,7 +104,7 @@ func (l *loop) MainEnded(bool) (told reaper.Told, asked bool) {
 // Look finds the live tree.
 func (l *loop) Look() ([]orphans.Process, error) {
 	found, err := l.tree.Look()
-	l.found = familyOf(found)
+	l.found = found
 	l.owners.Remember(found)
 	return found, err
 }
@@ -192,14 +192,12 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
 			continue
 		}
-		who := fmt.Sprintf("leftover %d", x.Pid)
+		who := fmt.Sprintf("leftover %d was ended by SIGKILL", x.Pid)
 		switch {
 		case x.Pid == l.main && x.Status.Exited():
 			who = "the command exited with 137, as for SIGKILL"
 		case x.Pid == l.main:
 			who = "the command was ended by SIGKILL"
-		default:
-			who += " was ended by SIGKILL"
 		}
 		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
 	}

@@ -4,7 +4,8 @@
 //
 // A life, from top to bottom: parse the command line, catch signals, take a role, start the
 // command, let go of what fini has inherited, and run a life.Loop. For each event that one asks a machine
-// of package life what to do, and does it by the methods in loop.go, until the machine says exit.
+// of package life what to do, and does it by the methods in loop.go, until the machine says exit. Where what is
+// decided and done: CONTRIBUTING.md.
 package main
 
 import (

@@ -403,7 +403,6 @@ func (o *outer) startInner() (reaper.Child, error) {
 	child, err := reaper.Spawn(o.command)
 	if err == nil {
 		reserve()
-		reaper.CloseOnExec(o.line.Read) // to keep it: a write when the inner one is gone raises no SIGPIPE
 		o.line.Begin()
 	}
 	return child, err

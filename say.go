@@ -139,55 +139,36 @@ func whereIs(at orphans.Surroundings) (text string) {
 
 // held names streams, "" for none that are known.
 func held(streams orphans.Streams) string {
-	switch {
-	case streams&(orphans.Stdout|orphans.Stderr) == orphans.Stdout|orphans.Stderr:
-		return "stdout and stderr"
-	case streams&orphans.Stdout != 0:
-		return "stdout"
-	case streams&orphans.Stderr != 0:
-		return "stderr"
-	}
-	return ""
+	const both = orphans.Stdout | orphans.Stderr
+	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
 }
 
 // age is a duration in the two units that matter.
 func age(d time.Duration) string {
+	unit := time.Minute
 	switch d = max(d, 0); {
 	case d < time.Second:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Hour:
-		return shorter(d.Truncate(time.Second))
+		unit = time.Second
 	}
-	return shorter(d.Truncate(time.Minute))
-}
-
-// shorter is a duration in whole minutes without seconds.
-func shorter(d time.Duration) string {
-	text := d.String()
-	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = cut + "m"
+	text := d.Truncate(unit).String()
+	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = whole + "m"
 	}
 	return text
 }
 
 // A family is what a look has found: parents come before their children.
-type family struct {
-	all   []orphans.Process
-	byPid map[int]orphans.Process
-	below map[int][]orphans.Process // the children of a pid
-}
-
-func familyOf(found []orphans.Process) family {
-	f := family{found, map[int]orphans.Process{}, map[int][]orphans.Process{}}
-	for _, p := range found {
-		f.byPid[p.Pid] = p
-		f.below[p.Parent] = append(f.below[p.Parent], p)
-	}
-	return f
-}
+type family []orphans.Process
 
 // draw draws the family as a tree, one process on a line.
 func (f family) draw(commandLine func(orphans.Process) string) (lines []string) {
+	found, below := map[int]bool{}, map[int][]orphans.Process{}
+	for _, p := range f {
+		found[p.Pid] = true
+		below[p.Parent] = append(below[p.Parent], p)
+	}
 	var draw func(ps []orphans.Process, indent string)
 	draw = func(ps []orphans.Process, indent string) {
 		for i, p := range ps {
@@ -196,12 +177,12 @@ func (f family) draw(commandLine func(orphans.Process) string) (lines []string) 
 				branch, next = "└─ ", "   "
 			}
 			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, oneLine(commandLine(p), 100)))
-			draw(f.below[p.Pid], indent+next)
+			draw(below[p.Pid], indent+next)
 		}
 	}
 	var roots []orphans.Process
-	for _, p := range f.all {
-		if _, ok := f.byPid[p.Parent]; !ok {
+	for _, p := range f {
+		if !found[p.Parent] {
 			roots = append(roots, p)
 		}
 	}

@@ -189,7 +189,7 @@ func TestDraw(t *testing.T) {
 		// What is in a circle has no place in a tree, but drawing must come to an end.
 		"a circle": {[]orphans.Process{process(10, 1, "a"), process(30, 31, "b"), process(31, 30, "c"), process(40, 40, "d")}, []string{"└─ 10 a"}},
 	} {
-		if got := familyOf(c.all).draw(name); !slices.Equal(got, c.want) {
+		if got := family(c.all).draw(name); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
@@ -202,7 +202,7 @@ func TestDrawMany(t *testing.T) {
 	for pid := 3; len(all) < many; pid++ {
 		all = append(all, process(pid, 2, fmt.Sprint("child", pid)))
 	}
-	lines := familyOf(all).draw(func(p orphans.Process) string { return p.Name })
+	lines := family(all).draw(func(p orphans.Process) string { return p.Name })
 	if len(lines) != many || lines[many-1] != fmt.Sprintf("   └─ %d child%d", many+1, many+1) {
 		t.Errorf("%d lines for %d, the last of them %q", len(lines), many, lines[len(lines)-1])
 	}

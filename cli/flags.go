@@ -38,11 +38,11 @@ nothing behind: what it leaves running (leftovers) is stopped.
                            behind (on, except for PID 1)
       --isolate            the command gets a PID namespace, which the kernel
                            ends with fini; --isolate=try, if there is one
-      --grace=DUR          how long each step of a stop waits (5s)
+      --grace=DUR          how long each step of a stop waits (` + grace + `)
   -k, --kill-after=DUR     SIGKILL, DUR after a forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         how long leftovers may go on by themselves (500ms)
+      --linger=DUR         how long leftovers may go on by themselves (` + linger + `)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
-                           or stderr (pipes), wait, or leave (stop)
+                           or stderr (pipes), wait, or leave (` + life.StopAll + `)
       --orphans-exit=CODE  exit CODE, not 0, if there are leftovers
       --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
       --report=FILE        write what happened to FILE (- is stdout), as JSON
@@ -68,6 +68,11 @@ Exit status: the command's own; if signal n ended it, that signal, and as PID 1
 be executed; 127 if it was not found.
 `
 
+// What holds without a flag.
+const grace, linger = "5s", "500ms"
+
+var defaults = kong.Vars{"grace": grace, "linger": linger, "orphans": life.StopAll}
+
 // Options is what kong fills in. Durations are text here so that an error can
 // say what is accepted.
 type Options struct {
@@ -77,9 +82,9 @@ type Options struct {
 	Shield      bool      `default:"true" negatable:""`
 	KillAfter   duration  `short:"k"`
 	Pause       bool      `short:"P"`
-	Grace       duration  `default:"5s"`
-	Linger      duration  `default:"500ms"`
-	Orphans     policy    `default:"stop"`
+	Grace       duration  `default:"${grace}"`
+	Linger      duration  `default:"${linger}"`
+	Orphans     policy    `default:"${orphans}"`
 	OrphansExit *status
 	AllowOrphan several[pattern, *pattern]
 	Foreground  *bool `negatable:""`
@@ -156,20 +161,14 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// inUnits is a duration in nanoseconds as timeout(1) takes it: a number as strtod(3) reads it, also
-// hexadecimal or "inf", and one of its units, seconds if there is none.
+// inUnits is a duration in nanoseconds as timeout(1) takes it: a number, also "inf", and one of its units,
+// seconds if there is none.
 func inUnits(text string) (nanoseconds float64, ok bool) {
-	number, unit := strings.ToLower(text), time.Second
-	hex := strings.Contains(number, "x")
-	exponent := strings.Contains(number, "p")
+	number, unit := text, time.Second
 	for suffix, is := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
-		// A "d" may be a digit.
-		if cut, found := strings.CutSuffix(text, suffix); found && !(suffix == "d" && hex && !exponent) {
-			number, unit = strings.ToLower(cut), is
+		if cut, found := strings.CutSuffix(text, suffix); found {
+			number, unit = cut, is
 		}
-	}
-	if hex && !exponent {
-		number += "p0" // which Go wants to see
 	}
 	value, err := strconv.ParseFloat(number, 64)
 	infinite := math.IsInf(value, 1) // also if it is too large for a float
@@ -288,7 +287,7 @@ func Parse(args, environ []string) (*Options, error) {
 
 func parseByKong(args, environ []string) (*Options, error) {
 	c := &Options{}
-	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"))
+	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"), defaults)
 	if err != nil {
 		return nil, err
 	}
@@ -302,12 +301,6 @@ func parseByKong(args, environ []string) (*Options, error) {
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
-	if c.Pause && len(c.Command) > 0 {
-		return nil, fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
-	}
-	if c.Install != nil && len(c.Command) > 0 {
-		return nil, fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
-	}
 	given := map[string]bool{}
 	for _, word := range parsed.Path {
 		if word.Flag != nil && !word.Resolved {
@@ -315,8 +308,9 @@ func parseByKong(args, environ []string) (*Options, error) {
 		}
 	}
 	if err := c.contradiction(given); err != nil {
-		return nil, fmt.Errorf("%w; see fini --help", err)
+		return nil, err
 	}
+	c.Quiet = c.Quiet && !given["verbose"] // FINI_QUIET: a flag wins over a variable
 	return c, nil
 }
 
@@ -324,13 +318,13 @@ func parseByKong(args, environ []string) (*Options, error) {
 // nil if there is another flag, or a FINI_ variable.
 func parsePlain(args, environ []string) *Options {
 	for _, variable := range environ {
-		if strings.HasPrefix(variable, "FINI_") && !strings.HasPrefix(variable, "FINI_TEST=") { // see hints
+		if name, _, _ := strings.Cut(variable, "="); setsFlag(name) {
 			return nil
 		}
 	}
-	c := &Options{
-		Shield: true, Grace: duration(5 * time.Second), Linger: duration(500 * time.Millisecond), Orphans: life.StopAll,
-	}
+	c := &Options{Shield: true, Orphans: life.StopAll}
+	_ = c.Grace.UnmarshalText([]byte(grace))
+	_ = c.Linger.UnmarshalText([]byte(linger))
 	if len(args) > 0 {
 		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
 			c.Inner, args = numbers, args[1:]
@@ -368,6 +362,10 @@ func parsePlain(args, environ []string) *Options {
 	}
 	return nil
 }
+
+// setsFlag reports whether a variable is fini's, as nearly all are whose names begin with FINI_. FINI_TEST is for
+// the report: see hints in package report.
+func setsFlag(name string) bool { return strings.HasPrefix(name, "FINI_") && name != "FINI_TEST" }
 
 // Level is how much is to be said.
 func (c *Options) Level() life.Level {

@@ -33,7 +33,7 @@ func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 	}
 	for _, variable := range slices.Backward(environ) { // of two, the first counts
 		name, value, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, "FINI_") {
+		if !setsFlag(name) {
 			continue
 		}
 		if value == "" { // what a compose file sets to nothing is not set
@@ -46,8 +46,8 @@ func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 		if words := strings.Fields(value); slices.Contains(several, name) && len(words) > 0 {
 			value = strings.Join(words, betweenValues)
 		}
-		_ = os.Setenv(name, value)                               // for kong: see reaper.Getenv
-		if slices.Contains(names, name) || name == "FINI_TEST" { // see hints
+		_ = os.Setenv(name, value) // for kong: see reaper.Getenv
+		if slices.Contains(names, name) {
 			continue
 		}
 		if other := nearest(name, names, "_"); other != "" {
@@ -191,19 +191,24 @@ func NoCommand(args []string) error {
 // contradiction is what is wrong with flags that are each right. Those of the command line are given; a
 // variable may be there for others.
 func (c *Options) contradiction(given map[string]bool) error {
+	what := ""
 	switch {
+	case c.Pause && len(c.Command) > 0:
+		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
+	case c.Install != nil && len(c.Command) > 0:
+		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
 	case given["quiet"] && given["verbose"]:
-		return errors.New("cannot use --quiet with --verbose: want one of them")
+		what = "cannot use --quiet with --verbose: want one of them"
 	case given["pause"] && given["stdin-eof"]:
-		return errors.New("cannot use --stdin-eof with --pause, which runs no command to stop: leave one of them out")
+		what = "cannot use --stdin-eof with --pause, which runs no command to stop: leave one of them out"
 	case given["report"] && c.Report == "":
-		return errors.New(`--report: cannot use "": want a FILE, or - for standard output`)
+		what = `--report: cannot use "": want a FILE, or - for standard output`
 	case c.Install != nil && *c.Install == "":
-		return errors.New(`--install: cannot use "": want a PATH, as in --install=/shared/fini`)
-	case given["verbose"]:
-		c.Quiet = false // FINI_QUIET: a flag wins over a variable
+		what = `--install: cannot use "": want a PATH, as in --install=/shared/fini`
+	default:
+		return nil
 	}
-	return nil
+	return errors.New(what + "; see fini --help")
 }
 
 // Hint is what a user who gave this command may have meant, "" for no idea. It was not found.

@@ -48,7 +48,7 @@ func TestNoTextOfTheParsers(t *testing.T) {
 	}
 }
 
-func TestContradictions(t *testing.T) {
+func TestMistakes(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		env  map[string]string
@@ -56,6 +56,18 @@ func TestContradictions(t *testing.T) {
 	}{
 		{[]string{"-q", "-v", "x"}, nil, "--quiet with --verbose"},
 		{[]string{"-P", "-i"}, nil, "--stdin-eof with --pause"},
+		{[]string{"--noshield", "--", "x"}, nil, `unknown flag --noshield, did you mean --no-shield?`},
+		{[]string{"-z", "--", "x"}, nil, "unknown flag -z"},
+		{[]string{"--orphans=some", "--", "x"}, nil, `--orphans: cannot use "some": want stop, pipes, wait or leave`},
+		{[]string{"-r", "TERM", "--", "x"}, nil, `--rewrite: cannot use "TERM": want FROM:TO`},
+		{[]string{"-r", "KILL:TERM", "--", "x"}, nil, `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
+		{[]string{"-r", "TERM:FOO", "--", "x"}, nil, `--rewrite: cannot use signal "FOO"`},
+		{[]string{"--allow-orphans=x", "--", "x"}, nil, `did you mean --allow-orphan?`},
+		{[]string{"--report", "--", "x"}, nil, `--report: wants a value: --report=FILE; see`},
+		{[]string{"-it"}, nil, `cannot use -i and -t as docker's: here -t is --timeout=DUR`},
+		{[]string{"-t=5s", "--", "x"}, nil, `cannot use -t=5s: behind a letter there is no =: -t 5s`},
+		{[]string{"-i=1", "--", "x"}, nil, `cannot use -i=1: -i takes no value`},
+		{[]string{"--grace 5s", "--", "x"}, nil, `unknown flag "--grace 5s", did you mean --grace=5s?`},
 		{[]string{"--install="}, nil, "want a PATH"},
 		{[]string{"--report=", "x"}, nil, "or - for standard output"},
 		{[]string{"-v", "x"}, map[string]string{"FINI_QUIET": "1"}, ""},

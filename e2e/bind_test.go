@@ -355,48 +355,7 @@ func TestBindAsPID1(t *testing.T) {
 	}
 }
 
-// While leftovers have their grace a second SIGINT kills them at once, as people expect it of make; it says so.
-func TestSecondInterrupt(t *testing.T) {
-	t.Parallel()
-	const stubborn = `setsid sh -c 'trap "" TERM INT; echo stubborn; sleep 1000; sleep 1000' & `
-	const said = "killing the leftovers: a second SIGINT"
-	for _, tt := range []struct {
-		name   string
-		script string
-		first  func(l *life)
-		status int
-	}{
-		{"the first while the command runs", `trap "exit 7" INT; ` + stubborn + `while :; do sleep 0.01; done`, func(l *life) { l.signal(syscall.SIGINT) }, 7},
-		{"the first while leftovers linger", stubborn + `read line; exit 7`, func(l *life) {
-			write(t, l, "go\n")
-			l.Err.want("fini: command ")
-			l.signal(syscall.SIGINT)
-		}, 7},
-	} {
-		for _, p := range places {
-			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
-				t.Parallel()
-				if p.pid1 {
-					needPidNamespace(t)
-				}
-				linger := "--linger=1h"
-				if strings.Contains(tt.script, "trap \"exit 7\"") {
-					linger = "--linger=0"
-				}
-				l := start(t, p, "-v", linger, "--grace=1h", "--", "/bin/sh", "-c", tt.script)
-				l.Out.want("stubborn")
-				l.caught()
-				tt.first(l)
-				l.Err.want("fini: stopping leftover") // an hour to go
-				l.signal(syscall.SIGINT)
-				l.Err.want("fini: " + said)
-				l.mustEnd(tt.status)
-			})
-		}
-	}
-}
-
-// The same by the keys of a terminal, from a shell that has its prompt back then.
+// A second Ctrl-C ends leftovers at once: the shell has its prompt back.
 func TestSecondControlC(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")

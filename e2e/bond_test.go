@@ -353,7 +353,7 @@ func TestLauncherDies(t *testing.T) {
 			for _, tt := range tests {
 				t.Run(p.name+"/"+tt.name, func(t *testing.T) {
 					t.Parallel()
-					l := launchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=1s", "--"}, mode("signals"))...)
+					l := launchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=300ms", "--"}, mode("signals"))...)
 					l.Out.want("ready")
 					_ = syscall.Kill(l.launcher, syscall.SIGKILL)
 					if got := l.Out.rest(); len(got) != 1 || got[0] != tt.want {
@@ -378,7 +378,7 @@ func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
 				for range quickOrFull(3, 10) {
-					l := launchBy(t, before, p, append([]string{"--grace=1s", "--"}, mode("signals")...)...)
+					l := launchBy(t, before, p, append([]string{"--grace=300ms", "--"}, mode("signals")...)...)
 					l.Out.want("ready")
 					_ = syscall.Kill(-l.launcher, syscall.SIGTERM)
 					if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
@@ -462,7 +462,35 @@ func withAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)
 	t.Run("without pidfds", func(t *testing.T) { test(t, mode("refuse", beforePidfds)) })
 }
 
-// A pair notices the end of the outer one by a pipe, of which nobody else has the writing end: whoever
+// Whoever may look at fini may open what its descriptors are once more: neither process may have one by which
+// that hides an end, or tells one that has not been.
+func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
+	t.Parallel()
+	l := launchBy(t, nil, pair, "--grace=1s", "--", "python3", "-c", `
+import os, signal
+inner = os.getppid()
+outer = int(open("/proc/%d/stat" % inner).read().rsplit(")", 1)[1].split()[1])
+for pid in inner, outer:
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        path = "/proc/%d/fd/%s" % (pid, fd)
+        try:
+            if int(fd) < 3 or os.readlink(path).split(":")[0] not in ("pipe", "socket"):
+                continue
+            taken = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+            os.write(taken, bytes(12))
+        except OSError:
+            pass
+print("ready", flush=True)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    signal.pause()
+`)
+	l.Out.want("ready")
+	mustKill(t, l.outer, syscall.SIGKILL)
+	l.mustVanish(2 * time.Second)
+}
+
+// A pair notices the end of the outer one by a socket, of which nobody else has the writing end: whoever
 // had it would hide that end.
 func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	t.Parallel()
@@ -474,17 +502,16 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 					`setsid sh -c 'echo ready; exec sleep 1000' & read go; exec sleep 1000`)
 				l.Out.want("ready")
 				inner, main := l.inner(), l.main()
-				var line []string
+				var own []string
 				until(t, "the outer one has let go of what it inherited", func() bool {
-					_, line = pipeEnds(l.outer)
-					return len(line) == 1
+					own = sockets(l.outer)
+					return len(own) == 2 // the writing end, and that by which the inner one tells
 				})
-				if reads, writes := pipeEnds(inner); !slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
-					t.Errorf("the inner one reads from %q and writes to %q; %q is for reading", reads, writes, line)
-				}
-				for _, pid := range append(childrenOf(t, main), main) {
-					if reads, writes := pipeEnds(pid); slices.Contains(reads, line[0]) || slices.Contains(writes, line[0]) {
-						t.Errorf("%d of the tree has an end", pid)
+				for _, pid := range append(childrenOf(t, main), main, inner) {
+					for _, end := range sockets(pid) {
+						if slices.Contains(own, end) || pid != inner {
+							t.Errorf("%d of the tree has %s, which is an end of the outer one's %q or the inner one's", pid, end, own)
+						}
 					}
 				}
 				mustKill(t, l.launcher, syscall.SIGKILL)
@@ -494,58 +521,17 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	})
 }
 
-// pipeEnds are the pipes of which a process has ends, besides its standard streams.
-func pipeEnds(pid int) (reads, writes []string) {
+// sockets are those that a process has besides its standard streams.
+func sockets(pid int) (found []string) {
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		link, _ := os.Readlink(dir + entry.Name())
-		info, err := os.Lstat(dir + entry.Name()) // its mode is that in which it was opened
-		if n, _ := strconv.Atoi(entry.Name()); n < 3 || err != nil || !strings.HasPrefix(link, "pipe:") {
-			continue
-		}
-		if info.Mode()&0o400 != 0 {
-			reads = append(reads, link)
-		}
-		if info.Mode()&0o200 != 0 {
-			writes = append(writes, link)
+		if n, _ := strconv.Atoi(entry.Name()); n >= 3 && strings.HasPrefix(link, "socket:") {
+			found = append(found, link)
 		}
 	}
-	return reads, writes
-}
-
-// The steps in which the Python SDK of MCP ends a server, which it started in a session
-// of its own: close stdin, 2 s, SIGTERM to the group, 2 s, SIGKILL to the group.
-func TestPythonSDKsSequence(t *testing.T) {
-	t.Parallel()
-	const script = `
-import os, signal, subprocess, sys
-p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, pass_fds=[3])
-assert p.stdout.readline() == b"ready\n"
-os.close(3)
-p.stdin.close()
-for sig in signal.SIGTERM, signal.SIGKILL:
-    try:
-        p.wait(2)
-        break
-    except subprocess.TimeoutExpired:
-        os.killpg(p.pid, sig)
-print("ended", p.wait(), flush=True)
-sys.stdin.readline()
-`
-	stubborn := trees[3].script
-	for _, flags := range []string{"", "-i"} {
-		t.Run("flags "+flags, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"-c", script, finiPath}, strings.Fields(flags)...)
-			cmd := exec.Command(need.Program(t, "python3"), append(args, "--grace=500ms", "--", "/bin/sh", "-c", stubborn)...)
-			l := &boundLife{life: startCmd(t, cmd)}
-			l.Out.want("ended")
-			l.mustVanish(time.Second)
-			_ = l.Stdin.Close()
-			l.mustEnd(0)
-		})
-	}
+	return found
 }
 
 func TestNestedFinis(t *testing.T) {
@@ -622,11 +608,11 @@ func TestTimeout(t *testing.T) {
 // A graceful shutdown after a forwarded TERM takes the time that its sender gives it.
 func TestForwardedSignalStartsNoLadder(t *testing.T) {
 	t.Parallel()
-	const graceful = `trap 'sleep 2; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
+	const graceful = `trap 'sleep %s; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Run("without -k", func(t *testing.T) {
 			t.Parallel()
-			l := start(t, p, "--grace=1s", "--", "/bin/sh", "-c", graceful)
+			l := start(t, p, "--grace=100ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "0.5"))
 			l.Out.want("ready")
 			l.signal(syscall.SIGTERM)
 			l.Out.want("saved")
@@ -634,7 +620,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 		})
 		t.Run("with -k", func(t *testing.T) {
 			t.Parallel()
-			l := start(t, p, "-k", "1s", "--", "/bin/sh", "-c", graceful)
+			l := start(t, p, "-k", "200ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "1000"))
 			l.Out.want("ready")
 			l.signal(syscall.SIGTERM)
 			if got := l.Out.rest(); len(got) > 0 {

@@ -117,7 +117,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	needBrowserServers(t)
 	server := puppeteerServer(t)
 	flags := []string{"-i"}
-	for _, tt := range []struct {
+	rows := []struct {
 		row   string
 		fault func(*browserSession)
 		end   browserEnd // under fini
@@ -127,8 +127,13 @@ func TestBrowserLeavesNothing(t *testing.T) {
 		{"`npx` browser server, TERM to client", signals(syscall.SIGTERM), browserEnd{client: 143}},
 		{"`npx` browser server, TERM to `npx`", signalsNpx(syscall.SIGTERM), browserEnd{exited: "SIGTERM", stops: true}},
 		{"`npx` browser server, `npx` killed", signalsNpx(syscall.SIGKILL), browserEnd{exited: "SIGKILL", stops: true}},
-	} {
+	}
+	for _, tt := range rows { // which run at once
+		addRow(tt.row)
+	}
+	for _, tt := range rows {
 		t.Run(tt.row, func(t *testing.T) {
+			t.Parallel()
 			inColumns(t, tt.row, flags, func(t *testing.T, wrap []string) outcome {
 				t.Parallel()
 				s := startBrowser(t, server, wrap)
@@ -183,8 +188,12 @@ func TestBrowserEndsByItself(t *testing.T) {
 			return devtoolsServer(t, "--userDataDir", profile)
 		}, "PROFILE/SingletonLock"},
 	}
-	for _, tt := range tests {
+	for i, tt := range tests {
+		if i%2 != 0 && !asInCI() {
+			continue // of each server one
+		}
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			for _, column := range []string{"without", "fini"} {
 				t.Run(column, func(t *testing.T) {
 					t.Parallel()

@@ -38,12 +38,12 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 func TestManyLives(t *testing.T) {
 	serial(t, "it counts this process's descriptors and children")
 	fds, children := countFDs(t, os.Getpid()), len(childrenOf(t, os.Getpid()))
-	for i := range quickOrFull(200, 1000) {
+	for i := range quickOrFull(100, 1000) {
 		if out, err := exec.Command(finiPath, "--", "/bin/true").CombinedOutput(); err != nil || len(out) > 0 {
 			t.Fatalf("run %d: %v, %q", i, err, out)
 		}
 	}
-	for i := range quickOrFull(60, 200) {
+	for i := range quickOrFull(30, 200) {
 		want := 128 + 15
 		script := "echo ready; exec sleep 1000"
 		if i%2 == 1 {

@@ -54,13 +54,16 @@ func init() {
 
 func TestLeftoverAtDeadEnd(t *testing.T) {
 	t.Parallel()
-	for _, d := range deadEnds {
+	for i, d := range deadEnds {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			inPlaces(t, func(t *testing.T, p place) {
+				if d.unkillable && !asInCI() && !p.takes(i) {
+					return // fini waits 10 s for it, wherever it is
+				}
 				t.Parallel()
 				e := newDeadEnd(t, d.name)
-				l := e.start(p.command(append([]string{"--linger=0", "--grace=1s", "--"}, e.command...)...))
+				l := e.start(p.command(append([]string{"--linger=0", "--grace=300ms", "--"}, e.command...)...))
 				l.Out.want("ready")
 				leftover := e.stop(l, l.worker(), d.waits)
 				write(t, l, "end\n")
@@ -96,18 +99,16 @@ func TestEndsByDeadEnd(t *testing.T) {
 			unkillable := name != "descriptor"
 			for _, by := range []struct {
 				name   string
-				flag   string
 				signal syscall.Signal // for fini, or for its launcher if that is what ends
 				status int
 			}{
-				{"TERM", "--linger=0", syscall.SIGTERM, 128 + 15},
-				{"timeout", "--timeout=8s", 0, 124},
-				{"launcher's death", "--linger=0", syscall.SIGKILL, 128 + 9},
+				{"TERM", syscall.SIGTERM, 128 + 15},
+				{"launcher's death", syscall.SIGKILL, 128 + 9},
 			} {
 				t.Run(p.name+"/"+name+"/"+by.name, func(t *testing.T) {
 					t.Parallel()
 					e := newDeadEnd(t, name)
-					fini := p.command(append([]string{"--grace=1s", by.flag, "--"}, e.command...)...)
+					fini := p.command(append([]string{"--grace=300ms", "--linger=0", "--"}, e.command...)...)
 					launched := by.signal == syscall.SIGKILL
 					if launched {
 						fini = exec.Command("/bin/sh", append([]string{"-c", launcher}, fini.Args...)...)
@@ -123,9 +124,7 @@ func TestEndsByDeadEnd(t *testing.T) {
 						worker = childrenOf(t, outer)[0]
 					}
 					e.stop(l, worker, unkillable)
-					if by.signal != 0 {
-						l.signal(by.signal)
-					}
+					l.signal(by.signal)
 					if unkillable {
 						l.Err.want("fini: gave up on leftovers ")
 					}

@@ -106,27 +106,39 @@ type bystanders struct {
 	pids  []int
 }
 
-// startAsShell starts a command that starts the bystanders and executes fini in its place.
+// startAsShell starts a command that starts the bystanders, and executes fini in its place when they are there.
 func startAsShell(t *testing.T, start func(*exec.Cmd) *life, fini *exec.Cmd) (*life, *bystanders) {
 	t.Helper()
 	holdR, holdW := pipe(t)
 	sayR, sayW := pipe(t)
+	gateR, gateW := pipe(t)
 	beside := mode("bystander", "1")
-	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- & exec "$@" 4<&- 5>&-`, beside[0], beside[1], beside[2])
+	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- 6<&- & read both <&6; exec "$@" 4<&- 5>&- 6<&-`, beside[0], beside[1], beside[2])
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, fini.Args...)...)
 	if fini.SysProcAttr != nil { // of "self @pid1 fini ..." it is the shell that becomes fini
 		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
 		cmd.SysProcAttr = fini.SysProcAttr
 	}
-	cmd.ExtraFiles = []*os.File{holdR, sayW}
+	cmd.ExtraFiles = []*os.File{holdR, sayW, gateR}
 	l := start(cmd)
-	_ = holdR.Close()
-	_ = sayW.Close()
+	_, _, _ = holdR.Close(), sayW.Close(), gateR.Close()
 	b := &bystanders{t, holdW, newLines(t, sayR), nil}
 	for range 2 {
 		b.pids = append(b.pids, b.heard.wantPid("bystander "))
 	}
+	_, _ = gateW.WriteString("both\n")
 	return l, b
+}
+
+// orphan kills the one that is the other's parent, which then is a child of fini's.
+func (b *bystanders) orphan() {
+	b.t.Helper()
+	if parentOf(b.pids[0]) == b.pids[1] {
+		slices.Reverse(b.pids)
+	}
+	mustKill(b.t, b.pids[0], syscall.SIGKILL)
+	until(b.t, "the bystander has another parent", func() bool { return parentOf(b.pids[1]) != b.pids[0] })
+	b.pids = b.pids[1:]
 }
 
 // mustBeUntouched asserts that they live and have had no signal, and ends them.
@@ -136,7 +148,7 @@ func (b *bystanders) mustBeUntouched() {
 		mustStay(b.t, "a bystander", pid)
 	}
 	_ = b.hold.Close()
-	mustRecord(b.t, "the bystanders say", b.heard.rest(), "end", "end")
+	mustRecord(b.t, "the bystanders say", b.heard.rest(), slices.Repeat([]string{"end"}, len(b.pids))...)
 }
 
 func TestEarlierChildren(t *testing.T) {
@@ -155,6 +167,9 @@ func TestEarlierChildren(t *testing.T) {
 				fini := p.command(append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
 				l, b := startAsShell(t, func(cmd *exec.Cmd) *life { return startCmd(t, cmd) }, fini)
 				l.Out.want("up")
+				if policy == "stop" && !p.pid1 { // whose child a bystander becomes is pid 1's affair
+					b.orphan()
+				}
 				write(t, l, "go\ngo\n")
 				if policy == "pipes" { // one holds nothing but the witness
 					if got := l.status(); got != 5 {
@@ -190,14 +205,18 @@ func TestEarlierChildren(t *testing.T) {
 			b.mustBeUntouched()
 		})
 	}
-	t.Run("pair/the inner fini is killed", func(t *testing.T) {
-		t.Parallel()
-		fini := pair.command(append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
-		l, b := startAsShell(t, func(cmd *exec.Cmd) *life { return startCmd(t, cmd) }, fini)
-		mustKill(t, l.Out.wantPid("inner "), syscall.SIGKILL)
-		l.mustEnd(128 + 9)
-		b.mustBeUntouched()
-	})
+	for name, before := range map[string]func(*bystanders){"": func(*bystanders) {}, ", orphans": (*bystanders).orphan} {
+		t.Run("pair/the inner fini is killed"+name, func(t *testing.T) {
+			t.Parallel()
+			fini := pair.command(append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
+			l, b := startAsShell(t, func(cmd *exec.Cmd) *life { return startCmd(t, cmd) }, fini)
+			inner := l.Out.wantPid("inner ")
+			before(b)
+			mustKill(t, inner, syscall.SIGKILL)
+			l.mustEnd(128 + 9)
+			b.mustBeUntouched()
+		})
+	}
 }
 
 // What fini brings upon itself is not for the command.

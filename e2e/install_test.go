@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -1112,7 +1113,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	}
 	client := func(sig syscall.Signal) func(h *host) { return func(h *host) { h.end(sig) } }
 	var trials []trial
-	for name, end := range map[string]func(h *host){
+	ends := map[string]func(h *host){
 		"client killed":     client(syscall.SIGKILL),
 		"client sent TERM":  client(syscall.SIGTERM),
 		"npm killed":        kill(syscall.SIGKILL, (*host).npx),
@@ -1122,15 +1123,20 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 		"fini sent TERM":    kill(syscall.SIGTERM, above(0)),
 		"above that killed": kill(syscall.SIGKILL, func(h *host) int { return above(2)(h) }),
 		"session is closed": func(h *host) { h.tell("close", nil) },
-	} {
+	}
+	for i, name := range slices.Sorted(maps.Keys(ends)) {
 		for _, flags := range [][]string{{}, {"-i"}} {
 			if len(flags) > 0 && !strings.Contains(name, "client") && !strings.Contains(name, "session") {
 				continue // it is the bonds that do it
 			}
+			// Elsewhere than in CI each end has one kind of Node, and -i where the session is closed.
+			if !asInCI() && ((i%2 == 0) != s.stay || (len(flags) > 0) != strings.Contains(name, "session")) {
+				continue
+			}
 			trials = append(trials, trial{fmt.Sprint(name, flags), func(t *testing.T) {
 				h := openHost(t, nodeHost, s.variables(t), argv(flags...)...)
 				h.echo("a session")
-				end(h)
+				ends[name](h)
 				until(t, "the cgroup is empty", func() bool { return len(h.cgroup.alive()) == 0 })
 				h.Err.rest() // to EOF
 			}})

@@ -44,8 +44,9 @@ func TestJobControl(t *testing.T) {
 					c.mustHave(t, b)
 					var bare *sitting // the same for all places
 					for k, p := range turns {
-						// Without FINI_FULL only the first shell does a case in all places.
-						if !full() && j != 0 && (i/3+j)%len(turns) != k {
+						// Without FINI_FULL only the first shell does a case in all places, and elsewhere than in CI
+						// not each of them.
+						if !full() && (j != 0 || !asInCI() && i%4 != 0) && (i/3+j)%len(turns) != k {
 							continue
 						}
 						c := c

@@ -357,10 +357,11 @@ func TestMCPSession(t *testing.T) {
 func TestMCPCloseTakesAsLong(t *testing.T) {
 	serial(t, "it compares times")
 	needHosts(t)
-	const (
-		limit  = 100 * time.Millisecond
+	const limit = 100 * time.Millisecond
+	rounds := 1
+	if asInCI() {
 		rounds = 3
-	)
+	}
 	npx := []string{"npx", "-y", mcpPackage}
 	env := offline(t)
 	measure := func(argv []string) time.Duration {
@@ -465,8 +466,6 @@ func misbehaving(flags ...string) []string {
 	return []string{"npx", "-y", "-c", strings.Join(append([]string{"node", serverFile}, flags...), " ")}
 }
 
-// With the default --grace the SDKs lose their patience before fini has: they send fini SIGTERM
-// and then SIGKILL, and the inner fini finishes the work.
 // A host that somebody has started at a terminal shares its process group with fini, unless it makes a session
 // for its server, as the Python SDK does.
 func TestMCPAtATerminal(t *testing.T) {
@@ -496,6 +495,8 @@ func TestMCPAtATerminal(t *testing.T) {
 	}
 }
 
+// With the default --grace the SDKs lose their patience before fini has: they send fini SIGTERM
+// and then SIGKILL, and the inner fini finishes the work.
 func TestMCPCloseWithDefaultFlags(t *testing.T) {
 	t.Parallel()
 	needHosts(t)
@@ -510,6 +511,9 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 			{[]string{helperWithout}, "0"},
 			{[]string{ignoresEOF, ignoresTERM, helperWithStdout}, "SIGKILL"},
 		} {
+			if program[0] == "python3" && !asInCI() {
+				continue // in CI this SDK too
+			}
 			name := fmt.Sprint(program[0], tt.flags)
 			trials = append(trials, trial{name, func(t *testing.T) {
 				argv := append([]string{finiPath, "-i", "--"}, misbehaving(tt.flags...)...)
@@ -551,9 +555,12 @@ func TestMCPStdinForms(t *testing.T) {
 		{python("socketpair"), "socket:"},
 	}
 	var trials []trial
-	for _, server := range servers {
+	for i, server := range servers {
 		argv := append([]string{finiPath, "-v", "-i", server.grace, "--", "node", serverFile}, server.flags...)
-		for _, tt := range hosts {
+		for j, tt := range hosts {
+			if !asInCI() && (i+j)%len(servers) != 0 {
+				continue // each form has one of the servers
+			}
 			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
 			trials = append(trials, trial{name, func(t *testing.T) {
 				h := openHost(t, tt.program, variables{}, argv...)

@@ -742,21 +742,6 @@ func TestReportFile(t *testing.T) {
 				}
 			}
 		})
-		t.Run("left by one that was killed", func(t *testing.T) {
-			t.Parallel()
-			path := reportPath(t)
-			// As PID 1 every fini has the same pid.
-			stale := filepath.Join(filepath.Dir(path), ".report.json.fini-1")
-			if err := os.WriteFile(stale, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			exits(t, to(p, path), "")
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			mustBeReport(t, text)
-		})
 		t.Run("long name", func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), strings.Repeat("x", 255)) // NAME_MAX
@@ -818,21 +803,17 @@ func TestReportFile(t *testing.T) {
 		// The reader has all of it, more than a pipe takes at once, and then EOF, though a
 		// leftover had inherited the pipe.
 		t.Run("descriptor", func(t *testing.T) {
-			for _, name := range []string{"/dev/fd/4", "/proc/self/fd/4"} {
-				t.Run(filepath.Base(filepath.Dir(filepath.Dir(name))), func(t *testing.T) {
-					t.Parallel()
-					r, w := pipe(t)
-					cmd := p.command("-q", "--linger=0", "--report="+name, "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 5",
-						strings.Repeat("x", 100_000), strings.Repeat("y", 100_000))
-					cmd.ExtraFiles = []*os.File{w}
-					l := startCmd(t, cmd)
-					_ = w.Close()
-					got := newLines(t, r).whole()
-					l.mustEnd(5)
-					if r := mustBeReport(t, []byte(got)); len(r.Leftovers) != 1 || len(r.Command) != 5 {
-						t.Errorf("%d leftovers, a command of %d words", len(r.Leftovers), len(r.Command))
-					}
-				})
+			t.Parallel()
+			r, w := pipe(t)
+			cmd := p.command("-q", "--linger=0", "--report=/dev/fd/4", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 5",
+				strings.Repeat("x", 100_000), strings.Repeat("y", 100_000))
+			cmd.ExtraFiles = []*os.File{w}
+			l := startCmd(t, cmd)
+			_ = w.Close()
+			got := newLines(t, r).whole()
+			l.mustEnd(5)
+			if r := mustBeReport(t, []byte(got)); len(r.Leftovers) != 1 || len(r.Command) != 5 {
+				t.Errorf("%d leftovers, a command of %d words", len(r.Leftovers), len(r.Command))
 			}
 		})
 		t.Run("descriptor of a file", func(t *testing.T) {

@@ -122,6 +122,8 @@ func TestSecurityCalls(t *testing.T) {
 }
 
 var callNumbers = map[string]uint32{
+	"sendto":          unix.SYS_SENDTO,
+	"socketpair":      unix.SYS_SOCKETPAIR,
 	"getcwd":          unix.SYS_GETCWD,
 	"arch_prctl":      unix.SYS_ARCH_PRCTL,
 	"copy_file_range": unix.SYS_COPY_FILE_RANGE,

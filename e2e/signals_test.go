@@ -40,8 +40,9 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 			}
 		}
 		// Were one of these forwarded, it would arrive before the sentinel.
-		l.signal(syscall.SIGURG)
-		l.signal(syscall.SIGCHLD)
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, 32, 33} {
+			l.signal(sig)
+		}
 		l.signal(syscall.SIGQUIT)
 		if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 3" {
 			t.Errorf("the rest is %q, want the sentinel alone", got)
@@ -149,33 +150,6 @@ func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
 	}
 }
 
-// What was ignored when fini started stays ignored, as nohup wants it.
-func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	t.Parallel()
-	signals := strings.Join(mode("signals", "15"), " ")
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
-		t.Run(sig.String(), func(t *testing.T) {
-			l := startCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, finiPath, signals)))
-			l.Out.want("ready")
-			l.signal(sig)
-			if ignored := procStatus(childrenOf(t, l.worker())[0], "SigIgn"); !maskHas(ignored, sig) {
-				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
-			}
-			l.signal(syscall.SIGTERM)
-			if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
-				t.Errorf("got %q, want SIGTERM alone", got)
-			}
-			l.mustEnd(7)
-		})
-	}
-}
-
-func maskHas(mask string, sig syscall.Signal) bool {
-	var bits uint64
-	_, err := fmt.Sscanf(mask, "%x", &bits)
-	return err == nil && bits&(1<<(sig-1)) != 0
-}
-
 // A leader that has moved to another group is still reached.
 func TestSignalReachesACommandThatChangedItsGroup(t *testing.T) {
 	t.Parallel()
@@ -228,24 +202,6 @@ sys.exit(9)
 			l.Out.want(fmt.Sprintf("signal %d", sig))
 		}
 		l.mustEnd(9)
-	})
-}
-
-// The C library's are not passed on, and do no harm either.
-func TestSignalsThatCannotBeForwardedAreDropped(t *testing.T) {
-	t.Parallel()
-	inPlaces(t, func(t *testing.T, p place) {
-		l := start(t, p, append([]string{"-v", "--"}, mode("signals", "10")...)...)
-		l.Out.want("ready")
-		l.caught()
-		for _, sig := range []syscall.Signal{32, 33} {
-			l.signal(sig)
-		}
-		l.signal(syscall.SIGUSR1)
-		if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 10" {
-			t.Errorf("got %q, want the sentinel alone", got)
-		}
-		l.mustEnd(7)
 	})
 }
 
@@ -380,4 +336,31 @@ os.execv(sys.argv[2], sys.argv[2:])`,
 		write(t, l, "\n")
 		l.Out.want("alive")
 	}
+}
+
+// What was ignored when fini started stays ignored, as nohup wants it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
+	signals := strings.Join(mode("signals", "15"), " ")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+		t.Run(sig.String(), func(t *testing.T) {
+			l := startCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, finiPath, signals)))
+			l.Out.want("ready")
+			l.signal(sig)
+			if ignored := procStatus(childrenOf(t, l.worker())[0], "SigIgn"); !maskHas(ignored, sig) {
+				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
+			}
+			l.signal(syscall.SIGTERM)
+			if got := l.Out.rest(); len(got) != 1 || got[0] != "signal 15" {
+				t.Errorf("got %q, want SIGTERM alone", got)
+			}
+			l.mustEnd(7)
+		})
+	}
+}
+
+func maskHas(mask string, sig syscall.Signal) bool {
+	var bits uint64
+	_, err := fmt.Sscanf(mask, "%x", &bits)
+	return err == nil && bits&(1<<(sig-1)) != 0
 }

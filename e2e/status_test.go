@@ -81,6 +81,9 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 			inPlaces(t, func(t *testing.T, p place) {
 				t.Parallel()
 				for sig := 1; sig <= 64; sig++ {
+					if !asInCI() && !p.takes(sig) {
+						continue
+					}
 					want := bare[sig]
 					if p.pid1 && want.Signaled() {
 						want = syscall.WaitStatus(128+sig) << 8
@@ -165,32 +168,9 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 		says string
 	}{
 		{[]string{"-timeout=5s", "--"}, "", `long flags have two dashes: --timeout=5s`},
-		{[]string{"--noshield", "--"}, "", `unknown flag --noshield, did you mean --no-shield?`},
-		{[]string{"--nope", "--"}, "", "unknown flag --nope"},
-		{[]string{"-z", "--"}, "", "unknown flag -z"},
 		{[]string{"--grace=soon", "--"}, "", `--grace: cannot use "soon": want a duration`},
-		{[]string{"--grace=-1s", "--"}, "", `--grace: cannot use "-1s"`},
-		{[]string{"--linger=", "--"}, "", `--linger: cannot use ""`},
-		{[]string{"--orphans=some", "--"}, "", `--orphans: cannot use "some": want stop, pipes, wait or leave`},
-		{[]string{"--orphans-exit=256", "--"}, "", `--orphans-exit: cannot use "256": want an exit status`},
-		{[]string{"-e", "x", "--"}, "", `--remap-exit: cannot use "x"`},
 		{[]string{"-e", "-1", "--"}, "", `--remap-exit: wants a value`},
-		{[]string{"--remap-exit=-1", "--"}, "", `--remap-exit: cannot use "-1"`},
-		{[]string{"--grace"}, "", `--grace: `},
-		{[]string{"-p", "FOO", "--"}, "", `--pdeathsig: cannot use signal "FOO"`},
-		{[]string{"-t", "5x", "--"}, "", `--timeout: cannot use "5x"`},
-		{[]string{"-r", "TERM", "--"}, "", `--rewrite: cannot use "TERM": want FROM:TO`},
-		{[]string{"-r", "KILL:TERM", "--"}, "", `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
-		{[]string{"-r", "TERM:FOO", "--"}, "", `--rewrite: cannot use signal "FOO"`},
 		{[]string{"--inner=1,2", "--"}, "", `--inner: it is not for users`},
-		{[]string{"--graec=1s", "--"}, "", `unknown flag --graec, did you mean --grace?`},
-		{[]string{"--allow-orphans=x", "--"}, "", `did you mean --allow-orphan?`},
-		{[]string{"--report", "--"}, "", `--report: wants a value: --report=FILE; see`},
-		{[]string{"--report=", "--"}, "", `--report: cannot use "": want a FILE`},
-		{[]string{"-it"}, "", `cannot use -i and -t as docker's: here -t is --timeout=DUR`},
-		{[]string{"-t=5s", "--"}, "", `cannot use -t=5s: behind a letter there is no =: -t 5s`},
-		{[]string{"-i=1", "--"}, "", `cannot use -i=1: -i takes no value`},
-		{[]string{"--grace 5s", "--"}, "", `unknown flag "--grace 5s", did you mean --grace=5s?`},
 		{[]string{"-q", "-v", "--"}, "", `cannot use --quiet with --verbose`},
 		{[]string{"-P", "--"}, "", `--pause runs no command: cannot use "/bin/echo"`},
 		{[]string{"--"}, "FINI_SHIELD=maybe", `FINI_SHIELD: cannot use "maybe": want 0 or 1`},
@@ -246,29 +226,6 @@ func TestMisspeltVariable(t *testing.T) {
 	}
 }
 
-// A file of the working directory is named when it is not on PATH; and a program called help is run.
-func TestFileThatIsHere(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"help": "#!/bin/sh\necho helped\n", "server": ""} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	on := func(path string, args ...string) *exec.Cmd {
-		cmd := exec.Command(finiPath, args...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+path)
-		return cmd
-	}
-	const says = "fini: cannot run server: not found on PATH; ./server is here: write ./server\n"
-	if status, _, stderr := ask(t, on("/usr/bin:/bin", "server")); status != 127 || stderr != says {
-		t.Errorf("status %d, %q; want %q", status, stderr, says)
-	}
-	if status, stdout, stderr := ask(t, on(dir, "help")); status != 0 || stdout != "helped\n" || stderr != "" {
-		t.Errorf("a program called help: status %d, %q, %q", status, stdout, stderr)
-	}
-}
-
 // -v says how the command has ended, and how fini ends, and when.
 func TestVerboseSaysHowItEnds(t *testing.T) {
 	t.Parallel()
@@ -289,35 +246,6 @@ func TestVerboseSaysHowItEnds(t *testing.T) {
 	})
 }
 
-func TestFlagsEndAtTheCommand(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name   string
-		args   []string
-		status int
-		out    string
-	}{
-		{"--", []string{"--", "/bin/echo", "a"}, 0, "a\n"},
-		{"no --", []string{"/bin/echo", "a"}, 0, "a\n"},
-		{"only one -- is taken", []string{"--", "--", "true"}, 127, ""},
-		{"the command's own flags", []string{"/bin/echo", "-e", "-v", "--grace=soon", "--", "-h"}, 0, "-v --grace=soon -- -h\n"},
-		{"the command's own --", []string{"--", "/bin/echo", "--", "-q"}, 0, "-- -q\n"},
-		{"flags before", []string{"-sg", "-wq", "-e", "3", "--grace", "1s", "/bin/sh", "-c", "exit 3"}, 0, ""},
-		{"-e twice", []string{"-e", "3", "-e4", "--", "/bin/sh", "-c", "exit 4"}, 0, ""},
-		{"-e of a signal", []string{"-e", "143", "--", "/bin/sh", "-c", "kill $$"}, 0, ""},
-		{"-e of another", []string{"-e", "3", "--", "/bin/sh", "-c", "exit 5"}, 5, ""},
-		{"empty arguments", []string{"--", "/bin/sh", "-c", `echo "$#"`, "", "", ""}, 0, "2\n"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			status, stdout, stderr := ask(t, exec.Command(finiPath, tt.args...))
-			if status != tt.status || stdout != tt.out {
-				t.Errorf("status %d and %q, want %d and %q; stderr %q", status, stdout, tt.status, tt.out, stderr)
-			}
-		})
-	}
-}
-
 func TestVersionIsOneThatDockerKnows(t *testing.T) {
 	t.Parallel()
 	status, stdout, _ := ask(t, exec.Command(finiPath, "--version"))
@@ -328,10 +256,11 @@ func TestVersionIsOneThatDockerKnows(t *testing.T) {
 	}
 }
 
-func TestHelpAndLicenseGoToStdout(t *testing.T) {
+func TestAnswersGoToStdout(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
 		"-h": "usage: fini ", "--help": "usage: fini ", "-l": "MIT License", "-L": "MIT License", "--license": "MIT License",
+		"-V": "fini version ", "--version": "fini version ",
 	} {
 		status, stdout, stderr := ask(t, exec.Command(finiPath, flag))
 		if status != 0 || !strings.HasPrefix(stdout, want) || stderr != "" {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -212,23 +210,4 @@ func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A harness that binds a server to itself by a pipe that only the kernel closes: SIGKILL
-// of the harness ends the server.
-func TestHarnessThatIsKilledTakesItsServerAlong(t *testing.T) {
-	t.Parallel()
-	const script = `
-import os, subprocess, sys
-p = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, pass_fds=[3], start_new_session=True)
-os.close(3)
-print("harness", flush=True)
-p.wait()
-`
-	cmd := exec.Command(need.Program(t, "python3"), "-c", script, finiPath, "-i", "-p", "none", "--grace=300ms", "--",
-		"/bin/sh", "-c", trees[3].script)
-	l := &boundLife{life: startCmd(t, cmd)}
-	l.Out.want("ready")
-	l.signal(syscall.SIGKILL)
-	l.mustVanish(time.Second)
 }

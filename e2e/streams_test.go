@@ -76,19 +76,6 @@ func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
 	})
 }
 
-func TestBytesPassUntouched(t *testing.T) {
-	t.Parallel()
-	payload := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MiB
-	inPlaces(t, func(t *testing.T, p place) {
-		cmd := p.command("--", "cat")
-		cmd.Stdin = strings.NewReader(payload)
-		status, stdout, stderr := ask(t, cmd)
-		if status != 0 || stdout != payload || stderr != "" {
-			t.Errorf("status %d, %d bytes of %d, stderr %q", status, len(stdout), len(payload), stderr)
-		}
-	})
-}
-
 // fini never waits for a reader of its stderr, and no broken one ends it or reaches the
 // command as SIGPIPE. One that is closed is a case of TestStderrTakesNothing.
 func TestStderrThatNobodyReads(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// copies finds what came twice: a sender that means fini may send the same signal to both
-// processes of a pair, and one of the two copies comes by way of the other process.
+// copies recognises the second copy of a signal. Who signals fini may signal both processes of a pair, as pkill(1)
+// does: then one copy comes directly, and the other one is relayed by the outer fini.
 type copies struct {
 	seen map[copyKey]time.Duration
 }
@@ -19,10 +19,7 @@ type copyKey struct {
 
 // second reports whether a signal is the copy of one that came the other way.
 func (c *copies) second(now time.Duration, sig syscall.Signal, sender int, relayed bool) bool {
-	if c == nil {
-		return false
-	}
-	if sender == 0 {
+	if c == nil || sender == 0 {
 		return false
 	}
 	if at, ok := c.seen[copyKey{sig, sender, !relayed}]; ok {

@@ -452,7 +452,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 			b = w.encodeHad(had{group: m.main, at: at}, b)
 		}
 	case *sweep:
-		b = append(b, m.policy...)
+		b = append(b, m.Orphans...)
 		num(m.had.pid)
 		b = w.encodeHad(m.had, b)
 		b = w.encodeHad(had{at: m.began}, b)
@@ -526,7 +526,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
-		{sweep{}, "Rules policy main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
+		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
 		{watch{}, "Rules inner isStopped ending"},
 		{had{}, "group at pid"},
 		{copies{}, "seen"},

@@ -239,7 +239,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			}
 		}
 	}
-	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.policy == WaitAll {
+	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers
 	}
 	if before != "stopping" && after == "stopping" {

@@ -289,7 +289,7 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 		// The main child has been sent SIGKILL and lives: it is a leftover like others,
 		// which have not been asked yet.
 		s := l.sweep(nil)
-		s.policy, s.had.pid = StopAll, l.main
+		s.Orphans, s.had.pid = StopAll, l.main
 		return s.ask()
 	}
 	return nil, l
@@ -307,11 +307,11 @@ func (l *ladder) killing() action {
 func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
 	s := l.sweep(status)
 	switch {
-	case none || s.policy == LeaveAll && s.OrphansExit < 0 && !s.Reports:
+	case none || s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.Reports:
 		return s.finish()
-	case s.policy == LeaveAll && s.OrphansExit < 0:
+	case s.Orphans == LeaveAll && s.OrphansExit < 0:
 		return s.ask() // the report says who is alive now
-	case s.policy == WaitAll && l.rung == running:
+	case s.Orphans == WaitAll && l.rung == running:
 		return s.wait()
 	}
 	return s.start(now)

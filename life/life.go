@@ -100,8 +100,8 @@ type Rules struct {
 	Identity
 }
 
-// A Policy is all that the command line asks of a life. Only the ladder changes its own copy: some reasons
-// overrule Orphans. Where comments say policy of leftovers, they mean the value of Orphans.
+// A Policy is all that the command line asks of a life. Each machine has a copy, in which some reasons
+// overrule Orphans. Where comments say policy of leftovers, they mean that value.
 type Policy struct {
 	Grace, Linger time.Duration
 	KillAfter     time.Duration  // 0 for off

@@ -206,6 +206,14 @@ func TestStep(t *testing.T) {
 			{2, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{3, received{sig: syscall.SIGWINCH}, "forward 28", "running"},
 		}},
+		{"a command whose end a tracer hides at first", defaults(), []turn{
+			{0, ended{hidden: true}, "wake 500ms", "lingering"},
+			{10 * ms, mainExits(exited(3), true), "exit 3", "over"},
+		}},
+		{"a command whose end a tracer hides for good", defaults(), []turn{
+			{0, ended{hidden: true}, "wake 500ms", "lingering"},
+			{10 * ms, reaped(true), "end by 9", "over"},
+		}},
 		{"leftovers that end while lingering", defaults(), []turn{
 			{0, mainExits(exited(4), false), "wake 500ms", "lingering"},
 			{10 * ms, reaped(false, 300), "", "lingering"},

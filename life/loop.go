@@ -21,10 +21,9 @@ type Kernel interface {
 	CatchChildren(on bool)
 	// Reap collects the children that have ended, stopped or continued. none is true if no other is left.
 	Reap() (exits []reaper.Exit, none bool)
-	// MainEnded takes note of the main child's end, which is hidden if a tracer keeps it from being reaped. For
-	// an outer fini it returns what the inner one has told, and whether the kernel has asked the command to
-	// end because the inner one did.
-	MainEnded(hidden bool) (told reaper.Told, asked bool)
+	// MainEnded takes note of the main child's end. For an outer fini it returns what the inner one has told, and
+	// whether the kernel has asked the command to end because the inner one did.
+	MainEnded() (told reaper.Told, asked bool)
 
 	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
 	Received(got signals.Received)                          // takes note of a signal that is acted upon
@@ -280,7 +279,7 @@ func (l *Loop) collect() (e ended) {
 // mainEnded adds what there is to know when the main child has ended.
 func (l *Loop) mainEnded(e *ended) {
 	l.watched, l.reaped = false, true
-	e.told, e.asked = l.MainEnded(e.hidden)
+	e.told, e.asked = l.MainEnded()
 }
 
 func (a forward) do(l *Loop) {

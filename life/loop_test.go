@@ -46,8 +46,8 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none
 }
 
-func (k *script) MainEnded(hidden bool) (told reaper.Told, asked bool) {
-	k.note("main ended %t", hidden)
+func (k *script) MainEnded() (told reaper.Told, asked bool) {
+	k.note("main ended")
 	return told, asked
 }
 
@@ -110,15 +110,15 @@ func TestLoop(t *testing.T) {
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
 		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended false, exit 3 true"},
+			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended, exit 3 true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
-			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended false, exit 3 true"},
+			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 7,
-			want: "reap, wait 0s true, reap, main ended true, wait 1.5s false"},
+			want: "reap, wait 0s true, reap, main ended, wait 1.5s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
-			want: "reap, wait 0s true, reap, main ended false, reap, exit 0 false"},
+			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()

@@ -84,9 +84,8 @@ const (
 // sweep stops what a command has left behind.
 type sweep struct {
 	Rules
-	policy string
-	main   int // the main child's pid
-	had    had
+	main int // the main child's pid
+	had  had
 
 	result  Result // of the command
 	unknown bool   // it is: a tracer keeps the main child from being reaped
@@ -106,7 +105,7 @@ type sweep struct {
 }
 
 func newSweep(r Rules) *sweep {
-	return &sweep{Rules: r, policy: r.Orphans, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
+	return &sweep{Rules: r, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
 }
 
 func (s *sweep) mayDelayReap() bool { return false }
@@ -155,7 +154,7 @@ func (s *sweep) wait() ([]action, Machine) {
 // late that comes. Nobody is asked under --orphans=leave.
 func (s *sweep) ask() ([]action, Machine) {
 	s.enter(asking, notAnswered)
-	if s.policy == LeaveAll {
+	if s.Orphans == LeaveAll {
 		s.stage = counting
 	}
 	return []action{look{}}, s
@@ -192,9 +191,9 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	spared := false // some were, by the policy
 	if why.overrules() {
-		spared, s.policy = s.policy == StopPipes || s.policy == LeaveAll, StopAll
+		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
 	}
-	if s.policy == LeaveAll && s.stage == lingering && why != StdinClosed {
+	if s.Orphans == LeaveAll && s.stage == lingering && why != StdinClosed {
 		return s.ask()
 	}
 	if spared || s.stage == waiting || s.stage == lingering && why != StdinClosed {
@@ -230,7 +229,7 @@ func (s *sweep) ended(e ended) ([]action, Machine) {
 
 // looks reports whether the tree is looked at again and again in this stage.
 func (s *sweep) looks() bool {
-	return s.stage == asking || s.stage == killing || s.stage == lingering && s.policy == StopPipes || s.Allow
+	return s.stage == asking || s.stage == killing || s.stage == lingering && s.Orphans == StopPipes || s.Allow
 }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
@@ -241,7 +240,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 		return s.ask()
 	case s.stage == asking && now >= s.deadline:
 		return s.finishOff(now)
-	case s.stage == killing && s.policy == StopAll:
+	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
 	case s.looks():
 		return []action{look{}}, s
@@ -259,7 +258,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	found := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool {
 		// One whose descriptors may not be seen counts as a holder: the policy
 		// promises the reader its EOF.
-		return p.Allowed || s.policy == StopPipes && p.Holds == 0
+		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
 	allowed := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool { return !p.Allowed })
 	onlyAllowed := len(found) == 0 && len(allowed) > 0
@@ -268,7 +267,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// Whoever has forked during the look may have slipped through it.
 		s.alone = true
 		return []action{look{}}, s
-	case onlyAllowed, len(found) == 0 && s.policy == StopPipes:
+	case onlyAllowed, len(found) == 0 && s.Orphans == StopPipes:
 		return s.leave(allowed)
 	}
 	s.alone = false
@@ -363,13 +362,13 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []actio
 		if !s.killed[p.Pid] {
 			do = append(do, tell{p, "killing", i >= MaxTold, false})
 		}
-		if s.policy == StopPipes {
+		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
 			hit = append(hit, p.Pid)
 		}
 	}
 	var rest []action
-	if s.policy == StopPipes {
+	if s.Orphans == StopPipes {
 		rest, next = s.swept(now, swept{hit: hit})
 	} else {
 		rest, next = s.kill(now)
@@ -446,7 +445,7 @@ func (s *sweep) finish() (do []action, next Machine) {
 		result.Code, leaked = s.OrphansExit, true
 		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
-	leaves := s.policy == LeaveAll || s.policy == StopPipes || s.Allow
+	leaves := s.Orphans == LeaveAll || s.Orphans == StopPipes || s.Allow
 	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}, leaves}), nil
 }
 

@@ -90,7 +90,7 @@ func (w *watch) ended(now time.Duration, e ended) (do []action, next Machine) {
 // policy leaves anything alone.
 func (w *watch) takeOver(now time.Duration, status syscall.WaitStatus, e ended) ([]action, Machine) {
 	s := newSweep(w.Rules)
-	s.policy, s.main = StopAll, e.told.Pid
+	s.Orphans, s.main = StopAll, e.told.Pid
 	if s.result = ResultOf(status); s.result.Sig == 0 {
 		s.result.Code = exitFailed // its runtime gave up
 	}

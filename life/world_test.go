@@ -666,7 +666,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none || k.w.onlyEarlier(k.f.id)
 }
 
-func (k *kernel) MainEnded(bool) (told reaper.Told, asked bool) {
+func (k *kernel) MainEnded() (told reaper.Told, asked bool) {
 	if !k.f.outer {
 		return told, false
 	}

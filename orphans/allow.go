@@ -4,8 +4,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // This file knows by their names the processes that are to be left alone.
@@ -52,17 +50,13 @@ func matches(patterns []string, name, executable string) bool {
 }
 
 // executable is the base name of the file that a process executes, "" if that can't be told.
-// The link is read and not followed, so that no file system is asked. See proc_pid_exe(5).
+// See proc_pid_exe(5).
 func (s *sight) executable(pid int) string {
-	if s.mayRead(strconv.Itoa(pid)+"/exe") != nil {
+	link := s.link(strconv.Itoa(pid) + "/exe")
+	if link == "" {
 		return ""
 	}
-	var link [unix.PathMax]byte
-	n, err := unix.Readlinkat(s.proc, strconv.Itoa(pid)+"/exe", link[:])
-	if err != nil || n <= 0 {
-		return ""
-	}
-	return path.Base(strings.TrimSuffix(string(link[:n]), " (deleted)"))
+	return path.Base(strings.TrimSuffix(link, " (deleted)"))
 }
 
 // spares reports whether the child pid of this process is left alone.

@@ -85,16 +85,12 @@ func (t *Tree) SameCredentials(pid int) (same, known bool) {
 	if !t.canRead() {
 		return false, false
 	}
-	type answer struct{ same, known bool }
-	a := ask(t, func(s *sight) answer {
+	return ask2(t, func(s *sight) (same, known bool) {
 		own, ok := s.status(s.self)
 		other, known := s.status(pid)
-		if !ok || !known {
-			return answer{}
-		}
-		return answer{own.uids == other.uids && own.gids == other.gids && !s.hasMore(pid), true}
+		known = known && ok
+		return known && own == other && !s.hasMore(pid), known
 	})
-	return a.same, a.known
 }
 
 // hasMore reports whether a process has a capability that this one has not: it has executed a file
@@ -106,19 +102,8 @@ func (s *sight) hasMore(pid int) bool {
 		return false
 	}
 	// In a user namespace of its own it has all of them, there: that clears no signal.
-	link := func(pid int) string {
-		name := strconv.Itoa(pid) + "/ns/user"
-		if s.mayRead(name) != nil {
-			return ""
-		}
-		n, err := unix.Readlinkat(s.proc, name, s.buf)
-		if err != nil {
-			return "" // it may not be seen: it does not belong to this user any more
-		}
-		return string(s.buf[:n])
-	}
-	there := link(pid)
-	return there == "" || there == link(s.self)
+	there := s.link(strconv.Itoa(pid) + "/ns/user") // "" if the process does not belong to this user any more
+	return there == "" || there == s.link(strconv.Itoa(s.self)+"/ns/user")
 }
 
 // permitted are the capabilities that a process may have, bit n for capability n; 0 is this process. See
@@ -135,20 +120,18 @@ func (t *Tree) Ignores(pid int, sig unix.Signal) (ignores, known bool) {
 	if !t.canRead() {
 		return false, false
 	}
-	type answer struct{ ignores, known bool }
-	a := ask(t, func(s *sight) (a answer) {
+	return ask2(t, func(s *sight) (ignores, known bool) {
 		// All of it: before this there is a line of up to 65536 supplementary groups.
 		const enough = len("\nSigIgn:\t0123456789abcdef\n")
 		_ = s.scan(strconv.Itoa(pid)+"/status", func(text []byte, _ bool) int {
-			if mask, ok := statusField(text, "SigIgn"); ok && !a.known {
+			if mask, ok := statusField(text, "SigIgn"); ok && !known {
 				set, err := strconv.ParseUint(mask, 16, 64)
-				a = answer{set&(1<<(sig-1)) != 0, err == nil}
+				ignores, known = set&(1<<(sig-1)) != 0, err == nil
 			}
 			return min(len(text), enough)
 		})
-		return a
+		return ignores, known
 	})
-	return a.ignores, a.known
 }
 
 // NoteEarlier notes the children that this process has now: it had them before it became what

@@ -34,7 +34,7 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	default:
 		// A child of this process keeps its pid. For any other without a pidfd a
 		// moment remains in which the pid could become another's.
-		now, statErr := t.statOf(p.Pid)
+		now, statErr := ask2(t, func(s *sight) (Process, error) { return s.stat(p.Pid) })
 		isChild := statErr != nil && ownChild(unix.P_PID, p.Pid) == 0 // there may be no descriptor to look with
 		if !isChild && (statErr != nil || now.Start != p.Start || now.Parent != p.Parent && now.Parent != t.self) {
 			return nil
@@ -45,19 +45,6 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 		return nil
 	}
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
-}
-
-// statOf is the stat of a process, by a reader.
-func (t *Tree) statOf(pid int) (Process, error) {
-	type answer struct {
-		p   Process
-		err error
-	}
-	a := ask(t, func(s *sight) answer {
-		p, err := s.stat(pid)
-		return answer{p, err}
-	})
-	return a.p, a.err
 }
 
 // KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process

@@ -42,6 +42,19 @@ func ask[T any](t *Tree, job func(*sight) T) T {
 	}
 }
 
+// ask2 is ask for two answers.
+func ask2[T, U any](t *Tree, job func(*sight) (T, U)) (T, U) {
+	type both struct {
+		one T
+		two U
+	}
+	answer := ask(t, func(s *sight) (b both) {
+		b.one, b.two = job(s)
+		return b
+	})
+	return answer.one, answer.two
+}
+
 // attempt reports whether a job was done, and not given up.
 func (t *Tree) attempt(job func(*sight)) (done bool) {
 	s := t.sight
@@ -52,7 +65,7 @@ func (t *Tree) attempt(job func(*sight)) (done bool) {
 			t.sight = s
 			return true
 		}
-		if pid != lost {
+		if pid != notTried {
 			if t.OnLost != nil {
 				runtime.LockOSThread() // for good: it has what the thread before had
 				t.OnLost()
@@ -140,9 +153,8 @@ type pool struct {
 	bell  chan struct{}
 }
 
-// lost is returned by run in place of a pid: as many readers as may be are left behind already, and it was
-// not tried.
-const lost = -1
+// notTried is returned by run in place of a pid: as many readers as may be are left behind already.
+const notTried = -1
 
 // run has a job done, with the sight s. If the reader was left behind, ok is false and pid the process of
 // which it reads.
@@ -150,7 +162,7 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	if p.lost.Load() >= mostLost {
-		return lost, false
+		return notTried, false
 	}
 	p.once.Do(p.begin)
 	select {
@@ -202,15 +214,21 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 // waits reports whether a thread of this process waits in the kernel. If it is runnable, the machine is
 // busy. See proc_pid_stat(5).
 func waits(thread int) bool {
-	fd, err := unix.Open("/proc/self/task/"+strconv.Itoa(thread)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
+	end := bytes.LastIndexByte(text, ')')
+	return end >= 0 && end+2 < len(text) && (text[end+2] == 'S' || text[end+2] == 'D')
+}
+
+// readAtOnce reads the beginning of a file of the kernel's, here and now: one that waits for no other process.
+func readAtOnce(name string) []byte {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return nil
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var text [256]byte // the name is short
-	n, _ := unix.Read(fd, text[:])
-	end := bytes.LastIndexByte(text[:max(n, 0)], ')')
-	return end >= 0 && end+2 < n && (text[end+2] == 'S' || text[end+2] == 'D')
+	text := make([]byte, 256)
+	n, _ := unix.Read(fd, text)
+	return text[:max(n, 0)]
 }
 
 // begin starts the watchdog. It is no timer of the runtime's, which needs epoll(7); and it waits in the
@@ -225,29 +243,28 @@ func (p *pool) begin() {
 			_ = unix.Close(fd)
 		}
 	}
-	p.watch()
+	go p.watchdog(p.timer)
 }
 
-func (p *pool) watch() {
-	go func() {
-		for timer := p.timer; ; {
-			var count [8]byte
-			if timer < 0 {
-				<-p.begun
-				after := unix.NsecToTimespec(int64(readerTick))
-				_, _ = unix.Ppoll(nil, &after, nil)
-			} else if _, err := unix.Read(timer, count[:]); err == unix.EINTR {
-				continue
-			}
-			select {
-			case p.bell <- struct{}{}:
-			default:
-			}
+// watchdog rings the bell whenever the time has come.
+func (p *pool) watchdog(timer int) {
+	for {
+		var count [8]byte
+		if timer < 0 {
+			<-p.begun
+			after := unix.NsecToTimespec(int64(readerTick))
+			_, _ = unix.Ppoll(nil, &after, nil)
+		} else if _, err := unix.Read(timer, count[:]); err == unix.EINTR {
+			continue
 		}
-	}()
+		select {
+		case p.bell <- struct{}{}:
+		default:
+		}
+	}
 }
 
-// ring rings the bell after that time, or for 0 not at all.
+// ring has the bell rung after that time, or for 0 not at all.
 func (p *pool) ring(after time.Duration) {
 	if p.timer >= 0 {
 		_ = unix.TimerfdSettime(p.timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(after))}, nil)

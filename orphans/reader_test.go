@@ -49,7 +49,7 @@ func TestReaderIsLeftBehind(t *testing.T) {
 			alone(t, nil, func(t *testing.T) {
 				if !timer {
 					readers.once.Do(func() {})
-					readers.watch()
+					go readers.watchdog(readers.timer)
 				}
 				proc := fakeProc{t, t.TempDir()}
 				fd, err := unix.Open(proc.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -62,26 +62,11 @@ func ownDir() string {
 	return string(buf[:n-1])
 }
 
-// link is the text of a link below /proc, "" if it can't be read.
-func (s *sight) link(name string) string {
-	if s.mayRead(name) != nil {
-		return ""
-	}
-	n, err := unix.Readlinkat(s.proc, name, s.buf)
-	if err != nil || n == len(s.buf) {
-		return ""
-	}
-	return string(s.buf[:n])
-}
-
 // user is an effective user ID, nil if it can't be told.
 func (s *sight) user(dir string) *int {
-	text, err := s.read(dir + "/status")
-	if err != nil {
-		return nil
-	}
-	ids, _ := parseStatus(text)
-	uids := strings.Fields(ids.uids)
+	text, _ := s.read(dir + "/status")
+	ids, _ := statusField(text, "Uid")
+	uids := strings.Fields(ids)
 	if len(uids) != 4 {
 		return nil
 	}
@@ -141,34 +126,13 @@ func (s *sight) listeners() map[uint64]string {
 		name  string
 		parse func(line []byte) (inode uint64, address string, ok bool)
 	}{{"tcp", parseTCP}, {"tcp6", parseTCP}, {"unix", parseUnix}} {
-		s.lines("self/net/"+table.name, maxTable, func(line []byte) {
-			if inode, address, ok := table.parse(line); ok && inode != 0 && len(found) < maxListeners {
+		_ = s.each("self/net/"+table.name, '\n', maxTable, func(line []byte, whole bool) {
+			if inode, address, ok := table.parse(line); whole && ok && inode != 0 && len(found) < maxListeners {
 				found[inode] = address
 			}
 		})
 	}
 	return found
-}
-
-// lines calls visit with each line of a file below /proc that ends within so many bytes, as long as none
-// is longer than the buffer.
-func (s *sight) lines(name string, limit int, visit func(line []byte)) {
-	total, kept := 0, 0
-	_ = s.scan(name, func(text []byte, _ bool) int {
-		total += len(text) - kept
-		for {
-			line, rest, whole := bytes.Cut(text, []byte("\n"))
-			if !whole {
-				break
-			}
-			visit(line)
-			text = rest
-		}
-		if kept = len(text); total >= limit {
-			return -1
-		}
-		return kept
-	})
 }
 
 // parseTCP reads a line of /proc/net/tcp or tcp6. ok is true if the socket listens.

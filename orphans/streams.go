@@ -69,16 +69,10 @@ func (s *sight) holds(p Process) (held Streams) {
 func (s *sight) holdsIn(dir string) (held Streams) {
 	err := s.list(dir+"/fd", func(fd int) bool {
 		name := dir + "/fd/" + strconv.Itoa(fd)
-		if s.mayRead(name) != nil {
-			return false
-		}
-		n, err := unix.Readlinkat(s.proc, name, s.buf)
-		if err != nil {
-			return true
-		}
+		opened := stream(s.link(name))
 		var hit Streams
 		for i, which := range []Streams{Stdout, Stderr} {
-			if s.streams[i] == stream(s.buf[:n]) {
+			if opened != "" && s.streams[i] == opened {
 				hit |= which
 			}
 		}

@@ -194,14 +194,8 @@ const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
 
 // pidMax is what new pids are below.
 func pidMax() int {
-	fd, err := unix.Open("/proc/sys/kernel/pid_max", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return pidMaxLimit
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text [16]byte
-	n, _ := unix.Read(fd, text[:])
-	if is, err := strconv.Atoi(string(bytes.TrimSpace(text[:max(n, 0)]))); err == nil && is > unix.Getpid() {
+	text := readAtOnce("/proc/sys/kernel/pid_max")
+	if is, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && is > unix.Getpid() {
 		return is
 	}
 	return pidMaxLimit

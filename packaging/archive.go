@@ -59,37 +59,24 @@ func (c *compressed) close() error {
 
 // archives writes one for each architecture: the binary, and what belongs to it.
 func archives(dist, version, helpFile string, files []string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
+	at := builtAt()
 	documents := map[string]string{"fini.1": "docs/fini.1", "NOTICES": "packaging/NOTICES", "CHANGELOG.md": "CHANGELOG.md"}
 	for _, file := range files {
-		b, err := readBinary(file)
-		if err != nil {
-			return err
-		}
+		b := readBinary(file)
 		folder := fmt.Sprintf("fini-%s-linux-%s/", version, b.arch)
 		out := newCompressed(filepath.Join(dist, fmt.Sprintf("fini_%s_linux_%s.tar.gz", version, b.arch)), at)
 		out.add(folder+"fini", 0o755, b.content)
 		out.add(folder+"fini-sh", 0o755, shell)
 		for _, name := range []string{"fini.1", "NOTICES", "CHANGELOG.md"} {
-			text, err := os.ReadFile(documents[name])
-			if err != nil {
-				return err
-			}
+			text := must(os.ReadFile(documents[name]))
 			out.add(folder+name, 0o644, text)
 		}
 		for _, shell := range shells {
 			var text bytes.Buffer
-			if err := completion(&text, shell, helpFile); err != nil {
-				return err
-			}
+			check(completion(&text, shell, helpFile))
 			out.add(folder+"completions/fini."+shell, 0o644, text.Bytes())
 		}
-		if err := out.close(); err != nil {
-			return err
-		}
+		check(out.close())
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ var (
 
 // options reads the flags in the text of --help. Each begins a line, two spaces before what it
 // does, which may go on in the lines behind it.
-func options(help string) (all []option, err error) {
+func options(help string) (all []option) {
 	column := 0 // in which the text of the flag before this line begins
 	for line := range strings.Lines(help) {
 		line = strings.TrimRight(line, "\n")
@@ -49,7 +49,7 @@ func options(help string) (all []option, err error) {
 		for word := range strings.SplitSeq(m[1], ", ") {
 			w := optionWord.FindStringSubmatch(word)
 			if w == nil {
-				return nil, fmt.Errorf("cannot read the flag %q of --help", word)
+				check(fmt.Errorf("cannot read the flag %q of --help", word))
 			}
 			if w[1] != "" {
 				o.Short = append(o.Short, w[1])
@@ -63,9 +63,9 @@ func options(help string) (all []option, err error) {
 		all = append(all, o)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no flag in the text of --help")
+		check(errors.New("no flag in the text of --help"))
 	}
-	return all, nil
+	return all
 }
 
 // takeValue names the flags whose value may be the next word.
@@ -89,14 +89,8 @@ var shells = []string{"bash", "zsh", "fish"}
 
 // completion writes the completion of fini's command line for a shell.
 func completion(w io.Writer, shell, helpFile string) error {
-	help, err := os.ReadFile(helpFile)
-	if err != nil {
-		return err
-	}
-	all, err := options(string(help))
-	if err != nil {
-		return err
-	}
+	help := must(os.ReadFile(helpFile))
+	all := options(string(help))
 	name := "fini." + shell
 	t, err := template.New(name).Funcs(template.FuncMap{
 		"join": strings.Join,

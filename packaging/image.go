@@ -33,13 +33,11 @@ type container struct {
 	platform                object
 }
 
-func newContainer(version string, at time.Time, b binary) (container, error) {
+func newContainer(version string, at time.Time, b binary) container {
 	var root bytes.Buffer
 	files := newArchive(&root, at)
 	files.add("fini", 0o755, b.content)
-	if err := files.close(); err != nil {
-		return container{}, err
-	}
+	check(files.close())
 	labels := map[string]string{
 		"org.opencontainers.image.title":    "fini",
 		"org.opencontainers.image.version":  version,
@@ -69,7 +67,7 @@ func newContainer(version string, at time.Time, b binary) (container, error) {
 	c.manifest = newBlob(manifestType, mustJSON(object{
 		"schemaVersion": 2, "mediaType": manifestType, "config": c.config, "layers": []blob{c.layer},
 	}))
-	return c, nil
+	return c
 }
 
 // entry is what an index says of the image.
@@ -82,18 +80,9 @@ func (c container) entry() object {
 // image writes an archive of the image for one architecture. It is an OCI layout and has the
 // manifest.json by which `docker load` finds its way in it.
 func image(w io.Writer, name, version, file string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
-	b, err := readBinary(file)
-	if err != nil {
-		return err
-	}
-	c, err := newContainer(version, at, b)
-	if err != nil {
-		return err
-	}
+	at := builtAt()
+	b := readBinary(file)
+	c := newContainer(version, at, b)
 	entry := c.entry()
 	entry["annotations"] = named(name, version)
 	out := newLayout(w, at, entry)
@@ -108,21 +97,12 @@ func image(w io.Writer, name, version, file string) error {
 
 // index writes an archive of the image for all architectures, an OCI layout with one index.
 func index(w io.Writer, name, version string, files []string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
+	at := builtAt()
 	var blobs []blob
 	var entries []object
 	for _, file := range files {
-		b, err := readBinary(file)
-		if err != nil {
-			return err
-		}
-		c, err := newContainer(version, at, b)
-		if err != nil {
-			return err
-		}
+		b := readBinary(file)
+		c := newContainer(version, at, b)
 		blobs = append(blobs, c.layer, c.config, c.manifest)
 		entries = append(entries, c.entry())
 	}
@@ -145,10 +125,7 @@ func dockerfile(w io.Writer, version string, files []string) error {
 	b.WriteString("# fini " + version + ": put these lines before the other stages, and into the last one\n" +
 		"#     COPY --from=fini /fini /fini\n")
 	for _, file := range files {
-		f, err := readBinary(file)
-		if err != nil {
-			return err
-		}
+		f := readBinary(file)
 		fmt.Fprintf(&b, "FROM scratch AS fini-%s\nADD --chmod=0755 --checksum=sha256:%x https://%s/releases/download/v%s/%s /fini\n",
 			f.arch, sha256.Sum256(f.content), module, version, filepath.Base(file))
 	}

@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,16 @@ func main() {
 	default:
 		err = errors.New("want archive, completion, dockerfile, image, index, npm, wheel, sbom, provenance or notices")
 	}
+	check(err)
+}
+
+// must is a value that there is, or else the end: what goes wrong here is for whoever makes the release.
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func check(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "packaging:", err)
 		os.Exit(1)
@@ -78,12 +89,12 @@ func main() {
 }
 
 // builtAt is the time that a release carries.
-func builtAt() (time.Time, error) {
+func builtAt() time.Time {
 	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
+		err = fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	return time.Unix(seconds, 0).UTC(), nil
+	return time.Unix(must(seconds, err), 0).UTC()
 }
 
 func setting(info *debug.BuildInfo, key string) string {
@@ -103,25 +114,17 @@ type binary struct {
 	arch    string // GOARCH
 }
 
-func readBinary(file string) (binary, error) {
-	b := binary{file: file}
-	var err error
-	if b.content, err = os.ReadFile(file); err != nil {
-		return b, err
+func readBinary(file string) binary {
+	content := must(os.ReadFile(file))
+	info, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
 	}
-	if b.info, err = buildinfo.Read(bytes.NewReader(b.content)); err != nil {
-		return b, fmt.Errorf("%s: %w", file, err)
-	}
-	b.arch = setting(b.info, "GOARCH")
-	return b, nil
+	return binary{file, content, must(info, err), setting(info, "GOARCH")}
 }
 
 func mustJSON(value any) []byte {
-	text, err := json.Marshal(value) // with the keys of a map in order
-	if err != nil {
-		panic(err)
-	}
-	return text
+	return must(json.Marshal(value)) // with the keys of a map in order
 }
 
 // writeJSON is for what people may read.
@@ -134,10 +137,7 @@ func writeJSON(w io.Writer, value any) error {
 
 // sbom writes what the binaries say they are built from, in SPDX 2.3.
 func sbom(w io.Writer, version string, binaries []string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
+	at := builtAt()
 	type object = map[string]any
 	var packages, relations []object
 	known := map[string]bool{}
@@ -156,10 +156,7 @@ func sbom(w io.Writer, version string, binaries []string) error {
 		}
 	}
 	for _, path := range binaries {
-		b, err := readBinary(path)
-		if err != nil {
-			return err
-		}
+		b := readBinary(path)
 		info := b.info
 		all.Write(b.content)
 		file := filepath.Base(path)
@@ -203,17 +200,9 @@ func sbom(w io.Writer, version string, binaries []string) error {
 // notices writes fini's license and that of each part, all of which ask to be handed on
 // with the binary.
 func notices(w io.Writer) error {
-	paths := []string{}
-	for path := range parts {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	text, err := os.ReadFile("LICENSE")
-	if err != nil {
-		return err
-	}
+	text := must(os.ReadFile("LICENSE"))
 	fmt.Fprintf(w, "%s", text)
-	for _, path := range paths {
+	for _, path := range slices.Sorted(maps.Keys(parts)) {
 		args, name := []string{"list", "-m", "-f", "{{.Dir}}", path}, path
 		if path == "std" {
 			args, name = []string{"env", "GOROOT"}, "the Go runtime and standard library"
@@ -222,9 +211,7 @@ func notices(w io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("go %q: %w", args, err)
 		}
-		if text, err = os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), parts[path].file)); err != nil {
-			return err
-		}
+		text = must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), parts[path].file)))
 		fmt.Fprintf(w, "\n%s\n\nLinked into fini: %s\n\n%s", strings.Repeat("-", 78), name, text)
 	}
 	return nil

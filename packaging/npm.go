@@ -41,22 +41,10 @@ var (
 // as they fit the machine, and runs the one that does. Nothing of them runs when they are
 // installed.
 func npm(dist, version, helpFile string, files []string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
-	help, err := os.ReadFile(helpFile)
-	if err != nil {
-		return err
-	}
-	flags, err := options(string(help))
-	if err != nil {
-		return err
-	}
-	notice, err := os.ReadFile("packaging/NOTICES")
-	if err != nil {
-		return err
-	}
+	at := builtAt()
+	help := must(os.ReadFile(helpFile))
+	flags := options(string(help))
+	notice := must(os.ReadFile("packaging/NOTICES"))
 	write := func(manifest object, content ...func(*compressed)) error {
 		name := manifest["name"].(string)
 		manifest["version"] = version
@@ -64,9 +52,7 @@ func npm(dist, version, helpFile string, files []string) error {
 		manifest["repository"] = object{"type": "git", "url": "git+https://" + module + ".git"}
 		out := newCompressed(filepath.Join(dist, name+"-"+version+".tgz"), at)
 		var text bytes.Buffer
-		if err := writeJSON(&text, manifest); err != nil {
-			return err
-		}
+		check(writeJSON(&text, manifest))
 		out.add("package/package.json", 0o644, text.Bytes())
 		for _, add := range content {
 			add(out)
@@ -76,23 +62,17 @@ func npm(dist, version, helpFile string, files []string) error {
 	}
 	parts := object{}
 	for _, file := range files {
-		b, err := readBinary(file)
-		if err != nil {
-			return err
-		}
+		b := readBinary(file)
 		cpu := names[b.arch].node
 		name := registryName + "-linux-" + cpu
 		parts[name] = version
-		err = write(object{
+		check(write(object{
 			"name": name, "description": "The binary of " + registryName + " for Linux on " + cpu,
 			"os": []string{"linux"}, "cpu": []string{cpu}, "preferUnplugged": true,
 		}, func(out *compressed) {
 			out.add("package/bin/fini", 0o755, b.content)
 			out.add("package/README.md", 0o644, fmt.Appendf(nil, "# %s\n\nThe binary of `%s` for Linux on %s.\n", name, registryName, cpu))
-		})
-		if err != nil {
-			return err
-		}
+		}))
 	}
 	return write(object{
 		"name": registryName, "description": summary,

@@ -23,10 +23,7 @@ func provenance(w io.Writer, version string, files []string) error {
 	modules := map[string]string{}
 	modified := false
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
+		content := must(os.ReadFile(file))
 		name := filepath.Base(file)
 		subjects = append(subjects, object{"name": name, "digest": object{"sha256": fmt.Sprintf("%x", sha256.Sum256(content))}})
 		info, err := buildinfo.ReadFile(file)
@@ -51,10 +48,7 @@ func provenance(w io.Writer, version string, files []string) error {
 		from["annotations"] = object{"modified": true}
 	}
 	materials = append(materials, from)
-	sums, err := os.ReadFile("go.sum")
-	if err != nil {
-		return err
-	}
+	sums := must(os.ReadFile("go.sum"))
 	materials = append(materials,
 		object{"name": "go.sum", "digest": object{"sha256": fmt.Sprintf("%x", sha256.Sum256(sums))}},
 		object{"name": "go", "uri": "pkg:golang/std@" + strings.TrimPrefix(compiler, "go")})

@@ -22,23 +22,14 @@ var pythonModule []byte
 // wheels writes one for each architecture, and one for all other systems, which has the module alone. The binary is a script of it, so pip puts it among the
 // programs of the environment and no Python runs before it.
 func wheels(dist, version string, files []string) error {
-	at, err := builtAt()
-	if err != nil {
-		return err
-	}
-	notice, err := os.ReadFile("packaging/NOTICES")
-	if err != nil {
-		return err
-	}
+	at := builtAt()
+	notice := must(os.ReadFile("packaging/NOTICES"))
 	version = pythonVersion(version)
 	project := strings.ReplaceAll(registryName, "-", "_") + "-" + version
 	for _, file := range append(files, "") {
 		w, platforms := newWheel(at), []string{"any"}
 		if file != "" {
-			b, err := readBinary(file)
-			if err != nil {
-				return err
-			}
+			b := readBinary(file)
 			platforms = wheelPlatforms(names[b.arch].wheel)
 			w.add(project+".data/scripts/"+registryName, 0o755, b.content)
 			// uvx and pipx run the program that is called like the package. It is there once: two
@@ -51,14 +42,9 @@ func wheels(dist, version string, files []string) error {
 		w.add(info+"METADATA", 0o644, wheelMetadata(version))
 		w.add(info+"WHEEL", 0o644, wheelTags(platforms, file == ""))
 		w.add(info+"licenses/LICENSE", 0o644, notice)
-		content, err := w.close(info + "RECORD")
-		if err != nil {
-			return err
-		}
+		content := must(w.close(info + "RECORD"))
 		name := project + "-py3-none-" + strings.Join(platforms, ".") + ".whl"
-		if err := os.WriteFile(filepath.Join(dist, name), content, 0o644); err != nil {
-			return err
-		}
+		check(os.WriteFile(filepath.Join(dist, name), content, 0o644))
 	}
 	return nil
 }

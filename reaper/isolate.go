@@ -28,13 +28,17 @@ func NewIsolation() *Isolation {
 	if effective()&(1<<unix.CAP_SYS_ADMIN) != 0 {
 		return &Isolation{}
 	}
-	i := &Isolation{User: true}
+	return &Isolation{User: true, Bounding: bounding()}
+}
+
+// bounding are the capabilities in the bounding set of this thread.
+func bounding() (set uint64) {
 	for capability := range 64 {
 		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(capability), 0, 0, 0); err == nil && has == 1 {
-			i.Bounding |= 1 << capability
+			set |= 1 << capability
 		}
 	}
-	return i
+	return set
 }
 
 // effective are the capabilities of this thread, none if they can't be told. See capget(2).
@@ -187,11 +191,9 @@ func (i *Isolation) Settle() error {
 
 // drop drops all capabilities, and from the bounding set those that it did not have outside.
 func (i *Isolation) drop() error {
+	extra := bounding() &^ i.Bounding
 	for capability := range 64 {
-		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(capability), 0, 0, 0); err != nil || has == 0 {
-			continue
-		}
-		if i.Bounding&(1<<capability) != 0 {
+		if extra&(1<<capability) == 0 {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(capability), 0, 0, 0); err != nil {
@@ -217,7 +219,7 @@ func ReadAll(path string) (string, error) {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var text []byte
-	buf := make([]byte, 16<<10)
+	buf := make([]byte, 4<<10)
 	for {
 		n, err := unix.Read(fd, buf)
 		switch {

@@ -1,24 +1,19 @@
 package reaper
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 )
 
-// A Lifeline is a pipe(7) of which one process alone has the writing end. When that process ends,
+// A Lifeline is a socket pair of which one process alone has the writing end. When that process ends,
 // however it does, the kernel closes it, and who has the reading end sees the hang-up: on every kernel,
 // and without a pid that may become another's. Each byte in it tells something, the first one that the
 // reader may begin.
 type Lifeline struct{ Read, Write int } // the descriptors of both ends
 
-// NewLifeline opens the pipe. Both ends are close-on-exec; the writing one has to stay so.
+// NewLifeline opens the pair. Both ends are close-on-exec; the writing one has to stay so.
 func NewLifeline() (Lifeline, error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return Lifeline{Read: -1, Write: -1}, fmt.Errorf("cannot open a pipe: %w", err)
-	}
-	return Lifeline{Read: fds[0], Write: fds[1]}, nil
+	read, write, err := channel()
+	return Lifeline{Read: read, Write: write}, err
 }
 
 // Begin lets the reader go on from Await. It comes before all else.
@@ -27,7 +22,8 @@ func (l Lifeline) Begin() { l.tell() }
 // ParentDied tells that the parent process of the writer has ended.
 func (l Lifeline) ParentDied() { l.tell() }
 
-func (l Lifeline) tell() { _, _ = unix.Write(l.Write, []byte{1}) }
+// A reader that is gone is no reason for a SIGPIPE.
+func (l Lifeline) tell() { _ = unix.Send(l.Write, []byte{1}, unix.MSG_NOSIGNAL) }
 
 // Await waits until the reader may begin, or the writer, or another of the processes whose pidfds are given,
 // has ended. It reports whether the reader may begin, or poll(2) fails.

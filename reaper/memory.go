@@ -1,13 +1,10 @@
 package reaper
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Memory counts the processes that the kernel has killed for want of memory in the cgroup of
@@ -20,16 +17,11 @@ type Memory struct {
 
 // CountMemory notes the count of now. Without a memory cgroup there is none.
 func CountMemory() Memory {
-	var buf [8 << 10]byte
-	text, err := readFile("/proc/self/cgroup", buf[:])
-	if err != nil {
-		return Memory{}
-	}
-	for _, file := range memoryFiles(string(text)) {
-		if text, err := readFile(file, buf[:]); err == nil {
-			if count, ok := parseKills(text); ok {
-				return Memory{file, count}
-			}
+	text, _ := ReadAll("/proc/self/cgroup")
+	for _, file := range memoryFiles(text) {
+		text, _ := ReadAll(file)
+		if count, ok := parseKills(text); ok {
+			return Memory{file, count}
 		}
 	}
 	return Memory{}
@@ -40,8 +32,7 @@ func (m Memory) KilledSince() (uint64, error) {
 	if m.File == "" {
 		return 0, errors.New("no memory cgroup was found")
 	}
-	var buf [4 << 10]byte
-	text, err := readFile(m.File, buf[:])
+	text, err := ReadAll(m.File)
 	if err != nil {
 		return 0, fmt.Errorf("cannot read %s: %w", m.File, err)
 	}
@@ -76,35 +67,12 @@ func memoryFiles(text string) []string {
 }
 
 // parseKills reads the count from memory.events or memory.oom_control.
-func parseKills(text []byte) (count uint64, ok bool) {
-	for line := range bytes.Lines(text) {
-		if value, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
-			count, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
+func parseKills(text string) (count uint64, ok bool) {
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, "oom_kill "); found {
+			count, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 			return count, err == nil
 		}
 	}
 	return 0, false
-}
-
-// readFile reads what fits into buf.
-func readFile(name string, buf []byte) ([]byte, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	n := 0
-	for n < len(buf) {
-		got, err := unix.Read(fd, buf[n:])
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return nil, err
-		case got == 0:
-			return buf[:n], nil
-		default:
-			n += got
-		}
-	}
-	return buf, nil
 }

@@ -42,7 +42,7 @@ func TestParseKills(t *testing.T) {
 		"":                                                             -1,
 		"oom_kill 3":                                                   3,
 	} {
-		count, ok := parseKills([]byte(text))
+		count, ok := parseKills(text)
 		if got := int(count); ok != (want >= 0) || ok && got != want {
 			t.Errorf("%q: %d, %t, want %d", text, got, ok, want)
 		}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Word is a pipe(7) by which one process tells another of the child that it runs: which one
+// A Word is a socket pair by which one process tells another of the child that it runs: which one
 // it is, and how it ended. It can be read also if the writer has been killed.
 type Word struct {
 	Read, Write int  // the descriptors of both ends
@@ -64,13 +64,21 @@ func (w *Word) AwaitSettled(child Child, limit time.Duration) error {
 	return refusedCall(call%len(calls), errno)
 }
 
-// NewWord opens the pipe. Both ends are close-on-exec.
+// NewWord opens the pair. Both ends are close-on-exec.
 func NewWord() (Word, error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return Word{Read: -1, Write: -1}, fmt.Errorf("cannot open a pipe: %w", err)
+	read, write, err := channel()
+	return Word{Read: read, Write: write}, err
+}
+
+// channel is a pair of descriptors, close-on-exec, of which one is read and the other written. They are those of
+// sockets, because the command may open a pipe once more by /proc/PID/fd if it may look at fini, and then keep it
+// open or write into it. A socket can't be opened so. See unix(7).
+func channel() (read, write int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("cannot open a pair of sockets: %w", err)
 	}
-	return Word{Read: fds[0], Write: fds[1]}, nil
+	return fds[0], fds[1], nil
 }
 
 // Told is what has been told of the child.
@@ -120,7 +128,7 @@ func (w Word) Done(status syscall.WaitStatus) {
 func (w Word) Stays(status syscall.WaitStatus) { w.Done(status | stays) }
 
 func (w Word) write(number uint32) {
-	_, _ = unix.Write(w.Write, binary.NativeEndian.AppendUint32(nil, number))
+	_ = unix.Send(w.Write, binary.NativeEndian.AppendUint32(nil, number), unix.MSG_NOSIGNAL)
 }
 
 // Told returns what has been told so far. The second number ends it. news reports whether there is

@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A place is where a report goes.
@@ -247,15 +248,5 @@ func writeWhole(fd int, text []byte) error {
 // withoutSignals calls write on a thread that blocks the signals which a write raises: nobody has sent
 // them, and SIGTTOU would raise itself for ever.
 func withoutSignals(write func() error) error {
-	var own, before unix.Sigset_t
-	for _, sig := range []unix.Signal{unix.SIGPIPE, unix.SIGTTOU, unix.SIGXFSZ} {
-		own.Val[0] |= 1 << (sig - 1)
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &own, &before); err != nil {
-		return err
-	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
-	return write()
+	return signals.Blocking(write, unix.SIGPIPE, unix.SIGTTOU, unix.SIGXFSZ)
 }

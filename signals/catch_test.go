@@ -26,7 +26,7 @@ var withHandler = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 // start a child and wait for its end, SIGXCPU has it take nothing before it can read something.
 func catcher() {
 	runtime.LockOSThread()
-	blocked := only(unix.SIGIO)
+	blocked := setOf(unix.SIGIO)
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil)
 	c, err := Catch([]syscall.Signal{unix.SIGWINCH}, nil)
 	if err != nil {

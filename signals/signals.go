@@ -189,7 +189,7 @@ func To(pid int, sig syscall.Signal) error {
 
 // The codes of relayed signals: negative, as is whatever a process sends, and not among
 // those that the kernel or the C library use. See si_code in sigaction(2). One that a process has
-// sent carries that process's pid in its code: of a pid in the siginfo the kernel makes 0 if the
+// sent carries that process's pid in its code, because the kernel sets a pid in the siginfo to 0 if the
 // receiver is in another PID namespace.
 const (
 	relayedKernel = -101

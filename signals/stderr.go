@@ -15,25 +15,23 @@ import (
 // sent it and it must not reach the command. A terminal under `stty tostop` would stop a
 // writer in the background; it lets one through that blocks SIGTTOU. See pipe(7), tty(4).
 func SayLine(line []byte) bool {
-	return nil == blocking(unix.SIGTTOU, func() error {
-		return blocking(unix.SIGPIPE, func() error {
-			n, err := writeNow(2, line)
-			if err == nil && n < len(line) {
-				err = unix.EAGAIN
-			}
-			if err == unix.EPIPE {
-				takeBack(unix.SIGPIPE)
-			}
-			return err
-		})
-	})
+	return nil == Blocking(func() error {
+		n, err := writeNow(2, line)
+		if err == nil && n < len(line) {
+			err = unix.EAGAIN
+		}
+		if err == unix.EPIPE {
+			takeBack(unix.SIGPIPE)
+		}
+		return err
+	}, unix.SIGTTOU, unix.SIGPIPE)
 }
 
-// blocking calls do on a thread that blocks sig meanwhile.
-func blocking(sig unix.Signal, do func() error) error {
+// Blocking calls do on a thread that blocks signals meanwhile, of the first 31.
+func Blocking(do func() error, sigs ...unix.Signal) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	block, before := only(sig), unix.Sigset_t{}
+	block, before := setOf(sigs...), unix.Sigset_t{}
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before); err != nil {
 		return err
 	}
@@ -44,7 +42,7 @@ func blocking(sig unix.Signal, do func() error) error {
 // takeBack consumes a signal that is blocked and pending for this thread. See
 // sigtimedwait(2).
 func takeBack(sig unix.Signal) {
-	set, zero := only(sig), [16]byte{} // a timeout of zero in either layout
+	set, zero := setOf(sig), [16]byte{} // a timeout of zero in either layout
 	_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
 		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
@@ -55,9 +53,11 @@ func takeBack(sig unix.Signal) {
 	}
 }
 
-// only is the set of one of the first 31 signals.
-func only(sig unix.Signal) (set unix.Sigset_t) {
-	set.Val[0] = 1 << (sig - 1)
+// setOf is a set of some of the first 31 signals.
+func setOf(sigs ...unix.Signal) (set unix.Sigset_t) {
+	for _, sig := range sigs {
+		set.Val[0] |= 1 << (sig - 1)
+	}
 	return set
 }
 
