@@ -233,6 +233,10 @@ func (p *pattern) UnmarshalText(text []byte) error {
 	if _, err := path.Match(string(*p), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') {
 		return fmt.Errorf("cannot use %q: want the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*", text)
 	}
+	// It would match nothing, and nobody would be told.
+	if bytes.ContainsRune(text, ',') {
+		return fmt.Errorf("cannot use %q: want one name or pattern, and the flag again for the next; ? stands for a comma", text)
+	}
 	return nil
 }
 

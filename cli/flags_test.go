@@ -88,8 +88,8 @@ func TestParse(t *testing.T) {
 		"FINI_ORPHANS":         {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
 		"orphans-exit":         {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0":    {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
-		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a,b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
-			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a,b* c", "[^a]*", `\[!]`}
+		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
+			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
 		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = several[pattern, *pattern]{"java", "gpg-*"} }},
 		"FINI_TEST":            {nil, set{"FINI_TEST": "TestX"}, func(line) {}},
@@ -255,6 +255,7 @@ func TestParseRefuses(t *testing.T) {
 		"like no flag":            {[]string{"--nope", "x"}, nil, []string{"unknown flag --nope; see"}},
 		"install with a command":  {[]string{"--install=/x", "y"}, nil, []string{"--install", `"y"`}},
 		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan", `""`, "gpg-agent"}},
+		"allow-orphan of two":     {[]string{"--allow-orphan=java,gpg-agent"}, nil, []string{"--allow-orphan", `"java,gpg-agent"`, "again"}},
 		"allow-orphan of a path":  {[]string{"--allow-orphan=/bin/x"}, nil, []string{"--allow-orphan", `"/bin/x"`, "gpg-agent"}},
 		"allow-orphan, broken":    {[]string{"--allow-orphan=[a"}, nil, []string{"--allow-orphan", `"[a"`, "pattern"}},
 		"pause with a command":    {[]string{"-P", "x"}, nil, []string{"--pause", `"x"`}},

@@ -181,6 +181,10 @@ func NoCommand(args []string) error {
 		}
 		return fmt.Errorf("%s took %q as its %s; no command is left", flag, args[n-1], valueOf(flag))
 	}
+	// Without the brackets a shell starts fini, and Docker gives the CMD to that.
+	if os.Getpid() == 1 {
+		return errors.New(`no command: an image wants ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD; see fini --help`)
+	}
 	return errors.New("no command: want one behind the flags, as in fini -- make test; see fini --help")
 }
 

@@ -62,6 +62,11 @@ var recipes = []recipe{
 	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
 	{"sh", "go test ./e2e", isScript},       // see TestPagesCommandLines
+	{"sh", "grep -rn", migrationGrep},
+	{"diff", "FROM ", migratesImage},
+	{"diff", "docker run", migratesRun},
+	{"diff", "services:", migratesCompose},
+	{"diff", "init-path", migratesEngine},
 }
 
 func TestRecipes(t *testing.T) {
@@ -300,16 +305,24 @@ const imageOfServer = "FROM busybox\nCOPY server check-health /bin/\n"
 // built is the image that a Dockerfile makes.
 func built(t *testing.T, text string) (image string) {
 	t.Helper()
-	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	example := buildExample(t, needStaticBusybox(t))
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"server": imageServer, "check-health": imageProbe,
-		"Dockerfile": strings.NewReplacer("FROM busybox", "FROM "+example.whole, "--from=fini:0.1.0", "--from="+example.fini).Replace(text),
-	} {
+	for name, text := range map[string]string{"server": imageServer, "check-health": imageProbe, "Dockerfile": text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return builtIn(t, dir)
+}
+
+// builtIn is the image that a folder's Dockerfile makes, on a busybox of this machine.
+func builtIn(t *testing.T, dir string) (image string) {
+	t.Helper()
+	need.That(t, dockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	example := buildExample(t, needStaticBusybox(t))
+	file := filepath.Join(dir, "Dockerfile")
+	text := strings.NewReplacer("FROM busybox", "FROM "+example.whole, "--from=fini:0.1.0", "--from="+example.fini).Replace(readFile(t, file))
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	image = dockerName("recipe")
 	cmd := dockerCommand(t, "build", "-q", "-t", image, dir)

@@ -206,6 +206,11 @@ func TestNoCommand(t *testing.T) {
 			t.Errorf("fini %s: status %d, stdout %q, stderr %q; want 125 and %q", args, status, stdout, stderr, says)
 		}
 	}
+	needPidNamespace(t)
+	says := "fini: no command: an image wants ENTRYPOINT [\"/fini\", \"--\"], with the brackets, and a CMD; see fini --help\n"
+	if status, _, stderr := ask(t, pid1.command("--")); status != 125 || stderr != says {
+		t.Errorf("PID 1: status %d, stderr %q; want 125 and %q", status, stderr, says)
+	}
 }
 
 // A variable that is nearly fini's is named, once, and the command runs.
