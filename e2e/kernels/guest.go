@@ -153,7 +153,7 @@ func qemu(c *column, g *guest, _ ...string) *exec.Cmd {
 	return exec.Command(program, append(machine, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "2500",
 		"-display", "none", "-monitor", "none", "-serial", "stdio", "-nic", "none", "-no-reboot",
 		"-kernel", g.kernel, "-initrd", g.archive,
-		"-append", "console="+console+" panic=-1 mitigations=off")...)
+		"-append", "console="+console+" panic=-1")...)
 }
 
 // runsc starts a sandbox that runs a command. Sid's is built by a Go that it does not know ("running on goroutine 0"), so
