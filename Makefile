@@ -69,9 +69,9 @@ race: ## run the tests of the packages under the race detector
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper
 
-# KERNELS=sid,gVisor runs those columns alone, and JOBS says how many at a time.
+# KERNELS=sid,gVisor runs those columns alone, JOBS says how many at a time, and CHECK=1 leaves the page as it is.
 kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into docs/kernels.md
-	$(GO) run ./e2e/kernels -write -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
+	$(GO) run ./e2e/kernels $(if $(CHECK),,-write) -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
 
 soak: build ## start and stop for an hour and watch what grows
 	FINI_FULL=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h

@@ -446,10 +446,10 @@ func TestIsolatedPolicies(t *testing.T) {
 				if got := l.status(); got != 3 {
 					t.Errorf("status %d", got)
 				}
-				if reports := strings.Contains(l.Out.whole(), `"leftovers": [`); reports != slices.Contains(flags, "--report=-") {
-					t.Errorf("a report is on stdout: %v", reports)
+				out, said := l.Out.whole(), l.Err.whole()
+				if reports := strings.Contains(out, `"leftovers": [`); reports != slices.Contains(flags, "--report=-") {
+					t.Errorf("a report is on stdout: %v, which has %q; stderr has %q", reports, out, said)
 				}
-				_ = l.Err.whole()
 				if hungUp(l.witness) {
 					t.Error("what was to be left alone has ended")
 				}

@@ -189,6 +189,7 @@ var callNumbers = map[string]uint32{
 	"sched_getaffinity": unix.SYS_SCHED_GETAFFINITY,
 	"sched_yield":       unix.SYS_SCHED_YIELD,
 	"setpgid":           unix.SYS_SETPGID,
+	"splice":            unix.SYS_SPLICE,
 	"sigaltstack":       unix.SYS_SIGALTSTACK,
 	"tgkill":            unix.SYS_TGKILL,
 	"timerfd_create":    unix.SYS_TIMERFD_CREATE,

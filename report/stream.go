@@ -22,12 +22,12 @@ import (
 //	a regular file     by a duplicate
 //	a socket           by a duplicate, with MSG_DONTWAIT
 //	a pipe, a FIFO     by a description of this process's own, with O_NONBLOCK; if it can't be opened
-//	                   again, by a duplicate, with RWF_NOWAIT (pipes have that since Linux 6.4)
+//	                   again, as another user's can't, by a duplicate; see WriteAtOnce of package signals
 //	a terminal         by a description of this process's own; if it can't be opened again, as another
 //	                   user's can't, by /dev/tty if that is the same terminal
 //	another device     by a description of this process's own
 //
-// What is left, a terminal of somebody else's or an old kernel without /proc, is refused. A stream stays
+// What is left, a terminal of somebody else's, is refused. A stream stays
 // open until the report is written: a reader gets its EOF then, and not with the end of the command.
 // Whoever reads a pipe holds its lock meanwhile, though, and every writer waits for that.
 type stream struct {

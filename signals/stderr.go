@@ -97,5 +97,34 @@ func writeNow(fd int, line []byte) (int, error) {
 // here: nothing was written then. See RWF_NOWAIT in pwritev2(2); pipes have it since Linux 6.4.
 func WriteAtOnce(fd int, text []byte) (n int, can bool, err error) {
 	n, err = unix.Pwritev2(fd, [][]byte{text}, -1, unix.RWF_NOWAIT)
-	return n, err == nil || err == unix.EAGAIN || err == unix.EPIPE, err
+	if !tried(err) {
+		n, err = moveAtOnce(fd, text)
+	}
+	return n, tried(err), err
+}
+
+// tried reports whether a write has come so far that the reader decided what became of it.
+func tried(err error) bool { return err == nil || err == unix.EAGAIN || err == unix.EPIPE }
+
+// moveAtOnce writes to a pipe by way of another one: splice(2) moves from pipe to pipe without waiting on
+// every Linux. What it does not move is lost with the other one.
+func moveAtOnce(fd int, text []byte) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return 0, unix.EOPNOTSUPP
+	}
+	var way [2]int
+	if err := unix.Pipe2(way[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return 0, err
+	}
+	defer func() { _, _ = unix.Close(way[0]), unix.Close(way[1]) }()
+	n, err := unix.Write(way[1], text)
+	if err != nil {
+		return 0, err
+	}
+	moved, err := unix.Splice(way[0], nil, fd, nil, n, unix.SPLICE_F_NONBLOCK)
+	return int(moved), err
 }

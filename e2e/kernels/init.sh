@@ -31,7 +31,7 @@ cost /fini/bin/fini -- /bin/true
 for tests in /fini/*/*.test; do
 	dir=${tests%/*}
 	echo "kernels: begin ${dir##*/}"
-	set -- -test.v=test2json -test.timeout=20m
+	set -- -test.short -test.v=test2json -test.timeout=20m
 	[ ! -e "$dir/run" ] || set -- "$@" "-test.run=$(cat "$dir/run")"
 	[ ! -e "$dir/skip" ] || set -- "$@" "-test.skip=$(cat "$dir/skip")"
 	[ "$dir" != /fini/e2e ] || set -- "$@" -fini=/fini/bin/fini

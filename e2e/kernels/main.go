@@ -106,10 +106,15 @@ func run() error {
 	write := flag.Bool("write", false, "put the table into the page")
 	again := flag.Bool("again", false, "run nothing, and look once more at what the last run has said")
 	flag.Parse()
-	var chosen []*column
-	for _, c := range columns {
-		if *only == "" || slices.Contains(strings.Split(*only, ","), c.name) {
-			chosen = append(chosen, c)
+	chosen := columns
+	if *only != "" {
+		chosen = nil
+		for _, name := range strings.Split(*only, ",") {
+			i := slices.IndexFunc(columns, func(c *column) bool { return c.name == name })
+			if i < 0 {
+				return fmt.Errorf("cannot find a column of the name %q", name)
+			}
+			chosen = append(chosen, columns[i])
 		}
 	}
 	results := make([]*result, len(chosen))
