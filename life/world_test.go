@@ -591,7 +591,13 @@ func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) 
 // nobody sees them.
 func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
-	for f.Kernel = k; !k.called && w.broken == ""; {
+	first := true
+	for f.Kernel = k; !k.called && w.broken == ""; first = false {
+		if len(f.todo) > 0 && !first && w.mayMiss() {
+			if _, ok := f.todo[0].(look); ok {
+				return
+			}
+		}
 		switch {
 		case f.over():
 			w.endOf(f)
