@@ -102,16 +102,16 @@ func (l *loop) MainEnded() (told reaper.Told, asked bool) {
 }
 
 // Look finds the live tree.
-func (l *loop) Look() ([]orphans.Process, error) {
-	found, err := l.tree.Look()
+func (l *loop) Look() (found []orphans.Process, blind bool, err error) {
+	found, blind, err = l.tree.Look()
 	l.found = found
 	l.owners.Remember(found)
-	return found, err
+	return found, blind, err
 }
 
 // Remember notes who has started whom, as long as that is to be seen.
 func (l *loop) Remember() {
-	if found, err := l.tree.Look(); err == nil {
+	if found, _, err := l.tree.Look(); err == nil {
 		l.owners.Remember(found)
 	}
 }

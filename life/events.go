@@ -41,6 +41,7 @@ type (
 	}
 	looked struct { // the answer to look
 		found []orphans.Process
+		blind bool // nobody can tell who holds fini's streams
 		err   error
 	}
 	swept struct { // the answer to kill

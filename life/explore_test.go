@@ -74,6 +74,8 @@ func key(sig syscall.Signal) func(*world, *proc) {
 	}
 }
 
+const endsInLook = "ends during a look"
+
 // moves are all that the tree and others can do. "forks" is the first one, see choices.
 var moves = []move{
 	{"forks", 2, inTree, func(w *world, p *proc) { w.fork(p) }},
@@ -157,6 +159,7 @@ var moves = []move{
 		}
 	}},
 	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
+	{endsInLook, 1, func(*world, *proc) bool { return false }, nil},           // see choices
 	{"2 s pass", 1, nil, func(w *world, _ *proc) {
 		if w.idle() && w.next() == 0 {
 			w.pass(w.now + 2*time.Second)
@@ -219,6 +222,7 @@ type choice struct {
 const (
 	goesOn uint8 = iota
 	slips        // fini kills all but one that this one forks just now
+	misses       // fini looks while this one ends, and does not see whom it leaves
 	clock
 	moved
 )
@@ -232,10 +236,17 @@ func (w *world) choices(to []choice) []choice {
 		}
 		idle = false
 		to = append(to, choice{goesOn, uint8(i)})
-		if len(f.todo) == 0 || w.supply.left == 0 || w.supply.may&1 == 0 || w.supply.used[0] >= moves[0].often {
+		if len(f.todo) == 0 {
 			continue
 		}
-		if k, ok := f.todo[0].(kill); ok && !k.childrenOnly {
+		if _, ok := f.todo[0].(look); ok && w.mayMiss() {
+			for slot := range w.all {
+				if p := &w.all[slot]; inTree(w, p) && len(w.childrenOf(p.id)) > 0 {
+					to = append(to, choice{misses, uint8(slot)})
+				}
+			}
+		}
+		if k, ok := f.todo[0].(kill); ok && !k.childrenOnly && w.supply.left > 0 && w.supply.may&1 != 0 && w.supply.used[0] < moves[0].often {
 			for slot := range w.all {
 				if p := &w.all[slot]; inTree(w, p) {
 					to = append(to, choice{slips, uint8(slot)})
@@ -266,6 +277,22 @@ func (w *world) choices(to []choice) []choice {
 	return to
 }
 
+// mayMiss reports whether a look may miss somebody once more, where an empty one is an end.
+func (w *world) mayMiss() bool {
+	i := slices.IndexFunc(moves, func(m move) bool { return m.name == endsInLook })
+	return w.rules.Orphans == StopPipes && w.supply.may&(1<<i) != 0 && w.supply.used[i] < moves[i].often
+}
+
+// childrenOf are the ids of the children of one.
+func (w *world) childrenOf(id int) (ids []int) {
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && p.parent == id {
+			ids = append(ids, p.id)
+		}
+	}
+	return ids
+}
+
 // take makes a choice.
 func (w *world) take(c choice) {
 	p := &w.all[c.slot%most]
@@ -291,6 +318,23 @@ func (w *world) take(c choice) {
 				}
 				w.slip(f, unseen)
 				return
+			}
+		}
+	case c.kind == misses: // which goes as deep as without it
+		w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == endsInLook })]++
+		w.scene("%s %s", w.name(p.id), endsInLook)
+		missed := append(w.childrenOf(p.id), p.id)
+		for _, id := range missed {
+			w.get(id).mark.termed = true // it may come to light too late for that
+		}
+		w.exit(p, exited(3*boolToInt(p.id == w.cast.main)))
+		for i := range w.finis {
+			if f := &w.finis[i]; len(f.todo) > 0 && w.ready(f) {
+				if _, ok := f.todo[0].(look); ok {
+					f.Kernel = &kernel{w: w, f: f, missed: missed}
+					f.turn()
+					return
+				}
 			}
 		}
 	case c.kind == clock:
@@ -731,6 +775,7 @@ var settings = []struct {
 		w.finis[len(w.finis)-1].stdin = true
 	}},
 	{"--timeout", func(*Rules) {}, nil, timesOut},
+	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 }
 
 func timesOut(w *world) {
@@ -764,7 +809,11 @@ func scenarios(whole bool, depth int) (all []scenario) {
 				for k, kind := range kinds {
 					for b, bunch := range bunches {
 						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as > 1) + boolToInt(k > 1)
-						if setting.name == "-c" && as >= asPairInJob || !whole && odd > 1+boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan") {
+						most := 1 + boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan")
+						if policy == StopPipes && setting.name == "no /proc" && as <= asPID1 {
+							most++
+						}
+						if setting.name == "-c" && as >= asPairInJob || !whole && odd > most {
 							continue
 						}
 						names := slices.Concat(bunch.moves, kind.moves, setting.moves)

@@ -102,6 +102,9 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 	if by != byForward {
 		w.judgePolicy(p, sig)
 	}
+	if w.blind && by != byForward {
+		return // whom fini does not see it can't ask, nor tell whether it has been asked: a limit
+	}
 	switch {
 	case sig == syscall.SIGKILL:
 		m := p.mark
@@ -389,6 +392,9 @@ func (w *world) judgeEnd(f *fini) {
 		p := &w.all[i]
 		if !p.alive() || !p.has(ofTree) || p.has(privileged|asleep) || w.stays(p) {
 			continue
+		}
+		if w.blind && p.parent != f.id {
+			continue // it is below one that can't be ended: nobody sees it
 		}
 		switch spared := w.rules.Orphans == LeaveAll && w.ghost.mainEnded; {
 		case w.ghost.overruled || w.rules.Orphans == StopAll || w.rules.Orphans == WaitAll:

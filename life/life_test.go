@@ -88,6 +88,7 @@ func where(m Machine) string {
 }
 
 func found(p ...orphans.Process) looked { return looked{found: p} }
+func blind(p ...orphans.Process) looked { return looked{found: p, blind: true} }
 
 // text is a list of actions as the tables below write it.
 func text(actions []action) string {
@@ -458,6 +459,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"pipes: nobody holds any", pipes, []turn{
 			{1, mainExits(exited(5), false), "look", "lingering"},
+			{1, found(member, escapee), "look", "lingering"},
 			{1, found(member, escapee), "exit 5", "over"},
 		}},
 		{"pipes: the holder ends while lingering", pipes, []turn{
@@ -467,6 +469,7 @@ func TestStep(t *testing.T) {
 			{5 * ms, found(holder, escapee), "wake 10ms", "lingering"},
 			{6 * ms, reaped(false, holder.Pid), "hurry 5ms", "lingering"},
 			{11 * ms, elapsed{}, "look", "lingering"},
+			{11 * ms, found(escapee), "look", "lingering"},
 			{11 * ms, found(escapee), "exit 5", "over"},
 		}},
 		{"pipes: holders and those who may be", pipes, []turn{
@@ -482,7 +485,23 @@ func TestStep(t *testing.T) {
 			{5506 * ms, elapsed{}, "look", "killing"},
 			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
 			{5507 * ms, elapsed{}, "look", "killing"},
+			{5507 * ms, found(escapee), "look", "killing"},
 			{5507 * ms, found(escapee), "exit 5", "over"},
+		}},
+		{"pipes: a holder comes to light in the second look", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, found(escapee), "look", "lingering"},
+			{0, found(holder, escapee), "wake 5ms", "lingering"},
+		}},
+		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, blind(opaque), `say "stopping every leftover: without /proc nobody can tell who holds the output", wake 500ms`, "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{505 * ms, elapsed{}, "look", "asking"},
+			{505 * ms, blind(), "wake 10ms", "asking"}, // it has ended, and what it has left was missed
+			{5500 * ms, elapsed{}, "look", "killing"},
+			{5500 * ms, blind(), "kill children", "killing"},
 		}},
 		{"pipes: whom that spares is asked when it is overruled", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},

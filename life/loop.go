@@ -28,7 +28,7 @@ type Kernel interface {
 	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
 	Received(got signals.Received)                          // takes note of a signal that is acted upon
 	Unread() int                                            // bytes of standard input
-	Look() ([]orphans.Process, error)                       // the live tree, parents before their children
+	Look() (found []orphans.Process, blind bool, err error) // the live tree; see orphans.Tree
 	Remember()                                              // who has started whom
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Relay(got signals.Received)                             // to the main child, which is a fini
@@ -305,8 +305,8 @@ func (look) do(l *Loop) {
 	if l.collect().none {
 		return
 	}
-	found, err := l.Look()
-	l.queue = append(l.queue, looked{found, err})
+	found, blind, err := l.Look()
+	l.queue = append(l.queue, looked{found, blind, err})
 }
 
 func (a kill) do(l *Loop) {

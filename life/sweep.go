@@ -26,11 +26,11 @@ import (
 // at once.
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers
-// that hold neither stream have not been asked yet.
+// that hold neither stream have not been asked yet. Where nobody can tell who holds a stream, pipes is stop.
 //
 // In each stage the sweep is over when no child is left, or only such as --allow-orphan leaves
-// alone; under --orphans=pipes also when no leftover holds standard output or standard error
-// any more. The end of stdin is no reason to stop while lingering: the command may have ended
+// alone; under --orphans=pipes also when two looks in a row show no leftover that holds standard output or
+// standard error. The end of stdin is no reason to stop while lingering: the command may have ended
 // by it.
 type stage int
 
@@ -101,7 +101,7 @@ type sweep struct {
 	left     int                   // how many were counted, and left
 	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd time.Duration         // up to here only children are killed
-	alone    bool                  // the last look found only such as are left alone
+	alone    bool                  // the last look found only such as are left, by the policy or alone
 }
 
 func newSweep(r Rules) *sweep {
@@ -255,19 +255,27 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil {
 		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
 	}
+	var do []action
+	if e.blind && s.Orphans == StopPipes {
+		// No look can tell that nobody holds a stream any more, but wait4 can that nobody is left.
+		s.Orphans = StopAll
+		if len(e.found) > 0 {
+			do = append(do, say{Warning, "stopping every leftover: without /proc nobody can tell who holds the output"})
+		}
+	}
 	found := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool {
 		// One whose descriptors may not be seen counts as a holder: the policy
 		// promises the reader its EOF.
 		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
 	allowed := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool { return !p.Allowed })
-	onlyAllowed := len(found) == 0 && len(allowed) > 0
+	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
 	switch {
-	case onlyAllowed && !s.alone:
-		// Whoever has forked during the look may have slipped through it.
+	case mayEnd && !s.alone:
+		// Whoever has forked or become an orphan during the look may have slipped through it.
 		s.alone = true
 		return []action{look{}}, s
-	case onlyAllowed, len(found) == 0 && s.Orphans == StopPipes:
+	case mayEnd:
 		return s.leave(allowed)
 	}
 	s.alone = false
@@ -276,11 +284,15 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		if s.deadline == notAnswered {
 			s.deadline = now + s.Grace
 		}
-		return append(s.askEach(now, found), s.again(now)), s
+		return append(append(do, s.askEach(now, found)...), s.again(now)), s
 	case killing:
-		return s.killEach(now, found)
+		rest, next := s.killEach(now, found)
+		return append(do, rest...), next
 	case lingering:
-		return []action{s.again(now)}, s
+		if !s.looks() {
+			return append(do, wake{max(s.deadline-now, 0)}), s
+		}
+		return append(do, s.again(now)), s
 	case waiting:
 		return []action{wake{waitingPause}}, s
 	case counting:
@@ -314,15 +326,15 @@ func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 // child's group that keep a reader waiting. What a leftover has started since it was asked is
 // its own to finish, as long as it lives: its clean-up may need a sleep or an rm.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action) {
-	rank := func(p orphans.Process) int {
-		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
-			return 0
-		}
-		return 1
-	}
-	found = slices.SortedStableFunc(slices.Values(found),
-		func(a, b orphans.Process) int { return rank(a) - rank(b) })
+	var first, rest []orphans.Process
 	for _, p := range found {
+		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
+			first = append(first, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	for _, p := range append(first, rest...) {
 		since := s.began != notBegun && p.Start+tick > s.began
 		start, asked := s.asked[p.Pid]
 		known := start != 0 && p.Start != 0 // it can't be told of one that is stuck: the pid must do

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -171,6 +172,7 @@ func (s *sight) isEarlier(pid int) bool {
 
 // Reaped forgets what is known of a child: its pid may become another's.
 func (t *Tree) Reaped(pid int) {
+	t.lastReaped = pid
 	// Not in place: a reader that was left behind has them too.
 	if _, noted := t.earlier[pid]; noted {
 		t.earlier = maps.Clone(t.earlier)
@@ -188,9 +190,26 @@ func (t *Tree) OnlyEarlier() bool {
 		return false
 	}
 	return ask(t, func(s *sight) bool {
+		if s.childrenOnly {
+			return s.ownAreEarlier()
+		}
 		pids, err := s.children(s.self, 1)
 		return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !s.isEarlier(pid) })
 	})
+}
+
+// ownAreEarlier is OnlyEarlier by waitid(2). One that has ended since the caller reaped counts: what it has left
+// may have come to this process behind the search. And every pid is asked for before it is said that there is
+// nobody else.
+func (s *sight) ownAreEarlier() bool {
+	s.pidMax = cmp.Or(s.pidMax, pidMax())
+	from := cmp.Or(s.lastReaped, s.self)
+	for i := range s.pidMax {
+		if pid := (from + i) % s.pidMax; isChild(pid) && !s.isEarlier(pid) {
+			return false
+		}
+	}
+	return true
 }
 
 // isChild reports whether pid is a child's that was not reaped.

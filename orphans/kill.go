@@ -55,17 +55,29 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		return nil, nil, err
 	}
 	t.Release()
-	children := ask(t, func(s *sight) []int {
-		pids, _ := s.children(s.self, 1)
-		return slices.DeleteFunc(pids, func(pid int) bool { return s.isEarlier(pid) || s.spares(pid) })
-	})
-	for _, pid := range children {
+	strike := func(pid int) {
 		switch t.killChild(pid) {
 		case nil:
 			hit = append(hit, pid)
 		case unix.EPERM:
 			refused = append(refused, pid)
 		}
+	}
+	if t.childrenOnly {
+		// Each as soon as it is found, for the search takes longer than it may live.
+		t.eachOwnChild(func(pid int) {
+			if !t.isEarlier(pid) {
+				strike(pid)
+			}
+		})
+		return hit, refused, nil
+	}
+	children := ask(t, func(s *sight) []int {
+		pids, _ := s.children(s.self, 1)
+		return slices.DeleteFunc(pids, func(pid int) bool { return s.isEarlier(pid) || s.spares(pid) })
+	})
+	for _, pid := range children {
+		strike(pid)
 	}
 	return hit, refused, nil
 }

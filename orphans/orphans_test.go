@@ -357,7 +357,7 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 
 func look(t *testing.T, tree *Tree) map[int]Process {
 	t.Helper()
-	found, err := tree.Look()
+	found, _, err := tree.Look()
 	check(t, err)
 	byPid := map[int]Process{}
 	place := map[int]int{os.Getpid(): -1}
@@ -942,7 +942,7 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 	t.Helper()
 	tree.pidMax = slices.Max(want) + 1
 	for range 2 {
-		found, err := tree.Look()
+		found, _, err := tree.Look()
 		check(t, err)
 		var pids []int
 		for _, p := range found {
@@ -963,7 +963,7 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 	for _, pid := range want { // a zombie is none of those alive
 		check(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	}
-	found, err := tree.Look()
+	found, _, err := tree.Look()
 	check(t, err)
 	for _, p := range found { // what they had started comes to this process
 		if slices.Contains(want, p.Pid) {

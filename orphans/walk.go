@@ -16,21 +16,30 @@ import (
 // Look finds every live descendant, parents before their children. What it found
 // can be signalled until the next Look or Release, as long as the caller reaps
 // nothing in between.
-func (t *Tree) Look() ([]Process, error) {
+//
+// A look is blind if nobody can tell who holds a standard stream that somebody may wait for the end of: only
+// children are found then, and one that comes to be a child meanwhile may be missed.
+func (t *Tree) Look() (found []Process, blind bool, err error) {
 	if err := t.prepare(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	t.Release()
 	t.listening = nil
-	return ask(t, func(s *sight) (alive []Process) {
+	type answer struct {
+		alive []Process
+		blind bool
+	}
+	a := ask(t, func(s *sight) (a answer) {
+		a.blind = s.childrenOnly && s.streams != [2]stream{}
 		s.walk(func(p Process) {
 			if p.Alive() {
 				p.Holds = s.holds(p)
-				alive = append(alive, p)
+				a.alive = append(a.alive, p)
 			}
 		})
-		return alive
-	}), nil
+		return a
+	})
+	return a.alive, a.blind, nil
 }
 
 // Release closes what the last Look kept open.
@@ -166,28 +175,36 @@ func childrenFile(pid, tid int) string {
 	return strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/children"
 }
 
-// ownChildren finds children of this process that have not ended by asking for pid after
-// pid. Pids are given out in order, from this one's up and around, so that children are most
-// likely among the next. It goes on as long as it finds none; otherwise it stops after
-// maxMisses pids in a row that are no child's, which are twice as many the next time.
+// ownChildren finds children of this process that have not ended: see eachOwnChild.
 func (s *sight) ownChildren() (pids []int) {
+	s.eachOwnChild(func(pid int) { pids = append(pids, pid) })
+	return pids
+}
+
+// eachOwnChild calls visit for children of this process that have not ended, each as soon as it is found by
+// asking for pid after pid. Pids are given out in order and around, so that children are most likely among the
+// next after the one that was reaped last, which may have left them; at first after this one's. It goes on as
+// long as it finds none; otherwise it stops after maxMisses pids in a row that are no child's, which are twice
+// as many the next time.
+func (s *sight) eachOwnChild(visit func(pid int)) {
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
-		return nil
+		return
 	}
 	s.pidMax = cmp.Or(s.pidMax, pidMax())
+	from, found := cmp.Or(s.lastReaped, s.self), false
 	for last := 0; ; s.pidMax = pidMaxLimit {
-		for i := 1; i < s.pidMax && (len(pids) == 0 || i-last <= s.maxMisses); i++ {
-			if pid := (s.self + i) % s.pidMax; ownChild(unix.P_PID, pid) == 0 {
-				pids, last = append(pids, pid), i
+		for i := 0; i < s.pidMax && (!found || i-last <= s.maxMisses); i++ {
+			if pid := (from + i) % s.pidMax; ownChild(unix.P_PID, pid) == 0 {
+				visit(pid)
+				found, last = true, i
 			}
 		}
-		if len(pids) > 0 || s.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
+		if found || s.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
 			break
 		}
 		// There is one: the limit was lowered since it got its pid.
 	}
 	s.maxMisses = min(2*s.maxMisses, s.pidMax)
-	return pids
 }
 
 const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
