@@ -94,6 +94,11 @@ type commandLine struct {
 	Inner *orders // nil if this is no inner fini
 }
 
+// sleeps reports whether the outer fini has nothing to do but what it does asleep: see reaper.Fork.
+func (c *commandLine) sleeps() bool {
+	return c.Inner == nil && c.Shield && c.Isolate == "" && !c.Pause && c.Report == "" && len(c.Bind) == 0
+}
+
 // readInner reads --inner, the orders of the outer fini, if there are any.
 func (c *commandLine) readInner() error {
 	if c.Options.Inner == "" {
@@ -118,7 +123,14 @@ func answer(text string) {
 func run(flags *commandLine, environ []string) life.Result {
 	l := &loop{logger: logger{flags.Level()}, mainFD: -1}
 	var err error
-	if flags.Inner == nil {
+	fork := reaper.ForkedAtEntry()
+	asleep := fork != nil && !fork.IsInner // until now
+	if fork != nil && fork.IsInner && !flags.sleeps() {
+		fork.StandDown()
+	}
+	if asleep {
+		l.threshold = min(l.threshold, life.Warning) // the inner one has said the rest
+	} else if flags.Inner == nil {
 		if !reaper.HasEntry() {
 			l.sayf(life.Detail, "%s", cli.LimitedBuild)
 		}
@@ -139,6 +151,12 @@ func run(flags *commandLine, environ []string) life.Result {
 	rules.Job = job(flags)
 	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
 	rules.Orphaned = rules.Job != 0 && pair && l.tree.GroupIsOrphaned()
+	if fork != nil && fork.IsInner {
+		if rules.Orphaned || rules.Job == life.OutsideJob || fork.LeaveGroup() != nil {
+			fork.StandDown()
+		}
+		flags.Inner = &orders{job: rules.Job, word: fork.Word.Write, line: fork.Line.Read, parent: -1}
+	}
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)
 	}
@@ -156,7 +174,9 @@ func run(flags *commandLine, environ []string) life.Result {
 			l.sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	if _, none := reaper.Reap(nil); !none {
+	if asleep {
+		// Its child is the inner one.
+	} else if _, none := reaper.Reap(nil); !none {
 		// A shell may start a process and then execute fini in its own place.
 		l.failed(l.tree.NoteEarlier())
 	}

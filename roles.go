@@ -89,7 +89,8 @@ type outer struct {
 	word     reaper.Word     // from the inner one
 	line     reaper.Lifeline // to that
 	fallback *solo
-	tookOver bool // it does the work of the inner one, which was killed
+	forked   *reaper.Child // the inner one, if entry has forked: see reaper.Fork
+	tookOver bool          // it does the work of the inner one, which was killed
 }
 
 // watched is a descriptor that shows the end of a process, which is a reason to stop; or, where why is
@@ -157,18 +158,33 @@ func (l *loop) takeRole(flags *commandLine, command reaper.Command, rules life.R
 		r.command.Terminal = signals.Foreground()
 	}
 	var err error
-	if flags.StdinEOF {
+	fork := reaper.ForkedAtEntry()
+	if flags.StdinEOF && !(fork != nil && !fork.IsInner) {
 		if r.stdin, err = pdeath.LookAtStdin(); err != nil {
 			return nil, fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err)
 		}
 	}
 	if flags.Inner != nil {
-		return newInner(r, flags), nil
+		if fork != nil {
+			if err := l.bind(flags, r); err != nil {
+				return nil, err
+			}
+			for _, w := range r.watch {
+				flags.Inner.parent, flags.Inner.parentPid = w.fd, w.pid
+			}
+		}
+		i := newInner(r, flags)
+		return i, nil
 	}
 	sid, _ := unix.Getsid(0)
 	r.rules.Leader = sid == os.Getpid()
 	if err := l.bind(flags, r); err != nil {
 		return nil, err
+	}
+	if fork != nil {
+		o := &outer{word: fork.Word, line: fork.Line, fallback: r, forked: &reaper.Child{Pid: fork.Inner, FD: fork.InnerFD}}
+		o.rules = r.rules
+		return o, nil
 	}
 	if os.Getpid() == 1 || flags.Pause || !flags.Shield && flags.Isolate == "" {
 		return r, nil
@@ -197,7 +213,7 @@ func (l *loop) shield(alone *solo) role {
 func newInner(alone *solo, flags *commandLine) role {
 	from := flags.Inner
 	reaper.SetName(filepath.Base(os.Args[0]))
-	r := &inner{solo: *alone, word: reaper.Word{Write: from.word}, line: reaper.Lifeline{Read: from.line, Write: -1}}
+	r := &inner{solo: *alone, word: reaper.Word{Write: from.word, InJob: from.job != 0}, line: reaper.Lifeline{Read: from.line, Write: -1}}
 	parent := os.Getppid()
 	if from.isolated != nil {
 		parent = from.isolated.pid
@@ -400,6 +416,11 @@ func (o *outer) start(l *loop) (role, reaper.Child, error) {
 }
 
 func (o *outer) startInner() (reaper.Child, error) {
+	if o.forked != nil {
+		reserve()
+		reaper.ForkedAtEntry().Resume()
+		return *o.forked, nil
+	}
 	child, err := reaper.Spawn(o.command)
 	if err == nil {
 		reserve()
@@ -489,7 +510,7 @@ func (l *loop) bind(flags *commandLine, r *solo) error {
 	case asked && *flags.Pdeathsig == 0, !asked && os.Getpid() == 1:
 		return nil
 	}
-	fd, pid, err := pdeath.Parent()
+	fd, pid, err := parentProcess()
 	switch {
 	case !asked && signals.Ignored(syscall.SIGHUP) && l.byNohup(pid, err):
 		_ = unix.Close(fd)
@@ -515,6 +536,18 @@ func (l *loop) bind(flags *commandLine, r *solo) error {
 		l.sayf(life.Failure, "%v: going on without a bond to the parent process", err)
 	}
 	return nil
+}
+
+// parentProcess is pdeath.Parent of the outer fini, if this is half of a fork.
+func parentProcess() (fd, pid int, err error) {
+	fork := reaper.ForkedAtEntry()
+	switch {
+	case fork == nil:
+		return pdeath.Parent()
+	case fork.IsInner && pdeath.Adopted(fork.Outer, fork.Parent):
+		return -1, fork.Parent, pdeath.ErrGone
+	}
+	return fork.ParentFD, fork.Parent, nil
 }
 
 // byNohup reports whether nohup(1) stands right before fini: fini ignores SIGHUP, and its parent does not.

@@ -64,9 +64,21 @@ func (l *boundLife) mustVanish(ladder time.Duration) {
 	}
 }
 
-// inner finds the inner fini, and main the main child, as soon as there is one.
+// inner finds the inner fini, as soon as there is one.
 func (l *boundLife) inner() int { return l.childOf(l.outer) }
-func (l *boundLife) main() int  { return l.childOf(l.inner()) }
+
+// main finds the main child. The first child of the outer fini may leave all to another one.
+func (l *boundLife) main() (pid int) {
+	until(l.t, "the main child", func() bool {
+		for _, inner := range childrenOf(l.t, l.outer) {
+			for _, pid = range childrenOf(l.t, inner) {
+				return true
+			}
+		}
+		return hungUp(l.witness)
+	})
+	return pid
+}
 
 // childOf is 0 where all is over before there is one.
 func (l *boundLife) childOf(pid int) int {

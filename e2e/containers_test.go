@@ -115,8 +115,10 @@ var volumeFiles = map[string]string{
 		while :; do sleep 1000 & wait; done`,
 	"inner": `
 		for d in /proc/[0-9]*; do
-			case $(tr "\0" " " <$d/cmdline) in *--inner=*) echo ${d#/proc/};; esac
-		done 2>/dev/null`,
+			read -r _ name _ above rest <$d/stat && read -r _ parent rest </proc/$above/stat &&
+			case $name$parent in "(fini)(fini)") echo ${d#/proc/};; esac
+		done 2>/dev/null
+		true`,
 	// Says the status that each end of a command has. $1 is the wrapper, $2 runs a line.
 	"statuses": `
 		for end in "exit 0" "exit 7" "exit 255" 'kill -TERM $$' 'kill -KILL $$' no-such-command /bin/plain-text; do

@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"fmt"
-	"os"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -37,9 +34,8 @@ func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 		}
 		_ = syscall.Kill(inner, syscall.SIGSTOP)
 		until(t, "it is stopped, or gone", func() bool { return isStopped(inner) || statOf(inner).gone() })
-		words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", inner))
-		executed := bytes.Contains(words, []byte("--inner=")) // before that it is a copy of the outer one
-		early := isStopped(inner) && executed && !maskHas(procStatus(inner, "SigCgt"), syscall.SIGUSR1)
+		own := len(sockets(inner)) == 2 // before that it is a copy of the outer one
+		early := isStopped(inner) && own && !maskHas(procStatus(inner, "SigCgt"), syscall.SIGUSR1)
 		_ = syscall.Kill(outer, syscall.SIGKILL)
 		if early {
 			l.status() // which the adopter has when it has no child

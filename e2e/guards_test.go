@@ -95,7 +95,7 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 	serial(t, "it counts switches of an idle fini")
 	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
 	// all of its own are idle differs by one or two from run to run.
-	most := map[place]int{alone: 12, pair: 24, pid1: 12, isolated: 24}
+	most := map[place]int{alone: 12, pair: 13, pid1: 12, isolated: 24}
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
 		l, pids := idle(t, p)
@@ -198,35 +198,53 @@ func TestGuardMemory(t *testing.T) {
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	const (
 		// 1.4 times what was measured: it grows with each thread that had something to do.
-		mostMemory = 1000 // kB, of each process
-		mostFaults = 380
+		mostMemory = 900 // kB, of each process with a runtime
+		mostFaults = 340
+		mostAsleep = 40 // of either, of an outer one
 	)
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		l, pids := idle(t, p)
-		for _, pid := range pids {
-			rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-			if err != nil {
-				t.Fatal(err)
-			}
-			// Not what is private and dirty: that counts the pages of a file that was just written.
-			_, line, _ := strings.Cut(string(rollup), "\nAnonymous:")
-			memory, err := strconv.Atoi(strings.Fields(line)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			faults := 0
-			if !p.pid1 { // there it counts what the process was before
-				faults = statOf(pid).number(10) // minflt
-			}
-			t.Logf("%d kB, %d page faults", memory, faults)
-			if memory > mostMemory || faults > mostFaults {
-				t.Errorf("%d kB and %d page faults, want at most %d and %d", memory, faults, mostMemory, mostFaults)
+		var tooMuch []string
+		for range 5 { // the least of some lives: how much one has depends on what it had to wait for
+			if tooMuch = tooLargeFinis(t, p, mostMemory, mostFaults, mostAsleep); tooMuch == nil {
+				return
 			}
 		}
-		_ = l.Stdin.Close()
-		l.mustEnd(0)
+		t.Error(tooMuch)
 	})
+}
+
+// tooLargeFinis lists those of one life that have more kB, or page faults, than they may.
+func tooLargeFinis(t *testing.T, p place, mostMemory, mostFaults, mostAsleep int) (tooMuch []string) {
+	t.Helper()
+	l, pids := idle(t, p)
+	for i, pid := range pids {
+		mostMemory, mostFaults := mostMemory, mostFaults
+		if p == pair && i == 0 {
+			mostMemory, mostFaults = mostAsleep, mostAsleep
+		}
+		rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Not what is private and dirty: that counts the pages of a file that was just written.
+		_, line, _ := strings.Cut(string(rollup), "\nAnonymous:")
+		memory, err := strconv.Atoi(strings.Fields(line)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults := 0
+		if !p.pid1 { // there it counts what the process was before
+			faults = statOf(pid).number(10) // minflt
+		}
+		t.Logf("%d kB, %d page faults", memory, faults)
+		if memory > mostMemory || faults > mostFaults {
+			tooMuch = append(tooMuch, fmt.Sprintf("%d kB and %d page faults, want at most %d and %d", memory, faults, mostMemory, mostFaults))
+		}
+	}
+	_ = l.Stdin.Close()
+	l.mustEnd(0)
+	return tooMuch
 }
 
 // notCounted are the calls whose number is up to the scheduler, or to the signals that there are.
@@ -245,7 +263,7 @@ func TestGuardSyscalls(t *testing.T) {
 		most  int
 	}{
 		"no shield": {[]string{"--no-shield"}, 280},
-		"pair":      {nil, 570},
+		"pair":      {nil, 370},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

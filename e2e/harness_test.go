@@ -284,11 +284,24 @@ func (l *life) worker() int {
 	l.t.Helper()
 	pid := l.pid()
 	until(l.t, "fini's child", func() bool { return len(childrenOf(l.t, pid)) > 0 })
-	child := childrenOf(l.t, pid)[0]
-	if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)); bytes.Contains(line, []byte("--inner=")) {
+	if child := childrenOf(l.t, pid)[0]; isInner(l.t, child) {
 		return child
 	}
 	return pid
+}
+
+// isInner reports whether a child of fini is the inner fini, as soon as that can be told: until it has
+// executed something, a command is a copy of its fini.
+func isInner(t testing.TB, pid int) (inner bool) {
+	t.Helper()
+	until(t, "what fini's child is", func() bool {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		own, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		fini, _ := os.Readlink(fmt.Sprintf("/proc/%s/exe", procStatus(pid, "PPid")))
+		inner = bytes.Contains(line, []byte("--inner=")) || own == fini && maskHas(procStatus(pid, "SigIgn"), 33)
+		return inner || own != fini || statOf(pid).gone()
+	})
+	return inner
 }
 
 // caught waits until fini, each one of a pair, has started the command and catches every
@@ -304,9 +317,21 @@ func waitCaught(t testing.TB, finis ...int) {
 		return // gVisor does not tell; there fini is slower than nobody
 	}
 	for _, pid := range finis {
-		// What it can't catch is ignored in the end.
-		until(t, fmt.Sprintf("fini %d catches all signals", pid), func() bool { return maskHas(procStatus(pid, "SigIgn"), 33) })
+		until(t, fmt.Sprintf("fini %d catches all signals", pid), func() bool { return catchesAll(pid) })
 	}
+}
+
+// catchesAll reports whether a fini has caught all signals, and what it can't catch is ignored; or sleeps,
+// and waits for all of them at a signalfd(2).
+func catchesAll(pid int) bool {
+	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, info := range infos {
+		text, _ := os.ReadFile(info)
+		if _, mask, ok := strings.Cut(string(text), "sigmask:\t"); ok && maskHas(strings.TrimSpace(mask), syscall.SIGUSR1) {
+			return true
+		}
+	}
+	return maskHas(procStatus(pid, "SigIgn"), 33)
 }
 
 // status waits for fini's end and returns its exit status as a shell gives it.

@@ -1094,13 +1094,16 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 			}
 		}
 	}
-	// The nth process above fini's, whose command line begins with its path.
+	// The nth process above fini's, whose command line begins with its path, and which no other fini has started.
 	above := func(n int) func(h *host) int {
 		return func(h *host) int {
 			h.t.Helper()
 			for _, pid := range h.cgroup.alive() {
-				args := commandLineOf(pid)
-				if len(args) > 0 && strings.HasSuffix(args[0], "/bin/fini") && !strings.Contains(strings.Join(args, " "), "--inner=") {
+				isFini := func(pid int) bool {
+					args := commandLineOf(pid)
+					return len(args) > 0 && strings.HasSuffix(args[0], "/bin/fini")
+				}
+				if isFini(pid) && !isFini(parentOf(pid)) {
 					for range n {
 						_, _ = fmt.Sscan(procStatus(pid, "PPid"), &pid)
 					}

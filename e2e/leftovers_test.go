@@ -314,7 +314,7 @@ func TestWithoutProc(t *testing.T) {
 		says []string
 	}{
 		{"none", []string{unshare, "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@"`},
-			[]string{"going on without a shield", "stopping leftover", "killing leftover"}},
+			[]string{"stopping leftover", "killing leftover"}},
 		{"another namespace's", []string{unshare, "-p", "-f", "sh", "-c", `"$0" "$@"; exit $?`},
 			[]string{"stopping leftover", "killing leftover"}},
 	} {

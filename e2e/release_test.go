@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 )
 
 // What a user gets: binaries for other machines, packages, an image and the man page.
@@ -59,7 +60,7 @@ func TestNotices(t *testing.T) {
 // makeRelease makes a release, or takes the one that FINI_DIST names.
 func makeRelease(t *testing.T) release {
 	t.Helper()
-	if dir := os.Getenv("FINI_DIST"); dir != "" {
+	if dir := surroundings.Asked("FINI_DIST"); dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err != nil {
 			t.Fatal(err)

@@ -307,7 +307,7 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 	flipper := startCmd(t, flip)
 	flipper.Out.want("ready")
 	wrote := 0
-	for i := range lives {
+	for i := 0; i < lives || wrote < lives/2; i++ { // how often a life meets a name that it may write to is luck
 		p := []place{pair, alone}[i%2]
 		l := startCmd(t, p.command("--report="+path, "--", "/bin/sh", "-c", "exit 5"))
 		status, said := l.status(), l.Err.whole()
@@ -321,8 +321,8 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 		}
 	}
 	_ = flipper.Stdin.Close()
-	if n := flipper.Out.wantPid("flips "); n < flips || wrote < lives/2 {
-		t.Errorf("%d flips, %d of %d reports written: the test shows little", n, wrote, lives)
+	if n := flipper.Out.wantPid("flips "); n < flips {
+		t.Errorf("%d flips, %d reports written: the test shows little", n, wrote)
 	}
 }
 

@@ -122,6 +122,8 @@ func TestSecurityCalls(t *testing.T) {
 }
 
 var callNumbers = map[string]uint32{
+	"signalfd4":       unix.SYS_SIGNALFD4,
+	"recvfrom":        unix.SYS_RECVFROM,
 	"sendto":          unix.SYS_SENDTO,
 	"socketpair":      unix.SYS_SOCKETPAIR,
 	"getcwd":          unix.SYS_GETCWD,

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,7 +31,7 @@ func TestSoak(t *testing.T) {
 	needPidNamespace(t)
 	newCgroup(t) // skips where there are none
 	seed := uint64(time.Now().UnixNano()) % 1_000_000
-	if text := os.Getenv("FINI_SEED"); text != "" {
+	if text := surroundings.Asked("FINI_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatalf("FINI_SEED: %v", err)
@@ -599,6 +600,6 @@ func (d *drawnLife) caught(t testing.TB, pid int) bool {
 		}
 	}
 	return !slices.ContainsFunc(finis[:min(len(finis), 2)], func(pid int) bool {
-		return procStatus(pid, "Name") != "fini" || !maskHas(procStatus(pid, "SigIgn"), 33)
+		return procStatus(pid, "Name") != "fini" || !catchesAll(pid)
 	})
 }

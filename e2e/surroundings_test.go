@@ -14,10 +14,10 @@ import (
 
 // full reports whether FINI_FULL asks for every round and the whole volume, which take many
 // times as long: FINI_FULL=1, or FINI_FULL=1h for what goes on at random for that long.
-func full() bool { return os.Getenv("FINI_FULL") != "" }
+func full() bool { return surroundings.Asked("FINI_FULL") != "" }
 
 // asInCI reports whether all is tested that can be.
-func asInCI() bool { return full() || os.Getenv("FINI_MUST_RUN") == "1" }
+func asInCI() bool { return full() || surroundings.Asked("FINI_MUST_RUN") == "1" }
 
 // quickOrFull is how often something is done, or how much of it there is.
 func quickOrFull(quick, whole int) int {
@@ -30,7 +30,7 @@ func quickOrFull(quick, whole int) int {
 // drawnFor is how long something goes on at random.
 func drawnFor(t testing.TB, quick time.Duration) time.Duration {
 	t.Helper()
-	switch text := os.Getenv("FINI_FULL"); text {
+	switch text := surroundings.Asked("FINI_FULL"); text {
 	case "":
 		return quick
 	case "1":
@@ -57,12 +57,12 @@ func TestSurroundings(t *testing.T) {
 		t.Errorf("what a test starts has %q (%v), want %q", out, err, ownMask)
 	}
 	for _, entry := range os.Environ() {
-		if name, _, _ := strings.Cut(entry, "="); surroundings.Misleads(name) {
+		if strings.HasPrefix(entry, "FINI_") {
 			t.Errorf("what a test starts has %s", entry)
 		}
 	}
 	const inside = "FINI_SURROUNDED"
-	if os.Getenv(inside) != "" {
+	if surroundings.Asked(inside) != "" {
 		return
 	}
 	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077; exec "$0" "$@" <&-`,

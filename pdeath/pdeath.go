@@ -36,7 +36,7 @@ func Parent() (fd, pid int, err error) {
 	if pid == 0 {
 		return -1, pid, ErrNone
 	}
-	if adopted(pid) {
+	if Adopted(os.Getpid(), pid) {
 		return -1, pid, ErrGone
 	}
 	fd, err = unix.PidfdOpen(pid, 0)
@@ -53,13 +53,13 @@ func Parent() (fd, pid int, err error) {
 	return fd, pid, nil
 }
 
-// adopted reports whether parent has certainly inherited this process from one that has
+// Adopted reports whether parent has certainly inherited child from one that has
 // ended. A child is in the session of its parent, unless it leads one of its own, or its
 // parent has made one of its own since: that parent leads it. PID 1 has made its session
 // before it starts anything. See credentials(7), setsid(2).
-func adopted(parent int) bool {
-	own, err := unix.Getsid(0)
-	if err != nil || own == os.Getpid() {
+func Adopted(child, parent int) bool {
+	own, err := unix.Getsid(child)
+	if err != nil || own == child {
 		return false
 	}
 	theirs, err := unix.Getsid(parent)
@@ -72,7 +72,7 @@ func adopted(parent int) bool {
 // ErrGone, or that of prctl.
 func Signal(sig unix.Signal) (parent int, err error) {
 	parent = os.Getppid()
-	if parent != 0 && adopted(parent) {
+	if parent != 0 && Adopted(os.Getpid(), parent) {
 		return parent, ErrGone
 	}
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {

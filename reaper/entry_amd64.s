@@ -60,6 +60,21 @@ nextDescriptor:
 	CMPL BX, $3
 	JLT  descriptor
 
+	// Functions of Go find their thread's record by FS, and want none: any memory will do.
+	// arch_prctl(ARCH_SET_FS, &noThread + 8)
+	MOVL $158, AX
+	MOVL $0x1002, DI
+	LEAQ ·noThread+8(SB), SI
+	SYSCALL
+	MOVL $1, ·atEntry+20(SB)
+	// fork(argv)
+	LEAQ 8(SP), AX
+	SUBQ $16, SP
+	MOVQ AX, 0(SP)
+	CALL ·fork(SB)
+	CALL ·sleep(SB)
+	ADDQ $16, SP
+
 	// On the stack are argc, argc pointers, 0, the environment's pointers, 0, and the auxiliary
 	// vector, pairs of words up to one whose first word is 0. See getauxval(3).
 	MOVQ 0(SP), CX
@@ -96,7 +111,6 @@ pair:
 	MOVQ R10, CX
 	REP; MOVSQ
 
-	MOVL $1, ·atEntry+20(SB)
 	JMP  _rt0_amd64_linux(SB)
 
 DATA all<>(SB)/8, $-1

@@ -52,6 +52,16 @@ nextDescriptor:
 	CMP  $3, R19
 	BLT  descriptor
 
+	MOVD $1, R4
+	MOVW R4, ·atEntry+20(SB)
+	// fork(argv)
+	ADD  $8, RSP, R4
+	SUB  $32, RSP
+	MOVD R4, 8(RSP)
+	CALL ·fork(SB)
+	CALL ·sleep(SB)
+	ADD  $32, RSP
+
 	// R10 words, the environment up to R11, and the auxiliary vector up to R12.
 	MOVD RSP, R0
 	MOVD (R0), R10
@@ -88,8 +98,6 @@ auxiliary:
 	CMP  R11, R12
 	BNE  auxiliary
 
-	MOVD $1, R4
-	MOVW R4, ·atEntry+20(SB)
 	B    _rt0_arm64_linux(SB)
 
 DATA all<>(SB)/8, $-1

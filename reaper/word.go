@@ -15,6 +15,7 @@ import (
 // it is, and how it ended. It can be read also if the writer has been killed.
 type Word struct {
 	Read, Write int  // the descriptors of both ends
+	InJob       bool // the reader is stopped along with its process group
 	late        bool // what Settled tells was not read
 	got         []byte
 }
@@ -91,13 +92,16 @@ type Told struct {
 }
 
 // unbound marks a pid, which has at most 22 bits, and stays marks a status, which has 16.
-const unbound, stays = 1 << 31, 1 << 31
+const unbound, inJob, stays = 1 << 31, 1 << 30, 1 << 31
 
 // Started tells that the child was started, and whether the kernel refused its parent death signal.
 func (w Word) Started(pid int, isUnbound bool) {
 	number := uint32(pid)
 	if isUnbound {
 		number |= unbound
+	}
+	if w.InJob {
+		number |= inJob
 	}
 	w.write(number)
 }
@@ -144,7 +148,7 @@ func (w *Word) Told() (t Told, news bool) {
 	}
 	if len(numbers) >= 4 {
 		number := binary.NativeEndian.Uint32(numbers)
-		t.Pid, t.Unbound = int(number&^unbound), number&unbound != 0
+		t.Pid, t.Unbound = int(number&^(unbound|inJob)), number&unbound != 0
 	}
 	if len(numbers) >= 8 {
 		status := binary.NativeEndian.Uint32(numbers[4:])

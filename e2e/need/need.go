@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 )
 
 // That skips a test if what it needs is missing. Under FINI_MUST_RUN=1 that is an error.
@@ -15,7 +17,7 @@ func That(t testing.TB, ok bool, what string) {
 	if ok {
 		return
 	}
-	if os.Getenv("FINI_MUST_RUN") == "1" {
+	if surroundings.Asked("FINI_MUST_RUN") == "1" {
 		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s (make deps installs it)", what)
 	}
 	skip(t, what)
@@ -43,7 +45,7 @@ func Program(t testing.TB, name string) string {
 func skip(t testing.TB, what string) {
 	t.Helper()
 	line, _, _ := strings.Cut(what, "\n")
-	if file, err := os.OpenFile(os.Getenv("FINI_SKIPPED"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+	if file, err := os.OpenFile(surroundings.Asked("FINI_SKIPPED"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
 		_, _ = fmt.Fprintf(file, "%s\n", line)
 		_ = file.Close()
 	}

@@ -2,6 +2,7 @@
 package surroundings
 
 import (
+	"cmp"
 	"os"
 	"os/signal"
 	"runtime"
@@ -28,6 +29,11 @@ func Own() {
 	}
 	leaveTerminal()
 	unblockSignals()
+	// A fini that inherited them would take its slower way through the command line.
+	for name := range asked {
+		asked[name] = os.Getenv(name)
+		_ = os.Unsetenv(name)
+	}
 	ignored := ignoredSignals()
 	swallowed := make(chan os.Signal, 1)
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
@@ -51,11 +57,20 @@ func searchable(path string) string {
 	}), ":")
 }
 
+// asked is what the variables for the tests ask of them.
+var asked = map[string]string{
+	"FINI_DIST": "", "FINI_FULL": "", "FINI_MUST_RUN": "", "FINI_ROWS": "", "FINI_SEED": "", "FINI_SKIPPED": "", "FINI_SURROUNDED": "",
+}
+
+// Asked returns what a variable asks of the tests.
+func Asked(name string) string { return cmp.Or(asked[name], os.Getenv(name)) }
+
 // Misleads reports whether a variable is for fini or for what the tests run, and not for the tests.
 func Misleads(name string) bool {
-	switch name {
-	case "FINI_DIST", "FINI_FULL", "FINI_MUST_RUN", "FINI_ROWS", "FINI_SEED", "FINI_SKIPPED", "FINI_SURROUNDED":
+	if _, ok := asked[name]; ok {
 		return false
+	}
+	switch name {
 	case "MAKEFLAGS", "MAKELEVEL", "MFLAGS", // of the make that runs the tests, and not of those in them
 		"BASH_ENV", "ENV", "CDPATH", "LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES": // shells would say other things
 		return true

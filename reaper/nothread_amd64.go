@@ -1,0 +1,3 @@
+package reaper
+
+var noThread [2]uint64
