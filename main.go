@@ -217,11 +217,11 @@ type loop struct {
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	found    family         // the leftovers that the last look has found
-	owners   *report.Owners // who started them
-	told     []string       // those that were told of
-	isolated bool           // pids are those of a PID namespace of the tree's own
-	allow    []string       // names of those that are left alone
+	found    []orphans.Process // the leftovers that the last look has found
+	owners   *report.Owners    // who started them
+	told     []string          // those that were told of
+	isolated bool              // pids are those of a PID namespace of the tree's own
+	allow    []string          // names of those that are left alone
 
 	bySignal     bool          // parentSignal tells of the parent process's death
 	parent       int           // that process's pid, 0 if it is outside of the PID namespace

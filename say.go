@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +25,7 @@ func (s logger) sayf(l life.Level, format string, args ...any) {
 	if l > s.threshold {
 		return
 	}
-	line := "fini: " + oneLine(fmt.Sprintf(format, args...), maxLine)
+	line := "fini: " + report.OneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
 		line = [...]string{life.Failure: red, life.Warning: yellow, life.Detail: uncoloured}[l] + line + uncoloured
 	}
@@ -62,133 +60,6 @@ func lineWidth() int {
 
 // A line this long is written to a pipe as a whole. See PIPE_BUF in pipe(7).
 const maxLine = 1024
-
-// oneLine is text without what is not printed as itself, and no longer than limit bytes:
-// a process may call itself anything.
-func oneLine(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit-3], "") + "..."
-	}
-	return text
-}
-
-// An age below this says no more than that the command has started it.
-const worthSaying = 10 * time.Second
-
-// describe is what a line says of a leftover, in about limit bytes: the command line is cut to
-// that. One outside of fini's session is detached.
-func describe(p orphans.Process, commandLine string, session int, from report.Lineage, limit int) string {
-	var more string
-	if p.Session != session && p.Session != 0 {
-		more += ", detached"
-	}
-	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
-		more += ", " + age(old) + " old"
-	}
-	more += startedBy(from) + whereIs(from.At)
-	if held := held(p.Holds); held != "" {
-		more += ", which holds " + held
-	}
-	pid := strconv.Itoa(p.Pid)
-	return pid + " (" + oneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
-}
-
-// startedBy is what a line says of where a leftover comes from, "" for nothing.
-func startedBy(from report.Lineage) (text string) {
-	for i, a := range from.Chain {
-		text += []string{" by ", " < "}[min(i, 1)]
-		if from.Owner != nil && from.Owner.Pid == a.Pid {
-			text += fmt.Sprintf("%d (%s)", a.Pid, oneLine(from.Owner.Command, 60))
-		} else {
-			text += oneLine(a.Name, 16)
-		}
-	}
-	if from.During != "" {
-		text += " in " + oneLine(from.During, 200)
-	}
-	if text != "" {
-		text = ", started" + text
-	}
-	return text
-}
-
-// whereIs is what a line says of where a leftover is, as far as that helps to find it; "" for nothing.
-func whereIs(at orphans.Surroundings) (text string) {
-	const most = 3
-	listens := at.Listens[:min(len(at.Listens), most)]
-	for i, address := range listens {
-		text += []string{", listens on ", " and "}[min(i, 1)] + oneLine(address, 110)
-	}
-	if more := len(at.Listens) - len(listens); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	if at.OtherDir {
-		text += ", in " + oneLine(at.Dir, 100)
-	}
-	if at.OtherUser {
-		text += fmt.Sprintf(", as user %d", *at.User)
-	}
-	return text
-}
-
-// held names streams, "" for none that are known.
-func held(streams orphans.Streams) string {
-	const both = orphans.Stdout | orphans.Stderr
-	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
-}
-
-// age is a duration in the two units that matter.
-func age(d time.Duration) string {
-	unit := time.Minute
-	switch d = max(d, 0); {
-	case d < time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		unit = time.Second
-	}
-	text := d.Truncate(unit).String()
-	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = whole + "m"
-	}
-	return text
-}
-
-// A family is what a look has found: parents come before their children.
-type family []orphans.Process
-
-// draw draws the family as a tree, one process on a line.
-func (f family) draw(commandLine func(orphans.Process) string) (lines []string) {
-	found, below := map[int]bool{}, map[int][]orphans.Process{}
-	for _, p := range f {
-		found[p.Pid] = true
-		below[p.Parent] = append(below[p.Parent], p)
-	}
-	var draw func(ps []orphans.Process, indent string)
-	draw = func(ps []orphans.Process, indent string) {
-		for i, p := range ps {
-			branch, next := "├─ ", "│  "
-			if i == len(ps)-1 {
-				branch, next = "└─ ", "   "
-			}
-			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, oneLine(commandLine(p), 100)))
-			draw(below[p.Pid], indent+next)
-		}
-	}
-	var roots []orphans.Process
-	for _, p := range f {
-		if !found[p.Parent] {
-			roots = append(roots, p)
-		}
-	}
-	draw(roots, "")
-	return lines
-}
 
 // Say says a line.
 func (l *loop) Say(level life.Level, text string) { l.sayf(level, "%s", text) }
@@ -226,7 +97,7 @@ func (l *loop) culprit(why life.Reason) string {
 		case w.name == "": // it may have ended before it could be read
 			return fmt.Sprintf(" (%d)", w.pid)
 		default:
-			return fmt.Sprintf(" (%s, %d)", oneLine(w.name, 16), w.pid)
+			return fmt.Sprintf(" (%s, %d)", report.OneLine(w.name, 16), w.pid)
 		}
 	}
 	return ""
@@ -248,11 +119,11 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	}
 	if len(l.told) == 0 && l.threshold >= life.Detail {
 		l.sayf(life.Detail, "the command has ended and left running:")
-		for _, line := range l.found.draw(l.tree.CommandLine) {
+		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	text := describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
+	text := report.Describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	l.sayf(life.Warning, "%s leftover %s", what, text)
 	if what != "killing" { // those that count were told of when they were asked to end
 		l.told = append(l.told, text)
@@ -268,8 +139,8 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 	if quietly || l.threshold < life.Warning {
 		return
 	}
-	who := fmt.Sprintf("leftover %d (%s)", p.Pid, oneLine(l.tree.CommandLine(p), lineWidth()))
-	if held := held(p.Holds); held != "" {
+	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
+	if held := report.Held(p.Holds); held != "" {
 		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
@@ -311,7 +182,7 @@ func (s logger) annotate(leaks life.Leaks, told []string) {
 		level = "error"
 	}
 	text := inWords(leaks) + ": " + strings.Join(told, "; ")
-	text = strings.ReplaceAll(oneLine(text, maxLine), "%", "%25")
+	text = strings.ReplaceAll(report.OneLine(text, maxLine), "%", "%25")
 	signals.SayLine([]byte("::" + level + " title=fini::" + text + "\n"))
 }
 

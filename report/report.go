@@ -1,5 +1,5 @@
 // Package report is what --report writes: the record of one life, the file or stream that it goes to,
-// and whose leak a leftover is. It takes facts and decides nothing; it knows no loop.
+// whose leak a leftover is, and what a line says of it. It takes facts and decides nothing; it knows no loop.
 //
 // What a report rests on: rename(2) replaces a file at once, for every reader; a file description
 // belongs to all who have inherited it, so that O_NONBLOCK can't be set on it, while one that is opened

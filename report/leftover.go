@@ -1,0 +1,136 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// OneLine is text without what is not printed as itself, and no longer than limit bytes:
+// a process may call itself anything.
+func OneLine(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit-3], "") + "..."
+	}
+	return text
+}
+
+// An age below this says no more than that the command has started it.
+const worthSaying = 10 * time.Second
+
+// Describe is what a line says of a leftover, in about limit bytes: the command line is cut to
+// that. One outside of fini's session is detached.
+func Describe(p orphans.Process, commandLine string, session int, from Lineage, limit int) string {
+	var more string
+	if p.Session != session && p.Session != 0 {
+		more += ", detached"
+	}
+	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
+		more += ", " + age(old) + " old"
+	}
+	more += startedBy(from) + whereIs(from.At)
+	if held := Held(p.Holds); held != "" {
+		more += ", which holds " + held
+	}
+	pid := strconv.Itoa(p.Pid)
+	return pid + " (" + OneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
+}
+
+// startedBy is what a line says of where a leftover comes from, "" for nothing.
+func startedBy(from Lineage) (text string) {
+	for i, a := range from.Chain {
+		text += []string{" by ", " < "}[min(i, 1)]
+		if from.Owner != nil && from.Owner.Pid == a.Pid {
+			text += fmt.Sprintf("%d (%s)", a.Pid, OneLine(from.Owner.Command, 60))
+		} else {
+			text += OneLine(a.Name, 16)
+		}
+	}
+	if from.During != "" {
+		text += " in " + OneLine(from.During, 200)
+	}
+	if text != "" {
+		text = ", started" + text
+	}
+	return text
+}
+
+// whereIs is what a line says of where a leftover is, as far as that helps to find it; "" for nothing.
+func whereIs(at orphans.Surroundings) (text string) {
+	const most = 3
+	listens := at.Listens[:min(len(at.Listens), most)]
+	for i, address := range listens {
+		text += []string{", listens on ", " and "}[min(i, 1)] + OneLine(address, 110)
+	}
+	if more := len(at.Listens) - len(listens); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if at.OtherDir {
+		text += ", in " + OneLine(at.Dir, 100)
+	}
+	if at.OtherUser {
+		text += fmt.Sprintf(", as user %d", *at.User)
+	}
+	return text
+}
+
+// Held names streams, "" for none that are known.
+func Held(streams orphans.Streams) string {
+	const both = orphans.Stdout | orphans.Stderr
+	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
+}
+
+// age is a duration in the two units that matter.
+func age(d time.Duration) string {
+	unit := time.Minute
+	switch d = max(d, 0); {
+	case d < time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		unit = time.Second
+	}
+	text := d.Truncate(unit).String()
+	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = whole + "m"
+	}
+	return text
+}
+
+// Draw draws processes as a tree, one on a line.
+func Draw(all []orphans.Process, commandLine func(orphans.Process) string) (lines []string) {
+	found, below := map[int]bool{}, map[int][]orphans.Process{}
+	for _, p := range all {
+		found[p.Pid] = true
+		below[p.Parent] = append(below[p.Parent], p)
+	}
+	var draw func(ps []orphans.Process, indent string)
+	draw = func(ps []orphans.Process, indent string) {
+		for i, p := range ps {
+			branch, next := "├─ ", "│  "
+			if i == len(ps)-1 {
+				branch, next = "└─ ", "   "
+			}
+			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, OneLine(commandLine(p), 100)))
+			draw(below[p.Pid], indent+next)
+		}
+	}
+	var roots []orphans.Process
+	for _, p := range all {
+		if !found[p.Parent] {
+			roots = append(roots, p)
+		}
+	}
+	draw(roots, "")
+	return lines
+}

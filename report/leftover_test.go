@@ -1,0 +1,198 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+func TestAge(t *testing.T) {
+	const second, minute, hour = time.Second, time.Minute, time.Hour
+	for d, want := range map[time.Duration]string{
+		-second:                                "0.0s",
+		0:                                      "0.0s",
+		40 * time.Millisecond:                  "0.0s",
+		300 * time.Millisecond:                 "0.3s",
+		second:                                 "1s",
+		second + 900*time.Millisecond:          "1s",
+		10 * second:                            "10s",
+		59*second + 999*time.Millisecond:       "59s",
+		minute:                                 "1m",
+		minute + second:                        "1m1s",
+		minute + 10*second:                     "1m10s",
+		10 * minute:                            "10m",
+		20*minute + 30*second:                  "20m30s",
+		hour - time.Nanosecond:                 "59m59s",
+		hour:                                   "1h0m",
+		hour + 59*second:                       "1h0m",
+		hour + 20*minute + 30*second:           "1h20m",
+		10*hour + 10*minute:                    "10h10m",
+		25 * hour:                              "25h0m",
+		1000*hour + minute + time.Microsecond:  "1000h1m",
+		24*365*hour + 59*minute + 59*second:    "8760h59m",
+		2*minute + 3*second + time.Millisecond: "2m3s",
+	} {
+		if got := age(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	const wide = 1000
+	in := func(p orphans.Process, session int, holds orphans.Streams) orphans.Process {
+		p.Session, p.Holds = session, holds
+		return p
+	}
+	plain := process(4242, 1, "sleep")
+	long := strings.Repeat("x", 500)
+	aged := func(age time.Duration) orphans.Process {
+		p := plain
+		p.Start = max(signals.Uptime()-age, 1) // the machine may have been booted a moment ago
+		return p
+	}
+	for what, c := range map[string]struct {
+		p       orphans.Process
+		command string
+		chain   []orphans.Process
+		limit   int
+		want    string
+	}{
+		"plain":             {plain, "sleep 100", nil, wide, "4242 (sleep 100)"},
+		"young":             {aged(worthSaying / 2), "sleep 100", nil, wide, "4242 (sleep 100)"},
+		"not young":         {aged(worthSaying + time.Second/2), "sleep 100", nil, wide, "4242 (sleep 100), 10s old"},
+		"started by one":    {plain, "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), started by sh"},
+		"started by more":   {plain, "a", []orphans.Process{process(7, 6, "sh"), process(6, 5, "npm"), process(5, 1, "node")}, wide, "4242 (a), started by sh < npm < node"},
+		"odd starter":       {plain, "a", []orphans.Process{process(7, 6, "a\n\x1b[31m"), process(6, 1, "\xff)")}, wide, "4242 (a), started by a??[31m < \ufffd)"},
+		"holds stdout":      {in(plain, 1, orphans.Stdout), "a", nil, wide, "4242 (a), which holds stdout"},
+		"holds stderr":      {in(plain, 1, orphans.Stderr), "a", nil, wide, "4242 (a), which holds stderr"},
+		"holds both":        {in(plain, 1, orphans.Stdout|orphans.Stderr), "a", nil, wide, "4242 (a), which holds stdout and stderr"},
+		"may not be asked":  {in(plain, 1, orphans.Unknown), "a", nil, wide, "4242 (a)"},
+		"escapee":           {in(plain, 4242, 0), "a", nil, wide, "4242 (a), detached"},
+		"escapee holds":     {in(plain, 4000, orphans.Stdout), "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), detached, started by sh, which holds stdout"},
+		"session not known": {in(plain, 0, 0), "a", nil, wide, "4242 (a)"},
+		"odd command":       {plain, "a\nb\x1b[31m\xff\r", nil, wide, "4242 (a?b?[31m\ufffd?)"},
+		"fits":              {plain, strings.Repeat("x", 33), nil, 40, "4242 (" + strings.Repeat("x", 33) + ")"},
+		"is cut":            {plain, strings.Repeat("x", 34), nil, 40, "4242 (" + strings.Repeat("x", 30) + "...)"},
+		"is cut for more":   {in(plain, 1, orphans.Stdout), long, nil, 60, "4242 (" + strings.Repeat("x", 60-7-20-3) + "...), which holds stdout"},
+		"never below 20":    {in(plain, 1, orphans.Stdout), long, nil, 10, "4242 (" + strings.Repeat("x", 17) + "...), which holds stdout"},
+		"is cut at a rune":  {plain, strings.Repeat("é", 40), nil, 40, "4242 (" + strings.Repeat("é", 15) + "...)"},
+		"odd name at a cut": {plain, strings.Repeat("\x01", 40), nil, 40, "4242 (" + strings.Repeat("?", 30) + "...)"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var from Lineage
+			for _, p := range c.chain {
+				from.Chain = append(from.Chain, Ancestor{Pid: p.Pid, Name: p.Name})
+			}
+			got := Describe(c.p, c.command, 1, from, c.limit)
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if !utf8.ValidString(got) || strings.ContainsAny(got, "\n\r\x1b") {
+				t.Errorf("is not printed as itself: %q", got)
+			}
+		})
+	}
+}
+
+func TestStartedBy(t *testing.T) {
+	type ancestor = Ancestor
+	for want, o := range map[string]Lineage{
+		"":                     {},
+		", started in step x":  {During: "step x"},
+		", started by sh < sh": {Chain: []ancestor{{Pid: 7, Name: "sh"}, {Pid: 6, Name: "sh"}}},
+		", started by sh < 6 (npm run dev) < node in test a?b": {
+			Chain: []ancestor{{Pid: 7, Name: "sh"}, {Pid: 6, Name: "npm"}, {Pid: 5, Name: "node"}},
+			Owner: &Owner{Ancestor: ancestor{Pid: 6, Name: "npm"}, Command: "npm run dev"}, During: "test a\nb",
+		},
+	} {
+		if got := startedBy(o); got != want {
+			t.Errorf("%+v: %q, want %q", o, got, want)
+		}
+	}
+	if got := startedBy(Lineage{During: strings.Repeat("x", 999)}); len(got) > 250 {
+		t.Errorf("%d bytes of a line", len(got))
+	}
+}
+
+func TestWhereIs(t *testing.T) {
+	user := 1000
+	for want, at := range map[string]orphans.Surroundings{
+		"":                                      {Listens: []string{}, Dir: "/srv/app", User: &user},
+		", listens on 127.0.0.1:3000":           {Listens: []string{"127.0.0.1:3000"}},
+		", listens on a and b and c":            {Listens: []string{"a", "b", "c"}},
+		", listens on a and b and c and 2 more": {Listens: []string{"a", "b", "c", "d", "e"}},
+		", in /srv/app":                         {Dir: "/srv/app", OtherDir: true},
+		", as user 1000":                        {User: &user, OtherUser: true},
+		", listens on @?[31m, in /a?b, as user 1000": {
+			Listens: []string{"@\x1b[31m"}, Dir: "/a\nb", User: &user, OtherDir: true, OtherUser: true,
+		},
+	} {
+		if got := whereIs(at); got != want {
+			t.Errorf("%+v: %q, want %q", at, got, want)
+		}
+	}
+	long := orphans.Surroundings{Listens: slices.Repeat([]string{strings.Repeat("x", 108)}, 16), Dir: strings.Repeat("x", 1000), OtherDir: true}
+	if got := whereIs(long); len(got) > 500 {
+		t.Errorf("%d bytes of a line", len(got))
+	}
+}
+
+func TestDraw(t *testing.T) {
+	name := func(p orphans.Process) string { return p.Name }
+	for what, c := range map[string]struct {
+		all  []orphans.Process
+		want []string
+	}{
+		"nobody": {nil, nil},
+		"one":    {[]orphans.Process{process(10, 1, "a")}, []string{"└─ 10 a"}},
+		"brothers": {[]orphans.Process{process(10, 1, "a"), process(11, 1, "b")}, []string{
+			"├─ 10 a",
+			"└─ 11 b",
+		}},
+		"generations": {
+			[]orphans.Process{
+				process(10, 1, "a"), process(20, 1, "b"), process(11, 10, "c"), process(12, 10, "d"),
+				process(21, 20, "e"), process(13, 11, "f"), process(22, 21, "g"),
+			},
+			[]string{
+				"├─ 10 a",
+				"│  ├─ 11 c",
+				"│  │  └─ 13 f",
+				"│  └─ 12 d",
+				"└─ 20 b",
+				"   └─ 21 e",
+				"      └─ 22 g",
+			},
+		},
+		"odd names": {[]orphans.Process{process(10, 1, "a\nb"), process(11, 10, strings.Repeat("x", 200))}, []string{
+			"└─ 10 a?b",
+			"   └─ 11 " + strings.Repeat("x", 97) + "...",
+		}},
+		// What is in a circle has no place in a tree, but drawing must come to an end.
+		"a circle": {[]orphans.Process{process(10, 1, "a"), process(30, 31, "b"), process(31, 30, "c"), process(40, 40, "d")}, []string{"└─ 10 a"}},
+	} {
+		if got := Draw(c.all, name); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+// A family as large as a process table must be drawn in no time.
+func TestDrawMany(t *testing.T) {
+	const many = 20000
+	all := []orphans.Process{process(2, 1, "root")}
+	for pid := 3; len(all) < many; pid++ {
+		all = append(all, process(pid, 2, fmt.Sprint("child", pid)))
+	}
+	lines := Draw(all, func(p orphans.Process) string { return p.Name })
+	if len(lines) != many || lines[many-1] != fmt.Sprintf("   └─ %d child%d", many+1, many+1) {
+		t.Errorf("%d lines for %d, the last of them %q", len(lines), many, lines[len(lines)-1])
+	}
+}
