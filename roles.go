@@ -274,7 +274,7 @@ func newOuter(alone *solo, by *reaper.Isolation) (*outer, error) {
 			if w.why == life.ParentDied {
 				at = 1 // as newInner has them
 			}
-			names = slices.Insert(names, at, strings.ReplaceAll(orphans.Name(w.pid), "\n", " "))
+			names = append(append(names[:at:at], strings.ReplaceAll(orphans.Name(w.pid), "\n", " ")), names[at:]...)
 		}
 		to.isolated = &isolated{pid: os.Getpid(), leader: alone.rules.Leader, word: word.Read, by: *by, names: strings.Join(names, "\n")}
 		if to.job != 0 {

@@ -521,7 +521,7 @@ func TestMakeJobserver(t *testing.T) {
 			}
 			s.Out.rest()
 			s.mustEndWithNothing(0)
-			if said := s.Err.text(); said != "" {
+			if said := s.Err.whole(); said != "" {
 				t.Errorf("stderr: %q", said)
 			}
 		})

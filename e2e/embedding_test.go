@@ -65,7 +65,7 @@ func embedsPython(t *testing.T, text string) {
 	}
 	k.file("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
 	l := k.start(python, file)
-	if out := k.mustLeaveNothing(l, 0); out != "3 \n" || !strings.HasSuffix(l.Err.text(), ": server runs without it\n") {
+	if out := k.mustLeaveNothing(l, 0); out != "3 \n" || !strings.HasSuffix(l.Err.whole(), ": server runs without it\n") {
 		t.Errorf("the host says %q and %q", out, l.Err.text())
 	}
 }

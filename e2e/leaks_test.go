@@ -162,6 +162,7 @@ func TestAudit(t *testing.T) {
 				if r.Status != tt.status || len(left.Sent) > 0 || left.Ended != nil || left.Allowed || !slices.Equal(left.Listens, at) {
 					t.Errorf("reports %d and %+v", r.Status, left)
 				}
+				until(t, "its lines", func() bool { return strings.Count(l.Err.text(), "\n") >= len(tt.says) })
 				said := strings.Split(strings.TrimSuffix(l.Err.text(), "\n"), "\n")
 				for i, want := range tt.says {
 					if len(said) != len(tt.says) || !strings.HasPrefix(said[i], "fini: "+want) {

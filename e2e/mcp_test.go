@@ -564,7 +564,8 @@ func TestMCPStdinForms(t *testing.T) {
 			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
 			trials = append(trials, trial{name, func(t *testing.T) {
 				h := openHost(t, tt.program, variables{}, argv...)
-				form, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", h.started))
+				inner := childrenOf(t, h.started)[0] // the outer one has let go of it
+				form, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", inner))
 				if err != nil || !strings.HasPrefix(form, tt.form) {
 					t.Errorf("stdin is %q, want a %s (%v)", form, tt.form, err)
 				}

@@ -706,7 +706,7 @@ func mustNameTest(t *testing.T, name string, files map[string]string, argv ...st
 	}
 	l := k.start(append([]string{"fini", "--linger=50ms", "--orphans-exit=9", "--"}, argv...)...)
 	k.mustLeaveNothing(l, 9)
-	if said := l.Err.text(); !strings.Contains(said, "started in test "+name+"\n") && !strings.Contains(said, " in test "+name+"\n") {
+	if said := l.Err.whole(); !strings.Contains(said, "started in test "+name+"\n") && !strings.Contains(said, " in test "+name+"\n") {
 		t.Errorf("fini says %q, and nothing of %s", said, name)
 	}
 }

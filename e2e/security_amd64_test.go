@@ -114,7 +114,7 @@ func TestSecurityCalls(t *testing.T) {
 			if !t.Failed() {
 				until(t, "the cgroup is empty", func() bool { return len(h.alive()) == 0 })
 			}
-			if said := l.Err.text(); strings.Contains(said, "without") || strings.Contains(said, "cannot") && tt.status != 125 && tt.status != 127 {
+			if said := l.Err.whole(); strings.Contains(said, "without") || strings.Contains(said, "cannot") && tt.status != 125 && tt.status != 127 {
 				t.Errorf("it says %q", said)
 			}
 		})
