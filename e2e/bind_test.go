@@ -172,7 +172,7 @@ func TestBindAndIsolateWithoutPidfds(t *testing.T) {
 			"--bind=" + pid: {125, "", "fini: cannot bind the command to process " + pid + ": " + why + "\n"},
 			"--isolate":     {0, "started\n", ""},
 		} {
-			argv := append(mode("refuse", beforePidfds+":"+kind), finiPath, flag, "--", "echo", "started")
+			argv := append(mode("refuse", beforePidfds+",CLONE_PIDFD:"+kind), finiPath, flag, "--", "echo", "started")
 			status, stdout, stderr := ask(t, exec.Command(argv[0], argv[1:]...))
 			if got := (answer{status, stdout, stderr}); got != want {
 				t.Errorf("%s, %s: %+v, want %+v", kind, flag, got, want)

@@ -352,10 +352,16 @@ const senders = `
 import os, signal
 every = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 signal.pthread_sigmask(signal.SIG_BLOCK, every)
+def process(pid): # gVisor tells the thread that has sent it
+    try:
+        with open("/proc/%d/status" % pid) as status:
+            return int([line.split()[1] for line in status if line.startswith("Tgid:")][0])
+    except OSError:
+        return pid
 os.write(1, b"ready\n")
 while True:
     got = signal.sigwaitinfo(every)
-    os.write(1, b"signal %d from %d\n" % (got.si_signo, got.si_pid))
+    os.write(1, b"signal %d from %d\n" % (got.si_signo, process(got.si_pid)))
 `
 
 // sendersCommand is its command line, which another user can run too.

@@ -13,11 +13,14 @@ func TestLifelineAwait(t *testing.T) {
 	for name, happen := range map[string]func(l Lifeline, process Child){
 		begins:               func(l Lifeline, _ Child) { l.Begin() },
 		"the writer is gone": func(l Lifeline, _ Child) { check(t, unix.Close(l.Write)) },
-		"a process is gone":  func(_ Lifeline, process Child) { check(t, unix.PidfdSendSignal(process.FD, unix.SIGKILL, nil, 0)) },
+		"a process is gone":  func(_ Lifeline, process Child) { check(t, unix.Kill(process.Pid, unix.SIGKILL)) },
 	} {
 		l, err := NewLifeline()
 		check(t, err)
 		process := spawned(t, "sleep", "1000")
+		if process.FD < 0 && name == "a process is gone" {
+			continue
+		}
 		passed := make(chan bool)
 		go func() { passed <- l.Await(process.FD) }()
 		select {

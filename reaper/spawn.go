@@ -181,7 +181,10 @@ func spawn(path string, args []string, c Command) (Child, error) {
 	err := withMask(c.Inherited.Blocked, func() (err error) {
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 		if err != nil && c.Isolation != nil && err != unix.EAGAIN && err != unix.ENOMEM {
-			return c.Isolation.refusal(err) // it takes all that was asked for
+			attr.Sys.PidFD = nil // it takes all that was asked for but this
+			if child.Pid, err = syscall.ForkExec(path, args, attr); err != nil {
+				return c.Isolation.refusal(err)
+			}
 		}
 		if err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS {
 			// A filter, or who emulates a kernel, may refuse any of what was asked for.

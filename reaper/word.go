@@ -37,7 +37,7 @@ func (w Word) Settled(err error) {
 func (w *Word) AwaitSettled(child Child, limit time.Duration) error {
 	fds := []unix.PollFd{{Fd: int32(w.Read), Events: unix.POLLIN}, {Fd: int32(child.FD), Events: unix.POLLIN}}
 	for end := time.Now().Add(limit); ; {
-		n, err := unix.Poll(fds, int(time.Until(end).Milliseconds()))
+		n, err := unix.Poll(fds, int(max(0, time.Until(end)).Milliseconds())) // less than 0 is no limit
 		if err == unix.EINTR && time.Now().Before(end) {
 			continue
 		}
@@ -55,9 +55,13 @@ func (w *Word) AwaitSettled(child Child, limit time.Duration) error {
 	if told == 0 {
 		return nil
 	}
-	// It ends, and is nobody's to reap later.
-	_, _ = unix.Poll(fds[1:], int(limit.Milliseconds()))
-	_, _ = unix.Wait4(child.Pid, nil, unix.WNOHANG, nil)
+	// It ends, and is nobody's to reap later. The poll is over at once where its pidfd tells of that.
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		if pid, _ := unix.Wait4(child.Pid, nil, unix.WNOHANG, nil); pid != 0 {
+			break
+		}
+		_, _ = unix.Poll(fds[1:], 10)
+	}
 	call, errno := int(told>>16), syscall.Errno(told&0xffff)
 	if errno == 0 {
 		return refusedCall(call%len(calls), errors.New("it is not mounted"))

@@ -59,6 +59,7 @@ var groups = []group{
 	{"bonds", "e2e", "LauncherDies LauncherEndsAtOnce UnboundOutlivesItsLauncher Timeout/.*/pair"},
 	{"kill matrix", "e2e", "KillMatrix/.*/(running|stopping_leftovers)/(npx|stubborn) KillMatrixAsPID1 InnerFiniIsKilled"},
 	{"kill matrix without pidfds", "e2e", "KillMatrixWithoutPidfds/ENOSYS/.*/running"},
+	{"outer one asleep", "e2e", "OuterSleeps"},
 	{"bind", "e2e", "Bind BindKillMatrix/pair BindToNobody"},
 	{"isolation", "e2e", "OneOfAnIsolatedPairKilled IsolatedPolicies IsolationRefused"},
 	{"autoreap", "e2e", "WaitsForOneThatIsNeverAZombie"},
