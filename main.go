@@ -125,18 +125,13 @@ func run(flags *commandLine, environ []string) life.Result {
 	var err error
 	fork := reaper.ForkedAtEntry()
 	asleep := fork != nil && !fork.IsInner // until now
+	first := flags.Inner == nil && !asleep // of a pair, to say what there is to say of the command line
 	if fork != nil && fork.IsInner && !flags.sleeps() {
 		fork.StandDown()
 	}
 	if asleep {
 		l.threshold = min(l.threshold, life.Warning) // the inner one has said the rest
-	} else if flags.Inner == nil {
-		if !reaper.HasEntry() {
-			l.sayf(life.Detail, "%s", cli.LimitedBuild)
-		}
-		for _, text := range flags.Misspelt {
-			l.sayf(life.Warning, "%s", text)
-		}
+		fork.ReturnToDir()
 	}
 	if flags.Report != "" {
 		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
@@ -156,6 +151,14 @@ func run(flags *commandLine, environ []string) life.Result {
 			fork.StandDown()
 		}
 		flags.Inner = &orders{job: rules.Job, word: fork.Word.Write, line: fork.Line.Read, parent: -1}
+	}
+	if first && !reaper.HasEntry() {
+		l.sayf(life.Detail, "%s", cli.LimitedBuild)
+	}
+	if first {
+		for _, text := range flags.Misspelt {
+			l.sayf(life.Warning, "%s", text)
+		}
 	}
 	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
 		return l.notStarted(err)

@@ -391,6 +391,26 @@ func (l *life) mustAskFrom(who int, kernel bool) {
 	}
 }
 
+// A stop of the inner fini may be told to the outer one after the signal that came after it.
+func TestStoppedAndAskedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"asleep": nil, "awake": {"--report=" + t.TempDir() + "/report"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range quickOrFull(3, 50) {
+				l := start(t, pair, slices.Concat(flags, []string{"--"}, mode("signals", "15"))...)
+				l.Out.want("ready")
+				l.caught()
+				inner := l.worker()
+				mustKill(t, inner, syscall.SIGSTOP)
+				mustKill(t, l.pid(), syscall.SIGTERM)
+				l.Out.want("signal 15")
+				l.mustEnd(7)
+			}
+		})
+	}
+}
+
 // The kernel asks the command to end when the inner fini is killed, but not if it has other
 // credentials by then: it is asked by the outer one.
 func TestInnerFiniIsKilled(t *testing.T) {

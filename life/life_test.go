@@ -862,9 +862,16 @@ func TestWatch(t *testing.T) {
 			{1, received{sig: syscall.SIGUSR1}, "relay 10", "watching"},
 			{2, received{sig: syscall.SIGTERM}, "relay 15, forward 18", "watching"},
 			{2, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
+			{3, stops, "watch all, forward 18", "watching"},
+		}},
+		{"it is stopped, and then there is a reason to stop", []turn{
 			{3, stops, "watch all", "watching"},
 			{4, stop{ParentDied}, "forward 18", "watching"},
 			{5, stops, "watch all, forward 18", "watching"},
+		}},
+		{"its stop is told after the signal that came after it", []turn{
+			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
+			{0, stops, "watch all, forward 18", "watching"},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { play(t, &watch{Rules: r, inner: mainPid}, tt.turns) })

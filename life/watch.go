@@ -14,8 +14,8 @@ import (
 //	a signal                                   it is relayed
 //	SIGTSTP in an orphaned job                 the job is continued
 //	the inner one is stopped by a signal       the parent process is watched in its stead
-//	a reason to stop, or a signal that asks    the inner one is continued, if it is stopped,
-//	for an end                                 to act on it
+//	a reason to stop, or a signal that asks    the inner one is continued, if it is stopped, or is
+//	for an end                                 from now on, to act on it
 //	the inner one has ended, and has told how  over: fini ends in the same way
 //	it has ended without a word                it was killed, in the midst of its work: a sweep,
 //	                                           asking
@@ -24,7 +24,7 @@ type watch struct {
 	Rules
 	inner     int
 	isStopped bool
-	ending    bool // there was a reason to stop
+	ending    bool // there was a reason to stop, or a signal that asks for an end
 }
 
 func (w *watch) mayDelayReap() bool { return true }
@@ -39,6 +39,7 @@ func (w *watch) step(now time.Duration, e event) (do []action, next Machine) {
 		}
 		do = []action{relay{e}}
 		if w.asksForEnd(e.sig) {
+			w.ending = true // a stop from before that may be told of only now
 			do = append(do, w.letGoOn()...)
 		}
 	case stop:

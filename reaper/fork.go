@@ -22,14 +22,15 @@ type Fork struct {
 
 	// what sleep lets the kernel write to: there is no room for it on the stack
 	signalFD int
-	polled   [3]pollFD
+	polled   [4]pollFD
 	signal   unix.SignalfdSiginfo
 	info     siginfo
 	told     [3]uint32
-	kept     [6]siginfo // see keep
-	stopped  bool       // children are: see makeRoom
+	pending  uint64
+	stopped  bool // children are: see makeRoom
 	probes   [32]int32
 	children [4096]byte
+	dir      [4096]byte // the working directory, with a 0 behind it
 }
 
 // pollFD is a unix.PollFd that waits for input.
@@ -78,16 +79,13 @@ func (f *Fork) LeaveGroup() error {
 	return nil
 }
 
-// Resume is called when the woken outer one has all its threads: it continues the children that makeRoom has
-// stopped, and sends this process the signals that came before it could catch them. See rt_sigqueueinfo(2).
+// ReturnToDir goes to the working directory that the outer one has left in its sleep.
+func (f *Fork) ReturnToDir() { call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(&f.dir)), 0, 0, 0) }
+
+// Resume continues the children that makeRoom has stopped, when the woken outer one has all its threads.
 func (f *Fork) Resume() {
 	if f.stopped {
 		f.signalChildren(unix.SIGCONT)
-	}
-	for i := range f.kept {
-		if info := &f.kept[i]; info.signo != 0 {
-			call(unix.SYS_RT_SIGQUEUEINFO, uintptr(f.Outer), uintptr(info.signo), uintptr(unsafe.Pointer(info)), 0)
-		}
 	}
 }
 
@@ -96,8 +94,7 @@ func (f *Fork) Resume() {
 //
 //go:nosplit
 func (f *Fork) signalChildren(sig unix.Signal) {
-	const here = ^uintptr(99) // AT_FDCWD
-	fd := call(unix.SYS_OPENAT, here, uintptr(unsafe.Pointer(&childrenFile)), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd := call(unix.SYS_OPENAT, atCwd, uintptr(unsafe.Pointer(unsafe.StringData("/proc/thread-self/children\x00"))), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	n := call(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&f.children)), unsafe.Sizeof(f.children), 0)
 	call(unix.SYS_CLOSE, uintptr(fd), 0, 0, 0)
 	pid := 0
@@ -113,7 +110,7 @@ func (f *Fork) signalChildren(sig unix.Signal) {
 	}
 }
 
-var childrenFile = [...]byte{'/', 'p', 'r', 'o', 'c', '/', 't', 'h', 'r', 'e', 'a', 'd', '-', 's', 'e', 'l', 'f', '/', 'c', 'h', 'i', 'l', 'd', 'r', 'e', 'n', 0}
+const atCwd = ^uintptr(99) // AT_FDCWD
 
 // call is a system call: it returns what the kernel does, a negative errno if that refuses.
 //

@@ -46,20 +46,29 @@ func fork(argv *[1 << 20]*byte) {
 		call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, kind, 0, uintptr(unsafe.Pointer(&line))) == 0 &&
 		call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, kind, 0, uintptr(unsafe.Pointer(&word))) == 0 &&
 		call(unix.SYS_GETPPID, 0, 0, 0, 0) == parent && call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) == 0 {
+		// The inner one needs some more.
+		spare := call(unix.SYS_FCNTL, uintptr(f.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(word[1])+4, 0)
+		closeFD(spare)
 		begin := byte(1) // nothing has to come before the command: see Lifeline.Begin
 		call(unix.SYS_WRITE, uintptr(line[1]), uintptr(unsafe.Pointer(&begin)), 1, 0)
-		inner = call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)|unix.CLONE_PIDFD, 0, uintptr(unsafe.Pointer(&innerFD)), 0)
+		if spare >= 0 {
+			inner = call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)|unix.CLONE_PIDFD, 0, uintptr(unsafe.Pointer(&innerFD)), 0)
+		}
 	}
 	f.Line, f.Word = Lifeline{int(line[0]), int(line[1])}, Word{Read: int(word[0]), Write: int(word[1])}
-	if inner <= 0 {
-		closeFD(f.signalFD)
-	}
 	if inner == 0 {
+		closeFD(f.signalFD)
 		// Until it catches signals, nobody could continue it if one stopped it: it ends with the outer one.
 		if call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0) != 0 {
 			f.standDown()
 		}
-		if call(unix.SYS_GETPPID, 0, 0, 0, 0) != pid {
+		switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {
+		case pid:
+		case 0:
+			const says = "fini: children are in another PID namespace, in which fini has to be too: use unshare --fork\n"
+			call(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(says))), uintptr(len(says)), 0)
+			exit(125)
+		default:
 			exit(1)
 		}
 		f.Inner, f.IsInner = call(unix.SYS_GETPID, 0, 0, 0, 0), true
@@ -79,6 +88,7 @@ func fork(argv *[1 << 20]*byte) {
 //go:nosplit
 func (f *Fork) undo() {
 	f.Inner = 0
+	closeFD(f.signalFD)
 	closeFD(f.Line.Write)
 	closeFD(f.Word.Read)
 	closeFD(f.ParentFD)
@@ -115,11 +125,14 @@ func sleep() {
 	if f.Inner == 0 || f.IsInner {
 		return
 	}
-	f.polled[0], f.polled[1], f.polled[2] = pollFD{fd: int32(f.signalFD), events: unix.POLLIN}, pollFD{fd: int32(f.InnerFD), events: unix.POLLIN}, pollFD{fd: int32(f.Word.Read), events: unix.POLLIN}
-	started := false
+	f.polled[0], f.polled[1] = pollFD{fd: int32(f.signalFD), events: unix.POLLIN}, pollFD{fd: int32(f.InnerFD), events: unix.POLLIN}
+	f.polled[2], f.polled[3] = pollFD{fd: int32(f.Word.Read), events: unix.POLLIN}, pollFD{fd: int32(f.ParentFD), events: unix.POLLIN}
+	// reason is that there was a reason to stop, or a signal that asks for an end: the inner one can't act on it
+	// while it is stopped, and that may be told only after what came later.
+	started, reason := false, false
 	for {
 		// It is interrupted by what stops and continues this process.
-		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f.polled)), 3, 0, 0, 8, 0)
+		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f.polled)), uintptr(len(f.polled)), 0, 0, 8, 0)
 		n := call6(unix.SYS_RECVFROM, uintptr(f.Word.Read), uintptr(unsafe.Pointer(&f.told)), unsafe.Sizeof(f.told), unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
 		if f.polled[2].revents != 0 {
 			f.polled[2] = pollFD{fd: -1}
@@ -133,41 +146,44 @@ func sleep() {
 			f.over(n)
 			break
 		}
+		if f.polled[3].revents != 0 {
+			f.polled[3], reason = pollFD{fd: -1}, true
+			f.letGoOn()
+		}
 		if f.polled[0].revents == 0 || call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) < 0 {
 			continue
 		}
 		if f.signal.Signo != uint32(unix.SIGCHLD) {
+			const asks = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
+			reason = reason || (asks&^atEntry.ignored)>>(f.signal.Signo-1)&1 != 0
 			f.relay()
-			continue
 		}
-		f.info.pid = 0
-		call6(unix.SYS_WAITID, unix.P_PID, uintptr(f.Inner), uintptr(unsafe.Pointer(&f.info)), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
-		switch {
-		case f.info.pid == 0: // another child has ended, or it is over
-		case f.hasRoom(threads):
-			call(unix.SYS_KILL, uintptr(f.Outer), uintptr(unix.SIGCHLD), 0, 0) // for the loop
-			f.keep()
-			return
-		default:
-			// Awake it would see to it that a stopped inner one acts on a reason to stop.
-			call(unix.SYS_KILL, uintptr(f.Inner), uintptr(unix.SIGCONT), 0, 0)
+		if reason {
+			f.letGoOn()
 		}
 	}
-	f.keep()
 }
 
-// keep takes those signals that are pending of which the runtime would end this process, before they can be
-// caught. See Resume.
+// drain takes what signals there are: the runtime would end this process by some, and all is stopped now, whatever
+// else asks for that.
 //
 //go:nosplit
-func (f *Fork) keep() {
-	signalFD(f.signalFD, 1<<(unix.SIGHUP-1)|1<<(unix.SIGINT-1)|1<<(unix.SIGQUIT-1)|1<<(unix.SIGABRT-1)|1<<(unix.SIGTERM-1)|1<<(unix.SIGPROF-1))
-	for i := range f.kept {
-		if call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) > 0 {
-			f.kept[i] = siginfo{signo: int32(f.signal.Signo), code: f.signal.Code, pid: int32(f.signal.Pid), uid: int32(f.signal.Uid)}
-		}
+func (f *Fork) drain() {
+	signalFD(f.signalFD, ^uint64(childEnded))
+	for call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) > 0 {
 	}
 	closeFD(f.signalFD)
+}
+
+// letGoOn continues the inner one, if it is stopped.
+//
+//go:nosplit
+func (f *Fork) letGoOn() {
+	f.info.pid = 0
+	call6(unix.SYS_WAITID, unix.P_PID, uintptr(f.Inner), uintptr(unsafe.Pointer(&f.info)), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	if f.info.pid != 0 {
+		call(unix.SYS_KILL, uintptr(f.Inner), uintptr(unix.SIGCONT), 0, 0)
+	}
 }
 
 // takeAll makes this process receive all signals but, in a job, those that stop it with the job.
@@ -178,6 +194,14 @@ func (f *Fork) takeAll(inJob bool) {
 	if inJob {
 		stops := uint64(1)<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)
 		all &^= stops
+		// What came until now may have come before the command was in the job.
+		call(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&f.pending)), 8, 0, 0)
+		for sig := uint32(unix.SIGTSTP); sig <= uint32(unix.SIGTTOU); sig++ {
+			if f.pending>>(sig-1)&1 != 0 {
+				f.signal = unix.SignalfdSiginfo{Signo: sig}
+				f.relay()
+			}
+		}
 		call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
 	}
 	signalFD(f.signalFD, all)
@@ -205,6 +229,7 @@ func (f *Fork) over(n int) {
 		f.end(f.told[1])
 	}
 	f.makeRoom()
+	f.drain()
 }
 
 // end ends the outer fini as the command has ended, by exit(2) or the same signal, without a core dump.
@@ -311,18 +336,31 @@ func (f *Fork) relay() {
 //
 //go:nosplit
 func (f *Fork) letGo() {
-	const cloexec = unix.O_CLOEXEC
-	call(unix.SYS_DUP3, uintptr(f.ParentFD), 0, cloexec, 0)
-	call(unix.SYS_DUP3, uintptr(f.ParentFD), 1, cloexec, 0)
+	f.release(0, "/proc/self/fd/0\x00")
+	f.release(1, "/proc/self/fd/1\x00")
 	last := max(f.ParentFD, f.signalFD, f.Word.Read, f.Line.Write, f.InnerFD)
 	for fd := 3; fd < last; fd++ {
 		if fd != f.ParentFD && fd != f.signalFD && fd != f.Word.Read && fd != f.Line.Write && fd != f.InnerFD {
 			closeFD(fd)
 		}
 	}
+	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&f.dir)), unsafe.Sizeof(f.dir), 0, 0)
 	root := [2]byte{'/'}
 	call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0, 0)
 	call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0)
+}
+
+// release is as in streams.go; where that can't be, something else is in the place of fd.
+//
+//go:nosplit
+func (f *Fork) release(fd uintptr, link string) {
+	path := call(unix.SYS_OPENAT, atCwd, uintptr(unsafe.Pointer(unsafe.StringData(link))), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if path < 0 {
+		call(unix.SYS_DUP3, uintptr(f.ParentFD), fd, unix.O_CLOEXEC, 0)
+		return
+	}
+	call(unix.SYS_DUP3, uintptr(path), fd, unix.O_CLOEXEC, 0)
+	closeFD(path)
 }
 
 // signalFD makes a descriptor by which the signals of a set are received, or changes its set. See signalfd(2).
