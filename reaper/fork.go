@@ -27,6 +27,7 @@ type Fork struct {
 	info     siginfo
 	told     [3]uint32
 	pending  uint64
+	reason   bool // to stop, or for the inner one to end: it can't act on that while it is stopped, which may be told later
 	stopped  bool // children are: see makeRoom
 	probes   [32]int32
 	children [4096]byte

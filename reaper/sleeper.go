@@ -127,9 +127,7 @@ func sleep() {
 	}
 	f.polled[0], f.polled[1] = pollFD{fd: int32(f.signalFD), events: unix.POLLIN}, pollFD{fd: int32(f.InnerFD), events: unix.POLLIN}
 	f.polled[2], f.polled[3] = pollFD{fd: int32(f.Word.Read), events: unix.POLLIN}, pollFD{fd: int32(f.ParentFD), events: unix.POLLIN}
-	// reason is that there was a reason to stop, or a signal that asks for an end: the inner one can't act on it
-	// while it is stopped, and that may be told only after what came later.
-	started, reason := false, false
+	started := false
 	for {
 		// It is interrupted by what stops and continues this process.
 		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f.polled)), uintptr(len(f.polled)), 0, 0, 8, 0)
@@ -144,21 +142,15 @@ func sleep() {
 		}
 		if f.polled[1].revents != 0 {
 			f.over(n)
-			break
+			return
 		}
 		if f.polled[3].revents != 0 {
-			f.polled[3], reason = pollFD{fd: -1}, true
-			f.letGoOn()
+			f.polled[3], f.reason = pollFD{fd: -1}, true
 		}
-		if f.polled[0].revents == 0 || call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) < 0 {
-			continue
-		}
-		if f.signal.Signo != uint32(unix.SIGCHLD) {
-			const asks = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
-			reason = reason || (asks&^atEntry.ignored)>>(f.signal.Signo-1)&1 != 0
+		if f.polled[0].revents != 0 && f.receive() {
 			f.relay()
 		}
-		if reason {
+		if f.reason {
 			f.letGoOn()
 		}
 	}
@@ -170,9 +162,16 @@ func sleep() {
 //go:nosplit
 func (f *Fork) drain() {
 	signalFD(f.signalFD, ^uint64(childEnded))
-	for call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) > 0 {
+	for f.receive() {
 	}
 	closeFD(f.signalFD)
+}
+
+// receive takes a signal, if there is one.
+//
+//go:nosplit
+func (f *Fork) receive() bool {
+	return call(unix.SYS_READ, uintptr(f.signalFD), uintptr(unsafe.Pointer(&f.signal)), unsafe.Sizeof(f.signal), 0) > 0
 }
 
 // letGoOn continues the inner one, if it is stopped.
@@ -186,7 +185,9 @@ func (f *Fork) letGoOn() {
 	}
 }
 
-// takeAll makes this process receive all signals but, in a job, those that stop it with the job.
+// takeAll makes this process receive all signals but, in a job, those that stop it with the job. What has come until
+// now may have come before the command was there to have it too, as it has the terminal's keys: the inner one is told
+// that a process has sent it.
 //
 //go:nosplit
 func (f *Fork) takeAll(inJob bool) {
@@ -194,7 +195,6 @@ func (f *Fork) takeAll(inJob bool) {
 	if inJob {
 		stops := uint64(1)<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)
 		all &^= stops
-		// What came until now may have come before the command was in the job.
 		call(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&f.pending)), 8, 0, 0)
 		for sig := uint32(unix.SIGTSTP); sig <= uint32(unix.SIGTTOU); sig++ {
 			if f.pending>>(sig-1)&1 != 0 {
@@ -205,6 +205,10 @@ func (f *Fork) takeAll(inJob bool) {
 		call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
 	}
 	signalFD(f.signalFD, all)
+	for f.receive() {
+		f.signal.Code = min(f.signal.Code, 0)
+		f.relay()
+	}
 }
 
 // over ends this process, as the inner one has ended, of whose word n bytes have come. It returns if there is
@@ -316,11 +320,16 @@ func (f *Fork) standDown() {
 	exit(0)
 }
 
-// relay is signals.Relay.
+// relay is signals.Relay, but for SIGCHLD.
 //
 //go:nosplit
 func (f *Fork) relay() {
 	const relayed, relayedKernel = -1 << 24, -101 // as there
+	const asks = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
+	if f.signal.Signo == uint32(unix.SIGCHLD) {
+		return
+	}
+	f.reason = f.reason || (asks&^atEntry.ignored)>>(f.signal.Signo-1)&1 != 0
 	kernel := f.signal.Code > 0
 	f.info = siginfo{signo: int32(f.signal.Signo), code: relayedKernel}
 	if !kernel {
