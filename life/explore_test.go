@@ -44,8 +44,8 @@ type move struct {
 // supply is what may still happen in a world.
 type supply struct {
 	left    int // moves
-	used    [32]uint8
-	may     uint32 // which moves, as bits
+	used    [40]uint8
+	may     uint64 // which moves, as bits
 	bond    bool   // to the parent process
 	timeout time.Duration
 	rows    *rows
@@ -88,7 +88,9 @@ var moves = []move{
 	{"calls setsid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setsid},
 	{"calls setpgid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setpgid},
 	{"becomes another user", 1, inTree, (*world).setuid},
-	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell },
+	{"is stopped", 1, func(w *world, p *proc) bool {
+		return killable(w, p) && p.state == 'S' && p.id != w.cast.shell && !w.dropsSignals(p)
+	},
 		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGSTOP) }},
 	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' },
 		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGCONT) }},
@@ -168,7 +170,7 @@ var moves = []move{
 }
 
 // mayMove is the bits of moves by their names' beginnings.
-func mayMove(names ...string) (bits uint32) {
+func mayMove(names ...string) (bits uint64) {
 	for _, name := range names {
 		before := bits
 		for i, m := range moves {
@@ -407,6 +409,7 @@ func (w *world) encode(b []byte) []byte {
 			num(-1)
 			continue
 		}
+		num(int(f.phase))
 		b = fmt.Append(b, f.queue)
 		b = append(b, text(f.todo)...)
 		slot(f.mainID)
@@ -453,6 +456,8 @@ func (w *world) encode(b []byte) []byte {
 	flag(w.stdin.closed)
 	num(w.word.Pid)
 	flag(w.word.Done)
+	flag(w.standsDown)
+	num(w.ghost.early)
 	num(int(w.word.Status))
 	g := &w.ghost
 	flag(g.mainEnded)
@@ -600,13 +605,15 @@ const (
 	asSolo part = iota
 	asPair
 	asPID1
+	asAsleep // a pair, of which the outer one sleeps
 	asPairInJob
 	asSoloInJob
 	asLeader // a pair in the job, whose outer fini leads the session
 	asPairInOrphanedJob
+	asAsleepInJob
 )
 
-var parts = []string{"solo", "pair", "PID 1", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job"}
+var parts = []string{"solo", "pair", "PID 1", "pair asleep", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job", "pair asleep in a job"}
 
 // begin makes the world of a role, with a command that has just been started.
 func begin(r Rules, as part, unbound bool) *world {
@@ -633,7 +640,7 @@ func begin(r Rules, as part, unbound bool) *world {
 		w.all[0] = proc{}
 		add(&c.shell, 10, 0, 10, 10, 0)
 	}
-	pair := as == asPair || as == asPairInJob || as == asLeader || as == asPairInOrphanedJob
+	pair := as != asSolo && as != asPID1 && as != asSoloInJob
 	add(&c.outer, 20, top, group, session, isFini|subreaper)
 	worker := c.outer
 	if pair {
@@ -808,15 +815,19 @@ func scenarios(whole bool, depth int) (all []scenario) {
 			for as := range part(len(parts)) {
 				for k, kind := range kinds {
 					for b, bunch := range bunches {
-						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as > 1) + boolToInt(k > 1)
+						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asAsleep) + boolToInt(k > 1)
 						most := 1 + boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan")
 						if policy == StopPipes && setting.name == "no /proc" && as <= asPID1 {
 							most++
 						}
-						if setting.name == "-c" && as >= asPairInJob || !whole && odd > most {
+						asleep := as == asAsleep || as == asAsleepInJob
+						if setting.name == "-c" && as >= asPairInJob || asleep && kind.name == "one from before" || !whole && odd > most {
 							continue
 						}
 						names := slices.Concat(bunch.moves, kind.moves, setting.moves)
+						if asleep && bunch.name != "growth" {
+							names = append(names, "stands down", "can't start", "gives up")
+						}
 						if as >= asPairInJob {
 							names = append(names, bunch.job...)
 						}
@@ -829,6 +840,9 @@ func scenarios(whole bool, depth int) (all []scenario) {
 								kind.grow(w)
 								if setting.more != nil {
 									setting.more(w)
+								}
+								if asleep {
+									w.fallAsleep(k == 0)
 								}
 								w.supply.may = mayMove(names...)
 								if as != asLeader {

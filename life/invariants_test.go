@@ -47,6 +47,7 @@ type ghost struct {
 	timeout    byte          // 1 if --timeout may have been why the command ended, 2 if it was
 	killed     int           // how many finis were
 	wordless   bool          // one of them was the inner one, before its word
+	early      int           // with what an inner one has ended by itself before its loop has
 
 	got, due [4]int        // how often the main child got a signal, and may have: see counted
 	told     [4]bool       // a process has sent it to fini for the main child
@@ -412,6 +413,12 @@ func (w *world) judgeEnd(f *fini) {
 
 // judgeStatus looks at how the outer or only fini ends.
 func (w *world) judgeStatus(f *fini) {
+	if w.ghost.early != 0 {
+		if f.result.Status() != w.ghost.early {
+			w.breach("the pair", "inner has ended by itself, and outer ends with %d, want %d", f.result.Status(), w.ghost.early)
+		}
+		return
+	}
 	if w.ghost.wordless {
 		if f.result.Status() != 128+9 {
 			w.breach("the pair", "inner was killed, and outer ends with %d", f.result.Status())
@@ -512,6 +519,13 @@ var tableRows = []string{
 	"watching: the inner one has told its end -> over",
 	"watching: it has ended without a word -> asking",
 	"watching: it has ended without a word, and left nothing -> over",
+	"asleep: a signal -> relayed",
+	"asleep: the inner one is stopped -> watching",
+	"asleep: the inner one is stopped, and there is no room -> continues it",
+	"asleep: the inner one has told its end -> over",
+	"asleep: it has ended without a word -> watching",
+	"asleep: it has started nothing -> over",
+	"asleep: the inner one stands down -> running",
 }
 
 // rows counts how often each was taken.

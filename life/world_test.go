@@ -29,11 +29,12 @@ type world struct {
 		closed bool
 		unread int
 	}
-	word  reaper.Told // from the inner fini to the outer one
-	cast  cast
-	rules Rules
-	blind bool  // there is no /proc
-	ghost ghost // what the invariants remember, and nobody in the world knows
+	word       reaper.Told // from the inner fini to the outer one
+	standsDown bool        // is what that says in place of a word
+	cast       cast
+	rules      Rules
+	blind      bool  // there is no /proc
+	ghost      ghost // what the invariants remember, and nobody in the world knows
 
 	supply supply   // what else may happen
 	story  *[]scene // what has happened; nil while states are counted
@@ -383,7 +384,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 
 // stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault.
 func (w *world) stopsByKey(p *proc) bool {
-	return !p.has(isFini) || w.rules.Job != 0 && p.group == w.rules.Job && !w.rules.Orphaned
+	return !p.has(isFini) || !w.fini(p.id).phase.blocks() && w.rules.Job != 0 && p.group == w.rules.Job && !w.rules.Orphaned
 }
 
 // act is what a process makes of the signals that it gets.
@@ -518,6 +519,7 @@ type fini struct {
 	outer  bool
 	inner  bool
 	pid1   bool
+	phase  phase
 	mainID int // the main child's id
 
 	caught       []caught
@@ -567,7 +569,9 @@ func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel, relayed b
 	if !found {
 		f.caught = slices.Insert(f.caught, at, caught{})
 	}
-	f.caught[at] = caught{sig, sender, kernel, relayed}
+	if !found || f.phase == awake { // pending, it is the first one
+		f.caught[at] = caught{sig, sender, kernel, relayed}
+	}
 }
 
 // ready reports whether a fini has something to do.
@@ -575,7 +579,10 @@ func (w *world) ready(f *fini) bool {
 	if p := w.get(f.id); p == nil || p.state != 'S' {
 		return false
 	}
-	if f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught) > 0 || f.child {
+	if f.phase.sleeps() {
+		return w.awaits(f)
+	}
+	if f.phase != awake || f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught) > 0 || f.child {
 		return true
 	}
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
@@ -590,6 +597,14 @@ func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
 func (w *world) run(f *fini) {
+	if f.phase.sleeps() {
+		w.asleep(f)
+		return
+	}
+	if f.phase != awake {
+		w.beginning(f)
+		return
+	}
 	k := &kernel{w: w, f: f}
 	first := true
 	for f.Kernel = k; !k.called && w.broken == ""; first = false {
