@@ -38,12 +38,13 @@ func (w *world) wordBytes() int {
 // fallAsleep makes the world of a pair one of moments before, with the outer one asleep. unstarted says that the
 // command, which is the whole tree, was not started yet.
 func (w *world) fallAsleep(unstarted bool) {
-	w.finis[0].Loop, w.finis[0].phase = Loop{}, dormant
+	outer := &w.finis[0]
+	outer.Loop, outer.phase, outer.bound = Loop{}, dormant, slices.Clone(outer.whileStopped)
 	if unstarted {
 		inner := w.get(w.cast.inner)
 		inner.group, inner.is, inner.deathsig = w.top().group, isFini, syscall.SIGKILL
 		w.get(w.cast.main).state, w.word.Pid = 0, 0
-		w.finis[0].phase, w.finis[1].phase = dozing, forked
+		outer.phase, w.finis[1].phase = dozing, forked
 	}
 }
 
@@ -76,7 +77,7 @@ func (w *world) beginning(f *fini) {
 
 // awaits reports whether there is something for one that sleeps.
 func (w *world) awaits(f *fini) bool {
-	return w.ended(f.mainID) || f.child || f.phase == dormant && len(f.caught) > 0 ||
+	return w.ended(f.mainID) || f.child || f.phase == dormant && len(f.caught) > 0 || w.bondEnded(f) ||
 		f.phase == dozing && w.wordBytes() >= 4 && !w.standsDown
 }
 
@@ -89,8 +90,12 @@ func (w *world) asleep(f *fini) {
 	}
 	if f.phase == dozing && told >= 4 && !w.standsDown {
 		f.phase = dormant
+		for i := range f.caught {
+			f.caught[i].kernel = false // the command may not have had it
+		}
 		if at := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP }); at >= 0 && w.stopsByKey(self) {
 			f.caught = slices.Delete(f.caught, at, at+1)
+			w.catch(inner, syscall.SIGTSTP, 0, false, true)
 			w.deliver(self, syscall.SIGTSTP, 0, true)
 			return
 		}
@@ -122,22 +127,21 @@ func (w *world) asleep(f *fini) {
 
 // takeSignal takes one: the kernel gives that of the lowest number first.
 func (w *world) takeSignal(f *fini, inner *proc, took func(what, after string)) {
+	if w.bondEnded(f) {
+		f.bound, f.reason = nil, true
+	}
 	if len(f.caught) > 0 && f.phase == dormant && (!f.child || f.caught[0].sig < syscall.SIGCHLD) {
 		took("a signal", "relayed")
 		got := f.caught[0]
 		f.caught = slices.Clone(f.caught[1:])
+		f.reason = f.reason || w.rules.asksForEnd(got.sig)
 		w.catch(inner, got.sig, got.sender, got.kernel, true)
-		return
+	} else {
+		f.child = false
 	}
-	f.child = false
-	switch {
-	case inner.changed != stopped:
-	case w.blind: // there is no room for threads, either
-		took("the inner one is stopped, and there is no room", "continues it")
+	if f.reason && inner.changed == stopped {
+		took("the inner one is stopped, and has a reason to end", "continues it")
 		_ = w.kill(w.get(f.id), inner, syscall.SIGCONT)
-	default:
-		took("the inner one is stopped", "watching")
-		w.wake(f)
 	}
 }
 
@@ -149,6 +153,7 @@ func (w *world) wake(f *fini) {
 		main.mark.byKernel = false // the inner one has not said whom it started, who has had it: a limit
 		w.may(syscall.SIGTERM, false)
 	}
+	f.bound = nil
 	f.phase, f.Loop = awake, *New(nil, Outer, rules, w.get(f.mainID).pid, true)
 }
 
@@ -175,13 +180,6 @@ func (w *world) endEarly(p *proc, code int) {
 	f.said, f.machine, f.phase = true, nil, awake
 	f.queue, f.todo = nil, nil
 	w.exit(p, exited(code))
-}
-
-// dropsSignals reports whether one is an inner fini that is yet to drop what its group was sent. That it drops too what
-// is relayed while it is stopped is a limit.
-func (w *world) dropsSignals(p *proc) bool {
-	f := w.fini(p.id)
-	return f != nil && f.phase == forked
 }
 
 var sleeperMoves = []move{

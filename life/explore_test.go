@@ -88,9 +88,7 @@ var moves = []move{
 	{"calls setsid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setsid},
 	{"calls setpgid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setpgid},
 	{"becomes another user", 1, inTree, (*world).setuid},
-	{"is stopped", 1, func(w *world, p *proc) bool {
-		return killable(w, p) && p.state == 'S' && p.id != w.cast.shell && !w.dropsSignals(p)
-	},
+	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell },
 		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGSTOP) }},
 	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' },
 		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGCONT) }},
@@ -410,6 +408,7 @@ func (w *world) encode(b []byte) []byte {
 			continue
 		}
 		num(int(f.phase))
+		flag(f.reason)
 		b = fmt.Append(b, f.queue)
 		b = append(b, text(f.todo)...)
 		slot(f.mainID)

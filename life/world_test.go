@@ -520,7 +520,8 @@ type fini struct {
 	inner  bool
 	pid1   bool
 	phase  phase
-	mainID int // the main child's id
+	reason bool // of one that sleeps: there was a reason to stop, or a signal that asks for an end
+	mainID int  // the main child's id
 
 	caught       []caught
 	child        bool // SIGCHLD was caught
@@ -588,6 +589,11 @@ func (w *world) ready(f *fini) bool {
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
 		return true
 	}
+	return w.bondEnded(f)
+}
+
+// bondEnded reports whether one has ended whose end a fini watches.
+func (w *world) bondEnded(f *fini) bool {
 	return slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
