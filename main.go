@@ -108,6 +108,11 @@ func (c *commandLine) readInner() error {
 	if err := c.Inner.UnmarshalText([]byte(c.Options.Inner)); err != nil || len(c.Inner.bound) != len(c.Bind) {
 		return errNotForUsers
 	}
+	for _, fd := range []int{c.Inner.word, c.Inner.line} { // numbers that somebody has typed are not these
+		if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
+			return errNotForUsers
+		}
+	}
 	return nil
 }
 

@@ -3,10 +3,12 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 )
@@ -110,4 +112,88 @@ func TestOuterSleeps(t *testing.T) {
 		l.Out.want("signal 15")
 		l.mustEnd(128 + 9)
 	})
+	t.Run("a killed inner one, and who is left", func(t *testing.T) {
+		t.Parallel()
+		l := start(t, pair, "--", "/bin/sh", "-c", `trap "" TERM; echo ready; kill -KILL $PPID; exec sleep 1000`)
+		l.Out.want("ready")
+		l.mustEnd(128 + 9)
+		if text := l.Err.whole(); !strings.Contains(text, "(sleep 1000), which holds stdout and stderr\n") {
+			t.Errorf("says %q", text)
+		}
+	})
+	t.Run("an inner one that stands down", func(t *testing.T) {
+		t.Parallel()
+		cmd := pair.command("/bin/sh", "-c", "echo started; sleep 1000")
+		cmd.Env = append(os.Environ(), "FINI_SHIELD=0")
+		if out, err := terminated(t, cmd); err == nil || err.Error() != "signal: terminated" {
+			t.Errorf("%v, and says %q", err, out)
+		}
+	})
+	t.Run("in the PID namespace of others", func(t *testing.T) {
+		t.Parallel()
+		need.That(t, os.Geteuid() == 0, "root")
+		out, err := exec.Command(need.Program(t, "unshare"), "--pid", finiPath, "true").CombinedOutput()
+		if text := string(out); err == nil || !strings.HasPrefix(text, "fini: children are in another PID namespace") || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v, and says %q", err, text)
+		}
+	})
+}
+
+// terminated runs a command for which a SIGTERM is pending, and blocked.
+func terminated(t *testing.T, cmd *exec.Cmd) (out []byte, err error) {
+	t.Helper()
+	cmd.Path = need.Program(t, "python3")
+	cmd.Args = append([]string{cmd.Path, "-c", `import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])`}, cmd.Args...)
+	return cmd.CombinedOutput()
+}
+
+// job starts a command as a job at its terminal and ends with its status, or 128 and the number of the signal. It
+// says so on descriptor 3 when the job is about to execute the command.
+const job = `import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.write(3, b"x")
+    os.execv(sys.argv[1], sys.argv[1:])
+os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+`
+
+// A key that is typed while a job begins is not lost, whatever the job has got to by then.
+func TestKeyWhileAJobBegins(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	for i := range quickOrFull(40, 600) {
+		tty, keys := terminal(t)
+		ready, says, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python, "-I", "-S", "-c", job, finiPath, "sleep", "1000")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = ready.Read(make([]byte, 1))
+		for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
+		}
+		_, _ = keys.Write([]byte{3})
+		late := time.AfterFunc(patience, func() { _ = keys.Close() }) // hangs up
+		err = cmd.Wait()
+		late.Stop()
+		if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
+			t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
+		}
+		for _, f := range []*os.File{keys, tty, ready, says} {
+			_ = f.Close()
+		}
+	}
 }

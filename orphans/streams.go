@@ -3,6 +3,7 @@ package orphans
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,16 +30,20 @@ const unreadable stream = "?" // a pipe or socket, and no /proc to say which
 // file or /dev/null. The kind is asked for without stat(2), which may wait for a server.
 func (t *Tree) ownStream(fd int) stream {
 	_, notPipe := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
-	if notPipe != nil {
-		if _, notSocket := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); notSocket != nil {
-			return ""
-		}
+	known := notPipe == nil
+	if !known {
+		_, notSocket := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+		known = notSocket == nil
 	}
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.buf)
-	if err != nil {
+	link := string(t.buf[:max(n, 0)])
+	switch {
+	case err != nil && known:
 		return unreadable
+	case known, strings.HasPrefix(link, "pipe:["), strings.HasPrefix(link, "socket:["): // the last two of an O_PATH reference
+		return stream(link)
 	}
-	return stream(t.buf[:n])
+	return ""
 }
 
 // holds is which standard streams of this process another has open for writing.
