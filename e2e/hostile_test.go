@@ -411,6 +411,29 @@ func TestStoppedAndAskedAtOnce(t *testing.T) {
 	}
 }
 
+// While the inner fini is stopped, the outer one watches the parent process, whose end may come before it is
+// told of the stop.
+func TestLauncherOfAStoppedInnerDies(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"asleep": nil, "awake": {"--report=" + t.TempDir() + "/report"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, wait := range []bool{true, false} {
+				l := launch(t, pair, slices.Concat(flags, []string{"--"}, mode("signals", "15"))...)
+				l.Out.want("ready")
+				inner := l.inner()
+				mustKill(t, inner, syscall.SIGSTOP)
+				if wait {
+					until(t, "it is stopped", func() bool { return isStopped(inner) })
+				}
+				mustKill(t, l.launcher, syscall.SIGKILL)
+				l.Out.want("signal 15")
+				l.mustVanish(0)
+			}
+		})
+	}
+}
+
 // The kernel asks the command to end when the inner fini is killed, but not if it has other
 // credentials by then: it is asked by the outer one.
 func TestInnerFiniIsKilled(t *testing.T) {
