@@ -147,8 +147,9 @@ func TestReaderGetsEOF(t *testing.T) {
 		for name, stream := range map[string]func() (*os.File, *os.File){"pipe": plain, "socketpair": node} {
 			t.Run(name, func(t *testing.T) {
 				r, w := stream()
+				// What is inside execve(2), which takes its time on a slow machine, does not show what it holds.
 				cmd := p.command("--", "/bin/sh", "-c",
-					`echo first; setsid sh -c 'echo ready >&4; exec sleep 1000' 4>&1 & read x; echo last`)
+					`echo first; setsid sh -c 'echo ready >&4; while :; do sleep 1000; done' 4>&1 & read x; echo last`)
 				cmd.Stdout = w
 				l := startCmd(t, cmd)
 				_ = w.Close()
