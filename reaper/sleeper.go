@@ -16,6 +16,9 @@ import (
 // What runs before the runtime has no stack that grows, no heap and no thread of the runtime's: these
 // functions are nosplit, keep all in local variables and in forkedAtEntry, and call nothing but the kernel.
 
+// entry calls them.
+var _, _ = fork, sleep
+
 // notForPairs are flags at which fini is no pair, or one of another kind.
 const notForPairs = "--no-shield\x00--isolate\x00--pause\x00--inner\x00--report\x00--bind\x00"
 
