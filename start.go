@@ -30,20 +30,20 @@ var reserve = sync.OnceFunc(func() {
 // as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
-	var parked sync.WaitGroup
-	release := make(chan struct{})
+	parked, release := make(chan struct{}), make(chan struct{})
 	for range n {
-		parked.Add(1)
 		go func() {
 			// A locked goroutine keeps its thread while it is parked. Unlocked before
 			// it ends, it leaves the thread behind.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			parked.Done()
+			parked <- struct{}{}
 			<-release
 		}()
 	}
-	parked.Wait()
+	for range n {
+		<-parked
+	}
 	close(release)
 }
 
