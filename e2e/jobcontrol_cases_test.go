@@ -189,7 +189,8 @@ var typedCases = []typedCase{
 	{name: "a dash script", keys: interrupted("dash -c 'fini napper; echo after'"), never: "after"},
 	{name: "a script file", keys: interrupted("script fini")},
 	{name: "a strict bash script", keys: interrupted("bash $D/strict fini"), never: "after"},
-	{name: "a bash script that catches INT", keys: interrupted("bash $D/trapper fini"), shows: "trapped\nafter"},
+	// Not by bash: without fini too, one in some hundreds of bash 5.2's sends itself SIGINT in a loop.
+	{name: "a script that catches INT", keys: interrupted("dash $D/trapper fini"), shows: "trapped\nafter"},
 	{name: "fini before a script", keys: interrupted("fini bash -c 'napper; echo after'"), never: "after"},
 	{name: "fini before a script, Ctrl-Z", keys: stoppedAndOn("fini bash -c 'napper; echo after'", "napper")},
 	{name: "a script, Ctrl-Z", keys: stoppedAndOn("bash -c 'fini napper; echo after'", "napper")},
