@@ -238,6 +238,7 @@ func startCmd(t testing.TB, cmd *exec.Cmd) *life {
 		_ = f.Close()
 	}
 	l.Out, l.Err = newLines(t, outR), newLines(t, errR)
+	l.Out.beside = l.Err
 	t.Cleanup(func() {
 		_ = inW.Close()
 		_ = cmd.Process.Kill()
@@ -418,7 +419,8 @@ type lines struct {
 	b    bytes.Buffer
 	eof  bool
 
-	early []string // to be read before what comes by c
+	early  []string // to be read before what comes by c
+	beside *lines   // the process's other stream, which a failure quotes
 }
 
 func newLines(t testing.TB, r io.Reader) *lines {
@@ -523,12 +525,20 @@ func (l *lines) want(prefix string) string {
 	for {
 		line, ok := l.next()
 		if !ok {
-			l.t.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.text())
+			l.t.Fatalf("EOF before a line that begins with %q; so far: %q%s", prefix, l.text(), l.other())
 		}
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.TrimSpace(rest)
 		}
 	}
+}
+
+// other quotes what came to the other stream, if there is one.
+func (l *lines) other() string {
+	if l.beside == nil {
+		return ""
+	}
+	return fmt.Sprintf("; and beside it: %q", l.beside.whole())
 }
 
 // wantPid is want for a line whose rest is a number.
