@@ -28,9 +28,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// fini's own statuses; the rest are the command's.
+// The statuses that are fini's own beside those of life; the rest are the command's.
 const (
-	exitFailed        = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
@@ -54,12 +53,12 @@ func main() {
 	options, err := cli.Parse(os.Args[1:], environ)
 	if err != nil {
 		logger{life.Warning}.sayf(life.Failure, "%v", err)
-		os.Exit(exitFailed)
+		os.Exit(life.ExitFailed)
 	}
 	flags := &commandLine{Options: options}
 	if err := flags.readInner(); err != nil {
 		logger{life.Warning}.sayf(life.Failure, "%v", err)
-		os.Exit(exitFailed)
+		os.Exit(life.ExitFailed)
 	}
 	switch {
 	case flags.Help:
@@ -74,11 +73,11 @@ func main() {
 	case flags.Install != nil:
 		if err := cli.Install(*flags.Install); err != nil {
 			logger{flags.Level()}.sayf(life.Failure, "--install: %v", err)
-			os.Exit(exitFailed)
+			os.Exit(life.ExitFailed)
 		}
 	case len(flags.Command) == 0 && !flags.Pause:
 		logger{life.Warning}.sayf(life.Failure, "%v", cli.NoCommand(os.Args[1:]))
-		os.Exit(exitFailed)
+		os.Exit(life.ExitFailed)
 	default:
 		end := run(flags, environ)
 		if end.Sig != 0 && os.Getpid() != 1 {
@@ -120,7 +119,7 @@ func (c *commandLine) readInner() error {
 func answer(text string) {
 	if _, err := fmt.Print(text); err != nil {
 		logger{life.Warning}.sayf(life.Failure, "cannot write: %v", err)
-		os.Exit(exitFailed)
+		os.Exit(life.ExitFailed)
 	}
 }
 
@@ -141,7 +140,7 @@ func run(flags *commandLine, environ []string) life.Result {
 	if flags.Report != "" {
 		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
 			l.sayf(life.Failure, "%v", err)
-			return life.Result{Code: exitFailed}
+			return life.Result{Code: life.ExitFailed}
 		}
 	}
 	inherited := reaper.Inherited()
@@ -171,7 +170,7 @@ func run(flags *commandLine, environ []string) life.Result {
 	rules.Ignored = l.caught.Ignored
 	if l.isolated = flags.Inner != nil && flags.Inner.isolated != nil; l.isolated {
 		if !settle(flags.Inner) {
-			return life.Result{Code: exitFailed} // the outer one says so
+			return life.Result{Code: life.ExitFailed} // the outer one says so
 		}
 		l.report.Isolated()
 	}

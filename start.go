@@ -77,5 +77,5 @@ func failureStatus(err error) int {
 			return exitNotExecutable
 		}
 	}
-	return exitFailed
+	return life.ExitFailed
 }

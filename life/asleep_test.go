@@ -198,7 +198,7 @@ var sleeperMoves = []move{
 	}},
 	{"gives up", 1, isInner, func(w *world, p *proc) { // its runtime does
 		w.endEarly(p, 2)
-		w.ghost.early = exitFailed
+		w.ghost.early = ExitFailed
 		w.ghost.killed++
 		w.oblige(w.ladder())
 	}},

@@ -13,7 +13,7 @@ import (
 // is the time since boot.
 //
 // A command goes through two machines: the ladder, by which it is stopped, and the sweep,
-// by which its leftovers are. The outer fini of a pair has the watch.
+// by which its leftovers are. The outer fini of a pair has the guard.
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 

@@ -533,7 +533,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 				num(pid)
 			}
 		}
-	case *watch:
+	case *guard:
 		flag(m.isStopped)
 		flag(m.ending)
 	}
@@ -559,7 +559,7 @@ func copyMachine(m Machine) Machine {
 		c := *m
 		c.asked, c.killed = maps.Clone(m.asked), maps.Clone(m.killed)
 		return &c
-	case *watch:
+	case *guard:
 		c := *m
 		return &c
 	}
@@ -575,7 +575,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
 		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
-		{watch{}, "Rules inner isStopped ending"},
+		{guard{}, "Rules inner isStopped ending"},
 		{had{}, "group at pid"},
 		{copies{}, "seen"},
 	} {

@@ -464,7 +464,7 @@ func (w *world) judgeStatus(f *fini) {
 	}
 }
 
-// The rows of the tables in ladder.go, sweep.go and watch.go: where a machine stands, what
+// The rows of the tables in ladder.go, sweep.go and guard.go: where a machine stands, what
 // happens, and where one stands then. Each has to be taken by the explorer.
 var tableRows = []string{
 	"running: stdin's end -> closing",

@@ -4,7 +4,7 @@
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
 //	ladder   the machine that stops a command
 //	sweep    the machine that stops what a command has left behind
-//	watch    the machine of the outer fini of a pair
+//	guard    the machine of the outer fini of a pair
 //	paused   the machine of --pause
 //
 // Each machine has its table in the comment over its type. The tests run the same Loop and the same
@@ -54,7 +54,7 @@ func (r Result) WaitStatus() syscall.WaitStatus { return syscall.WaitStatus(int(
 // The statuses that are fini's own.
 const (
 	exitTimedOut = 124
-	exitFailed   = 125
+	ExitFailed   = 125 // what fini was asked for can't be had, and the command has not run or was stopped
 )
 
 // A Reason is why fini stops a command of itself.

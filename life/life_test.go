@@ -79,7 +79,7 @@ func where(m Machine) string {
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
 	case *sweep:
 		return [...]string{"lingering", "waiting", "asking", "killing", "counting"}[m.stage]
-	case *watch:
+	case *guard:
 		return "watching"
 	case paused:
 		return "pausing"
@@ -874,11 +874,11 @@ func TestWatch(t *testing.T) {
 			{0, stops, "watch all, forward 18", "watching"},
 		}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { play(t, &watch{Rules: r, inner: mainPid}, tt.turns) })
+		t.Run(tt.name, func(t *testing.T) { play(t, &guard{Rules: r, inner: mainPid}, tt.turns) })
 	}
 	t.Run("a key stops an orphaned job", func(t *testing.T) {
 		r.Job, r.Orphaned = 50, true
-		play(t, &watch{Rules: r, inner: mainPid}, []turn{
+		play(t, &guard{Rules: r, inner: mainPid}, []turn{
 			{0, received{syscall.SIGTSTP, fromKernel, 0}, "resume", "watching"},
 			{1, received{syscall.SIGTERM, fromProcess, 9}, "relay 15", "watching"},
 		})
@@ -1087,7 +1087,7 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 			}
 		}
 	}
-	w := &watch{Rules: r, inner: mainPid, isStopped: true}
+	w := &guard{Rules: r, inner: mainPid, isStopped: true}
 	if do, _ := w.step(time.Second, received{sig: syscall.SIGQUIT}); len(do) != 1 || !w.isStopped {
 		t.Errorf("watching: %v", do)
 	}

@@ -117,7 +117,7 @@ func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
 	switch role {
 	case Outer:
-		l.machine = &watch{Rules: rules, inner: main}
+		l.machine = &guard{Rules: rules, inner: main}
 		l.rules.Group = false // the inner one leads none
 		return l
 	case Pause:

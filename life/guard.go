@@ -7,7 +7,7 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// watch is the machine of the outer fini of a pair: it passes signals on to the inner one, and
+// guard is the machine of the outer fini of a pair: it passes signals on to the inner one, and
 // does that one's work if it is killed.
 //
 //	what happens                               what follows
@@ -19,81 +19,81 @@ import (
 //	the inner one has ended, and has told how  over: fini ends in the same way
 //	it has ended without a word                it was killed, in the midst of its work: a sweep,
 //	                                           asking
-//	it is isolated, and has told something     see lastWatch
-type watch struct {
+//	it is isolated, and has told something     see lastGuard
+type guard struct {
 	Rules
 	inner     int
 	isStopped bool
 	ending    bool // there was a reason to stop, or a signal that asks for an end
 }
 
-func (w *watch) mayDelayReap() bool { return true }
+func (g *guard) mayDelayReap() bool { return true }
 
-func (w *watch) step(now time.Duration, e event) (do []action, next Machine) {
+func (g *guard) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case received:
-		if w.Orphaned && e.sig == syscall.SIGTSTP {
+		if g.Orphaned && e.sig == syscall.SIGTSTP {
 			// The kernel stops nobody in an orphaned process group, since nobody would continue it. It has
 			// stopped this one only because the inner fini, the command's parent, is in another one.
-			return []action{resume{}}, w
+			return []action{resume{}}, g
 		}
 		do = []action{relay{e}}
-		if w.asksForEnd(e.sig) {
-			w.ending = true // a stop from before that may be told of only now
-			do = append(do, w.letGoOn()...)
+		if g.asksForEnd(e.sig) {
+			g.ending = true // a stop from before that may be told of only now
+			do = append(do, g.letGoOn()...)
 		}
 	case stop:
-		w.ending = true
-		do = w.letGoOn()
+		g.ending = true
+		do = g.letGoOn()
 	case ended:
-		return w.ended(now, e)
+		return g.ended(now, e)
 	case told:
-		return w.lastWord(e.Told)
+		return g.lastWord(e.Told)
 	}
-	return do, w
+	return do, g
 }
 
-func (w *watch) letGoOn() []action {
-	if !w.isStopped {
+func (g *guard) letGoOn() []action {
+	if !g.isStopped {
 		return nil
 	}
-	w.isStopped = false
+	g.isStopped = false
 	return []action{forward{syscall.SIGCONT}}
 }
 
-func (w *watch) ended(now time.Duration, e ended) (do []action, next Machine) {
+func (g *guard) ended(now time.Duration, e ended) (do []action, next Machine) {
 	over, status := e.hidden, syscall.WaitStatus(syscall.SIGKILL) // if a tracer keeps the true one
 	for _, x := range e.exits {
 		switch {
-		case x.Pid != w.inner:
+		case x.Pid != g.inner:
 		case x.Status.Stopped():
-			w.isStopped = true
+			g.isStopped = true
 			do = append(do, watchAll{})
-			if w.ending {
-				do = append(do, w.letGoOn()...)
+			if g.ending {
+				do = append(do, g.letGoOn()...)
 			}
 		case x.Status.Continued():
-			w.isStopped = false
+			g.isStopped = false
 		default:
 			over, status = true, x.Status
 		}
 	}
 	switch {
 	case !over:
-		return do, w
+		return do, g
 	case e.told.Done:
 		return append(do, exit{result: ResultOf(e.told.Status)}), nil
 	}
-	return w.takeOver(now, status, e)
+	return g.takeOver(now, status, e)
 }
 
 // takeOver stops what the inner one has left behind. The command was not at its end, so no
 // policy leaves anything alone.
-func (w *watch) takeOver(now time.Duration, status syscall.WaitStatus, e ended) ([]action, Machine) {
-	s := newSweep(w.Rules)
+func (g *guard) takeOver(now time.Duration, status syscall.WaitStatus, e ended) ([]action, Machine) {
+	s := newSweep(g.Rules)
 	s.Orphans, s.main = StopAll, e.told.Pid
 	if s.result = ResultOf(status); s.result.Sig == 0 {
-		s.result.Code = exitFailed // its runtime gave up
+		s.result.Code = ExitFailed // its runtime gave up
 	}
 	if e.asked {
 		s.had.pid = e.told.Pid
@@ -106,16 +106,16 @@ func (w *watch) takeOver(now time.Duration, status syscall.WaitStatus, e ended) 
 	return append(do, rest...), next
 }
 
-// lastWatch waits, for a bounded time, until an isolated inner fini that has told its last has gone. That
+// lastGuard waits, for a bounded time, until an isolated inner fini that has told its last has gone. That
 // one goes only after all in its namespace has.
-type lastWatch struct {
-	*watch
+type lastGuard struct {
+	*guard
 	result Result
 }
 
 // lastWord takes in the last that an isolated inner fini has told, or that it ends without a word.
-func (w *watch) lastWord(t reaper.Told) ([]action, Machine) {
-	last := lastWatch{w, Result{Sig: syscall.SIGKILL}}
+func (g *guard) lastWord(t reaper.Told) ([]action, Machine) {
+	last := lastGuard{g, Result{Sig: syscall.SIGKILL}}
 	if t.Done {
 		last.result = ResultOf(t.Status)
 	}
@@ -128,15 +128,15 @@ func (w *watch) lastWord(t reaper.Told) ([]action, Machine) {
 	return []action{wake{killedBound}}, last
 }
 
-func (l lastWatch) step(now time.Duration, e event) (do []action, next Machine) {
+func (l lastGuard) step(now time.Duration, e event) (do []action, next Machine) {
 	if _, ok := e.(elapsed); ok {
 		return []action{
 			say{Failure, "gave up on the PID namespace: a process in it does not end"},
 			exit{result: l.result},
 		}, nil
 	}
-	do, next = l.watch.step(now, e)
-	if next == Machine(l.watch) {
+	do, next = l.guard.step(now, e)
+	if next == Machine(l.guard) {
 		next = l
 	}
 	return do, next
