@@ -6,6 +6,7 @@ var (
 )
 
 const (
+	orphaned  = "this gVisor counts no subreaper as the parent of those that it gets: it takes their process group for orphaned, and hangs up who is stopped in it"
 	noPidfd   = "there is no pidfd_open(2), which --bind says"
 	awake     = "without pidfds the outer fini of a pair does not sleep: it has a runtime from the start"
 	noHup     = "this gVisor's poll(2) does not tell that the other end has closed"
@@ -21,7 +22,8 @@ var gaps = []gap{
 	{withoutPidfds, "e2e", "TestOuterSleeps", awake},
 	{withoutPidfds, "e2e", "TestEverySignalArrivesOnce/pair", parents64},
 	{withoutPidfds, "e2e", "TestEverySignalArrivesOnce/alone", parents64},
-	{gvisor, "e2e", "TestNothingIsLeft/.*/all_at_once", "this gVisor takes a process group for orphaned as soon as one of it that a subreaper got has ended, and hangs up who is stopped in it"},
+	{gvisor, "e2e", "TestNothingIsLeft/.*/all_at_once", orphaned},
+	{gvisor, "e2e", "TestNothingIsLeft/.*/stopped", orphaned},
 	{gvisor, "e2e", "TestInnerFiniIsKilled/as_it_was", "this gVisor sends the parent death signal once for each thread of the parent"},
 	{gvisor, "e2e", "TestIgnoredSignalsStayIgnored", "gVisor's /proc/PID/status has no SigIgn, by which the test sees it"},
 	{gvisor, "e2e", "TestClosedStdinStopsTheCommand/pair/a_terminal_that_hangs_up", noHup},
