@@ -30,20 +30,24 @@ var reserve = sync.OnceFunc(func() {
 // as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
-	parked, release := make(chan struct{}), make(chan struct{})
-	for range n {
-		go func() {
-			// A locked goroutine keeps its thread while it is parked. Unlocked before
-			// it ends, it leaves the thread behind.
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			parked <- struct{}{}
-			<-release
-		}()
-	}
-	for range n {
-		<-parked
-	}
+	made, parked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() { // the first thread, which waits, would be switched to and from for each of them
+		for range n {
+			go func() {
+				// A locked goroutine keeps its thread while it is parked. Unlocked before
+				// it ends, it leaves the thread behind.
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				parked <- struct{}{}
+				<-release
+			}()
+		}
+		for range n {
+			<-parked
+		}
+		close(made)
+	}()
+	<-made
 	close(release)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -98,7 +99,7 @@ func (b *bench) measure() error {
 // waited for, the command too.
 func (b *bench) startUp() error {
 	for range b.rounds {
-		for _, v := range b.variants {
+		for _, v := range shuffled(b.variants) {
 			before := monotonic()
 			usage, err := b.run(v, nil, b.truePath)
 			if err != nil {
@@ -107,7 +108,7 @@ func (b *bench) startUp() error {
 			b.add(wall, v.name, float64(monotonic()-before)/1e6)
 			b.add(cpu, v.name, float64(usage.Utime.Nano()+usage.Stime.Nano())/1e6)
 		}
-		for _, v := range b.variants {
+		for _, v := range shuffled(b.variants) {
 			took, err := b.ending(v, b.self, "@clock")
 			if err != nil {
 				return fmt.Errorf("%s: %w", v.name, err)
@@ -116,6 +117,14 @@ func (b *bench) startUp() error {
 		}
 	}
 	return nil
+}
+
+// shuffled is in another order each time: in one order each would run behind the same other one, which is still
+// being taken away then, and by which processor it leaves free it changes times by a fifth.
+func shuffled(variants []variant) []variant {
+	order := slices.Clone(variants)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
 }
 
 // ending runs a command that says the clock when it ends, and returns how many milliseconds
@@ -204,7 +213,7 @@ func (b *bench) together() error {
 		b.add(memory, name, dirty)
 	}
 	for range 500 {
-		for _, v := range b.variants {
+		for _, v := range shuffled(b.variants) {
 			l, ok := lives[v.name]
 			if !ok {
 				continue
@@ -304,7 +313,7 @@ func (b *bench) leftovers() error {
 	few, many := map[string][]float64{}, map[string][]float64{}
 	each := func(rounds, leftovers int, note func(name string, took float64)) error {
 		for range rounds {
-			for _, v := range finis {
+			for _, v := range shuffled(finis) {
 				if leftovers > 1 && v.pid1 {
 					continue // the others are not in its namespace
 				}
