@@ -550,18 +550,16 @@ func parentProcess() (fd, pid int, err error) {
 	return fork.ParentFD, fork.Parent, nil
 }
 
-// byNohup reports whether nohup(1) stands right before fini: fini ignores SIGHUP, and its parent does not.
-// err is that of pdeath.Parent. The answer is no if the parent has ended since: then fini is to notice its
-// death.
+// byNohup reports whether nohup(1) stands right before fini: fini ignores SIGHUP, and its parent does not, or can't be
+// asked any more, as a shell that ended behind its "nohup fini &". err is that of pdeath.Parent.
 func (l *loop) byNohup(parent int, err error) bool {
-	if orphans.Name(parent) == orphans.Name(os.Getpid()) {
+	switch name := orphans.Name(parent); {
+	case name != "" && name == orphans.Name(os.Getpid()):
 		return false // it is another fini, which catches what it ignored
-	}
-	if errors.Is(err, pdeath.ErrGone) || errors.Is(err, pdeath.ErrNone) {
+	case errors.Is(err, pdeath.ErrGone), errors.Is(err, pdeath.ErrNone):
 		return true
 	}
-	ignores, known := l.tree.Ignores(parent, syscall.SIGHUP)
-	return !ignores && (known || !pdeath.Died(parent))
+	return !l.tree.Ignores(parent, syscall.SIGHUP)
 }
 
 // parentSignal tells that the parent process may have died, if there is no pidfd of it. The

@@ -407,18 +407,23 @@ func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		args []string
-		hup  bool
-	}{{"-p none", []string{"-p", "none"}, false}, {"nohup", nil, true}} {
+		name         string
+		before, args []string
+	}{
+		{"-p none", nil, []string{"-p", "none"}},
+		{"nohup", []string{"nohup"}, nil},
+		// Nor can a parent be asked that has ended meanwhile, as a shell behind its "nohup fini &".
+		{"nohup without a proc", []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil},
+	} {
 		for _, p := range []place{pair, alone} {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
+				if len(tt.before) > 0 {
+					need.Program(t, tt.before[0])
+					need.That(t, tt.before[0] != "unshare" || os.Geteuid() == 0, "root")
+				}
 				args := append(append(tt.args, "--"), mode("signals", "15")...)
 				cmd := p.command(args...)
-				argv := cmd.Args
-				if tt.hup {
-					argv = append([]string{need.Program(t, "nohup")}, argv...)
-				}
+				argv := append(tt.before, cmd.Args...)
 				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
 				l := &boundLife{life: startCmd(t, launcher)}
 				l.outer = l.Out.launched()

@@ -116,22 +116,19 @@ func permitted(pid int) (capabilities uint64, ok bool) {
 	return uint64(data[1].Permitted)<<32 | uint64(data[0].Permitted), err == nil
 }
 
-// Ignores reports whether a process ignores a signal.
-func (t *Tree) Ignores(pid int, sig unix.Signal) (ignores, known bool) {
-	if !t.canRead() {
-		return false, false
-	}
-	return ask2(t, func(s *sight) (ignores, known bool) {
+// Ignores reports whether a process ignores a signal. It is false if that can't be told.
+func (t *Tree) Ignores(pid int, sig unix.Signal) bool {
+	return t.canRead() && ask(t, func(s *sight) (ignores bool) {
 		// All of it: before this there is a line of up to 65536 supplementary groups.
 		const enough = len("\nSigIgn:\t0123456789abcdef\n")
 		_ = s.scan(strconv.Itoa(pid)+"/status", func(text []byte, _ bool) int {
-			if mask, ok := statusField(text, "SigIgn"); ok && !known {
+			if mask, ok := statusField(text, "SigIgn"); ok {
 				set, err := strconv.ParseUint(mask, 16, 64)
-				ignores, known = set&(1<<(sig-1)) != 0, err == nil
+				ignores = err == nil && set&(1<<(sig-1)) != 0
 			}
 			return min(len(text), enough)
 		})
-		return ignores, known
+		return ignores
 	})
 }
 
