@@ -42,12 +42,12 @@ build: ## build bin/fini, static
 # FINI_FULL=1 is for every round and the whole volume. Nothing is taken from go's cache of results, which
 # does not know that e2e runs bin/fini. go test shows no skip; the tests write theirs into a file. A package
 # that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
-# for a run in which one test after the other has lost its patience.
+# for a run in which one test after the other has lost its patience. Vet is lint's.
 test: build ## run all tests; those that lack something are skipped, and it says what that is
 	@: >bin/skipped
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	echo '$(GO) test -count=1 -timeout 2h ./...'; \
-	{ $(GO) test -count=1 -timeout 2h ./...; echo $$? >bin/status; } | tee bin/tested; \
+	echo '$(GO) test -count=1 -timeout 2h -vet=off -ldflags=-w ./...'; \
+	{ $(GO) test -count=1 -timeout 2h -vet=off -ldflags=-w ./...; echo $$? >bin/status; } | tee bin/tested; \
 	status=$$(cat bin/status); \
 	if [ -s bin/skipped ]; then echo 'Skipped, for something is missing (number of tests, what; make deps installs it):'; \
 	sort bin/skipped | uniq -c | sort -rn; fi; \

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		helper(os.Args[1], os.Args[2:])
 	}
 	surroundings.Own()
+	withoutShims()
 	flag.StringVar(&finiPath, "fini", "", "test this binary instead of building one")
 	flag.Parse()
 	if isDefault("test.parallel") {
@@ -70,6 +71,15 @@ func TestMain(m *testing.M) {
 		}
 		return max(status, tooLarge())
 	}())
+}
+
+// withoutShims puts the directory of the true python3 first on PATH. What stands before it there may be a shell
+// script that looks for it (pyenv's), which takes several times as long as what the tests have it do.
+func withoutShims() {
+	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if dir := filepath.Dir(strings.TrimSpace(string(path))); err == nil && filepath.IsAbs(dir) {
+		_ = os.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	}
 }
 
 // tooLarge is 1, and says so, if the tests have ever had more memory than a small machine can spare.

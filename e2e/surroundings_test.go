@@ -19,12 +19,15 @@ func full() bool { return surroundings.Asked("FINI_FULL") != "" }
 // asInCI reports whether all is tested that can be.
 func asInCI() bool { return full() || surroundings.Asked("FINI_MUST_RUN") == "1" }
 
-// quickOrFull is how often something is done, or how much of it there is.
+// quickOrFull is how often something is done, or how much of it there is: elsewhere than in CI a third of quick.
 func quickOrFull(quick, whole int) int {
-	if full() {
+	switch {
+	case full():
 		return whole
+	case asInCI():
+		return quick
 	}
-	return quick
+	return (quick + 2) / 3
 }
 
 // drawnFor is how long something goes on at random.
@@ -32,6 +35,9 @@ func drawnFor(t testing.TB, quick time.Duration) time.Duration {
 	t.Helper()
 	switch text := surroundings.Asked("FINI_FULL"); text {
 	case "":
+		if !asInCI() {
+			quick /= 2
+		}
 		return quick
 	case "1":
 		return 5 * quick
