@@ -174,7 +174,7 @@ var typedCases = []typedCase{
 	{name: "Ctrl-backslash in a pipeline", keys: [][2]string{{"fini feeder | taker", "ready"}, {ctrlBackslash, ""}}},
 	{name: "an end of its own in a pipeline", in: bashZsh, keys: [][2]string{{"fini sh -c 'exit 3' | fini sh -c 'kill -HUP $$' | fini cat", ""}}, shows: ":3 129 0>="},
 	{name: "a background pipeline", in: posix, unordered: true, keys: [][2]string{
-		{"fini feeder | fini taker &", "!prompt, background taker"}, {"fg", "!foreground taker"}, {ctrlC, ""},
+		{"fini feeder | fini taker &", "!prompt, background taker"}, {"fg", "!foreground taker, seen ready"}, {ctrlC, ""},
 	}},
 
 	// Loops, scripts, and others that start commands.
