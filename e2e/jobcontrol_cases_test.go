@@ -206,7 +206,7 @@ var typedCases = []typedCase{
 	{name: "timeout --foreground", tries: 10, keys: interrupted("timeout --foreground 1000 fini napper")},
 	{name: "before timeout --foreground", tries: 10, keys: interrupted("fini timeout --foreground 1000 napper")},
 	{name: "timeout", tries: 10, keys: interrupted("timeout 1000 fini napper")},
-	{name: "before timeout", keys: interrupted("fini timeout 1000 napper"),
+	{name: "before timeout", tries: 10, keys: interrupted("fini timeout 1000 napper"),
 		differs: "timeout makes itself a group of its own, which is in the background, unless it leads the job"},
 	{name: "env, nice", keys: interrupted("env nice fini napper")},
 	{name: "find -exec", keys: interrupted(`find $D/Makefile $D/text -exec fini napper ';'`)},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +18,8 @@ import (
 func TestSuitesOfGo(t *testing.T) {
 	t.Parallel()
 	goCommand := need.Program(t, "go")
+	_, err := user.Current()
+	need.That(t, err == nil, "a name for this user in /etc/passwd, which a test of os/exec looks for")
 	cmd := exec.Command(goCommand, "test", "-count=1", "-short", "-exec", finiPath+" --", "os/exec", "os/signal", "syscall")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
