@@ -81,6 +81,8 @@ type inner struct {
 	solo
 	word reaper.Word     // to the outer one
 	line reaper.Lifeline // from there
+
+	early uint64 // the keys that the job had before the command was there: bit n-1 is signal n
 }
 
 // outer runs the inner one.
@@ -367,11 +369,21 @@ func (r *inner) start(l *loop) (role, reaper.Child, error) {
 	if !r.line.Await(pidfds(r.watch[1:])...) {
 		return r, reaper.Child{}, errTooLate
 	}
+	if r.rules.Job != 0 {
+		r.early = l.tree.Pending(os.Getppid())
+	}
 	child, err := r.startCommand(l)
 	if err == nil {
 		r.word.Started(child.Pid, child.Unbound)
 	}
 	return r, child, err
+}
+
+// accepts drops a key that the outer one got before it slept and the command has had too: it came after the last look
+// before the start, and the command catches it. Whom it would have ended is still there, and has not had it.
+func (r *inner) accepts(l *loop, got signals.Received) (origin int, mine bool) {
+	mayHaveIt := got.Early && r.rules.Job != 0 && r.early&(1<<(got.Signal-1)) == 0
+	return got.Sender, !mayHaveIt || !l.tree.Catches(l.main, got.Signal)
 }
 
 func (r *inner) notStarted(status life.Result) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
 )
 
 // The outer fini of a pair has no runtime until something wakes it: see reaper/sleeper.go. What it does
@@ -191,6 +192,57 @@ func TestKeyWhileAJobBegins(t *testing.T) {
 		late.Stop()
 		if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
 			t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
+		}
+		for _, f := range []*os.File{keys, tty, ready, says} {
+			_ = f.Close()
+		}
+	}
+}
+
+// A key that is typed as soon as the command is there reaches it once, though the outer one has not got to where it
+// knows that: it is stopped until then.
+func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	for range quickOrFull(9, 60) {
+		tty, keys := terminal(t)
+		modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
+		if err == nil {
+			modes.Lflag &^= unix.ECHO // it might come into a line of the command's
+			err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, says, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python, append([]string{"-I", "-S", "-c", job, finiPath}, mode("signals", "15")...)...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = ready.Read(make([]byte, 1))
+		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(childrenOf(t, outer)) == 0 {
+		}
+		mustKill(t, outer, syscall.SIGSTOP)
+		screen := newLines(t, keys)
+		screen.want("ready")
+		_, _ = keys.Write([]byte{3})
+		screen.want("signal 2")
+		mustKill(t, outer, syscall.SIGCONT)
+		mustKill(t, outer, syscall.SIGUSR1)
+		screen.want("signal 10")
+		mustKill(t, outer, syscall.SIGTERM)
+		_ = cmd.Wait()
+		if n := strings.Count(screen.text(), "signal 2\r\n"); n != 1 {
+			t.Errorf("Ctrl-C reaches the command %d times: %q", n, screen.text())
 		}
 		for _, f := range []*os.File{keys, tty, ready, says} {
 			_ = f.Close()

@@ -118,17 +118,36 @@ func permitted(pid int) (capabilities uint64, ok bool) {
 
 // Ignores reports whether a process ignores a signal. It is false if that can't be told.
 func (t *Tree) Ignores(pid int, sig unix.Signal) bool {
-	return t.canRead() && ask(t, func(s *sight) (ignores bool) {
+	return t.signalSet(pid, "SigIgn")&(1<<(sig-1)) != 0
+}
+
+// Catches reports whether a process has a handler for a signal. It is false if that can't be told.
+func (t *Tree) Catches(pid int, sig unix.Signal) bool {
+	return t.signalSet(pid, "SigCgt")&(1<<(sig-1)) != 0
+}
+
+// Pending is the set of the signals that a process has got and not taken, as it blocks them: bit n-1 is signal n.
+// It is 0 if that can't be told.
+func (t *Tree) Pending(pid int) uint64 { return t.signalSet(pid, "SigPnd", "ShdPnd") }
+
+// signalSet is the union of the sets in some lines of /proc/PID/status: see proc_pid_status(5).
+func (t *Tree) signalSet(pid int, lines ...string) uint64 {
+	if !t.canRead() {
+		return 0
+	}
+	return ask(t, func(s *sight) (set uint64) {
 		// All of it: before this there is a line of up to 65536 supplementary groups.
 		const enough = len("\nSigIgn:\t0123456789abcdef\n")
 		_ = s.scan(strconv.Itoa(pid)+"/status", func(text []byte, _ bool) int {
-			if mask, ok := statusField(text, "SigIgn"); ok {
-				set, err := strconv.ParseUint(mask, 16, 64)
-				ignores = err == nil && set&(1<<(sig-1)) != 0
+			for _, name := range lines {
+				if mask, ok := statusField(text, name); ok {
+					part, _ := strconv.ParseUint(mask, 16, 64)
+					set |= part
+				}
 			}
 			return min(len(text), enough)
 		})
-		return ignores
+		return set
 	})
 }
 

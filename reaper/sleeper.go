@@ -190,7 +190,7 @@ func (f *Fork) letGoOn() {
 
 // takeAll makes this process receive all signals but, in a job, those that stop it with the job. What has come until
 // now may have come before the command was there to have it too, as it has the terminal's keys: the inner one is told
-// that a process has sent it.
+// that it is early.
 //
 //go:nosplit
 func (f *Fork) takeAll(inJob bool) {
@@ -201,7 +201,7 @@ func (f *Fork) takeAll(inJob bool) {
 		call(unix.SYS_RT_SIGPENDING, uintptr(unsafe.Pointer(&f.pending)), 8, 0, 0)
 		for sig := uint32(unix.SIGTSTP); sig <= uint32(unix.SIGTTOU); sig++ {
 			if f.pending>>(sig-1)&1 != 0 {
-				f.signal = unix.SignalfdSiginfo{Signo: sig}
+				f.signal = unix.SignalfdSiginfo{Signo: sig, Code: relayedEarly}
 				f.relay()
 			}
 		}
@@ -209,7 +209,9 @@ func (f *Fork) takeAll(inJob bool) {
 	}
 	signalFD(f.signalFD, all)
 	for f.receive() {
-		f.signal.Code = min(f.signal.Code, 0)
+		if f.signal.Code > 0 {
+			f.signal.Code = relayedEarly
+		}
 		f.relay()
 	}
 }
@@ -323,11 +325,13 @@ func (f *Fork) standDown() {
 	exit(0)
 }
 
+// The codes of relayed signals, as in package signals.
+const relayed, relayedKernel, relayedEarly = -1 << 24, -101, -102
+
 // relay is signals.Relay, but for SIGCHLD.
 //
 //go:nosplit
 func (f *Fork) relay() {
-	const relayed, relayedKernel = -1 << 24, -101 // as there
 	const asks = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
 	if f.signal.Signo == uint32(unix.SIGCHLD) {
 		return
@@ -335,7 +339,10 @@ func (f *Fork) relay() {
 	f.reason = f.reason || (asks&^atEntry.ignored)>>(f.signal.Signo-1)&1 != 0
 	kernel := f.signal.Code > 0
 	f.info = siginfo{signo: int32(f.signal.Signo), code: relayedKernel}
-	if !kernel {
+	switch {
+	case f.signal.Code == relayedEarly:
+		f.info.code = relayedEarly
+	case !kernel:
 		f.info.code, f.info.pid = relayed-int32(f.signal.Pid), int32(f.signal.Pid)
 	}
 	err := call(unix.SYS_RT_SIGQUEUEINFO, uintptr(f.Inner), uintptr(f.signal.Signo), uintptr(unsafe.Pointer(&f.info)), 0)

@@ -108,6 +108,8 @@ func origin(sig syscall.Signal) Received {
 	switch code := int32(info); {
 	case code == relayedKernel:
 		got.Sender, got.Kernel, got.Relayed = 0, true, true
+	case code == relayedEarly:
+		got.Sender, got.Relayed, got.Early = 0, true, true
 	case code <= relayed:
 		got.Sender, got.Relayed = int(relayed-code), true
 	case code > 0: // what follows it in the siginfo is no pid

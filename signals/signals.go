@@ -34,6 +34,7 @@ type Received struct {
 
 	Kernel  bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
 	Relayed bool // it came by way of Relay
+	Early   bool // a key relayed by who can't tell whether it was sent before the command was there to have it too
 }
 
 // own reports whether this process has caused the signal itself: SIGPIPE and SIGXFSZ come
@@ -193,6 +194,7 @@ func To(pid int, sig syscall.Signal) error {
 // receiver is in another PID namespace.
 const (
 	relayedKernel = -101
+	relayedEarly  = -102
 	relayed       = -1 << 24 // less the pid, which has 22 bits
 )
 
