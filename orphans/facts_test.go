@@ -110,8 +110,11 @@ func TestIgnores(t *testing.T) {
 		if same, known := New().SameCredentials(f.pids["ignorant"]); !same || !known {
 			t.Errorf("SameCredentials = %t, %t for one that has other supplementary groups alone", same, known)
 		}
-		if New().Ignores(1<<30, unix.SIGUSR2) {
-			t.Error("nobody ignores something")
+		if New().Ignores(1<<30, unix.SIGUSR2) || New().Catches(1<<30, unix.SIGUSR2) || New().Pending(1<<30) != 0 {
+			t.Error("nobody ignores, catches or has got something")
+		}
+		if tree, self := New(), os.Getpid(); !tree.Catches(self, unix.SIGURG) || tree.Catches(self, unix.SIGKILL) {
+			t.Error("the runtime catches SIGURG, and nobody SIGKILL")
 		}
 	})
 }
