@@ -211,12 +211,12 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 	}
 }
 
-// waits reports whether a thread of this process waits in the kernel. If it is runnable, the machine is
-// busy. See proc_pid_stat(5).
+// waits reports whether a thread of this process waits in the kernel for what no signal interrupts but SIGKILL. If it
+// is runnable, or sleeps until the runtime lets it go on, the machine is busy. See proc_pid_stat(5).
 func waits(thread int) bool {
 	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
 	end := bytes.LastIndexByte(text, ')')
-	return end >= 0 && end+2 < len(text) && (text[end+2] == 'S' || text[end+2] == 'D')
+	return end >= 0 && end+2 < len(text) && text[end+2] == 'D'
 }
 
 // readAtOnce reads the beginning of a file of the kernel's, here and now: one that waits for no other process.
