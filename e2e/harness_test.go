@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,11 +74,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// withoutShims puts the directory of the true python3 first on PATH. What stands before it there may be a shell
-// script that looks for it (pyenv's), which takes several times as long as what the tests have it do.
+// withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
+// place may be a shell script that looks for it (pyenv's), which takes several times as long as what the tests have
+// it do.
 func withoutShims() {
 	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
-	if dir := filepath.Dir(strings.TrimSpace(string(path))); err == nil && filepath.IsAbs(dir) {
+	dir := filepath.Dir(strings.TrimSpace(string(path)))
+	if err == nil && filepath.IsAbs(dir) && !slices.Contains(filepath.SplitList(os.Getenv("PATH")), dir) {
 		_ = os.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	}
 }

@@ -142,12 +142,13 @@ type progress struct {
 }
 
 // readers are those of this process: threads are its own, and not a Tree's.
-var readers = pool{timer: -1, bell: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
+var readers = pool{ticks: mostTicks, timer: -1, bell: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 
 type pool struct {
 	lock  sync.Mutex
 	once  sync.Once
 	lost  atomic.Int32  // readers that were left behind
+	ticks int           // after so many without a step that happens to one whatever it does
 	timer int           // rings the bell; -1 for none
 	begun chan struct{} // the same without a timer
 	bell  chan struct{}
@@ -200,7 +201,7 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 		}
 		// It has made no step between two ticks. If it waits in the kernel, that was not for want of a
 		// processor.
-		if ticks++; !waits(int(shown.thread.Load())) && ticks < mostTicks {
+		if ticks++; !waits(int(shown.thread.Load())) && ticks < p.ticks {
 			continue
 		}
 		pid := int(shown.pid.Load())

@@ -16,6 +16,27 @@ type fakeProc struct {
 	dir string
 }
 
+func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
+	t.Helper()
+	f = fakeProc{t, t.TempDir()}
+	fd, err := unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	check(t, err)
+	// A FIFO may be waited for in any state, and here nothing else is to be waited for.
+	readers.ticks = 2
+	tree = New()
+	tree.proc, tree.byChildren, tree.maxPidfds, tree.streams = fd, true, 10, [2]stream{}
+	return f, tree
+}
+
+// child is one of this process's that is there, whatever the fake says of it.
+func (f fakeProc) child() (pid int) {
+	f.t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	check(f.t, cmd.Start())
+	f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
 func (f fakeProc) put(pid int, name, text string) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, strconv.Itoa(pid), name)
@@ -51,16 +72,8 @@ func TestReaderIsLeftBehind(t *testing.T) {
 					readers.once.Do(func() {})
 					go readers.watchdog(readers.timer)
 				}
-				proc := fakeProc{t, t.TempDir()}
-				fd, err := unix.Open(proc.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-				check(t, err)
-				start := func() int { // a child that is there, whatever the fake says of it
-					cmd := exec.Command("sleep", "1000")
-					check(t, cmd.Start())
-					t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-					return cmd.Process.Pid
-				}
-				self, stuck, below, well := os.Getpid(), start(), start(), start()
+				proc, tree := newFakeProc(t)
+				self, stuck, below, well := os.Getpid(), proc.child(), proc.child(), proc.child()
 				proc.put(self, "task/"+strconv.Itoa(self)+"/children", strconv.Itoa(stuck)+" "+strconv.Itoa(well)+" ")
 				proc.put(stuck, "task/"+strconv.Itoa(stuck)+"/children", strconv.Itoa(below)+" ")
 				proc.put(below, "task/"+strconv.Itoa(below)+"/children", "")
@@ -70,8 +83,6 @@ func TestReaderIsLeftBehind(t *testing.T) {
 				proc.put(well, "stat", statText(well, self))
 				end := proc.wait(stuck, "stat")
 
-				tree := New()
-				tree.proc, tree.byChildren, tree.maxPidfds, tree.streams = fd, true, 10, [2]stream{}
 				found := look(t, tree)
 				if p := found[stuck]; p.State != '?' || p.Name != "hangs" || p.Parent != self || !p.Alive() {
 					t.Errorf("the stuck one is %+v", p)
@@ -112,6 +123,26 @@ func TestReaderIsLeftBehind(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where the kernel lists no children, nothing of a stranger is read that may have to be waited for.
+func TestStrangerIsNotWaitedFor(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		proc, tree := newFakeProc(t)
+		tree.byChildren = false
+		self, well, below, stranger := os.Getpid(), proc.child(), proc.child(), 1
+		for pid, parent := range map[int]int{well: self, below: well, stranger: 0} {
+			proc.put(pid, "status", "Name:\tsome\nState:\tS (sleeping)\nPPid:\t"+strconv.Itoa(parent)+"\nTracerPid:\t0\n")
+			proc.put(pid, "stat", statText(pid, parent))
+		}
+		defer proc.wait(stranger, "stat")()
+		if found := look(t, tree); len(found) != 2 || found[below].Parent != well || found[well].Name != "some" {
+			t.Errorf("found %+v", found)
+		}
+		if lost := readers.lost.Load(); lost != 0 {
+			t.Errorf("%d readers were left behind", lost)
+		}
+	})
 }
 
 func TestWaits(t *testing.T) {

@@ -231,17 +231,19 @@ func ownChild(idtype, id int) unix.Errno {
 	return errno
 }
 
-// snapshot reads who is whose child from every process there is, for kernels
-// without the children file.
+// snapshot reads who is whose child from every process there is, for kernels without the children file. It reads
+// status, for which it waits for nobody: a stranger that is stuck costs no reader.
 func (s *sight) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
 	err := s.list(".", func(pid int) bool {
-		p, err := s.stat(pid)
+		text, err := s.read(strconv.Itoa(pid) + "/status")
+		field, ok := statusField(text, "PPid")
+		parent, notNumber := strconv.Atoi(field)
 		if err == errStuck && isChild(pid) {
-			p.Parent, err = s.self, nil
+			parent, ok, notNumber = s.self, true, nil
 		}
-		if err == nil {
-			children[p.Parent] = append(children[p.Parent], pid)
+		if ok && notNumber == nil {
+			children[parent] = append(children[parent], pid)
 		}
 		return true
 	})

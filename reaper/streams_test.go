@@ -16,7 +16,7 @@ import (
 )
 
 // patience ends a wait that fails. No test passes because of it.
-const patience = 10 * time.Second
+const patience = 5 * time.Minute
 
 // closeInherited is the program of TestCloseInherited. Its descriptor 3 lasts until the test has seen
 // enough, and is close-on-exec as what fini opens itself. Further arguments are where to move

@@ -22,7 +22,7 @@ import (
 )
 
 // patience ends a wait that fails. No test passes because of it.
-const patience = 10 * time.Second
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "@background" {

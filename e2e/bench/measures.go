@@ -120,7 +120,7 @@ func (b *bench) startUp() error {
 }
 
 // shuffled is in another order each time: in one order each would run behind the same other one, which is still
-// being taken away then, and by which processor it leaves free it changes times by a fifth.
+// being taken away then, and by which processor it leaves free it changes times by a fifth or more.
 func shuffled(variants []variant) []variant {
 	order := slices.Clone(variants)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
