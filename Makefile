@@ -42,7 +42,10 @@ build: ## build bin/fini, static
 # FINI_FULL=1 is for every round and the whole volume. Nothing is taken from go's cache of results, which
 # does not know that e2e runs bin/fini. go test shows no skip; the tests write theirs into a file. A package
 # that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
-# for a run in which one test after the other has lost its patience. Vet is lint's.
+# for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
+# share the standard library with it, and nothing of that is compiled twice.
+test: export GOFLAGS += -trimpath
+test: export CGO_ENABLED = 0
 test: build ## run all tests; those that lack something are skipped, and it says what that is
 	@: >bin/skipped
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
