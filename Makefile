@@ -43,14 +43,14 @@ build: ## build bin/fini, static
 # does not know that e2e runs bin/fini. go test shows no skip; the tests write theirs into a file. A package
 # that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
-# share the standard library with it, and nothing of that is compiled twice.
-test: export GOFLAGS += -trimpath
+# share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
+test: export GOFLAGS += -trimpath -vet=off
 test: export CGO_ENABLED = 0
 test: build ## run all tests; those that lack something are skipped, and it says what that is
 	@: >bin/skipped
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	echo '$(GO) test -count=1 -timeout 2h -vet=off -ldflags=-w ./...'; \
-	{ $(GO) test -count=1 -timeout 2h -vet=off -ldflags=-w ./...; echo $$? >bin/status; } | tee bin/tested; \
+	echo '$(GO) test -count=1 -timeout 2h -ldflags=-w ./...'; \
+	{ $(GO) test -count=1 -timeout 2h -ldflags=-w ./...; echo $$? >bin/status; } | tee bin/tested; \
 	status=$$(cat bin/status); \
 	if [ -s bin/skipped ]; then echo 'Skipped, for something is missing (number of tests, what; make deps installs it):'; \
 	sort bin/skipped | uniq -c | sort -rn; fi; \

@@ -131,7 +131,10 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	for _, tt := range rows { // which run at once
 		addRow(tt.row)
 	}
-	for _, tt := range rows {
+	for i, tt := range rows {
+		if i%2 != 0 && !asInCI() {
+			continue
+		}
 		t.Run(tt.row, func(t *testing.T) {
 			t.Parallel()
 			inColumns(t, tt.row, flags, func(t *testing.T, wrap []string) outcome {
@@ -145,7 +148,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 			})
 		})
 	}
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		name  string
 		fault func(*browserSession)
 		end   browserEnd
@@ -154,6 +157,9 @@ func TestBrowserLeavesNothing(t *testing.T) {
 		{"outer fini killed", killsFini(0), browserEnd{exited: "SIGKILL"}},
 		{"inner fini killed", killsFini(1), browserEnd{exited: "SIGKILL"}},
 	} {
+		if i%2 != 1 && !asInCI() {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := startBrowser(t, server, append(append([]string{finiPath}, flags...), "--"))

@@ -72,7 +72,7 @@ func embedsPython(t *testing.T, text string) {
 
 func embedsGo(t *testing.T, text string) {
 	k := newRecipeDir(t, map[string]string{"server": embedded})
-	k.env = append(k.env, "GOFLAGS=", "GOCACHE="+goCache(t))
+	k.env = append(k.env, "GOCACHE="+goCache(t))
 	k.file("go.mod", "module host\n\ngo 1.21\n", 0o644)
 	k.file("host.go", text, 0o644)
 	k.file("host_test.go", `package host

@@ -700,7 +700,7 @@ def test_hangs(server):
 func mustNameTest(t *testing.T, name string, files map[string]string, argv ...string) {
 	t.Helper()
 	k := newRecipeDir(t, map[string]string{"start-server": "exec sleep 1000"})
-	k.env = append(k.env, "GOFLAGS=", "GOCACHE="+goCache(t))
+	k.env = append(k.env, "GOCACHE="+goCache(t))
 	for file, text := range files {
 		k.file(file, text, 0o644)
 	}

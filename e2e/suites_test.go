@@ -17,6 +17,7 @@ import (
 // What the Go project tests of processes and signals, with every one of its test programs behind fini.
 func TestSuitesOfGo(t *testing.T) {
 	t.Parallel()
+	need.That(t, asInCI(), "FINI_MUST_RUN=1, without which they are not compiled, for that takes ten seconds")
 	goCommand := need.Program(t, "go")
 	_, err := user.Current()
 	need.That(t, err == nil, "a name for this user in /etc/passwd, which a test of os/exec looks for")
