@@ -151,7 +151,7 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 			report := reportPath(t)
 			cmd := exec.Command(finiPath, append([]string{"--linger=50ms", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
 			cmd.Dir = scene(t, tt.files)
-			cmd.Env = without("GOCACHE="+goCache(t))
+			cmd.Env = without("GOCACHE=" + goCache(t))
 			l := startCmd(t, cmd)
 			l.mustEnd(9)
 			said := l.Err.whole()
