@@ -104,6 +104,8 @@ func TestBind(t *testing.T) {
 				}
 				l := startCmd(t, cmd)
 				l.Out.want("ready")
+				l.signal(syscall.SIGWINCH)
+				l.Out.want("signal 28") // so fini watches, and knows the name
 				endOf(t, client, true)
 				if line, _ := l.Out.next(); line != "signal 15" {
 					t.Errorf("the command got %q", line)

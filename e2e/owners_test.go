@@ -109,7 +109,7 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 			"func begin(t *testing.T) { t.Setenv(\"FINI_TEST\", t.Name()) }\n\n" + numbered(
 			"func TestNumber%02d(t *testing.T) { begin(t) }\n",
 			"func TestNumber%02d(t *testing.T) { begin(t); exec.Command(\"sleep\", \"1000\").Start() }\n")},
-			[]string{"go", "test", "./..."},
+			[]string{"go", "test", "-count=1", "./..."},
 			"in test TestNumber57", "FINI_TEST=TestNumber57"},
 		{"npm script", "npm", map[string]string{"package.json": `{"name": "shop", "scripts": {` +
 			numbered(`"test:%02d": "true", `, `"test:%02d": "sh leak.sh", `) + `"test": "sh all.sh"}}`,

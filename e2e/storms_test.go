@@ -93,6 +93,8 @@ func TestStormOfSignals(t *testing.T) {
 		h, l := startInCgroup(t, p, append([]string{"--"}, mode("signals", "12")...)...)
 		l.Out.want("ready")
 		l.caught()
+		l.signal(unix.SIGUSR1)
+		l.Out.want("signal 10") // so fini is done with what it does at a start
 		before := l.sizes()
 		some := []syscall.Signal{unix.SIGUSR1, unix.SIGHUP, unix.SIGINT, unix.SIGWINCH, unix.SIGCONT, 40, 41, 64}
 		var all sync.WaitGroup

@@ -68,6 +68,7 @@ func (t *Tree) attempt(job func(*sight)) (done bool) {
 		if pid != notTried {
 			if t.OnLost != nil {
 				runtime.LockOSThread() // for good: it has what the thread before had
+				readers.apart = true
 				t.OnLost()
 			}
 			t.buf = make([]byte, len(t.buf))
@@ -149,6 +150,8 @@ type pool struct {
 	once  sync.Once
 	lost  atomic.Int32  // readers that were left behind
 	ticks int           // after so many without a step that happens to one whatever it does
+	apart bool          // who waits for a reader has a thread of its own
+	last  int           // the thread of the reader before
 	timer int           // rings the bell; -1 for none
 	begun chan struct{} // the same without a timer
 	bell  chan struct{}
@@ -166,6 +169,9 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 		return notTried, false
 	}
 	p.once.Do(p.begin)
+	if p.apart {
+		awaitRest(p.last)
+	}
 	select {
 	case <-p.bell: // an old one
 	default:
@@ -191,6 +197,7 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 	for last, ticks := int64(-1), 0; ; {
 		select {
 		case <-done:
+			p.last = int(shown.thread.Load())
 			return 0, true
 		case <-p.bell:
 			p.ring(readerTick)
@@ -212,12 +219,31 @@ func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
 	}
 }
 
+// awaitRest waits until a thread that has handed the processor over sleeps. Until then the runtime can't give it
+// anything to do, and would make another thread for the next reader, or abort if there can't be one. On a busy machine it
+// may be interrupted just there, again and again. It does not wait for ever for a thread that does something else.
+func awaitRest(thread int) {
+	for range 1000 {
+		if state := threadState(thread); state != 'R' {
+			return
+		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+}
+
 // waits reports whether a thread of this process waits in the kernel for what no signal interrupts but SIGKILL. If it
 // is runnable, or sleeps until the runtime lets it go on, the machine is busy. See proc_pid_stat(5).
 func waits(thread int) bool {
+	return threadState(thread) == 'D'
+}
+
+// threadState is the state of a thread of this process as in proc_pid_stat(5), 0 if that can't be told.
+func threadState(thread int) byte {
 	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
-	end := bytes.LastIndexByte(text, ')')
-	return end >= 0 && end+2 < len(text) && text[end+2] == 'D'
+	if end := bytes.LastIndexByte(text, ')'); end >= 0 && end+2 < len(text) {
+		return text[end+2]
+	}
+	return 0
 }
 
 // readAtOnce reads the beginning of a file of the kernel's, here and now: one that waits for no other process.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -152,4 +153,40 @@ func TestWaits(t *testing.T) {
 	if waits(unix.Gettid()) {
 		t.Error("a thread that runs waits")
 	}
+}
+
+// Once a reader was left behind, the looks that follow need no more threads, also on a busy machine: the table of
+// processes may be full.
+func TestLooksNeedNoMoreThreads(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		runtime.GOMAXPROCS(1)
+		runtime.LockOSThread()
+		proc, tree := newFakeProc(t)
+		stuck := proc.child()
+		proc.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strconv.Itoa(stuck)+" ")
+		end := proc.wait(stuck, "stat")
+		tree.OnLost = func() {}
+		look(t, tree)
+		if lost := readers.lost.Load(); lost != 1 {
+			t.Fatalf("%d readers were left behind", lost)
+		}
+		for range 3 * runtime.NumCPU() {
+			busy := exec.Command("/bin/sh", "-c", "while :; do :; done")
+			check(t, busy.Start())
+			defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
+		}
+		threads := func() int {
+			entries, err := os.ReadDir("/proc/self/task")
+			check(t, err)
+			return len(entries)
+		}
+		before := threads()
+		for range 3000 {
+			look(t, tree)
+		}
+		if after := threads(); after > before+1 { // one while another is coming to rest
+			t.Errorf("%d threads before, %d after", before, after)
+		}
+		end()
+	})
 }
