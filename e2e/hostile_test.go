@@ -505,6 +505,7 @@ func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
 func mustBeAskedByTheOuterOne(t *testing.T, l *life) {
 	t.Helper()
 	l.Out.want("ready")
+	l.caught()
 	outer, inner := l.pid(), l.worker()
 	mustKill(t, inner, syscall.SIGKILL)
 	l.mustAskFrom(outer, false)
@@ -525,6 +526,7 @@ func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 				t.Parallel()
 				l := start(t, pair, append([]string{"--orphans=" + policy, "--grace=1s", "--"}, sendersCommand(t)...)...)
 				l.Out.want("ready")
+				l.caught()
 				inner := l.worker()
 				if err := injectExit(inner, code); err != nil {
 					t.Fatal(err)
@@ -786,6 +788,7 @@ func TestTracerThatHangs(t *testing.T) {
 			t.Parallel()
 			l := start(t, pair, append(flags, "/bin/sh", "-c", "echo ready; read go; exit 5")...)
 			l.Out.want("ready")
+			l.caught()
 			inner := l.worker()
 			if end == "the command ends" {
 				hang(t, inner, "continue it")

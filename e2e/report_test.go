@@ -360,6 +360,7 @@ func TestReportOfAPairThatLosesOne(t *testing.T) {
 			_, _ = fmt.Sscanf(line, "command %d", &command)
 			_, _ = fmt.Sscanf(line, "leftover %d", &leftover)
 		}
+		l.caught() // so the inner one has told the outer one of the command
 		return l, path, command, leftover
 	}
 	t.Run("inner", func(t *testing.T) {
