@@ -391,6 +391,12 @@ func (c *copied) has(text string) bool {
 	return bytes.Contains(c.text.Bytes(), []byte(text))
 }
 
+func (c *copied) sofar() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
 func (c *copied) whole() []byte {
 	<-c.ended
 	return c.text.Bytes()
@@ -498,6 +504,7 @@ func (d *drawnLife) live(t testing.TB, s *soak, h *cgroup) (wrong []string) {
 		say("the witness is held")
 	}
 	if len(alive) > 0 {
+		say("status %d; stderr: %s", status, stderr.sofar())
 		return wrong // who reads their output might wait for ever
 	}
 	text, said := launcherSays.ReplaceAll(out.whole(), nil), string(stderr.whole())

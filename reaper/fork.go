@@ -28,8 +28,8 @@ type Fork struct {
 	told     [3]uint32
 	pending  uint64
 	reason   bool // to stop, or for the inner one to end: it can't act on that while it is stopped, which may be told later
-	stopped  bool // children are: see makeRoom
-	probes   [32]int32
+	stopped  bool // see makeRoom
+	probes   [128]int32
 	children [4096]byte
 	dir      [4096]byte // the working directory, with a 0 behind it
 }
@@ -83,18 +83,24 @@ func (f *Fork) LeaveGroup() error {
 // ReturnToDir goes to the working directory that the outer one has left in its sleep.
 func (f *Fork) ReturnToDir() { call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(&f.dir)), 0, 0, 0) }
 
-// Resume continues the children that makeRoom has stopped, when the woken outer one has all its threads.
+// Resume continues what makeRoom has stopped, when the woken outer one has all its threads.
 func (f *Fork) Resume() {
 	if f.stopped {
 		f.signalChildren(unix.SIGCONT)
 	}
 }
 
-// signalChildren sends a signal to the children that /proc lists, as far as there is room for the list; who has
-// ended is reaped, but for the inner one.
+// signalChildren sends a signal to the command's process group, if it leads one, and to the children that /proc lists, as
+// far as there is room for the list; who has ended is reaped, but for the inner one, and the command, by whose pid the
+// group is known.
 //
 //go:nosplit
 func (f *Fork) signalChildren(sig unix.Signal) {
+	main := int(f.told[0] &^ (unbound | inJob)) // 0 if there is none yet
+	isChild := main != 0 && call(unix.SYS_WAITID, unix.P_PID, uintptr(main), 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT) == 0
+	if isChild && f.told[0]&inJob == 0 {
+		call(unix.SYS_KILL, uintptr(-main), uintptr(sig), 0, 0)
+	}
 	fd := call(unix.SYS_OPENAT, atCwd, uintptr(unsafe.Pointer(unsafe.StringData("/proc/thread-self/children\x00"))), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	n := call(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&f.children)), unsafe.Sizeof(f.children), 0)
 	call(unix.SYS_CLOSE, uintptr(fd), 0, 0, 0)
@@ -104,7 +110,7 @@ func (f *Fork) signalChildren(sig unix.Signal) {
 			pid = 10*pid + int(c-'0')
 			continue
 		}
-		if pid != f.Inner && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
+		if pid == main || pid != f.Inner && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(sig), 0, 0)
 		}
 		pid = 0

@@ -258,15 +258,15 @@ func (f *Fork) end(status uint32) {
 	exit(128 + int(sig))
 }
 
-// makeRoom is for an outer one that has to do the work of an inner one which was killed, when the tree has
-// nearly filled the process table: without its threads the runtime would abort, and leave all that runs. So
-// children, which may fork on SIGTERM, are stopped until it has them: see Resume. If there is no room for a
-// second they are killed, until there is, or ten seconds are over.
+// makeRoom is for an outer one that has to do the work of an inner one which was killed. If the tree fills the
+// process table before it has its threads, the runtime aborts, and leaves all that runs. So where that is not far from
+// full, the command's process group and the children, which may fork on SIGTERM, are stopped until it has them: see
+// Resume. If there is no room for a second they are killed, until there is, or ten seconds are over.
 //
 //go:nosplit
 func (f *Fork) makeRoom() {
 	if f.hasRoom(len(f.probes)) {
-		return // far from full
+		return // it would have to fork as often in a few milliseconds
 	}
 	f.stopped = true
 	for round := 0; round < 1000; round++ {
