@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,6 +33,8 @@ func Install(path string) error {
 	if dir == "" {
 		dir = "." // and not that of temporary files
 	}
+	// It takes a moment, in which nobody's request to end leaves a part of it behind.
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	to, err := os.CreateTemp(dir, ".fini-")
 	if err != nil {
 		return cannotWrite(path, err)

@@ -312,6 +312,14 @@ func TestInstall(t *testing.T) {
 			t.Errorf("with a command: status %d, %q", status, stderr)
 		}
 	})
+	t.Run("asked to end meanwhile", func(t *testing.T) {
+		dir := t.TempDir()
+		status, _, stderr := ask(t, exec.Command(need.Program(t, "strace"), "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync",
+			"-e", "inject=fsync:signal=TERM", finiPath, "--install="+filepath.Join(dir, "fini")))
+		if entries, err := os.ReadDir(dir); status != 0 || err != nil || len(entries) != 1 {
+			t.Errorf("status %d, %v, %v; stderr: %s", status, entries, err, stderr)
+		}
+	})
 	t.Run("no room", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {

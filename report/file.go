@@ -81,17 +81,37 @@ func (f *file) create(mode uint32) (fd int, name string, err error) {
 	return fd, name, err
 }
 
-// try creates an empty file and removes it: permissions, a read-only file system and quotas have more
+// try creates an empty file, which goes away again: permissions, a read-only file system and quotas have more
 // rules than access(2) knows, and so have the umask and a directory's default ACL for what a new file
 // gets. To keep it for the report would leave it behind if fini is killed, and open to others.
 func (f *file) try() error {
-	fd, name, err := f.create(0o666)
-	if err != nil {
-		return err
+	const mode = 0o666
+	name, fd, err := "", f.createUnnamed(mode), error(nil)
+	if fd < 0 {
+		if fd, name, err = f.create(mode); err != nil {
+			return err
+		}
 	}
 	f.fresh, _, err = accessOf(fd, "")
 	_ = unix.Close(fd)
-	return cmp.Or(err, unix.Unlinkat(f.dir, name, 0))
+	if name != "" {
+		err = cmp.Or(err, unix.Unlinkat(f.dir, name, 0))
+	}
+	return err
+}
+
+// createUnnamed creates a file that nobody finds, also if fini is killed: -1 where that can't be. Before Linux 5.19 it
+// disregards the umask on a file system without ACLs. See O_TMPFILE in open(2).
+func (f *file) createUnnamed(mode uint32) int {
+	fd, err := unix.Openat(f.dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return -1
+	}
+	if _, err := unix.Fgetxattr(fd, aclName, nil); err != nil && err != unix.ENODATA {
+		_ = unix.Close(fd)
+		return -1
+	}
+	return fd
 }
 
 // write puts a file with text in the place of what has the name: of a link too, and of whatever was put

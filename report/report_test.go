@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -284,6 +285,30 @@ func TestReportNeedsAPlace(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("there is more than the file and the FIFO: %v, %v", entries, err)
+	}
+}
+
+// Whoever ends fini while it tries the place leaves no file behind, for there is none with a name.
+func TestPlaceIsTriedWithoutAName(t *testing.T) {
+	dir := t.TempDir()
+	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600); err != nil {
+		need.That(t, false, "a file system with O_TMPFILE for temporary files")
+	} else {
+		_ = unix.Close(fd)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(watch) }()
+	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(filepath.Join(dir, "report.json"), nil, "1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Read(watch, make([]byte, 4096)); err != unix.EAGAIN {
+		t.Errorf("a name came: %d bytes of events, %v", n, err)
 	}
 }
 
