@@ -141,7 +141,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
 	if held := report.Held(p.Holds); held != "" {
-		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits for its end (--allow-orphan)", who, held)
+		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits until it closes that (--allow-orphan)", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
 	}

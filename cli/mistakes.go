@@ -70,6 +70,7 @@ func explain(err error, flags []*kong.Flag, args []string) string {
 		return "cannot use -i and -t as docker's: here -t is --timeout=DUR and -i is --stdin-eof; a terminal needs neither"
 	}
 	for _, word := range []struct{ parsers, ours string }{
+		{`: expected \S+ value but got ("-\d.*?") .*`, `: cannot use $1: wants a value`},
 		{`: (expected \S+ value but got|expected value value|missing value).*`, `: wants a value`},
 		{`bool value must be .* but got (".*?")`, `cannot use $1: want 0 or 1`},
 		{`expected a counter but got (".*?") \(\w+\)`, `cannot use $1: want a number`},
@@ -77,7 +78,7 @@ func explain(err error, flags []*kong.Flag, args []string) string {
 	} {
 		text = regexp.MustCompile(word.parsers).ReplaceAllString(text, word.ours)
 	}
-	if flag, wants := strings.CutSuffix(text, ": wants a value"); wants {
+	if flag, _, _ := strings.Cut(text, ":"); strings.HasSuffix(text, ": wants a value") {
 		text += ": " + flag + "=" + valueOf(flag)
 	}
 	if letter, unknown := strings.CutPrefix(text, "unknown flag -"); unknown && !strings.HasPrefix(letter, "-") {

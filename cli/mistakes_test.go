@@ -73,6 +73,8 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-v", "x"}, map[string]string{"FINI_QUIET": "1"}, ""},
 		{[]string{"-q", "x"}, map[string]string{"FINI_VERBOSE": "1"}, ""},
 		{[]string{"-P"}, map[string]string{"FINI_STDIN_EOF": "1"}, ""},
+		{[]string{"-t", "-1", "--", "x"}, nil, `--timeout: cannot use "-1": wants a value: --timeout=DUR; see`},
+		{[]string{"--help", "x"}, map[string]string{"FINI_TIMEOUT": "1x"}, `FINI_TIMEOUT: cannot use "1x"`},
 	} {
 		withoutVariables(t, c.env)
 		parsed, err := Parse(c.args, os.Environ())

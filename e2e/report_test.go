@@ -984,7 +984,7 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 		}{
 			{"not found", []string{"--", "no-such-command"}, 127, "cannot run no-such-command: not found on PATH"},
 			{"not executable", []string{"--", "/etc/passwd"}, 126, "cannot run /etc/passwd: permission denied: it is not executable; chmod +x /etc/passwd makes it so"},
-			{"not to be watched", []string{"-i", "--", "cat"}, 125, "--stdin-eof: cannot watch standard input: a file has no far end that closes"},
+			{"not to be watched", []string{"-i", "--", "cat"}, 125, "--stdin-eof: cannot watch standard input: a file has no far end; want a pipe, a socket or a terminal"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()

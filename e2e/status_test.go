@@ -171,7 +171,7 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 	}{
 		{[]string{"-timeout=5s", "--"}, "", `long flags have two dashes: --timeout=5s`},
 		{[]string{"--grace=soon", "--"}, "", `--grace: cannot use "soon": want a duration`},
-		{[]string{"-e", "-1", "--"}, "", `--remap-exit: wants a value`},
+		{[]string{"-e", "-1", "--"}, "", `--remap-exit: cannot use "-1": wants a value`},
 		{[]string{"--inner=1,2", "--"}, "", `--inner: it is not for users`},
 		{[]string{"--inner=0,10,7,1,6", "--"}, "", `--inner: it is not for users`},
 		{[]string{"-q", "-v", "--"}, "", `cannot use --quiet with --verbose`},
@@ -295,5 +295,17 @@ func TestLesserBuildSaysSo(t *testing.T) {
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
 	if status, _, stderr := ask(t, exec.Command(finiPath, "--version")); status != 0 || stderr != "" {
 		t.Errorf("the whole build: status %d, stderr %q", status, stderr)
+	}
+}
+
+// A variable that can't be used keeps no answer from who looks for it.
+func TestAnswersBesideBadVariables(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]int{"--help": 0, "--version": 0, "--install=" + filepath.Join(t.TempDir(), "fini"): 0, "--pause": 125, "true": 125} {
+		cmd := exec.Command(finiPath, flag)
+		cmd.Env = append(os.Environ(), "FINI_TIMEOUT=1x")
+		if status, _, stderr := ask(t, cmd); status != want || want != 0 && !strings.Contains(stderr, `FINI_TIMEOUT: cannot use "1x"`) {
+			t.Errorf("%s: status %d, %q", flag, status, stderr)
+		}
 	}
 }

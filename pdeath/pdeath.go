@@ -144,7 +144,7 @@ func LookAtStdin() (Stdin, error) {
 		}
 		return Unwatched, errors.New("a device has no end")
 	}
-	return Unwatched, errors.New("a file has no far end that closes")
+	return Unwatched, errors.New("a file has no far end; want a pipe, a socket or a terminal")
 }
 
 // Unread is how many bytes of standard input are still to be read by the command.
