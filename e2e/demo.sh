@@ -2,14 +2,15 @@
 # Shows one leaky command without fini and with it. The command ends at once and leaves
 # a server behind: in a session of its own, and holding the pipe that its reader waits for.
 set -eu
-fini=${1:?usage: demo.sh FINI}
+fini=${1:?usage: demo.sh FINI [SECONDS]}
+seconds=${2:-4}
 
 # The server, which only sleeps, says its pid for ps. It is called something that stands out.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 ln -s "$(command -v sleep)" "$tmp/server"
 PATH=$tmp:$PATH
-leaky="setsid server 4 & echo \$! >$tmp/pid; echo 'the command says goodbye'"
+leaky="setsid server $seconds & echo \$! >$tmp/pid; echo 'the command says goodbye'"
 
 show() {
 	echo "  what ps says of it:"
@@ -35,9 +36,9 @@ run() {
 	sed 's/^/  stderr: /' "$tmp/stderr"
 }
 
-echo "Without fini: sh -c 'setsid server 4 & echo ...' | reader"
+echo "Without fini: sh -c 'setsid server $seconds & echo ...' | reader"
 run sh -c "$leaky"
 echo
-echo "With fini: fini -- sh -c 'setsid server 4 & echo ...' | reader"
+echo "With fini: fini -- sh -c 'setsid server $seconds & echo ...' | reader"
 run "$fini" -- sh -c "$leaky"
 show

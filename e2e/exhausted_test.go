@@ -539,6 +539,10 @@ while True:
 					`setsid sh -c 'trap "" TERM; echo one; read line <&5; sleep 1000' 5<>/dev/null & 
 					exec python3 -I -S -c "$0"`, eater))
 				l.Out.want("ready")
+				// What wants memory while the kernel takes away the eater's may have it kill another one.
+				until(t, "the leftover sleeps", func() bool {
+					return slices.ContainsFunc(h.names(), func(name string) bool { return strings.HasSuffix(name, " sleep") })
+				})
 				write(t, l, "go\n")
 				l.mustEnd(137)
 				h.mustBeEmpty()

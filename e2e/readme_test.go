@@ -291,7 +291,7 @@ func TestPagesPicture(t *testing.T) {
 	for _, m := range regexp.MustCompile(`<text[^>]*>([^<]*)<`).FindAllStringSubmatch(readFile(t, "../docs/demo.svg"), -1) {
 		picture = append(picture, strings.ReplaceAll(html.UnescapeString(m[1]), "\u00a0", " "))
 	}
-	printed := strings.Split(strings.ReplaceAll(run(t, "sh", "demo.sh", finiPath), " SNs ", " Ss "), "\n") // under nice
+	printed := strings.Split(strings.ReplaceAll(run(t, "sh", "demo.sh", finiPath, "20"), " SNs ", " Ss "), "\n") // under nice
 	if got, want := lines(picture), lines(printed); !slices.Equal(got, want) {
 		t.Errorf("the picture shows\n%s\nand it prints\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
