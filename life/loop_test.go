@@ -107,6 +107,8 @@ func TestLoop(t *testing.T) {
 			waits: []Woken{sent(18, 1)}, turns: 2, want: "reap, wait 0s true"},
 		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
 			want: "reap, wait 0s true, received 15, wait 0s true"},
+		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{{Received: signals.Received{Signal: 2, Kernel: true}}}}},
+			turns: 4, want: "reap, wait 0s true, received 2, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
 		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
