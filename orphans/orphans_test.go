@@ -804,6 +804,38 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 	})
 }
 
+// A process is taken for a child of one that may have been reaped since, and whose pid may be another's, only if it
+// has come to be this process's own.
+func TestVerify(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		f.start(f.command("@fork", "parent", "@stay", "below"))
+		f.start(f.command("@stay", "child"))
+		f.await("parent", "below", "child")
+		ended := f.command("@end")
+		check(t, ended.Start())
+		reaped, err := unix.PidfdOpen(ended.Process.Pid, 0)
+		need.That(t, err == nil, "pidfds")
+		_ = ended.Wait()
+		tree := New()
+		check(t, tree.prepare())
+		parent := Process{Pid: f.pids["parent"], Parent: os.Getpid(), Threads: 1, pidfd: -1}
+		if p, ok := tree.verify(f.pids["below"], parent); !ok || p.pidfd < 0 {
+			t.Errorf("a child of its parent: %+v, %v, want it with a pidfd", p, ok)
+		}
+		if p, ok := tree.verify(f.pids["child"], parent); !ok || p.Parent != os.Getpid() {
+			t.Errorf("a child of this process by now: %+v, %v", p, ok)
+		}
+		parent.pidfd = reaped
+		if p, ok := tree.verify(f.pids["below"], parent); ok {
+			t.Errorf("a child of who has the parent's pid now: %+v", p)
+		}
+		tree.Release()
+		_ = unix.Close(reaped)
+		f.end()
+	})
+}
+
 // recycle starts a process that has this pid, and returns its label.
 func (f *family) recycle(pid int, label string) string {
 	f.t.Helper()
