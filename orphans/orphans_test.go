@@ -815,7 +815,7 @@ func TestVerify(t *testing.T) {
 		ended := f.command("@end")
 		check(t, ended.Start())
 		reaped, err := unix.PidfdOpen(ended.Process.Pid, 0)
-		need.That(t, err == nil, "pidfds")
+		need.That(t, err == nil, "pidfd_open(2)")
 		_ = ended.Wait()
 		tree := New()
 		check(t, tree.prepare())
