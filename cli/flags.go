@@ -271,7 +271,7 @@ func (s *status) UnmarshalText(text []byte) error {
 
 // Parse reads the command line. args is without the program's name.
 func Parse(args, environ []string) (*Options, error) {
-	// A variable that can't be used must not keep these from who looks for what is wrong.
+	// They run no command. A variable that can't be used keeps no answer from who looks for what is wrong.
 	if len(args) == 1 && (args[0] == "--help" || args[0] == "--version" || strings.HasPrefix(args[0], "--install=")) {
 		environ = nil
 	}

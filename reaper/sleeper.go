@@ -266,7 +266,7 @@ func (f *Fork) end(status uint32) {
 //go:nosplit
 func (f *Fork) makeRoom() {
 	if f.hasRoom(len(f.probes)) {
-		return // it would have to fork as often in a few milliseconds
+		return // to fill this, the tree would have to fork as often in a few milliseconds
 	}
 	f.stopped = true
 	for round := 0; round < 1000; round++ {
