@@ -972,6 +972,12 @@ func TestLookWithoutProc(t *testing.T) {
 		child := f.start(f.command("@fork", "child", "@stay", "below")).Process.Pid
 		f.start(f.command("@stay", "other"))
 		f.await("child", "below", "other")
+		dir, err := os.Open("/")
+		check(t, err)
+		defer func() { // or nobody could remove the directory
+			check(t, dir.Chdir())
+			check(t, unix.Chroot("."))
+		}()
 		check(t, unix.Chroot(t.TempDir()))
 		tree := New()
 		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
