@@ -122,26 +122,54 @@ func (c *cgroup) limit(file, value string) {
 	need.That(c.t, err == nil, fmt.Sprintf("a cgroup with %s (%v)", file, err))
 }
 
-// newMemoryCgroup is newCgroup, with room for so many bytes.
+// newMemoryCgroup is newCgroup, with room for so many bytes, and for no more on a swap device.
 func newMemoryCgroup(t testing.TB, bytes int) *cgroup {
 	t.Helper()
 	const root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	limit := strconv.Itoa(bytes)
 	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
 		h := newCgroup(t)
-		h.limit("memory.max", strconv.Itoa(bytes))
+		h.limit("memory.max", limit)
+		if _, err := os.Stat(filepath.Join(h.dir, "memory.swap.max")); err == nil {
+			h.limit("memory.swap.max", "0")
+		}
 		return h
 	}
-	dir, err := os.MkdirTemp(root, "fini-e2e-")
-	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
-	h := &cgroup{t, dir}
-	t.Cleanup(func() {
-		until(t, "the case's cgroup is empty", func() bool {
-			h.kill()
-			return os.Remove(dir) == nil
-		})
-	})
-	h.limit(file, strconv.Itoa(bytes))
+	h := newCgroupBelow(t, root)
+	h.limit(file, limit)
+	const both = "memory.memsw.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(h.dir, both)); err == nil {
+		h.limit(both, limit)
+	}
 	return h
+}
+
+// oneVictim repeats a life until the kernel has killed no more than one process in it for memory. It takes one for gone
+// a moment before it has that one's memory back, and if somebody wants some just then, it kills another, fini say.
+func oneVictim(live func() (*cgroup, *life)) (h *cgroup, l *life) {
+	for range 5 {
+		h, l = live()
+		if l.status(); h.oomKills() <= 1 {
+			break
+		}
+	}
+	return h, l
+}
+
+// oomKills is how many processes of the cgroup the kernel has killed for memory.
+func (c *cgroup) oomKills() (n int) {
+	c.t.Helper()
+	for _, file := range []string{"memory.events", "memory.oom_control"} {
+		text, _ := os.ReadFile(filepath.Join(c.dir, file))
+		if _, rest, ok := strings.Cut(string(text), "\noom_kill "); ok {
+			if _, err := fmt.Sscan(rest, &n); err != nil {
+				c.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	c.t.Fatal("the kernel does not say how many processes it has killed for memory")
+	return 0
 }
 
 // around is fini in place p with these arguments, in the cgroup, where prefix is what executes

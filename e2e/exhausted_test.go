@@ -534,16 +534,18 @@ while True:
 		for _, megabytes := range []int{12, 32} {
 			t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
 				t.Parallel()
-				h := newMemoryCgroup(t, megabytes<<20)
-				l := startCmd(t, h.around(p, nil, "--linger=0", "--grace=300ms", "--", "/bin/sh", "-c",
-					`setsid sh -c 'trap "" TERM; echo one; read line <&5; sleep 1000' 5<>/dev/null & 
-					exec python3 -I -S -c "$0"`, eater))
-				l.Out.want("ready")
-				// What wants memory while the kernel takes away the eater's may have it kill another one.
-				until(t, "the leftover sleeps", func() bool {
-					return slices.ContainsFunc(h.names(), func(name string) bool { return strings.HasSuffix(name, " sleep") })
+				h, l := oneVictim(func() (*cgroup, *life) {
+					h := newMemoryCgroup(t, megabytes<<20)
+					l := startCmd(t, h.around(p, nil, "--linger=0", "--grace=300ms", "--", "/bin/sh", "-c",
+						`setsid sh -c 'trap "" TERM; echo one; read line <&5; sleep 1000' 5<>/dev/null & 
+						exec python3 -I -S -c "$0"`, eater))
+					l.Out.want("ready")
+					until(t, "the leftover sleeps", func() bool {
+						return slices.ContainsFunc(h.names(), func(name string) bool { return strings.HasSuffix(name, " sleep") })
+					})
+					write(t, l, "go\n")
+					return h, l
 				})
-				write(t, l, "go\n")
 				l.mustEnd(137)
 				h.mustBeEmpty()
 				mustNotAbort(t, l.Err.whole())

@@ -1,13 +1,8 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -15,17 +10,6 @@ import (
 
 func init() {
 	moreHelpers["@eat"] = helperEat
-	moreHelpers["@enter"] = helperEnter
-}
-
-// helperEnter enters the cgroup that a file is of and becomes a command.
-func helperEnter(args []string) int {
-	err := os.WriteFile(args[0], []byte("0"), 0)
-	if err == nil {
-		err = syscall.Exec(args[1], args[1:], os.Environ())
-	}
-	fmt.Fprintln(os.Stderr, "@enter:", err)
-	return 98
 }
 
 // helperEat takes memory until it is killed for it.
@@ -39,42 +23,6 @@ func helperEat([]string) int {
 		all = append(all, part)
 	}
 	return len(all)
-}
-
-var memoryGroups atomic.Int64
-
-// memoryGroup makes a memory cgroup with a limit of 96 MB, below that of this process, and returns the
-// file that a process enters it by.
-func memoryGroup(t *testing.T) (procs string) {
-	t.Helper()
-	need.That(t, os.Geteuid() == 0, "root")
-	root, limit := "/sys/fs/cgroup", "memory.max"
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if strings.Contains(","+fields[1]+",", ",memory,") {
-			root, limit = filepath.Join(root, "memory", fields[2]), "memory.limit_in_bytes"
-		}
-	}
-	dir := filepath.Join(root, fmt.Sprintf("fini-e2e-%d-%d", os.Getpid(), memoryGroups.Add(1)))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		need.That(t, false, fmt.Sprintf("a memory cgroup (%v)", err))
-	}
-	t.Cleanup(func() {
-		until(t, "the cgroup's end: it is in use", func() bool { return os.Remove(dir) == nil })
-	})
-	if err := os.WriteFile(filepath.Join(dir, limit), []byte("96M"), 0); err != nil {
-		need.That(t, false, fmt.Sprintf("a memory cgroup with a limit (%v)", err))
-	}
-	for _, swap := range []string{"memory.memsw.limit_in_bytes", "memory.swap.max"} {
-		if _, err := os.Stat(filepath.Join(dir, swap)); err == nil {
-			_ = os.WriteFile(filepath.Join(dir, swap), []byte("96M"), 0)
-		}
-	}
-	return filepath.Join(dir, "cgroup.procs")
 }
 
 // What was killed for memory is told from what was killed by somebody, and only where the kernel's count says
@@ -107,18 +55,18 @@ func TestKilledForMemory(t *testing.T) {
 		for _, p := range places {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
-				procs := memoryGroup(t)
 				if p.pid1 {
 					needPidNamespace(t)
 				}
-				report := reportPath(t)
-				args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
-				inner := p.command(args...)
-				argv := mode("enter", append([]string{procs}, inner.Args...)...)
-				cmd := exec.Command(argv[0], argv[1:]...)
-				cmd.SysProcAttr = inner.SysProcAttr
-				cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT="+strings.Join(mode("eat"), " "))
-				l := startCmd(t, cmd)
+				var report string
+				_, l := oneVictim(func() (*cgroup, *life) {
+					h := newMemoryCgroup(t, 96<<20)
+					report = reportPath(t)
+					args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
+					cmd := h.around(p, nil, args...)
+					cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT="+strings.Join(mode("eat"), " "))
+					return h, startCmd(t, cmd)
+				})
 				l.mustEnd(tt.status)
 				said := l.Err.whole()
 				if count := strings.Count(said, "for memory"); count != min(len(tt.says), 1) || !strings.Contains(said, tt.says) {

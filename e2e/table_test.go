@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -131,14 +130,17 @@ func newCgroup(t testing.TB) *cgroup {
 	if _, err := os.Stat(root); err != nil {
 		root = "/sys/fs/cgroup"
 	}
+	return newCgroupBelow(t, root)
+}
+
+func newCgroupBelow(t testing.TB, root string) *cgroup {
+	t.Helper()
 	dir, err := os.MkdirTemp(root, "fini-e2e-")
 	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
 	h := &cgroup{t, dir}
 	t.Cleanup(func() {
 		until(t, "the case's cgroup is empty", func() bool {
-			for _, pid := range h.alive() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+			h.kill()
 			return os.Remove(dir) == nil
 		})
 	})
