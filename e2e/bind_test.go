@@ -174,11 +174,16 @@ func TestBindAndIsolateWithoutPidfds(t *testing.T) {
 			"--bind=" + pid: {125, "", "fini: cannot bind the command to process " + pid + ": " + why + "\n"},
 			"--isolate":     {0, "started\n", ""},
 		} {
-			argv := append(mode("refuse", beforePidfds+",CLONE_PIDFD:"+kind), finiPath, flag, "--", "echo", "started")
-			status, stdout, stderr := ask(t, exec.Command(argv[0], argv[1:]...))
-			if got := (answer{status, stdout, stderr}); got != want {
-				t.Errorf("%s, %s: %+v, want %+v", kind, flag, got, want)
-			}
+			t.Run(kind+", "+flag, func(t *testing.T) {
+				if flag == "--isolate" {
+					needIsolation(t, account{name: "this user"})
+				}
+				argv := append(mode("refuse", beforePidfds+",CLONE_PIDFD:"+kind), finiPath, flag, "--", "echo", "started")
+				status, stdout, stderr := ask(t, exec.Command(argv[0], argv[1:]...))
+				if got := (answer{status, stdout, stderr}); got != want {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+			})
 		}
 	}
 }
@@ -265,7 +270,7 @@ print("none alive", seen)
 // A process of another user can be watched as well.
 func TestBindToAnothersProcess(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	need.Program(t, "setpriv")
 	roots := bystander(t)
 	others := bystander(t, "setpriv", "--reuid=12346", "--regid=12346", "--clear-groups", "sleep", "1000")

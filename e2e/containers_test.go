@@ -783,7 +783,7 @@ func (b *beside) outcome(limit time.Duration) (o outcome) {
 // takes what Kubernetes takes.
 func TestContainersPod(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root, for podman")
+	need.Root(t, "for podman")
 	need.Program(t, "runc")
 	e := &engine{client: podmanClient(t), env: podmanConfig(t)}
 	base := "localhost/fini-e2e:base"
@@ -873,7 +873,7 @@ func podmanImages(t *testing.T, e *engine, base string) (example string) {
 // alone to root, and has no cgroup to look into.
 func TestContainersRootless(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root, to become a user without rights")
+	need.Root(t, "to become a user without rights")
 	need.Program(t, "runc")
 	need.Program(t, "setpriv")
 	e, fini := rootlessPodman(t, 54321)

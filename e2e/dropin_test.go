@@ -61,7 +61,7 @@ func TestDropInDocker(t *testing.T) {
 // Everything that podman keeps is in a directory of the test's.
 func TestDropInPodman(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root, for podman")
+	need.Root(t, "for podman")
 	need.Program(t, "runc")
 	e := &engine{client: podmanClient(t), inside: "/run/podman-init", theirs: "catatonit", smoke: true}
 	e.remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience

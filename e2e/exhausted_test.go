@@ -57,7 +57,7 @@ func startFull(t *testing.T, p place, b fullTable, launcher []string, words, fla
 	t.Helper()
 	need.Program(t, "python3")
 	if b.root {
-		need.That(t, os.Geteuid() == 0, "root")
+		need.Root(t)
 	}
 	h := newLimited(t, b.most)
 	cmd := h.around(p, b.prefix(t), append(append(flags, "--"), fill(words...)...)...)
@@ -589,7 +589,7 @@ func TestStderrTakesNothing(t *testing.T) {
 // for for a bounded time in which fini sleeps.
 func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	setpriv := need.Program(t, "setpriv")
 	dir := shortTempDir(t)
 	become := filepath.Join(dir, "become")
@@ -716,7 +716,9 @@ func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
 		for _, p := range []place{pair, alone} {
 			t.Run(name+"/"+p.name, func(t *testing.T) {
 				t.Parallel()
-				need.That(t, !strings.HasPrefix(name, "without") || os.Geteuid() == 0, "root")
+				if strings.HasPrefix(name, "without") {
+					need.Root(t)
+				}
 				argv := slices.Concat([]string{"/bin/bash", "-c", script, "sh"}, before, p.command("-q", "--", "/bin/bash", "-c", command).Args)
 				l := startCmd(t, exec.Command(argv[0], argv[1:]...))
 				l.Out.want("started")

@@ -159,7 +159,7 @@ type deadEnd struct {
 
 func newDeadEnd(t *testing.T, name string) *deadEnd {
 	t.Helper()
-	need.That(t, os.Geteuid() == 0, "root, to mount a file system")
+	need.Root(t, "to mount a file system")
 	e := &deadEnd{t: t, name: name, command: mode("dead-end", name, t.TempDir())}
 	if strings.Contains(name, "terminal") {
 		e.given, e.master = terminal(t)

@@ -453,7 +453,7 @@ func TestInnerFiniIsKilled(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.before != nil {
-				need.That(t, os.Geteuid() == 0, "root, to change credentials")
+				need.Root(t, "to change credentials")
 				need.Program(t, tt.before[0])
 			}
 			l := start(t, pair, slices.Concat([]string{"--grace=5s", "--"}, tt.before, sendersCommand(t))...)
@@ -475,7 +475,7 @@ func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
 	t.Parallel()
 	t.Run("capabilities", func(t *testing.T) {
 		t.Parallel()
-		need.That(t, os.Geteuid() == 0, "root, to give a file capabilities")
+		need.Root(t, "to give a file capabilities")
 		command := sendersCommand(t)
 		dir := t.TempDir()
 		program := filepath.Join(dir, "python3")

@@ -189,7 +189,7 @@ func TestImageNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("podman", func(t *testing.T) {
-		need.That(t, os.Geteuid() == 0, "root, for podman")
+		need.Root(t, "for podman")
 		need.Program(t, "runc")
 		for kind, archive := range archives {
 			e := &engine{client: podmanClient(t), env: podmanConfig(t)}

@@ -216,7 +216,7 @@ func facts(t *testing.T, u account, flags ...string) map[string]string {
 
 // A mount that is made outside arrives, and one that root makes inside is seen outside, as without.
 func TestMountsCrossTheBorder(t *testing.T) {
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	needIsolation(t, users(t)[0])
 	dir := t.TempDir()
 	if err := unix.Mount("fini", dir, "tmpfs", 0, ""); err != nil {
@@ -246,7 +246,7 @@ func TestMountsCrossTheBorder(t *testing.T) {
 // Nothing that fini mounts, copies or moves is seen outside, whatever is mounted below /proc and on that,
 // and whoever would be told of it.
 func TestIsolationLeaksNoMount(t *testing.T) {
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	unshare := need.Program(t, "unshare")
 	below := map[string]string{
 		// As systemd's ProtectKernelTunables= and containers do.
@@ -306,7 +306,7 @@ func TestIsolationLeaksNoMount(t *testing.T) {
 
 // What hides a part of /proc goes on hiding it.
 func TestMasksOfProcStay(t *testing.T) {
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	unshare := need.Program(t, "unshare")
 	needIsolation(t, users(t)[0])
 	// /proc/sys read-only and /proc/interrupts nothing, as in a container.

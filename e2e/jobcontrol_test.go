@@ -193,7 +193,7 @@ type bench struct {
 	startSSH, startContainer func() error
 }
 
-func needRoot(t *testing.T, _ *bench) { need.That(t, os.Geteuid() == 0, "root") }
+func needRoot(t *testing.T, _ *bench) { need.Root(t) }
 
 func needTmux(t *testing.T, _ *bench) { need.Program(t, "tmux") }
 

@@ -39,7 +39,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			t.Run(kind.name, func(t *testing.T) {
 				if kind.root {
-					need.That(t, os.Geteuid() == 0, "root")
+					need.Root(t)
 				}
 				t.Parallel()
 				mustStopAll(t, p, kind.script)
@@ -49,7 +49,7 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Parallel()
 			var all []string
 			for _, kind := range leftoverKinds {
-				if !kind.root || os.Geteuid() == 0 {
+				if !kind.root || need.IsRoot() {
 					all = append(all, kind.script)
 				}
 			}
@@ -307,7 +307,7 @@ func TestQuietSaysNothingOfLeftovers(t *testing.T) {
 // to it. With none at all there is no second fini to be had.
 func TestWithoutProc(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	unshare := need.Program(t, "unshare")
 	for _, tt := range []struct {
 		name string

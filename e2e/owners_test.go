@@ -251,7 +251,7 @@ func hasTimer(pid int) bool {
 // What fini may not look at is null in the report, and what is not there is none.
 func TestReportTellsUnknownFromNone(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	need.Program(t, "setpriv")
 	report, closed := reportPath(t), linked(t, "closed")
 	for dir, mode := range map[string]os.FileMode{filepath.Dir(report): 0o777, filepath.Dir(closed): 0o755, filepath.Dir(filepath.Dir(report)): 0o755} {

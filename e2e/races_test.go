@@ -343,7 +343,7 @@ func spin(long time.Duration) {
 func TestRecycledPids(t *testing.T) {
 	t.Parallel()
 	needPidNamespace(t)
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	need.That(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")
 	const limit = "400"
 	before, _ := os.ReadFile("/proc/sys/kernel/pid_max")

@@ -407,7 +407,7 @@ func podFromRecipe(t *testing.T, text string) (e *engine, manifest, fini, base s
 		!slices.Equal(command, []string{at(t, mount, "mountPath").(string) + "/fini", "--"}) {
 		t.Errorf("fini is not where the pod looks for it:\n%s", text)
 	}
-	need.That(t, os.Geteuid() == 0, "root, for podman")
+	need.Root(t, "for podman")
 	need.Program(t, "runc")
 	e = &engine{client: podmanClient(t), env: podmanConfig(t)}
 	base, fini = "localhost/fini-e2e:base", "localhost/fini-e2e:fini"
@@ -589,7 +589,7 @@ func overSSH(t *testing.T, text string) {
 	ssh := need.Program(t, "ssh")
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	need.That(t, err == nil, "sshd (openssh-server)")
-	need.That(t, os.Geteuid() == 0, "root, for sshd")
+	need.Root(t, "for sshd")
 	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)

@@ -256,7 +256,7 @@ func (row refusedRow) saysIn(p place) []string {
 
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	for _, row := range refusedRows {
 		t.Run(strings.ReplaceAll(row.refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
@@ -516,7 +516,7 @@ func TestRefusedForeground(t *testing.T) {
 // A /proc that hides others, can't be written, or is missing where all else is refused too.
 func TestRefusedProc(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	unshare, setpriv := need.Program(t, "unshare"), need.Program(t, "setpriv")
 	const hide = `mount -t proc -o hidepid=2 proc /proc`
 	const user = "12345"

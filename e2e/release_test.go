@@ -257,7 +257,7 @@ func releasePackages(t *testing.T, r release) {
 func releaseDeb(t *testing.T, r release) {
 	need.Program(t, "dpkg")
 	need.Program(t, "man")
-	need.That(t, os.Geteuid() == 0, "root, to install a package")
+	need.Root(t, "to install a package")
 	native := strings.TrimSpace(run(t, "dpkg", "--print-architecture"))
 	deb := r.file(t, "fini_*_"+native+".deb")
 	root := t.TempDir()

@@ -105,7 +105,7 @@ func fifoWithReader(t testing.TB, path string) (text func() []byte) {
 // anything: neither by what it puts in the report's place nor by what was there before.
 func TestReportAmongLinks(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	setpriv := need.Program(t, "setpriv")
 	tests := []struct {
 		name   string
@@ -216,7 +216,7 @@ func TestReportIsRefused(t *testing.T) {
 		t.Run("directory by a dot", func(t *testing.T) { refuses(t, p, dir+"/.", "it is a directory"+want) })
 		t.Run("/dev/stdin", func(t *testing.T) { refuses(t, p, "/dev/stdin", "it is a device"+want) })
 		t.Run("block device", func(t *testing.T) {
-			need.That(t, os.Geteuid() == 0, "root")
+			need.Root(t)
 			device, untouched := blockDevice(t)
 			refuses(t, p, device, "it is a block device"+want)
 			file, err := os.OpenFile(device, os.O_WRONLY, 0)
@@ -237,7 +237,7 @@ func TestReportIsRefused(t *testing.T) {
 			"nr_inodes=1": "no space left on device", // which access(2) knows nothing of
 		} {
 			t.Run(options, func(t *testing.T) {
-				need.That(t, os.Geteuid() == 0, "root")
+				need.Root(t)
 				cmd := exec.Command(need.Program(t, "unshare"), append([]string{"-m", "sh", "-c", `mount -t tmpfs -o "$0" none . && cd "$PWD" && "$@"`, options},
 					p.command("--report=report", "--", "/bin/echo", "started").Args...)...)
 				cmd.Dir = t.TempDir()
@@ -295,7 +295,7 @@ func helperFlip(args []string) int {
 // it to write nothing of root's. On the first version one life in four did.
 func TestReportRacesAgainstLinks(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	lives := quickOrFull(20, 60)
 	flips := 15 * lives
 	secret, unchanged := secretFile(t)
@@ -329,7 +329,7 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 // fini keeps neither its working directory nor anything else busy, unless the report goes there.
 func TestWorkingDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	unshare := need.Program(t, "unshare")
 	for _, p := range []place{pair, alone} {
 		t.Run(p.name, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 // A stream that can't be opened again is written without waiting all the same, or the report is refused.
 func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	const hidden = `mount -t tmpfs none /proc; exec "$@"`
 	without := func(t *testing.T, script string, args ...string) *exec.Cmd {
 		return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)

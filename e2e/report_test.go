@@ -850,7 +850,7 @@ func TestReportFile(t *testing.T) {
 	})
 	for _, p := range []place{pair, alone} {
 		t.Run("full disk "+p.name, func(t *testing.T) {
-			need.That(t, os.Geteuid() == 0, "root")
+			need.Root(t)
 			t.Parallel()
 			// One page of the two is an older report's, and stays it.
 			cmd := exec.Command(need.Program(t, "unshare"), slices.Concat([]string{"-m", "/bin/sh", "-c", `
@@ -870,7 +870,7 @@ func TestReportFile(t *testing.T) {
 		// for a link that is taken for a file's would be replaced.
 		for _, stream := range []string{"-", "/dev/stdout", "/dev/stderr", "/proc/self/fd/1"} {
 			t.Run(strings.TrimPrefix(stream, "/")+" "+p.name, func(t *testing.T) {
-				need.That(t, os.Geteuid() == 0, "root")
+				need.Root(t)
 				unshare := need.Program(t, "unshare")
 				t.Parallel()
 				path := reportPath(t)
@@ -955,7 +955,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		}
 	})
 	t.Run("as another user", func(t *testing.T) {
-		need.That(t, os.Geteuid() == 0, "root")
+		need.Root(t)
 		setpriv := need.Program(t, "setpriv")
 		path := reportPath(t)
 		cmd := exec.Command(setpriv, "--reuid", "12345", "--clear-groups", finiPath, "--report="+path, "--", "/bin/echo", "started")

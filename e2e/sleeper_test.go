@@ -132,7 +132,7 @@ func TestOuterSleeps(t *testing.T) {
 	})
 	t.Run("in the PID namespace of others", func(t *testing.T) {
 		t.Parallel()
-		need.That(t, os.Geteuid() == 0, "root")
+		need.Root(t)
 		out, err := exec.Command(need.Program(t, "unshare"), "--pid", finiPath, "true").CombinedOutput()
 		if text := string(out); err == nil || !strings.HasPrefix(text, "fini: children are in another PID namespace") || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v, and says %q", err, text)

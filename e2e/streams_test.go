@@ -129,7 +129,7 @@ func TestStderrThatNobodyReads(t *testing.T) {
 // descriptors that it had meant for that.
 func TestFallbackHandsOnNothing(t *testing.T) {
 	t.Parallel()
-	need.That(t, os.Geteuid() == 0, "root")
+	need.Root(t)
 	list := `for fd in /proc/self/fd/*; do readlink $fd; done | grep pidfd; echo end`
 	mount := `mount -t tmpfs none /proc; exec "$0" "$@"` // no /proc/self/exe
 	cmd := exec.Command(need.Program(t, "unshare"), "-m", "sh", "-c", mount, finiPath, "--",

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -136,7 +137,7 @@ func newCgroup(t testing.TB) *cgroup {
 func newCgroupBelow(t testing.TB, root string) *cgroup {
 	t.Helper()
 	dir, err := os.MkdirTemp(root, "fini-e2e-")
-	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", err))
+	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", errors.Unwrap(err)))
 	h := &cgroup{t, dir}
 	t.Cleanup(func() {
 		until(t, "the case's cgroup is empty", func() bool {

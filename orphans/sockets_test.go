@@ -60,7 +60,7 @@ func TestSurroundings(t *testing.T) {
 		} else {
 			need.That(t, false, "IPv6 on the loopback")
 		}
-		if os.Geteuid() == 0 {
+		if need.IsRoot() {
 			other := withFiles(f.command("@stay", "other"), tcp)
 			other.Path = "/proc/self/exe"
 			other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}

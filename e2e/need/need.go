@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 )
 
@@ -21,6 +23,21 @@ func That(t testing.TB, ok bool, what string) {
 		t.Fatalf("FINI_MUST_RUN=1, but this is missing: %s (make deps installs it)", what)
 	}
 	skip(t, what)
+}
+
+// Root skips a test that has to be root, and tells what for, unless it is root with the rights that it has on a machine:
+// in a container it may neither mount anything nor read all that is below /proc/PID of another user's process.
+func Root(t testing.TB, forWhat ...string) {
+	t.Helper()
+	That(t, IsRoot(), strings.Join(append([]string{"root with CAP_SYS_ADMIN and CAP_SYS_PTRACE"}, forWhat...), ", "))
+}
+
+// IsRoot reports whether this is root with these rights. See capabilities(7).
+func IsRoot() bool {
+	const all = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	return os.Geteuid() == 0 && unix.Capget(&header, &has[0]) == nil && has[0].Effective&all == all
 }
 
 // Kernel skips a test of what only some kernels have. No package can be installed for that, so it is
