@@ -4,8 +4,8 @@ GO         ?= go
 PREFIX     ?= /usr/local
 # The commit goes into --version where git can tell it.
 VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
-# Where an entry is written for the architecture, fini starts there: see reaper/entry_*.s.
-entry       = $(if $(wildcard reaper/entry_$(1).s),-E github.com/seed-126c5d8a/fini/reaper.entry)
+# Where an entry is written for the architecture, fini starts there: see entry/entry_*.s.
+entry       = $(if $(wildcard entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/entry.entry)
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
 # The version is in cli/flags.go; where git has a tag, go build puts that in its place.
@@ -67,7 +67,7 @@ mutants: ## make one fault after another in the machines, and see that the tests
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./cli ./life ./orphans ./pdeath ./reaper ./report ./signals
+	$(GO) test -race . ./cli ./entry ./life ./orphans ./pair ./pdeath ./reaper ./report ./signals
 
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper

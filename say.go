@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -37,7 +37,7 @@ const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 // coloured reports whether lines go to a terminal whose user has nothing against colour. See
 // no-color.org.
 func coloured() bool {
-	return reaper.Getenv("NO_COLOR") == "" && reaper.Getenv("TERM") != "dumb" && terminalWidth() > 0
+	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
 // terminalWidth is that of standard error in columns, 0 if that is no terminal or one that
@@ -82,9 +82,9 @@ func (l *loop) because(why life.Reason) string {
 	case life.StdinClosed:
 		return "its standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.role.common().rules.Timeout)
+		return fmt.Sprintf("--timeout=%v is over", l.rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.common().rules.KillAfter)
+		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.rules.KillAfter)
 	}
 	return ""
 }
@@ -155,9 +155,7 @@ func (l *loop) close(end life.End) {
 			l.failed(report.AppendSummary(path, text))
 		}
 	}
-	if l.role.writes() {
-		l.failed(l.report.Write(end.Status()))
-	}
+	l.failed(l.report.Write(end.Status()))
 	l.sayEnd(end)
 }
 
@@ -195,10 +193,10 @@ func inWords(leaks life.Leaks) string {
 }
 
 // onGitHub reports whether this is a step of GitHub's CI.
-func onGitHub() bool { return reaper.Getenv("GITHUB_ACTIONS") == "true" }
+func onGitHub() bool { return entry.Getenv("GITHUB_ACTIONS") == "true" }
 
 // stepSummary is the file whose text is shown under that step, "" for none.
-func stepSummary() string { return reaper.Getenv("GITHUB_STEP_SUMMARY") }
+func stepSummary() string { return entry.Getenv("GITHUB_STEP_SUMMARY") }
 
 // session is that of this process.
 func session() int {

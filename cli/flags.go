@@ -110,10 +110,6 @@ type Options struct {
 	Version  bool    `short:"V" env:"-"`
 	Help     bool    `short:"h" env:"-"`
 
-	// Inner says that this is the inner fini of a pair, and what the outer one has opened
-	// for it. No user sets it.
-	Inner string `env:"-" hidden:""`
-
 	Command []string `arg:"" optional:"" passthrough:"partial"`
 
 	// Misspelt says which variables are nearly the names of some.
@@ -248,6 +244,14 @@ func (c *Options) Patterns() (all []string) {
 	return all
 }
 
+// Pids are those of --bind.
+func (c *Options) Pids() (all []int) {
+	for _, p := range c.Bind {
+		all = append(all, int(p))
+	}
+	return all
+}
+
 // pid is a process, and not a group or all of them as for kill(2).
 type pid int
 
@@ -329,11 +333,6 @@ func parsePlain(args, environ []string) *Options {
 	c := &Options{Shield: true, Orphans: life.StopAll}
 	_ = c.Grace.UnmarshalText([]byte(grace))
 	_ = c.Linger.UnmarshalText([]byte(linger))
-	if len(args) > 0 {
-		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
-			c.Inner, args = numbers, args[1:]
-		}
-	}
 	for ; len(args) > 0; args = args[1:] {
 		switch word := args[0]; {
 		case word == "--":

@@ -172,8 +172,6 @@ func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
 		{[]string{"-timeout=5s", "--"}, "", `long flags have two dashes: --timeout=5s`},
 		{[]string{"--grace=soon", "--"}, "", `--grace: cannot use "soon": want a duration`},
 		{[]string{"-e", "-1", "--"}, "", `--remap-exit: cannot use "-1": wants a value`},
-		{[]string{"--inner=1,2", "--"}, "", `--inner: it is not for users`},
-		{[]string{"--inner=0,10,7,1,6", "--"}, "", `--inner: it is not for users`},
 		{[]string{"-q", "-v", "--"}, "", `cannot use --quiet with --verbose`},
 		{[]string{"-P", "--"}, "", `--pause runs no command: cannot use "/bin/echo"`},
 		{[]string{"--"}, "FINI_SHIELD=maybe", `FINI_SHIELD: cannot use "maybe": want 0 or 1`},

@@ -4,7 +4,6 @@
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
 //	ladder   the machine that stops a command
 //	sweep    the machine that stops what a command has left behind
-//	guard    the machine of the outer fini of a pair
 //	paused   the machine of --pause
 //
 // Each machine has its table in the comment over its type. The tests run the same Loop and the same
@@ -124,9 +123,6 @@ type Identity struct {
 	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
 
 	Ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
-
-	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
-	Orphaned bool
 }
 
 // OutsideJob, as Identity.Job, is a process group that has no number here, because it is outside of the

@@ -457,8 +457,7 @@ func (s *sweep) finish() (do []action, next Machine) {
 		result.Code, leaked = s.OrphansExit, true
 		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
-	leaves := s.Orphans == LeaveAll || s.Orphans == StopPipes || s.Allow
-	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}, leaves}), nil
+	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}}), nil
 }
 
 // Leftovers is a number of them in words.

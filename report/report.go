@@ -207,10 +207,7 @@ func (r *Report) Signal(got signals.Received) {
 	}
 	s := signal{At: time.Now(), Signal: signals.Name(got.Signal)}
 	if got.Sender > 0 {
-		s.Sender = &sender{Pid: got.Sender}
-		if !got.Relayed || !r.is.Isolated { // else it is outside, and another may have its pid here
-			s.Sender.Name = orphans.Name(got.Sender)
-		}
+		s.Sender = &sender{Pid: got.Sender, Name: orphans.Name(got.Sender)}
 	}
 	r.is.Signals = append(r.is.Signals, s)
 }

@@ -18,9 +18,6 @@ func HasTerminal() bool {
 	return fd >= 0
 }
 
-// ContinueJob sends SIGCONT to this process's own group.
-func ContinueJob() error { return unix.Kill(0, unix.SIGCONT) }
-
 // Foreground returns a standard stream that is the controlling terminal, if this
 // process's group is in its foreground; -1 otherwise. See tcgetpgrp(3).
 func Foreground() int {
