@@ -9,13 +9,15 @@ import "golang.org/x/sys/unix"
 //	a signal, before Started          a terminating signal kills the inner fini, and then ends the outer fini; all
 //	                                  others wait
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
+//	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
+//	                                  is continued
 //	SIGTSTP in an orphaned job        the job is continued: the kernel stops nobody in such a job, and stopped this
 //	                                  one only because the inner fini has a group of its own
 //	the parent process has died       an inner fini that is stopped is continued, to act on that
 //	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
-//	the inner fini has ended          after BeAlone, BeIsolated or BePlain: as that says
-//	                                  after Done: the outer fini ends as the command did
-//	                                  before Started: as the inner fini did, or by the signal that killed it
+//	the inner fini has ended          after Done: the outer fini ends as the command did
+//	                                  before Started: by the terminating signal that came; else after BeAlone,
+//	                                  BeIsolated or BePlain as that says; else as the inner fini exited
 //	                                  else it was killed: the outer fini starts the runtime, and is the heir
 //	it has not within the bound       the same, but the outer fini says so if the inner fini is the init of a PID
 //	                                  namespace
@@ -117,6 +119,8 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 	s.Ending = s.Ending || asks
 	orphaned := s.Job&Orphaned != 0
 	switch {
+	case sig == uint32(unix.SIGCHLD) && s.Ending:
+		return Continue // it may have been stopped just before it could take what was relayed
 	case sig == uint32(unix.SIGCHLD):
 		return 0
 	case s.Main == 0 && asks:
@@ -142,6 +146,10 @@ func (s *Sleeper) ended(e Seen) Act {
 	if e.What == TimeUp {
 		reap, exited, s.GaveUp = 0, false, s.Isolated
 	}
+	asked := s.Main == 0 && s.EndBy != 0
+	if asked {
+		s.Next = 0 // whoever asked fini to end wants no other fini either
+	}
 	switch {
 	case s.Next == BeAlone:
 		return reap | StartRuntime
@@ -151,13 +159,12 @@ func (s *Sleeper) ended(e Seen) Act {
 		return reap | Exit
 	case s.Done:
 		return StartRuntime
-	}
-	s.Status = e.Status
-	switch {
-	case s.Main == 0 && s.EndBy != 0 && !e.Children:
+	case asked && !e.Children:
 		s.Status = s.EndBy
 		return reap | Exit
-	case s.Main == 0 && exited:
+	}
+	s.Status = e.Status
+	if s.Main == 0 && exited && !asked {
 		return reap | Exit
 	}
 	return reap | StartRuntime
