@@ -55,7 +55,7 @@ TEXT P.begin(SB) entry.go
   entry.go:1	0x1	75	JNE 0x5
   entry.go:2	0x2	e8	CALL P.(*process).sleep(SB)
   entry.go:3	0x3	e8	CALL runtime.panicIndex(SB)
-  entry.go:4	0x4	9400	BL runtime.gcWriteBarrier2(SB)
+  entry.go:4	0x4	9400	CALL runtime.gcWriteBarrier2(SB)
   entry.go:5	0x5	ffd0	CALL AX
   entry.go:6	0x6	e9	JMP runtime.memmove(SB)
   entry.go:7	0x7	d3	CALL (R2)
@@ -78,7 +78,7 @@ TEXT P.Inherit(SB) pair.go
 }
 
 // leaves are the instructions that lead elsewhere: to a symbol, or to where a register points.
-var leaves = regexp.MustCompile(`\s(?:CALL|BL|JMP|B|BR)\s+(.*?)\s*$`)
+var leaves = regexp.MustCompile(`\s(?:CALL|JMP)\s+(.*?)\s*$`)
 
 // reach follows the calls from the entry on through the functions that go tool objdump has printed, and returns the
 // functions that are reached, and the lines in which one calls anything else.
