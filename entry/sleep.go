@@ -26,6 +26,7 @@ func (p *process) sleep() (next Kind) {
 			started |= act & LetGo
 		}
 		if started != 0 {
+			p.deadline = 0
 			p.letGo()
 			// A key that was pressed before now may have come before the command was there to have it too. So it is relayed
 			// like a signal of a process, and the command may have it twice.
@@ -36,6 +37,9 @@ func (p *process) sleep() (next Kind) {
 		if p.hungUp && p.polled[1].fd >= 0 {
 			p.polled[1].fd = -1
 			p.do(p.Step(Seen{What: HungUp}))
+		}
+		if p.Starting && !p.hungUp && p.deadline != 0 && now() >= p.deadline {
+			p.do(p.Step(Seen{What: Waited}))
 		}
 		if p.polled[2].revents != 0 {
 			p.polled[2] = pollFD{fd: -1}
@@ -116,6 +120,14 @@ func (p *process) takeSignals(asKernel bool) {
 func (p *process) do(act Act) {
 	if act&OpenPidfd != 0 {
 		p.openBound(p.message.Value)
+	}
+	if act&Hold != 0 {
+		signalFD(p.signalFD, p.wanted()&^terminating)
+		p.deadline = now() + 1e9
+	}
+	if act&Listen != 0 {
+		signalFD(p.signalFD, p.wanted())
+		p.deadline = 0
 	}
 	if act&Relay != 0 {
 		p.relay()
