@@ -168,6 +168,9 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
+	if l.line.FD >= 0 {
+		l.line.Starting()
+	}
 	if child, err = reaper.Spawn(c); err != nil {
 		return child, err
 	}

@@ -113,7 +113,7 @@ func (p *process) launch(kind Kind) Kind {
 		p.giveUp(min(err, line, inner, spare))
 		return 0
 	}
-	p.Next, p.hungUp, p.deadline, p.Isolated = 0, false, 0, kind == BeIsolated
+	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
 	flags := uintptr(unix.SIGCHLD)
 	if p.Isolated {
 		flags |= p.prepareIsolation(line)

@@ -9,6 +9,7 @@ package entry
 //	Bind        inner  Value is the pid of a process; BeIsolated follows          opens a pidfd for the next inner fini
 //	BeIsolated  inner  there is to be an isolated pair                            forks again, with namespaces
 //	BePlain     inner  the isolation was refused: Value is the call, Flags errno  forks again, without namespaces
+//	Starting    inner  the command is about to be started: Started follows        lets terminating signals wait
 //	Started     inner  the command runs: Value is its pid, Flags are its job;     closes what it inherited, relays signals
 //	                   the report's descriptor comes along, if there is one
 //	Done        inner  the work is done: Value is the wait status to end by       exits by it once the inner fini is gone
@@ -32,6 +33,7 @@ const (
 	Bind
 	BeIsolated
 	BePlain
+	Starting
 	Started
 	Done
 	Signal

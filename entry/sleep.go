@@ -16,9 +16,12 @@ func (p *process) sleep() (next Kind) {
 	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
 	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
 	p.polled[2] = pollFD{fd: int32(p.parentFD), events: unix.POLLIN}
+	signalled := false
 	for {
 		p.poll()
-		// Messages come first: what a signal means depends on whether the command was started.
+		// What a signal means depends on the messages before it. So the signal is read first and looked at last. If it is to
+		// wait, so do all that come after it.
+		signalled = signalled || p.readSignal()
 		started := Act(0)
 		for p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
@@ -26,22 +29,35 @@ func (p *process) sleep() (next Kind) {
 			started |= act & LetGo
 		}
 		if started != 0 {
+			p.deadline = 0
 			p.letGo()
 			// A key that was pressed before now may have come before the command was there to have it too. So it is relayed
 			// like a signal of a process, and the command may have it twice.
 			signalFD(p.signalFD, ^uint64(0))
-			p.takeSignals(false)
+			for signalled = signalled || p.readSignal(); signalled; signalled = p.readSignal() {
+				p.takeSignal(false)
+			}
 			p.beStoppable()
 		}
 		if p.hungUp && p.polled[1].fd >= 0 {
 			p.polled[1].fd = -1
 			p.do(p.Step(Seen{What: HungUp}))
 		}
+		if p.Starting && !p.hungUp && p.deadline != 0 && now() >= p.deadline {
+			p.do(p.Step(Seen{What: Waited}))
+		}
 		if p.polled[2].revents != 0 {
 			p.polled[2] = pollFD{fd: -1}
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
-		p.takeSignals(true)
+		if signalled && (p.Main != 0 || !p.Starting) {
+			p.takeSignal(true)
+			signalled = false
+		}
+		p.polled[0].fd = int32(p.signalFD)
+		if signalled {
+			p.polled[0].fd = -1
+		}
 		if p.hungUp {
 			if act := p.ending(); act != 0 {
 				return p.leave(act)
@@ -84,29 +100,32 @@ func (p *process) receive() bool {
 	return n == int(unsafe.Sizeof(p.message))
 }
 
-// takeSignals takes the signals that have come. asKernel is false if the command may not have had a key that did.
+//go:nosplit
+func (p *process) readSignal() bool {
+	return call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0
+}
+
+// takeSignal acts on the signal that was read. asKernel is false if the command may not have had a key that is this one.
 //
 //go:nosplit
-func (p *process) takeSignals(asKernel bool) {
-	for call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0 {
-		kernel := p.signal.Code > 0
-		const pollIn = 1 // POLL_IN: see prepareIsolation
-		switch {
-		case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
-		case p.signal.Signo == ParentSignal && p.parentFD < 0 && (p.parent != 0 || p.signal.Pid == 0):
-			// If the parent is still the same, only a thread of the parent process has exited.
-			if p.parent == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
-				p.do(p.Step(Seen{What: ParentEnded}))
-			}
-		default:
-			seen := Seen{What: Signalled, Signal: p.signal.Signo}
-			if !kernel {
-				seen.Sender = int(int32(p.signal.Pid))
-			} else if !asKernel {
-				p.signal.Code, p.signal.Pid = 0, 0
-			}
-			p.do(p.Step(seen))
+func (p *process) takeSignal(asKernel bool) {
+	kernel := p.signal.Code > 0
+	const pollIn = 1 // POLL_IN: see prepareIsolation
+	switch {
+	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
+	case p.signal.Signo == ParentSignal && p.parentFD < 0 && (p.parent != 0 || p.signal.Pid == 0):
+		// If the parent is still the same, only a thread of the parent process has exited.
+		if p.parent == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
+			p.do(p.Step(Seen{What: ParentEnded}))
 		}
+	default:
+		seen := Seen{What: Signalled, Signal: p.signal.Signo}
+		if !kernel {
+			seen.Sender = int(int32(p.signal.Pid))
+		} else if !asKernel {
+			p.signal.Code, p.signal.Pid = 0, 0
+		}
+		p.do(p.Step(seen))
 	}
 }
 
@@ -116,6 +135,14 @@ func (p *process) takeSignals(asKernel bool) {
 func (p *process) do(act Act) {
 	if act&OpenPidfd != 0 {
 		p.openBound(p.message.Value)
+	}
+	if act&Hold != 0 {
+		signalFD(p.signalFD, p.wanted()&^terminating)
+		p.deadline = now() + 1e9
+	}
+	if act&Listen != 0 {
+		signalFD(p.signalFD, p.wanted())
+		p.deadline = 0
 	}
 	if act&Relay != 0 {
 		p.relay()
@@ -197,7 +224,7 @@ func (p *process) leave(act Act) Kind {
 		// The runtime would end this process by some of the signals that are pending. All that the tree is will be
 		// stopped now, whatever they ask for.
 		signalFD(p.signalFD, ^uint64(childEnded))
-		for call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0 {
+		for p.readSignal() {
 		}
 	}
 	p.closeAll()

@@ -6,8 +6,10 @@ import "golang.org/x/sys/unix"
 //
 //	what the outer fini sees          what follows
 //	a message                         see Message
-//	a signal, before Started          a terminating signal kills the inner fini, and then ends the outer fini; all
+//	a signal, before Starting         a terminating signal kills the inner fini, and then ends the outer fini; all
 //	                                  others wait
+//	a signal, before Started          waits: the command may run already, and is to have it
+//	a second since Starting           an execve(2) hangs, as on a dead file server: as before Starting
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
 //	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
 //	                                  is continued
@@ -30,6 +32,7 @@ type Sleeper struct {
 
 	Isolated bool   // the inner fini is the init of a PID namespace
 	Next     Kind   // BeAlone, BeIsolated or BePlain, if the inner fini has said that
+	Starting bool   // the inner fini has said so: the command may run already
 	Main     uint32 // the pid of the command, 0 before Started
 	Job      uint32 // the flags of Started
 	Ending   bool   // there was a reason for the inner fini to end: it must not stay stopped
@@ -56,6 +59,7 @@ const (
 	Said What = iota // a Message
 	Signalled
 	ParentEnded
+	Waited // a second since Starting, and Started has not come
 	HungUp // the inner fini exits, or was killed
 	Ended  // it can be reaped
 	TimeUp // it can't be, within the bound
@@ -71,6 +75,8 @@ const (
 	ContinueJob                  // by SIGCONT
 	Kill                         // the inner fini by SIGKILL
 	OpenPidfd                    // of the process that Bind names
+	Hold                         // terminating signals, which are not to be received before LetGo
+	Listen                       // to terminating signals again
 	LetGo                        // of what this process has inherited, and take all signals
 	AwaitEnd                     // of the inner fini, for Bound
 	Reap                         // the inner fini
@@ -91,6 +97,9 @@ func (s *Sleeper) Step(e Seen) Act {
 	case ParentEnded:
 		s.Ending = true
 		return TellParent | Continue
+	case Waited:
+		s.Starting = false
+		return Listen
 	case HungUp:
 		return AwaitEnd
 	}
@@ -104,6 +113,9 @@ func (s *Sleeper) said(m Message) Act {
 		return OpenPidfd
 	case BeAlone, BeIsolated, BePlain:
 		s.Next = m.Kind
+	case Starting:
+		s.Starting = true
+		return Hold
 	case Started:
 		s.Main, s.Job = m.Value, m.Flags
 		return LetGo
@@ -123,7 +135,7 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 		return Continue // it may have been stopped just before it could take what was relayed
 	case sig == uint32(unix.SIGCHLD):
 		return 0
-	case s.Main == 0 && asks:
+	case s.Main == 0 && asks && !s.Starting:
 		if s.EndBy == 0 {
 			s.EndBy = sig
 		}

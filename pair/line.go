@@ -31,6 +31,9 @@ func (l Line) ask(m entry.Message) {
 	os.Exit(0)
 }
 
+// Starting tells that the command is about to be started: from now on it may run, and signals are for it.
+func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}, -1) }
+
 // Started tells that the command was started. report is the descriptor of the place of the report, or -1.
 func (l Line) Started(pid int, job uint32, report int) {
 	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Flags: job}, report)
