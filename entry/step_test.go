@@ -7,14 +7,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var actWords = []string{"relay", "tell parent's death", "continue", "continue job", "kill", "open pidfd", "let go", "await end", "reap", "fork", "exit", "start runtime"}
+var acts = []struct {
+	act  Act
+	word string
+}{
+	{Relay, "relay"}, {TellParent, "tell parent's death"}, {Continue, "continue"}, {ContinueJob, "continue job"}, {Kill, "kill"},
+	{OpenPidfd, "open pidfd"}, {Hold, "hold"}, {Listen, "listen"}, {LetGo, "let go"}, {AwaitEnd, "await end"}, {Reap, "reap"},
+	{Fork, "fork"}, {Exit, "exit"}, {StartRuntime, "start runtime"},
+}
 
 // String is the acts of a set in words.
 func (a Act) String() string {
 	var words []string
-	for i, word := range actWords {
-		if a&(1<<i) != 0 {
-			words = append(words, word)
+	for _, one := range acts {
+		if a&one.act != 0 {
+			words = append(words, one.word)
 		}
 	}
 	return strings.Join(words, ", ")
@@ -41,7 +48,9 @@ func TestStep(t *testing.T) {
 		started     = said(Started, 30, 0)
 		inJob       = said(Started, 30, InJob)
 		orphanedJob = said(Started, 30, InJob|Orphaned)
+		starting    = said(Starting, 0, 0)
 		done        = said(Done, 3<<8, 0)
+		waited      = Seen{What: Waited}
 		parentDied  = Seen{What: ParentEnded}
 		hungUp      = Seen{What: HungUp}
 		timeUp      = Seen{What: TimeUp, Status: uint32(unix.SIGKILL)}
@@ -63,8 +72,8 @@ func TestStep(t *testing.T) {
 		{"a message: the work is done", Sleeper{}, []Seen{started, done}, "let go; ", 3 << 8},
 		{"messages of the outer fini mean nothing to it", Sleeper{}, []Seen{said(Signal, 15, 0), said(ParentDied, 0, 0), said(0, 0, 0), said(99, 0, 0)}, "; ; ; ", 0},
 
-		{"TERM before Started", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "kill; await end; reap, exit", uint32(unix.SIGTERM)},
-		{"INT of the terminal before Started", Sleeper{}, []Seen{sent(unix.SIGINT, 0), hungUp, killed(unix.SIGKILL)}, "kill; await end; reap, exit", uint32(unix.SIGINT)},
+		{"TERM before Starting", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "kill; await end; reap, exit", uint32(unix.SIGTERM)},
+		{"INT of the terminal before Starting", Sleeper{}, []Seen{sent(unix.SIGINT, 0), hungUp, killed(unix.SIGKILL)}, "kill; await end; reap, exit", uint32(unix.SIGINT)},
 		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, killed(unix.SIGKILL)}, "kill; kill; await end; reap, exit", uint32(unix.SIGHUP)},
 		{"a signal that was ignored before Started", ignoring, []Seen{sent(unix.SIGINT, 7), started}, "; let go", 0},
 		{"another signal before Started waits", Sleeper{}, []Seen{sent(unix.SIGUSR1, 7), started, sent(unix.SIGUSR1, 7)}, "; let go; relay", 0},
@@ -76,6 +85,13 @@ func TestStep(t *testing.T) {
 		{"TERM after the inner fini has asked for another one", Sleeper{}, []Seen{said(BePlain, 0, 0), sent(unix.SIGTERM, 7), hungUp, exited(0)}, "; kill; await end; reap, exit", uint32(unix.SIGTERM)},
 		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, sent(unix.SIGTERM, 7), exited(0)}, "; await end; kill; reap, exit", uint32(unix.SIGTERM)},
 		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), sent(unix.SIGTERM, 7), hungUp, others(exited(0))}, "; kill; await end; reap, start runtime", 0},
+
+		{"a signal after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGTERM, 7), started, sent(unix.SIGTERM, 7)}, "hold; ; let go; relay, continue", 0},
+		{"SIGCHLD after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGCHLD, 21), started}, "hold; ; let go", 0},
+		{"a second since Starting", Sleeper{}, []Seen{starting, waited, sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "hold; listen; kill; await end; reap, exit", uint32(unix.SIGTERM)},
+		{"a second since Starting, and the command runs", Sleeper{}, []Seen{starting, waited, started, sent(unix.SIGTERM, 7)}, "hold; listen; let go; relay, continue", 0},
+		{"the command can't be executed", Sleeper{}, []Seen{starting, hungUp, exited(126)}, "hold; await end; reap, exit", 126 << 8},
+		{"the inner fini was killed after Starting", Sleeper{}, []Seen{starting, hungUp, others(killed(unix.SIGKILL))}, "hold; await end; reap, start runtime", uint32(unix.SIGKILL)},
 
 		{"a signal", Sleeper{}, []Seen{started, sent(unix.SIGUSR1, 7)}, "let go; relay", 0},
 		{"a terminating signal", Sleeper{}, []Seen{started, sent(unix.SIGTERM, 7)}, "let go; relay, continue", 0},
@@ -113,11 +129,11 @@ func TestStep(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := tt.s
-			var acts []string
+			var got []string
 			for _, e := range tt.seen {
-				acts = append(acts, s.Step(e).String())
+				got = append(got, s.Step(e).String())
 			}
-			if got := strings.Join(acts, "; "); got != tt.acts {
+			if got := strings.Join(got, "; "); got != tt.acts {
 				t.Errorf("acts %q, want %q", got, tt.acts)
 			}
 			if s.Status != tt.status {
