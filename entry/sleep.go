@@ -156,6 +156,10 @@ func (p *process) do(act Act) {
 	if act&ContinueJob != 0 {
 		call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
 	}
+	if act&Suspend != 0 {
+		p.beStoppable()
+		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.signal.Signo), 0, 0)
+	}
 	if act&Kill != 0 {
 		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
@@ -260,7 +264,7 @@ func (p *process) wanted() uint64 {
 //
 //go:nosplit
 func (p *process) beStoppable() {
-	stops := uint64(1)<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)
+	stops := uint64(suspending)
 	if p.Job&Orphaned != 0 {
 		stops &^= 1 << (unix.SIGTSTP - 1)
 	}

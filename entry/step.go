@@ -13,6 +13,8 @@ import "golang.org/x/sys/unix"
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
 //	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
 //	                                  is continued
+//	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
+//	waited for Started, in a job
 //	SIGTSTP in an orphaned job        the job is continued: the kernel stops nobody in such a job, and stopped this
 //	                                  one only because the inner fini has a group of its own
 //	the parent process has died       an inner fini that is stopped is continued, to act on that
@@ -73,6 +75,7 @@ const (
 	TellParent                   // that the parent process has died, if the inner fini can't see it
 	Continue                     // the inner fini by SIGCONT, if it is stopped
 	ContinueJob                  // by SIGCONT
+	Suspend                      // this process by the signal, as its job was
 	Kill                         // the inner fini by SIGKILL
 	OpenPidfd                    // of the process that Bind names
 	Hold                         // terminating signals, which are not to be received before LetGo
@@ -148,6 +151,8 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 		return 0 // that of ContinueJob
 	case s.Ending:
 		return Relay | Continue
+	case s.Job&InJob != 0 && suspending>>(sig-1)&1 != 0:
+		return Relay | Suspend
 	}
 	return Relay
 }
@@ -184,3 +189,6 @@ func (s *Sleeper) ended(e Seen) Act {
 
 // terminating are the signals by which a sender wants fini to end: bit n-1 is signal n.
 const terminating = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
+
+// suspending are the signals by which a terminal suspends a job.
+const suspending = 1<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)

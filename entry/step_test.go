@@ -11,7 +11,7 @@ var acts = []struct {
 	act  Act
 	word string
 }{
-	{Relay, "relay"}, {TellParent, "tell parent's death"}, {Continue, "continue"}, {ContinueJob, "continue job"}, {Kill, "kill"},
+	{Relay, "relay"}, {TellParent, "tell parent's death"}, {Continue, "continue"}, {ContinueJob, "continue job"}, {Suspend, "suspend"}, {Kill, "kill"},
 	{OpenPidfd, "open pidfd"}, {Hold, "hold"}, {Listen, "listen"}, {LetGo, "let go"}, {AwaitEnd, "await end"}, {Reap, "reap"},
 	{Fork, "fork"}, {Exit, "exit"}, {StartRuntime, "start runtime"},
 }
@@ -102,6 +102,9 @@ func TestStep(t *testing.T) {
 		{"the inner fini is stopped after a terminating signal", Sleeper{}, []Seen{started, sent(unix.SIGTERM, 7), sent(unix.SIGCHLD, 21)}, "let go; relay, continue; continue", 0},
 
 		{"TSTP", Sleeper{}, []Seen{started, sent(unix.SIGTSTP, 0)}, "let go; relay", 0},
+		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, sent(unix.SIGTSTP, 0)}, "let go; relay, suspend", 0},
+		{"TTIN in an orphaned job, which waited for Started", Sleeper{}, []Seen{orphanedJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend", 0},
+		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, sent(unix.SIGTSTP, 0)}, "tell parent's death, continue; let go; relay, continue", 0},
 		{"TSTP in an orphaned job", Sleeper{Self: outerPid}, []Seen{orphanedJob, sent(unix.SIGTSTP, 0), sent(unix.SIGCONT, outerPid)}, "let go; continue job; ", 0},
 		{"TSTP in an orphaned job, before Started", Sleeper{Self: outerPid}, []Seen{sent(unix.SIGTSTP, 0), orphanedJob, sent(unix.SIGTSTP, 0)}, "; let go; continue job", 0},
 		{"CONT of another process in an orphaned job", Sleeper{Self: outerPid}, []Seen{orphanedJob, sent(unix.SIGCONT, 7)}, "let go; relay", 0},

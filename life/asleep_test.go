@@ -19,7 +19,7 @@ import (
 type phase uint8
 
 const (
-	awake    phase = iota // in its loop
+	awake  phase = iota // in its loop
 	dozing              // the outer one, before it has a runtime
 
 	// The inner one, before its loop.
@@ -366,6 +366,12 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 		rows.one("asleep", "SIGTSTP in an orphaned job", "continues the job")
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
+	if act&entry.Suspend != 0 {
+		rows.one("asleep", "a key that waited for Started", "suspends fini")
+		w.ghost.suspended = true
+		w.beStoppable(f)
+		w.deliver(self, s.signal.sig, self.pid, false)
+	}
 	if act&entry.Kill != 0 {
 		rows.one("asleep", "a signal, before Starting", "kills the inner one")
 		_ = w.kill(self, inner, syscall.SIGKILL)
@@ -495,13 +501,17 @@ func (w *world) heard(f *fini, woken *Woken) {
 
 // endNamespace ends all others in the PID namespace of which a process was the init.
 func (w *world) endNamespace(init *proc) {
+	var inside []*proc
 	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.has(ofTree) && w.descends(p, init.id) {
-			if p.id == w.cast.main && p.alive() {
-				w.ghost.mainEnded, w.ghost.mainStatus = true, signaled(syscall.SIGKILL)
-			}
-			p.state = 0
+		if p := &w.all[i]; p.state != 0 && w.descends(p, init.id) {
+			inside = append(inside, p)
 		}
+	}
+	for _, p := range inside {
+		if p.id == w.cast.main && p.alive() {
+			w.ghost.mainEnded, w.ghost.mainStatus = true, signaled(syscall.SIGKILL)
+		}
+		p.state = 0
 	}
 }
 
@@ -515,9 +525,15 @@ func (w *world) judgePair() {
 	if outer.phase == dozing && inner != nil && inner.state == 'T' && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell)) {
 		w.breach("bounded", "inner is left stopped, and fini is to end")
 	}
-	if w.rules.Job != 0 && !w.orphaned && w.ghost.killed == 0 && main != nil && main.state == 'T' && main.mark.byKey && !main.has(privileged|asleep|traced) && (inner == nil || inner.state == 'S') {
+	if w.rules.Job != 0 && !w.orphaned && w.ghost.killed == 0 && main != nil && main.state == 'T' && main.mark.byKey && !main.has(privileged|asleep|traced) && (inner == nil || inner.state == 'S') &&
+		!(w.ghost.suspended && w.used("gets fg")) { // the relayed one may come after that: a limit
 		w.breach("the terminal", "a key has stopped main, and not %s", w.name(top.id))
 	}
+}
+
+// used reports whether a move was made.
+func (w *world) used(name string) bool {
+	return w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == name })] > 0
 }
 
 // encodePair is the state of a pair beside its loops.

@@ -454,7 +454,7 @@ func (w *world) encode(b []byte) []byte {
 	from(g.askedAt + w.grace())
 	from(g.stopAt + w.grace())
 	b = w.encodeHad(had{at: g.askedAt}, b)
-	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended, g.started, g.done, g.toEnd} {
+	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended, g.started, g.done, g.toEnd, g.suspended} {
 		flag(set)
 	}
 	num(int(g.timeout))
