@@ -117,7 +117,7 @@ func (w *world) fallAsleep(unstarted bool) {
 		w.ghost.started = true
 		return
 	}
-	w.pristine = *inner
+	w.pristine, w.mainIs = *inner, w.get(w.cast.main).is
 	p := w.get(inner.id)
 	w.beForked(p)
 	inner.phase = forked
@@ -145,7 +145,7 @@ func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 		deathsig = syscall.SIGKILL
 	}
 	p := w.fork(w.get(by.id))
-	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, ofTree, deathsig
+	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, w.mainIs, deathsig
 	if w.rules.Job != 0 {
 		p.group = w.rules.Job
 	}
@@ -445,6 +445,11 @@ func (w *world) beAlone(f *fini) {
 	anew.copy()
 	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Self = f.id, false, f.caught, f.child, w.get(f.id).pid
 	anew.bound = anew.bound[1:] // but for the outer fini
+	if w.noPidfds {
+		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
+		w.get(f.id).deathsig = 0
+		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == parentSignal })
+	}
 	anew.phase = awake
 	w.cast.inner = 0
 	w.finis = []fini{anew}

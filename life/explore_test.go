@@ -807,14 +807,14 @@ func scenarios(whole bool, depth int) (all []scenario) {
 			for as := range part(len(parts)) {
 				for k, kind := range kinds {
 					for b, bunch := range bunches {
-						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asPair) + boolToInt(k > 1)
+						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asPair && as != asBeginning) + boolToInt(k > 1)
 						most := 1 + boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan")
 						if policy == StopPipes && setting.name == "no /proc" && as <= asPID1 {
 							most++
 						}
 						begins := as == asBeginning || as == asBeginningInJob
 						pair := as != asSolo && as != asPID1 && as != asSoloInJob
-						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "one from before" ||
+						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "stubborn" && kind.name != "one from before" ||
 							!pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
 							continue
 						}

@@ -218,7 +218,7 @@ func (l *Loop) received(got signals.Received) {
 // that keeps nobody waiting.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	rest := l.watched && l.machine.mayDelayReap() || l.main == 0
+	rest := l.watched && l.machine.mayDelayReap() || l.pauses()
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -252,13 +252,19 @@ func (l *Loop) collect() (e ended) {
 			l.mainEnded()
 		}
 	}
-	if l.main == 0 {
-		e.none = false // --pause goes on without a child
+	if l.pauses() {
+		e.none = false // it goes on without a child
 	}
 	if len(e.exits) > 0 || e.none {
 		l.queue = append(l.queue, e)
 	}
 	return e
+}
+
+// pauses reports whether this is a life without a command. An heir may know the pid of none either.
+func (l *Loop) pauses() bool {
+	_, pauses := l.machine.(paused)
+	return pauses
 }
 
 func (l *Loop) mainEnded() {

@@ -31,12 +31,13 @@ type world struct {
 	}
 	cast     cast
 	rules    Rules
-	blind    bool  // there is no /proc
-	noPidfds bool  // signals and the line tell of ends
-	orphaned bool  // the job would be without the inner fini
-	isolated bool  // that is the init of a PID namespace
-	pristine fini  // an inner fini before anything has happened
-	ghost    ghost // what the invariants remember, and nobody in the world knows
+	blind    bool   // there is no /proc
+	noPidfds bool   // signals and the line tell of ends
+	orphaned bool   // the job would be without the inner fini
+	isolated bool   // that is the init of a PID namespace
+	pristine fini   // an inner fini before anything has happened
+	mainIs   traits // of a command that is not started yet
+	ghost    ghost  // what the invariants remember, and nobody in the world knows
 
 	supply supply   // what else may happen
 	story  *[]scene // what has happened; nil while states are counted
