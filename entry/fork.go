@@ -42,11 +42,16 @@ func (p *process) fork(argv uintptr) {
 		case next != kind: // refused
 			kind = next
 		case p.role == Inner:
+			p.beInner()
 			return
 		default:
 			kind = p.sleep()
 		}
 	}
+	if p.role == Heir {
+		p.inherit()
+	}
+	p.closeAll()
 }
 
 // guess looks for the flags at which fini is no pair, or an isolated one.
@@ -122,8 +127,10 @@ func (p *process) launch(kind Kind) Kind {
 	pid := call(unix.SYS_CLONE, flags, 0, 0, 0)
 	if pid == 0 {
 		p.role = Inner
+		// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
+		// it is killed with the outer fini, even before it can see the hang-up. See Settled.
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		closeFD(line)
-		p.beInner()
 		return kind
 	}
 	closeFD(inner)
@@ -171,9 +178,6 @@ func (p *process) closeAll() {
 func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
-	// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
-	// it is killed with the outer fini. See Settled.
-	call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 	if p.Isolated {
 		if p.user {
 			p.isolateUser()

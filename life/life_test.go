@@ -63,15 +63,6 @@ func mainStops(sig syscall.Signal) ended {
 	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(sig)<<8 | 0x7f)}}}
 }
 
-// innerEnds is the end of the inner fini of a pair, and what it had told of its command.
-func innerEnds(status syscall.WaitStatus, told reaper.Told, asked bool) ended {
-	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: status}}, told: told, asked: asked}
-}
-
-func done(status syscall.WaitStatus) reaper.Told {
-	return reaper.Told{Pid: member.Pid, Done: true, Status: status}
-}
-
 // where is where a machine stands.
 func where(m Machine) string {
 	switch m := m.(type) {
@@ -79,8 +70,6 @@ func where(m Machine) string {
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
 	case *sweep:
 		return [...]string{"lingering", "waiting", "asking", "killing", "counting"}[m.stage]
-	case *guard:
-		return "watching"
 	case paused:
 		return "pausing"
 	}
@@ -97,12 +86,6 @@ func text(actions []action) string {
 		switch a := a.(type) {
 		case forward:
 			words = append(words, fmt.Sprintf("forward %d", a.sig))
-		case relay:
-			words = append(words, fmt.Sprintf("relay %d", a.sig))
-		case watchAll:
-			words = append(words, "watch all")
-		case resume:
-			words = append(words, "resume")
 		case reap:
 			words = append(words, "reap")
 		case askStdin:
@@ -772,40 +755,40 @@ func TestInTheJobsGroup(t *testing.T) {
 		turns []turn
 	}{
 		{"the terminal's keys", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGQUIT, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGWINCH, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGHUP, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
+			{0, received{syscall.SIGQUIT, fromKernel}, "", "running"},
+			{0, received{syscall.SIGWINCH, fromKernel}, "", "running"},
+			{0, received{syscall.SIGHUP, fromKernel}, "", "running"},
 		}},
 		{"what a process sends", r, []turn{
-			{0, received{kill, fromProcess, 7}, "forward 2", "running"},
-			{0, received{term, fromProcess, 7}, "forward 15", "running"},
-			{0, received{syscall.SIGHUP, fromProcess, 7}, "forward 1", "running"},
+			{0, received{kill, fromProcess}, "forward 2", "running"},
+			{0, received{term, fromProcess}, "forward 15", "running"},
+			{0, received{syscall.SIGHUP, fromProcess}, "forward 1", "running"},
 		}},
 		{"what one of the tree sends has reached the job", r, []turn{
-			{0, received{term, fromTree, 7}, "", "running"},
-			{0, received{syscall.SIGUSR1, fromTree, 7}, "", "running"},
-			{0, received{syscall.SIGINT, fromTree, 7}, "", "running"},
+			{0, received{term, fromTree}, "", "running"},
+			{0, received{syscall.SIGUSR1, fromTree}, "", "running"},
+			{0, received{syscall.SIGINT, fromTree}, "", "running"},
 		}},
 		{"a hang-up reaches only the leader of the session", leads, []turn{
-			{0, received{syscall.SIGHUP, fromKernel, 0}, "forward 1", "running"},
-			{0, received{syscall.SIGCONT, fromKernel, 0}, "forward 18", "running"},
+			{0, received{syscall.SIGHUP, fromKernel}, "forward 1", "running"},
+			{0, received{syscall.SIGCONT, fromKernel}, "forward 18", "running"},
 		}},
 		{"nobody has had TERM with a group", r, []turn{
-			{500 * ms, received{term, fromProcess, 7}, "forward 15", "running"},
+			{500 * ms, received{term, fromProcess}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a Ctrl-C that ended the command leaves the rest of the job the time to end by it", lingers, []turn{
 			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
-			{1, received{syscall.SIGINT, fromKernel, 0}, "", "lingering"},
+			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
 			{2, reaped(true, member.Pid), "end by 2", "over"},
 		}},
 		{"a second Ctrl-C ends the grace", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
 			{1, mainExits(signaled(2), false), "look", "asking"},
 			{1, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{2, received{syscall.SIGINT, fromKernel, 0}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
 		}},
@@ -814,99 +797,33 @@ func TestInTheJobsGroup(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+// An heir asks all that is there, whoever was asked already, and ends as it was told to.
+func TestHeir(t *testing.T) {
 	r := defaults()
-	r.Orphans, r.Linger = WaitAll, 0
-	stops := ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)}}}
-	lives := reaper.Told{Pid: member.Pid}
-	for _, tt := range []struct {
-		name  string
-		turns []turn
+	r.Orphans, r.Linger = LeaveAll, 0
+	killed := Result{Sig: syscall.SIGKILL}
+	for name, c := range map[string]struct {
+		isolated bool
+		reaps    []ended
+		want     string
 	}{
-		{"the inner fini ends", []turn{
-			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{1, innerEnds(exited(3), done(exited(3)), false), "exit 3", "over"},
-		}},
-		{"its command was ended by a signal", []turn{
-			{1, innerEnds(exited(143), done(signaled(15)), false), "end by 15", "over"},
-		}},
-		{"it was killed when its work was done", []turn{
-			{1, innerEnds(signaled(9), done(exited(3)), false), "exit 3", "over"},
-		}},
-		{"it is killed, and the kernel has asked the command", []turn{
-			{0, innerEnds(signaled(9), lives, true), `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(member, escapee), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
-		{"it is killed, and the kernel has not", []turn{
-			{0, innerEnds(signaled(9), lives, false), `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid), "end by 9", "over"},
-		}},
-		{"escapees that hold a stream come first then too", []turn{
-			{0, innerEnds(signaled(9), reaper.Told{Pid: holder.Group}, false), `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(holder, inGroup), "(stopping holder in group), holder in group<-15, (stopping holder), holder<-15, wake 5ms", "asking"},
-		}},
-		{"it ends without a word, and leaves nothing", []turn{
-			{0, ended{exits: innerEnds(exited(2), lives, true).exits, none: true}, "exit 125", "over"},
-		}},
-		{"a tracer hides its end", []turn{
-			{0, ended{hidden: true, told: done(exited(3))}, "exit 3", "over"},
-		}},
-		{"a tracer hides its end, and it has not told", []turn{
-			{0, ended{hidden: true, told: lives}, `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid), "end by 9", "over"},
-		}},
-		{"it is stopped", []turn{
-			{0, stops, "watch all", "watching"},
-			{1, received{sig: syscall.SIGUSR1}, "relay 10", "watching"},
-			{2, received{sig: syscall.SIGTERM}, "relay 15, forward 18", "watching"},
-			{2, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{3, stops, "watch all, forward 18", "watching"},
-		}},
-		{"it is stopped, and then there is a reason to stop", []turn{
-			{3, stops, "watch all", "watching"},
-			{4, stop{ParentDied}, "forward 18", "watching"},
-			{5, stops, "watch all, forward 18", "watching"},
-		}},
-		{"its stop is told after the signal that came after it", []turn{
-			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{0, stops, "watch all, forward 18", "watching"},
-		}},
+		"the command lives":               {false, []ended{{}, {}}, "stopping the command: its inner fini was killed, reap, look"},
+		"nothing was started":             {false, []ended{{none: true}}, "exit 137 false"},
+		"the namespace ended the command": {true, []ended{{none: true}}, "the command was killed: its inner fini was, and with it the PID namespace, exit 137 false"},
 	} {
-		t.Run(tt.name, func(t *testing.T) { play(t, &guard{Rules: r, inner: mainPid}, tt.turns) })
-	}
-	t.Run("a key stops an orphaned job", func(t *testing.T) {
-		r.Job, r.Orphaned = 50, true
-		play(t, &guard{Rules: r, inner: mainPid}, []turn{
-			{0, received{syscall.SIGTSTP, fromKernel, 0}, "resume", "watching"},
-			{1, received{syscall.SIGTERM, fromProcess, 9}, "relay 15", "watching"},
-		})
-	})
-}
-
-// Who means fini may send a signal to both processes of a pair.
-func TestCopies(t *testing.T) {
-	var c copies
-	for i, tt := range []struct {
-		at      time.Duration
-		sender  int
-		relayed bool
-		want    bool
-	}{
-		{0, 7, false, false},
-		{1, 7, true, true},
-		{2, 7, true, false}, // again, the other way first
-		{3, 7, false, true},
-		{4, 7, false, false}, // twice, to one of them
-		{5, 7, false, false},
-		{2 * time.Second, 7, true, false}, // too late for a copy
-		{2 * time.Second, 8, false, false},
-		{2 * time.Second, 0, true, false}, // from nobody known
-		{2 * time.Second, 0, false, false},
-	} {
-		if got := c.second(tt.at, syscall.SIGTERM, tt.sender, tt.relayed); got != tt.want {
-			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		main := mainPid
+		if !c.isolated && c.reaps[0].none {
+			main = 0
+		}
+		k := &script{reaps: c.reaps}
+		l := NewHeir(k, r, main, c.isolated, killed)
+		for range 3 {
+			if !l.over() {
+				l.turn()
+			}
+		}
+		if got := strings.Join(k.calls, ", "); got != "reap, "+c.want {
+			t.Errorf("%s:\n got %s\nwant reap, %s", name, got, c.want)
 		}
 	}
 }
@@ -1086,9 +1003,5 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 				t.Errorf("%s: %v", where(s), do)
 			}
 		}
-	}
-	w := &guard{Rules: r, inner: mainPid, isStopped: true}
-	if do, _ := w.step(time.Second, received{sig: syscall.SIGQUIT}); len(do) != 1 || !w.isStopped {
-		t.Errorf("watching: %v", do)
 	}
 }

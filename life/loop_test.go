@@ -46,20 +46,14 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none
 }
 
-func (k *script) MainEnded() (told reaper.Told, asked bool) {
-	k.note("main ended")
-	return told, asked
-}
+func (k *script) MainEnded() { k.note("main ended") }
 
 func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.note("kill %t", childrenOnly)
 	return []int{201}, nil, nil
 }
 
-func (k *script) Exit(end End) bool {
-	k.note("exit %d %t", end.Status(), end.WasStopped)
-	return false
-}
+func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
 func (k *script) CatchChildren(on bool)                       { k.note("catch %t", on) }
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
@@ -68,18 +62,15 @@ func (k *script) Unread() int                                 { return 0 }
 func (k *script) Look() ([]orphans.Process, bool, error)      { k.note("look"); return nil, false, nil }
 func (k *script) Remember()                                   {}
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
-func (k *script) Relay(got signals.Received)                  { k.note("relay %d %t", got.Signal, got.Kernel) }
-func (k *script) ContinueJob()                                { k.note("continue the job") }
-func (k *script) WatchAll()                                   {}
 func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
-func (k *script) Say(Level, string)                           {}
+func (k *script) Say(_ Level, text string)                    { k.note("%s", text) }
 func (k *script) Because(Level, string, Reason)               {}
 func (k *script) Tell(orphans.Process, string, bool, bool)    {}
 func (k *script) Leave(orphans.Process, bool)                 {}
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {
-	return Woken{Signals: []Signal{{signals.Received{Signal: sig, Sender: sender}, sender}}}
+	return Woken{Signals: []signals.Received{{Signal: sig, Sender: sender}}}
 }
 
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
@@ -98,29 +89,22 @@ func TestLoop(t *testing.T) {
 	}{
 		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 4,
 			want: "reap, wait 0s true, received 15, forward 15 true"},
-		"and the outer one's to the inner one": {role: Outer, waits: []Woken{sent(15, 9)}, turns: 4,
-			want: "reap, wait 0s true, received 15, relay 15 false"},
-		"what continues a stopped inner fini does not go to a group": {role: Outer, waits: []Woken{child, sent(15, 9)},
-			reaps: []ended{{}, mainStops(19)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, received 15, relay 15 false, forward 18 false"},
-		"a fini that has continued its job": {role: Outer, rules: func(r *Rules) { inJob(r); r.Orphaned = true },
-			waits: []Woken{sent(18, 1)}, turns: 2, want: "reap, wait 0s true"},
 		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
 			want: "reap, wait 0s true, received 15, wait 0s true"},
-		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{{Received: signals.Received{Signal: 2, Kernel: true}}}}},
+		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
 			turns: 4, want: "reap, wait 0s true, received 2, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
 		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended, exit 3 true"},
+			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended, command 100 ended with status 3, exit 3 true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
-			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended, command 100 ended with status 3, exit 3 true"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 7,
 			want: "reap, wait 0s true, reap, main ended, wait 1.5s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
-			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
+			want: "reap, wait 0s true, reap, main ended, command 100 ended with status 0, reap, exit 0 false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
@@ -147,7 +131,6 @@ func TestNothingIsSentToAReapedPid(t *testing.T) {
 	k := &script{}
 	l := &Loop{Kernel: k, main: mainPid, reaped: true}
 	forward{syscall.SIGKILL}.do(l)
-	relay{received{sig: syscall.SIGKILL}}.do(l)
 	if len(k.calls) > 0 {
 		t.Errorf("%q", k.calls)
 	}
