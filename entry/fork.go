@@ -29,7 +29,8 @@ func (p *process) fork(argv uintptr) {
 	// Until the inner fini has a process group of its own, a signal for this one's reaches both.
 	p.signalFD = high(signalFD(-1, p.wanted()))
 	if p.signalFD < 0 {
-		p.giveUp(p.signalFD)
+		p.failed = p.signalFD
+		p.closeAll()
 		return
 	}
 	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // the inner fini says it if the kernel refuses
@@ -58,17 +59,23 @@ func (p *process) fork(argv uintptr) {
 //
 //go:nosplit
 func guess(argv uintptr) Kind {
-	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-'; i += 8 {
+	plain, isolated := BePlain, false
+	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-' && !begins(word(argv+i), "--\x00"); i += 8 {
 		switch arg := word(argv + i); {
-		case begins(arg, "--no-shield\x00"), begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
+		case begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
 			return BeAlone
+		case begins(arg, "--no-shield\x00"):
+			plain = BeAlone
+		case begins(arg, "--shield\x00"):
+			plain = BePlain
 		case begins(arg, "--isolate"):
-			return BeIsolated
-		case begins(arg, "--\x00"):
-			return BePlain
+			isolated = true
 		}
 	}
-	return BePlain
+	if isolated {
+		return BeIsolated
+	}
+	return plain
 }
 
 //go:nosplit
@@ -115,7 +122,7 @@ func (p *process) launch(kind Kind) Kind {
 	if err < 0 || line < 0 || inner < 0 || spare < 0 {
 		closeFD(line)
 		closeFD(inner)
-		p.giveUp(min(err, line, inner, spare))
+		p.failed, p.line = min(err, line, inner, spare), -1
 		return 0
 	}
 	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
@@ -136,28 +143,18 @@ func (p *process) launch(kind Kind) Kind {
 	closeFD(inner)
 	closeFD(p.proc)
 	p.proc = -1
-	if pid < 0 && p.Isolated {
-		closeFD(line)
-		p.line = -1
-		p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
-		return BePlain
-	}
 	if pid < 0 {
 		closeFD(line)
 		p.line = -1
-		p.giveUp(pid)
+		if p.Isolated {
+			p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
+			return BePlain
+		}
+		p.failed = pid
 		return 0
 	}
 	p.inner, p.line = pid, line
 	return kind
-}
-
-// giveUp leaves this process alone.
-//
-//go:nosplit
-func (p *process) giveUp(err int) {
-	p.failed, p.Next = err, BeAlone
-	p.closeAll()
 }
 
 //go:nosplit
