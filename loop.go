@@ -86,7 +86,7 @@ func (l *loop) heard(woken *life.Woken) bool {
 			if l.isolated {
 				got.Sender = 0 // that pid means another process here
 			}
-			if !got.Own(0) {
+			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, got)
 			}
 		}

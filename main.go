@@ -114,9 +114,10 @@ func run(options *cli.Options, environ []string) life.Result {
 		l.sayf(life.Warning, "%s", text)
 	}
 	if options.Report != "" {
-		if l.report, err = report.New(options.Report, options.Command, cli.VersionNumber()); err != nil {
+		if l.place, err = report.Open(options.Report); err != nil {
 			return l.notStarted(err)
 		}
+		l.report = report.New(l.place, options.Command, cli.VersionNumber())
 	}
 	inherited := entry.Inherited()
 	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
@@ -138,7 +139,7 @@ func run(options *cli.Options, environ []string) life.Result {
 	}
 	if _, none := reaper.Reap(nil); !none {
 		// A shell may start a process and then execute fini in its own place.
-		l.failed(l.tree.NoteEarlier())
+		l.failed(l.tree.EarlierAre(entry.Earlier()))
 	}
 	if options.StdinEOF {
 		if l.stdin, err = pdeath.LookAtStdin(); err != nil {
@@ -168,16 +169,19 @@ func inherit(options *cli.Options) life.Result {
 	l.isolated, _ = entry.Isolated()
 	l.begun, l.main = signals.Uptime(), will.Main
 	l.kills.Over = true
-	var err error
-	if options.Report != "" && will.Main != 0 {
-		if l.report, err = report.New(options.Report, options.Command, cli.VersionNumber()); err != nil {
-			l.failed(err)
-		}
+	l.failed(l.tree.EarlierAre(entry.Earlier()))
+	switch {
+	case options.Report == "" || will.Main == 0:
+	case will.ReportFD < 0:
+		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
+	default:
+		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber())
 		if l.isolated {
 			l.report.Isolated()
 		}
 		l.report.TakeOver(will.Main)
 	}
+	var err error
 	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {
 		l.failed(err)
 		_, _, err = l.tree.Kill()
@@ -220,6 +224,7 @@ type loop struct {
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
+	place  report.Place
 	report *report.Report // nil if none is asked for
 	kills  life.Kills
 	memory reaper.Memory
@@ -240,7 +245,7 @@ type loop struct {
 }
 
 func newLoop(options *cli.Options) *loop {
-	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, tree: orphans.New()}
+	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, place: report.Place{FD: -1}, tree: orphans.New()}
 	l.owners = report.NewOwners(l.tree, entry.Getenv)
 	l.rules.Policy = options.Policy()
 	l.rules.Self = os.Getpid()

@@ -35,6 +35,7 @@ import (
 func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	line.FD = -1
 	isolate := options.Isolate != ""
+	shield, _ := options.Pair()
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
 	_, group, session := entry.Outer()
 	parent := entry.ParentProcess()
@@ -52,7 +53,7 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	isolated, user := entry.Isolated()
 	refused := pair.Refused()
 	switch {
-	case options.Pause, !options.Shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
+	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
 		line.Ask(entry.BeAlone)
 	case isolated && !isolate:
 		line.Ask(entry.BePlain)
@@ -99,10 +100,13 @@ func errNotIsolated(why error) error {
 // alone says why this process has no shield, if the options ask for one.
 func (l *loop) alone(options *cli.Options, initial bool) error {
 	isolate := options.Isolate != ""
+	shield, asked := options.Pair()
 	why, level := entry.Failed(), life.Failure
 	switch {
-	case initial, options.Pause, !options.Shield && !isolate:
+	case initial, options.Pause, !shield && !isolate:
 		return nil
+	case !entry.Linked() && asked:
+		why = errors.New(cli.LimitedBuild)
 	case !entry.Linked():
 		why, level = errors.New(cli.LimitedBuild), life.Detail
 	case why != nil:
@@ -175,7 +179,7 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 		return child, err
 	}
 	if l.line.FD >= 0 {
-		l.line.Started(child.Pid, l.jobFlags, -1)
+		l.line.Started(child.Pid, l.jobFlags, l.place.FD)
 		l.leaveGroup()
 	}
 	if child.Ungrouped {

@@ -79,7 +79,7 @@ type Options struct {
 	Pdeathsig   *deathsig `short:"p"`
 	StdinEOF    bool      `short:"i" name:"stdin-eof"`
 	Timeout     duration  `short:"t"`
-	Shield      bool      `default:"true" negatable:""`
+	Shield      *bool     `negatable:""`
 	KillAfter   duration  `short:"k"`
 	Pause       bool      `short:"P"`
 	Grace       duration  `default:"${grace}"`
@@ -244,6 +244,12 @@ func (c *Options) Patterns() (all []string) {
 	return all
 }
 
+// Pair reports whether fini is to be two processes, and whether the user has asked for that.
+func (c *Options) Pair() (is, asked bool) {
+	asked = c.Shield != nil && *c.Shield
+	return c.Shield == nil || asked, asked
+}
+
 // Pids are those of --bind.
 func (c *Options) Pids() (all []int) {
 	for _, p := range c.Bind {
@@ -330,7 +336,7 @@ func parsePlain(args, environ []string) *Options {
 			return nil
 		}
 	}
-	c := &Options{Shield: true, Orphans: life.StopAll}
+	c := &Options{Orphans: life.StopAll}
 	_ = c.Grace.UnmarshalText([]byte(grace))
 	_ = c.Linger.UnmarshalText([]byte(linger))
 	for ; len(args) > 0; args = args[1:] {
@@ -346,7 +352,7 @@ func parsePlain(args, environ []string) *Options {
 			}
 			return c
 		case word == "--no-shield":
-			c.Shield = false
+			c.Shield = new(bool)
 		case word == "--isolate":
 			c.Isolate = Isolate
 		case word == "--isolate=try":

@@ -29,7 +29,8 @@ func (p *process) fork(argv uintptr) {
 	// Until the inner fini has a process group of its own, a signal for this one's reaches both.
 	p.signalFD = high(signalFD(-1, p.wanted()))
 	if p.signalFD < 0 {
-		p.giveUp(p.signalFD)
+		p.failed = p.signalFD
+		p.closeAll()
 		return
 	}
 	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // the inner fini says it if the kernel refuses
@@ -42,28 +43,39 @@ func (p *process) fork(argv uintptr) {
 		case next != kind: // refused
 			kind = next
 		case p.role == Inner:
+			p.beInner()
 			return
 		default:
 			kind = p.sleep()
 		}
 	}
+	if p.role == Heir {
+		p.inherit()
+	}
+	p.closeAll()
 }
 
 // guess looks for the flags at which fini is no pair, or an isolated one.
 //
 //go:nosplit
 func guess(argv uintptr) Kind {
-	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-'; i += 8 {
+	plain, isolated := BePlain, false
+	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-' && !begins(word(argv+i), "--\x00"); i += 8 {
 		switch arg := word(argv + i); {
-		case begins(arg, "--no-shield\x00"), begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
+		case begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
 			return BeAlone
+		case begins(arg, "--no-shield\x00"):
+			plain = BeAlone
+		case begins(arg, "--shield\x00"):
+			plain = BePlain
 		case begins(arg, "--isolate"):
-			return BeIsolated
-		case begins(arg, "--\x00"):
-			return BePlain
+			isolated = true
 		}
 	}
-	return BePlain
+	if isolated {
+		return BeIsolated
+	}
+	return plain
 }
 
 //go:nosplit
@@ -110,7 +122,7 @@ func (p *process) launch(kind Kind) Kind {
 	if err < 0 || line < 0 || inner < 0 || spare < 0 {
 		closeFD(line)
 		closeFD(inner)
-		p.giveUp(min(err, line, inner, spare))
+		p.failed, p.line = min(err, line, inner, spare), -1
 		return 0
 	}
 	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
@@ -122,35 +134,27 @@ func (p *process) launch(kind Kind) Kind {
 	pid := call(unix.SYS_CLONE, flags, 0, 0, 0)
 	if pid == 0 {
 		p.role = Inner
+		// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
+		// it is killed with the outer fini, even before it can see the hang-up. See Settled.
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		closeFD(line)
-		p.beInner()
 		return kind
 	}
 	closeFD(inner)
 	closeFD(p.proc)
 	p.proc = -1
-	if pid < 0 && p.Isolated {
-		closeFD(line)
-		p.line = -1
-		p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
-		return BePlain
-	}
 	if pid < 0 {
 		closeFD(line)
 		p.line = -1
-		p.giveUp(pid)
+		if p.Isolated {
+			p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
+			return BePlain
+		}
+		p.failed = pid
 		return 0
 	}
 	p.inner, p.line = pid, line
 	return kind
-}
-
-// giveUp leaves this process alone.
-//
-//go:nosplit
-func (p *process) giveUp(err int) {
-	p.failed, p.Next = err, BeAlone
-	p.closeAll()
 }
 
 //go:nosplit
@@ -171,9 +175,6 @@ func (p *process) closeAll() {
 func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
-	// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
-	// it is killed with the outer fini. See Settled.
-	call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 	if p.Isolated {
 		if p.user {
 			p.isolateUser()

@@ -25,6 +25,9 @@ func (p *process) sleep() (next Kind) {
 		started := Act(0)
 		for p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
+			if act&OpenPidfd != 0 {
+				p.openBound(p.message.Value)
+			}
 			p.do(act)
 			started |= act & LetGo
 		}
@@ -125,17 +128,18 @@ func (p *process) takeSignal(asKernel bool) {
 		} else if !asKernel {
 			p.signal.Code, p.signal.Pid = 0, 0
 		}
-		p.do(p.Step(seen))
+		act := p.Step(seen)
+		if act&Relay != 0 {
+			p.relay()
+		}
+		p.do(act)
 	}
 }
 
-// do carries out what does not end the sleep.
+// do carries out what does not end the sleep, but for Relay and OpenPidfd, for which the linker grants no more stack here.
 //
 //go:nosplit
 func (p *process) do(act Act) {
-	if act&OpenPidfd != 0 {
-		p.openBound(p.message.Value)
-	}
 	if act&Hold != 0 {
 		signalFD(p.signalFD, p.wanted()&^terminating)
 		p.deadline = now() + 1e9
@@ -143,9 +147,6 @@ func (p *process) do(act Act) {
 	if act&Listen != 0 {
 		signalFD(p.signalFD, p.wanted())
 		p.deadline = 0
-	}
-	if act&Relay != 0 {
-		p.relay()
 	}
 	if act&TellParent != 0 && p.parentFD < 0 {
 		p.say(ParentDied, 0, 0, 0)
@@ -222,17 +223,21 @@ func (p *process) leave(act Act) Kind {
 		p.exitBy(p.Status)
 	case p.Next != BeAlone:
 		p.role = Heir
-		if !p.Isolated {
-			p.makeRoom()
-		}
-		// The runtime would end this process by some of the signals that are pending. All that the tree is will be
-		// stopped now, whatever they ask for.
-		signalFD(p.signalFD, ^uint64(childEnded))
-		for p.readSignal() {
-		}
 	}
-	p.closeAll()
 	return 0
+}
+
+// inherit makes ready for the runtime, which would end this process by some of the signals that are pending. All that the
+// tree is will be stopped now, whatever they ask for.
+//
+//go:nosplit
+func (p *process) inherit() {
+	if !p.Isolated {
+		p.makeRoom()
+	}
+	signalFD(p.signalFD, ^uint64(childEnded))
+	for p.readSignal() {
+	}
 }
 
 // letInnerGoOn continues the inner fini, if it is stopped.

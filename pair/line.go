@@ -50,7 +50,10 @@ func (l Line) send(m entry.Message, fd int) {
 		rights = unix.UnixRights(fd)
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m))
-	_ = unix.Sendmsg(l.FD, text, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
+	if unix.Sendmsg(l.FD, text, rights, nil, flags) != nil && fd >= 0 {
+		_ = unix.Sendmsg(l.FD, text, nil, nil, flags) // the kernel refuses the descriptor, and not the words
+	}
 }
 
 // Receive returns the messages that have come. open is false once the outer fini has exited or was killed.

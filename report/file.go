@@ -20,12 +20,53 @@ type place interface {
 	write(text []byte) error
 }
 
-// open opens the place that path names.
-func open(path string) (place, error) {
+// A Place is where a report goes. FD is its descriptor, which another process may take over: see At.
+type Place struct {
+	FD   int
+	path string
+	to   place
+}
+
+// Open opens the place that path names.
+func Open(path string) (p Place, err error) {
+	p = Place{FD: -1, path: path}
 	if number, ok := descriptor(path); ok {
-		return openStream(number)
+		s, err := openStream(number)
+		if err != nil {
+			return p, cannotWrite(path, err)
+		}
+		p.FD, p.to = s.fd, s
+		return p, nil
 	}
-	return openFile(path)
+	f, err := openFile(path)
+	if err != nil {
+		return p, cannotWrite(path, err)
+	}
+	p.FD, p.to = f.dir, f
+	return p, nil
+}
+
+// At is the place that another process has opened by this path and handed over as a descriptor.
+func At(path string, fd int) Place {
+	p := Place{FD: fd, path: path}
+	if _, ok := descriptor(path); !ok {
+		f := &file{dir: fd, name: filepath.Base(path)}
+		f.old, _, _ = f.look()
+		_ = f.try()
+		p.to = f
+		return p
+	}
+	s := &stream{fd: fd, writeTo: unix.Write}
+	var st unix.Stat_t
+	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	switch _ = unix.Fstat(fd, &st); {
+	case st.Mode&unix.S_IFMT == unix.S_IFSOCK:
+		s.writeTo = writeToSocket
+	case st.Mode&unix.S_IFMT == unix.S_IFIFO && flags&unix.O_NONBLOCK == 0:
+		s.writeTo = writeAtOnce
+	}
+	p.to = s
+	return p
 }
 
 // wrongKind is the error for a file of a kind that no report goes to. See inode(7) for the kinds.

@@ -28,8 +28,7 @@ import (
 // Report is the report of one life. It is nil if none was asked for: then each method does nothing.
 type Report struct {
 	is    record
-	path  string
-	place place
+	place Place
 	seen  map[orphans.ID]struct{} // those that are listed, and the first that are not
 }
 
@@ -126,20 +125,12 @@ type usage struct {
 	MaxRSS int64   `json:"maxRSSBytes"`
 }
 
-// New begins the report of a command, which the given version of fini runs. path is that of a regular
-// file or of nothing yet, "-" for standard output, or /dev/stdout, /dev/stderr or /dev/fd/N for a
-// descriptor that this process has inherited. Whatever else it names is an error, and so is a place
-// that can't be written: it is opened now, so that nothing which the tree does to names leads the
-// report elsewhere.
-func New(path string, command []string, version string) (*Report, error) {
-	to, err := open(path)
-	if err != nil {
-		return nil, cannotWrite(path, err)
-	}
-	r := &Report{path: path, place: to, seen: map[orphans.ID]struct{}{}}
+// New begins the report of a command, which the given version of fini runs.
+func New(to Place, command []string, version string) *Report {
+	r := &Report{place: to, seen: map[orphans.ID]struct{}{}}
 	r.is = record{Version: 2, Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
 	r.is.Command, r.is.Cut = firstWords(command, maxCommand)
-	return r, nil
+	return r
 }
 
 // firstWords are those words that have room in so many bytes, the last of them cut if need be.
@@ -386,10 +377,10 @@ func (r *Report) Write(status int) error {
 	out.SetIndent("", "  ")
 	err := out.Encode(&r.is)
 	if err == nil {
-		err = withoutSignals(func() error { return r.place.write(text.Bytes()) })
+		err = withoutSignals(func() error { return r.place.to.write(text.Bytes()) })
 	}
 	if err != nil {
-		return cannotWrite(r.path, err)
+		return cannotWrite(r.place.path, err)
 	}
 	return nil
 }

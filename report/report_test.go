@@ -22,7 +22,8 @@ import (
 // newTestReport is a report to a file of its own.
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
-	r, err := New(filepath.Join(t.TempDir(), "report.json"), []string{"command"}, "1.2.3")
+	place, err := Open(filepath.Join(t.TempDir(), "report.json"))
+	r := New(place, []string{"command"}, "1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +275,8 @@ func TestReportNeedsAPlace(t *testing.T) {
 		"/dev/fd/-1":                       unix.EBADF.Error(),
 		"/dev/fd/1000000":                  unix.EBADF.Error(),
 	} {
-		r, err := New(path, nil, "1.2.3")
+		place, err := Open(path)
+		r := New(place, nil, "1.2.3")
 		if err == nil {
 			t.Errorf("%s: no error, %+v", path, r)
 			continue
@@ -304,7 +306,7 @@ func TestPlaceIsTriedWithoutAName(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(filepath.Join(dir, "report.json"), nil, "1.2.3"); err != nil {
+	if _, err := Open(filepath.Join(dir, "report.json")); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := unix.Read(watch, make([]byte, 4096)); err != unix.EAGAIN {

@@ -73,10 +73,7 @@ func openStream(number string) (*stream, error) {
 		s.writeTo = unix.Write
 		s.fd, err = duplicate(fd)
 	case unix.S_IFSOCK:
-		s.writeTo = func(fd int, text []byte) (int, error) {
-			text = text[:min(len(text), 4096)] // which a socket of messages takes too
-			return unix.SendmsgN(fd, text, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		}
+		s.writeTo = writeToSocket
 		s.fd, err = duplicate(fd)
 	case unix.S_IFIFO:
 		s.writeTo = unix.Write
@@ -96,6 +93,11 @@ func openStream(number string) (*stream, error) {
 		return nil, wrongKind(st.Mode)
 	}
 	return s, err
+}
+
+func writeToSocket(fd int, text []byte) (int, error) {
+	text = text[:min(len(text), 4096)] // which a socket of messages takes too
+	return unix.SendmsgN(fd, text, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 }
 
 func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3) }

@@ -13,12 +13,12 @@ import (
 
 // Unwritten is a report that is kept for its summary alone, and is written nowhere.
 func Unwritten() *Report {
-	return &Report{seen: map[orphans.ID]struct{}{}, place: nowhere{}}
+	return &Report{seen: map[orphans.ID]struct{}{}, place: Place{FD: -1, to: nowhere{}}}
 }
 
 // Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
 // line of.
-func (r *Report) Lists() bool { return r != nil && r.place != nowhere{} }
+func (r *Report) Lists() bool { return r != nil && r.place.FD >= 0 }
 
 // A nowhere is no place.
 type nowhere struct{}
