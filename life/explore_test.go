@@ -72,7 +72,7 @@ func sends(sig syscall.Signal) func(*world, *proc) {
 func key(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(sig, false)
-		if f := &w.finis[0]; f.phase == dozing && f.sleeper.Main == 0 {
+		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.takes != everything || f.sleeper.at == lets) {
 			w.may(sig, false) // it may come twice: a limit
 		}
 		_ = w.killGroup(nil, w.rules.Job, sig)
