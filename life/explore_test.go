@@ -393,6 +393,7 @@ func (w *world) encode(b []byte) []byte {
 		m := p.mark
 		flag(m.afterStop)
 		flag(m.afterAsk)
+		flag(m.afterTerm)
 		flag(m.termed)
 		flag(m.had)
 		flag(m.byKernel)
@@ -488,12 +489,11 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(int(m.stopReason))
 		flag(m.isStopped)
 		num(int(m.expectedDuplicate))
-		flag(m.interrupted)
 		b = append(b, m.Orphans...)
 		for sig := syscall.Signal(1); sig < 32; sig++ {
 			if at, ok := m.sent[sig]; ok {
 				num(int(sig))
-				num(int(min(w.now-at, max(m.Grace, sameEnd)+ms) / ms))
+				num(int(min(w.now-at, sameEnd+ms) / ms))
 			}
 		}
 		if at, ok := m.sent[syscall.SIGTERM]; ok {
@@ -573,7 +573,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
+		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent"},
 		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
 		{guard{}, "Rules inner isStopped ending"},
 		{had{}, "group at pid"},

@@ -58,6 +58,7 @@ type ghost struct {
 type mark struct {
 	afterStop bool // born when the command had had a stop signal
 	afterAsk  bool // born when the leftovers were being asked
+	afterTerm bool // born since the group was last sent SIGTERM
 	termed    bool // had a stop signal
 	had       bool // SIGTERM with the group, certainly
 	byKernel  bool // the same when its fini was killed
@@ -124,13 +125,19 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		if p.mark.asks > 0 || p.mark.byKernel || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
-		if parent := w.get(p.parent); p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) {
+		parent := w.get(p.parent)
+		of := parent != nil && parent.alive() && parent.has(ofTree)
+		hadTerm := of && parent.mark.had && parent.group == w.rules.commandGroup(firstMain)
+		if of && p.mark.afterAsk || hadTerm && p.mark.afterTerm {
 			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
 		}
 		p.mark.asks++
 		w.ghost.sent = true
 	case sig == syscall.SIGTERM && f.rules.Group && !f.outer:
 		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
+		for i := range w.all {
+			w.all[i].mark.afterTerm = false
+		}
 	}
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
@@ -220,7 +227,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 		if before == "running" && asksForEnd(e.sig) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.sig == syscall.SIGINT && before != "watching" {
+		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "asking", "killing", "counting"}, before) {
 			w.ghost.interrupts++
 		}
 	case elapsed:
