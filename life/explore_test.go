@@ -393,7 +393,6 @@ func (w *world) encode(b []byte) []byte {
 		m := p.mark
 		flag(m.afterStop)
 		flag(m.afterAsk)
-		flag(m.afterTerm)
 		flag(m.termed)
 		flag(m.had)
 		flag(m.byKernel)
@@ -466,6 +465,7 @@ func (w *world) encode(b []byte) []byte {
 	from(g.askedAt + w.grace())
 	from(g.stopAt + w.grace())
 	b = w.encodeHad(had{at: g.askedAt}, b)
+	b = w.encodeHad(had{at: g.termAt}, b)
 	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended} {
 		flag(set)
 	}

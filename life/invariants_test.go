@@ -37,7 +37,8 @@ type ghost struct {
 	begun      bool // and they are being asked
 	askedAt    time.Duration
 	stopAt     time.Duration // when the command was, for the first time
-	interrupts int           // SIGINTs that the machines took
+	termAt     time.Duration // when the command's group was, for the last time
+	interrupts int           // SIGINTs that the sweep took
 	sent       bool          // a leftover was sent SIGTERM
 	seen       bool          // one was found when all were to be asked
 	overruled  bool          // a machine has had a reason that overrules the policy, or to stop waiting
@@ -58,7 +59,6 @@ type ghost struct {
 type mark struct {
 	afterStop bool // born when the command had had a stop signal
 	afterAsk  bool // born when the leftovers were being asked
-	afterTerm bool // born since the group was last sent SIGTERM
 	termed    bool // had a stop signal
 	had       bool // SIGTERM with the group, certainly
 	byKernel  bool // the same when its fini was killed
@@ -126,22 +126,28 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
 		parent := w.get(p.parent)
-		of := parent != nil && parent.alive() && parent.has(ofTree)
-		hadTerm := of && parent.mark.had && parent.group == w.rules.commandGroup(firstMain)
-		if of && p.mark.afterAsk || hadTerm && p.mark.afterTerm {
+		if p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) || w.isCleanUp(p) {
 			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
 		}
 		p.mark.asks++
 		w.ghost.sent = true
 	case sig == syscall.SIGTERM && f.rules.Group && !f.outer:
 		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
-		for i := range w.all {
-			w.all[i].mark.afterTerm = false
-		}
+		w.ghost.termAt = w.now
 	}
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
+}
+
+// isCleanUp reports whether a process was started since its parent, a living leftover, had SIGTERM with the group.
+func (w *world) isCleanUp(p *proc) bool {
+	parent := w.get(p.parent)
+	if parent == nil || !parent.alive() || !parent.has(ofTree) {
+		return false
+	}
+	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.had || parent.has(privileged))
+	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
 // grace is how long nobody is killed.
@@ -197,7 +203,7 @@ func (w *world) judgeLook(f *fini, ids []int) {
 			continue
 		}
 		w.ghost.seen = true
-		if first || p.parent == f.id {
+		if first && !w.isCleanUp(p) || p.parent == f.id {
 			p.mark.adopted = true
 		}
 	}

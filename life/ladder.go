@@ -327,8 +327,8 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	default:
 		s.result, s.unknown = Result{Sig: syscall.SIGKILL}, true
 	}
-	if s.had.at = l.sent[syscall.SIGTERM]; s.had.at != 0 && l.Group {
-		s.had.group = l.main
+	if at, ok := l.sent[syscall.SIGTERM]; ok && l.Group {
+		s.had = had{group: l.main, at: at}
 	}
 	return s
 }

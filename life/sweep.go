@@ -338,7 +338,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 		switch {
 		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
 			spared[p.Pid], since[p.Pid] = true, at
-		case s.had.at != 0 && s.had.by(p):
+		case s.had.group != 0 && s.had.by(p):
 			since[p.Pid] = s.had.at
 		case s.began != notBegun:
 			since[p.Pid] = s.began
