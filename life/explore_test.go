@@ -719,7 +719,10 @@ var kinds = []struct {
 		a := w.with(w.cast.main, ignores|holding, true)
 		w.with(a.id, 0, false)
 	}, nil},
-	{"cleans up", func(w *world) { w.with(w.cast.main, cleans|holding, true) }, nil},
+	{"cleans up", func(w *world) {
+		w.with(w.cast.main, cleans|holding, true)
+		w.with(w.cast.main, cleans|holding, false)
+	}, nil},
 	{"another user's", func(w *world) { w.with(w.cast.main, privileged|ignores, true) }, nil},
 	{"asleep", func(w *world) {
 		w.get(w.cast.main).is |= asleep
