@@ -281,6 +281,13 @@ func TestStep(t *testing.T) {
 			{1909 * ms, elapsed{}, "look", "asking"},
 			{1909 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
+		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
+			{1400 * ms, elapsed{}, "look", "asking"},
+			{1400 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 10ms", "asking"},
+		}},
 		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
