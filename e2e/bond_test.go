@@ -665,6 +665,21 @@ func TestPause(t *testing.T) {
 			l.mustEnd(0)
 		}
 	})
+	t.Run("a wrapper ends with what it is bound to", func(t *testing.T) {
+		other := exec.Command("sleep", "1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid))
+		l.Err.want("fini: pausing")
+		_, _ = other.Process.Kill(), other.Wait()
+		l.mustEnd(0)
+
+		b := launch(t, pair, "-P", "-v")
+		b.Err.want("fini: pausing")
+		_ = syscall.Kill(b.launcher, syscall.SIGKILL)
+		b.mustVanish(0)
+	})
 	t.Run("reaps", func(t *testing.T) {
 		needPidNamespace(t)
 		l := start(t, pid1, "-P", "-v", "-w")

@@ -454,6 +454,7 @@ func (w *world) encode(b []byte) []byte {
 	from(g.askedAt + w.grace())
 	from(g.stopAt + w.grace())
 	b = w.encodeHad(had{at: g.askedAt}, b)
+	b = w.encodeHad(had{at: g.termAt}, b)
 	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended, g.started, g.done, g.toEnd, g.suspended} {
 		flag(set)
 	}
@@ -477,12 +478,11 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(int(m.stopReason))
 		flag(m.isStopped)
 		num(int(m.expectedDuplicate))
-		flag(m.interrupted)
 		b = append(b, m.Orphans...)
 		for sig := syscall.Signal(1); sig < 32; sig++ {
 			if at, ok := m.sent[sig]; ok {
 				num(int(sig))
-				num(int(min(w.now-at, max(m.Grace, sameEnd)+ms) / ms))
+				num(int(min(w.now-at, sameEnd+ms) / ms))
 			}
 		}
 		if at, ok := m.sent[syscall.SIGTERM]; ok {
@@ -556,7 +556,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
+		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent"},
 		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{had{}, "group at pid"},
@@ -700,7 +700,10 @@ var kinds = []struct {
 		a := w.with(w.cast.main, ignores|holding, true)
 		w.with(a.id, 0, false)
 	}, nil},
-	{"cleans up", func(w *world) { w.with(w.cast.main, cleans|holding, true) }, nil},
+	{"cleans up", func(w *world) {
+		w.with(w.cast.main, cleans|holding, true)
+		w.with(w.cast.main, cleans|holding, false)
+	}, nil},
 	{"another user's", func(w *world) { w.with(w.cast.main, privileged|ignores, true) }, nil},
 	{"asleep", func(w *world) {
 		w.get(w.cast.main).is |= asleep

@@ -38,7 +38,8 @@ type ghost struct {
 	begun      bool // and they are being asked
 	askedAt    time.Duration
 	stopAt     time.Duration  // when the command was, for the first time
-	interrupts int            // SIGINTs that the machines took
+	termAt     time.Duration  // when the command's group was, for the last time
+	interrupts int            // SIGINTs that the sweep took
 	sent       bool           // a leftover was sent SIGTERM
 	seen       bool           // one was found when all were to be asked
 	overruled  bool           // a machine has had a reason that overrules the policy, or to stop waiting
@@ -129,17 +130,29 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		if p.mark.asks > 0 || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
-		if parent := w.get(p.parent); p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) {
+		parent := w.get(p.parent)
+		if p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) || !f.heir && w.isCleanUp(p) {
 			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
 		}
 		p.mark.asks++
 		w.ghost.sent = true
 	case sig == syscall.SIGTERM && f.rules.Group:
 		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
+		w.ghost.termAt = w.now
 	}
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
+}
+
+// isCleanUp reports whether a process was started since its parent, a living leftover, had SIGTERM with the group.
+func (w *world) isCleanUp(p *proc) bool {
+	parent := w.get(p.parent)
+	if parent == nil || !parent.alive() || !parent.has(ofTree) {
+		return false
+	}
+	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.had || parent.has(privileged))
+	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
 // grace is how long nobody is killed.
@@ -195,7 +208,7 @@ func (w *world) judgeLook(f *fini, ids []int) {
 			continue
 		}
 		w.ghost.seen = true
-		if first || p.parent == f.id {
+		if first && !w.isCleanUp(p) || p.parent == f.id {
 			p.mark.adopted = true
 		}
 	}
@@ -225,7 +238,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 		if before == "running" && asksForEnd(e.sig) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.sig == syscall.SIGINT {
+		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "asking", "killing", "counting"}, before) {
 			w.ghost.interrupts++
 		}
 	case elapsed:

@@ -36,6 +36,12 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
 }
 
+// orphaned is p when its parent has ended.
+func orphaned(p orphans.Process) orphans.Process {
+	p.Parent = 1
+	return p
+}
+
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
@@ -238,6 +244,32 @@ func TestStep(t *testing.T) {
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member, late, escapee),
 				"(stopping member), (stopping late), late<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
+			{900 * ms, found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms)),
+				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
+			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{906 * ms, elapsed{}, "look", "asking"},
+			{906 * ms, found(orphaned(below(member, 500*ms))), "(stopping below), below<-15, wake 5ms", "asking"},
+		}},
+		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
+			{1899 * ms, elapsed{}, "look", "asking"},
+			{1899 * ms, found(member, below(member, 0)), "wake 10ms", "asking"},
+			{1909 * ms, elapsed{}, "look", "asking"},
+			{1909 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 20ms", "asking"},
+		}},
+		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
+			{1400 * ms, elapsed{}, "look", "asking"},
+			{1400 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -584,13 +616,19 @@ func TestStep(t *testing.T) {
 			{2, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
-		{"nor is it for as long as the grace", defaults(), []turn{
-			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{3 * time.Second, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1000 * ms, stop{TimedOut}, "(stopping the command: timeout), wake 1m0s", "stopping"},
+			{1001 * ms, stop{ParentDied}, "", "stopping"},
 		}},
-		{"one that came long before it is", defaults(), []turn{
-			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{6 * time.Second, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+		{"and is sent again", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1001 * ms, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 1m0s", "stopping"},
+		}},
+		{"nor is one that comes more than a second behind it a copy", defaults(), []turn{
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1001 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
+			{1002 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
 			{0, stop{StdinClosed}, "ask stdin", "closing"},
@@ -784,10 +822,18 @@ func TestInTheJobsGroup(t *testing.T) {
 			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
 			{2, reaped(true, member.Pid), "end by 2", "over"},
 		}},
+		{"nor does that Ctrl-C count as the first one", lingers, []turn{
+			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{501 * ms, received{syscall.SIGINT, fromKernel}, "", "asking"},
+		}},
 		{"a second Ctrl-C ends the grace", r, []turn{
 			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
 			{1, mainExits(signaled(2), false), "look", "asking"},
 			{1, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{2, received{syscall.SIGINT, fromKernel}, "", "asking"}, // the first one for the leftovers
 			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
@@ -848,9 +894,12 @@ func TestPause(t *testing.T) {
 		{0, reaped(false), "", "pausing"},
 		{1, reaped(false, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
-		{3, stop{ParentDied}, "", "pausing"},
+		{3, stop{TimedOut}, "", "pausing"},
 		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
 	})
+	for _, why := range []Reason{ParentDied, BoundEnded} {
+		play(t, paused{}, []turn{{0, stop{why}, "exit 0", "over"}})
+	}
 }
 
 // More leftovers than anybody reads are counted.
@@ -1005,8 +1054,8 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 		l.rung, l.isStopped = rung, true
 		for range 2 {
 			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
-			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung || l.interrupted {
-				t.Errorf("%s: %v, and then %s, interrupted %t", where(l), do, where(next), l.interrupted)
+			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung {
+				t.Errorf("%s: %v, and then %s", where(l), do, where(next))
 			}
 		}
 	}
