@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -14,51 +15,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// waysToPair are the surroundings and flags in which fini is a pair, and the outer fini sleeps, before it has a runtime.
+var waysToPair = map[string]struct {
+	flags []string
+	env   string
+	shell string // executes fini
+}{
+	"report":        {[]string{"--report=FILE"}, "", runIt},
+	"bind":          {[]string{"--bind=1"}, "", runIt},
+	"both":          {[]string{"--report=FILE", "--bind=1"}, "", runIt},
+	"FINI_BIND":     {nil, "FINI_BIND=1", runIt},
+	"a wrong guess": {[]string{"--timeout", "1000", "--isolate=try"}, "", runIt},
+	"closed stream": {nil, "", runIt + " 2>&-"},
+	"no SIGCHLD":    {nil, "", "trap '' CHLD; " + runIt},
+	"a child":       {nil, "", "sleep 1000 >/dev/null 2>&1 </dev/null 3>&- 4>&- & " + runIt},
+	"isolate":       {[]string{"--isolate=try"}, "", runIt},
+	"and bind":      {[]string{"--isolate=try", "--bind=1"}, "", runIt},
+	"FINI_ISOLATE":  {nil, "FINI_ISOLATE=try", runIt},
+}
+
+const runIt = "exec \"$@\""
+
+// pairBy is a pair with the flags and in the surroundings of one of waysToPair.
+func pairBy(t *testing.T, name string, command ...string) *exec.Cmd {
+	t.Helper()
+	way := waysToPair[name]
+	args := []string{"-c", way.shell, "sh", finiPath}
+	for _, flag := range way.flags {
+		args = append(args, strings.Replace(flag, "FILE", t.TempDir()+"/report", 1))
+	}
+	cmd := exec.Command("/bin/sh", append(args, command...)...)
+	cmd.Env = append(os.Environ(), way.env)
+	return cmd
+}
+
 // The outer fini of a pair sleeps, before it has a runtime, whatever makes the pair: see package entry.
 func TestOuterSleeps(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
 	awake := func(pid int) bool { return procStatus(pid, "Threads") != "1" }
-	const run = "exec \"$@\""
-	for name, way := range map[string]struct {
-		flags []string
-		env   string
-		shell string // executes fini
-	}{
-		"report":        {[]string{"--report=FILE"}, "", run},
-		"bind":          {[]string{"--bind=1"}, "", run},
-		"both":          {[]string{"--report=FILE", "--bind=1"}, "", run},
-		"FINI_BIND":     {nil, "FINI_BIND=1", run},
-		"a wrong guess": {[]string{"--no-shield", "--shield"}, "", run},
-		"closed stream": {nil, "", run + " 2>&-"},
-		"no SIGCHLD":    {nil, "", "trap '' CHLD; " + run},
-		"a child":       {nil, "", "sleep 1000 >/dev/null 2>&1 </dev/null & " + run},
-		"isolate":       {[]string{"--isolate=try"}, "", run},
-		"and bind":      {[]string{"--isolate=try", "--bind=1"}, "", run},
-		"FINI_ISOLATE":  {nil, "FINI_ISOLATE=try", run},
-	} {
+	for name := range waysToPair {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for i, flag := range way.flags {
-				way.flags[i] = strings.Replace(flag, "FILE", t.TempDir()+"/report", 1)
-			}
-			cmd := pair.command(append(way.flags, quiet...)...)
-			cmd.Args = append([]string{"sh", "-c", way.shell, "sh"}, cmd.Args...)
-			cmd.Path = "/bin/sh"
-			cmd.Env = append(os.Environ(), way.env)
-			l := startCmd(t, cmd)
+			l := startCmd(t, pairBy(t, name, quiet...))
 			l.Out.want("ready")
 			if name == "a child" { // it is not of the tree, and a child of fini's process
 				pids := childrenOf(t, l.pid())
 				defer func() { mustKill(t, pids[0], syscall.SIGKILL) }()
-				if len(pids) != 2 || awake(l.pid()) {
-					t.Errorf("children %v, %s threads", pids, procStatus(l.pid(), "Threads"))
+				if len(pids) != 2 {
+					t.Errorf("children %v", pids)
 				}
 			} else {
 				l.caught()
-				if awake(l.pid()) || l.worker() == l.pid() {
-					t.Errorf("%s threads, and the worker is %d of %d", procStatus(l.pid(), "Threads"), l.worker(), l.pid())
+				if l.worker() == l.pid() {
+					t.Errorf("the worker is %d", l.worker())
 				}
+			}
+			if most := 40; awake(l.pid()) || ownMemory(t, l.pid()) > most {
+				t.Errorf("%s threads, and %d kB, want at most %d", procStatus(l.pid(), "Threads"), ownMemory(t, l.pid()), most)
 			}
 			_ = l.Stdin.Close()
 			l.mustEnd(0)
@@ -150,6 +164,37 @@ func TestOuterSleeps(t *testing.T) {
 			t.Errorf("%v, and says %q", err, text)
 		}
 	})
+}
+
+// A pair is made by forks: fini is executed once, and the command.
+func TestPairExecutesOnce(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
+	strace := need.Program(t, "strace")
+	for name := range waysToPair {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := filepath.Join(t.TempDir(), "strace")
+			cmd := pairBy(t, name, "/bin/true")
+			argv := append([]string{strace, "-f", "-qq", "-o", log, "-e", "trace=execve"}, cmd.Args...)
+			argv[7] = cmd.Path
+			env := cmd.Env
+			cmd = exec.Command(argv[0], argv[1:]...)
+			cmd.Env = env
+			if name == "a child" { // which strace waits for
+				cmd.Args[9] = strings.Replace(cmd.Args[9], "1000", "0.1", 1)
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			text := readFile(t, log)
+			for _, path := range []string{finiPath, "/bin/true"} {
+				if n := strings.Count(text, "execve(\""+path+"\""); n != 1 {
+					t.Errorf("%s is executed %d times:\n%s", path, n, text)
+				}
+			}
+		})
+	}
 }
 
 // terminated runs a command for which a SIGTERM is pending, and blocked.

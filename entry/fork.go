@@ -55,27 +55,28 @@ func (p *process) fork(argv uintptr) {
 	p.closeAll()
 }
 
-// guess looks for the flags at which fini is no pair, or an isolated one.
+// guess looks for the flags at which fini is no pair, or an isolated one. It does not see those that follow a flag whose
+// value is a word of its own. An inner fini can put a wrong guess right, and a process that is alone can't, so if any word
+// may take back what leaves fini alone, there is a pair first.
 //
 //go:nosplit
 func guess(argv uintptr) Kind {
-	plain, isolated := BePlain, false
+	kind := BePlain
 	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-' && !begins(word(argv+i), "--\x00"); i += 8 {
 		switch arg := word(argv + i); {
-		case begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
-			return BeAlone
-		case begins(arg, "--no-shield\x00"):
-			plain = BeAlone
-		case begins(arg, "--shield\x00"):
-			plain = BePlain
-		case begins(arg, "--isolate"):
-			isolated = true
+		case begins(arg, "--no-shield\x00") && kind == BePlain, begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
+			kind = BeAlone
+		case begins(arg, "--isolate") && kind != BeAlone:
+			kind = BeIsolated
 		}
 	}
-	if isolated {
-		return BeIsolated
+	for at := argv; kind == BeAlone && (at < atEntry.environ || word(at) != 0); at += 8 { // the environment follows a 0
+		arg := word(at)
+		if arg != 0 && (begins(arg, "--shield") || begins(arg, "--pause=") || begins(arg, "--isolate") || begins(arg, "FINI_ISOLATE=")) {
+			kind = BePlain
+		}
 	}
-	return plain
+	return kind
 }
 
 //go:nosplit

@@ -19,11 +19,15 @@ func TestGuess(t *testing.T) {
 		"fini --isolate=try -q x":                BeIsolated,
 		"fini --isolate --no-shield x":           BeIsolated,
 		"fini --no-shield x":                     BeAlone,
+		"fini -q --no-shield -v x":               BeAlone,
 		"fini --no-shield --shield x":            BePlain,
-		"fini --shield --no-shield x":            BeAlone,
+		"fini --shield --no-shield x":            BePlain,
+		"fini --no-shield -t 1 --shield x":       BePlain,
+		"fini --no-shield -t 1 --isolate x":      BePlain,
+		"fini --no-shield x FINI_ISOLATE=try":    BePlain,
 		"fini --no-shields x":                    BePlain,
-		"fini -P --isolate":                      BeAlone,
-		"fini --isolate --pause":                 BeAlone,
+		"fini -P":                                BeAlone,
+		"fini -P --pause=false x":                BePlain,
 		"fini -q --bind=1 --report=x --shield x": BePlain,
 	} {
 		var words []uintptr
