@@ -37,7 +37,7 @@ func sent(sig unix.Signal, sender int) Seen {
 	return Seen{What: Signalled, Signal: uint32(sig), Sender: sender}
 }
 
-// exited and killed are the end of the inner fini, others that of one which leaves other children.
+// exited and killed are the end of the inner fini; with others the outer fini has other children.
 func exited(code uint32) Seen     { return Seen{What: Ended, Status: code << 8} }
 func killed(sig unix.Signal) Seen { return Seen{What: Ended, Status: uint32(sig)} }
 func others(e Seen) Seen          { e.Children = true; return e }

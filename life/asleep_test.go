@@ -11,9 +11,9 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A pair in the model: the line between the two, what the inner fini does before its loop, and the outer fini, which
-// sleeps. It decides by entry.Sleeper, the very code. What is modelled here is the loop around that: sleep in
-// entry/sleep.go, whose every system call is one that others can come before.
+// A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
+// fini, which sleeps. The outer fini decides by entry.Sleeper, which is the very code. Only the loop around that is
+// modelled here: sleep in entry/sleep.go. Something else can happen before each of its system calls.
 
 // A phase is how far a fini has come.
 type phase uint8
@@ -73,7 +73,7 @@ func (t takes) has(sig syscall.Signal) bool {
 
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
-// say sends a message of one process of a pair to the other one.
+// say sends a message to a process of the pair.
 func (w *world) say(to int, m entry.Message) {
 	f := w.fini(to)
 	if p := w.get(to); f == nil || p == nil || !p.alive() {
@@ -104,8 +104,7 @@ func (w *world) sayStarted() {
 	w.say(w.cast.outer, m)
 }
 
-// fallAsleep makes the outer fini of a pair one that sleeps. If the command was not started yet, nor is there any of its
-// tree.
+// fallAsleep makes the outer fini a sleeper. If the command was not started yet, there is no tree either.
 func (w *world) fallAsleep(unstarted bool) {
 	outer, inner := &w.finis[0], &w.finis[1]
 	outer.Loop, outer.phase, outer.bound = Loop{}, dozing, nil
@@ -174,7 +173,7 @@ func (w *world) beginning(f *fini) {
 	}
 }
 
-// pends is the signal that a sleeper reads next, in the order of signal(7): that of the lowest number.
+// pends is the signal that a sleeper reads next. Low numbers come first: see signal(7).
 func (w *world) pends(f *fini) (got caught, ok bool) {
 	i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes.has(c.sig) })
 	if f.child && (i < 0 || f.caught[i].sig > syscall.SIGCHLD) {
@@ -186,7 +185,7 @@ func (w *world) pends(f *fini) (got caught, ok bool) {
 	return f.caught[i], true
 }
 
-// read takes it from those that are pending.
+// read takes that signal.
 func (w *world) read(f *fini) bool {
 	got, ok := w.pends(f)
 	if !ok {

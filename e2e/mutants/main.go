@@ -4,7 +4,7 @@
 //	go run ./e2e/mutants [-check] [-jobs N] [-only TEXT]
 //
 // The faults are in faults.txt. Those of package life and of the sleeper in package entry are for the unit tests and
-// the quick explorer, those of the rest for the tests that stand before them there.
+// the quick explorer. The other faults are for the tests that stand before them there.
 package main
 
 import (
