@@ -68,7 +68,7 @@ func main() {
 		if !reaper.HasEntry() {
 			logger{flags.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
-	case flags.License, flags.License2:
+	case flags.License:
 		answer(license)
 	case flags.Install != nil:
 		if err := cli.Install(*flags.Install); err != nil {
