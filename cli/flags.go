@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -254,11 +253,11 @@ func (s *status) UnmarshalText(text []byte) error {
 }
 
 // answers run no command. They work even if a variable can't be used, because their reader may be looking for just that.
-var answers = regexp.MustCompile(`^(-[hVlL]|--(help|version|license|install=.*))$`)
+var answers = []string{"-h", "--help", "-V", "--version", "-l", "-L", "--license"}
 
 // Parse reads the command line. args is without the program's name.
 func Parse(args, environ []string) (c *Options, err error) {
-	if len(args) == 1 && answers.MatchString(args[0]) {
+	if len(args) == 1 && (slices.Contains(answers, args[0]) || strings.HasPrefix(args[0], "--install=")) {
 		environ = nil
 	}
 	if c = parsePlain(args, environ); c == nil {
