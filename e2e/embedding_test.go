@@ -54,6 +54,32 @@ func embedsNode(t *testing.T, text string) {
 	}
 }
 
+// embedsTransport connects the SDK's client to a real server, closes it, and reads the report.
+func embedsTransport(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	needMCP(t)
+	k := withModules(t, nil)
+	sdk, err := filepath.Abs("node_modules/@modelcontextprotocol")
+	if err == nil {
+		err = os.Symlink(sdk, filepath.Join(k.dir, "node_modules/@modelcontextprotocol"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.file("transport.mjs", strings.Replace(text, "'server.js'", "'"+filepath.Join(sdk, "server-everything/dist/index.js")+"'", 1), 0o644)
+	host := k.file("host.mjs", `import { readFileSync } from 'node:fs';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { transport } from './transport.mjs';
+const client = new Client({ name: 'host', version: '1' });
+await client.connect(transport);
+await client.close();
+console.log(JSON.parse(readFileSync('report.json', 'utf8')).leftovers.length);
+`, 0o644)
+	if out := k.mustLeaveNothing(k.start(node, host), 0); out != "0\n" {
+		t.Errorf("the host says %q", out)
+	}
+}
+
 func embedsPython(t *testing.T, text string) {
 	python := need.Program(t, "python3")
 	k := withModules(t, map[string]string{"server": embedded})

@@ -59,6 +59,7 @@ var recipes = []recipe{
 	{"go", "FINI_TEST", leakInGoTest},
 	{"js", "node:test", leakInNodeTest},
 	{"js", "require('fini-init')", embedsNode},
+	{"js", "StdioClientTransport", embedsTransport},
 	{"python", "import fini_init", embedsPython},
 	{"go", "func Run(", embedsGo},
 	{"js", "handleTestEvent", leakInJest},
