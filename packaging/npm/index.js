@@ -27,7 +27,7 @@ function packaged(part) {
   }
 }
 
-// onPath looks for a binary: "fini" may be a program of another name's owner, or this package's own script.
+// onPath looks for a binary, because a script called fini may be this package's own, or another program.
 function onPath() {
   return (process.env.PATH ?? '').split(delimiter).map(folder => join(folder, 'fini')).find(file => {
     try {
