@@ -285,7 +285,7 @@ func gitlabJob(t *testing.T, text string) {
 	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	argv := k.cgroup.wrap(gitlab(line)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.SysProcAttr = k.env, ownGroup
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.dir, k.env, ownGroup
 	s := &step{startCmd(t, cmd), k.cgroup}
 	s.Out.want("ready")
 	s.signalGroup(syscall.SIGTERM)
