@@ -66,7 +66,7 @@ func main() {
 		if !entry.Linked() {
 			logger{options.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
-	case options.License, options.License2:
+	case options.License:
 		answer(license)
 	case options.Install != nil:
 		if err := cli.Install(*options.Install); err != nil {

@@ -665,6 +665,9 @@ func npmModule(t *testing.T, r release, prefix string) {
 		t.Errorf("on a Mac: %q, and it says %q", out, said)
 	}
 	out, said = js(npmInstall(t, r, false), "const LEAK = '';"+run)
+	if _, err := exec.LookPath("fini"); err == nil {
+		return // which wrap takes before nothing
+	}
 	if out != bare || !strings.HasPrefix(said, "fini: the npm package ") || strings.Count(said, "\n") != 1 {
 		t.Errorf("without a binary: %q, and it says %q", out, said)
 	}

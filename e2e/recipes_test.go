@@ -32,8 +32,13 @@ var recipes = []recipe{
 	{"sh", "fini -- make test", inFront},
 	{"sh", "fini --isolate -- make test", isScript}, // see isolate_test.go
 	{"sh", "dpkg -i", isScript},                     // see releaseReadme
+	{"dockerfile", "HEALTHCHECK", healthCheck},
+	{"dockerfile", "/usr/local/bin/fini", jobImage},
 	{"dockerfile", "COPY --from=fini", dockerfile},
+	{"sh", "docker push", isScript},
 	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
+	{"yaml", "shell: bash", serverForLaterSteps},
+	{"yaml", "upload-artifact", isYAML},
 	{"yaml", "shell: \"fini", githubWorkflow},
 	{"yaml", "script:", gitlabJob},
 	{"yaml", "entrypoint:", composed},
@@ -54,6 +59,7 @@ var recipes = []recipe{
 	{"go", "FINI_TEST", leakInGoTest},
 	{"js", "node:test", leakInNodeTest},
 	{"js", "require('fini-init')", embedsNode},
+	{"js", "StdioClientTransport", embedsTransport},
 	{"python", "import fini_init", embedsPython},
 	{"go", "func Run(", embedsGo},
 	{"js", "handleTestEvent", leakInJest},
@@ -279,7 +285,7 @@ func gitlabJob(t *testing.T, text string) {
 	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	argv := k.cgroup.wrap(gitlab(line)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.SysProcAttr = k.env, ownGroup
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.dir, k.env, ownGroup
 	s := &step{startCmd(t, cmd), k.cgroup}
 	s.Out.want("ready")
 	s.signalGroup(syscall.SIGTERM)
@@ -350,6 +356,62 @@ func dockerfile(t *testing.T, text string) {
 	until(t, "the server runs", func() bool { return strings.Contains(c.exec("ps"), " httpd ") })
 	docker(t, "stop", c.name) // sends SIGKILL after 10 s, which would be 137
 	c.mustEnd(128 + int(syscall.SIGTERM))
+}
+
+// jobImage has fini on PATH.
+func jobImage(t *testing.T, text string) {
+	c := startContainer(t, built(t, text), "fini", "--version")
+	if out := c.mustEnd(0); !strings.HasPrefix(out, "fini version ") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// healthCheck runs the check as Docker does, without a shell. The check takes too long, and leaves a process.
+func healthCheck(t *testing.T, text string) {
+	m := regexp.MustCompile(`(?m)^HEALTHCHECK .*CMD (\[.*\])$`).FindStringSubmatch(text)
+	var argv []string
+	if m == nil || json.Unmarshal([]byte(m[1]), &argv) != nil || argv[0] != "/fini" {
+		t.Fatalf("no check in an exec form: %s", text)
+	}
+	k := newRecipeDir(t, map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"})
+	argv[0] = finiPath
+	argv[slices.Index(argv, "3s")] = "300ms"
+	k.mustLeaveNothing(k.start(argv...), 124)
+}
+
+// serverForLaterSteps runs a step that starts a server: by its own shell, under which the server goes on, and by the shell
+// of the workflow, which stops the server unless its name is allowed.
+func serverForLaterSteps(t *testing.T, text string) {
+	need.Program(t, "bash")
+	step := fromYAML(t, text).([]any)[0]
+	if shell := at(t, step, "shell"); shell != "bash" {
+		t.Errorf("the shell is %v", shell)
+	}
+	workflow := fromYAML(t, blockWith(t, "../docs/recipes.md", "shell: \"fini"))
+	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
+	bash := inFront[slices.Index(inFront, "bash"):]
+	for _, c := range []struct {
+		argv   []string
+		env    string
+		leaves bool
+	}{
+		{bash, "", true},
+		{inFront, "", false},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", true},
+	} {
+		k := newRecipeDir(t, map[string]string{"start-server": "exec >/dev/null 2>&1; mkfifo ready; read line <ready"})
+		if c.env != "" {
+			k.env = append(k.env, c.env)
+		}
+		argv := slices.Clone(c.argv)
+		argv[len(argv)-1] = k.file("step.sh", at(t, step, "run").(string)+"\nuntil [ -p ready ]; do :; done\n", 0o644)
+		if got := k.start(argv...).status(); got != 0 {
+			t.Errorf("%q: status %d", argv, got)
+		}
+		if left := k.cgroup.names(); (len(left) > 0) != c.leaves {
+			t.Errorf("%q leaves %q", argv, left)
+		}
+	}
 }
 
 func composed(t *testing.T, text string) {

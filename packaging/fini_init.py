@@ -15,25 +15,43 @@ class Wrapped(NamedTuple):
     args: list
 
 
-def path():
-    """The path of the binary. FileNotFoundError if there is none for this system."""
+def path(binary=None):
+    """The path of the binary: the given one, that of FINI_BINARY, of this wheel, or on PATH. Without one, FileNotFoundError."""
+    binary = binary or os.environ.get("FINI_BINARY")
+    for file in [binary] if binary else [*_packaged(), *_on_path()]:
+        if os.access(file, os.X_OK):
+            return os.path.abspath(file)
+    raise FileNotFoundError(f"cannot execute {binary}" if binary else "it needs Linux, and a wheel for this machine")
+
+
+def _packaged():
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "fini-init")  # pip install --target
     try:
         files = importlib.metadata.files("fini-init") or []
     except importlib.metadata.PackageNotFoundError:
         files = []
-    for file in [str(f.locate()) for f in files if f.name == "fini-init"] + [beside]:
-        if os.access(file, os.X_OK):
-            return os.path.abspath(file)
-    raise FileNotFoundError("it needs Linux, and a wheel for this machine")
+    return [str(f.locate()) for f in files if f.name == "fini-init"] + [beside]
 
 
-def wrap(command, args=(), flags=()):
-    """What to start in the place of a command. Without a fini for this system it is the command."""
+def _on_path():
+    """A fini on PATH. PyPI has another program of that name, which is no binary."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        try:
+            with open(os.path.join(folder, "fini"), "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    yield file.name
+        except OSError:
+            pass
+
+
+def wrap(command, args=(), flags=(), *, required=False, binary=None):
+    """What to start in the place of a command: fini with the command. Without a binary it is the command, unless required."""
     global _said
     try:
-        return Wrapped(path(), [*flags, "--", command, *args])
+        return Wrapped(path(binary), [*flags, "--", command, *args])
     except FileNotFoundError as error:
+        if required:
+            raise
         if not _said:
             print(f"fini: {error}: {command} runs without it", file=sys.stderr, flush=True)
         _said = True

@@ -37,9 +37,8 @@ var (
 	registriesPage []byte
 )
 
-// npm writes a package with the binary for each architecture, and one that needs them all as far
-// as they fit the machine, and runs the one that does. Nothing of them runs when they are
-// installed.
+// npm writes a package with the binary for each architecture, and the main package, which depends on the package for the
+// machine and runs its binary. The packages run no script when they are installed.
 func npm(dist, version, helpFile string, files []string) error {
 	at := builtAt()
 	help := must(os.ReadFile(helpFile))

@@ -93,8 +93,7 @@ var (
 	anyVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)[-+](.+)$`)
 )
 
-// pythonVersion is a version as Python writes it: 1.0.0-rc.1 is 1.0.0rc1 there, and one that git
-// has made up a local one.
+// pythonVersion writes a version as Python does: 1.0.0-rc.1 as 1.0.0rc1, and the version of a commit as a local version.
 func pythonVersion(version string) string {
 	if m := preRelease.FindStringSubmatch(version); m != nil {
 		return m[1] + map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[m[2]] + m[3]
@@ -115,7 +114,7 @@ type wheel struct {
 	err    error
 }
 
-// besideItself becomes the binary that is in the same folder, also if it is called by a symbolic link.
+// besideItself executes the binary of its own folder, even if it is called by a symbolic link.
 const besideItself = `#!/bin/sh
 self=$0
 [ ! -L "$self" ] || self=$(readlink -f "$self")
