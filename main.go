@@ -138,10 +138,12 @@ func run(flags *commandLine, environ []string) life.Result {
 		fork.ReturnToDir()
 	}
 	if flags.Report != "" {
-		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
+		place, err := report.Open(flags.Report)
+		if err != nil {
 			l.sayf(life.Failure, "%v", err)
 			return life.Result{Code: life.ExitFailed}
 		}
+		l.report = report.New(place, flags.Command, cli.VersionNumber())
 	}
 	inherited := reaper.Inherited()
 	l.tree = orphans.New()
@@ -226,7 +228,7 @@ type loop struct {
 
 	found    []orphans.Process // the leftovers that the last look has found
 	owners   *report.Owners    // who started them
-	told     []string          // those that were told of
+	told     bool              // the user was told of one of them
 	isolated bool              // pids are those of a PID namespace of the tree's own
 	allow    []string          // names of those that are left alone
 

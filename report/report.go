@@ -1,16 +1,12 @@
 // Package report is what --report writes: the record of one life, the file or stream that it goes to,
 // whose leak a leftover is, and what a line says of it. It takes facts and decides nothing; it knows no loop.
 //
-// What a report rests on: rename(2) replaces a file at once, for every reader; a file description
-// belongs to all who have inherited it, so that O_NONBLOCK can't be set on it, while one that is opened
-// by its link in /proc/self/fd is this process's own; the group bits of a file with an ACL are the
-// ACL's mask. See open(2), proc_pid_fd(5), acl(5).
+// What a report rests on: a descriptor leads to the same file whatever becomes of names; a file description
+// belongs to all processes that inherited it, so that O_NONBLOCK can't be set on it, while one that is opened
+// by its link in /proc/self/fd is this process's own. See open(2), proc_pid_fd(5).
 package report
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,34 +23,32 @@ import (
 
 // Report is the report of one life. It is nil if none was asked for: then each method does nothing.
 type Report struct {
-	is    record
-	path  string
-	place place
-	seen  map[orphans.ID]struct{} // those that are listed, and the first that are not
+	is   record
+	to   Place
+	seen map[orphans.ID]struct{} // those that are listed, and the first that are not
 }
 
 // record is what docs/report.schema.json describes.
 type record struct {
-	Version       int         `json:"version"` // of the schema
-	Fini          string      `json:"fini"`
-	Command       []string    `json:"command"`
-	Cut           bool        `json:"commandCut"`
-	Isolated      bool        `json:"isolated"` // pids are those of its own PID namespace
-	Pid           int         `json:"pid"`
-	Started       time.Time   `json:"started"`
-	Ended         *time.Time  `json:"ended"` // the main child; null if fini did not see it
-	Finished      time.Time   `json:"finished"`
-	Status        int         `json:"status"`
-	Error         *string     `json:"error"` // why the command was not started
-	Exit          *exit       `json:"exit"`
-	Stopped       *string     `json:"stopped"` // why fini stopped the command
-	Signals       []signal    `json:"signals"`
-	MoreSignals   int         `json:"signalsOmitted"`
-	Leftovers     []*leftover `json:"leftovers"`
-	MoreLeftovers int         `json:"leftoversOmitted"`
-	Reaped        int         `json:"reaped"`
-	Seconds       durations   `json:"seconds"`
-	Usage         usage       `json:"usage"`
+	Fini          string
+	Command       []string
+	Cut           bool
+	Isolated      bool // pids are those of its own PID namespace
+	Pid           int
+	Started       time.Time
+	Ended         *time.Time // the main child; null if fini did not see it
+	Finished      time.Time
+	Status        int
+	Error         *string // why the command was not started
+	Exit          *exit
+	Stopped       *string // why fini stopped the command
+	Signals       []signal
+	MoreSignals   int
+	Leftovers     []*leftover
+	MoreLeftovers int
+	Reaped        int
+	Seconds       durations
+	Usage         usage
 }
 
 // A report is bounded, whatever the tree does: so many of each, and so many bytes of each text.
@@ -67,79 +61,72 @@ const (
 )
 
 type exit struct {
-	Code   *int    `json:"code"`
-	Signal *string `json:"signal"`
-	OOM    *oom    `json:"oom"`
+	Code   *int
+	Signal *string
+	OOM    *oom
 }
 
 type oom struct {
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason"`
+	Verdict string
+	Reason  string
 }
 
 type signal struct {
-	At     time.Time `json:"at"`
-	Signal string    `json:"signal"`
-	Sender *sender   `json:"sender"`
+	At     time.Time
+	Signal string
+	Sender *sender
 }
 
 type sender struct {
-	Pid  int    `json:"pid"`
-	Name string `json:"name"`
+	Pid  int
+	Name string
 }
 
 // Of a leftover, nil is what could not be known, and an empty list is none.
 type leftover struct {
-	Pid       int        `json:"pid"`
-	Command   string     `json:"command"`
-	Cut       bool       `json:"commandCut"`
-	Allowed   bool       `json:"allowed"`
-	Started   *time.Time `json:"started"`
-	StartedBy []Ancestor `json:"startedBy"`
-	Owner     *Owner     `json:"owner"`
-	Context   []Mark     `json:"context"`
-	Group     *int       `json:"group"`
-	Session   *int       `json:"session"`
-	Holds     []string   `json:"holds"`
-	Listens   []string   `json:"listens"`
-	Dir       *string    `json:"cwd"`
-	User      *int       `json:"user"`
-	Sent      []string   `json:"sent"`
-	Ended     *string    `json:"ended"`
-	OOM       *oom       `json:"oom"`
-	Age       *float64   `json:"ageSeconds"`
-	Outlived  *float64   `json:"outlivedSeconds"`
+	Pid       int
+	Command   string
+	Cut       bool
+	Allowed   bool
+	Started   *time.Time
+	StartedBy []Ancestor
+	Owner     *Owner
+	Context   []Mark
+	Group     *int
+	Session   *int
+	Holds     []string
+	Listens   []string
+	Dir       *string
+	User      *int
+	Sent      []string
+	Ended     *string
+	OOM       *oom
+	Age       *float64
+	Outlived  *float64
 
 	during string // what it was started in, in words
+	line   string // what the user was told of it, "" for nothing
 }
 
 // durations is how long each part of a life took; nil if its begin or end was not seen.
 type durations struct {
-	Command   *float64 `json:"command"`
-	Leftovers *float64 `json:"leftovers"`
-	Total     float64  `json:"total"`
+	Command   *float64
+	Leftovers *float64
+	Total     float64
 }
 
 type usage struct {
-	User   float64 `json:"userSeconds"`
-	System float64 `json:"systemSeconds"`
-	MaxRSS int64   `json:"maxRSSBytes"`
+	User   float64
+	System float64
+	MaxRSS int64
 }
 
-// New begins the report of a command, which the given version of fini runs. path is that of a regular
-// file or of nothing yet, "-" for standard output, or /dev/stdout, /dev/stderr or /dev/fd/N for a
-// descriptor that this process has inherited. Whatever else it names is an error, and so is a place
-// that can't be written: it is opened now, so that nothing which the tree does to names leads the
-// report elsewhere.
-func New(path string, command []string, version string) (*Report, error) {
-	to, err := open(path)
-	if err != nil {
-		return nil, cannotWrite(path, err)
-	}
-	r := &Report{path: path, place: to, seen: map[orphans.ID]struct{}{}}
-	r.is = record{Version: 2, Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
+// New begins the report of a command, which the given version of fini runs.
+func New(to Place, command []string, version string) *Report {
+	r := &Report{to: to, seen: map[orphans.ID]struct{}{}}
+	r.is = record{Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
 	r.is.Command, r.is.Cut = firstWords(command, maxCommand)
-	return r, nil
+	return r
 }
 
 // firstWords are those words that have room in so many bytes, the last of them cut if need be.
@@ -168,10 +155,6 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 		}
 	}
 	return strings.Clone(text[:limit]), true
-}
-
-func cannotWrite(path string, err error) error {
-	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
 // Isolated says that all pids but those of senders outside are those of a PID namespace of the tree's own.
@@ -297,6 +280,16 @@ func (r *Report) Allowed(p orphans.Process) {
 	}
 }
 
+// Told is what the user was told of a leftover, in a line.
+func (r *Report) Told(p orphans.Process, line string) {
+	if r == nil {
+		return
+	}
+	for _, left := range r.living(p.Pid) {
+		left.line = line
+	}
+}
+
 // Sent is a signal that a process was sent, which counts if it is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
 	if r == nil {
@@ -383,16 +376,9 @@ func (r *Report) Write(status int) error {
 		inSeconds := func(t unix.Timeval) float64 { return float64(t.Nano()/1000) / 1e6 }
 		r.is.Usage = usage{inSeconds(used.Utime), inSeconds(used.Stime), int64(used.Maxrss) * 1024}
 	}
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	err := out.Encode(&r.is)
-	if err == nil {
-		err = withoutSignals(func() error { return r.place.write(text.Bytes()) })
-	}
-	if err != nil {
-		return cannotWrite(r.path, err)
+	text := r.is.json()
+	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
+		return cannotWrite(r.to.path, err)
 	}
 	return nil
 }
