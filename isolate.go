@@ -15,6 +15,7 @@ import (
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -199,7 +200,7 @@ func (r *isolatedInner) exit(l *loop, end life.End) (stays bool) {
 	if end.Leaves {
 		if _, none := l.Reap(); !none {
 			r.word.Stays(end.WaitStatus())
-			l.threshold, l.report = life.Silence, nil
+			l.threshold, l.report = life.Silence, report.Report{}
 			l.watch(nil, pdeath.Unwatched)
 			reaper.CloseStderr()
 			return true

@@ -221,7 +221,7 @@ type loop struct {
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
-	report *report.Report // nil if none is asked for
+	report report.Report
 	kills  life.Kills
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait

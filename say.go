@@ -108,11 +108,11 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	if silent && !l.report.Lists() {
 		return
 	}
-	if l.report == nil && onGitHub() {
-		l.report = report.Unwritten(l.main)
+	from, line := l.owners.Of(p), ""
+	if !silent {
+		line = report.Describe(keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	}
-	from := l.owners.Of(p)
-	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
 	if silent {
 		return
 	}
@@ -123,11 +123,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 		}
 	}
 	l.told = true
-	text := report.Describe(keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
-	l.sayf(life.Warning, "%s leftover %s", what, text)
-	if what != "killing" { // those that count were told of when they were asked to end
-		l.report.Told(p, text)
-	}
+	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 
 // keepsReader is a leftover as a line describes it. PID 1 takes the whole tree with it, so no reader of a stream waits
@@ -141,8 +137,8 @@ func keepsReader(p orphans.Process) orphans.Process {
 
 // Leave says that a leftover is left alone, and what that means for a reader.
 func (l *loop) Leave(p orphans.Process, quietly bool) {
-	if l.report != nil {
-		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false)
+	if l.report.Lists() {
+		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
 		l.report.Allowed(p)
 	}
 	if quietly || l.threshold < life.Warning {
@@ -183,18 +179,14 @@ func (l *loop) sayEnd(end life.End) {
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to its runner, and appends to its summary.
 func (l *loop) tellGitHub(leaks life.Leaks) error {
-	level, what := "warning", "The command left %s running (below), and fini stopped what had not exited"
+	level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
 	switch {
 	case leaks.Decided:
 		level, what = "error", "The command succeeded, but left %s running (below), so this step fails (--orphans-exit)"
 	case leaks.Left > 0:
-		what = "The command left %s running (below), and fini left them alone (--orphans=leave)"
+		what = "The command left %s running (below), and --orphans=leave stops nothing"
 	}
-	count := "1 process"
-	if n := leaks.Stopped + leaks.Left; n != 1 {
-		count = fmt.Sprintf("%d processes", n)
-	}
-	what = fmt.Sprintf(what, count)
+	what = fmt.Sprintf(what, report.Processes(leaks.Stopped+leaks.Left))
 	for _, line := range l.report.Annotations(level, what) {
 		signals.SayLine([]byte(line))
 	}

@@ -9,7 +9,7 @@ import (
 // json is the record as docs/report.schema.json describes it. It is written out field by field, since package
 // encoding/json asks for the type of each at run time, which took a fifth of a short life.
 func (r *record) json() []byte {
-	j := &jsonText{first: true}
+	j := &jsonText{}
 	j.object(func() {
 		j.key("version").int(2) // of the schema
 		j.key("fini").string(r.Fini)
@@ -53,7 +53,7 @@ func (j *jsonText) signal(s signal) {
 	j.object(func() {
 		j.key("at").time(s.At)
 		j.key("signal").string(s.Signal)
-		orNull(j.key("sender"), s.Sender, func(s sender) { j.ancestor(Ancestor(s)) })
+		orNull(j.key("sender"), s.Sender, j.ancestor)
 	})
 }
 
@@ -72,12 +72,7 @@ func (j *jsonText) leftover(l *leftover) {
 				j.key("command").string(o.Command)
 			})
 		})
-		list(j.key("context"), l.Context, func(m Mark) {
-			j.object(func() {
-				j.key("variable").string(m.Variable)
-				j.key("value").string(m.Value)
-			})
-		})
+		list(j.key("context"), l.Context, func(m Mark) { j.texts("variable", m.Variable, "value", m.Value) })
 		orNull(j.key("group"), l.Group, j.int)
 		orNull(j.key("session"), l.Session, j.int)
 		list(j.key("holds"), l.Holds, j.string)
@@ -99,10 +94,12 @@ func (j *jsonText) ancestor(a Ancestor) {
 	})
 }
 
-func (j *jsonText) oom(o oom) {
+func (j *jsonText) oom(o oom) { j.texts("verdict", o.Verdict, "reason", o.Reason) }
+
+func (j *jsonText) texts(key, text, nextKey, nextText string) {
 	j.object(func() {
-		j.key("verdict").string(o.Verdict)
-		j.key("reason").string(o.Reason)
+		j.key(key).string(text)
+		j.key(nextKey).string(nextText)
 	})
 }
 
@@ -110,43 +107,33 @@ func (j *jsonText) oom(o oom) {
 type jsonText struct {
 	text  []byte
 	depth int
-	first bool // what comes next has nothing before it in its object or list
+	comma string // what stands before the next value of an object or a list
 }
 
-// item begins the next line of an object or a list.
-func (j *jsonText) item() {
-	if !j.first {
-		j.text = append(j.text, ',')
-	}
-	j.first = false
-	j.line()
-}
-
-func (j *jsonText) line() {
-	j.text = append(j.text, '\n')
+// item begins the line of the next value.
+func (j *jsonText) item(comma string) {
+	j.text = append(append(j.text, comma...), '\n')
 	for range j.depth {
 		j.text = append(j.text, "  "...)
 	}
+	j.comma = ","
 }
 
 // within writes brackets around what inside writes.
 func (j *jsonText) within(brackets string, inside func()) {
 	j.text = append(j.text, brackets[0])
-	j.depth++
-	j.first = true
+	j.depth, j.comma = j.depth+1, ""
 	inside()
-	j.depth--
-	if !j.first {
-		j.line()
+	if j.depth--; j.comma != "" {
+		j.item("")
 	}
-	j.first = false
-	j.text = append(j.text, brackets[1])
+	j.text, j.comma = append(j.text, brackets[1]), ","
 }
 
 func (j *jsonText) object(fields func()) { j.within("{}", fields) }
 
 func (j *jsonText) key(name string) *jsonText {
-	j.item()
+	j.item(j.comma)
 	j.string(name)
 	j.text = append(j.text, ": "...)
 	return j
@@ -160,7 +147,7 @@ func list[T any](j *jsonText, items []T, write func(T)) {
 	}
 	j.within("[]", func() {
 		for _, item := range items {
-			j.item()
+			j.item(j.comma)
 			write(item)
 		}
 	})
@@ -180,9 +167,7 @@ func (j *jsonText) float(f float64) { j.text = strconv.AppendFloat(j.text, f, 'f
 
 // time is in UTC, for which no file of time zones has to be read.
 func (j *jsonText) time(t time.Time) {
-	j.text = append(j.text, '"')
-	j.text = t.UTC().AppendFormat(j.text, time.RFC3339Nano)
-	j.text = append(j.text, '"')
+	j.text = t.UTC().AppendFormat(j.text, `"`+time.RFC3339Nano+`"`)
 }
 
 // string has U+FFFD for each byte that is no UTF-8.

@@ -18,13 +18,13 @@ import (
 // at the end. Nothing that the tree does to names in between leads the report elsewhere.
 //
 // A file by its name is created empty, as any program creates it, or is there already and keeps its owner, mode and
-// ACL. An empty file says that fini still runs or was killed. A symbolic link is refused, and so is a file with more
-// names than one: both may have been put there by a user who may not write what they lead to.
+// ACL. A file that is empty at the end is that of a fini that was killed. A symbolic link is refused, and so is a file
+// with more names than one: a user may have put it there who may not write what it leads to.
 //
-// A stream is a descriptor that this process inherited, and is written without waiting: see signals.WriteNow. It
-// stays open until the report is written, so a reader gets its EOF then, and not with the end of the command.
+// A stream is a descriptor that this process inherited. It stays open until the report is written, so a reader gets
+// its EOF then, and not with the end of the command.
 type Place struct {
-	FD   int // -1 for no place; the process that takes a life over gets a copy of the descriptor: see At
+	FD   int // of which the process that takes a life over gets a copy: see At
 	path string
 }
 
@@ -40,7 +40,7 @@ func Open(path string) (Place, error) {
 		fd, err = openStream(n)
 	}
 	if err != nil {
-		return Place{FD: -1}, cannotWrite(path, err)
+		return Place{}, cannotWrite(path, err)
 	}
 	return At(path, fd), nil
 }
@@ -116,7 +116,7 @@ func wrongKind(mode uint32) error {
 // openStream makes a copy of a descriptor that the command inherits too. CloseInherited of package reaper closes
 // that one, and not the copy.
 func openStream(fd int) (int, error) {
-	// What this process opened itself is closed on exec, and not meant.
+	// A descriptor that this process opened itself is closed on exec, and not meant.
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	mode, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
@@ -132,46 +132,40 @@ func openStream(fd int) (int, error) {
 	case unix.S_IFCHR:
 		own, err := signals.Own(fd)
 		if err != nil {
-			return -1, fmt.Errorf("it can't be opened again, to be written without waiting: %w", err)
+			err = fmt.Errorf("it can't be opened again, to be written without waiting: %w", err)
 		}
-		return own, nil
+		return own, err
 	}
 	return -1, wrongKind(st.Mode)
 }
 
-// write writes text, and closes the place. Nothing half written stays in a file by its name. A file system that hangs is
-// waited for: another thread could be given up on, but a process does not exit while one of its threads is in
-// uninterruptible sleep.
-func (p Place) write(text []byte) error {
-	if p.FD < 0 {
-		return nil
-	}
+// write writes text, and closes the place. A file by its name has nothing else in it then: neither what was there before,
+// nor, if this fails, a half. A file system that hangs is waited for: another thread could be given up on, but a process
+// does not exit while one of its threads is in uninterruptible sleep.
+func (p Place) write(text []byte) (err error) {
 	_, isStream := descriptor(p.path)
 	if !isStream {
-		if err := p.empty(); err != nil {
-			return err
-		}
+		err = empty(p.FD)
 	}
-	err := writeAll(p.FD, text)
+	if err == nil {
+		err = writeAll(p.FD, text)
+	}
 	if err != nil && !isStream {
 		_ = unix.Ftruncate(p.FD, 0)
 	}
 	return cmp.Or(err, unix.Close(p.FD))
 }
 
-// empty takes what a file held before out of it: another report, or what a process that was killed wrote of this one.
-func (p Place) empty() error {
+func empty(fd int) error {
 	var st unix.Stat_t
-	err := unix.Fstat(p.FD, &st)
-	switch {
-	case err != nil:
-	case st.Nlink == 0:
-		err = errors.New("it was removed meanwhile")
-	case st.Size > 0:
-		_, err = unix.Seek(p.FD, 0, 0)
-		err = cmp.Or(err, unix.Ftruncate(p.FD, 0))
+	if err := unix.Fstat(fd, &st); err != nil || st.Size == 0 && st.Nlink > 0 {
+		return err
 	}
-	return err
+	if st.Nlink == 0 {
+		return errors.New("it was removed meanwhile")
+	}
+	_, err := unix.Seek(fd, 0, 0)
+	return cmp.Or(err, unix.Ftruncate(fd, 0))
 }
 
 // A reader of a stream is waited for no longer than this, in all.
@@ -182,14 +176,13 @@ func writeAll(fd int, text []byte) error {
 	for len(text) > 0 {
 		n, err := signals.WriteNow(fd, text)
 		text = text[max(n, 0):]
-		if err != nil && err != unix.EINTR && err != unix.EAGAIN {
-			return err
-		}
-		if err != unix.EAGAIN {
-			continue
-		}
 		left := int(time.Until(end) / time.Millisecond)
-		if left <= 0 {
+		switch {
+		case err == nil || err == unix.EINTR:
+			continue
+		case err != unix.EAGAIN:
+			return err
+		case left <= 0:
 			return fmt.Errorf("it was not taken within %v", patience)
 		}
 		// A stream may have room, and too little for what is written: then this is no busy loop.

@@ -1,9 +1,7 @@
 // Package report is what --report writes: the record of one life, the file or stream that it goes to,
 // whose leak a leftover is, and what a line says of it. It takes facts and decides nothing; it knows no loop.
 //
-// What a report rests on: a descriptor leads to the same file whatever becomes of names; a file description
-// belongs to all processes that inherited it, so that O_NONBLOCK can't be set on it, while one that is opened
-// by its link in /proc/self/fd is this process's own. See open(2), proc_pid_fd(5).
+// It relies on the kernel that a descriptor leads to the same file whatever becomes of names: see open(2).
 package report
 
 import (
@@ -21,11 +19,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one life. It is nil if none was asked for: then each method does nothing.
+// Report is the report of one life. If none was asked for it has no place, and serves for what a CI is told.
 type Report struct {
 	is   record
 	to   Place
-	seen map[orphans.ID]struct{} // those that are listed, and the first that are not
+	seen map[orphans.ID]struct{} // leftovers: those that are listed, and the first that are not
 }
 
 // record is what docs/report.schema.json describes.
@@ -74,12 +72,7 @@ type oom struct {
 type signal struct {
 	At     time.Time
 	Signal string
-	Sender *sender
-}
-
-type sender struct {
-	Pid  int
-	Name string
+	Sender *Ancestor
 }
 
 // Of a leftover, nil is what could not be known, and an empty list is none.
@@ -122,12 +115,15 @@ type usage struct {
 }
 
 // New begins the report of a command, which the given version of fini runs.
-func New(to Place, command []string, version string) *Report {
-	r := &Report{to: to, seen: map[orphans.ID]struct{}{}}
-	r.is = record{Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
+func New(to Place, command []string, version string) (r Report) {
+	r.to, r.is = to, record{Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
 	r.is.Command, r.is.Cut = firstWords(command, maxCommand)
 	return r
 }
+
+// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
+// line of.
+func (r *Report) Lists() bool { return r.to.path != "" }
 
 // firstWords are those words that have room in so many bytes, the last of them cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -148,49 +144,37 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	if len(text) <= limit {
 		return text, false
 	}
-	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
-		if utf8.RuneStart(text[end]) {
-			limit = end
-			break
-		}
+	for back := 1; back < utf8.UTFMax && limit > 0 && !utf8.RuneStart(text[limit]); back++ {
+		limit--
 	}
 	return strings.Clone(text[:limit]), true
 }
 
 // Isolated says that all pids but those of senders outside are those of a PID namespace of the tree's own.
 func (r *Report) Isolated() {
-	if r != nil {
-		r.is.Isolated = true
-	}
+	r.is.Isolated = true
 }
 
 // Started is the pid of the main child, 0 for none.
 func (r *Report) Started(pid int) {
-	if r != nil {
-		r.is.Pid = pid
-	}
+	r.is.Pid = pid
 }
 
 // NotStarted is why there is no main child.
 func (r *Report) NotStarted(why error) {
-	if r != nil {
-		text := why.Error()
-		r.is.Error = &text
-	}
+	text := why.Error()
+	r.is.Error = &text
 }
 
 // Signal is a signal that fini has received.
 func (r *Report) Signal(got signals.Received) {
-	if r == nil {
-		return
-	}
-	if len(r.is.Signals) == maxSignals {
+	if !r.Lists() || len(r.is.Signals) == maxSignals {
 		r.is.MoreSignals++
 		return
 	}
 	s := signal{At: time.Now(), Signal: signals.Name(got.Signal)}
 	if got.Sender > 0 {
-		s.Sender = &sender{Pid: got.Sender}
+		s.Sender = &Ancestor{Pid: got.Sender}
 		if !got.Relayed || !r.is.Isolated { // else it is outside, and another may have its pid here
 			s.Sender.Name = orphans.Name(got.Sender)
 		}
@@ -200,20 +184,21 @@ func (r *Report) Signal(got signals.Received) {
 
 // Stopped is why fini stops the command, in a word of the schema. The first reason stays.
 func (r *Report) Stopped(why string) {
-	if r != nil && r.is.Stopped == nil {
+	if r.is.Stopped == nil {
 		r.is.Stopped = &why
 	}
 }
 
 // Leftover takes in a leftover that was found. asked says that it had SIGTERM before the sweep, alone or
-// with its group. One that is known already stays as it was found first.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool) {
-	if r == nil {
-		return
-	}
+// with its group; line is what the user is told of it, "" for nothing. One that is known already stays as it was found
+// first.
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		return
+	}
+	if r.seen == nil {
+		r.seen = map[orphans.ID]struct{}{}
 	}
 	if len(r.seen) < maxSeen {
 		r.seen[id] = struct{}{}
@@ -229,7 +214,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	if from.Open {
 		left.Context = append([]Mark{}, from.Marks...)
 	}
-	left.Listens, left.during = from.At.Listens, from.During
+	left.Listens, left.during, left.line = from.At.Listens, from.During, line
 	left.User = from.At.User
 	if from.At.Dir != "" {
 		left.Dir = &from.At.Dir
@@ -272,29 +257,13 @@ func (r *Report) living(pid int) (found []*leftover) {
 
 // Allowed is a leftover that is left alone.
 func (r *Report) Allowed(p orphans.Process) {
-	if r == nil {
-		return
-	}
 	for _, left := range r.living(p.Pid) {
 		left.Allowed = true
 	}
 }
 
-// Told is what the user was told of a leftover, in a line.
-func (r *Report) Told(p orphans.Process, line string) {
-	if r == nil {
-		return
-	}
-	for _, left := range r.living(p.Pid) {
-		left.line = line
-	}
-}
-
 // Sent is a signal that a process was sent, which counts if it is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
-	if r == nil {
-		return
-	}
 	for _, left := range r.living(pid) {
 		if name := signals.Name(sig); !slices.Contains(left.Sent, name) {
 			left.Sent = append(left.Sent, name)
@@ -304,9 +273,6 @@ func (r *Report) Sent(pid int, sig syscall.Signal) {
 
 // Reaped are children that were reaped, the main child among them or not.
 func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
-	if r == nil {
-		return
-	}
 	for _, x := range exits {
 		if !x.Ended() {
 			continue
@@ -339,9 +305,6 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 // OOM is that a process which was reaped was ended by SIGKILL, not by fini, and whether it may have
 // been for memory: "likely" or "unknown", and why.
 func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
-	if r == nil {
-		return
-	}
 	found := &oom{verdict, reason}
 	if pid == mainPid && r.is.Exit != nil {
 		r.is.Exit.OOM = found
@@ -355,15 +318,13 @@ func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 
 // TakeOver makes the report of the outer fini of a pair that of a command whose end nobody has seen.
 func (r *Report) TakeOver(command int) {
-	if r != nil {
-		r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
-	}
+	r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
 }
 
-// Write writes the report of a life that ends with this status, once, and waits no longer than 5 seconds
-// for who reads a stream.
+// Write writes the report of a life that ends with this status, once, and waits at most 5 seconds
+// for the reader of a stream.
 func (r *Report) Write(status int) error {
-	if r == nil {
+	if !r.Lists() {
 		return nil
 	}
 	r.is.Status, r.is.Finished = status, time.Now()

@@ -10,20 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
 )
-
-// Unwritten is a report that is kept for what the CI is told alone, and is written nowhere.
-func Unwritten(mainPid int) *Report {
-	r := &Report{seen: map[orphans.ID]struct{}{}, to: Place{FD: -1}}
-	r.Started(mainPid)
-	return r
-}
-
-// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
-// line of.
-func (r *Report) Lists() bool { return r != nil && r.to.FD >= 0 }
 
 // A summary has so many rows, and so many bytes of what a tree has chosen in each cell. An annotation is written to a
 // pipe as a whole, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
@@ -33,61 +21,56 @@ const (
 	maxAnnotation = 1200
 )
 
-// A leak is a leftover that none of the others has started, with what those below it add.
+// A leak is a leftover that none of the others has started. It has the test and the ports of those below it, too.
 type leak struct {
-	*leftover
-	below   int
-	during  string
-	listens []string
+	leftover
+	below int
 }
 
 // who names a leak in words.
 func (l *leak) who(text string) string {
-	switch l.below {
-	case 0:
-		return text
-	case 1:
-		return text + " and 1 process that it started"
+	if l.below > 0 {
+		text += " and " + Processes(l.below) + " that it started"
 	}
-	return fmt.Sprintf("%s and %d processes that it started", text, l.below)
+	return text
 }
 
-// leaks are those that were not left alone by --allow-orphan.
+// Processes is a number of them in words.
+func Processes(count int) string {
+	if count == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", count)
+}
+
+// leaks are the leftovers that count: --allow-orphan does not name them.
 func (r *Report) leaks() (all []*leak) {
-	if r == nil {
-		return nil
-	}
-	listed, of := map[int]bool{}, map[int]*leak{}
+	found := map[int]*leak{}
 	for _, left := range r.is.Leftovers {
-		listed[left.Pid] = !left.Allowed
+		if !left.Allowed {
+			found[left.Pid] = &leak{leftover: *left}
+		}
 	}
 	for _, left := range r.is.Leftovers {
-		root := left.Pid
-		for _, a := range left.StartedBy {
-			if listed[a.Pid] {
-				root = a.Pid // the last one is the farthest
-			}
+		l := found[left.Pid]
+		top := l
+		for _, a := range left.StartedBy { // the nearest first
+			top = cmp.Or(found[a.Pid], top)
 		}
-		if left.Allowed {
-			continue
-		}
-		l := of[root]
-		if l == nil {
-			l = &leak{below: -1}
-			of[root] = l
+		switch {
+		case left.Allowed:
+		case top == l:
 			all = append(all, l)
+		default:
+			top.below++
+			top.during = cmp.Or(top.during, left.during)
+			top.Listens = slices.Concat(top.Listens, left.Listens)
 		}
-		if left.Pid == root || l.leftover == nil {
-			l.leftover = left
-		}
-		l.below++
-		l.during = cmp.Or(l.during, left.during)
-		l.listens = append(l.listens, left.Listens...)
 	}
 	return all
 }
 
-// remedy is what a reader of a CI's page, who has never heard of fini, can do.
+// remedy tells a reader of a CI's page, who has never heard of fini, how to mend the step.
 func remedy(all []*leak) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
 	if slices.ContainsFunc(all, func(l *leak) bool { return l.during == "" }) {
@@ -97,7 +80,7 @@ func remedy(all []*leak) string {
 }
 
 // Annotations are the lines by which GitHub's runner marks a step: one for the leaks of each test file, and one for those
-// whose file is not known. The first begins with what has happened.
+// whose file is not known. The first begins with what, a sentence without its full stop.
 func (r *Report) Annotations(level, what string) (lines []string) {
 	all := r.leaks()
 	texts := map[string]string{}
@@ -109,7 +92,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 			continue
 		}
 		file := testFile(l.during)
-		if _, known := texts[file]; !known {
+		if !slices.Contains(files, file) {
 			files = append(files, file)
 		}
 		texts[file] += "\n" + l.who(l.line)
@@ -148,49 +131,38 @@ func (r *Report) Summary(what string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	columns := []string{"leftover", "started by", "started in", "listens on", "ended"}
-	var rows [][]string
-	for _, l := range all[:min(len(all), maxRows)] {
-		owner := ""
-		if l.Owner != nil && l.Owner.Pid != r.is.Pid { // else that is the command
-			owner = cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
+	shown := all[:min(len(all), maxRows)]
+	rows := make([]string, 2+len(shown))
+	column := func(title string, of func(*leak) string) {
+		if !slices.ContainsFunc(shown, func(l *leak) bool { return of(l) != "" }) {
+			return
 		}
-		ended := "is still running"
-		if l.Ended != nil {
-			ended = *l.Ended
-		}
-		who := l.who(fmt.Sprintf("%s (%d)", cut(l.Command, maxCell), l.Pid))
-		rows = append(rows, []string{who, owner, cut(l.during, maxCell), cut(strings.Join(l.listens, " "), maxCell), ended})
-	}
-	for i := len(columns) - 1; i > 0; i-- {
-		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != "" }) {
-			columns = slices.Delete(columns, i, i+1)
-			for j := range rows {
-				rows[j] = slices.Delete(rows[j], i, i+1)
-			}
+		rows[0] += "| " + title + " "
+		rows[1] += "| --- "
+		for i, l := range shown {
+			rows[2+i] += "| " + inMarkdown(of(l)) + " "
 		}
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "### fini\n\n%s%s\n\n| %s |\n|%s\n", what, remedy(all), strings.Join(columns, " | "), strings.Repeat(" --- |", len(columns)))
-	for _, row := range rows {
-		for i := range row {
-			row[i] = inMarkdown(row[i])
+	column("leftover", func(l *leak) string { return l.who(fmt.Sprintf("%s (%d)", cut(l.Command, maxCell), l.Pid)) })
+	column("started by", func(l *leak) string {
+		if l.Owner == nil || l.Owner.Pid == r.is.Pid {
+			return "" // the command
 		}
-		fmt.Fprintf(&text, "| %s |\n", strings.Join(row, " | "))
+		return cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
+	})
+	column("started in", func(l *leak) string { return cut(l.during, maxCell) })
+	column("listens on", func(l *leak) string { return cut(strings.Join(l.Listens, " "), maxCell) })
+	column("ended", func(l *leak) string {
+		if l.Ended == nil {
+			return "is still running"
+		}
+		return *l.Ended
+	})
+	text := "### fini\n\n" + what + remedy(all) + "\n\n" + strings.Join(rows, "|\n") + "|\n"
+	if more := len(all) - len(shown) + r.is.MoreLeftovers; more > 0 {
+		text += fmt.Sprintf("\nAnd %d more.\n", more)
 	}
-	if more := len(all) - len(rows) + r.is.MoreLeftovers; more > 0 {
-		fmt.Fprintf(&text, "\nAnd %d more.\n", more)
-	}
-	text.WriteString("\n")
-	return text.String()
-}
-
-func cut(text string, limit int) string {
-	text, isCut := firstBytes(text, limit)
-	if isCut {
-		text += "..."
-	}
-	return text
+	return text + "\n"
 }
 
 // inMarkdown is text that Markdown takes for nothing else: of ASCII's punctuation only what never means

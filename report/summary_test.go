@@ -31,7 +31,8 @@ func cells(t *testing.T, text string) (rows [][]string) {
 }
 
 func TestSummary(t *testing.T) {
-	r := Unwritten(mainPid)
+	r := &Report{}
+	r.Started(mainPid)
 	if text := r.Summary("none"); text != "" {
 		t.Errorf("of none: %q", text)
 	}
@@ -39,9 +40,9 @@ func TestSummary(t *testing.T) {
 		Owner: &Owner{Ancestor{10, "npm"}, "npm test"}, During: "test x.py::y",
 		At: orphans.Surroundings{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
 	}
-	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false)
-	r.Leftover(member, "member", Lineage{}, false)
-	r.Leftover(process(300, 1, "stays"), "stays", Lineage{}, false)
+	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false, "")
+	r.Leftover(member, "member", Lineage{}, false, "")
+	r.Leftover(process(300, 1, "stays"), "stays", Lineage{}, false, "")
 	r.Allowed(process(300, 1, "stays"))
 	r.Reaped([]reaper.Exit{{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)}}, mainPid)
 	text := r.Summary("It left 2 processes running")
@@ -50,7 +51,7 @@ func TestSummary(t *testing.T) {
 		{"member (201)", "", "", "", "is still running"},
 	}
 	const explained = "### fini\n\nIt left 2 processes running. End them in the test's teardown, or allow them by --allow-orphan=NAME. " +
-		"If a test sets FINI_TEST in its environment, what it leaves is named by that. See https://"
+		"If a test sets FINI_TEST in its environment, its leak is named by that. See https://"
 	if got := cells(t, text); len(got) != 2 || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
 		t.Errorf("%q from %s, want %q", got, text, want)
 	}
@@ -65,7 +66,8 @@ func TestSummary(t *testing.T) {
 // What a leftover started itself is counted below it, with its test and its ports, and a column that says nothing is
 // not there: no test, and no owner but the command.
 func TestSummaryOfFamilies(t *testing.T) {
-	r := Unwritten(mainPid)
+	r := &Report{}
+	r.Started(mainPid)
 	command := Ancestor{mainPid, "make"}
 	by := func(chain ...Ancestor) Lineage {
 		return Lineage{Chain: append(chain, command), Owner: &Owner{command, "make test"}}
@@ -74,14 +76,14 @@ func TestSummaryOfFamilies(t *testing.T) {
 	worker := by(node, npm)
 	worker.At.Listens = []string{"127.0.0.1:3000"}
 	// The look finds them in any order.
-	r.Leftover(process(302, 301, "worker"), "worker", worker, false)
-	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), false)
-	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), false)
-	r.Leftover(process(400, mainPid, "redis"), "redis", by(), false)
-	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), false)
+	r.Leftover(process(302, 301, "worker"), "worker", worker, false, "")
+	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), false, "")
+	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), false, "")
+	r.Leftover(process(400, mainPid, "redis"), "redis", by(), false, "")
+	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), false, "")
 	// One whose parent is left alone is a leak of its own.
-	r.Leftover(process(500, mainPid, "daemon"), "daemon", by(), false)
-	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false)
+	r.Leftover(process(500, mainPid, "daemon"), "daemon", by(), false, "")
+	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false, "")
 	r.Allowed(process(500, mainPid, "daemon"))
 	text := r.Summary("It left 6 processes running")
 	want := [][]string{
@@ -98,11 +100,11 @@ func TestSummaryOfFamilies(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	r := Unwritten(mainPid)
+	r := &Report{}
+	r.Started(mainPid)
 	tell := func(pid int, line, during string) {
 		p := process(pid, 1, "left")
-		r.Leftover(p, "left", Lineage{During: during}, false)
-		r.Told(p, line)
+		r.Leftover(p, "left", Lineage{During: during}, false, line)
 	}
 	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
 	tell(301, "301 (left)", "test TestCheckout/100%")
@@ -135,11 +137,12 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestSummaryIsBounded(t *testing.T) {
-	r := Unwritten(mainPid)
+	r := &Report{}
+	r.Started(mainPid)
 	long := strings.Repeat("|", 100_000)
 	at := orphans.Surroundings{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
-		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, false)
+		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, false, "")
 	}
 	text := r.Summary("It left 1000 processes running")
 	if got := len(cells(t, text)); got != maxRows || len(text) > 256<<10 || !strings.HasSuffix(text, "\nAnd 980 more.\n\n") {

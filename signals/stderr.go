@@ -1,7 +1,6 @@
 package signals
 
 import (
-	"errors"
 	"runtime"
 	"strconv"
 	"unsafe"
@@ -111,13 +110,9 @@ func WriteNow(fd int, text []byte) (int, error) {
 
 // Own opens the terminal or device that fd has open once more, with O_NONBLOCK, so that the file description is this
 // process's own. Another user's terminal can't be opened like that; but /dev/tty, the controlling terminal, needs no
-// permission. The master of a terminal, opened again, would be another terminal's.
+// permission.
 func Own(fd int) (int, error) {
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err == nil && st.Rdev == unix.Mkdev(5, 2) {
-		return -1, errMaster
-	}
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)
 	if err != nil {
 		if _, other := unix.IoctlGetInt(fd, unix.TIOCGSID); other == nil { // of another terminal, ENOTTY
@@ -129,13 +124,11 @@ func Own(fd int) (int, error) {
 	return own, err
 }
 
-var errMaster = errors.New("it is the master of a terminal")
-
 // tried reports whether a write has come so far that the reader decided what became of it.
 func tried(err error) bool { return err == nil || err == unix.EAGAIN || err == unix.EPIPE }
 
 // moveAtOnce writes to a pipe by way of another one: splice(2) moves from pipe to pipe without waiting on
-// every Linux. What it does not move is lost with the other one.
+// every Linux. The other pipe is closed with what was not moved.
 func moveAtOnce(fd int, text []byte) (int, error) {
 	var way [2]int
 	if err := unix.Pipe2(way[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
