@@ -36,14 +36,19 @@ func (r *record) json() []byte {
 		j.key("leftoversOmitted").int(r.MoreLeftovers)
 		j.key("reaped").int(r.Reaped)
 		j.key("seconds").object(func() {
-			orNull(j.key("command"), r.Seconds.Command, j.float)
-			orNull(j.key("leftovers"), r.Seconds.Leftovers, j.float)
-			j.key("total").float(r.Seconds.Total)
+			// Each is null if its begin or end was not seen.
+			var command, leftovers *float64
+			if r.Ended != nil {
+				command, leftovers = seconds(r.Ended.Sub(r.Started)), seconds(r.Finished.Sub(*r.Ended))
+			}
+			orNull(j.key("command"), command, j.float)
+			orNull(j.key("leftovers"), leftovers, j.float)
+			j.key("total").float(*seconds(r.Finished.Sub(r.Started)))
 		})
 		j.key("usage").object(func() {
-			j.key("userSeconds").float(r.Usage.User)
-			j.key("systemSeconds").float(r.Usage.System)
-			j.key("maxRSSBytes").int(int(r.Usage.MaxRSS))
+			j.key("userSeconds").float(float64(r.Used.Utime.Nano()/1000) / 1e6)
+			j.key("systemSeconds").float(float64(r.Used.Stime.Nano()/1000) / 1e6)
+			j.key("maxRSSBytes").int(int(r.Used.Maxrss) * 1024)
 		})
 	})
 	return append(j.text, '\n')

@@ -45,8 +45,7 @@ type record struct {
 	Leftovers     []*leftover
 	MoreLeftovers int
 	Reaped        int
-	Seconds       durations
-	Usage         usage
+	Used          unix.Rusage
 }
 
 // A report is bounded, whatever the tree does: so many of each, and so many bytes of each text.
@@ -99,19 +98,6 @@ type leftover struct {
 
 	during string // what it was started in, in words
 	line   string // what the user was told of it, "" for nothing
-}
-
-// durations is how long each part of a life took; nil if its begin or end was not seen.
-type durations struct {
-	Command   *float64
-	Leftovers *float64
-	Total     float64
-}
-
-type usage struct {
-	User   float64
-	System float64
-	MaxRSS int64
 }
 
 // New begins the report of a command, which the given version of fini runs.
@@ -328,15 +314,7 @@ func (r *Report) Write(status int) error {
 		return nil
 	}
 	r.is.Status, r.is.Finished = status, time.Now()
-	r.is.Seconds.Total = *seconds(r.is.Finished.Sub(r.is.Started))
-	if r.is.Ended != nil {
-		r.is.Seconds.Command, r.is.Seconds.Leftovers = seconds(r.is.Ended.Sub(r.is.Started)), seconds(r.is.Finished.Sub(*r.is.Ended))
-	}
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err == nil {
-		inSeconds := func(t unix.Timeval) float64 { return float64(t.Nano()/1000) / 1e6 }
-		r.is.Usage = usage{inSeconds(used.Utime), inSeconds(used.Stime), int64(used.Maxrss) * 1024}
-	}
+	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.is.Used)
 	text := r.is.json()
 	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
 		return cannotWrite(r.to.path, err)

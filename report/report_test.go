@@ -364,11 +364,14 @@ func TestReportIsJSON(t *testing.T) {
 	}
 	r := newTestReport(t)
 	r.is.Signals = append(r.is.Signals, signal{Signal: "SIGHUP"}, signal{Signal: "SIGINT", Sender: &Ancestor{1, "init"}})
-	r.is.Usage, r.is.Seconds.Total = usage{0.000001, 1234567.5, 1 << 40}, 1e-3
+	r.is.Used.Utime, r.is.Used.Stime = unix.Timeval{Usec: 1}, unix.Timeval{Sec: 12345678, Usec: 500_000}
 	text := r.is.json()
 	var whole any
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatalf("%v: %s", err, text)
+	}
+	if !bytes.Contains(text, []byte(`"userSeconds": 0.000001,`)) || !bytes.Contains(text, []byte(`"systemSeconds": 12345678.5,`)) {
+		t.Errorf("the processor time in %s", text)
 	}
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer

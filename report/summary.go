@@ -74,7 +74,7 @@ func (r *Report) leaks() (all []*leak) {
 func remedy(all []*leak) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
 	if slices.ContainsFunc(all, func(l *leak) bool { return l.during == "" }) {
-		text += " If a test sets FINI_TEST in its environment, what it leaves is named by that."
+		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
 	}
 	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 }
