@@ -48,7 +48,7 @@ func (r *record) json() []byte {
 		j.key("usage").object(func() {
 			j.key("userSeconds").float(float64(r.Used.Utime.Nano()/1000) / 1e6)
 			j.key("systemSeconds").float(float64(r.Used.Stime.Nano()/1000) / 1e6)
-			j.key("maxRSSBytes").int(int(r.Used.Maxrss) * 1024)
+			j.key("maxRSSBytes").float(float64(r.Used.Maxrss) * 1024)
 		})
 	})
 	return append(j.text, '\n')
