@@ -225,14 +225,14 @@ type loop struct {
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
 	place  report.Place
-	report *report.Report // nil if none is asked for
+	report report.Report
 	kills  life.Kills
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
 	found    []orphans.Process // the leftovers that the last look has found
 	owners   *report.Owners    // who started them
-	told     []string          // the leftovers that a line has named
+	told     bool              // a line has named a leftover
 	terminal int               // the terminal whose foreground the command got, -1 for none
 
 	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name

@@ -366,7 +366,6 @@ func (c *Options) Policy() life.Policy {
 		Orphans:     c.Orphans,
 		Allow:       len(c.AllowOrphan) > 0,
 		OrphansExit: -1,
-		Reports:     c.Report != "",
 		WarnReaped:  c.WarnReaped,
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
 	}

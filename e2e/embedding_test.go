@@ -24,7 +24,7 @@ func withModules(t *testing.T, standIns map[string]string) *recipeDir {
 	k.file("node_modules/fini-init/package.json", `{"name": "fini-init", "version": "0.1.0", "optionalDependencies": {"`+part+`": "0.1.0"}}`, 0o644)
 	k.file("node_modules/fini-init/index.js", readFile(t, "../packaging/npm/index.js"), 0o644)
 	k.file("node_modules/"+part+"/bin/README", "", 0o644)
-	k.file("python/fini_init.py", readFile(t, "../packaging/fini_init.py"), 0o644)
+	k.file("python/fini_init/__init__.py", readFile(t, "../packaging/fini_init/__init__.py"), 0o644)
 	k.file("python/bin/README", "", 0o644)
 	for _, name := range []string{"node_modules/" + part + "/bin/fini", "python/bin/fini-init"} {
 		if err := os.Symlink(finiPath, filepath.Join(k.dir, name)); err != nil {

@@ -620,7 +620,7 @@ func releasePip(t *testing.T, r release) {
 func pipModule(t *testing.T, r release, python, folder, fini string) {
 	t.Helper()
 	py := func(script string) (stdout, stderr string) {
-		cmd := exec.Command(python, "-c", "import fini_init, subprocess\n"+script)
+		cmd := exec.Command(python, "-c", "import fini_init, importlib.resources, subprocess\nassert importlib.resources.files(fini_init).joinpath('py.typed').is_file()\n"+script)
 		cmd.Env = append(os.Environ(), "PYTHONPATH="+folder)
 		l := startCmd(t, cmd)
 		l.mustEnd(0)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"os"
@@ -64,6 +65,7 @@ var recipes = []recipe{
 	{"go", "func Run(", embedsGo},
 	{"js", "handleTestEvent", leakInJest},
 	{"bats", "FINI_TEST", leakInBats},
+	{"sh", "jq -nr 'def xml", leaksAsJUnit},
 	{"sh", "jq -nr", leakRanking},
 	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
@@ -822,6 +824,96 @@ func leakRanking(t *testing.T, text string) {
 	want := "2\tshop checkout\tsleep\n1\tshop login\tsleep\n"
 	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0); out != want {
 		t.Errorf("the ranking is %q, want %q", out, want)
+	}
+}
+
+// Of Jenkins' junit-10.xsd (of its xunit plugin) the elements that the recipe makes: the attributes that an element must
+// have and those that it may have, and what may be in it.
+var junit10 = map[string]struct {
+	must, may, in []string
+}{
+	"testsuite": {[]string{"name", "tests", "failures", "errors"},
+		[]string{"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"}, []string{"testsuite", "testcase"}},
+	"testcase": {[]string{"name"}, []string{"time", "classname", "group"}, []string{"failure"}},
+	"failure":  {nil, []string{"type", "message"}, nil},
+}
+
+// An element is one of an XML document.
+type element struct {
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Text     string     `xml:",chardata"`
+	Children []element  `xml:",any"`
+}
+
+func (e *element) attr(name string) string {
+	i := slices.IndexFunc(e.Attrs, func(a xml.Attr) bool { return a.Name.Local == name })
+	if i < 0 {
+		return ""
+	}
+	return e.Attrs[i].Value
+}
+
+func (e *element) mustBeJUnit(t *testing.T) {
+	t.Helper()
+	rule, known := junit10[e.XMLName.Local]
+	if !known {
+		t.Errorf("<%s> is not in the schema", e.XMLName.Local)
+	}
+	var names []string
+	for _, a := range e.Attrs {
+		names = append(names, a.Name.Local)
+		if !slices.Contains(slices.Concat(rule.must, rule.may), a.Name.Local) {
+			t.Errorf("<%s> has %s", e.XMLName.Local, a.Name.Local)
+		}
+	}
+	for _, name := range rule.must {
+		if !slices.Contains(names, name) {
+			t.Errorf("<%s> has no %s", e.XMLName.Local, name)
+		}
+	}
+	if e.XMLName.Local != "failure" && strings.TrimSpace(e.Text) != "" {
+		t.Errorf("<%s> has the text %q", e.XMLName.Local, e.Text)
+	}
+	for i := range e.Children {
+		if !slices.Contains(rule.in, e.Children[i].XMLName.Local) {
+			t.Errorf("<%s> is in <%s>", e.Children[i].XMLName.Local, e.XMLName.Local)
+		}
+		e.Children[i].mustBeJUnit(t)
+	}
+}
+
+// leaksAsJUnit makes a suite of the reports of two runs, with a leak of an odd test that has a child, and one of no test.
+func leaksAsJUnit(t *testing.T, text string) {
+	need.Program(t, "jq")
+	k := newRecipeDir(t, nil)
+	const odd = `a<b> & "c" 'd' ]]> \x01 é`
+	scripts := []string{
+		`FINI_TEST=$(printf '` + strings.ReplaceAll(odd, "'", `'\''`) + `') sh -c 'sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; : >ready; read x <fifo; :' &
+			mkfifo fifo; until test -e ready; do sleep 0.01; done`,
+		`sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done`,
+	}
+	for i, script := range scripts {
+		report := k.file(fmt.Sprintf("reports/%d.json", i), "", 0o644)
+		k.mustLeaveNothing(k.start("fini", "-q", "--linger=0", "--report="+report, "--", "bash", "-c", script), 0)
+	}
+	k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0)
+	var suite element
+	made := readFile(t, filepath.Join(k.dir, "leaks.xml"))
+	if err := xml.Unmarshal([]byte(made), &suite); err != nil {
+		t.Fatalf("%v: %s", err, made)
+	}
+	suite.mustBeJUnit(t)
+	var names []string
+	for _, one := range suite.Children {
+		names = append(names, one.attr("name"))
+		if len(one.Children) != 1 || !strings.HasPrefix(one.Children[0].attr("message"), "left running: ") || !strings.Contains(one.Children[0].Text, "ended: SIG") {
+			t.Errorf("a case of %+v", one)
+		}
+	}
+	want := []string{`a<b> & "c" 'd' ]]> ? é`, "no test is known"}
+	if suite.XMLName.Local != "testsuite" || suite.attr("tests") != "2" || suite.attr("failures") != "2" || !slices.Equal(names, want) {
+		t.Errorf("the cases are %q, want %q: %s", names, want, made)
 	}
 }
 

@@ -762,7 +762,6 @@ var settings = []struct {
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
 	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},
 	{"--orphans-exit and --timeout", func(r *Rules) { r.OrphansExit, r.Linger = 9, 100*ms }, nil, timesOut},
-	{"--report", func(r *Rules) { r.Reports = true }, nil, nil},
 	{"--allow-orphan", func(r *Rules) { r.Allow = true }, nil, nil},
 	{"-p INT", func(r *Rules) { r.Deathsig = syscall.SIGINT }, nil, nil},
 	{"-p none", func(*Rules) {}, nil, nil},

@@ -305,10 +305,10 @@ func (l *ladder) killing() action {
 func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
 	s := l.sweep(status)
 	switch {
-	case none || s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.Reports:
+	case none:
 		return s.finish()
 	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask() // the report says who is alive now
+		return s.ask() // nothing but lines and the report say what is alive, so that is what is alive now
 	case s.Orphans == WaitAll && l.rung == running:
 		return s.wait()
 	}

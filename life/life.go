@@ -109,7 +109,6 @@ type Policy struct {
 	Orphans       string
 	Allow         bool // some leftovers are left alone: --allow-orphan
 	OrphansExit   int  // -1 for none
-	Reports       bool // there is a report: what is left is listed in it
 	Remap         []int
 	WarnReaped    bool
 	Rewrite       map[syscall.Signal]syscall.Signal

@@ -388,15 +388,12 @@ func TestStep(t *testing.T) {
 			{1 * ms, found(agent), "look", "lingering"},
 			{1 * ms, found(agent), "(leaving agent), end by 15", "over"},
 		}},
-		{"leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{1, mainExits(exited(5), false), "exit 5", "over"},
-		}},
-		{"leave, and a report: it lists who is alive", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
+		{"leave: it tells of those that are alive, and waits for nothing", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
 			{1, mainExits(exited(0), false), "look", "counting"},
-			{1, found(member, escapee), "exit 0", "over"},
+			{1, found(member, escapee), "(leaving member), (leaving escapee), exit 0", "over"},
 		}},
-		{"leave, a report, and nothing left", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
-			{1, mainExits(exited(0), true), "exit 0", "over"},
+		{"leave, and nothing left", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
+			{1, mainExits(exited(5), true), "exit 5", "over"},
 		}},
 		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
 			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},

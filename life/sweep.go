@@ -22,8 +22,7 @@ import (
 //	           under --orphans=leave
 //
 // Under --orphans=leave counting takes the place of asking, and the same leads to it: --linger, a reason or
-// a signal. Without --orphans-exit nothing waits for --linger: the counting is only for a report, and begins
-// at once.
+// a signal. Without --orphans-exit nothing waits for --linger: the counting decides nothing, and begins at once.
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers
 // that hold neither stream have not been asked yet. Where nobody can tell who holds a stream, pipes is stop.
@@ -305,14 +304,12 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	return nil, s
 }
 
-// count tells of those that are left, and touches none. Without --orphans-exit only the report says it.
+// count tells of those that are left, and touches none.
 func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
 	for i, p := range found {
-		do = append(do, tell{p, "leaving", i >= MaxTold || s.OrphansExit < 0, false})
+		do = append(do, tell{p, "leaving", i >= MaxTold, false})
 	}
-	if s.OrphansExit >= 0 {
-		s.left = len(found)
-	}
+	s.left = len(found)
 	rest, next := s.leave(allowed)
 	return append(do, rest...), next
 }

@@ -31,6 +31,8 @@ var (
 	npmModule []byte
 	//go:embed npm/index.d.ts
 	npmTypes []byte
+	//go:embed npm/report.d.ts
+	npmReportTypes []byte
 	//go:embed fini-sh
 	shell []byte
 	//go:embed registries.md
@@ -86,6 +88,7 @@ func npm(dist, version, helpFile string, files []string) error {
 		out.add("package/bin/fini-sh", 0o755, shell)
 		out.add("package/index.js", 0o644, npmModule)
 		out.add("package/index.d.ts", 0o644, npmTypes)
+		out.add("package/report.d.ts", 0o644, npmReportTypes)
 		out.add("package/flags.json", 0o644, append(mustJSON(takeValue(flags)), '\n'))
 		out.add("package/README.md", 0o644, registriesPage)
 	})

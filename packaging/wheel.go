@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-//go:embed fini_init.py
+//go:embed fini_init/__init__.py
 var pythonModule []byte
 
 // wheels writes one for each architecture, and one for all other systems, which has the module alone. The binary is a script of it, so pip puts it among the
@@ -37,7 +37,8 @@ func wheels(dist, version string, files []string) error {
 			w.add(project+".data/scripts/fini", 0o755, []byte(besideItself))
 			w.add(project+".data/scripts/fini-sh", 0o755, shell)
 		}
-		w.add("fini_init.py", 0o644, pythonModule)
+		w.add("fini_init/__init__.py", 0o644, pythonModule)
+		w.add("fini_init/py.typed", 0o644, nil) // its annotations are for type checkers: see PEP 561
 		info := project + ".dist-info/"
 		w.add(info+"METADATA", 0o644, wheelMetadata(version))
 		w.add(info+"WHEEL", 0o644, wheelTags(platforms, file == ""))

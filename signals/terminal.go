@@ -38,9 +38,9 @@ func TakeForeground() {
 	}
 	defer func() { _ = unix.Close(tty) }()
 	// A group in the background is stopped by SIGTTOU for it, unless that is blocked.
-	_ = Blocking(func() error {
+	_ = Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
-	}, unix.SIGTTOU)
+	})
 }
 
 // openTerminal opens the controlling terminal, without waiting for its line; -1 for none.

@@ -12,3 +12,5 @@ export function path(options?: Options): string;
 export function wrap(
   command: string, args?: readonly string[], flags?: readonly string[], options?: Options & { required?: boolean },
 ): { command: string; args: string[] };
+
+export * from './report';

@@ -1,9 +1,11 @@
 """Where fini's binary is, for programs that start others by it."""
 
+from __future__ import annotations
+
 import importlib.metadata
 import os
 import sys
-from typing import NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 _said = False
 
@@ -12,10 +14,10 @@ class Wrapped(NamedTuple):
     """A command and its arguments, as subprocess and MCP's SDK want them."""
 
     command: str
-    args: list
+    args: list[str]
 
 
-def path(binary=None):
+def path(binary: str | None = None) -> str:
     """The path of the binary: the given one, that of FINI_BINARY, of this wheel, or on PATH. Without one, FileNotFoundError."""
     binary = binary or os.environ.get("FINI_BINARY")
     for file in [binary] if binary else [*_packaged(), *_on_path()]:
@@ -24,8 +26,9 @@ def path(binary=None):
     raise FileNotFoundError(f"cannot execute {binary}" if binary else "it needs Linux, and a wheel for this machine")
 
 
-def _packaged():
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "fini-init")  # pip install --target
+def _packaged() -> list[str]:
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.join(os.path.dirname(here), "bin", "fini-init")  # pip install --target
     try:
         files = importlib.metadata.files("fini-init") or []
     except importlib.metadata.PackageNotFoundError:
@@ -33,7 +36,7 @@ def _packaged():
     return [str(f.locate()) for f in files if f.name == "fini-init"] + [beside]
 
 
-def _on_path():
+def _on_path() -> Iterator[str]:
     """A fini on PATH. PyPI has another program of that name, which is no binary."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         try:
@@ -44,7 +47,14 @@ def _on_path():
             pass
 
 
-def wrap(command, args=(), flags=(), *, required=False, binary=None):
+def wrap(
+    command: str,
+    args: Sequence[str] = (),
+    flags: Sequence[str] = (),
+    *,
+    required: bool = False,
+    binary: str | None = None,
+) -> Wrapped:
     """What to start in the place of a command: fini with the command. Without a binary it is the command, unless required."""
     global _said
     try:
