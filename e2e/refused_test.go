@@ -60,7 +60,7 @@ var refusedRows = []refusedRow{
 	{
 		refused: "`pidfd_open`", calls: "pidfd_open",
 		lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
-		holds: "all else: the bond to the parent process is the parent death signal", alone: leftovers,
+		holds: "all else: the parent death signal is the bond to the parent process", alone: leftovers,
 	},
 	{
 		refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", calls: beforePidfds,
@@ -79,32 +79,32 @@ var refusedRows = []refusedRow{
 	{refused: "`epoll_pwait`", calls: "epoll_pwait", lost: "nothing", holds: "all", alone: leftovers},
 	{
 		refused: "`prctl(PR_SET_PDEATHSIG)`", calls: "pdeathsig",
-		lost:  "without a shield the command outlives a fini that is killed",
-		holds: "the pair, whichever is killed; the bond to the parent process",
+		lost:  "without a shield the command survives SIGKILL of fini",
+		holds: "SIGKILL of either fini of a pair; the bond to the parent process",
 		says:  []string{noDeathsig}, alone: everything,
 	},
 	{
 		refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", calls: "pdeathsig,pidfd_open",
-		lost:  "the bond to the parent process; without a shield the command outlives a fini that is killed",
-		holds: "the pair, whichever is killed; leftovers are stopped",
+		lost:  "the bond to the parent process; without a shield the command survives SIGKILL of fini",
+		holds: "SIGKILL of either fini of a pair; leftovers are stopped",
 		says:  []string{noBond, noDeathsig}, unbound: true, alone: everything,
 	},
 	{
 		refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", calls: "subreaper",
-		lost:  "leftovers are not stopped, but by PID 1",
+		lost:  "fini stops leftovers only as PID 1",
 		holds: "the main child is stopped when the parent process dies or a fini is killed",
 		says:  []string{noSubreaper}, left: leftovers, inner: leftovers, alone: leftovers,
 	},
 	{
 		refused: "`prctl`", calls: "prctl",
-		lost:  "leftovers are not stopped, but by PID 1; the command outlives the inner fini, or the only one, that is killed",
+		lost:  "fini stops leftovers only as PID 1; the command survives SIGKILL of the inner fini, or of a fini without a shield",
 		holds: "the main child is stopped when the parent process dies or the outer fini is killed",
 		says:  []string{noSubreaper, noDeathsig}, left: leftovers, inner: everything, alone: everything,
 	},
 	{
 		refused: "`setpgid`", calls: "setpgid",
 		lost:  "signals reach the main child alone",
-		holds: "leftovers are stopped, the parent's death and SIGKILL of either fini", says: []string{noGroup}, alone: leftovers,
+		holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", says: []string{noGroup}, alone: leftovers,
 	},
 	{
 		refused: "`ioctl(TIOCSPGRP)`", calls: "TIOCSPGRP", lost: "as PID 1 on a terminal, the command's own process group", holds: "all else",
@@ -112,8 +112,8 @@ var refusedRows = []refusedRow{
 	},
 	{
 		refused: "all of these", calls: refuseAll,
-		lost:  "the bond to the parent process and the process group; leftovers are not stopped, but by PID 1",
-		holds: "the command runs, signals reach the main child, which is stopped when the outer fini is killed, orphans of PID 1 are reaped, the status arrives",
+		lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
+		holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
 		says:  []string{noSubreaper, noBond, noDeathsig, noGroup}, left: leftovers, unbound: true, inner: everything, alone: everything,
 	},
 }
