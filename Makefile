@@ -4,12 +4,13 @@ GO         ?= go
 PREFIX     ?= /usr/local
 # The commit goes into --version where git can tell it.
 VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
-# Where an entry is written for the architecture, fini starts there: see reaper/entry_*.s.
-entry       = $(if $(wildcard reaper/entry_$(1).s),-E github.com/seed-126c5d8a/fini/reaper.entry)
+# Where an entry is written for the architecture, fini starts there: see entry/entry_*.s.
+entry       = $(if $(wildcard entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/entry.entry)
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
 # The version is in cli/flags.go; where git has a tag, go build puts that in its place.
-VERSION    ?= $(shell bin/fini --version | cut -d' ' -f3)
+# Packages of TRIAL=1 are no release's, and say of which commit they are.
+VERSION    ?= $(shell bin/fini --version | sed -E 's/.* version (.*) - git/\1/; $(if $(filter 1,$(TRIAL)),s/^([0-9]+[.][0-9]+[.][0-9]+)\./\1-dev.g/;) s/\.[0-9a-f]{7}$$//')
 DIST       ?= dist
 # The time that everything in a release carries: the commit's, or in a tarball the changelog's.
 export SOURCE_DATE_EPOCH ?= $(shell test -e .git && git log -1 --format=%ct 2>/dev/null || \
@@ -67,7 +68,7 @@ mutants: ## make one fault after another in the machines, and see that the tests
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./cli ./life ./orphans ./pdeath ./reaper ./report ./signals
+	$(GO) test -race . ./cli ./entry ./life ./orphans ./pair ./pdeath ./reaper ./report ./signals
 
 portable: ## run the tests of what differs where no signal handler is written for the architecture
 	GOARCH=386 $(GO) test ./signals ./reaper
@@ -111,7 +112,7 @@ cross: ## build for every architecture, into dist/
 	$(foreach arch,$(CROSS),GOOS=linux $(call build,$(arch)) -o $(DIST)/fini-linux-$(arch) . &&) true
 
 release: build ## build and package for every architecture, into dist/
-	@said=$$(bin/fini --version | cut -d' ' -f3); test "$$said" = '$(VERSION)' || \
+	@said=$$(bin/fini --version | cut -d' ' -f3); version='$(VERSION)'; test "$$said" = "$${version%-dev.g*}" || \
 		{ echo "bin/fini says that it is $$said, and not $(VERSION)"; exit 1; }
 	@first=$$(sed -n 's/^## \[\([^]]*\)\].*/\1/p' CHANGELOG.md | head -n 1); test "$$first" = '$(VERSION)' || test -n '$(TRIAL)' || \
 		{ echo "CHANGELOG.md begins with $$first, and not with $(VERSION); TRIAL=1 makes a release that is none, to look at"; exit 1; }

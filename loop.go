@@ -4,14 +4,19 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -21,7 +26,11 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	l.tree.Release()
-	fds := append(l.fds[:0], l.bond.Fds...)
+	fds := l.fds[:0]
+	if l.bond != nil { // an heir has none
+		fds = append(fds, l.bond.Fds...)
+	}
+	bonds := len(fds)
 	if main {
 		fds = append(fds, pdeath.Watch([]int{l.mainFD}, pdeath.Unwatched).Fds...)
 	}
@@ -32,27 +41,78 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		switch {
 		case got.Signal == syscall.SIGCHLD:
 			woken.Children = true
-		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parent):
-			l.role.parentDied()
+		case l.line.FD >= 0:
+			l.notForInner(got)
+		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parentPid()):
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case got.Signal == parentSignal && l.bySignal:
-			// Only one thread of the parent process has ended. The sender does not tell: in gVisor it is
+			// Only one thread of the parent process has exited. The sender does not tell: in gVisor it is
 			// that thread, by a number of its own.
 		default:
-			if origin, mine := l.role.accepts(l, got); mine {
-				woken.Signals = append(woken.Signals, life.Signal{Received: got, Origin: origin})
-			}
+			woken.Signals = append(woken.Signals, got)
 		}
 	}
-	for _, i := range l.bond.Ended(fds[:len(l.bond.Fds)]) {
-		if i == len(l.bound) {
-			woken.Stop = append(woken.Stop, life.StdinClosed)
-		} else {
-			l.role.shows(l, i, &woken)
-		}
+	if bonds > 0 {
+		l.ofBonds(fds[:bonds], &woken)
 	}
 	woken.Main = main && fds[len(fds)-1].Revents != 0
 	return woken
+}
+
+// ofBonds adds what the watched descriptors have shown.
+func (l *loop) ofBonds(polled []unix.PollFd, woken *life.Woken) {
+	for _, i := range l.bond.Ended(polled) {
+		switch {
+		case i == len(l.bound):
+			woken.Stop = append(woken.Stop, life.StdinClosed)
+		case l.bound[i].why == life.FiniDied && l.heard(woken):
+			l.bond.Again(i)
+		default:
+			l.bound[i].ended = true
+			woken.Stop = append(woken.Stop, l.bound[i].why)
+		}
+	}
+}
+
+// heard adds what the outer fini has said, and reports whether the outer fini is still there.
+func (l *loop) heard(woken *life.Woken) bool {
+	messages, open := l.line.Receive()
+	for _, m := range messages {
+		switch {
+		case m.Kind == entry.ParentDied && l.bySignal:
+			woken.Stop = append(woken.Stop, life.ParentDied)
+		case m.Kind == entry.Signal:
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0, OfTree: m.Flags&entry.FromTree != 0}
+			if l.isolated {
+				got.Sender = 0 // that pid means another process here
+			}
+			if signals.Catchable(got.Signal) && !got.Own(0) {
+				woken.Signals = append(woken.Signals, got)
+			}
+		}
+	}
+	return open
+}
+
+// notForInner says, once, that an inner fini takes signals of the outer fini only. So a signal for a whole cgroup or
+// session, or for every process of this name, reaches the command once.
+func (l *loop) notForInner(got signals.Received) {
+	if got.Kernel || l.refusedOther {
+		return
+	}
+	l.refusedOther = true
+	outer, _, _ := entry.Outer()
+	sender := ""
+	if name := orphans.Name(got.Sender); got.Sender != 0 {
+		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
+	}
+	l.sayf(life.Warning, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, outer)
+}
+
+// parentPid is the pid of the parent process that is watched.
+func (l *loop) parentPid() int {
+	i := slices.IndexFunc(l.bound, func(w watched) bool { return w.why == life.ParentDied })
+	return l.bound[i].pid
 }
 
 // CatchChildren makes SIGCHLD wake Wait, or not.
@@ -60,9 +120,7 @@ func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
 // OfTree reports whether the sender of a signal is of the tree. A sender that has been reaped counts as
 // outside.
-func (l *loop) OfTree(pid int) bool { return l.role.ofTree(l, pid) }
-
-func (l *loop) ofTree(pid int) bool {
+func (l *loop) OfTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
 }
 
@@ -76,7 +134,7 @@ func (l *loop) Unread() int { return pdeath.Unread() }
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	l.tree.Release()
 	var name func(int) string
-	if l.role.common().rules.WarnReaped {
+	if l.rules.WarnReaped {
 		name = orphans.Name
 	}
 	exits, none = reaper.Reap(name)
@@ -91,14 +149,13 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none || l.tree.OnlyEarlier()
 }
 
-// MainEnded takes note of the end of the main child.
-func (l *loop) MainEnded() (told reaper.Told, asked bool) {
+// MainEnded records the end of the main child.
+func (l *loop) MainEnded() {
 	l.kills.Over = true
 	l.ended = l.Now()
-	if l.role.common().command.Terminal >= 0 {
+	if l.terminal >= 0 {
 		signals.TakeForeground() // for a Ctrl-C while leftovers end
 	}
-	return l.role.mainEnded(l)
 }
 
 // Look finds the live tree.
@@ -127,17 +184,6 @@ func (l *loop) Forward(sig syscall.Signal, group bool) {
 	}
 }
 
-// Relay sends a signal on to the inner fini.
-func (l *loop) Relay(got signals.Received) { l.failed(signals.Relay(l.main, got)) }
-
-// ContinueJob continues the job.
-func (l *loop) ContinueJob() { l.failed(signals.ContinueJob()) }
-
-// WatchAll also watches what the inner fini watches, which can't act on it while it is stopped.
-func (l *loop) WatchAll() {
-	l.watch(slices.Concat(l.role.common().watch, l.role.whileInnerIsStopped()), pdeath.Unwatched)
-}
-
 // Send sends a signal to a leftover.
 func (l *loop) Send(to orphans.Process, sig syscall.Signal) {
 	l.report.Sent(to.Pid, sig)
@@ -160,9 +206,17 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 }
 
 // Exit says what is to be said at the end, and tells the outer fini.
-func (l *loop) Exit(end life.End) (stays bool) {
+func (l *loop) Exit(end life.End) {
 	l.close(end)
-	return l.role.exit(l, end)
+	if l.line.FD < 0 {
+		return
+	}
+	l.line.Done(end.WaitStatus())
+	// If the outer fini is in the job, it may have been suspended with the command. Had it been killed, this process
+	// would have another parent by now. For an isolated inner fini the message continues it.
+	if outer, _, _ := entry.Outer(); end.WasStopped && l.rules.Job != 0 && os.Getppid() == outer {
+		l.failed(signals.To(outer, syscall.SIGCONT))
+	}
 }
 
 // failed says what could not be done.

@@ -1,11 +1,12 @@
-// Command fini runs one command and leaves nothing behind: it forwards signals to
-// it, reaps every orphan, ends what the command left running, and ends as the
-// command did.
+// Command fini runs one command and leaves nothing behind: it forwards signals to the command, reaps every orphan, stops
+// what the command left running, and ends as the command did.
 //
-// A life, from top to bottom: parse the command line, catch signals, take a role, start the
-// command, let go of what fini has inherited, and run a life.Loop. For each event that one asks a machine
-// of package life what to do, and does it by the methods in loop.go, until the machine says exit. Where what is
-// decided and done: CONTRIBUTING.md.
+// A life, from top to bottom: parse the command line; settle what this process is (alone, the inner fini of a pair, or
+// the heir of one that was killed); catch signals; bind the command to fini's parent process; start the command; let go
+// of what fini has inherited; and run a life.Loop. For each event the loop asks a machine of package life what to do, and
+// does it by the methods in loop.go, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
+//
+// An outer fini sleeps in package entry, before it has a runtime, and comes here only as the heir.
 package main
 
 import (
@@ -15,20 +16,23 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/cli"
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/pair"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// The statuses that are fini's own beside those of life; the rest are the command's.
+// The statuses that are fini's own, beside those of life; the rest are the command's.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -43,237 +47,234 @@ var license string
 // end of the thread that forked for the parent's death.
 func init() { runtime.LockOSThread() }
 
-// By default the Go runtime first collects garbage at a heap of 4 MB, in each process of a pair: too much
-// where fini and its command have 8 MiB (see docs/refused-and-exhausted.md). With this it does so at 1 MB.
+// By default the Go runtime first collects garbage at a heap of 4 MB: too much where fini and its command have 8 MiB
+// (see docs/refused-and-exhausted.md). With this it does so at 1 MB.
 const gcPercent = 25
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	environ := reaper.Environ()
+	environ := entry.Environ()
 	options, err := cli.Parse(os.Args[1:], environ)
 	if err != nil {
-		logger{life.Warning}.sayf(life.Failure, "%v", err)
-		os.Exit(life.ExitFailed)
-	}
-	flags := &commandLine{Options: options}
-	if err := flags.readInner(); err != nil {
-		logger{life.Warning}.sayf(life.Failure, "%v", err)
-		os.Exit(life.ExitFailed)
+		fail("%v", err)
 	}
 	switch {
-	case flags.Help:
+	case options.Help:
 		answer(cli.Usage)
-	case flags.Version:
+	case options.Version:
 		answer(cli.Version() + "\n")
-		if !reaper.HasEntry() {
-			logger{flags.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
+		if !entry.Linked() {
+			logger{options.Level()}.sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
-	case flags.License, flags.License2:
+	case options.License:
 		answer(license)
-	case flags.Install != nil:
-		if err := cli.Install(*flags.Install); err != nil {
-			logger{flags.Level()}.sayf(life.Failure, "--install: %v", err)
-			os.Exit(life.ExitFailed)
+	case options.Install != nil:
+		if err := cli.Install(*options.Install); err != nil {
+			fail("--install: %v", err)
 		}
-	case len(flags.Command) == 0 && !flags.Pause:
-		logger{life.Warning}.sayf(life.Failure, "%v", cli.NoCommand(os.Args[1:]))
-		os.Exit(life.ExitFailed)
+	case len(options.Command) == 0 && !options.Pause:
+		fail("%v", cli.NoCommand(os.Args[1:]))
+	case entry.ThisRole() == entry.Heir:
+		end(inherit(options))
 	default:
-		end := run(flags, environ)
-		if end.Sig != 0 && os.Getpid() != 1 {
-			signals.EndBy(end.Sig)
-		}
-		os.Exit(end.Status())
+		end(run(options, environ))
 	}
 }
 
-// A commandLine is what the user, or for an inner fini the outer one, asks for.
-type commandLine struct {
-	*cli.Options
-	Inner *orders // nil if this is no inner fini
-}
-
-// sleeps reports whether the outer fini has nothing to do but what it does asleep: see reaper.Fork.
-func (c *commandLine) sleeps() bool {
-	return c.Inner == nil && c.Shield && c.Isolate == "" && !c.Pause && c.Report == "" && len(c.Bind) == 0
-}
-
-// readInner reads --inner, the orders of the outer fini, if there are any.
-func (c *commandLine) readInner() error {
-	if c.Options.Inner == "" {
-		return nil
-	}
-	c.Inner = &orders{}
-	if err := c.Inner.UnmarshalText([]byte(c.Options.Inner)); err != nil || len(c.Inner.bound) != len(c.Bind) {
-		return errNotForUsers
-	}
-	for _, fd := range []int{c.Inner.word, c.Inner.line} { // numbers that somebody has typed are not these
-		if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err != nil {
-			return errNotForUsers
-		}
-	}
-	return nil
+// fail says why fini does nothing, and exits.
+func fail(format string, args ...any) {
+	logger{life.Warning}.sayf(life.Failure, format, args...)
+	os.Exit(life.ExitFailed)
 }
 
 // answer prints what was asked for instead of a command.
 func answer(text string) {
 	if _, err := fmt.Print(text); err != nil {
-		logger{life.Warning}.sayf(life.Failure, "cannot write: %v", err)
-		os.Exit(life.ExitFailed)
+		fail("cannot write: %v", err)
 	}
 }
 
-// run is one life. It returns what fini is to end like.
-func run(flags *commandLine, environ []string) life.Result {
-	l := &loop{logger: logger{flags.Level()}, mainFD: -1}
-	var err error
-	fork := reaper.ForkedAtEntry()
-	asleep := fork != nil && !fork.IsInner // until now
-	first := flags.Inner == nil && !asleep // of a pair, to say what there is to say of the command line
-	if fork != nil && fork.IsInner && !flags.sleeps() {
-		fork.StandDown()
+// end ends this process as the command ended. The outer fini does that for an inner fini.
+func end(as life.Result) {
+	if as.Sig != 0 && os.Getpid() != 1 && entry.ThisRole() != entry.Inner {
+		signals.EndBy(as.Sig)
 	}
-	if asleep {
-		l.threshold = min(l.threshold, life.Warning) // the inner one has said the rest
-		fork.ReturnToDir()
-	}
-	if flags.Report != "" {
-		if l.report, err = report.New(flags.Report, flags.Command, cli.VersionNumber()); err != nil {
-			l.sayf(life.Failure, "%v", err)
-			return life.Result{Code: life.ExitFailed}
-		}
-	}
-	inherited := reaper.Inherited()
-	l.tree = orphans.New()
-	l.owners = report.NewOwners(l.tree, reaper.Getenv)
-	rules := life.Rules{Policy: flags.Policy()}
-	rules.Job = job(flags)
-	pair := flags.Inner == nil && (flags.Shield || flags.Isolate != "")
-	rules.Orphaned = rules.Job != 0 && pair && l.tree.GroupIsOrphaned()
-	if fork != nil && fork.IsInner {
-		if rules.Orphaned || rules.Job == life.OutsideJob || fork.LeaveGroup() != nil {
-			fork.StandDown()
-		}
-		flags.Inner = &orders{job: rules.Job, word: fork.Word.Write, line: fork.Line.Read, parent: -1}
-	}
-	if first && !reaper.HasEntry() {
-		l.sayf(life.Detail, "%s", cli.LimitedBuild)
-	}
-	if first {
-		for _, text := range flags.Misspelt {
-			l.sayf(life.Warning, "%s", text)
-		}
-	}
-	if l.caught, err = signals.Catch(inherited.Ignored, keepDefault(flags, rules)); err != nil {
+	os.Exit(as.Status())
+}
+
+// run is one life, alone or as the inner fini of a pair. It returns what fini is to end like.
+func run(options *cli.Options, environ []string) life.Result {
+	l := newLoop(options)
+	line, err := l.settle(options)
+	if err != nil {
 		return l.notStarted(err)
 	}
-	rules.Ignored = l.caught.Ignored
-	if l.isolated = flags.Inner != nil && flags.Inner.isolated != nil; l.isolated {
-		if !settle(flags.Inner) {
-			return life.Result{Code: life.ExitFailed} // the outer one says so
+	l.line = line
+	for _, text := range options.Misspelt {
+		l.sayf(life.Warning, "%s", text)
+	}
+	if options.Report != "" {
+		if l.place, err = report.Open(options.Report); err != nil {
+			return l.notStarted(err)
 		}
+		l.report = report.New(l.place, options.Command, cli.VersionNumber())
+	}
+	inherited := entry.Inherited()
+	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
+		return l.notStarted(err)
+	}
+	l.rules.Ignored = l.caught.Ignored
+	entry.Settled()
+	if err := l.bind(options); err != nil {
+		return l.notStarted(err)
+	}
+	if l.isolated {
 		l.report.Isolated()
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
-		// An inner fini says nothing: the outer one has met the same error, and has said so.
-		if err := reaper.Subreaper(); err != nil && flags.Inner == nil {
+		if err := reaper.Subreaper(); err != nil {
 			l.sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	if asleep {
-		// Its child is the inner one.
-	} else if _, none := reaper.Reap(nil); !none {
+	if _, none := reaper.Reap(nil); !none {
 		// A shell may start a process and then execute fini in its own place.
-		l.failed(l.tree.NoteEarlier())
+		l.failed(l.tree.EarlierAre(entry.Earlier()))
 	}
-	command := reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited, Terminal: -1}
-	if l.role, err = l.takeRole(flags, command, rules); err != nil {
-		return l.notStarted(err)
+	if options.StdinEOF {
+		if l.stdin, err = pdeath.LookAtStdin(); err != nil {
+			return l.notStarted(fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err))
+		}
 	}
-	var child reaper.Child
-	if l.role, child, err = l.role.start(l); err != nil {
+	child, err := l.start(l.command(options, environ, inherited))
+	if err != nil {
 		return l.notStarted(err)
 	}
 
 	// From here on nothing but the end of the command and its tree ends fini.
+	l.caught.CatchIgnored()
 	l.caught.Unblock()
 	l.tree.OnLost = l.caught.Unblock // reading /proc may cost this goroutine its thread: see orphans.Tree
-	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
-	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
+	reaper.CloseInherited(l.stdin == pdeath.Open)
 	_ = os.Chdir("/") // its file system may be unmounted
-	// The loop and who reads for it share a thread from now on, so that neither waits for a switch.
+	// The loop and the thread that reads for it share a thread from now on, so that neither waits for a switch.
 	runtime.UnlockOSThread()
-	return l.begin(flags, child).Run()
+	return l.begin(options, child).Run()
+}
+
+// inherit is the rest of a life whose inner fini was killed.
+func inherit(options *cli.Options) life.Result {
+	will := entry.Inherit()
+	l := newLoop(options)
+	l.isolated, _ = entry.Isolated()
+	l.begun, l.main = signals.Uptime(), will.Main
+	l.kills.Over = true
+	l.failed(l.tree.EarlierAre(entry.Earlier()))
+	switch {
+	case options.Report == "" || will.Main == 0:
+	case will.ReportFD < 0:
+		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
+	default:
+		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber())
+		if l.isolated {
+			l.report.Isolated()
+		}
+		l.report.TakeOver(will.Main)
+	}
+	var err error
+	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {
+		l.failed(err)
+		_, _, err = l.tree.Kill()
+		l.failed(err)
+		return life.ResultOf(will.Status)
+	}
+	l.rules.Ignored = l.caught.Ignored
+	l.caught.Children(true)
+	l.caught.Unblock()
+	l.tree.Allow(options.Patterns(), will.Main)
+	reserve()
+	result := life.ResultOf(will.Status)
+	switch {
+	case will.EndBy != 0:
+		result = life.Result{Sig: will.EndBy}
+	case will.GaveUp:
+		l.sayf(life.Failure, "gave up on the PID namespace: a process in it does not end")
+		if !will.Done {
+			result = life.Result{Sig: syscall.SIGKILL}
+		}
+		return result
+	case result.Sig == 0:
+		result.Code = life.ExitFailed // the runtime of the inner fini gave up
+	}
+	return life.NewHeir(l, l.rules, will.Main, l.isolated, result).Run()
 }
 
 // loop is the real life.Kernel: by its methods a life.Loop learns what happens, and acts. One goroutine uses
 // it, which alone reaps and signals: see loop.go.
 type loop struct {
 	logger
-	role   role
-	main   int // the command's first process, or the inner fini
-	mainFD int // its pidfd, -1 for none
+	args   []string // the command
+	rules  life.Rules
+	line   pair.Line // to the outer fini; FD is -1 if there is none
+	main   int       // the pid of the command
+	mainFD int       // its pidfd, -1 for none
 
 	caught *signals.Catcher
+	stdin  pdeath.Stdin
 	bond   *pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
-	report *report.Report // nil if none is asked for
+	place  report.Place
+	report report.Report
 	kills  life.Kills
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
 	found    []orphans.Process // the leftovers that the last look has found
 	owners   *report.Owners    // who started them
-	told     []string          // those that were told of
-	isolated bool              // pids are those of a PID namespace of the tree's own
-	allow    []string          // names of those that are left alone
+	told     bool              // a line has named a leftover
+	terminal int               // the terminal whose foreground the command got, -1 for none
 
+	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
+
+	jobFlags     uint32        // see entry.Started
 	bySignal     bool          // parentSignal tells of the parent process's death
-	parent       int           // that process's pid, 0 if it is outside of the PID namespace
+	refusedOther bool          // a signal that was not for this process was named: see notForInner
 	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
 	toldOfMemory int           // how many processes were said to have been killed for it
 }
 
+func newLoop(options *cli.Options) *loop {
+	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, place: report.Place{FD: -1}, tree: orphans.New()}
+	l.owners = report.NewOwners(l.tree, entry.Getenv)
+	l.rules.Policy = options.Policy()
+	l.rules.Self = os.Getpid()
+	return l
+}
+
 // begin begins the life of the child.
-func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
-	r := l.role.common()
+func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	l.begun = signals.Uptime()
 	l.main, l.mainFD = child.Pid, child.FD
-	l.allow = flags.Patterns()
-	l.tree.Allow(l.allow, child.Pid)
+	l.tree.Allow(options.Patterns(), child.Pid)
 	l.report.Started(child.Pid)
-	l.watch(r.watch, r.stdin)
-	leads := l.role.leads()
-	switch leads {
-	case life.Pause:
+	l.bond = pdeath.Watch(pidfds(l.bound), l.stdin)
+	role := life.Alone
+	if options.Pause {
+		role = life.Pause
 		l.sayf(life.Detail, "pausing")
-	case life.Outer:
-		l.threshold = min(l.threshold, life.Warning) // what there is to say of the command, the inner one says
-	default:
+	} else {
 		whose := ""
 		if l.isolated {
 			whose = "; pids are those of its own PID namespace"
 		}
-		l.sayf(life.Detail, "started %d (%s)%s", child.Pid, flags.Command[0], whose)
-		l.owners.Main(child.Pid, strings.Join(flags.Command, " "))
+		l.sayf(life.Detail, "started %d (%s)%s", child.Pid, options.Command[0], whose)
+		l.owners.Main(child.Pid, strings.Join(options.Command, " "))
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
-	lived := life.New(l, leads, r.rules, child.Pid, child.FD >= 0)
-	if r.stdin == pdeath.Ended {
+	lived := life.New(l, role, l.rules, child.Pid, child.FD >= 0)
+	if l.stdin == pdeath.Ended {
 		lived.Stop(life.StdinClosed)
 	}
 	return lived
-}
-
-// watch watches processes and standard input from now on.
-func (l *loop) watch(processes []watched, stdin pdeath.Stdin) {
-	l.bound = processes
-	for i, w := range processes {
-		if !l.isolated {
-			processes[i].name = orphans.Name(w.pid)
-		}
-	}
-	l.bond = pdeath.Watch(pidfds(processes), stdin)
 }

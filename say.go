@@ -3,14 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -37,7 +36,7 @@ const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 // coloured reports whether lines go to a terminal whose user has nothing against colour. See
 // no-color.org.
 func coloured() bool {
-	return reaper.Getenv("NO_COLOR") == "" && reaper.Getenv("TERM") != "dumb" && terminalWidth() > 0
+	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
 // terminalWidth is that of standard error in columns, 0 if that is no terminal or one that
@@ -76,15 +75,15 @@ func (l *loop) because(why life.Reason) string {
 	case life.ParentDied:
 		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
 	case life.FiniDied:
-		return fmt.Sprintf("its fini%s was killed", l.culprit(why))
+		return fmt.Sprintf("its outer fini%s was killed", l.culprit(why))
 	case life.BoundEnded:
 		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
 	case life.StdinClosed:
 		return "its standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.role.common().rules.Timeout)
+		return fmt.Sprintf("--timeout=%v is over", l.rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.role.common().rules.KillAfter)
+		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.rules.KillAfter)
 	}
 	return ""
 }
@@ -109,38 +108,44 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	if silent && !l.report.Lists() {
 		return
 	}
-	if l.report == nil && onGitHub() && stepSummary() != "" {
-		l.report = report.Unwritten()
+	from, line := l.owners.Of(p), ""
+	if !silent {
+		line = report.Describe(keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	}
-	from := l.owners.Of(p)
-	l.report.Leftover(p, l.tree.CommandLine(p), from, asked)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
 	if silent {
 		return
 	}
-	if len(l.told) == 0 && l.threshold >= life.Detail {
+	if !l.told && l.threshold >= life.Detail {
 		l.sayf(life.Detail, "the command has ended and left running:")
 		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	text := report.Describe(p, l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
-	l.sayf(life.Warning, "%s leftover %s", what, text)
-	if what != "killing" { // those that count were told of when they were asked to end
-		l.told = append(l.told, text)
+	l.told = true
+	l.sayf(life.Warning, "%s leftover %s", what, line)
+}
+
+// keepsReader is a leftover as a line describes it. PID 1 takes the whole tree with it, so no reader of a stream waits
+// for a leftover.
+func keepsReader(p orphans.Process) orphans.Process {
+	if os.Getpid() == 1 {
+		p.Holds = 0
 	}
+	return p
 }
 
 // Leave says that a leftover is left alone, and what that means for a reader.
 func (l *loop) Leave(p orphans.Process, quietly bool) {
-	if l.report != nil {
-		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false)
+	if l.report.Lists() {
+		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
 		l.report.Allowed(p)
 	}
 	if quietly || l.threshold < life.Warning {
 		return
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
-	if held := report.Held(p.Holds); held != "" {
+	if held := report.Held(keepsReader(p).Holds); held != "" {
 		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits until it closes that (--allow-orphan)", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
@@ -150,14 +155,9 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 // close is the last that fini has to say.
 func (l *loop) close(end life.End) {
 	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
-		l.annotate(end.Leaks, l.told)
-		if path, text := stepSummary(), l.report.Summary(inWords(end.Leaks), end.Stopped+end.Left); path != "" && text != "" {
-			l.failed(report.AppendSummary(path, text))
-		}
+		l.failed(l.tellGitHub(end.Leaks))
 	}
-	if l.role.writes() {
-		l.failed(l.report.Write(end.Status()))
-	}
+	l.failed(l.report.Write(end.Status()))
 	l.sayEnd(end)
 }
 
@@ -175,30 +175,28 @@ func (l *loop) sayEnd(end life.End) {
 	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
 }
 
-// annotate marks a step of GitHub's CI: the line is a workflow command to its runner.
-func (s logger) annotate(leaks life.Leaks, told []string) {
-	level := "warning"
-	if leaks.Decided {
-		level = "error"
+// tellGitHub marks the step of GitHub's CI, by lines that are commands to its runner, and appends to its summary.
+func (l *loop) tellGitHub(leaks life.Leaks) error {
+	level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
+	switch {
+	case leaks.Decided:
+		level, what = "error", "The command succeeded, but left %s running (below), so this step fails (--orphans-exit)"
+	case leaks.Left > 0:
+		what = "The command left %s running (below), and --orphans=leave stops nothing"
 	}
-	text := inWords(leaks) + ": " + strings.Join(told, "; ")
-	text = strings.ReplaceAll(report.OneLine(text, maxLine), "%", "%25")
-	signals.SayLine([]byte("::" + level + " title=fini::" + text + "\n"))
-}
-
-// inWords is how many leftovers there were, and what became of them.
-func inWords(leaks life.Leaks) string {
-	if leaks.Left > 0 {
-		return "left running " + life.Leftovers(leaks.Left)
+	what = fmt.Sprintf(what, report.Processes(leaks.Stopped+leaks.Left))
+	for _, line := range l.report.Annotations(level, what) {
+		signals.SayLine([]byte(line))
 	}
-	return "stopped " + life.Leftovers(leaks.Stopped)
+	path, text := entry.Getenv("GITHUB_STEP_SUMMARY"), l.report.Summary(what)
+	if path == "" || text == "" {
+		return nil
+	}
+	return report.AppendSummary(path, text)
 }
 
 // onGitHub reports whether this is a step of GitHub's CI.
-func onGitHub() bool { return reaper.Getenv("GITHUB_ACTIONS") == "true" }
-
-// stepSummary is the file whose text is shown under that step, "" for none.
-func stepSummary() string { return reaper.Getenv("GITHUB_STEP_SUMMARY") }
+func onGitHub() bool { return entry.Getenv("GITHUB_ACTIONS") == "true" }
 
 // session is that of this process.
 func session() int {

@@ -29,7 +29,7 @@ func TestReasonsHaveWords(t *testing.T) {
 	}
 	var words []string
 	said := map[string]bool{"": true}
-	l := &loop{role: &solo{}}
+	l := &loop{}
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
 		because := l.because(why)

@@ -1,19 +1,202 @@
 package main
 
-// What comes before the loop, besides the role: see main.go.
+// What comes before the loop: see main.go.
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/cli"
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/pair"
+	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
+
+// settle settles whether this process is what the options ask for, and returns the line to the outer fini, if there is
+// one. The entry has guessed; an inner fini that is not what is wanted tells the outer fini so, and exits here.
+//
+//	wanted    this process is alone        inner                    isolated inner
+//	alone     goes on                      asks for it              asks for it
+//	pair      says why it is alone         goes on                  asks for it
+//	isolated  fails, or says why not       asks for it, unless the  goes on, or asks for the
+//	                                       kernel has refused       pidfds of --bind
+func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
+	line.FD = -1
+	isolate := options.Isolate != ""
+	shield, _ := options.Pair()
+	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
+	_, group, session := entry.Outer()
+	parent := entry.ParentProcess()
+	if !inner {
+		group = unix.Getpgrp()
+		session, _ = unix.Getsid(0)
+	}
+	l.rules.Job = job(options, group, initial && !inner)
+	l.rules.Group = l.rules.Job == 0 && !options.SingleChild
+	l.rules.Leader = session == os.Getpid()
+	if !inner {
+		return line, l.alone(options, initial)
+	}
+	line.FD = entry.LineFD()
+	isolated, user := entry.Isolated()
+	refused := pair.Refused()
+	switch {
+	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
+		line.Ask(entry.BeAlone)
+	case isolated && !isolate:
+		line.Ask(entry.BePlain)
+	case isolate && refused != nil && options.Isolate == cli.TryIsolate:
+		l.sayf(life.Failure, "--isolate: %v: going on without", refused)
+	case isolate && refused != nil:
+		return line, errNotIsolated(refused)
+	case isolate && len(options.Bind) > entry.MaxBound:
+		return line, fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
+	case isolate && (!isolated || slices.ContainsFunc(options.Pids(), notOpened)):
+		line.AskIsolated(options.Pids())
+	}
+	if isolated && !user {
+		if refused := pair.MountProc(); refused != nil {
+			line.AskPlain(refused)
+		}
+	}
+	outer, _, _ := entry.Outer()
+	l.rules.Leader = session == outer
+	l.isolated = isolated
+	if l.rules.Job != 0 {
+		l.jobFlags = entry.InJob
+		if pdeath.Proc(parent.Proc).GroupIsOrphaned(group, session, parent.Pid) {
+			l.jobFlags |= entry.Orphaned
+		}
+		if isolated {
+			l.rules.Job = life.OutsideJob
+		}
+	}
+	return line, nil
+}
+
+// notOpened reports whether the outer fini has not been asked for the pidfd of a process.
+func notOpened(pid int) bool {
+	_, ok := entry.Bound(pid)
+	return !ok
+}
+
+// errNotIsolated has the status of a fini that failed, and not of a command that was not found.
+func errNotIsolated(why error) error {
+	return fmt.Errorf("--isolate: %v; --isolate=try goes on without", why)
+}
+
+// alone says why this process has no shield, if the options ask for one.
+func (l *loop) alone(options *cli.Options, initial bool) error {
+	isolate := options.Isolate != ""
+	shield, asked := options.Pair()
+	why, level := entry.Failed(), life.Failure
+	switch {
+	case initial, options.Pause, !shield && !isolate:
+		return nil
+	case !entry.Linked() && asked:
+		why = errors.New(cli.LimitedBuild)
+	case !entry.Linked():
+		why, level = errors.New(cli.LimitedBuild), life.Detail
+	case why != nil:
+		why = fmt.Errorf("cannot fork: %w", why)
+	case l.rules.Job == life.OutsideJob:
+		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
+	}
+	switch {
+	case isolate && options.Isolate == cli.Isolate:
+		return errNotIsolated(why)
+	case isolate:
+		level = life.Failure
+	}
+	l.sayf(level, "%v: going on without a shield", why)
+	return nil
+}
+
+// job is the process group that fini was started in, if the command is to stay in it; else 0. A terminal and its shell
+// then treat the command as if fini were not there. The first process of a container has a terminal for itself, unless
+// its group is outside.
+func job(options *cli.Options, group int, initial bool) int {
+	outside := group == 0 // in this PID namespace it has no number
+	stay := (!initial || outside) && !options.Pause && signals.HasTerminal()
+	if options.Foreground != nil {
+		stay = *options.Foreground
+	}
+	switch {
+	case stay && outside:
+		return life.OutsideJob
+	case stay:
+		return group
+	}
+	return 0
+}
+
+// keepDefault are the signals that are not caught, so that they suspend a fini that is in a job along with it. An inner
+// fini catches them.
+func (l *loop) keepDefault() []syscall.Signal {
+	if l.rules.Job == 0 || l.line.FD >= 0 {
+		return nil
+	}
+	return []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+}
+
+// command is what to start, and how.
+func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
+	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1, Deathsig: syscall.SIGKILL}
+	if l.line.FD >= 0 && !l.isolated {
+		c.Deathsig = syscall.SIGTERM // if both fini are killed at once, the kernel at least asks the command to end
+	}
+	if l.rules.Job != 0 {
+		c.SameGroup = true
+	} else if os.Getpid() == 1 && l.line.FD < 0 {
+		c.Terminal = signals.Foreground()
+		l.terminal = c.Terminal
+	}
+	return c
+}
+
+// start starts the command, if there is one, says what the kernel has refused to give it, and tells the outer fini.
+func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
+	reserve()
+	if len(c.Args) == 0 {
+		return reaper.Child{FD: -1}, nil
+	}
+	if l.line.FD >= 0 {
+		l.line.Starting()
+	}
+	if child, err = reaper.Spawn(c); err != nil {
+		return child, err
+	}
+	if l.line.FD >= 0 {
+		l.line.Started(child.Pid, l.jobFlags, l.place.FD)
+		l.leaveGroup()
+	}
+	if child.Ungrouped {
+		l.rules.Group = false
+		l.sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+	}
+	return child, nil
+}
+
+// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it. The
+// command was started in the job, if there is one. What was sent to the group until now has reached the outer fini too.
+func (l *loop) leaveGroup() {
+	if err := unix.Setpgid(0, 0); err != nil {
+		l.sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
+	}
+	l.caught.Take()
+}
 
 // reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
 // while the command runs, and abort if there are none.
@@ -51,23 +234,20 @@ func makeThreads(n int) {
 	close(release)
 }
 
-// notStarted says why there is no command, and returns what fini is to end like.
+// notStarted says why there is no command, and returns what fini is to end like. The outer fini, if there is one, exits
+// with the same status as the inner fini.
 func (l *loop) notStarted(err error) life.Result {
 	status := failureStatus(err)
 	text := err.Error()
-	if status == exitNotFound && l.role != nil && l.role.common().command.Path == "" {
-		if hint := cli.Hint(l.role.common().command.Args); hint != "" {
+	if status == exitNotFound {
+		if hint := cli.Hint(l.args); hint != "" {
 			text += "; " + hint
 		}
 	}
 	l.sayf(life.Failure, "%s", text)
 	l.report.NotStarted(err)
 	l.failed(l.report.Write(status))
-	result := life.Result{Code: status}
-	if l.role != nil {
-		l.role.notStarted(result)
-	}
-	return result
+	return life.Result{Code: status}
 }
 
 // failureStatus is the exit status for a command that could not be started.

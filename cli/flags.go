@@ -3,7 +3,7 @@ package cli
 
 import (
 	"bytes"
-	"encoding"
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -23,35 +23,37 @@ import (
 // Usage is what --help prints.
 const Usage = `usage: fini [flags] [--] command [args...]
 
-Run command, forward signals to it, reap orphans, end as it ended, and leave
-nothing behind: what it leaves running (leftovers) is stopped.
+Run command, forward signals to it, reap orphans, and exit as it did. Leave
+nothing behind: stop what the command left running (its leftovers).
 
-  fini -- make test          in CI, in front of a command; as PID 1 likewise
+  fini -- make test          in CI, in front of a command; also as PID 1
   fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
-                           beginning with SIG; none does not (TERM)
-  -i, --stdin-eof          when standard input is closed, stop the command
+                           beginning with SIG; none: don't. As PID 1, under
+                           nohup and in docker exec only if given (TERM)
+  -i, --stdin-eof          stop the command --grace after stdin is closed
   -t, --timeout=DUR        stop the command after DUR and exit 124
-      --bind=PID           when process PID ends, stop the command; repeatable
-      --[no-]shield        run as a pair, so that SIGKILL of fini leaves nothing
-                           behind (on, except for PID 1)
-      --isolate            the command gets a PID namespace, which the kernel
-                           ends with fini; --isolate=try, if there is one
+      --bind=PID           when process PID exits, stop the command; repeatable
+      --[no-]shield        run as a pair of processes, so that SIGKILL of fini
+                           leaves nothing behind (on, except for PID 1)
+      --isolate            run the command in a PID namespace, which the kernel
+                           kills with fini; --isolate=try, if there is one
       --grace=DUR          how long each step of a stop waits (` + grace + `)
   -k, --kill-after=DUR     SIGKILL, DUR after a forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         how long leftovers may go on by themselves (` + linger + `)
+      --linger=DUR         leftovers get this long to exit unasked (` + linger + `)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
                            or stderr (pipes), wait, or leave (` + life.StopAll + `)
-      --orphans-exit=CODE  exit CODE, not 0, if there are leftovers
+      --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
       --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
       --report=FILE        write what happened to FILE (- is stdout), as JSON
-      --[no-]foreground    the command stays in fini's group (on at a terminal)
+      --[no-]foreground    keep the command in the process group of fini; as
+                           PID 1 only if given (on at a terminal)
   -c, --single-child       forward signals to the command alone, not its group
   -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
   -e, --remap-exit=N       exit 0 if the command exits N; repeatable
   -w, --warn-reaped        name each orphan that is reaped, and how it ended
-  -v, --verbose            say more: what is done to the command
+  -v, --verbose            say more: each step that fini takes
   -q, --quiet              say nothing but errors
       --install=PATH       copy this binary to PATH, and exit
   -P, --pause              run no command: reap until SIGTERM or SIGINT
@@ -63,107 +65,81 @@ nothing behind: what it leaves running (leftovers) is stopped.
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
 FINI_NAME sets a long flag, as in FINI_GRACE=10s; FINI_TEST names a leak's test.
 By default fini says on stderr what went wrong, and what it stopped and why.
-Exit status: the command's own; if signal n ended it, that signal, and as PID 1
-128+n; 124 after a timeout; 125 if fini itself failed; 126 if the command can't
-be executed; 127 if it was not found.
+Exit status: the command's own; if signal n killed it, fini dies of n too, or as
+PID 1 exits 128+n; 124 after a timeout; 125 if fini failed (2: the Go runtime
+could not start); 126 if the command can't be executed; 127 if it was not found.
 `
 
-// What holds without a flag.
+// The defaults of flags.
 const grace, linger = "5s", "500ms"
 
-var defaults = kong.Vars{"grace": grace, "linger": linger, "orphans": life.StopAll}
+var defaults = kong.Vars{"grace": grace, "linger": linger}
 
-// Options is what kong fills in. Durations are text here so that an error can
-// say what is accepted.
+// Options is what kong fills in. Most fields have a type whose UnmarshalText says in an error what is accepted.
 type Options struct {
 	Pdeathsig   *deathsig `short:"p"`
 	StdinEOF    bool      `short:"i" name:"stdin-eof"`
 	Timeout     duration  `short:"t"`
-	Shield      bool      `default:"true" negatable:""`
+	Shield      *bool     `negatable:""`
 	KillAfter   duration  `short:"k"`
 	Pause       bool      `short:"P"`
 	Grace       duration  `default:"${grace}"`
 	Linger      duration  `default:"${linger}"`
-	Orphans     policy    `default:"${orphans}"`
+	Orphans     string    `default:"stop" enum:"stop,pipes,wait,leave"`
 	OrphansExit *status
-	AllowOrphan several[pattern, *pattern]
-	Foreground  *bool `negatable:""`
-	Bind        several[pid, *pid]
+	AllowOrphan []pattern `sep:"\x1f"`
+	Foreground  *bool     `negatable:""`
+	Bind        []pid     `sep:"\x1f"`
 	Report      string
-	Rewrite     several[rewrite, *rewrite] `short:"r"`
-	SingleChild bool                       `short:"c"`
+	Rewrite     []rewrite `short:"r" sep:"\x1f"`
+	SingleChild bool      `short:"c"`
 	Isolate     Isolation
-	RemapExit   several[status, *status] `short:"e"`
-	WarnReaped  bool                     `short:"w"`
-	Verbose     int                      `short:"v" type:"counter"`
-	Quiet       bool                     `short:"q"`
+	RemapExit   []status `short:"e" sep:"\x1f"`
+	WarnReaped  bool     `short:"w"`
+	Verbose     int      `short:"v" type:"counter"`
+	Quiet       bool     `short:"q"`
 
-	// Both are how fini always works.
-	Subreaper bool `short:"s" env:"-" hidden:""`
-	Group     bool `short:"g" env:"-" hidden:""`
+	// AlwaysOn is how fini works without the flag, too.
+	AlwaysOn bool `short:"s" aliases:"g" env:"-" hidden:""`
 
-	// No variable sets these, which run no command: FINI_VERSION is what a Dockerfile
-	// calls the version that it installs.
-	Install  *string `env:"-"`
-	License  bool    `short:"l" env:"-"`
-	License2 bool    `short:"L" env:"-" hidden:""`
-	Version  bool    `short:"V" env:"-"`
-	Help     bool    `short:"h" env:"-"`
-
-	// Inner says that this is the inner fini of a pair, and what the outer one has opened
-	// for it. No user sets it.
-	Inner string `env:"-" hidden:""`
+	// No variable sets these flags, which run no command: in a Dockerfile, FINI_VERSION is
+	// the version to install.
+	Install *string `env:"-"`
+	License bool    `short:"l" aliases:"L" env:"-"`
+	Version bool    `short:"V" env:"-"`
+	Help    bool    `short:"h" env:"-"`
 
 	Command []string `arg:"" optional:"" passthrough:"partial"`
 
-	// Misspelt says which variables are nearly the names of some.
+	// Misspelt has a line for each variable that sets nothing, but whose name looks as if it did.
 	Misspelt []string `kong:"-"`
-}
-
-// several are the values of a repeatable flag. A variable holds more than one: see setVariables.
-type several[T any, P interface {
-	*T
-	encoding.TextUnmarshaler
-}] []T
-
-// Decode is what the flag's parser calls for each word.
-func (s *several[T, P]) Decode(ctx *kong.DecodeContext) error {
-	var text string
-	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
-		return err
-	}
-	for word := range strings.SplitSeq(text, betweenValues) {
-		var value T
-		if err := P(&value).UnmarshalText([]byte(word)); err != nil {
-			return err
-		}
-		*s = append(*s, value)
-	}
-	return nil
 }
 
 type duration time.Duration
 
 func (d *duration) UnmarshalText(text []byte) error {
-	// So much can be added to a time without an overflow, and nobody sees its end.
-	const most = 100 * 365 * 24 * time.Hour
+	// A deadline this far away does not overflow, and is as good as none.
+	const most = duration(100 * 365 * 24 * time.Hour)
 	parsed, err := time.ParseDuration(string(text))
-	if units, ok := inUnits(string(text)); err != nil && ok {
-		parsed, err = most, nil
-		if units < float64(most) {
-			parsed = time.Duration(math.Ceil(units)) // not to 0, which may mean never
-		}
+	nanoseconds := float64(parsed)
+	if err != nil {
+		nanoseconds, err = inUnits(string(text))
 	}
-	if err != nil || parsed < 0 {
+	switch {
+	case err != nil || math.IsNaN(nanoseconds):
 		return fmt.Errorf("cannot use %q: want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", text)
+	case nanoseconds < 0:
+		return fmt.Errorf("cannot use %q: a duration can't be negative", text)
 	}
-	*d = duration(min(parsed, most))
+	if *d = most; nanoseconds < float64(most) {
+		*d = duration(math.Ceil(nanoseconds)) // not 0, which may mean never
+	}
 	return nil
 }
 
-// inUnits is a duration in nanoseconds as timeout(1) takes it: a number, also "inf", and one of its units,
-// seconds if there is none.
-func inUnits(text string) (nanoseconds float64, ok bool) {
+// inUnits reads a duration as timeout(1) does: a number, even "inf", with at most one unit. Without a unit it is in
+// seconds.
+func inUnits(text string) (nanoseconds float64, err error) {
 	number, unit := text, time.Second
 	for suffix, is := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
 		if cut, found := strings.CutSuffix(text, suffix); found {
@@ -171,8 +147,13 @@ func inUnits(text string) (nanoseconds float64, ok bool) {
 		}
 	}
 	value, err := strconv.ParseFloat(number, 64)
-	infinite := math.IsInf(value, 1) // also if it is too large for a float
-	return value * float64(unit), (err == nil || infinite) && value >= 0 && !strings.Contains(number, "_")
+	if strings.Contains(number, "_") {
+		err = strconv.ErrSyntax
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil // it is infinite
+	}
+	return value * float64(unit), err
 }
 
 // deathsig is a signal, or 0 for "none".
@@ -191,7 +172,7 @@ func (d *deathsig) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rewrite is a signal and what it is forwarded as, 0 for not at all.
+// rewrite says as which signal a signal is forwarded; 0 drops it.
 type rewrite struct{ from, to syscall.Signal }
 
 func (r *rewrite) UnmarshalText(text []byte) (err error) {
@@ -215,32 +196,22 @@ func (r *rewrite) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-type policy string
-
-func (p *policy) UnmarshalText(text []byte) error {
-	switch *p = policy(text); *p {
-	case life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll:
-		return nil
-	}
-	return fmt.Errorf("cannot use %q: want stop, pipes, wait or leave", text)
-}
-
-// pattern matches names of processes. It is written as in glob(7), and kept as path.Match has it.
+// pattern matches names of processes. The user writes it as in glob(7); it is kept in the form that path.Match reads.
 type pattern string
 
 func (p *pattern) UnmarshalText(text []byte) error {
 	*p = pattern(strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(string(text)))
-	if _, err := path.Match(string(*p), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') {
+	if _, err := path.Match(string(*p), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') || text[0] == '-' {
 		return fmt.Errorf("cannot use %q: want the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*", text)
 	}
-	// It would match nothing, and nobody would be told.
+	// Without this line, two names would match nothing, and fini would say nothing.
 	if bytes.ContainsRune(text, ',') {
 		return fmt.Errorf("cannot use %q: want one name or pattern, and the flag again for the next; ? stands for a comma", text)
 	}
 	return nil
 }
 
-// Patterns are those of --allow-orphan.
+// Patterns are the values of --allow-orphan.
 func (c *Options) Patterns() (all []string) {
 	for _, p := range c.AllowOrphan {
 		all = append(all, string(p))
@@ -248,7 +219,21 @@ func (c *Options) Patterns() (all []string) {
 	return all
 }
 
-// pid is a process, and not a group or all of them as for kill(2).
+// Pair reports whether fini is to be two processes, and whether the user has asked for that.
+func (c *Options) Pair() (is, asked bool) {
+	asked = c.Shield != nil && *c.Shield
+	return c.Shield == nil || asked, asked
+}
+
+// Pids are the values of --bind.
+func (c *Options) Pids() (all []int) {
+	for _, p := range c.Bind {
+		all = append(all, int(p))
+	}
+	return all
+}
+
+// pid is the number of one process. Numbers that kill(2) takes for a group, or for all processes, are none.
 type pid int
 
 func (p *pid) UnmarshalText(text []byte) error {
@@ -269,37 +254,44 @@ func (s *status) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// answers run no command. They work even if a variable can't be used, because their reader may be looking for just that.
+var answers = []string{"-h", "--help", "-V", "--version", "-l", "-L", "--license"}
+
 // Parse reads the command line. args is without the program's name.
-func Parse(args, environ []string) (*Options, error) {
-	// They run no command. A variable that can't be used keeps no answer from who looks for what is wrong.
-	if len(args) == 1 && (args[0] == "--help" || args[0] == "--version" || strings.HasPrefix(args[0], "--install=")) {
+func Parse(args, environ []string) (c *Options, err error) {
+	if len(args) == 1 && (slices.Contains(answers, args[0]) || strings.HasPrefix(args[0], "--install=")) {
 		environ = nil
 	}
-	if c := parsePlain(args, environ); c != nil {
-		return c, nil
-	}
-	// kong copies what is left of the words with each of them: 100,000 take it minutes.
-	const enough = 500
-	if len(args) > enough {
-		if c, err := parseByKong(args[:enough], environ); err == nil && len(c.Command) > 0 {
-			c.Command = append(slices.Clip(c.Command), args[enough:]...)
-			return c, nil
+	if c = parsePlain(args, environ); c == nil {
+		// kong copies the words that are left with each word that it reads: 100,000 words take minutes.
+		const enough = 1000
+		read := args[:min(enough, len(args))]
+		if c, err = parseByKong(read, environ); err != nil {
+			return nil, fmt.Errorf("%w; see fini --help", err)
+		}
+		if len(c.Command) > 0 {
+			c.Command = append(slices.Clip(c.Command), args[len(read):]...)
 		}
 	}
-	return parseByKong(args, environ)
+	for _, variable := range environ {
+		if ours, known := otherInits[variable]; known {
+			c.Misspelt = append(c.Misspelt, fmt.Sprintf(setsNothing, variable, ours))
+		}
+	}
+	return c, nil
 }
 
 func parseByKong(args, environ []string) (*Options, error) {
 	c := &Options{}
-	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"), defaults)
+	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"), defaults,
+		kong.WithHyphenPrefixedParameters(true)) // so that -t -5 is refused as a duration
 	if err != nil {
 		return nil, err
 	}
-	flags := parser.Model.Flags
-	c.Misspelt = setVariables(flags, environ)
+	c.Misspelt = setVariables(parser.Model.Flags, environ)
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		return nil, fmt.Errorf("%s; see fini --help", explain(err, flags, args))
+		return nil, explain(err, parser.Model.Flags)
 	}
 	// kong keeps the "--" that ends the flags. Exactly one is taken off.
 	if len(c.Command) > 0 && c.Command[0] == "--" {
@@ -307,71 +299,55 @@ func parseByKong(args, environ []string) (*Options, error) {
 	}
 	given := map[string]bool{}
 	for _, word := range parsed.Path {
-		if word.Flag != nil && !word.Resolved {
-			given[word.Flag.Name] = true
+		if word.Flag == nil || word.Resolved {
+			continue
+		}
+		given[word.Flag.Name] = true
+		if word.Flag.IsSlice() && word.Flag.Target.Len() == 0 {
+			return nil, fmt.Errorf("--%s: wants a value", word.Flag.Name)
 		}
 	}
-	if err := c.contradiction(given); err != nil {
-		return nil, err
-	}
-	c.Quiet = c.Quiet && !given["verbose"] // FINI_QUIET: a flag wins over a variable
-	return c, nil
+	c.Quiet = c.Quiet && (given["quiet"] || !given["verbose"]) // a flag wins over FINI_QUIET
+	return c, c.contradiction(given)
 }
 
-// parsePlain parses a command line with no or only common flags, without kong, which is slow. It returns
-// nil if there is another flag, or a FINI_ variable.
+// parsePlain reads the most common command lines. It is there for the speed of the start, because kong takes a
+// millisecond. It returns nil if there is another flag, or a variable that kong must read.
 func parsePlain(args, environ []string) *Options {
-	for _, variable := range environ {
-		if name, _, _ := strings.Cut(variable, "="); setsFlag(name) {
-			return nil
-		}
+	if slices.ContainsFunc(environ, setsFlag) {
+		return nil
 	}
-	c := &Options{Shield: true, Orphans: life.StopAll}
+	c := &Options{Orphans: life.StopAll}
 	_ = c.Grace.UnmarshalText([]byte(grace))
 	_ = c.Linger.UnmarshalText([]byte(linger))
-	if len(args) > 0 {
-		if numbers, ok := strings.CutPrefix(args[0], "--inner="); ok {
-			c.Inner, args = numbers, args[1:]
-		}
-	}
-	for ; len(args) > 0; args = args[1:] {
-		switch word := args[0]; {
-		case word == "--":
-			if c.Command = args[1:]; len(c.Command) == 0 {
-				return nil
-			}
-			return c
-		case word == "" || word[0] != '-':
-			if c.Command = args; word == "" {
-				return nil
-			}
-			return c
-		case word == "--no-shield":
-			c.Shield = false
-		case word == "--isolate":
+	for len(args) > 0 && args[0] != "--" && strings.HasPrefix(args[0], "-") {
+		switch file, isReport := strings.CutPrefix(args[0], "--report="); {
+		case args[0] == "--no-shield":
+			c.Shield = new(bool)
+		case args[0] == "--isolate":
 			c.Isolate = Isolate
-		case word == "--isolate=try":
-			c.Isolate = TryIsolate
-		case word == "-i" || word == "--stdin-eof":
-			c.StdinEOF = true
-		case word == "-s":
-			c.Subreaper = true
-		case word == "-g":
-			c.Group = true
-		case word == "-q" || word == "--quiet":
-			c.Quiet = true
+		case isReport && file != "" && (file[0] != '-' || file == "-"):
+			c.Report = file
 		default:
 			return nil
 		}
+		args = args[1:]
 	}
-	return nil
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if c.Command = args; len(args) == 0 {
+		return nil
+	}
+	return c
 }
 
-// setsFlag reports whether a variable is fini's, as nearly all are whose names begin with FINI_. FINI_TEST is for
-// the report: see hints in package report.
-func setsFlag(name string) bool { return strings.HasPrefix(name, "FINI_") && name != "FINI_TEST" }
+// setsFlag reports whether a variable may stand for a flag. FINI_TEST is for the report: see hints in package report.
+func setsFlag(variable string) bool {
+	return strings.HasPrefix(variable, "FINI_") && !strings.HasPrefix(variable, "FINI_TEST=")
+}
 
-// Level is how much is to be said.
+// Level says how much fini says.
 func (c *Options) Level() life.Level {
 	if c.Quiet {
 		return life.Failure
@@ -379,7 +355,7 @@ func (c *Options) Level() life.Level {
 	return life.Warning + life.Level(c.Verbose)
 }
 
-// Policy is what the flags ask of a life: one half of its life.Rules.
+// Policy has the flags that a life obeys, as one half of its life.Rules.
 func (c *Options) Policy() life.Policy {
 	p := life.Policy{
 		Grace:       time.Duration(c.Grace),
@@ -387,10 +363,9 @@ func (c *Options) Policy() life.Policy {
 		KillAfter:   time.Duration(c.KillAfter),
 		Timeout:     time.Duration(c.Timeout),
 		Deathsig:    syscall.SIGTERM,
-		Orphans:     string(c.Orphans),
+		Orphans:     c.Orphans,
 		Allow:       len(c.AllowOrphan) > 0,
 		OrphansExit: -1,
-		Reports:     c.Report != "",
 		WarnReaped:  c.WarnReaped,
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
 	}
@@ -409,8 +384,7 @@ func (c *Options) Policy() life.Policy {
 	return p
 }
 
-// Version ends in seven hexadecimal digits, by which Docker knows an init: it
-// compares what `<init> --version` prints with a pattern.
+// Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
 func Version() string {
 	revision := "0000000"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -423,12 +397,12 @@ func Version() string {
 	return fmt.Sprintf("fini version %s - git.%s", VersionNumber(), revision)
 }
 
-// LimitedBuild is said of a build that does not look at what it has inherited before the Go runtime
-// changes that. See reaper.HasEntry.
+// LimitedBuild is the message of a build whose first instructions are the Go runtime's, which changes what fini has
+// inherited. See reaper.HasEntry.
 const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
 	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
 
-// VersionNumber is the version alone.
+// VersionNumber is the version without the rest of the line.
 func VersionNumber() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
@@ -446,24 +420,23 @@ const (
 	TryIsolate Isolation = "try" // and go on without
 )
 
+var isolations = map[string]Isolation{
+	"1": Isolate, "true": Isolate, "yes": Isolate, "0": "", "false": "", "no": "", "try": TryIsolate,
+}
+
 // IsBool tells kong that the flag may come without a value.
 func (i *Isolation) IsBool() bool { return true }
 
-// Decode is what kong calls.
+// Decode reads the value, if there is one.
 func (i *Isolation) Decode(ctx *kong.DecodeContext) error {
 	value := "1"
 	if ctx.Scan.Peek().Type == kong.FlagValueToken {
 		value = fmt.Sprint(ctx.Scan.Pop().Value)
 	}
-	switch strings.ToLower(value) {
-	case "1", "true", "yes":
-		*i = Isolate
-	case "0", "false", "no":
-		*i = ""
-	case "try":
-		*i = TryIsolate
-	default:
+	how, known := isolations[strings.ToLower(value)]
+	if !known {
 		return fmt.Errorf("cannot use %q: want try, or no value", value)
 	}
+	*i = how
 	return nil
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// withoutVariables takes every FINI_ variable out of the environment, but for those
-// that a case sets.
+// withoutVariables removes every FINI_ variable from the environment, except the variables of a case.
 func withoutVariables(t *testing.T, set map[string]string) {
 	t.Helper()
 	for _, e := range os.Environ() {
@@ -36,10 +35,8 @@ func withoutVariables(t *testing.T, set map[string]string) {
 // sayingNothing is the command line that says nothing, as SPEC has it.
 func sayingNothing() *Options {
 	return &Options{
-		Shield: true,
-		Grace:  duration(5 * time.Second),
-		Linger: duration(500 * time.Millisecond),
-		// Without this one, leftovers are stopped.
+		Grace:   duration(5 * time.Second),
+		Linger:  duration(500 * time.Millisecond),
 		Orphans: life.StopAll,
 	}
 }
@@ -68,10 +65,10 @@ func TestParse(t *testing.T) {
 		"FINI_STDIN_EOF":       {nil, set{"FINI_STDIN_EOF": "true"}, func(c line) { c.StdinEOF = true }},
 		"timeout":              {[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = duration(90 * time.Second) }},
 		"-t joined":            {[]string{"-t5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
-		"shield":               {[]string{"--shield"}, nil, func(line) {}},
-		"no-shield":            {[]string{"--no-shield"}, nil, func(c line) { c.Shield = false }},
-		"FINI_SHIELD":          {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = false }},
-		"shield wins":          {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(line) {}},
+		"shield":               {[]string{"--shield"}, nil, func(c line) { c.Shield = of(true) }},
+		"no-shield":            {[]string{"--no-shield"}, nil, func(c line) { c.Shield = of(false) }},
+		"FINI_SHIELD":          {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = of(false) }},
+		"shield wins":          {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = of(true) }},
 		"grace":                {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
 		"grace apart":          {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
 		"grace of nothing":     {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
@@ -89,9 +86,9 @@ func TestParse(t *testing.T) {
 		"orphans-exit":         {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
 		"orphans-exit of 0":    {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
 		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
-			c.AllowOrphan = several[pattern, *pattern]{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
+			c.AllowOrphan = []pattern{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
-		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = several[pattern, *pattern]{"java", "gpg-*"} }},
+		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = []pattern{"java", "gpg-*"} }},
 		"FINI_TEST":            {nil, set{"FINI_TEST": "TestX"}, func(line) {}},
 		"FINI_INSTALL":         {nil, set{"FINI_INSTALL": "/x"}, func(line) {}},
 		"install":              {[]string{"--install=/x"}, nil, func(c line) { c.Install = of("/x") }},
@@ -112,32 +109,31 @@ func TestParse(t *testing.T) {
 		"-vvv":             {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
 		"-v and --verbose": {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
 		"FINI_VERBOSE":     {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
-		"FINI_VERBOSE=yes": {nil, set{"FINI_VERBOSE": "yes"}, func(c line) { c.Verbose = 1 }},
 		"quiet":            {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
 		"-q":               {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
 		"pause":            {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
-		"-s":               {[]string{"-s"}, nil, func(c line) { c.Subreaper = true }},
-		"-g":               {[]string{"-g"}, nil, func(c line) { c.Group = true }},
+		"-s":               {[]string{"-s"}, nil, func(c line) { c.AlwaysOn = true }},
+		"-g":               {[]string{"-g"}, nil, func(c line) { c.AlwaysOn = true }},
 		"license":          {[]string{"--license"}, nil, func(c line) { c.License = true }},
 		"-l":               {[]string{"-l"}, nil, func(c line) { c.License = true }},
-		"-L":               {[]string{"-L"}, nil, func(c line) { c.License2 = true }},
+		"-L":               {[]string{"-L"}, nil, func(c line) { c.License = true }},
 		"version":          {[]string{"--version"}, nil, func(c line) { c.Version = true }},
 		"help":             {[]string{"--help"}, nil, func(c line) { c.Help = true }},
 		"letters joined": {[]string{"-cwqe7"}, nil, func(c line) {
 			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = true, true, true, []status{7}
 		}},
 		"tini -s -g -v -w -p -e": {[]string{"-s", "-g", "-vvv", "-w", "-p", "SIGKILL", "-e", "143", "--", "x"}, nil, func(c line) {
-			c.Subreaper, c.Group, c.Verbose, c.WarnReaped = true, true, 3, true
+			c.AlwaysOn, c.Verbose, c.WarnReaped = true, 3, true
 			c.Pdeathsig, c.RemapExit, c.Command = of(deathsig(9)), []status{143}, []string{"x"}
 		}},
 
-		// A Dockerfile calls the version that it installs FINI_VERSION. What shows a
-		// text and ends, and what is not for users, is no variable's matter.
-		"FINI_VERSION":             {nil, set{"FINI_VERSION": "v1.2.3"}, func(line) {}},
-		"FINI_HELP, FINI_LICENSE":  {nil, set{"FINI_HELP": "1", "FINI_LICENSE": "1", "FINI_LICENSE2": "1"}, func(line) {}},
-		"FINI_SUBREAPER and GROUP": {nil, set{"FINI_SUBREAPER": "1", "FINI_GROUP": "1"}, func(line) {}},
-		"FINI_COMMAND":             {nil, set{"FINI_COMMAND": "x"}, func(line) {}},
-		"FINI_INNER":               {nil, set{"FINI_INNER": "3,4"}, func(line) {}},
+		// A Dockerfile calls the version that it installs FINI_VERSION. A flag that prints a
+		// text, or is not for users, has no variable.
+		"FINI_VERSION":            {nil, set{"FINI_VERSION": "v1.2.3"}, func(line) {}},
+		"FINI_HELP, FINI_LICENSE": {nil, set{"FINI_HELP": "1", "FINI_LICENSE": "1"}, func(line) {}},
+		"FINI_ALWAYS_ON":          {nil, set{"FINI_ALWAYS_ON": "1"}, func(line) {}},
+		"FINI_COMMAND":            {nil, set{"FINI_COMMAND": "x"}, func(line) {}},
+		"FINI_INNER":              {nil, set{"FINI_INNER": "3,4"}, func(line) {}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			withoutVariables(t, c.env)
@@ -201,7 +197,7 @@ func TestParseCommand(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	type set = map[string]string
-	const aDuration, aStatus, aPolicy, aSignal = "500ms, 5s or 1m", "0 to 255", "stop, pipes, wait or leave", "SIGTERM"
+	const aDuration, aStatus, aPolicy, aSignal = "500ms, 5s or 1m", "0 to 255", `one of "stop","pipes","wait","leave"`, "SIGTERM"
 	for what, c := range map[string]struct {
 		args []string
 		env  set
@@ -215,7 +211,9 @@ func TestParseRefuses(t *testing.T) {
 		"no negation":           {[]string{"--no-quiet"}, nil, []string{"--no-quiet"}},
 
 		"grace in two units":      {[]string{"--grace=5d1h"}, nil, []string{"--grace", `"5d1h"`, aDuration}},
-		"grace below nothing":     {[]string{"--grace=-1s"}, nil, []string{"--grace", `"-1s"`, aDuration}},
+		"grace below nothing":     {[]string{"--grace=-1s"}, nil, []string{"--grace", `"-1s"`, "a duration can't be negative"}},
+		"timeout below nothing":   {[]string{"-t", "-5", "true"}, nil, []string{`--timeout: cannot use "-5": a duration can't be negative;`}},
+		"a flag for a value":      {[]string{"-t", "--grace=5s", "true"}, nil, []string{`--timeout: cannot use "--grace=5s"`, aDuration}},
 		"grace in words":          {[]string{"--grace=long"}, nil, []string{"--grace", `"long"`, aDuration}},
 		"empty grace":             {[]string{"--grace="}, nil, []string{"--grace", `""`, aDuration}},
 		"grace without a value":   {[]string{"--grace"}, nil, []string{"--grace"}},
@@ -243,18 +241,20 @@ func TestParseRefuses(t *testing.T) {
 		"pdeathsig of 0":          {[]string{"--pdeathsig=0"}, nil, []string{"--pdeathsig", `"0"`, aSignal, "none"}},
 		"empty pdeathsig":         {[]string{"--pdeathsig="}, nil, []string{"--pdeathsig", `""`, aSignal, "none"}},
 		"FINI_STDIN_EOF":          {nil, set{"FINI_STDIN_EOF": "perhaps"}, []string{"stdin-eof", "perhaps"}},
-		"bind to nobody":          {[]string{"--bind="}, nil, []string{"--bind", `""`, "pid"}},
-		"FINI_SHIELD":             {nil, set{"FINI_SHIELD": "perhaps"}, []string{`FINI_SHIELD: cannot use "perhaps": want 0 or 1`}},
+		"bind to nobody":          {[]string{"--bind="}, nil, []string{"--bind: wants a value"}},
+		"FINI_SHIELD":             {nil, set{"FINI_SHIELD": "perhaps"}, []string{`FINI_SHIELD: bool value must be `, `"perhaps"`}},
 		"FINI_VERBOSE":            {nil, set{"FINI_VERBOSE": "much"}, []string{`FINI_VERBOSE: cannot use "much": want a number`}},
 		"one dash":                {[]string{"-timeout=5s", "x"}, nil, []string{"two dashes: --timeout=5s;"}},
 		"one dash, apart":         {[]string{"-i", "-timeout", "5s", "x"}, nil, []string{"two dashes: --timeout;"}},
 		"one dash behind a value": {[]string{"-e", "1", "-no-shield", "x"}, nil, []string{"two dashes: --no-shield;"}},
+		"a command's own flag":    {[]string{"--orphans=x", "java", "-timeout"}, nil, []string{aPolicy}},
 		"the command's one dash":  {[]string{"-Z", "java", "-version"}, nil, []string{"unknown flag -Z;"}},
 		"noshield":                {[]string{"--noshield", "x"}, nil, []string{"did you mean --no-shield?"}},
 		"a part of a flag":        {[]string{"--stdin", "x"}, nil, []string{"did you mean --stdin-eof?"}},
 		"like no flag":            {[]string{"--nope", "x"}, nil, []string{"unknown flag --nope; see"}},
 		"install with a command":  {[]string{"--install=/x", "y"}, nil, []string{"--install", `"y"`}},
-		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan", `""`, "gpg-agent"}},
+		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan: wants a value"}},
+		"allow-orphan of a flag":  {[]string{"--allow-orphan", "-v", "x"}, nil, []string{"--allow-orphan", `"-v"`}},
 		"allow-orphan of two":     {[]string{"--allow-orphan=java,gpg-agent"}, nil, []string{"--allow-orphan", `"java,gpg-agent"`, "again"}},
 		"allow-orphan of a path":  {[]string{"--allow-orphan=/bin/x"}, nil, []string{"--allow-orphan", `"/bin/x"`, "gpg-agent"}},
 		"allow-orphan, broken":    {[]string{"--allow-orphan=[a"}, nil, []string{"--allow-orphan", `"[a"`, "pattern"}},
@@ -322,6 +322,9 @@ func TestUsageHasEveryFlag(t *testing.T) {
 		if flag.Short != 0 {
 			names = append(names, "-"+string(flag.Short))
 		}
+		for _, letter := range flag.Aliases {
+			names = append(names, "-"+letter)
+		}
 		if !flag.Hidden {
 			names = append(names, "--"+flag.Name)
 		}
@@ -357,7 +360,7 @@ func TestUsageFits(t *testing.T) {
 	if !strings.HasSuffix(Usage, "\n") || strings.HasSuffix(Usage, "\n\n") {
 		t.Error("the Usage does not end in one newline")
 	}
-	if n := strings.Count(Usage, "\n"); n > 45 {
+	if n := strings.Count(Usage, "\n"); n > 47 {
 		t.Errorf("%d lines", n)
 	}
 	for line := range strings.Lines(Usage) {
@@ -371,13 +374,13 @@ func TestUsageFits(t *testing.T) {
 	}
 }
 
-// What is read without kong is what kong would make of it.
+// parsePlain reads its command lines as kong does, and leaves all others to kong.
 func TestPlainIsWhatKongMakes(t *testing.T) {
 	t.Setenv("FINI_VERSION", "not a flag, and enough for kong to be asked")
 	for _, args := range [][]string{
-		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"},
-		{"/bin/x", "--timeout=1s"}, {"--", ""}, {"--inner=9,5,7,1,-1", "x"}, {"--inner=0,5,6,1,7", "--", "x", "-q"},
-		{"--no-shield", "x"}, {"-i", "-s", "-g", "--quiet", "--", "x"}, {"--stdin-eof", "-q", "x", "-i"}, {"--inner=9,5,7,1,-1", "-i", "x"},
+		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"}, {""}, {"--isolate", ""},
+		{"/bin/x", "--timeout=1s"}, {"--", ""},
+		{"--no-shield", "x"}, {"--isolate", "--", "x"}, {"--report=a b", "--no-shield", "x", "-i"}, {"--report=-", "--report=y", "x"},
 	} {
 		quick := parsePlain(args, nil)
 		if quick == nil {
@@ -390,16 +393,16 @@ func TestPlainIsWhatKongMakes(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		nil, {""}, {"--"}, {"-v", "x"}, {"--grace=1s", "x"},
-		{"--inner=9,5,7,1,-1", "-v", "x"}, {"--inner", "5,6", "x"}, {"-"}, {"-i"}, {"-i", "--"},
-		{"-is", "x"}, {"--shield=0", "x"}, {"--no-shield"}, {"-i", ""},
+		nil, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"-i", "x"}, {"-s", "x"}, {"--isolate=try", "x"}, {"--report", "y", "x"},
+		{"--report=", "x"}, {"--report=-v", "x"}, {"-"},
+		{"--no-shield"}, {"--no-shield", "--"}, {"--no-shield=0", "x"},
 	} {
 		if quick := parsePlain(args, nil); quick != nil {
 			t.Errorf("%q: read as %+v without kong", args, quick)
 		}
 	}
-	if parsePlain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil {
-		t.Error("a variable was overlooked")
+	if parsePlain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil || parsePlain([]string{"x"}, []string{"FINI_TEST=1s"}) == nil {
+		t.Error("a variable of a flag was overlooked, or another was taken for one")
 	}
 }
 
@@ -414,7 +417,7 @@ func TestLongestDuration(t *testing.T) {
 	}
 }
 
-// timeout(1) takes the same, but for hexadecimal numbers.
+// timeout(1) takes the same, except that it takes hexadecimal numbers too.
 func TestDurationAsTimeoutReadsIt(t *testing.T) {
 	const most = 100 * 365 * 24 * time.Hour
 	for text, want := range map[string]time.Duration{
@@ -439,16 +442,16 @@ func TestNoCommand(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "no command: want one behind the flags"},
+		{nil, "no command: want one after the flags"},
 		{[]string{"--"}, "no command: "},
 		{[]string{"-v", "-w"}, "no command: "},
 		{[]string{"--grace=1s"}, "no command: "},
-		{[]string{"--report", "true"}, `--report took "true" as its FILE; no command is left`},
-		{[]string{"-t", "5"}, `-t took "5" as its DUR; no command is left`},
-		{[]string{"-ct", "5"}, `-t took "5" as its DUR; no command is left`},
-		{[]string{"-e", "3"}, `-e took "3" as its N; no command is left`},
-		{[]string{"-r", "HUP:0"}, `-r took "HUP:0" as its FROM:TO; no command is left`},
-		{[]string{"-p", "none"}, `-p took "none" as its SIG; no command is left`},
+		{[]string{"--report", "true"}, `--report took "true" as its value; no command is left`},
+		{[]string{"-t", "5"}, `-t took "5" as its value; no command is left`},
+		{[]string{"-ct", "5"}, `-t took "5" as its value; no command is left`},
+		{[]string{"-e", "3"}, `-e took "3" as its value; no command is left`},
+		{[]string{"-r", "HUP:0"}, `-r took "HUP:0" as its value; no command is left`},
+		{[]string{"-p", "none"}, `-p took "none" as its value; no command is left`},
 	} {
 		withoutVariables(t, nil)
 		if parsed, err := Parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
@@ -486,7 +489,48 @@ func TestMisspeltVariables(t *testing.T) {
 	}
 }
 
-// A command may have as many arguments as the kernel takes, also behind a flag.
+// A variable by which tini or dumb-init would have acted is named; a variable that asks for what fini does anyway is not.
+func TestVariablesOfOtherInits(t *testing.T) {
+	for variable, says := range map[string]string{
+		"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=2",
+		"DUMB_INIT_SETSID=1": "", "TINI_SUBREAPER=": "", "TINI_KILL_PROCESS_GROUP=1": "", "TINI_VERBOSITY=1": "", "TINI_VERSION=v0.19.0": "",
+	} {
+		for _, args := range [][]string{{"x"}, {"-v", "x"}} { // without kong, and with it
+			withoutVariables(t, nil)
+			c, err := Parse(args, []string{variable})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(c.Misspelt, "\n")
+			if want := variable + " sets nothing: did you mean " + says + "?"; says == "" && got != "" || says != "" && got != want {
+				t.Errorf("%s: %q", variable, got)
+			}
+		}
+	}
+}
+
+// An answer comes even if a variable can't be used.
+func TestAnswers(t *testing.T) {
+	for _, flag := range []string{"-h", "--help", "-V", "--version", "-l", "-L", "--license", "--install=/x"} {
+		withoutVariables(t, nil)
+		if _, err := Parse([]string{flag}, []string{"FINI_GRACE=x"}); err != nil {
+			t.Errorf("%s: %v", flag, err)
+		}
+		t.Setenv("FINI_GRACE", "") // so that the test puts it back
+		if _, err := Parse([]string{flag, "-v"}, []string{"FINI_GRACE=x"}); err == nil {
+			t.Errorf("%s -v is no answer alone, and yet the variable is not looked at", flag)
+		}
+	}
+}
+
+func TestPids(t *testing.T) {
+	c, err := Parse([]string{"--bind=3", "--bind=5", "x"}, nil)
+	if err != nil || !slices.Equal(c.Pids(), []int{3, 5}) {
+		t.Errorf("%v, %v", c.Pids(), err)
+	}
+}
+
+// A command may have as many arguments as the kernel takes, even after a flag.
 func TestParseManyArguments(t *testing.T) {
 	many := slices.Repeat([]string{"x"}, 100_000)
 	for _, flags := range [][]string{{"--grace=1s"}, {"--grace", "1s", "--"}} {

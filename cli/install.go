@@ -11,17 +11,14 @@ import (
 	"syscall"
 )
 
-// Install copies this binary to path, which has it whole or not at all: the copy is made in
-// the same directory and takes the name when it is on the disk. A link there is replaced, and
-// so is a binary that is being executed.
+// Install copies this binary to path, whole or not at all: it writes the copy to the same directory, and renames it when
+// it is on the disk. A link at path is replaced, and so is a binary that is being executed.
 func Install(path string) error {
 	switch info, err := os.Stat(path); {
-	case path == "":
-		return cannotWrite(path, syscall.ENOENT)
 	case err != nil:
 	case info.IsDir():
 		return fmt.Errorf("cannot write %q: it is a directory; want the name of a file, as in %s", path, filepath.Join(path, "fini"))
-	case !info.Mode().IsRegular(): // such as /dev/null, which others need
+	case !info.Mode().IsRegular(): // such as /dev/null, which other programs need
 		return fmt.Errorf("cannot write %q: it is no regular file", path)
 	}
 	from, err := self()
@@ -31,9 +28,9 @@ func Install(path string) error {
 	defer func() { _ = from.Close() }()
 	dir, _ := filepath.Split(path)
 	if dir == "" {
-		dir = "." // and not that of temporary files
+		dir = "." // CreateTemp would take "" for /tmp
 	}
-	// It takes a moment, in which nobody's request to end leaves a part of it behind.
+	// A terminating signal would leave a part of the copy behind.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	to, err := os.CreateTemp(dir, ".fini-")
 	if err != nil {
@@ -56,7 +53,7 @@ func Install(path string) error {
 	return nil
 }
 
-// cannotWrite leaves out what package os says of the temporary file.
+// cannotWrite leaves out the name of the temporary file, which the error of package os has.
 func cannotWrite(path string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -65,8 +62,7 @@ func cannotWrite(path string, err error) error {
 	return fmt.Errorf("cannot write %q: %w", path, err)
 }
 
-// self opens this binary. Without /proc it is the file that it was called by, if that was by a
-// path.
+// self opens this binary. Without /proc it opens the path that fini was started by.
 func self() (*os.File, error) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil && strings.Contains(os.Args[0], "/") {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -13,40 +12,35 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// What a user is told of a command line or a variable that can't be used.
+// This file has the messages about command lines and variables that fini can't use.
 
-// betweenValues stands between the values of a variable. There are spaces in the environment, but a name on
-// the command line may have one.
+// betweenValues separates the values of a variable. In the environment a space does, but a value on the command line
+// may contain a space.
 const betweenValues = "\x1f"
 
-// setVariables gives the variables to the parser, and says which ones are nearly the
-// name of one.
+// setVariables gives the variables to the parser. It returns a line for each variable whose name is nearly
+// the name of a variable that sets a flag.
 func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 	var names, several []string
 	for _, flag := range flags {
-		if !flag.Hidden {
-			names = append(names, flag.Envs...)
-		}
+		names = append(names, flag.Envs...)
 		if flag.Target.Kind() == reflect.Slice {
 			several = append(several, flag.Envs...)
 		}
 	}
 	for _, variable := range slices.Backward(environ) { // of two, the first counts
 		name, value, _ := strings.Cut(variable, "=")
-		if !setsFlag(name) {
+		if !setsFlag(variable) {
 			continue
 		}
-		if value == "" { // what a compose file sets to nothing is not set
+		if value == "" { // a compose file may set a variable to nothing
 			_ = os.Unsetenv(name)
 			continue
-		}
-		if name == "FINI_VERBOSE" { // a number, and yet one of the switches
-			value = cmp.Or(map[string]string{"true": "1", "yes": "1", "false": "0", "no": "0"}[value], value)
 		}
 		if words := strings.Fields(value); slices.Contains(several, name) && len(words) > 0 {
 			value = strings.Join(words, betweenValues)
 		}
-		_ = os.Setenv(name, value) // for kong: see reaper.Getenv
+		_ = os.Setenv(name, value) // where kong looks for it, and where entry may have removed it
 		if slices.Contains(names, name) {
 			continue
 		}
@@ -54,165 +48,95 @@ func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 			if strings.HasPrefix(name, "FINI_NO") && (other == "FINI_SHIELD" || other == "FINI_FOREGROUND") {
 				other += "=0"
 			}
-			misspelt = append(misspelt, fmt.Sprintf("%s sets nothing: did you mean %s?", name, other))
+			misspelt = append(misspelt, fmt.Sprintf(setsNothing, name, other))
 		}
 	}
 	return misspelt
 }
 
-// explain is an error of the parser in fini's words, one line.
-func explain(err error, flags []*kong.Flag, args []string) string {
-	if text := oneDash(flags, args); text != "" {
-		return text
+const setsNothing = "%s sets nothing: did you mean %s?"
+
+// otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
+var otherInits = map[string]string{
+	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
+	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=2",
+}
+
+// explain returns an error of the parser in one line. Most of the parser's words are good.
+func explain(err error, flags []*kong.Flag) error {
+	var names []string
+	for _, flag := range flags {
+		if names = append(names, flag.Name); flag.Tag.Negatable != "" {
+			names = append(names, "no-"+flag.Name)
+		}
 	}
-	text, _, _ := strings.Cut(err.Error(), ", did you mean")
-	if strings.HasPrefix(text, "--timeout:") && dockers(args) {
-		return "cannot use -i and -t as docker's: here -t is --timeout=DUR and -i is --stdin-eof; a terminal needs neither"
+	text, _, _ := strings.Cut(err.Error(), ", did you mean") // which is for letters too, and never for --no-
+	word := ""                                               // of the command line, at which the parser stopped
+	if failed, ok := err.(*kong.ParseError); ok {
+		last := failed.Context.Path[len(failed.Context.Path)-1]
+		word = strings.Join(last.Remainder()[:min(1, len(last.Remainder()))], "")
+	}
+	long, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	switch name, unknown := strings.CutPrefix(text, "unknown flag --"); {
+	case slices.Contains(names, long) && !strings.HasPrefix(word, "--") && len(long) > 1:
+		text = fmt.Sprintf("cannot use %s: long flags have two dashes: -%s", word, word)
+	case strings.HasPrefix(text, "--timeout:") && (word == "-ti" || word == "-it" || word == "t"):
+		text = "cannot use -i and -t as docker's: here -t is --timeout=DUR and -i is --stdin-eof; a terminal needs neither"
+	case unknown:
+		text = "unknown flag " + word
+		if other := nearest(strings.ToLower(name), names, "-"); other != "" {
+			text += ", did you mean --" + other + "?"
+		}
 	}
 	for _, word := range []struct{ parsers, ours string }{
-		{`: expected \S+ value but got ("-\d.*?") .*`, `: cannot use $1: wants a value`},
-		{`: (expected \S+ value but got|expected value value|missing value).*`, `: wants a value`},
-		{`bool value must be .* but got (".*?")`, `cannot use $1: want 0 or 1`},
+		{`expected \S+ value but got ("-.*") \(.*`, `cannot use $1`},
+		{`missing value.*`, `wants a value`},
 		{`expected a counter but got (".*?") \(\w+\)`, `cannot use $1: want a number`},
 		{`^--\S+: (.*) \(from envar (\w+)=.*`, `$2: $1`},
 	} {
 		text = regexp.MustCompile(word.parsers).ReplaceAllString(text, word.ours)
 	}
-	if flag, _, _ := strings.Cut(text, ":"); strings.HasSuffix(text, ": wants a value") {
-		text += ": " + flag + "=" + valueOf(flag)
-	}
-	if letter, unknown := strings.CutPrefix(text, "unknown flag -"); unknown && !strings.HasPrefix(letter, "-") {
-		if word := joined(letter, args); word != "" {
-			text += " in " + word
-		}
-	}
-	if name, unknown := strings.CutPrefix(text, "unknown flag --"); unknown {
-		var names []string
-		for _, flag := range flags {
-			if !flag.Hidden {
-				names = append(names, flag.Name)
-			}
-			if flag.Tag.Negatable != "" {
-				names = append(names, "no-"+flag.Name)
-			}
-		}
-		word, value, apart := strings.Cut(name, " ")
-		switch other := nearest(strings.ToLower(word), names, "-"); {
-		case apart && other != "": // in one word, as an image's ENTRYPOINT may have it
-			text = fmt.Sprintf("unknown flag %q, did you mean --%s=%s?", "--"+name, other, value)
-		case slices.ContainsFunc(flags, func(f *kong.Flag) bool { return len(name) == 1 && f.Short == rune(name[0]) }):
-			text += ", did you mean -" + name + "?"
-		case other != "":
-			text += ", did you mean --" + other + "?"
-		}
-	}
-	return text
+	return errors.New(text)
 }
 
-// oneDash finds a long flag that was given with one dash, as flags of Go programs are: it reads
-// as letters.
-func oneDash(flags []*kong.Flag, args []string) string {
-	value := false // the next word is one
-	for _, word := range args {
-		if value {
-			value = false
-			continue
-		}
-		if word == "--" || len(word) < 2 || word[0] != '-' {
-			break
-		}
-		name, _, joined := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		for _, flag := range flags {
-			long := name == flag.Name || flag.Tag.Negatable != "" && name == "no-"+flag.Name
-			if long && word[1] != '-' && len(name) > 1 && !flag.Hidden {
-				return fmt.Sprintf("cannot use %s: long flags have two dashes: -%s", word, word)
-			}
-			short := word[1] != '-' && flag.Short == rune(word[len(word)-1])
-			if len(word) > 2 && word[1] != '-' && word[2] == '=' && flag.Short == rune(word[1]) {
-				if flag.IsBool() || flag.IsCounter() {
-					return fmt.Sprintf("cannot use %s: -%c takes no value", word, flag.Short)
-				}
-				return fmt.Sprintf("cannot use %s: behind a letter there is no =: -%c %s", word, flag.Short, word[3:])
-			}
-			value = value || (long && !joined || short) && !flag.IsBool() && !flag.IsCounter()
-		}
-	}
-	return ""
-}
-
-// dockers reports whether there are both -i and -t before the command, as docker run has them.
-func dockers(args []string) bool {
-	letters := ""
-	for _, word := range args {
-		if len(word) < 2 || word[0] != '-' || word[1] == '-' {
-			break
-		}
-		letters += word[1:]
-	}
-	return strings.TrimLeft(letters, "it") == "" && strings.Contains(letters, "i") && strings.Contains(letters, "t")
-}
-
-// joined is the word of several letters that begins with flags and has this letter, "" for none.
-func joined(letter string, args []string) string {
-	for _, word := range args {
-		if word == "--" {
-			break
-		}
-		if len(word) > 2 && word[0] == '-' && word[1] != '-' && strings.Contains(word, letter) {
-			return word
-		}
-	}
-	return ""
-}
-
-// valueOf is what the usage calls the value of a flag.
-func valueOf(flag string) string {
-	if m := regexp.MustCompile(`(?m)^ .*` + flag + `[^-a-z ]*(?:, .*?)?=([A-Z:]+)`).FindStringSubmatch(Usage); m != nil {
-		return m[1]
-	}
-	return "value"
-}
-
-// NoCommand says that there is no command, and which flag has taken what was meant to be one.
+// NoCommand says that there is no command, and which flag has taken the word that was meant to be the command.
 func NoCommand(args []string) error {
 	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") && !strings.HasPrefix(args[n-1], "-") {
 		flag := args[n-2]
 		if !strings.HasPrefix(flag, "--") {
 			flag = "-" + flag[len(flag)-1:]
 		}
-		return fmt.Errorf("%s took %q as its %s; no command is left", flag, args[n-1], valueOf(flag))
+		return fmt.Errorf("%s took %q as its value; no command is left", flag, args[n-1])
 	}
-	// Without the brackets a shell starts fini, and Docker gives the CMD to that.
+	// An ENTRYPOINT without brackets runs fini by a shell, and Docker gives the CMD to the shell.
 	if os.Getpid() == 1 {
 		return errors.New(`no command: an image wants ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD; see fini --help`)
 	}
-	return errors.New("no command: want one behind the flags, as in fini -- make test; see fini --help")
+	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// contradiction is what is wrong with flags that are each right. Those of the command line are given; a
-// variable may be there for others.
+// contradiction says which flags do not go together, or need a value. given are the flags of the command line; a
+// variable may be set for the sake of another command.
 func (c *Options) contradiction(given map[string]bool) error {
-	what := ""
+	isFlag := func(value string) bool { return value == "" || value[0] == '-' && len(value) > 1 }
 	switch {
 	case c.Pause && len(c.Command) > 0:
 		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
 	case c.Install != nil && len(c.Command) > 0:
 		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
 	case given["quiet"] && given["verbose"]:
-		what = "cannot use --quiet with --verbose: want one of them"
+		return errors.New("--quiet and --verbose can't be used together")
 	case given["pause"] && given["stdin-eof"]:
-		what = "cannot use --stdin-eof with --pause, which runs no command to stop: leave one of them out"
-	case given["report"] && c.Report == "":
-		what = `--report: cannot use "": want a FILE, or - for standard output`
-	case c.Install != nil && *c.Install == "":
-		what = `--install: cannot use "": want a PATH, as in --install=/shared/fini`
-	default:
-		return nil
+		return errors.New("--stdin-eof and --pause can't be used together: --pause runs no command to stop")
+	case given["report"] && isFlag(c.Report):
+		return fmt.Errorf("--report: cannot use %q: want a FILE, or - for standard output", c.Report)
+	case c.Install != nil && isFlag(*c.Install):
+		return fmt.Errorf("--install: cannot use %q: want a PATH, as in --install=/shared/fini", *c.Install)
 	}
-	return errors.New(what + "; see fini --help")
+	return nil
 }
 
-// Hint is what a user who gave this command may have meant, "" for no idea. It was not found.
+// Hint guesses what the user meant by a command that was not found. It returns "" for no guess.
 func Hint(command []string) string {
 	name := command[0]
 	first, _, blanks := strings.Cut(name, " ")
@@ -246,7 +170,7 @@ func Hint(command []string) string {
 	return ""
 }
 
-// Words that a shell takes for itself, and that are no programs on most systems: sh, and what only bash has.
+// Words of sh, and words that only bash has. On most systems there is no program of that name.
 const (
 	shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while until case " +
 		"return break continue local readonly read wait jobs fg bg type command times hash ! { : "
@@ -258,7 +182,7 @@ func isFile(name string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// shellQuoted is a line as one word of a shell, cut to what fits into a line of fini's.
+// shellQuoted quotes a line so that a shell reads it as one word. A line that is too long for a message becomes '...'.
 func shellQuoted(line string) string {
 	const most = 200
 	if len(line) > most {
@@ -267,51 +191,42 @@ func shellQuoted(line string) string {
 	return "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
 }
 
-// nearest is the name that another one is likely meant to be, or "". The parts of a name are
-// joined by sep.
+// nearest returns the name that the user likely meant, or "". sep joins the parts of a name.
 func nearest(name string, names []string, sep string) (best string) {
 	name = strings.TrimPrefix(name, "FINI_")
-	const aPart = 3 // in half letters: less likely than one wrong letter, which costs 2
-	letters := len(name)/4 + 1
-	least := max(2*letters, aPart+1)
+	least := len(name)
 	for _, full := range names {
 		other := strings.TrimPrefix(full, "FINI_")
-		d := distance(name, other)
-		cost := 2 * d
-		if d >= letters {
-			cost = least
+		letters := distance(name, other)
+		isPart := strings.HasPrefix(other, name+sep) || strings.HasPrefix(name, other+sep) || strings.HasSuffix(name, sep+other)
+		if isPart {
+			letters = min(letters, 2)
 		}
-		if strings.HasPrefix(other, name+sep) || strings.HasPrefix(name, other+sep) || strings.HasSuffix(name, sep+other) {
-			cost = min(cost, aPart) // it was left out, or is too much
-		}
-		if cost < least {
-			best, least = full, cost
+		if (isPart || letters <= len(name)/4) && letters < least {
+			best, least = full, letters
 		}
 	}
 	return best
 }
 
-// distance is how many letters must be put in, taken out, replaced, or swapped with the next to make b of a.
+// distance counts the letters that must be inserted, removed, replaced, or swapped with the next, to make b of a.
 func distance(a, b string) int {
-	var before []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(row))
-		next[0] = i + 1
-		for j := range len(b) {
-			d := row[j]
-			if a[i] != b[j] {
-				d = 1 + min(d, row[j+1], next[j])
+	rows := make([][]int, len(a)+1) // rows[i][j] is the distance of a[:i] and b[:j]
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+				}
 			}
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				d = min(d, 1+before[j-1])
-			}
-			next[j+1] = d
 		}
-		before, row = row, next
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

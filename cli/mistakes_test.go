@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// No mistake is answered in the words of the parser: each flag without a value, with an empty one, with one
-// that is another flag or "--", with one dash, with a letter too much or in capitals, and as a variable.
+// No mistake is answered by words that only a programmer understands. The mistakes are: a flag without a value, with an
+// empty value, or with another flag or "--" as its value; with one dash; with a letter too many, or in capitals. Then a
+// variable with a wrong value.
 func TestNoTextOfTheParsers(t *testing.T) {
 	parsers := regexp.MustCompile(`expected|EOL|envar|long flag\)|perhaps|<|%!|positional|unexpected|strconv`)
 	var lines [][]string
@@ -54,26 +55,29 @@ func TestMistakes(t *testing.T) {
 		env  map[string]string
 		says string // "" for nothing
 	}{
-		{[]string{"-q", "-v", "x"}, nil, "--quiet with --verbose"},
-		{[]string{"-P", "-i"}, nil, "--stdin-eof with --pause"},
+		{[]string{"-q", "-v", "x"}, nil, "--quiet and --verbose can't be used together"},
+		{[]string{"-P", "-i"}, nil, "--stdin-eof and --pause can't be used together"},
 		{[]string{"--noshield", "--", "x"}, nil, `unknown flag --noshield, did you mean --no-shield?`},
 		{[]string{"-z", "--", "x"}, nil, "unknown flag -z"},
-		{[]string{"--orphans=some", "--", "x"}, nil, `--orphans: cannot use "some": want stop, pipes, wait or leave`},
+		{[]string{"--orphans=some", "--", "x"}, nil, `--orphans must be one of "stop","pipes","wait","leave" but got "some"`},
 		{[]string{"-r", "TERM", "--", "x"}, nil, `--rewrite: cannot use "TERM": want FROM:TO`},
 		{[]string{"-r", "KILL:TERM", "--", "x"}, nil, `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
 		{[]string{"-r", "TERM:FOO", "--", "x"}, nil, `--rewrite: cannot use signal "FOO"`},
 		{[]string{"--allow-orphans=x", "--", "x"}, nil, `did you mean --allow-orphan?`},
-		{[]string{"--report", "--", "x"}, nil, `--report: wants a value: --report=FILE; see`},
+		{[]string{"--report", "--", "x"}, nil, `--report: cannot use "--": want a FILE, or - for standard output; see`},
 		{[]string{"-it"}, nil, `cannot use -i and -t as docker's: here -t is --timeout=DUR`},
-		{[]string{"-t=5s", "--", "x"}, nil, `cannot use -t=5s: behind a letter there is no =: -t 5s`},
-		{[]string{"-i=1", "--", "x"}, nil, `cannot use -i=1: -i takes no value`},
-		{[]string{"--grace 5s", "--", "x"}, nil, `unknown flag "--grace 5s", did you mean --grace=5s?`},
+		{[]string{"-ti", "image"}, nil, `cannot use -i and -t as docker's: here -t is --timeout=DUR`},
+		{[]string{"-t=5s", "--", "x"}, nil, `--timeout: cannot use "=5s": want a duration`},
+		{[]string{"-i=1", "--", "x"}, nil, `unknown flag -=;`},
+		{[]string{"--grace 5s", "--", "x"}, nil, `unknown flag --grace 5s;`},
+		{[]string{"-e"}, nil, `--remap-exit: wants a value; see`},
+		{[]string{"--install", "-v"}, nil, `--install: cannot use "-v": want a PATH`},
 		{[]string{"--install="}, nil, "want a PATH"},
 		{[]string{"--report=", "x"}, nil, "or - for standard output"},
 		{[]string{"-v", "x"}, map[string]string{"FINI_QUIET": "1"}, ""},
 		{[]string{"-q", "x"}, map[string]string{"FINI_VERBOSE": "1"}, ""},
 		{[]string{"-P"}, map[string]string{"FINI_STDIN_EOF": "1"}, ""},
-		{[]string{"-t", "-1", "--", "x"}, nil, `--timeout: cannot use "-1": wants a value: --timeout=DUR; see`},
+		{[]string{"-t", "-1", "--", "x"}, nil, `--timeout: cannot use "-1": a duration can't be negative; see`},
 		{[]string{"--help", "x"}, map[string]string{"FINI_TIMEOUT": "1x"}, `FINI_TIMEOUT: cannot use "1x"`},
 	} {
 		withoutVariables(t, c.env)

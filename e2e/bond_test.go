@@ -176,9 +176,6 @@ func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, 
 									t.Fatal(err)
 								}
 							}
-							if victim.name == "inner fini" {
-								l.killNextInner()
-							}
 							l.mustVanish(linger + 2*grace)
 							_ = l.Stdin.Close() // lets the launcher end
 							l.wait()
@@ -188,20 +185,6 @@ func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, 
 			}
 		}
 	}
-}
-
-// killNextInner kills the inner fini that the outer one starts if its first child has left all to another one: the
-// test may have meant that first child, which was about to end.
-func (l *boundLife) killNextInner() {
-	until(l.t, "the end, or another inner fini", func() bool {
-		for _, child := range childrenOf(l.t, l.outer) {
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)); strings.Contains(string(line), "\x00--inner=") {
-				_ = syscall.Kill(child, syscall.SIGKILL)
-				return true
-			}
-		}
-		return hungUp(l.witness)
-	})
 }
 
 // As PID 1 fini's death is the namespace's, and no launcher's death is.
@@ -681,6 +664,21 @@ func TestPause(t *testing.T) {
 			l.signal(sig)
 			l.mustEnd(0)
 		}
+	})
+	t.Run("a wrapper ends with what it is bound to", func(t *testing.T) {
+		other := exec.Command("sleep", "1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid))
+		l.Err.want("fini: pausing")
+		_, _ = other.Process.Kill(), other.Wait()
+		l.mustEnd(0)
+
+		b := launch(t, pair, "-P", "-v")
+		b.Err.want("fini: pausing")
+		_ = syscall.Kill(b.launcher, syscall.SIGKILL)
+		b.mustVanish(0)
 	})
 	t.Run("reaps", func(t *testing.T) {
 		needPidNamespace(t)

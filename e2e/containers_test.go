@@ -33,6 +33,7 @@ func TestContainers(t *testing.T) {
 		{"saved work", containersSavedWork},
 		{"signals", containersSignals},
 		{"stop signal", containersStopSignal},
+		{"clean-up", containersCleanUp},
 		{"kill and start", containersKillAndStart},
 		{"out of memory", containersOutOfMemory},
 		{"pause", containersPause},
@@ -434,6 +435,18 @@ func containersStopSignal(t *testing.T, image string) {
 			wantOnce(t, c.mustEnd(7), "the end")
 			y.mustBeLeft(savedBy(0))
 		})
+	}
+}
+
+// `docker stop` asks the command's group. A leftover that had that request is cleaning up, and keeps what it starts.
+func containersCleanUp(t *testing.T, image string) {
+	c := startContainer(t, "--stop-timeout", "60", image, "sh", "-c", "("+cleaner+") & wait")
+	c.Out.want("ready")
+	untilOlder(t)
+	docker(t, "stop", c.name)
+	out := c.mustEnd(128 + int(syscall.SIGTERM))
+	for i := range 4 {
+		wantOnce(t, out, fmt.Sprintf("delete %d ok", i+1))
 	}
 }
 

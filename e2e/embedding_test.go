@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func withModules(t *testing.T, standIns map[string]string) *recipeDir {
 	k.file("node_modules/fini-init/package.json", `{"name": "fini-init", "version": "0.1.0", "optionalDependencies": {"`+part+`": "0.1.0"}}`, 0o644)
 	k.file("node_modules/fini-init/index.js", readFile(t, "../packaging/npm/index.js"), 0o644)
 	k.file("node_modules/"+part+"/bin/README", "", 0o644)
-	k.file("python/fini_init.py", readFile(t, "../packaging/fini_init.py"), 0o644)
+	k.file("python/fini_init/__init__.py", readFile(t, "../packaging/fini_init/__init__.py"), 0o644)
 	k.file("python/bin/README", "", 0o644)
 	for _, name := range []string{"node_modules/" + part + "/bin/fini", "python/bin/fini-init"} {
 		if err := os.Symlink(finiPath, filepath.Join(k.dir, name)); err != nil {
@@ -53,6 +54,32 @@ func embedsNode(t *testing.T, text string) {
 	}
 }
 
+// embedsTransport connects the SDK's client to a real server, closes it, and reads the report.
+func embedsTransport(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	needMCP(t)
+	k := withModules(t, nil)
+	sdk, err := filepath.Abs("node_modules/@modelcontextprotocol")
+	if err == nil {
+		err = os.Symlink(sdk, filepath.Join(k.dir, "node_modules/@modelcontextprotocol"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.file("transport.mjs", strings.Replace(text, "'server.js'", "'"+filepath.Join(sdk, "server-everything/dist/index.js")+"'", 1), 0o644)
+	host := k.file("host.mjs", `import { readFileSync } from 'node:fs';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { transport } from './transport.mjs';
+const client = new Client({ name: 'host', version: '1' });
+await client.connect(transport);
+await client.close();
+console.log(JSON.parse(readFileSync('report.json', 'utf8')).leftovers.length);
+`, 0o644)
+	if out := k.mustLeaveNothing(k.start(node, host), 0); out != "0\n" {
+		t.Errorf("the host says %q", out)
+	}
+}
+
 func embedsPython(t *testing.T, text string) {
 	python := need.Program(t, "python3")
 	k := withModules(t, map[string]string{"server": embedded})
@@ -60,13 +87,60 @@ func embedsPython(t *testing.T, text string) {
 	if out := k.mustLeaveNothing(k.start(python, file), 0); out != "3 ['sleep 1000']\n" {
 		t.Errorf("the host says %q", out)
 	}
-	if err := os.Remove(filepath.Join(k.dir, "python/bin/fini-init")); err != nil {
-		t.Fatal(err)
-	}
 	k.file("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
+	k.env = append(k.env, "FINI_BINARY=/no/such/file")
 	l := k.start(python, file)
 	if out := k.mustLeaveNothing(l, 0); out != "3 \n" || !strings.HasSuffix(l.Err.whole(), ": server runs without it\n") {
 		t.Errorf("the host says %q and %q", out, l.Err.text())
+	}
+}
+
+// The binary is the one that the option names, or the variable, or the package, or PATH has. With required, wrap throws if
+// there is none.
+func TestEmbeddingFindsBinary(t *testing.T) {
+	t.Parallel()
+	// What esbuild makes of a host is one file, far from the packages: there is the module, and nothing beside it.
+	hosts := map[string][]string{
+		"node": {need.Program(t, "node"), "-e", "const { wrap } = require('fini-init'); const [required, binary] = process.argv.slice(1);" +
+			"try { console.log(wrap('server', [], [], { required: required === 'true', binary }).command) }" +
+			"catch (error) { console.log('threw ' + error.message) }"},
+		"python": {need.Program(t, "python3"), "-c", "import sys, fini_init; required, *binary = sys.argv[1:]\n" +
+			"try: print(fini_init.wrap('server', required=required == 'true', binary=binary[0] if binary else None).command)\n" +
+			"except FileNotFoundError as error: print('threw', error)"},
+	}
+	for name, host := range hosts {
+		t.Run(name, func(t *testing.T) {
+			k := withModules(t, nil)
+			onPath := filepath.Join(k.dir, "elf")
+			if err := os.Mkdir(onPath, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(finiPath, filepath.Join(onPath, "fini")); err != nil {
+				t.Fatal(err)
+			}
+			k.file("bin/fini", "#!/bin/sh\n# PyPI's fini, or the script of the npm package\n", 0o755)
+			scripts := "PATH=" + filepath.Join(k.dir, "bin")
+			says := func(want string, env []string, args ...string) {
+				t.Helper()
+				cmd := exec.Command(host[0], slices.Concat(host[1:], args)...)
+				cmd.Dir, cmd.Env = k.dir, slices.Concat(k.env, env)
+				if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), want) {
+					t.Errorf("%q with %q: %q, %v; want %q", args, env, out, err, want)
+				}
+			}
+			says(finiPath+"\n", nil, "false", finiPath)
+			says(finiPath+"\n", []string{"FINI_BINARY=" + finiPath}, "true")
+			says("threw ", []string{"FINI_BINARY=/no/such/file"}, "true")
+			says("server\n", []string{"FINI_BINARY=/no/such/file"}, "false")
+			for _, folder := range []string{"node_modules/fini-init-linux-x64", "node_modules/fini-init-linux-arm64", "python/bin"} {
+				if err := os.RemoveAll(filepath.Join(k.dir, folder)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			says(filepath.Join(onPath, "fini")+"\n", []string{scripts + ":" + onPath}, "true")
+			says("threw ", []string{scripts}, "true")
+			says("server\n", []string{scripts}, "false")
+		})
 	}
 }
 

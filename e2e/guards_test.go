@@ -223,16 +223,7 @@ func tooLargeFinis(t *testing.T, p place, mostMemory, mostFaults, mostAsleep int
 		if p == pair && i == 0 {
 			mostMemory, mostFaults = mostAsleep, mostAsleep
 		}
-		rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		// Not what is private and dirty: that counts the pages of a file that was just written.
-		_, line, _ := strings.Cut(string(rollup), "\nAnonymous:")
-		memory, err := strconv.Atoi(strings.Fields(line)[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		memory := ownMemory(t, pid)
 		faults := 0
 		if !p.pid1 { // there it counts what the process was before
 			faults = statOf(pid).number(10) // minflt
@@ -245,6 +236,18 @@ func tooLargeFinis(t *testing.T, p place, mostMemory, mostFaults, mostAsleep int
 	_ = l.Stdin.Close()
 	l.mustEnd(0)
 	return tooMuch
+}
+
+// ownMemory is the memory of a process's own, in kB: not what is private and dirty, which counts the pages of a file that
+// was just written.
+func ownMemory(t *testing.T, pid int) (kB int) {
+	t.Helper()
+	_, line, _ := strings.Cut(readFile(t, fmt.Sprintf("/proc/%d/smaps_rollup", pid)), "\nAnonymous:")
+	kB, err := strconv.Atoi(strings.Fields(line)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kB
 }
 
 // notCounted are the calls whose number is up to the scheduler, or to the signals that there are.

@@ -310,10 +310,9 @@ func (l *life) worker() int {
 func isInner(t testing.TB, pid int) (inner bool) {
 	t.Helper()
 	until(t, "what fini's child is", func() bool {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		own, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		fini, _ := os.Readlink(fmt.Sprintf("/proc/%s/exe", procStatus(pid, "PPid")))
-		inner = bytes.Contains(line, []byte("--inner=")) || own == fini && maskHas(procStatus(pid, "SigIgn"), 33)
+		inner = own == fini && maskHas(procStatus(pid, "SigIgn"), 33)
 		return inner || own != fini || statOf(pid).gone()
 	})
 	return inner

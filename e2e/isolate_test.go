@@ -132,7 +132,7 @@ func TestOneOfAnIsolatedPairKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Out.want("asked")
-			l.Err.want(fmt.Sprintf("fini: stopping the command: its fini (%.15s, %d) was killed", filepath.Base(finiPath), l.pid()))
+			l.Err.want(fmt.Sprintf("fini: stopping the command: its outer fini (%.15s, %d) was killed", filepath.Base(finiPath), l.pid()))
 			until(t, "the end of all", func() bool { return hungUp(l.witness) })
 		})
 		t.Run("inner", func(t *testing.T) {

@@ -166,14 +166,16 @@ func migrationGrep(t *testing.T, command string) {
 		want = append(want, name)
 	}
 	for name, text := range map[string]string{
-		"alpine":           "RUN apk add --no-cache tini\n",
-		"pip":              "RUN pip install dumb-init==1.2.5\n",
-		"pod.yaml":         `command: ["/sbin/tini", "--"]`,
-		"variable":         "ENV TINI_SUBREAPER=1\n",
-		"run.sh":           "docker run \\\n    --init \\\n    example\n",
-		"podman":           "podman run --rm --init example\n",
-		"devcontainer":     "{\n\t\"init\": true\n}\n",
-		"without-a-change": "git submodule update --init\n  git submodule update --init\nterraform init\ninitial: true\nroutini\n",
+		"alpine":       "RUN apk add --no-cache tini\n",
+		"pip":          "RUN pip install dumb-init==1.2.5\n",
+		"pod.yaml":     `command: ["/sbin/tini", "--"]`,
+		"variable":     "ENV TINI_SUBREAPER=1\n",
+		"run.sh":       "docker run \\\n    --init \\\n    example\n",
+		"a tab":        "docker run \\\n\t--init \\\n\texample\n",
+		"podman":       "podman run --rm --init example\n",
+		"devcontainer": "{\n\t\"init\": true\n}\n",
+		"without-a-change": "git submodule update --init\n  git submodule update --init\nterraform init\ninitial: true\nroutini\n" +
+			"docker run example mysqld --init-file=/x\n  --init-file=/x\ndocker run example --initialize\n",
 	} {
 		put(name, text)
 		if name != "without-a-change" {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"os"
@@ -32,8 +33,13 @@ var recipes = []recipe{
 	{"sh", "fini -- make test", inFront},
 	{"sh", "fini --isolate -- make test", isScript}, // see isolate_test.go
 	{"sh", "dpkg -i", isScript},                     // see releaseReadme
+	{"dockerfile", "HEALTHCHECK", healthCheck},
+	{"dockerfile", "/usr/local/bin/fini", jobImage},
 	{"dockerfile", "COPY --from=fini", dockerfile},
+	{"sh", "docker push", isScript},
 	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
+	{"yaml", "shell: bash", serverForLaterSteps},
+	{"yaml", "upload-artifact", isYAML},
 	{"yaml", "shell: \"fini", githubWorkflow},
 	{"yaml", "script:", gitlabJob},
 	{"yaml", "entrypoint:", composed},
@@ -54,10 +60,12 @@ var recipes = []recipe{
 	{"go", "FINI_TEST", leakInGoTest},
 	{"js", "node:test", leakInNodeTest},
 	{"js", "require('fini-init')", embedsNode},
+	{"js", "StdioClientTransport", embedsTransport},
 	{"python", "import fini_init", embedsPython},
 	{"go", "func Run(", embedsGo},
 	{"js", "handleTestEvent", leakInJest},
 	{"bats", "FINI_TEST", leakInBats},
+	{"sh", "jq -nr 'def xml", leaksAsJUnit},
 	{"sh", "jq -nr", leakRanking},
 	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
@@ -279,7 +287,7 @@ func gitlabJob(t *testing.T, text string) {
 	k := newRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	argv := k.cgroup.wrap(gitlab(line)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.SysProcAttr = k.env, ownGroup
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.dir, k.env, ownGroup
 	s := &step{startCmd(t, cmd), k.cgroup}
 	s.Out.want("ready")
 	s.signalGroup(syscall.SIGTERM)
@@ -350,6 +358,62 @@ func dockerfile(t *testing.T, text string) {
 	until(t, "the server runs", func() bool { return strings.Contains(c.exec("ps"), " httpd ") })
 	docker(t, "stop", c.name) // sends SIGKILL after 10 s, which would be 137
 	c.mustEnd(128 + int(syscall.SIGTERM))
+}
+
+// jobImage has fini on PATH.
+func jobImage(t *testing.T, text string) {
+	c := startContainer(t, built(t, text), "fini", "--version")
+	if out := c.mustEnd(0); !strings.HasPrefix(out, "fini version ") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// healthCheck runs the check as Docker does, without a shell. The check takes too long, and leaves a process.
+func healthCheck(t *testing.T, text string) {
+	m := regexp.MustCompile(`(?m)^HEALTHCHECK .*CMD (\[.*\])$`).FindStringSubmatch(text)
+	var argv []string
+	if m == nil || json.Unmarshal([]byte(m[1]), &argv) != nil || argv[0] != "/fini" {
+		t.Fatalf("no check in an exec form: %s", text)
+	}
+	k := newRecipeDir(t, map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"})
+	argv[0] = finiPath
+	argv[slices.Index(argv, "3s")] = "300ms"
+	k.mustLeaveNothing(k.start(argv...), 124)
+}
+
+// serverForLaterSteps runs a step that starts a server: by its own shell, under which the server goes on, and by the shell
+// of the workflow, which stops the server unless its name is allowed.
+func serverForLaterSteps(t *testing.T, text string) {
+	need.Program(t, "bash")
+	step := fromYAML(t, text).([]any)[0]
+	if shell := at(t, step, "shell"); shell != "bash" {
+		t.Errorf("the shell is %v", shell)
+	}
+	workflow := fromYAML(t, blockWith(t, "../docs/recipes.md", "shell: \"fini"))
+	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
+	bash := inFront[slices.Index(inFront, "bash"):]
+	for _, c := range []struct {
+		argv   []string
+		env    string
+		leaves bool
+	}{
+		{bash, "", true},
+		{inFront, "", false},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", true},
+	} {
+		k := newRecipeDir(t, map[string]string{"start-server": "exec >/dev/null 2>&1; mkfifo ready; read line <ready"})
+		if c.env != "" {
+			k.env = append(k.env, c.env)
+		}
+		argv := slices.Clone(c.argv)
+		argv[len(argv)-1] = k.file("step.sh", at(t, step, "run").(string)+"\nuntil [ -p ready ]; do :; done\n", 0o644)
+		if got := k.start(argv...).status(); got != 0 {
+			t.Errorf("%q: status %d", argv, got)
+		}
+		if left := k.cgroup.names(); (len(left) > 0) != c.leaves {
+			t.Errorf("%q leaves %q", argv, left)
+		}
+	}
 }
 
 func composed(t *testing.T, text string) {
@@ -760,6 +824,96 @@ func leakRanking(t *testing.T, text string) {
 	want := "2\tshop checkout\tsleep\n1\tshop login\tsleep\n"
 	if out := k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0); out != want {
 		t.Errorf("the ranking is %q, want %q", out, want)
+	}
+}
+
+// Of Jenkins' junit-10.xsd (of its xunit plugin) the elements that the recipe makes: the attributes that an element must
+// have and those that it may have, and what may be in it.
+var junit10 = map[string]struct {
+	must, may, in []string
+}{
+	"testsuite": {[]string{"name", "tests", "failures", "errors"},
+		[]string{"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"}, []string{"testsuite", "testcase"}},
+	"testcase": {[]string{"name"}, []string{"time", "classname", "group"}, []string{"failure"}},
+	"failure":  {nil, []string{"type", "message"}, nil},
+}
+
+// An element is one of an XML document.
+type element struct {
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Text     string     `xml:",chardata"`
+	Children []element  `xml:",any"`
+}
+
+func (e *element) attr(name string) string {
+	i := slices.IndexFunc(e.Attrs, func(a xml.Attr) bool { return a.Name.Local == name })
+	if i < 0 {
+		return ""
+	}
+	return e.Attrs[i].Value
+}
+
+func (e *element) mustBeJUnit(t *testing.T) {
+	t.Helper()
+	rule, known := junit10[e.XMLName.Local]
+	if !known {
+		t.Errorf("<%s> is not in the schema", e.XMLName.Local)
+	}
+	var names []string
+	for _, a := range e.Attrs {
+		names = append(names, a.Name.Local)
+		if !slices.Contains(slices.Concat(rule.must, rule.may), a.Name.Local) {
+			t.Errorf("<%s> has %s", e.XMLName.Local, a.Name.Local)
+		}
+	}
+	for _, name := range rule.must {
+		if !slices.Contains(names, name) {
+			t.Errorf("<%s> has no %s", e.XMLName.Local, name)
+		}
+	}
+	if e.XMLName.Local != "failure" && strings.TrimSpace(e.Text) != "" {
+		t.Errorf("<%s> has the text %q", e.XMLName.Local, e.Text)
+	}
+	for i := range e.Children {
+		if !slices.Contains(rule.in, e.Children[i].XMLName.Local) {
+			t.Errorf("<%s> is in <%s>", e.Children[i].XMLName.Local, e.XMLName.Local)
+		}
+		e.Children[i].mustBeJUnit(t)
+	}
+}
+
+// leaksAsJUnit makes a suite of the reports of two runs, with a leak of an odd test that has a child, and one of no test.
+func leaksAsJUnit(t *testing.T, text string) {
+	need.Program(t, "jq")
+	k := newRecipeDir(t, nil)
+	const odd = `a<b> & "c" 'd' ]]> \x01 é`
+	scripts := []string{
+		`FINI_TEST=$(printf '` + strings.ReplaceAll(odd, "'", `'\''`) + `') sh -c 'sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; : >ready; read x <fifo; :' &
+			mkfifo fifo; until test -e ready; do sleep 0.01; done`,
+		`sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done`,
+	}
+	for i, script := range scripts {
+		report := k.file(fmt.Sprintf("reports/%d.json", i), "", 0o644)
+		k.mustLeaveNothing(k.start("fini", "-q", "--linger=0", "--report="+report, "--", "bash", "-c", script), 0)
+	}
+	k.mustLeaveNothing(k.start("/bin/sh", "-c", text), 0)
+	var suite element
+	made := readFile(t, filepath.Join(k.dir, "leaks.xml"))
+	if err := xml.Unmarshal([]byte(made), &suite); err != nil {
+		t.Fatalf("%v: %s", err, made)
+	}
+	suite.mustBeJUnit(t)
+	var names []string
+	for _, one := range suite.Children {
+		names = append(names, one.attr("name"))
+		if len(one.Children) != 1 || !strings.HasPrefix(one.Children[0].attr("message"), "left running: ") || !strings.Contains(one.Children[0].Text, "ended: SIG") {
+			t.Errorf("a case of %+v", one)
+		}
+	}
+	want := []string{`a<b> & "c" 'd' ]]> ? é`, "no test is known"}
+	if suite.XMLName.Local != "testsuite" || suite.attr("tests") != "2" || suite.attr("failures") != "2" || !slices.Equal(names, want) {
+		t.Errorf("the cases are %q, want %q: %s", names, want, made)
 	}
 }
 

@@ -87,7 +87,7 @@ func TestSecurityCalls(t *testing.T) {
 		{"stdin", append([]string{"-i", "-k", "5s", "--grace=50ms"}, sh(busybox+" sleep 1000")...), 143},
 		{"pipes", append([]string{"--orphans=pipes", "--linger=0"}, sh(leak+"exit 3")...), 3},
 		{"wait", append([]string{"--orphans=wait"}, sh(busybox+" sleep 0.1 & exit 3")...), 3},
-		{"rewritten", append([]string{"-c", "-r", "TERM:INT", "-e", "130"}, sh("kill -TERM $PPID; "+busybox+" sleep 1000")...), 0},
+		{"rewritten", append([]string{"-c", "-r", "TERM:INT", "-e", "130"}, sh("read a b c outer d </proc/$PPID/stat; kill -TERM $outer; "+busybox+" sleep 1000")...), 0},
 		{"inner killed", append([]string{"--grace=1s"}, sh(killInner)...), 137},
 		{"signal", sh("kill -TERM $$"), 143},
 		{"not found", []string{"no such command"}, 127},

@@ -5,22 +5,24 @@ set -eu
 cd "$(dirname "$0")/.."
 module=$(go list -m)
 walls='
-main cli life orphans pdeath reaper report signals unix
+main cli entry life orphans pair pdeath reaper report signals unix
 cli life signals
-life orphans reaper signals
+entry unix
+life entry orphans reaper signals
+pair entry reaper unix
 report orphans reaper signals unix
 orphans unix
 pdeath unix
-reaper unix
+reaper entry unix
 signals unix
 '
-go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}}' . ./cli ./life ./report ./orphans ./pdeath ./reaper ./signals |
+go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}}' . ./cli ./life ./entry ./pair ./report ./orphans ./pdeath ./reaper ./signals |
 	sed "s#$module/##g; s#^$module #main #; s#golang.org/x/sys/unix#unix#g" |
 	awk -v walls="$walls" '
 		BEGIN {
 			n = split(walls, lines, "\n")
 			for (i = 1; i <= n; i++) { m = split(lines[i], w, " "); for (j = 2; j <= m; j++) may[w[1], w[j]] = 1; }
-			m = split("cli life orphans pdeath reaper report signals unix", w, " "); for (j = 1; j <= m; j++) guarded[w[j]] = 1
+			m = split("cli entry life orphans pair pdeath reaper report signals unix", w, " "); for (j = 1; j <= m; j++) guarded[w[j]] = 1
 		}
 		{
 			for (i = 2; i <= NF; i++)

@@ -1,58 +1,150 @@
 package life
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// The outer fini of a pair that entry has forked: it sleeps, as sleep in reaper/sleeper.go does, and the inner
-// one has not started the command yet. The model of sleep is by hand: that one gathers what it goes by while it
-// decides, so that little would be left for a function that both could share.
+// A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
+// fini, which sleeps. The outer fini decides by entry.Sleeper, which is the very code. Only the loop around that is
+// modelled here: sleep in entry/sleep.go. Something else can happen before each of its system calls.
 
-// A phase is how far a fini has come, of a pair that entry has forked.
+// A phase is how far a fini has come.
 type phase uint8
 
 const (
-	awake   phase = iota // and in its loop
-	dozing               // the outer one, which takes SIGCHLD alone
-	dormant              // the outer one, since the command was started
-	forked               // the inner one, in the group of the outer one; all signals are blocked
-	single               // in a group of its own; it outlives the outer one, and signals wait until they are caught
-	begun                // it has started the command, and not said so
+	awake  phase = iota // in its loop
+	dozing              // the outer one, before it has a runtime
+
+	// The inner one, before its loop.
+	forked   // in the group of the outer one, and killed with that
+	settled  // it outlives the outer one
+	starting // it has said so
+	spawned  // it has started the command
+	told     // and said so
 )
 
-func (s phase) sleeps() bool { return s == dozing || s == dormant }
-func (s phase) blocks() bool { return s == dozing || s == forked }
-
-// wordBytes is how much of the inner one's word has come.
-func (w *world) wordBytes() int {
-	switch {
-	case w.word.Done:
-		return 8
-	case w.word.Pid != 0 || w.standsDown:
-		return 4
-	}
-	return 0
+// A sleeper is an outer fini that sleeps.
+type sleeper struct {
+	entry.Sleeper
+	at        place
+	takes     takes
+	signal    caught // that was read; none if its sig is 0
+	letsGo    bool   // Started was received in this round
+	stoppable bool   // TSTP stops it
+	hungUp    bool
+	saidSo    bool // and Step knows
+	parent    bool // its end was seen
+	deadline  time.Duration
 }
 
-// fallAsleep makes the world of a pair one of moments before, with the outer one asleep. unstarted says that the
-// command, which is the whole tree, was not started yet.
+// A place is where a sleeper stands in a round of its loop.
+type place uint8
+
+const (
+	polls place = iota
+	receives
+	lets
+	hangsUp
+	tires
+	looksUp
+	takesSignal
+	looksDown
+)
+
+// takes are the signals that a sleeper receives.
+type takes uint8
+
+const (
+	onlyEnding takes = iota // terminating ones, see process.wanted
+	held                    // none of these either
+	everything              // all
+)
+
+func (t takes) has(sig syscall.Signal) bool {
+	return t == everything || sig == syscall.SIGCHLD || sig == parentSignal || t == onlyEnding && asksForEnd(sig)
+}
+
+const parentSignal = syscall.Signal(entry.ParentSignal)
+
+// say sends a message to a process of the pair.
+func (w *world) say(to int, m entry.Message) {
+	f := w.fini(to)
+	if p := w.get(to); f == nil || p == nil || !p.alive() {
+		return
+	}
+	f.line = append(slices.Clone(f.line), m)
+	w.scene("line: %s is told %s", w.name(to), kindName(m))
+	if p := w.get(to); w.isolated && f.outer && p.state == 'T' { // see prepareIsolation in package entry
+		p.state, p.changed = 'S', continued
+		w.notify(p)
+	}
+}
+
+func kindName(m entry.Message) string {
+	name := [...]string{"nothing", "BeAlone", "Bind", "BeIsolated", "BePlain", "Starting", "Started", "Done", "Signal", "ParentDied"}[m.Kind]
+	return fmt.Sprintf("%s %d", name, m.Value)
+}
+
+// sayStarted is what the inner fini says once the command runs.
+func (w *world) sayStarted() {
+	m := entry.Message{Kind: entry.Started, Value: firstMain}
+	if w.rules.Job != 0 {
+		m.Flags = entry.InJob
+	}
+	if w.orphaned {
+		m.Flags |= entry.Orphaned
+	}
+	w.say(w.cast.outer, m)
+}
+
+// fallAsleep makes the outer fini a sleeper. If the command was not started yet, there is no tree either.
 func (w *world) fallAsleep(unstarted bool) {
-	outer := &w.finis[0]
-	outer.Loop, outer.phase, outer.bound = Loop{}, dormant, slices.Clone(outer.whileStopped)
-	if unstarted {
-		inner := w.get(w.cast.inner)
-		inner.group, inner.is, inner.deathsig = w.top().group, isFini, syscall.SIGKILL
-		w.get(w.cast.main).state, w.word.Pid = 0, 0
-		outer.phase, w.finis[1].phase = dozing, forked
+	outer, inner := &w.finis[0], &w.finis[1]
+	outer.Loop, outer.phase, outer.bound = Loop{}, dozing, nil
+	outer.sleeper.Self, outer.sleeper.Isolated = w.get(outer.id).pid, w.isolated
+	if !unstarted {
+		w.sayStarted()
+		outer.sleeper.Step(entry.Seen{What: entry.Said, Message: outer.line[0]})
+		outer.line, outer.sleeper.takes, outer.sleeper.stoppable = nil, everything, w.rules.Job != 0 && !w.orphaned
+		w.ghost.started = true
+		return
+	}
+	w.pristine, w.mainIs = *inner, w.get(w.cast.main).is
+	p := w.get(inner.id)
+	w.beForked(p)
+	inner.phase = forked
+	for i := range w.all {
+		if w.all[i].has(ofTree) {
+			w.all[i].state = 0
+		}
+	}
+}
+
+// beForked makes a process an inner fini that was forked just now.
+func (w *world) beForked(p *proc) {
+	p.group, p.is, p.deathsig = w.top().group, isFini, syscall.SIGKILL
+	if w.isolated {
+		p.is |= subreaper
 	}
 }
 
 // startMain starts the command.
 func (w *world) startMain(by *fini, deathsig syscall.Signal) {
-	self := w.get(by.id)
-	p := w.fork(self)
-	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, ofTree, deathsig
+	if w.ghost.endBy != 0 {
+		w.breach("bounded", "the command is started, and fini was asked to end by %d before", w.ghost.endBy)
+	}
+	if w.isolated {
+		deathsig = syscall.SIGKILL
+	}
+	p := w.fork(w.get(by.id))
+	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, w.mainIs, deathsig
 	if w.rules.Job != 0 {
 		p.group = w.rules.Job
 	}
@@ -60,117 +152,437 @@ func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 
 // beginning is what an inner fini does before its loop.
 func (w *world) beginning(f *fini) {
+	w.scene("inner begins")
 	self := w.get(f.id)
 	switch f.phase {
 	case forked:
-		w.setpgid(self)
-		f.caught = nil // the outer one has them, too
-		self.is, self.deathsig = self.is|subreaper, 0
-	case single:
+		self.is, self.deathsig, f.phase = self.is|subreaper, 0, settled
+	case settled:
+		w.say(w.cast.outer, entry.Message{Kind: entry.Starting})
+		f.phase = starting
+	case starting:
 		w.startMain(f, syscall.SIGTERM)
-	case begun:
-		w.word.Pid = firstMain
-	}
-	f.phase = (f.phase + 1) % (begun + 1)
-	w.scene("inner begins")
-}
-
-// awaits reports whether there is something for one that sleeps.
-func (w *world) awaits(f *fini) bool {
-	return w.ended(f.mainID) || f.child || f.phase == dormant && len(f.caught) > 0 || w.bondEnded(f) ||
-		f.phase == dozing && w.wordBytes() >= 4 && !w.standsDown
-}
-
-// asleep is one round of sleep.
-func (w *world) asleep(f *fini) {
-	self, inner, told := w.get(f.id), w.get(f.mainID), w.wordBytes()
-	took := func(what, after string) {
-		w.supply.rows.one("asleep", what, after)
-		w.scene("outer, asleep: %s -> %s", what, after)
-	}
-	if f.phase == dozing && told >= 4 && !w.standsDown {
-		f.phase = dormant
-		for i := range f.caught {
-			f.caught[i].kernel = false // the command may not have had it
-		}
-		if at := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP }); at >= 0 && w.stopsByKey(self) {
-			f.caught = slices.Delete(f.caught, at, at+1)
-			w.catch(inner, syscall.SIGTSTP, 0, false, true)
-			w.deliver(self, syscall.SIGTSTP, 0, true)
-			return
-		}
-	}
-	switch plain := inner.status.Exited() && !inner.has(traced); {
-	case !w.ended(inner.id):
-		w.takeSignal(f, inner, took)
-	case told == 4 && w.standsDown:
-		took("the inner one stands down", "running")
-		inner.state, w.cast.inner = 0, 0
-		w.startMain(f, syscall.SIGKILL)
-		anew := w.finis[1]
-		anew.id, anew.inner, anew.said, anew.caught, anew.rules.Self = f.id, false, false, f.caught, self.pid
-		anew.bound = anew.bound[1:] // but for the outer one
-		anew.Loop = *New(nil, Alone, anew.rules, firstMain, true)
-		anew.timeout = w.supply.timeout
-		w.finis = []fini{anew}
-	case told < 4 && plain:
-		took("it has started nothing", "over")
-		w.leaves(f, inner, inner.status)
-	case told == 8:
-		took("the inner one has told its end", "over")
-		w.leaves(f, inner, w.word.Status)
-	default:
-		took("it has ended without a word", "watching")
-		w.wake(f)
+		f.phase = spawned
+	case spawned:
+		w.sayStarted()
+		w.ghost.started = true
+		f.phase = told
+	case told:
+		w.setpgid(self)
+		f.phase = awake
 	}
 }
 
-// takeSignal takes one: the kernel gives that of the lowest number first.
-func (w *world) takeSignal(f *fini, inner *proc, took func(what, after string)) {
-	if w.bondEnded(f) {
-		f.bound, f.reason = nil, true
+// pends is the signal that a sleeper reads next. Low numbers come first: see signal(7).
+func (w *world) pends(f *fini) (got caught, ok bool) {
+	i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes.has(c.sig) })
+	if f.child && (i < 0 || f.caught[i].sig > syscall.SIGCHLD) {
+		return caught{sig: syscall.SIGCHLD, kernel: true}, true
 	}
-	if len(f.caught) > 0 && f.phase == dormant && (!f.child || f.caught[0].sig < syscall.SIGCHLD) {
-		took("a signal", "relayed")
-		got := f.caught[0]
-		f.caught = slices.Clone(f.caught[1:])
-		f.reason = f.reason || w.rules.asksForEnd(got.sig)
-		w.catch(inner, got.sig, got.sender, got.kernel, true)
-	} else {
+	if i < 0 {
+		return got, false
+	}
+	return f.caught[i], true
+}
+
+// read takes that signal.
+func (w *world) read(f *fini) bool {
+	got, ok := w.pends(f)
+	if !ok {
+		return false
+	}
+	f.sleeper.signal = got
+	if got.sig == syscall.SIGCHLD {
 		f.child = false
+	} else {
+		f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c caught) bool { return c.sig == got.sig })
 	}
-	if f.reason && inner.changed == stopped {
-		took("the inner one is stopped, and has a reason to end", "continues it")
-		_ = w.kill(w.get(f.id), inner, syscall.SIGCONT)
+	return true
+}
+
+// mayTake reports whether a sleeper acts on the signal that it has read.
+func (s *sleeper) mayTake() bool { return s.signal.sig != 0 && (s.Main != 0 || !s.Starting) }
+
+// isTired reports whether a second has passed since Starting.
+func (s *sleeper) isTired(now time.Duration) bool {
+	return s.Starting && !s.hungUp && s.deadline != 0 && now >= s.deadline
+}
+
+// parentGone reports whether a sleeper has yet to see the end of the parent process.
+func (w *world) parentGone(s *sleeper) bool {
+	return !w.noPidfds && !s.parent && w.ended(w.cast.shell)
+}
+
+// waitable reports whether the inner fini can be reaped.
+func (w *world) waitable() bool {
+	p := w.get(w.cast.inner)
+	return p.state == 'Z' && !p.has(traced)
+}
+
+// awaits reports whether there is something for a sleeper.
+func (w *world) awaits(f *fini) bool {
+	s := &f.sleeper
+	_, pending := w.pends(f)
+	return pending && s.signal.sig == 0 || len(f.line) > 0 || s.letsGo || s.at == lets ||
+		w.ended(w.cast.inner) && !s.saidSo || s.isTired(w.now) || w.parentGone(s) || s.mayTake() ||
+		s.hungUp && (w.waitable() || w.now >= s.deadline)
+}
+
+// asleep lets a sleeper go on to behind its next system call that others can see.
+func (w *world) asleep(f *fini) {
+	s := &f.sleeper
+	for range 20 {
+		at := s.at
+		s.at = (s.at + 1) % (looksDown + 1)
+		switch at {
+		case polls:
+			if s.signal.sig == 0 && w.read(f) {
+				w.scene("outer, asleep: reads signal %d", s.signal.sig)
+				return
+			}
+		case receives:
+			if len(f.line) > 0 {
+				m := f.line[0]
+				f.line, s.at = slices.Clone(f.line[1:]), at
+				act := w.decide(f, entry.Seen{What: entry.Said, Message: m}, kindName(m))
+				s.letsGo = s.letsGo || act&entry.LetGo != 0
+				return
+			}
+			s.hungUp = s.hungUp || w.ended(w.cast.inner)
+		case lets:
+			if s.letsGo {
+				s.letsGo, s.takes, s.deadline = false, everything, 0
+			} else if s.takes != everything || s.stoppable {
+				break
+			}
+			if s.signal.sig != 0 || w.read(f) {
+				s.at = at
+				w.takeSignal(f, false)
+				return
+			}
+			w.beStoppable(f)
+			return
+		case hangsUp:
+			if s.hungUp && !s.saidSo {
+				s.saidSo = true
+				w.decide(f, entry.Seen{What: entry.HungUp}, "hang-up")
+				return
+			}
+		case tires:
+			if s.isTired(w.now) {
+				w.supply.rows.one("asleep", "a second since Starting", "listens")
+				w.decide(f, entry.Seen{What: entry.Waited}, "a second")
+				return
+			}
+		case looksUp:
+			if w.parentGone(s) {
+				s.parent = true
+				w.decide(f, entry.Seen{What: entry.ParentEnded}, "the parent's end")
+				return
+			}
+		case takesSignal:
+			if s.mayTake() {
+				w.takeSignal(f, true)
+				return
+			} else if s.signal.sig != 0 {
+				w.supply.rows.one("asleep", "a signal, before Started", "waits")
+			}
+		case looksDown:
+			if s.hungUp && (w.waitable() || w.now >= s.deadline) {
+				w.ending(f)
+				return
+			}
+		}
+	}
+	panic("an outer fini goes round and round")
+}
+
+// beStoppable leaves to the kernel the keys that suspend a job.
+func (w *world) beStoppable(f *fini) {
+	s := &f.sleeper
+	s.stoppable = s.Job&entry.InJob != 0 && s.Job&entry.Orphaned == 0
+	at := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP })
+	if s.stoppable && at >= 0 {
+		f.caught = slices.Delete(slices.Clone(f.caught), at, at+1)
+		w.deliver(w.get(f.id), syscall.SIGTSTP, 0, true)
 	}
 }
 
-// wake makes one that sleeps go on to its loop, with all signals that it has not taken.
+// takeSignal acts on the signal that was read. asKernel is false if the command may not have had it.
+func (w *world) takeSignal(f *fini, asKernel bool) {
+	s := &f.sleeper
+	got := &s.signal
+	seen := entry.Seen{What: entry.Signalled, Signal: uint32(got.sig), Sender: got.sender}
+	if got.sig == parentSignal {
+		seen = entry.Seen{What: entry.ParentEnded}
+	}
+	got.kernel = got.kernel && asKernel
+	act := w.decide(f, seen, fmt.Sprintf("signal %d", got.sig))
+	if act&entry.Kill != 0 && w.ghost.endBy == 0 {
+		w.ghost.endBy = got.sig
+		w.oblige(w.ladder())
+	}
+	*got = caught{}
+}
+
+// decide asks the very code, and carries out what does not end the sleep.
+func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
+	s := &f.sleeper
+	act := s.Step(seen)
+	w.scene("outer, asleep: %s -> %#x", what, act)
+	self, inner := w.get(f.id), w.get(w.cast.inner)
+	rows := w.supply.rows
+	if act&entry.Hold != 0 {
+		s.takes, s.deadline = held, w.now+time.Second
+	}
+	if act&entry.Listen != 0 {
+		s.takes, s.deadline = onlyEnding, 0
+	}
+	if act&entry.Relay != 0 {
+		rows.one("asleep", "a signal", "relayed")
+		m := entry.Message{Kind: entry.Signal, Value: uint32(s.signal.sig), Sender: int32(s.signal.sender)}
+		switch from := w.byPid(s.signal.sender); {
+		case s.signal.kernel:
+			m.Flags, m.Sender = entry.FromKernel, 0
+		case w.isolated && from != nil && w.descends(from, inner.id):
+			m.Flags = entry.FromTree
+		}
+		w.say(inner.id, m)
+	}
+	if act&entry.TellParent != 0 && w.noPidfds {
+		rows.one("asleep", "the parent process has died, without pidfds", "tells the inner one")
+		w.say(inner.id, entry.Message{Kind: entry.ParentDied})
+	}
+	if act&entry.Continue != 0 && inner.changed == stopped {
+		why := map[bool]string{true: "SIGCHLD", false: "a signal to end"}[s.signal.sig == syscall.SIGCHLD]
+		if seen.What == entry.ParentEnded {
+			why = "the parent process has died"
+		}
+		rows.one("asleep", why, "continues the inner one")
+		_ = w.kill(self, inner, syscall.SIGCONT)
+	}
+	if act&entry.ContinueJob != 0 {
+		rows.one("asleep", "SIGTSTP in an orphaned job", "continues the job")
+		_ = w.killGroup(self, self.group, syscall.SIGCONT)
+	}
+	if act&entry.Suspend != 0 {
+		rows.one("asleep", "a key that waited for Started", "suspends fini")
+		w.ghost.suspended = true
+		w.beStoppable(f)
+		w.deliver(self, s.signal.sig, self.pid, false)
+	}
+	if act&entry.Kill != 0 {
+		rows.one("asleep", "a signal, before Starting", "kills the inner one")
+		_ = w.kill(self, inner, syscall.SIGKILL)
+	}
+	if act&entry.AwaitEnd != 0 {
+		s.deadline = w.now + time.Second
+		if w.isolated && !s.Done {
+			s.deadline = w.now + 10*time.Second
+		}
+	}
+	return act
+}
+
+// ending is the end of the sleep.
+func (w *world) ending(f *fini) {
+	s, inner := &f.sleeper, w.get(w.cast.inner)
+	seen := entry.Seen{What: entry.Ended, Status: uint32(inner.status)}
+	how := "the inner one has told its end"
+	switch waitable := w.waitable(); {
+	case waitable:
+		inner.state = 0
+		if !s.Done {
+			how = "it has ended"
+		}
+	default:
+		seen.What, seen.Status = entry.TimeUp, uint32(syscall.SIGKILL)
+		how = "it does not end"
+	}
+	seen.Children = len(w.childrenOf(f.id)) > 0
+	act := w.decide(f, seen, how)
+	took := func(after string) { w.supply.rows.one("asleep", how, after) }
+	if waits := seen.What == entry.TimeUp; waits == (act&entry.Reap != 0) {
+		w.breach("the pair", "the acts are %#x, and inner can be reaped: %t", act, !waits)
+	}
+	switch {
+	case act&entry.Fork != 0:
+		took("forks")
+		w.forkAnew(f)
+	case act&entry.Exit != 0:
+		took("over")
+		f.said, f.result = true, ResultOf(syscall.WaitStatus(s.Status))
+		w.endOf(f)
+	case s.Next == entry.BeAlone:
+		took("running")
+		w.beAlone(f)
+	case act&entry.StartRuntime != 0:
+		took("is the heir")
+		w.wake(f)
+	default:
+		w.breach("the pair", "outer does nothing about the end of inner")
+	}
+}
+
+// forkAnew makes another inner fini.
+func (w *world) forkAnew(f *fini) {
+	p := w.fork(w.get(f.id))
+	w.beForked(p)
+	w.cast.inner = p.id
+	anew := w.pristine
+	anew.copy()
+	anew.id, anew.rules.Self = p.id, p.pid
+	anew.phase = forked
+	s := &f.sleeper
+	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
+	w.finis[1] = anew
+}
+
+// beAlone makes an outer fini the only one, which starts the command. Signals that it has not taken are kept.
+func (w *world) beAlone(f *fini) {
+	anew := w.pristine
+	anew.copy()
+	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Self = f.id, false, f.caught, f.child, w.get(f.id).pid
+	anew.bound = anew.bound[1:] // but for the outer fini
+	if w.noPidfds {
+		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
+		w.get(f.id).deathsig = 0
+		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == parentSignal })
+	}
+	anew.phase = awake
+	w.cast.inner = 0
+	w.finis = []fini{anew}
+	w.startMain(&w.finis[0], syscall.SIGKILL)
+}
+
+// wake makes a sleeper the heir, as inherit in main.go does.
 func (w *world) wake(f *fini) {
-	rules := w.rules
-	rules.Self = w.get(f.id).pid
-	if main := w.get(w.cast.main); main != nil && w.word.Pid == 0 {
-		main.mark.byKernel = false // the inner one has not said whom it started, who has had it: a limit
-		w.may(syscall.SIGTERM, false)
+	s := &f.sleeper
+	f.phase, f.heir, f.caught, f.line = awake, true, nil, nil
+	f.mainID = w.cast.main
+	w.ghost.overruled, w.ghost.unwait = true, true
+	// Everybody is asked once more, and once only.
+	w.ghost.asked, w.ghost.begun = false, false
+	w.may(syscall.SIGTERM, false)
+	for i := range w.all {
+		m := &w.all[i].mark
+		m.asks, m.had, m.afterAsk = 0, false, false
 	}
-	f.bound = nil
-	f.phase, f.Loop = awake, *New(nil, Outer, rules, w.get(f.mainID).pid, true)
+	result := ResultOf(syscall.WaitStatus(s.Status))
+	switch {
+	case s.EndBy != 0:
+		result = Result{Sig: syscall.Signal(s.EndBy)}
+	case s.GaveUp:
+		if !s.Done {
+			result = Result{Sig: syscall.SIGKILL}
+		}
+		f.said, f.result = true, result
+		w.endOf(f)
+		return
+	case result.Sig == 0:
+		result.Code = ExitFailed
+	}
+	rules := Rules{Policy: w.rules.Policy, Identity: Identity{Self: w.get(f.id).pid}}
+	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), w.isolated, result)
 }
 
-// leaves ends one that sleeps.
-func (w *world) leaves(f *fini, inner *proc, status syscall.WaitStatus) {
-	inner.state, f.said, f.result = 0, true, ResultOf(status)
-	w.endOf(f)
+// heard is what the outer fini has told an inner one, as in the loop of package main.
+func (w *world) heard(f *fini, woken *Woken) {
+	for _, m := range f.line {
+		switch m.Kind {
+		case entry.Signal:
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0, OfTree: m.Flags&entry.FromTree != 0}
+			if w.isolated {
+				got.Sender = 0
+			}
+			woken.Signals = append(woken.Signals, got)
+		case entry.ParentDied:
+			woken.Stop = append(woken.Stop, ParentDied)
+		}
+	}
+	f.line = nil
 }
 
-// isBeginning and isInner are who the moves below are made by.
+// endNamespace ends all others in the PID namespace of which a process was the init.
+func (w *world) endNamespace(init *proc) {
+	var inside []*proc
+	for i := range w.all {
+		if p := &w.all[i]; p.state != 0 && w.descends(p, init.id) {
+			inside = append(inside, p)
+		}
+	}
+	for _, p := range inside {
+		if p.id == w.cast.main && p.alive() {
+			w.ghost.mainEnded, w.ghost.mainStatus = true, signaled(syscall.SIGKILL)
+		}
+		p.state = 0
+	}
+}
+
+// judgePair looks at a pair that rests.
+func (w *world) judgePair() {
+	outer, top, inner := &w.finis[0], w.top(), w.get(w.cast.inner)
+	main := w.get(w.cast.main)
+	if top == nil || top.state != 'S' {
+		return
+	}
+	if outer.phase == dozing && inner != nil && inner.state == 'T' && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell)) {
+		w.breach("bounded", "inner is left stopped, and fini is to end")
+	}
+	if w.rules.Job != 0 && !w.orphaned && w.ghost.killed == 0 && main != nil && main.state == 'T' && main.mark.byKey && !main.has(privileged|asleep|traced) && (inner == nil || inner.state == 'S') &&
+		!(w.ghost.suspended && w.used("gets fg")) { // the relayed one may come after that: a limit
+		w.breach("the terminal", "a key has stopped main, and not %s", w.name(top.id))
+	}
+}
+
+// used reports whether a move was made.
+func (w *world) used(name string) bool {
+	return w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == name })] > 0
+}
+
+// encodePair is the state of a pair beside its loops.
+func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), from func(time.Duration)) []byte {
+	num(int(f.phase))
+	flag(f.heir)
+	num(len(f.line))
+	for _, m := range f.line {
+		b = binary.AppendVarint(b, int64(m.Kind)<<32|int64(m.Value))
+		b = binary.AppendVarint(b, int64(m.Sender)<<8|int64(m.Flags))
+	}
+	if f.phase != dozing {
+		return b
+	}
+	s := &f.sleeper
+	num(int(s.at) | int(s.takes)<<4)
+	num(int(s.Next) | int(s.Main)<<8 | int(s.EndBy)<<16)
+	num(int(s.Job) | int(s.signal.sig)<<8)
+	num(s.signal.sender)
+	num(int(s.Status))
+	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.stoppable, s.hungUp, s.saidSo, s.parent} {
+		flag(set)
+	}
+	from(s.deadline)
+	return b
+}
+
+// next is when a fini wants to be woken.
+func (f *fini) next() time.Duration {
+	if f.phase == dozing {
+		return f.sleeper.deadline
+	}
+	return f.Loop.next()
+}
+
+// isBeginning, mayAsk and isInner are who the moves below are made by.
 func isBeginning(w *world, p *proc) bool {
 	f := w.fini(p.id)
-	return f != nil && (f.phase == forked || f.phase == single) && p.state == 'S'
+	return f != nil && (f.phase == forked || f.phase == settled || f.phase == starting) && p.state == 'S'
 }
 
+func mayAsk(w *world, p *proc) bool { return isBeginning(w, p) && w.fini(p.id).phase == forked }
+
 func isInner(w *world, p *proc) bool {
-	return p.id == w.cast.inner && p.state == 'S' && w.word.Pid != 0 && !w.word.Done // before that, what it has started is left: a limit
+	return p.id == w.cast.inner && p.state == 'S' && w.ghost.started && !w.ghost.done // before that, what it has started is left: a limit
 }
 
 // endEarly ends an inner fini of itself.
@@ -182,17 +594,22 @@ func (w *world) endEarly(p *proc, code int) {
 	w.exit(p, exited(code))
 }
 
-var sleeperMoves = []move{
-	{"stands down", 1, func(w *world, p *proc) bool { return isBeginning(w, p) && w.fini(p.id).phase == forked },
-		func(w *world, p *proc) {
-			w.standsDown = true
-			w.endEarly(p, 0)
-			w.ghost.early = 0
-		}},
+// asks makes an inner fini ask for another life, and exit.
+func asks(kind entry.Kind) func(*world, *proc) {
+	return func(w *world, p *proc) {
+		w.say(w.cast.outer, entry.Message{Kind: kind})
+		w.endEarly(p, 0)
+		w.ghost.early = 0
+	}
+}
+
+var pairMoves = []move{
+	{"asks for no pair", 1, mayAsk, asks(entry.BeAlone)},
+	{"asks for another fork", 1, mayAsk, asks(entry.BePlain)},
 	{"can't start the command", 1, isBeginning, func(w *world, p *proc) {
 		code := 125 // what it reads says so
-		if w.fini(p.id).phase == single {
-			code, w.word.Done, w.word.Status = 127, true, exited(127)
+		if w.fini(p.id).phase == starting {
+			code = 127
 		}
 		w.endEarly(p, code)
 	}},
@@ -204,4 +621,4 @@ var sleeperMoves = []move{
 	}},
 }
 
-func init() { moves = append(moves, sleeperMoves...) }
+func init() { moves = append(moves, pairMoves...) }

@@ -13,7 +13,7 @@ import (
 // is the time since boot.
 //
 // A command goes through two machines: the ladder, by which it is stopped, and the sweep,
-// by which its leftovers are. The outer fini of a pair has the guard.
+// by which its leftovers are. The heir of a pair begins with the sweep.
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
@@ -26,18 +26,15 @@ type event interface{ isEvent() }
 
 type (
 	received struct { // somebody sent fini a signal
-		sig    syscall.Signal
-		from   origin
-		sender int // its pid, 0 if unknown
+		sig  syscall.Signal
+		from origin
 	}
 	stop   struct{ why Reason } // fini has a reason of its own
 	unread struct{ bytes int }  // the answer to askStdin
 	ended  struct {             // children were reaped
 		exits  []reaper.Exit
-		none   bool        // no child is left: the tree is empty
-		hidden bool        // the main child has ended, but a tracer keeps it from being reaped
-		told   reaper.Told // by the inner fini, if that is what has ended
-		asked  bool        // the kernel has sent the command SIGTERM for that: the parent death signal
+		none   bool // no child is left: the tree is empty
+		hidden bool // the main child has ended, but a tracer keeps it from being reaped
 	}
 	looked struct { // the answer to look
 		found []orphans.Process
@@ -48,8 +45,7 @@ type (
 		hit, refused []int // pids: sent SIGKILL, and those that may not be
 		err          error
 	}
-	told    struct{ reaper.Told } // by an inner fini that is isolated, or nothing: it ends
-	elapsed struct{}              // the time asked for with wake has come
+	elapsed struct{} // the time asked for with wake has come
 )
 
 func (received) isEvent() {}
@@ -58,7 +54,6 @@ func (unread) isEvent()   {}
 func (ended) isEvent()    {}
 func (looked) isEvent()   {}
 func (swept) isEvent()    {}
-func (told) isEvent()     {}
 func (elapsed) isEvent()  {}
 
 // An origin is who sent a signal.
@@ -76,9 +71,6 @@ type action interface{ do(l *Loop) }
 
 type (
 	forward  struct{ sig syscall.Signal } // to the command
-	relay    struct{ received }           // to the inner fini, with its sender
-	watchAll struct{}                     // the parent process too, since the inner fini can't
-	resume   struct{}                     // the job, by SIGCONT
 	askStdin struct{}                     // how much is unread; answered by unread
 	reap     struct{}                     // answered by ended
 	look     struct{}                     // at the tree, after reaping; answered by looked
@@ -112,6 +104,5 @@ type (
 	exit struct {
 		result Result
 		leaks  Leaks
-		leaves bool // the policy may have left some alone
 	}
 )

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/entry"
 )
 
 // The explorer tries every order in which things can happen in a world: what finis do, and up
@@ -70,6 +72,9 @@ func sends(sig syscall.Signal) func(*world, *proc) {
 func key(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(sig, false)
+		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.takes != everything || f.sleeper.at == lets) {
+			w.may(sig, false) // it may come twice: a limit
+		}
 		_ = w.killGroup(nil, w.rules.Job, sig)
 	}
 }
@@ -369,7 +374,6 @@ func (w *world) encode(b []byte) []byte {
 	slot := func(id int) {
 		num(slices.IndexFunc(w.all[:], func(p proc) bool { return p.state != 0 && p.id == id }))
 	}
-	age := func(at, most time.Duration) { num(int(min(w.now-at, most+ms) / ms)) }
 
 	num(int(w.now % tick / ms))
 	num(int(w.recent))
@@ -395,7 +399,6 @@ func (w *world) encode(b []byte) []byte {
 		flag(m.afterAsk)
 		flag(m.termed)
 		flag(m.had)
-		flag(m.byKernel)
 		flag(m.adopted)
 		flag(m.sender)
 		flag(m.byKey && p.state == 'T')
@@ -407,8 +410,7 @@ func (w *world) encode(b []byte) []byte {
 			num(-1)
 			continue
 		}
-		num(int(f.phase))
-		flag(f.reason)
+		b = w.encodePair(f, b, num, flag, from)
 		b = fmt.Append(b, f.queue)
 		b = append(b, text(f.todo)...)
 		slot(f.mainID)
@@ -428,20 +430,10 @@ func (w *world) encode(b []byte) []byte {
 			num(int(c.sig))
 			num(c.sender)
 			flag(c.kernel)
-			flag(c.relayed)
 		}
 		num(len(f.bound))
 		for _, x := range f.bound {
 			slot(x.id)
-		}
-		if f.copies != nil && len(f.copies.seen) == 1 {
-			for k, at := range f.copies.seen {
-				if w.now-at <= sameEnd {
-					num(int(k.sig))
-					flag(k.relayed)
-					age(at, sameEnd)
-				}
-			}
 		}
 		if len(f.queue)+len(f.todo) > 0 {
 			for i, id := range f.looked {
@@ -453,11 +445,8 @@ func (w *world) encode(b []byte) []byte {
 	}
 	num(w.stdin.unread)
 	flag(w.stdin.closed)
-	num(w.word.Pid)
-	flag(w.word.Done)
-	flag(w.standsDown)
 	num(w.ghost.early)
-	num(int(w.word.Status))
+	num(int(w.ghost.endBy))
 	g := &w.ghost
 	flag(g.mainEnded)
 	num(int(g.mainStatus))
@@ -465,7 +454,8 @@ func (w *world) encode(b []byte) []byte {
 	from(g.askedAt + w.grace())
 	from(g.stopAt + w.grace())
 	b = w.encodeHad(had{at: g.askedAt}, b)
-	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended} {
+	b = w.encodeHad(had{at: g.termAt}, b)
+	for _, set := range []bool{g.stopping, g.asked, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended, g.started, g.done, g.toEnd, g.suspended} {
 		flag(set)
 	}
 	num(int(g.timeout))
@@ -488,12 +478,11 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(int(m.stopReason))
 		flag(m.isStopped)
 		num(int(m.expectedDuplicate))
-		flag(m.interrupted)
 		b = append(b, m.Orphans...)
 		for sig := syscall.Signal(1); sig < 32; sig++ {
 			if at, ok := m.sent[sig]; ok {
 				num(int(sig))
-				num(int(min(w.now-at, max(m.Grace, sameEnd)+ms) / ms))
+				num(int(min(w.now-at, sameEnd+ms) / ms))
 			}
 		}
 		if at, ok := m.sent[syscall.SIGTERM]; ok {
@@ -533,9 +522,6 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 				num(pid)
 			}
 		}
-	case *guard:
-		flag(m.isStopped)
-		flag(m.ending)
 	}
 	return b
 }
@@ -559,9 +545,6 @@ func copyMachine(m Machine) Machine {
 		c := *m
 		c.asked, c.killed = maps.Clone(m.asked), maps.Clone(m.killed)
 		return &c
-	case *guard:
-		c := *m
-		return &c
 	}
 	return m
 }
@@ -573,11 +556,10 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent interrupted"},
+		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent"},
 		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
-		{guard{}, "Rules inner isStopped ending"},
+		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{had{}, "group at pid"},
-		{copies{}, "seen"},
 	} {
 		var names []string
 		kind := reflect.TypeOf(tt.of)
@@ -604,15 +586,16 @@ const (
 	asSolo part = iota
 	asPair
 	asPID1
-	asAsleep // a pair, of which the outer one sleeps
+	asBeginning // a pair whose command is not started yet
+	asIsolated
 	asPairInJob
 	asSoloInJob
 	asLeader // a pair in the job, whose outer fini leads the session
 	asPairInOrphanedJob
-	asAsleepInJob
+	asBeginningInJob
 )
 
-var parts = []string{"solo", "pair", "PID 1", "pair asleep", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job", "pair asleep in a job"}
+var parts = []string{"solo", "pair", "PID 1", "pair that begins", "isolated pair", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job", "pair that begins in a job"}
 
 // begin makes the world of a role, with a command that has just been started.
 func begin(r Rules, as part, unbound bool) *world {
@@ -650,7 +633,7 @@ func begin(r Rules, as part, unbound bool) *world {
 		add(&c.sibling, 22, c.shell, group, session, 0)
 		add(&c.bound, 23, 0, 23, 23, 0)
 	}
-	r.Leader, r.Orphaned = as == asLeader, as == asPairInOrphanedJob
+	r.Leader, w.orphaned, w.isolated = as == asLeader, as == asPairInOrphanedJob, as == asIsolated
 	if inJob {
 		r.Job, r.Group = 20, false
 		main := add(&c.main, firstMain, worker, 20, session, ofTree)
@@ -659,7 +642,7 @@ func begin(r Rules, as part, unbound bool) *world {
 		add(&c.main, firstMain, worker, firstMain, session, ofTree).deathsig = syscall.SIGKILL
 	}
 	main := w.get(c.main)
-	if pair {
+	if pair && !w.isolated {
 		main.deathsig = syscall.SIGTERM
 	}
 	bonds := []bond{}
@@ -674,19 +657,17 @@ func begin(r Rules, as part, unbound bool) *world {
 		r := r
 		r.Self = w.get(id).pid
 		f := fini{id: id, mainID: c.main, bound: bonds, pid1: as == asPID1}
-		role, main := Alone, firstMain
 		switch {
 		case pair && id == c.outer:
-			role, main, f.mainID, f.bound, f.whileStopped, f.outer = Outer, 21, c.inner, nil, bonds, true
+			f.outer = true
 		case pair:
-			role, f.inner, f.bound = Inner, true, append([]bond{{c.outer, FiniDied}}, bonds...)
+			f.inner, f.bound = true, append([]bond{{c.outer, FiniDied}}, bonds...)
 		}
-		f.Loop = *New(nil, role, r, main, true)
+		f.Loop = *New(nil, Alone, r, firstMain, true)
 		return f
 	}
 	if pair {
 		w.finis = append(w.finis, life(c.outer))
-		w.word.Pid = firstMain
 	}
 	w.finis = append(w.finis, life(worker))
 	w.ghost.firstLeftover = w.lastID + 1
@@ -719,7 +700,10 @@ var kinds = []struct {
 		a := w.with(w.cast.main, ignores|holding, true)
 		w.with(a.id, 0, false)
 	}, nil},
-	{"cleans up", func(w *world) { w.with(w.cast.main, cleans|holding, true) }, nil},
+	{"cleans up", func(w *world) {
+		w.with(w.cast.main, cleans|holding, true)
+		w.with(w.cast.main, cleans|holding, false)
+	}, nil},
 	{"another user's", func(w *world) { w.with(w.cast.main, privileged|ignores, true) }, nil},
 	{"asleep", func(w *world) {
 		w.get(w.cast.main).is |= asleep
@@ -744,6 +728,12 @@ var kinds = []struct {
 		p.parent, p.is = w.finis[0].id, earlier
 		p.group, p.session = w.top().group, w.top().session
 	}, nil},
+	{"the inner fini is traced", func(w *world) {
+		w.with(w.cast.main, holding, true)
+		tracer := w.with(w.cast.main, 0, true)
+		tracer.parent, tracer.is, w.cast.tracer = 0, 0, tracer.id
+		w.get(w.cast.inner).is |= traced
+	}, []string{"waits for its tracee"}},
 	{"one that may stay", func(w *world) {
 		a := w.with(w.cast.main, mayStay|ignores|holding, true)
 		w.with(a.id, mayStay, false)
@@ -772,7 +762,6 @@ var settings = []struct {
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
 	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},
 	{"--orphans-exit and --timeout", func(r *Rules) { r.OrphansExit, r.Linger = 9, 100*ms }, nil, timesOut},
-	{"--report", func(r *Rules) { r.Reports = true }, nil, nil},
 	{"--allow-orphan", func(r *Rules) { r.Allow = true }, nil, nil},
 	{"-p INT", func(r *Rules) { r.Deathsig = syscall.SIGINT }, nil, nil},
 	{"-p none", func(*Rules) {}, nil, nil},
@@ -782,6 +771,12 @@ var settings = []struct {
 	}},
 	{"--timeout", func(*Rules) {}, nil, timesOut},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
+	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
+		w.noPidfds, w.top().deathsig = true, parentSignal
+		inner := &w.finis[1]
+		inner.watched = false
+		inner.bound = slices.DeleteFunc(slices.Clone(inner.bound), func(b bond) bool { return b.id == w.cast.shell })
+	}},
 }
 
 func timesOut(w *world) {
@@ -814,18 +809,23 @@ func scenarios(whole bool, depth int) (all []scenario) {
 			for as := range part(len(parts)) {
 				for k, kind := range kinds {
 					for b, bunch := range bunches {
-						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asAsleep) + boolToInt(k > 1)
+						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asPair && as != asBeginning) + boolToInt(k > 1)
 						most := 1 + boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan")
 						if policy == StopPipes && setting.name == "no /proc" && as <= asPID1 {
 							most++
 						}
-						asleep := as == asAsleep || as == asAsleepInJob
-						if setting.name == "-c" && as >= asPairInJob || asleep && kind.name == "one from before" || !whole && odd > most {
+						begins := as == asBeginning || as == asBeginningInJob
+						pair := as != asSolo && as != asPID1 && as != asSoloInJob
+						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "stubborn" && kind.name != "one from before" ||
+							!pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
 							continue
 						}
 						names := slices.Concat(bunch.moves, kind.moves, setting.moves)
-						if asleep && bunch.name != "growth" {
-							names = append(names, "stands down", "can't start", "gives up")
+						if pair && bunch.name != "growth" {
+							names = append(names, "gives up")
+						}
+						if begins && bunch.name != "growth" {
+							names = append(names, "asks", "can't start")
 						}
 						if as >= asPairInJob {
 							names = append(names, bunch.job...)
@@ -840,8 +840,8 @@ func scenarios(whole bool, depth int) (all []scenario) {
 								if setting.more != nil {
 									setting.more(w)
 								}
-								if asleep {
-									w.fallAsleep(k == 0)
+								if pair {
+									w.fallAsleep(begins)
 								}
 								w.supply.may = mayMove(names...)
 								if as != asLeader {
@@ -983,7 +983,7 @@ func (w *world) tell(f *fini, before string, e event, after string) {
 func literal(e event) string {
 	switch e := e.(type) {
 	case received:
-		return fmt.Sprintf("received{%d, %s, %d}", e.sig, [...]string{"fromProcess", "fromTree", "fromKernel"}[e.from], e.sender)
+		return fmt.Sprintf("received{%d, %s}", e.sig, [...]string{"fromProcess", "fromTree", "fromKernel"}[e.from])
 	case stop:
 		return fmt.Sprintf("stop{%s}", [...]string{"NoReason", "ParentDied", "FiniDied", "BoundEnded", "StdinClosed", "TimedOut", "NotEnded"}[e.why])
 	case looked:

@@ -24,6 +24,7 @@ var invariants = []string{
 	"status",            // the parent process gets the command's
 	"one end",           // an exit is the last action, and there is no other end
 	"the pair",          // the outer fini ends last, and as the inner one has told it
+	"the terminal",      // a key that stops the command stops fini, which its shell knows
 }
 
 // ghost is what the invariants remember of a world.
@@ -36,18 +37,24 @@ type ghost struct {
 	asked      bool // a look was taken to ask all
 	begun      bool // and they are being asked
 	askedAt    time.Duration
-	stopAt     time.Duration // when the command was, for the first time
-	interrupts int           // SIGINTs that the machines took
-	sent       bool          // a leftover was sent SIGTERM
-	seen       bool          // one was found when all were to be asked
-	overruled  bool          // a machine has had a reason that overrules the policy, or to stop waiting
-	unwait     bool          // the same for --orphans=wait
-	unended    bool          // the command could not be ended by SIGKILL
-	reason     bool          // there was one to stop, beside --timeout
-	timeout    byte          // 1 if --timeout may have been why the command ended, 2 if it was
-	killed     int           // how many finis were
-	wordless   bool          // one of them was the inner one, before its word
-	early      int           // with what an inner one has ended by itself before its loop has
+	stopAt     time.Duration  // when the command was, for the first time
+	termAt     time.Duration  // when the command's group was, for the last time
+	interrupts int            // SIGINTs that the sweep took
+	sent       bool           // a leftover was sent SIGTERM
+	seen       bool           // one was found when all were to be asked
+	overruled  bool           // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait     bool           // the same for --orphans=wait
+	unended    bool           // the command could not be ended by SIGKILL
+	reason     bool           // there was one to stop, beside --timeout
+	timeout    byte           // 1 if --timeout may have been why the command ended, 2 if it was
+	killed     int            // how many finis were
+	wordless   bool           // one of them was the inner one, before it was done
+	early      int            // with what an inner one has ended by itself before its loop has
+	started    bool           // an inner one has said so
+	done       bool           // the same
+	suspended  bool           // by a key that the outer one has taken itself
+	toEnd      bool           // a signal has asked fini to end
+	endBy      syscall.Signal // the one for which the outer one has killed the inner one
 
 	got, due [4]int        // how often the main child got a signal, and may have: see counted
 	told     [4]bool       // a process has sent it to fini for the main child
@@ -60,7 +67,6 @@ type mark struct {
 	afterAsk  bool // born when the leftovers were being asked
 	termed    bool // had a stop signal
 	had       bool // SIGTERM with the group, certainly
-	byKernel  bool // the same when its fini was killed
 	sender    bool // of a signal to the job
 	byKey     bool // that is how it was stopped
 	adopted   bool // it was there when all were asked, or had come to fini since
@@ -121,20 +127,32 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 			w.breach("grace", "%s is killed %v after it was asked", w.name(p.id), w.now-since)
 		}
 	case sig == syscall.SIGTERM && by == bySend:
-		if p.mark.asks > 0 || p.mark.byKernel || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
+		if p.mark.asks > 0 || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
-		if parent := w.get(p.parent); p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) {
+		parent := w.get(p.parent)
+		if p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) || !f.heir && w.isCleanUp(p) {
 			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
 		}
 		p.mark.asks++
 		w.ghost.sent = true
-	case sig == syscall.SIGTERM && f.rules.Group && !f.outer:
+	case sig == syscall.SIGTERM && f.rules.Group:
 		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
+		w.ghost.termAt = w.now
 	}
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
+}
+
+// isCleanUp reports whether a process was started since its parent, a living leftover, had SIGTERM with the group.
+func (w *world) isCleanUp(p *proc) bool {
+	parent := w.get(p.parent)
+	if parent == nil || !parent.alive() || !parent.has(ofTree) {
+		return false
+	}
+	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.had || parent.has(privileged))
+	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
 // grace is how long nobody is killed.
@@ -190,7 +208,7 @@ func (w *world) judgeLook(f *fini, ids []int) {
 			continue
 		}
 		w.ghost.seen = true
-		if first || p.parent == f.id {
+		if first && !w.isCleanUp(p) || p.parent == f.id {
 			p.mark.adopted = true
 		}
 	}
@@ -213,14 +231,14 @@ func (w *world) stepped(f *fini, before string, e event) {
 	}
 	switch e := e.(type) {
 	case stop:
-		w.ghost.overruled = w.ghost.overruled || e.why.overrules() && !f.outer
-		w.ghost.unwait = w.ghost.unwait || !f.outer
+		w.ghost.overruled = w.ghost.overruled || e.why.overrules()
+		w.ghost.unwait = true
 	case received:
 		w.ghost.unwait = w.ghost.unwait || asksForEnd(e.sig)
 		if before == "running" && asksForEnd(e.sig) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.sig == syscall.SIGINT && before != "watching" {
+		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "asking", "killing", "counting"}, before) {
 			w.ghost.interrupts++
 		}
 	case elapsed:
@@ -230,17 +248,6 @@ func (w *world) stepped(f *fini, before string, e event) {
 	case looked:
 		if before == "asking" && !w.ghost.begun {
 			w.ghost.begun, w.ghost.askedAt = true, w.now
-		}
-	case ended:
-		if f.outer && before == "watching" && after != "watching" && !e.told.Done {
-			w.ghost.overruled, w.ghost.unwait = true, true
-			// Whom the inner one has asked died with it: that all are asked once more, and once
-			// only, is a limit.
-			w.ghost.asked, w.ghost.begun = false, false
-			for i := range w.all {
-				m := &w.all[i].mark
-				m.asks, m.had, m.afterAsk = 0, false, false
-			}
 		}
 	}
 	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
@@ -284,7 +291,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	case p.has(isFini):
 		w.ghost.killed++
 		w.ghost.reason = true
-		w.ghost.wordless = w.ghost.wordless || p.id == c.inner && !w.word.Done
+		w.ghost.wordless = w.ghost.wordless || p.id == c.inner && !w.ghost.done
 		if pair {
 			if p.id == c.outer {
 				w.may(r.Deathsig, false)
@@ -311,7 +318,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 // treeAlive reports whether any of the tree is, beside the one that is just ending.
 func (w *world) treeAlive(but *proc) bool {
 	for i := range w.all {
-		if p := &w.all[i]; (p != but || p.has(traced)) && p.has(ofTree) && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced)) {
+		if p := &w.all[i]; (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced)) {
 			return true
 		}
 	}
@@ -354,7 +361,7 @@ func (w *world) finisAlive() (alive, isStopped bool) {
 // judgeRest looks at a world in which no fini has anything to do until next, 0 for never.
 func (w *world) judgeRest(next time.Duration) {
 	alive, isStopped := w.finisAlive()
-	if !alive || isStopped {
+	if w.judgePair(); !alive || isStopped {
 		return
 	}
 	if must := w.ghost.mustEnd; must != 0 && (next == 0 || next > must) {
@@ -362,7 +369,7 @@ func (w *world) judgeRest(next time.Duration) {
 	}
 	for i := range w.all {
 		p := &w.all[i]
-		if w.rules.Orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.Job {
+		if w.orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.Job {
 			w.breach("bounded", "%s is left stopped with an orphaned job, which nobody continues", w.name(p.id))
 		}
 	}
@@ -413,8 +420,14 @@ func (w *world) judgeEnd(f *fini) {
 
 // judgeStatus looks at how the outer or only fini ends.
 func (w *world) judgeStatus(f *fini) {
+	if sig := w.ghost.endBy; sig != 0 && !w.ghost.done {
+		if f.result != (Result{Sig: sig}) {
+			w.breach("the pair", "fini was asked to end by %d before the command was started, and outer ends with %+v", sig, f.result)
+		}
+		return
+	}
 	if w.ghost.early != 0 {
-		if f.result.Status() != w.ghost.early {
+		if f.result.Status() != w.ghost.early && (w.cast.tracer == 0 || f.result.Sig != syscall.SIGKILL) {
 			w.breach("the pair", "inner has ended by itself, and outer ends with %d, want %d", f.result.Status(), w.ghost.early)
 		}
 		return
@@ -464,7 +477,7 @@ func (w *world) judgeStatus(f *fini) {
 	}
 }
 
-// The rows of the tables in ladder.go, sweep.go and guard.go: where a machine stands, what
+// The rows of the tables in ladder.go, sweep.go and package entry's step.go: where a machine stands, what
 // happens, and where one stands then. Each has to be taken by the explorer.
 var tableRows = []string{
 	"running: stdin's end -> closing",
@@ -511,24 +524,26 @@ var tableRows = []string{
 	"killing: no child is left -> over",
 	"killing: nobody holds a stream -> over",
 	"killing: nothing more can be done -> over",
-	"watching: a signal -> relayed",
-	"watching: SIGTSTP in an orphaned job -> resumes the job",
-	"watching: the inner one is stopped -> watches the parent process",
-	"watching: a reason to stop -> continues the inner one",
-	"watching: a signal to end -> continues the inner one",
-	"watching: the inner one has told its end -> over",
-	"watching: it has ended without a word -> asking",
-	"watching: it has ended without a word, and left nothing -> over",
+	"asleep: a signal, before Starting -> kills the inner one",
+	"asleep: a signal, before Started -> waits",
+	"asleep: a second since Starting -> listens",
 	"asleep: a signal -> relayed",
-	"asleep: the inner one is stopped, and has a reason to end -> continues it",
+	"asleep: a signal to end -> continues the inner one",
+	"asleep: SIGCHLD -> continues the inner one",
+	"asleep: SIGTSTP in an orphaned job -> continues the job",
+	"asleep: a key that waited for Started -> suspends fini",
+	"asleep: the parent process has died -> continues the inner one",
+	"asleep: the parent process has died, without pidfds -> tells the inner one",
 	"asleep: the inner one has told its end -> over",
-	"asleep: it has ended without a word -> watching",
-	"asleep: it has started nothing -> over",
-	"asleep: the inner one stands down -> running",
+	"asleep: it has ended -> over",
+	"asleep: it has ended -> running",
+	"asleep: it has ended -> forks",
+	"asleep: it has ended -> is the heir",
+	"asleep: it does not end -> is the heir",
 }
 
 // rows counts how often each was taken.
-type rows struct{ taken [64]int }
+type rows struct{ taken [80]int }
 
 var rowNumber = func() map[[3]string]int {
 	m := map[[3]string]int{}
@@ -545,11 +560,7 @@ func (r *rows) count(before string, e event, after string, do []action) {
 	switch e := e.(type) {
 	case received:
 		what = "a signal to end"
-		if before == "watching" && slices.Contains(do, action(resume{})) {
-			r.one(before, "SIGTSTP in an orphaned job", "resumes the job")
-		} else if before == "watching" {
-			r.one(before, "a signal", "relayed")
-		} else if before == "running" {
+		if before == "running" {
 			what = "a signal to end, --kill-after"
 		} else if after == "killing" {
 			what = "a second SIGINT"
@@ -582,13 +593,6 @@ func (r *rows) count(before string, e event, after string, do []action) {
 		switch before {
 		case "running", "closing", "stopping", "ending":
 			what = "the end of the main child"
-		case "watching":
-			what = "it has ended without a word"
-			if e.told.Done {
-				what = "the inner one has told its end"
-			} else if e.none {
-				what = "it has ended without a word, and left nothing"
-			}
 		default:
 			what = "no child is left"
 		}
@@ -602,16 +606,6 @@ func (r *rows) count(before string, e event, after string, do []action) {
 		}
 	case swept:
 		what = "nothing more can be done"
-	}
-	if before == "watching" {
-		for _, a := range do {
-			switch a.(type) {
-			case watchAll:
-				r.one(before, "the inner one is stopped", "watches the parent process")
-			case forward:
-				r.one(before, what, "continues the inner one")
-			}
-		}
 	}
 	r.one(before, what, after)
 }

@@ -52,7 +52,6 @@ type ladder struct {
 	// the stop signal sent when the parent died; the next one of that kind is a duplicate
 	expectedDuplicate syscall.Signal
 	sent              map[syscall.Signal]time.Duration // when the main child was last sent one, as uptime
-	interrupted       bool                             // SIGINT came
 }
 
 func newLadder(r Rules, main int) *ladder {
@@ -82,16 +81,14 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	if !rewritten {
 		sig = e.sig
 	}
-	l.interrupted = l.interrupted || e.sig == syscall.SIGINT && l.asksForEnd(e.sig)
 	switch {
-	case sig == 0, l.hasHad(e):
+	case sig == 0, l.hasHad(e), l.rung == ending: // on the last rung it has been sent SIGKILL
 		return nil
 	case e.sig == l.expectedDuplicate:
-		// The group of a parent process that died was sent this signal too.
 		l.expectedDuplicate = 0
-		return nil
-	case l.rung == ending: // it has been sent SIGKILL
-		return nil
+		if l.hadRecently(now, e.sig) {
+			return nil // the group of a parent process that died was sent this signal too
+		}
 	}
 	do = l.forward(now, sig)
 	if !l.asksForEnd(e.sig) {
@@ -190,11 +187,12 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	return l.startStopping(now, why, sig)
 }
 
-// hadRecently reports whether the main child was sent sig for this very end: who killed
-// the parent process may have sent fini the same a moment before.
+// hadRecently reports whether the main child was sent sig for this very end: the sender that killed the parent
+// process may have sent fini the same signal within the same second. A signal from before that second was for
+// something else, such as a reload.
 func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
 	at, ok := l.sent[sig]
-	return ok && now-at <= max(l.Grace, sameEnd)
+	return ok && now-at <= sameEnd
 }
 
 // startStopping sends the stop signal, unless the main child has had it, and waits for
@@ -307,10 +305,10 @@ func (l *ladder) killing() action {
 func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
 	s := l.sweep(status)
 	switch {
-	case none || s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.Reports:
+	case none:
 		return s.finish()
 	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask() // the report says who is alive now
+		return s.ask() // nothing but lines and the report say what is alive, so that is what is alive now
 	case s.Orphans == WaitAll && l.rung == running:
 		return s.wait()
 	}
@@ -320,7 +318,7 @@ func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) 
 // sweep is the machine for what the main child has left behind. Its status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules)
-	s.main, s.interrupted = l.main, l.interrupted
+	s.main = l.main
 	switch {
 	case l.stopReason == TimedOut:
 		s.result = Result{Code: exitTimedOut}

@@ -4,7 +4,6 @@
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
 //	ladder   the machine that stops a command
 //	sweep    the machine that stops what a command has left behind
-//	guard    the machine of the outer fini of a pair
 //	paused   the machine of --pause
 //
 // Each machine has its table in the comment over its type. The tests run the same Loop and the same
@@ -110,7 +109,6 @@ type Policy struct {
 	Orphans       string
 	Allow         bool // some leftovers are left alone: --allow-orphan
 	OrphansExit   int  // -1 for none
-	Reports       bool // there is a report: what is left is listed in it
 	Remap         []int
 	WarnReaped    bool
 	Rewrite       map[syscall.Signal]syscall.Signal
@@ -124,9 +122,6 @@ type Identity struct {
 	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
 
 	Ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
-
-	// That group is orphaned, but for the inner fini of a pair: nobody would continue it. See setpgid(2).
-	Orphaned bool
 }
 
 // OutsideJob, as Identity.Job, is a process group that has no number here, because it is outside of the

@@ -36,6 +36,12 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
 }
 
+// orphaned is p when its parent has ended.
+func orphaned(p orphans.Process) orphans.Process {
+	p.Parent = 1
+	return p
+}
+
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
@@ -63,15 +69,6 @@ func mainStops(sig syscall.Signal) ended {
 	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(sig)<<8 | 0x7f)}}}
 }
 
-// innerEnds is the end of the inner fini of a pair, and what it had told of its command.
-func innerEnds(status syscall.WaitStatus, told reaper.Told, asked bool) ended {
-	return ended{exits: []reaper.Exit{{Pid: mainPid, Status: status}}, told: told, asked: asked}
-}
-
-func done(status syscall.WaitStatus) reaper.Told {
-	return reaper.Told{Pid: member.Pid, Done: true, Status: status}
-}
-
 // where is where a machine stands.
 func where(m Machine) string {
 	switch m := m.(type) {
@@ -79,8 +76,6 @@ func where(m Machine) string {
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
 	case *sweep:
 		return [...]string{"lingering", "waiting", "asking", "killing", "counting"}[m.stage]
-	case *guard:
-		return "watching"
 	case paused:
 		return "pausing"
 	}
@@ -97,12 +92,6 @@ func text(actions []action) string {
 		switch a := a.(type) {
 		case forward:
 			words = append(words, fmt.Sprintf("forward %d", a.sig))
-		case relay:
-			words = append(words, fmt.Sprintf("relay %d", a.sig))
-		case watchAll:
-			words = append(words, "watch all")
-		case resume:
-			words = append(words, "resume")
 		case reap:
 			words = append(words, "reap")
 		case askStdin:
@@ -256,6 +245,32 @@ func TestStep(t *testing.T) {
 			{999 * ms, found(member, late, escapee),
 				"(stopping member), (stopping late), late<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
+		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
+			{900 * ms, found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms)),
+				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
+			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{906 * ms, elapsed{}, "look", "asking"},
+			{906 * ms, found(orphaned(below(member, 500*ms))), "(stopping below), below<-15, wake 5ms", "asking"},
+		}},
+		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
+			{1899 * ms, elapsed{}, "look", "asking"},
+			{1899 * ms, found(member, below(member, 0)), "wake 10ms", "asking"},
+			{1909 * ms, elapsed{}, "look", "asking"},
+			{1909 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 20ms", "asking"},
+		}},
+		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
+			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
+			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
+			{1400 * ms, elapsed{}, "look", "asking"},
+			{1400 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 10ms", "asking"},
+		}},
 		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
@@ -373,15 +388,12 @@ func TestStep(t *testing.T) {
 			{1 * ms, found(agent), "look", "lingering"},
 			{1 * ms, found(agent), "(leaving agent), end by 15", "over"},
 		}},
-		{"leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{1, mainExits(exited(5), false), "exit 5", "over"},
-		}},
-		{"leave, and a report: it lists who is alive", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
+		{"leave: it tells of those that are alive, and waits for nothing", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
 			{1, mainExits(exited(0), false), "look", "counting"},
-			{1, found(member, escapee), "exit 0", "over"},
+			{1, found(member, escapee), "(leaving member), (leaving escapee), exit 0", "over"},
 		}},
-		{"leave, a report, and nothing left", with(func(r *Rules) { r.Orphans, r.Reports = LeaveAll, true }), []turn{
-			{1, mainExits(exited(0), true), "exit 0", "over"},
+		{"leave, and nothing left", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
+			{1, mainExits(exited(5), true), "exit 5", "over"},
 		}},
 		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
 			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
@@ -601,13 +613,19 @@ func TestStep(t *testing.T) {
 			{2, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
-		{"nor is it for as long as the grace", defaults(), []turn{
-			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{3 * time.Second, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1000 * ms, stop{TimedOut}, "(stopping the command: timeout), wake 1m0s", "stopping"},
+			{1001 * ms, stop{ParentDied}, "", "stopping"},
 		}},
-		{"one that came long before it is", defaults(), []turn{
-			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{6 * time.Second, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+		{"and is sent again", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{1001 * ms, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 1m0s", "stopping"},
+		}},
+		{"nor is one that comes more than a second behind it a copy", defaults(), []turn{
+			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1001 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
+			{1002 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
 			{0, stop{StdinClosed}, "ask stdin", "closing"},
@@ -772,40 +790,48 @@ func TestInTheJobsGroup(t *testing.T) {
 		turns []turn
 	}{
 		{"the terminal's keys", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGQUIT, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGWINCH, fromKernel, 0}, "", "running"},
-			{0, received{syscall.SIGHUP, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
+			{0, received{syscall.SIGQUIT, fromKernel}, "", "running"},
+			{0, received{syscall.SIGWINCH, fromKernel}, "", "running"},
+			{0, received{syscall.SIGHUP, fromKernel}, "", "running"},
 		}},
 		{"what a process sends", r, []turn{
-			{0, received{kill, fromProcess, 7}, "forward 2", "running"},
-			{0, received{term, fromProcess, 7}, "forward 15", "running"},
-			{0, received{syscall.SIGHUP, fromProcess, 7}, "forward 1", "running"},
+			{0, received{kill, fromProcess}, "forward 2", "running"},
+			{0, received{term, fromProcess}, "forward 15", "running"},
+			{0, received{syscall.SIGHUP, fromProcess}, "forward 1", "running"},
 		}},
 		{"what one of the tree sends has reached the job", r, []turn{
-			{0, received{term, fromTree, 7}, "", "running"},
-			{0, received{syscall.SIGUSR1, fromTree, 7}, "", "running"},
-			{0, received{syscall.SIGINT, fromTree, 7}, "", "running"},
+			{0, received{term, fromTree}, "", "running"},
+			{0, received{syscall.SIGUSR1, fromTree}, "", "running"},
+			{0, received{syscall.SIGINT, fromTree}, "", "running"},
 		}},
 		{"a hang-up reaches only the leader of the session", leads, []turn{
-			{0, received{syscall.SIGHUP, fromKernel, 0}, "forward 1", "running"},
-			{0, received{syscall.SIGCONT, fromKernel, 0}, "forward 18", "running"},
+			{0, received{syscall.SIGHUP, fromKernel}, "forward 1", "running"},
+			{0, received{syscall.SIGCONT, fromKernel}, "forward 18", "running"},
 		}},
 		{"nobody has had TERM with a group", r, []turn{
-			{500 * ms, received{term, fromProcess, 7}, "forward 15", "running"},
+			{500 * ms, received{term, fromProcess}, "forward 15", "running"},
 			{999 * ms, mainExits(exited(0), false), "look", "asking"},
 			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a Ctrl-C that ended the command leaves the rest of the job the time to end by it", lingers, []turn{
 			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
-			{1, received{syscall.SIGINT, fromKernel, 0}, "", "lingering"},
+			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
 			{2, reaped(true, member.Pid), "end by 2", "over"},
 		}},
+		{"nor does that Ctrl-C count as the first one", lingers, []turn{
+			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{501 * ms, received{syscall.SIGINT, fromKernel}, "", "asking"},
+		}},
 		{"a second Ctrl-C ends the grace", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel, 0}, "", "running"},
+			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
 			{1, mainExits(signaled(2), false), "look", "asking"},
 			{1, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{2, received{syscall.SIGINT, fromKernel, 0}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{2, received{syscall.SIGINT, fromKernel}, "", "asking"}, // the first one for the leftovers
+			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
 		}},
@@ -814,100 +840,49 @@ func TestInTheJobsGroup(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestHeir(t *testing.T) {
 	r := defaults()
-	r.Orphans, r.Linger = WaitAll, 0
-	stops := ended{exits: []reaper.Exit{{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)}}}
-	lives := reaper.Told{Pid: member.Pid}
+	r.Orphans, r.Linger, r.OrphansExit = WaitAll, 0, 9
+	killed := Result{Sig: syscall.SIGKILL}
+	lives := reaped(false)
 	for _, tt := range []struct {
-		name  string
-		turns []turn
+		name     string
+		main     int
+		isolated bool
+		result   Result
+		first    ended // what is reaped at once
+		begins   string
+		turns    []turn
 	}{
-		{"the inner fini ends", []turn{
-			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{1, innerEnds(exited(3), done(exited(3)), false), "exit 3", "over"},
+		{"the inner fini was killed", mainPid, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1, reaped(true, member.Pid, escapee.Pid), "end by 9", "over"},
 		}},
-		{"its command was ended by a signal", []turn{
-			{1, innerEnds(exited(143), done(signaled(15)), false), "end by 15", "over"},
-		}},
-		{"it was killed when its work was done", []turn{
-			{1, innerEnds(signaled(9), done(exited(3)), false), "exit 3", "over"},
-		}},
-		{"it is killed, and the kernel has asked the command", []turn{
-			{0, innerEnds(signaled(9), lives, true), `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(member, escapee), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
-		{"it is killed, and the kernel has not", []turn{
-			{0, innerEnds(signaled(9), lives, false), `say "stopping the command: its fini was killed", look`, "asking"},
+		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+			{0, stop{ParentDied}, "", "asking"},
+			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid), "end by 9", "over"},
+			{1, reaped(true, member.Pid), "exit 125", "over"},
 		}},
-		{"escapees that hold a stream come first then too", []turn{
-			{0, innerEnds(signaled(9), reaper.Told{Pid: holder.Group}, false), `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(holder, inGroup), "(stopping holder in group), holder in group<-15, (stopping holder), holder<-15, wake 5ms", "asking"},
+		{"escapees that hold a stream come first then too", mainPid, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
 		}},
-		{"it ends without a word, and leaves nothing", []turn{
-			{0, ended{exits: innerEnds(exited(2), lives, true).exits, none: true}, "exit 125", "over"},
+		{"it has left nothing", mainPid, false, killed, reaped(true, mainPid), "end by 9", nil},
+		{"it had started nothing", 0, false, Result{Sig: syscall.SIGTERM}, reaped(true), "end by 15", nil},
+		{"it had started the command, and not said so", 0, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+			{0, found(mainChild), "(stopping main), main<-15, wake 5ms", "asking"},
 		}},
-		{"a tracer hides its end", []turn{
-			{0, ended{hidden: true, told: done(exited(3))}, "exit 3", "over"},
-		}},
-		{"a tracer hides its end, and it has not told", []turn{
-			{0, ended{hidden: true, told: lives}, `say "stopping the command: its fini was killed", look`, "asking"},
-			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid), "end by 9", "over"},
-		}},
-		{"it is stopped", []turn{
-			{0, stops, "watch all", "watching"},
-			{1, received{sig: syscall.SIGUSR1}, "relay 10", "watching"},
-			{2, received{sig: syscall.SIGTERM}, "relay 15, forward 18", "watching"},
-			{2, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{3, stops, "watch all, forward 18", "watching"},
-		}},
-		{"it is stopped, and then there is a reason to stop", []turn{
-			{3, stops, "watch all", "watching"},
-			{4, stop{ParentDied}, "forward 18", "watching"},
-			{5, stops, "watch all, forward 18", "watching"},
-		}},
-		{"its stop is told after the signal that came after it", []turn{
-			{0, received{sig: syscall.SIGTERM}, "relay 15", "watching"},
-			{0, stops, "watch all, forward 18", "watching"},
-		}},
+		{"it was isolated", mainPid, true, killed, reaped(true),
+			`say "the command was killed: its inner fini was, and with it the PID namespace", end by 9`, nil},
+		{"it was isolated, and had started nothing", 0, true, killed, reaped(true), "end by 9", nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) { play(t, &guard{Rules: r, inner: mainPid}, tt.turns) })
-	}
-	t.Run("a key stops an orphaned job", func(t *testing.T) {
-		r.Job, r.Orphaned = 50, true
-		play(t, &guard{Rules: r, inner: mainPid}, []turn{
-			{0, received{syscall.SIGTSTP, fromKernel, 0}, "resume", "watching"},
-			{1, received{syscall.SIGTERM, fromProcess, 9}, "relay 15", "watching"},
+		t.Run(tt.name, func(t *testing.T) {
+			l := NewHeir(&script{reaps: []ended{tt.first}}, r, tt.main, tt.isolated, tt.result)
+			if got := text(l.todo); got != tt.begins {
+				t.Fatalf("begins with %s, want %s", got, tt.begins)
+			}
+			play(t, l.machine, tt.turns)
 		})
-	})
-}
-
-// Who means fini may send a signal to both processes of a pair.
-func TestCopies(t *testing.T) {
-	var c copies
-	for i, tt := range []struct {
-		at      time.Duration
-		sender  int
-		relayed bool
-		want    bool
-	}{
-		{0, 7, false, false},
-		{1, 7, true, true},
-		{2, 7, true, false}, // again, the other way first
-		{3, 7, false, true},
-		{4, 7, false, false}, // twice, to one of them
-		{5, 7, false, false},
-		{2 * time.Second, 7, true, false}, // too late for a copy
-		{2 * time.Second, 8, false, false},
-		{2 * time.Second, 0, true, false}, // from nobody known
-		{2 * time.Second, 0, false, false},
-	} {
-		if got := c.second(tt.at, syscall.SIGTERM, tt.sender, tt.relayed); got != tt.want {
-			t.Errorf("%d: %v, want %v", i, got, tt.want)
-		}
 	}
 }
 
@@ -916,9 +891,12 @@ func TestPause(t *testing.T) {
 		{0, reaped(false), "", "pausing"},
 		{1, reaped(false, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
-		{3, stop{ParentDied}, "", "pausing"},
+		{3, stop{TimedOut}, "", "pausing"},
 		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
 	})
+	for _, why := range []Reason{ParentDied, BoundEnded} {
+		play(t, paused{}, []turn{{0, stop{why}, "exit 0", "over"}})
+	}
 }
 
 // More leftovers than anybody reads are counted.
@@ -1073,8 +1051,8 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 		l.rung, l.isStopped = rung, true
 		for range 2 {
 			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
-			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung || l.interrupted {
-				t.Errorf("%s: %v, and then %s, interrupted %t", where(l), do, where(next), l.interrupted)
+			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung {
+				t.Errorf("%s: %v, and then %s", where(l), do, where(next))
 			}
 		}
 	}
@@ -1086,9 +1064,5 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 				t.Errorf("%s: %v", where(s), do)
 			}
 		}
-	}
-	w := &guard{Rules: r, inner: mainPid, isStopped: true}
-	if do, _ := w.step(time.Second, received{sig: syscall.SIGQUIT}); len(do) != 1 || !w.isStopped {
-		t.Errorf("watching: %v", do)
 	}
 }

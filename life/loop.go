@@ -21,9 +21,7 @@ type Kernel interface {
 	CatchChildren(on bool)
 	// Reap collects the children that have ended, stopped or continued. none is true if no other is left.
 	Reap() (exits []reaper.Exit, none bool)
-	// MainEnded takes note of the main child's end. For an outer fini it returns what the inner one has told, and
-	// whether the kernel has asked the command to end because the inner one did.
-	MainEnded() (told reaper.Told, asked bool)
+	MainEnded() // records the end of the main child
 
 	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
 	Received(got signals.Received)                          // takes note of a signal that is acted upon
@@ -31,9 +29,6 @@ type Kernel interface {
 	Look() (found []orphans.Process, blind bool, err error) // the live tree; see orphans.Tree
 	Remember()                                              // who has started whom
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
-	Relay(got signals.Received)                             // to the main child, which is a fini
-	ContinueJob()                                           // by SIGCONT
-	WatchAll()                                              // what the inner fini watches
 	Send(to orphans.Process, sig syscall.Signal)            // to one that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
@@ -41,24 +36,15 @@ type Kernel interface {
 	Because(level Level, what string, why Reason)
 	Tell(of orphans.Process, what string, quietly, asked bool)
 	Leave(alone orphans.Process, quietly bool)
-	// Exit is the last that the machines ask for. It reports whether this process stays, to reap what is
-	// left alone.
-	Exit(end End) (stays bool)
+	Exit(end End) // the last that the machines ask for
 }
 
 // Woken is why a Wait has returned.
 type Woken struct {
-	Signals  []Signal
-	Children bool         // SIGCHLD came
-	Main     bool         // the main child shows that it has ended
-	Stop     []Reason     // what the end of the command hangs on has ended
-	Told     *reaper.Told // an isolated inner fini has told its last, or ends without that
-}
-
-// A Signal is one that this process has received, and that is for it.
-type Signal struct {
-	signals.Received
-	Origin int // by which copies are found: the sender's pid, or another number that stands for it
+	Signals  []signals.Received
+	Children bool     // SIGCHLD came
+	Main     bool     // the main child shows that it has ended
+	Stop     []Reason // what the end of the command hangs on has ended
 }
 
 // An End is how a life has ended.
@@ -66,7 +52,6 @@ type End struct {
 	Result
 	Leaks
 	WasStopped bool // the main child was, by a signal, at some time
-	Leaves     bool // the policy may have left some alone
 }
 
 // Leaks are the leftovers that count for --orphans-exit.
@@ -86,7 +71,6 @@ type Loop struct {
 	machine Machine // nil when the life is over
 	queue   []event // for the machine
 	todo    []action
-	copies  *copies // nil where no signal can come twice
 	result  Result
 
 	main       int           // the main child's pid, 0 for none
@@ -105,32 +89,43 @@ type Role int
 
 const (
 	Alone Role = iota // of a command
-	Inner             // the same, by the inner fini of a pair
-	Outer             // of the inner fini
 	Pause             // without a command
 )
 
 // New returns the loop of a life that begins now. main is the pid of the child that was started, whose end
 // is shown by the kernel if watched is true.
 func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
-	// One that ended before SIGCHLD was caught is found by reaping first.
+	// A child that ended before SIGCHLD was caught is found by reaping first.
 	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
-	switch role {
-	case Outer:
-		l.machine = &guard{Rules: rules, inner: main}
-		l.rules.Group = false // the inner one leads none
-		return l
-	case Pause:
+	if l.machine = newLadder(rules, main); role == Pause {
 		l.machine = paused{rules.WarnReaped}
-	case Inner:
-		l.copies = &copies{}
-		fallthrough
-	default:
-		l.machine = newLadder(rules, main)
 	}
 	if rules.Timeout > 0 {
 		l.timeout = k.Now() + rules.Timeout
 	}
+	return l
+}
+
+// NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
+// main, and all that this has started, and ends as result says. The command was not at its end, so no policy leaves
+// anything alone. Everything is asked to end, although the kernel may have sent the command its parent death signal. After
+// an isolated inner fini nothing is left: the kernel has killed it all.
+func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loop {
+	l := &Loop{Kernel: k, rules: rules, main: main}
+	s := newSweep(rules)
+	s.Orphans, s.main, s.result = StopAll, main, result
+	_, none := k.Reap()
+	switch {
+	case isolated && main != 0:
+		l.todo = []action{say{Warning, "the command was killed: its inner fini was, and with it the PID namespace"}}
+	case !none:
+		l.todo = []action{say{Warning, "stopping the command: its inner fini was killed"}}
+	}
+	do, next := s.finish()
+	if !none {
+		do, next = s.ask()
+	}
+	l.todo, l.machine = append(l.todo, do...), next
 	return l
 }
 
@@ -174,9 +169,6 @@ func (l *Loop) wait() {
 	for _, why := range woken.Stop {
 		l.queue = append(l.queue, stop{why})
 	}
-	if woken.Told != nil {
-		l.queue = append(l.queue, told{*woken.Told})
-	}
 	if woken.Main {
 		l.watched, l.mainGone = false, true
 	}
@@ -210,36 +202,29 @@ func (l *Loop) next() (first time.Duration) {
 }
 
 // received takes in a signal.
-func (l *Loop) received(got Signal) {
-	if l.rules.Orphaned && got.Sender == l.rules.Self {
-		return // this process's own SIGCONT to the job: see ContinueJob
-	}
-	if l.copies.second(l.Now(), got.Signal, got.Origin, got.Relayed) {
-		return
-	}
-	l.Received(got.Received)
+func (l *Loop) received(got signals.Received) {
+	l.Received(got)
 	from := fromProcess
 	switch {
 	case got.Kernel:
 		from = fromKernel
-	case l.rules.Job != 0 && got.Origin == got.Sender && l.OfTree(got.Sender):
+	case got.OfTree, l.rules.Job != 0 && l.OfTree(got.Sender):
 		from = fromTree
 	}
-	l.queue = append(l.queue, received{got.Signal, from, got.Sender})
+	l.queue = append(l.queue, received{got.Signal, from})
 }
 
 // reapAll takes in the children that have ended, and rests for a while before it does so again, if
 // that keeps nobody waiting.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	rest := l.watched && l.machine.mayDelayReap() || l.main == 0
+	rest := l.watched && l.machine.mayDelayReap() || l.pauses()
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
 		// A tracer has not waited for it: the kernel gives it to nobody else. See ptrace(2).
-		hidden := ended{hidden: true}
-		l.mainEnded(&hidden)
-		l.queue = append(l.queue, hidden)
+		l.mainEnded()
+		l.queue = append(l.queue, ended{hidden: true})
 	}
 	l.mainGone = false
 	switch {
@@ -264,11 +249,11 @@ func (l *Loop) collect() (e ended) {
 		case x.Status.Stopped():
 			l.wasStopped = true
 		case !l.reaped:
-			l.mainEnded(&e)
+			l.mainEnded()
 		}
 	}
-	if l.main == 0 {
-		e.none = false // --pause goes on without a child
+	if l.pauses() {
+		e.none = false // it goes on without a child
 	}
 	if len(e.exits) > 0 || e.none {
 		l.queue = append(l.queue, e)
@@ -276,10 +261,15 @@ func (l *Loop) collect() (e ended) {
 	return e
 }
 
-// mainEnded adds what there is to know when the main child has ended.
-func (l *Loop) mainEnded(e *ended) {
+// pauses reports whether this is a life without a command. An heir may know the pid of none either.
+func (l *Loop) pauses() bool {
+	_, pauses := l.machine.(paused)
+	return pauses
+}
+
+func (l *Loop) mainEnded() {
 	l.watched, l.reaped = false, true
-	e.told, e.asked = l.MainEnded()
+	l.MainEnded()
 }
 
 func (a forward) do(l *Loop) {
@@ -288,14 +278,6 @@ func (a forward) do(l *Loop) {
 	}
 }
 
-func (a relay) do(l *Loop) {
-	if !l.reaped {
-		l.Relay(signals.Received{Signal: a.sig, Sender: a.sender, Kernel: a.from == fromKernel})
-	}
-}
-
-func (resume) do(l *Loop)   { l.ContinueJob() }
-func (watchAll) do(l *Loop) { l.WatchAll() }
 func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
 func (reap) do(l *Loop)     { l.collect() }
 func (remember) do(l *Loop) { l.Remember() }
@@ -330,8 +312,5 @@ func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
 
 func (a exit) do(l *Loop) {
 	l.result = a.result
-	if l.Exit(End{a.result, a.leaks, l.wasStopped, a.leaves}) {
-		l.machine, l.queue = remaining{}, nil
-		l.timeout, l.wake, l.mustReap = 0, 0, true
-	}
+	l.Exit(End{a.result, a.leaks, l.wasStopped})
 }

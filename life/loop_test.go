@@ -46,31 +46,21 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none
 }
 
-func (k *script) MainEnded() (told reaper.Told, asked bool) {
-	k.note("main ended")
-	return told, asked
-}
-
 func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.note("kill %t", childrenOnly)
 	return []int{201}, nil, nil
 }
 
-func (k *script) Exit(end End) bool {
-	k.note("exit %d %t", end.Status(), end.WasStopped)
-	return false
-}
+func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
 func (k *script) CatchChildren(on bool)                       { k.note("catch %t", on) }
+func (k *script) MainEnded()                                  { k.note("main ended") }
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
 func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
 func (k *script) Unread() int                                 { return 0 }
 func (k *script) Look() ([]orphans.Process, bool, error)      { k.note("look"); return nil, false, nil }
 func (k *script) Remember()                                   {}
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
-func (k *script) Relay(got signals.Received)                  { k.note("relay %d %t", got.Signal, got.Kernel) }
-func (k *script) ContinueJob()                                { k.note("continue the job") }
-func (k *script) WatchAll()                                   {}
 func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
 func (k *script) Say(Level, string)                           {}
 func (k *script) Because(Level, string, Reason)               {}
@@ -79,7 +69,7 @@ func (k *script) Leave(orphans.Process, bool)                 {}
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {
-	return Woken{Signals: []Signal{{signals.Received{Signal: sig, Sender: sender}, sender}}}
+	return Woken{Signals: []signals.Received{{Signal: sig, Sender: sender}}}
 }
 
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
@@ -88,7 +78,6 @@ func TestLoop(t *testing.T) {
 	others := ended{exits: []reaper.Exit{{Pid: 300}}}
 	inJob := func(r *Rules) { r.Job, r.Group = 20, false }
 	for name, c := range map[string]struct {
-		role  Role
 		rules func(*Rules)
 		waits []Woken
 		after time.Duration
@@ -98,16 +87,11 @@ func TestLoop(t *testing.T) {
 	}{
 		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 4,
 			want: "reap, wait 0s true, received 15, forward 15 true"},
-		"and the outer one's to the inner one": {role: Outer, waits: []Woken{sent(15, 9)}, turns: 4,
-			want: "reap, wait 0s true, received 15, relay 15 false"},
-		"what continues a stopped inner fini does not go to a group": {role: Outer, waits: []Woken{child, sent(15, 9)},
-			reaps: []ended{{}, mainStops(19)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, received 15, relay 15 false, forward 18 false"},
-		"a fini that has continued its job": {role: Outer, rules: func(r *Rules) { inJob(r); r.Orphaned = true },
-			waits: []Woken{sent(18, 1)}, turns: 2, want: "reap, wait 0s true"},
 		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
 			want: "reap, wait 0s true, received 15, wait 0s true"},
-		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{{Received: signals.Received{Signal: 2, Kernel: true}}}}},
+		"a sender that has another pid in the tree": {rules: func(r *Rules) { r.Job, r.Group = OutsideJob, false },
+			waits: []Woken{{Signals: []signals.Received{{Signal: 15, OfTree: true}}}}, turns: 4, want: "reap, wait 0s true, received 15, wait 0s true"},
+		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
 			turns: 4, want: "reap, wait 0s true, received 2, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
@@ -128,7 +112,7 @@ func TestLoop(t *testing.T) {
 				c.rules(&rules)
 			}
 			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps, tree: 7}
-			l := New(k, c.role, rules, mainPid, true)
+			l := New(k, Alone, rules, mainPid, true)
 			for range c.turns {
 				if !l.over() {
 					l.turn()
@@ -147,7 +131,6 @@ func TestNothingIsSentToAReapedPid(t *testing.T) {
 	k := &script{}
 	l := &Loop{Kernel: k, main: mainPid, reaped: true}
 	forward{syscall.SIGKILL}.do(l)
-	relay{received{sig: syscall.SIGKILL}}.do(l)
 	if len(k.calls) > 0 {
 		t.Errorf("%q", k.calls)
 	}

@@ -16,6 +16,10 @@ func (p paused) step(_ time.Duration, e event) (do []action, next Machine) {
 		if e.sig == syscall.SIGTERM || e.sig == syscall.SIGINT {
 			return []action{exit{}}, nil
 		}
+	case stop:
+		if e.why.overrules() {
+			return []action{exit{}}, nil
+		}
 	case ended:
 		do, _ = sortExits(e.exits, 0, p.warnReaped)
 	}

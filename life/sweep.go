@@ -22,8 +22,7 @@ import (
 //	           under --orphans=leave
 //
 // Under --orphans=leave counting takes the place of asking, and the same leads to it: --linger, a reason or
-// a signal. Without --orphans-exit nothing waits for --linger: the counting is only for a report, and begins
-// at once.
+// a signal. Without --orphans-exit nothing waits for --linger: the counting decides nothing, and begins at once.
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers
 // that hold neither stream have not been asked yet. Where nobody can tell who holds a stream, pipes is stop.
@@ -59,10 +58,13 @@ const (
 
 	// The unit of orphans.Process.Start, which is rounded down to it.
 	tick = 10 * time.Millisecond
+
+	// A process of which nobody knows when it started is spared as clean-up at most this long, or half of --grace.
+	startUnknown = time.Second
 )
 
-// had says who has been sent SIGTERM already when a sweep begins: the members of a process
-// group at an uptime, or one process.
+// had says which processes have been sent SIGTERM already when a sweep begins: the members of a process
+// group at an uptime, however long ago, or one process.
 type had struct {
 	group int
 	at    time.Duration
@@ -72,7 +74,7 @@ type had struct {
 // by reports whether p has certainly had it: what has started within the same tick may have
 // come after it.
 func (h had) by(p orphans.Process) bool {
-	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start+tick <= h.at
+	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start != 0 && p.Start+tick <= h.at
 }
 
 // Before all were asked, and before the look that asks has been answered.
@@ -94,7 +96,7 @@ type sweep struct {
 	deadline    time.Duration // when the stage ends, as uptime
 	pause       time.Duration // until the next look
 	began       time.Duration // when all were asked, as uptime; notBegun before
-	interrupted bool          // SIGINT came
+	interrupted bool          // SIGINT came, since the sweep began
 
 	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
 	stopped  int                   // how many leftovers had to be
@@ -174,14 +176,15 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 	if slices.Contains(s.Ignored, sig) {
 		return nil, s
 	}
+	if s.stage == lingering && s.Job != 0 && from == fromKernel {
+		return nil, s // The key that ended the command: the rest of the job ends by it too.
+	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
 		do, next := s.finishOff(now)
 		return append([]action{say{Warning, "killing the leftovers: a second SIGINT"}}, do...), next
-	case s.stage == lingering && s.Job != 0 && from == fromKernel:
-		// The key that ended the command: the rest of the job ends by it too.
 	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
 		return s.ask()
 	}
@@ -284,7 +287,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		if s.deadline == notAnswered {
 			s.deadline = now + s.Grace
 		}
-		return append(append(do, s.askEach(now, found)...), s.again(now)), s
+		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.found))...), s.again(now)), s
 	case killing:
 		rest, next := s.killEach(now, found)
 		return append(do, rest...), next
@@ -301,14 +304,12 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	return nil, s
 }
 
-// count tells of those that are left, and touches none. Without --orphans-exit only the report says it.
+// count tells of those that are left, and touches none.
 func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
 	for i, p := range found {
-		do = append(do, tell{p, "leaving", i >= MaxTold || s.OrphansExit < 0, false})
+		do = append(do, tell{p, "leaving", i >= MaxTold, false})
 	}
-	if s.OrphansExit >= 0 {
-		s.left = len(found)
-	}
+	s.left = len(found)
 	rest, next := s.leave(allowed)
 	return append(do, rest...), next
 }
@@ -322,10 +323,30 @@ func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 	return append(do, rest...), next
 }
 
-// askEach sends SIGTERM to those that have not had it, first to those outside of the main
-// child's group that keep a reader waiting. What a leftover has started since it was asked is
-// its own to finish, as long as it lives: its clean-up may need a sleep or an rm.
-func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action) {
+// cleanUp returns the pids of the processes that a living leftover has started since it was asked to end, by fini or with
+// its group. They are that leftover's own to finish, because its clean-up may need a sleep or an rm. A process that started
+// within the tick of the request counts as one of them; see startUnknown too. Parents come before their children in found.
+func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
+	spared = map[int]bool{}
+	trusts := s.began == notBegun || now < s.began+min(startUnknown, s.Grace/2)
+	since := map[int]time.Duration{} // by pid: what the leftover starts from then on is its clean-up
+	for _, p := range found {
+		at, ok := since[p.Parent]
+		switch {
+		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
+			spared[p.Pid], since[p.Pid] = true, at
+		case s.had.group != 0 && s.had.by(p):
+			since[p.Pid] = s.had.at
+		case s.began != notBegun:
+			since[p.Pid] = s.began
+		}
+	}
+	return spared
+}
+
+// askEach sends SIGTERM to those that have not had it and are not spared, first to those outside of the main
+// child's group that keep a reader waiting.
+func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	var first, rest []orphans.Process
 	for _, p := range found {
 		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
@@ -335,10 +356,9 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process) (do []action
 		}
 	}
 	for _, p := range append(first, rest...) {
-		since := s.began != notBegun && p.Start+tick > s.began
 		start, asked := s.asked[p.Pid]
 		known := start != 0 && p.Start != 0 // it can't be told of one that is stuck: the pid must do
-		if asked && (start == p.Start || !known) || since && p.Parent != s.Self {
+		if asked && (start == p.Start || !known) || spared[p.Pid] {
 			continue
 		}
 		s.asked[p.Pid] = p.Start
@@ -457,8 +477,7 @@ func (s *sweep) finish() (do []action, next Machine) {
 		result.Code, leaked = s.OrphansExit, true
 		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
-	leaves := s.Orphans == LeaveAll || s.Orphans == StopPipes || s.Allow
-	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}, leaves}), nil
+	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}}), nil
 }
 
 // Leftovers is a number of them in words.

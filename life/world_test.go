@@ -1,11 +1,11 @@
 package life
 
 import (
-	"maps"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -29,12 +29,15 @@ type world struct {
 		closed bool
 		unread int
 	}
-	word       reaper.Told // from the inner fini to the outer one
-	standsDown bool        // is what that says in place of a word
-	cast       cast
-	rules      Rules
-	blind      bool  // there is no /proc
-	ghost      ghost // what the invariants remember, and nobody in the world knows
+	cast     cast
+	rules    Rules
+	blind    bool   // there is no /proc
+	noPidfds bool   // signals and the line tell of ends
+	orphaned bool   // the job would be without the inner fini
+	isolated bool   // that is the init of a PID namespace
+	pristine fini   // an inner fini before anything has happened
+	mainIs   traits // of a command that is not started yet
+	ghost    ghost  // what the invariants remember, and nobody in the world knows
 
 	supply supply   // what else may happen
 	story  *[]scene // what has happened; nil while states are counted
@@ -194,6 +197,9 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	linked := w.linkedGroups()
 	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
 	w.lost(p, status)
+	if w.isolated && p.id == w.cast.inner {
+		w.endNamespace(p)
+	}
 	adopter := w.adopter(p)
 	for i := range w.all {
 		child := &w.all[i]
@@ -203,7 +209,6 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
 			child.mark.termed = child.mark.termed || asksForEnd(sig)
-			child.mark.byKernel = sig == syscall.SIGTERM
 			w.may(sig, false)
 			w.deliver(child, sig, 0, true)
 		}
@@ -370,10 +375,10 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 			w.act(p)
 		}
 		if p.has(isFini) {
-			w.catch(p, sig, sender, kernel, false)
+			w.catch(p, sig, sender, kernel)
 		}
 	case p.has(isFini):
-		w.catch(p, sig, sender, kernel, false)
+		w.catch(p, sig, sender, kernel)
 	default:
 		p.pending.add(sig)
 		if p.state == 'S' {
@@ -382,9 +387,13 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	}
 }
 
-// stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault.
+// stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault, beStoppable.
 func (w *world) stopsByKey(p *proc) bool {
-	return !p.has(isFini) || !w.fini(p.id).phase.blocks() && w.rules.Job != 0 && p.group == w.rules.Job && !w.rules.Orphaned
+	if !p.has(isFini) {
+		return true
+	}
+	f := w.fini(p.id)
+	return f.sleeper.stoppable && f.phase == dozing || !f.outer && !f.inner && f.rules.Job != 0
 }
 
 // act is what a process makes of the signals that it gets.
@@ -519,25 +528,26 @@ type fini struct {
 	outer  bool
 	inner  bool
 	pid1   bool
+	heir   bool
 	phase  phase
-	reason bool // of one that sleeps: there was a reason to stop, or a signal that asks for an end
-	mainID int  // the main child's id
+	mainID int // the main child's id
 
-	caught       []caught
-	child        bool // SIGCHLD was caught
-	deaf         bool // it is not
-	said         bool // the life is over
-	bound        []bond
-	whileStopped []bond
-	stdin        bool  // its end is watched
-	looked       []int // ids of the last look, and their pids
-	pids         []int
+	sleeper sleeper
+	line    []entry.Message // what the other one of a pair has said
+	caught  []caught
+	child   bool // SIGCHLD was caught
+	deaf    bool // it is not
+	said    bool // the life is over
+	bound   []bond
+	stdin   bool  // its end is watched
+	looked  []int // ids of the last look, and their pids
+	pids    []int
 }
 
 type caught struct {
-	sig             syscall.Signal
-	sender          int
-	kernel, relayed bool
+	sig    syscall.Signal
+	sender int
+	kernel bool
 }
 
 type bond struct {
@@ -549,9 +559,6 @@ func (f *fini) copy() {
 	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
 	f.machine = copyMachine(f.machine)
-	if f.copies != nil {
-		f.copies = &copies{maps.Clone(f.copies.seen)}
-	}
 }
 
 func (w *world) fini(id int) *fini {
@@ -563,15 +570,20 @@ func (w *world) fini(id int) *fini {
 	return nil
 }
 
-// catch is the handler of signals: two of a kind are one, from the last sender.
-func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel, relayed bool) {
+// catch is the handler of signals: two of a kind are one, from the last sender. An inner fini takes none but those of
+// the outer one.
+func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	f := w.fini(p.id)
+	w.ghost.toEnd = w.ghost.toEnd || f.outer && asksForEnd(sig)
+	if f.inner {
+		return
+	}
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c caught, s syscall.Signal) int { return int(c.sig - s) })
 	if !found {
 		f.caught = slices.Insert(f.caught, at, caught{})
 	}
 	if !found || f.phase == awake { // pending, it is the first one
-		f.caught[at] = caught{sig, sender, kernel, relayed}
+		f.caught[at] = caught{sig, sender, kernel}
 	}
 }
 
@@ -580,10 +592,10 @@ func (w *world) ready(f *fini) bool {
 	if p := w.get(f.id); p == nil || p.state != 'S' {
 		return false
 	}
-	if f.phase.sleeps() {
+	if f.phase == dozing {
 		return w.awaits(f)
 	}
-	if f.phase != awake || f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught) > 0 || f.child {
+	if f.phase != awake || f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught)+len(f.line) > 0 || f.child {
 		return true
 	}
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
@@ -603,7 +615,7 @@ func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
 func (w *world) run(f *fini) {
-	if f.phase.sleeps() {
+	if f.phase == dozing {
 		w.asleep(f)
 		return
 	}
@@ -675,10 +687,10 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	k.called = true
 	f, w := k.f, k.w
 	for _, got := range f.caught {
-		woken.Signals = append(woken.Signals, Signal{
-			signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel, Relayed: got.relayed}, got.sender})
+		woken.Signals = append(woken.Signals, signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel})
 	}
 	f.caught = nil
+	w.heard(f, &woken)
 	woken.Children, f.child = f.child, false
 	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
 		if !w.ended(b.id) {
@@ -703,17 +715,11 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none || k.w.onlyEarlier(k.f.id)
 }
 
-func (k *kernel) MainEnded() (told reaper.Told, asked bool) {
-	if !k.f.outer {
-		return told, false
-	}
-	p := k.w.byPid(k.w.word.Pid)
-	return k.w.word, p != nil && !p.has(privileged)
-}
+func (k *kernel) MainEnded() {}
 
 func (k *kernel) OfTree(pid int) bool {
 	p := k.w.byPid(pid)
-	return !k.f.outer && p != nil && k.w.descends(p, k.f.id)
+	return p != nil && k.w.descends(p, k.f.id)
 }
 
 func (k *kernel) Received(signals.Received) {}
@@ -762,20 +768,6 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 	}
 }
 
-func (k *kernel) Relay(got signals.Received) {
-	k.called = true
-	if to := k.w.get(k.f.mainID); to != nil && to.alive() {
-		k.w.catch(to, got.Signal, got.Sender, got.Kernel, true)
-	}
-}
-
-func (k *kernel) ContinueJob() {
-	k.called = true
-	_ = k.w.killGroup(k.w.get(k.f.id), k.f.rules.Job, syscall.SIGCONT)
-}
-
-func (k *kernel) WatchAll() { k.f.bound = slices.Clone(k.f.whileStopped) }
-
 // Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
 func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 	k.called = true
@@ -821,18 +813,18 @@ func (k *kernel) Because(Level, string, Reason)            {}
 func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
 func (k *kernel) Leave(orphans.Process, bool)              {}
 
-func (k *kernel) Exit(end End) (stays bool) {
+func (k *kernel) Exit(end End) {
 	k.called = true
 	w, f := k.w, k.f
 	f.said = true
 	if !f.inner {
-		return false
+		return
 	}
-	w.word.Done, w.word.Status = true, end.WaitStatus()
+	w.ghost.done = true
+	w.say(w.cast.outer, entry.Message{Kind: entry.Done, Value: uint32(end.WaitStatus())})
 	self := w.get(f.id)
 	if end.WasStopped && f.rules.Job != 0 && self.parent == w.cast.outer {
 		w.judgeSignal(f, w.get(self.parent), syscall.SIGCONT, byForward)
 		_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
 	}
-	return false
 }

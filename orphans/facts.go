@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -151,40 +150,33 @@ func (t *Tree) signalSet(pid int, lines ...string) uint64 {
 	})
 }
 
-// NoteEarlier notes the children that this process has now: it had them before it became what
-// it is (a shell may start a process and then execute fini in its own place), and they are not
-// of the tree. Neither are their descendants of now, which may come to this process as orphans. Those
-// that they start later and leave to this process can't be told.
-func (t *Tree) NoteEarlier() error {
-	if err := t.prepare(); err != nil {
-		return err
-	}
-	t.earlier = ask(t, func(s *sight) map[int]time.Duration {
-		earlier := map[int]time.Duration{}
-		s.walk(func(p Process) {
-			earlier[p.Pid] = p.Start
-			if p.Parent == s.self {
-				earlier[p.Pid] = whileUnreaped
-			}
+// EarlierAre says which children this process had before it became what it is: a shell may start a process and then
+// execute fini in its own place. They are not of the tree, nor is what descends from them while they live. If they are not
+// known, all children of now are.
+func (t *Tree) EarlierAre(pids []int, known bool) error {
+	if !known {
+		if err := t.prepare(); err != nil {
+			return err
+		}
+		pids = ask(t, func(s *sight) (pids []int) {
+			s.walk(func(p Process) {
+				if p.Parent == s.self {
+					pids = append(pids, p.Pid)
+				}
+			})
+			return pids
 		})
-		return earlier
-	})
-	t.Release()
+		t.Release()
+	}
+	t.earlier = map[int]bool{}
+	for _, pid := range pids {
+		t.earlier[pid] = true
+	}
 	return nil
 }
 
-// whileUnreaped stands for the start time of a child, which has its pid until it is reaped.
-const whileUnreaped = -1
-
-// isEarlier reports whether a process is one that NoteEarlier has noted.
-func (s *sight) isEarlier(pid int) bool {
-	start, noted := s.earlier[pid]
-	if !noted || start == whileUnreaped {
-		return noted
-	}
-	p, err := s.stat(pid)
-	return err == nil && p.Start == start || err == errStuck
-}
+// isEarlier reports whether a process is one of EarlierAre. A child has its pid until it is reaped.
+func (s *sight) isEarlier(pid int) bool { return s.earlier[pid] }
 
 // Reaped forgets what is known of a child: its pid may become another's.
 func (t *Tree) Reaped(pid int) {

@@ -87,12 +87,12 @@ type sight struct {
 	listsThreads bool // a thread may be listed like a process
 	autoreap     bool // the kernel has CLONE_AUTOREAP: a child's pid may be free at any time
 	usePidfds    bool
-	maxPidfds    int                   // so many may be open at a time
-	pidfds       []int                 // of the last Look
-	pidMax       int                   // pids are below, 0 if that was not asked for; see proc_sys_kernel(5)
-	maxMisses    int                   // see eachOwnChild
-	lastReaped   int                   // child, 0 for none; see eachOwnChild
-	earlier      map[int]time.Duration // when those started that are not of the tree, see NoteEarlier
+	maxPidfds    int          // so many may be open at a time
+	pidfds       []int        // of the last Look
+	pidMax       int          // pids are below, 0 if that was not asked for; see proc_sys_kernel(5)
+	maxMisses    int          // see eachOwnChild
+	lastReaped   int          // child, 0 for none; see eachOwnChild
+	earlier      map[int]bool // children that are not of the tree: see EarlierAre
 	streams      [2]stream
 	stuck        map[int]int // pids at which a reader was left behind, and how much is read of each; it is never changed
 	buf          []byte

@@ -57,7 +57,7 @@ func (c *compressed) close() error {
 	return os.WriteFile(c.to, c.out.Bytes(), 0o644)
 }
 
-// archives writes one for each architecture: the binary, and what belongs to it.
+// archives writes an archive for each architecture: the binary, its man page, licenses and completions.
 func archives(dist, version, helpFile string, files []string) error {
 	at := builtAt()
 	documents := map[string]string{"fini.1": "docs/fini.1", "NOTICES": "packaging/NOTICES", "CHANGELOG.md": "CHANGELOG.md"}

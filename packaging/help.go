@@ -94,7 +94,7 @@ func completion(w io.Writer, shell, helpFile string) error {
 	name := "fini." + shell
 	t, err := template.New(name).Funcs(template.FuncMap{
 		"join": strings.Join,
-		// What a value is completed with.
+		// kind says how a shell completes a value.
 		"kind": func(value string) string {
 			switch value {
 			case "SIG", "POLICY", "FILE", "PATH", "PID":
@@ -111,7 +111,7 @@ func completion(w io.Writer, shell, helpFile string) error {
 			}
 			return letters.String()
 		},
-		// What is said of a flag, within single quotes and in zsh's brackets.
+		// brief shortens the text of a flag, and quotes it for single quotes and zsh's brackets.
 		"brief": func(text string) string {
 			text, _, _ = strings.Cut(text, ";")
 			text, _, _ = strings.Cut(text, " (")

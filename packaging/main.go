@@ -1,6 +1,5 @@
-// Command packaging makes the parts of a release that need no tool but Go: archives, container
-// images, npm packages, Python wheels, shell completions, a list of what is in the binaries,
-// their provenance, and the licenses of it all.
+// Command packaging makes the parts of a release that need only Go: archives, container images, npm packages, Python
+// wheels, shell completions, the list of linked modules, their licenses, and the provenance.
 //
 // Everything it writes depends on its arguments and SOURCE_DATE_EPOCH alone.
 package main
@@ -127,7 +126,7 @@ func mustJSON(value any) []byte {
 	return must(json.Marshal(value)) // with the keys of a map in order
 }
 
-// writeJSON is for what people may read.
+// writeJSON writes JSON that people can read.
 func writeJSON(w io.Writer, value any) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
@@ -197,8 +196,7 @@ func sbom(w io.Writer, version string, binaries []string) error {
 	})
 }
 
-// notices writes fini's license and that of each part, all of which ask to be handed on
-// with the binary.
+// notices writes the licenses of fini and of each linked module. Each license must go along with the binary.
 func notices(w io.Writer) error {
 	text := must(os.ReadFile("LICENSE"))
 	fmt.Fprintf(w, "%s", text)

@@ -31,15 +31,16 @@ var (
 	npmModule []byte
 	//go:embed npm/index.d.ts
 	npmTypes []byte
+	//go:embed npm/report.d.ts
+	npmReportTypes []byte
 	//go:embed fini-sh
 	shell []byte
 	//go:embed registries.md
 	registriesPage []byte
 )
 
-// npm writes a package with the binary for each architecture, and one that needs them all as far
-// as they fit the machine, and runs the one that does. Nothing of them runs when they are
-// installed.
+// npm writes a package with the binary for each architecture, and the main package, which depends on the package for the
+// machine and runs its binary. The packages run no script when they are installed.
 func npm(dist, version, helpFile string, files []string) error {
 	at := builtAt()
 	help := must(os.ReadFile(helpFile))
@@ -87,6 +88,7 @@ func npm(dist, version, helpFile string, files []string) error {
 		out.add("package/bin/fini-sh", 0o755, shell)
 		out.add("package/index.js", 0o644, npmModule)
 		out.add("package/index.d.ts", 0o644, npmTypes)
+		out.add("package/report.d.ts", 0o644, npmReportTypes)
 		out.add("package/flags.json", 0o644, append(mustJSON(takeValue(flags)), '\n'))
 		out.add("package/README.md", 0o644, registriesPage)
 	})

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// provenance writes what files were made from, and by what: an in-toto statement with SLSA's
-// predicate. It is as good as who signs the sums that it is among. What a builder of its own
-// would add, the invocation and its times, would differ from one run to the next.
+// provenance writes the sources and the compiler of files, as an in-toto statement with SLSA's predicate. SHA256SUMS has its
+// sum, so it is worth what the signature of SHA256SUMS is worth. It has no times and no invocation, because those would
+// differ from run to run.
 func provenance(w io.Writer, version string, files []string) error {
 	var subjects, materials []object
 	var source, compiler string

@@ -19,7 +19,7 @@ export SOURCE_DATE_EPOCH PKG_VERSION PKG_STAGE
 gzip -9n <docs/fini.1 >"$PKG_STAGE/fini.1.gz"
 gzip -9n <CHANGELOG.md >"$PKG_STAGE/CHANGELOG.md.gz"
 # Debian wants its own kind of changelog.
-printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is new.\n\n -- %s  %s\n' "$version" \
+printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is new.\n\n -- %s  %s\n' "$(echo "$version" | sed 's/-/~/')" \
 	"$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" |
 	gzip -9n >"$PKG_STAGE/changelog.gz"
 # nfpm would write a field of it that Debian does not know.
@@ -40,6 +40,9 @@ for arch; do
 	for format in deb rpm apk; do
 		config=$PKG_STAGE/deb.yaml
 		[ "$format" = deb ] || config=packaging/nfpm.yaml
+		# Alpine knows no "dev", and no letters behind that.
+		PKG_VERSION=$version
+		[ "$format" != apk ] || PKG_VERSION=$(echo "$version" | sed "s/-dev\..*/-pre$SOURCE_DATE_EPOCH/")
 		"$PKG_STAGE/nfpm" package --config "$config" --packager "$format" --target "$dist/" \
 			>"$PKG_STAGE/log" 2>&1 || { cat "$PKG_STAGE/log" >&2; exit 1; }
 	done

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-//go:embed fini_init.py
+//go:embed fini_init/__init__.py
 var pythonModule []byte
 
 // wheels writes one for each architecture, and one for all other systems, which has the module alone. The binary is a script of it, so pip puts it among the
@@ -37,7 +37,8 @@ func wheels(dist, version string, files []string) error {
 			w.add(project+".data/scripts/fini", 0o755, []byte(besideItself))
 			w.add(project+".data/scripts/fini-sh", 0o755, shell)
 		}
-		w.add("fini_init.py", 0o644, pythonModule)
+		w.add("fini_init/__init__.py", 0o644, pythonModule)
+		w.add("fini_init/py.typed", 0o644, nil) // its annotations are for type checkers: see PEP 561
 		info := project + ".dist-info/"
 		w.add(info+"METADATA", 0o644, wheelMetadata(version))
 		w.add(info+"WHEEL", 0o644, wheelTags(platforms, file == ""))
@@ -93,8 +94,7 @@ var (
 	anyVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)[-+](.+)$`)
 )
 
-// pythonVersion is a version as Python writes it: 1.0.0-rc.1 is 1.0.0rc1 there, and one that git
-// has made up a local one.
+// pythonVersion writes a version as Python does: 1.0.0-rc.1 as 1.0.0rc1, and the version of a commit as a local version.
 func pythonVersion(version string) string {
 	if m := preRelease.FindStringSubmatch(version); m != nil {
 		return m[1] + map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[m[2]] + m[3]
@@ -115,7 +115,7 @@ type wheel struct {
 	err    error
 }
 
-// besideItself becomes the binary that is in the same folder, also if it is called by a symbolic link.
+// besideItself executes the binary of its own folder, even if it is called by a symbolic link.
 const besideItself = `#!/bin/sh
 self=$0
 [ ! -L "$self" ] || self=$(readlink -f "$self")

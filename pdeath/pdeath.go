@@ -36,7 +36,9 @@ func Parent() (fd, pid int, err error) {
 	if pid == 0 {
 		return -1, pid, ErrNone
 	}
-	if Adopted(os.Getpid(), pid) {
+	own, _ := unix.Getsid(0)
+	theirs, err := unix.Getsid(pid)
+	if err == nil && Adopted(os.Getpid(), own, pid, theirs) {
 		return -1, pid, ErrGone
 	}
 	fd, err = unix.PidfdOpen(pid, 0)
@@ -53,17 +55,12 @@ func Parent() (fd, pid int, err error) {
 	return fd, pid, nil
 }
 
-// Adopted reports whether parent has certainly inherited child from one that has
-// ended. A child is in the session of its parent, unless it leads one of its own, or its
+// Adopted reports whether parent has certainly inherited child from a process that has ended: it tells by their
+// sessions. A child is in the session of its parent, unless it leads one of its own, or its
 // parent has made one of its own since: that parent leads it. PID 1 has made its session
 // before it starts anything. See credentials(7), setsid(2).
-func Adopted(child, parent int) bool {
-	own, err := unix.Getsid(child)
-	if err != nil || own == child {
-		return false
-	}
-	theirs, err := unix.Getsid(parent)
-	return err == nil && own != theirs && (theirs != parent || parent == 1)
+func Adopted(child, session, parent, parentSession int) bool {
+	return session != child && session != parentSession && (parentSession != parent || parent == 1)
 }
 
 // Signal makes the kernel send sig to this process when its parent process, or the one thread
@@ -72,9 +69,6 @@ func Adopted(child, parent int) bool {
 // ErrGone, or that of prctl.
 func Signal(sig unix.Signal) (parent int, err error) {
 	parent = os.Getppid()
-	if parent != 0 && Adopted(os.Getpid(), parent) {
-		return parent, ErrGone
-	}
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
 		return parent, fmt.Errorf("cannot set a parent death signal: %w", err)
 	}
@@ -88,26 +82,34 @@ func Signal(sig unix.Signal) (parent int, err error) {
 // the PID namespace can't be asked for.
 func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
 
-// Process opens a pidfd of a process: to watch it, or of this one for a child to watch. Errors
-// are ErrGone, or that of pidfd_open(2).
+// Process opens a pidfd of a process to watch. Errors are ErrGone, or that of pidfd_open(2).
 func Process(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
-		return -1, ErrGone
+	if errno, ok := err.(unix.Errno); ok {
+		return -1, Explain(errno)
 	}
-	switch {
-	case err == unix.ENOSYS:
-		return -1, errors.New("this kernel or sandbox has no pidfd_open(2)")
-	case err != nil:
-		return -1, fmt.Errorf("cannot open a pidfd: %w", err)
+	return fd, Alive(fd)
+}
+
+// Explain is what an error of pidfd_open(2) means.
+func Explain(err unix.Errno) error {
+	switch err {
+	case unix.ESRCH:
+		return ErrGone
+	case unix.ENOSYS:
+		return errors.New("this kernel or sandbox has no pidfd_open(2)")
 	}
-	// A zombie has a pid to open.
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	return fmt.Errorf("cannot open a pidfd: %w", err)
+}
+
+// Alive returns ErrGone and closes the pidfd of a process that has ended: a zombie has a pid to open.
+func Alive(pidfd int) error {
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	if n, _ := unix.Poll(fds, 0); n > 0 {
-		_ = unix.Close(fd)
-		return -1, ErrGone
+		_ = unix.Close(pidfd)
+		return ErrGone
 	}
-	return fd, nil
+	return nil
 }
 
 // Stdin is what can be told of standard input.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Memory counts the processes that the kernel has killed for want of memory in the cgroup of
@@ -75,4 +77,28 @@ func parseKills(text string) (count uint64, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// ReadAll reads a file of the kernel's. Package os would make the runtime set up epoll(7) for it, and
+// abort if it can't.
+func ReadAll(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text []byte
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return "", err
+		case n == 0:
+			return string(text), nil
+		}
+		text = append(text, buf[:n]...)
+	}
 }

@@ -48,14 +48,6 @@ func Subreaper() error {
 	return nil
 }
 
-// SetName names this process as ps and top show it, if it was executed under another
-// name than its own. See PR_SET_NAME in prctl(2).
-func SetName(name string) {
-	if b, err := unix.BytePtrFromString(name); err == nil {
-		_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(b)), 0, 0, 0)
-	}
-}
-
 // Reap collects every child that has ended, stopped or continued and does not wait. none is true when
 // no child is left: with a subreaper that means no descendant. If name is not nil, it is asked for
 // the name of each child that has ended, before that is reaped and its name gone. See wait(2).

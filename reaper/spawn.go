@@ -1,7 +1,6 @@
 package reaper
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,46 +8,35 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/entry"
 )
 
 // Command is what to run.
 type Command struct {
-	Path string // the file to execute; "" looks Args[0] up as execvp(3) does
-	Args []string
+	Args []string // the file Args[0] is looked up as execvp(3) does
 	Env  []string // "KEY=value"
 
 	// Deathsig is sent to the child by the kernel when this process dies;
 	// 0 for none. See prctl(2), PR_SET_PDEATHSIG.
 	Deathsig syscall.Signal
 
-	// Pass lists close-on-exec descriptors that the child is to inherit, under the
-	// same numbers. CloseInherited closes them here.
-	Pass []int
-
 	// Inherited is what the child is to start with: what this process did.
-	Inherited Attributes
+	Inherited entry.Attributes
 
-	// Group is the process group that the child is started in: 0 for one of its own, which it
-	// leads, SameGroup, or the id of another one in this session. See setpgid(2).
-	Group int
-
-	// Isolation makes the child the init of a PID namespace, nil for no such thing.
-	Isolation *Isolation
+	// SameGroup leaves the child in the process group of this process; else it leads one of its own.
+	SameGroup bool
 
 	// Terminal is a descriptor of the terminal whose foreground the child's
 	// group is to get before it runs; -1 for none. See tcsetpgrp(3).
 	Terminal int
 }
 
-// SameGroup, as Command.Group, is that of this process.
-const SameGroup = -1
-
 // Child is the main child.
 type Child struct {
 	Pid       int
 	FD        int  // its pidfd, -1 if the kernel gives none
-	Unbound   bool // the kernel refused the parent death signal
-	Ungrouped bool // the kernel refused the process group: it is in that of this process
+	Ungrouped bool // the kernel refused the parent death signal, the process group or the terminal: it has none of them
 }
 
 // SpawnError says why a command could not be started.
@@ -85,11 +73,6 @@ func quoted(name string) string {
 // Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other that is not
 // close-on-exec. The caller is on the main thread. The error is a *SpawnError.
 func Spawn(c Command) (child Child, err error) {
-	for _, fd := range c.Pass {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
-			return Child{}, &SpawnError{c.name(), NoProcess, err}
-		}
-	}
 	err = c.tryAll(func(path string, args []string) error {
 		child, err = spawn(path, args, c)
 		return err
@@ -97,29 +80,23 @@ func Spawn(c Command) (child Child, err error) {
 	return child, err
 }
 
-// name is what an error calls the command.
-func (c Command) name() string { return cmp.Or(c.Path, c.Args[0]) }
-
 // tryAll calls try with each path that execvp(3) would try, until one can be executed.
 func (c Command) tryAll(try func(path string, args []string) error) error {
-	paths := []string{c.Path}
-	if c.Path == "" {
-		paths = candidates(c.Args[0], c.Env)
-	}
-	searched := !strings.Contains(c.name(), "/")
-	failed := &SpawnError{Name: c.name(), Reason: NotFound, Err: unix.ENOENT}
+	name := c.Args[0]
+	searched := !strings.Contains(name, "/")
+	failed := &SpawnError{Name: name, Reason: NotFound, Err: unix.ENOENT}
 	if searched {
 		failed.Err = errors.New("not found on PATH")
 	}
-	for _, path := range paths {
+	for _, path := range candidates(name, c.Env) {
 		err := try(path, c.Args)
 		if errors.Is(err, unix.ENOEXEC) {
 			if why := foreign(beginning(path)); why != nil {
-				return &SpawnError{c.name(), NotExecutable, why}
+				return &SpawnError{name, NotExecutable, why}
 			}
 			// A script without "#!", which execvp hands to the shell.
 			if err = try("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...)); errors.Is(err, unix.ENOENT) {
-				failed = &SpawnError{c.name(), NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
+				failed = &SpawnError{name, NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
 				continue
 			}
 		}
@@ -129,16 +106,16 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 			if unix.Access(path, unix.F_OK) == nil {
 				// The file is there: what is missing is its interpreter.
-				failed = &SpawnError{c.name(), NotExecutable, notFound(path)}
+				failed = &SpawnError{name, NotExecutable, notFound(path)}
 			}
 		case errors.Is(err, unix.EACCES):
-			failed = &SpawnError{c.name(), NotExecutable, refused(path, err)}
+			failed = &SpawnError{name, NotExecutable, refused(path, err)}
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM),
 			errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			return &SpawnError{c.name(), NoProcess, err}
+			return &SpawnError{name, NoProcess, err}
 		case searched && passedOver(err):
 		default:
-			return &SpawnError{c.name(), NotExecutable, err}
+			return &SpawnError{name, NotExecutable, err}
 		}
 	}
 	return failed
@@ -162,8 +139,7 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		Env:   c.Env,
 		Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{
-			Setpgid:    c.Group != SameGroup,
-			Pgid:       max(c.Group, 0),
+			Setpgid:    !c.SameGroup,
 			Pdeathsig:  c.Deathsig,
 			Foreground: c.Terminal >= 0,
 			Ctty:       c.Terminal,
@@ -175,59 +151,22 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	if c.Isolation != nil {
-		c.Isolation.apply(attr.Sys)
-	}
 	err := withMask(c.Inherited.Blocked, func() (err error) {
-		child.Pid, err = syscall.ForkExec(path, args, attr)
-		if err != nil && c.Isolation != nil && err != unix.EAGAIN && err != unix.ENOMEM {
-			attr.Sys.PidFD = nil // it takes all that was asked for but this
-			if child.Pid, err = syscall.ForkExec(path, args, attr); err != nil {
-				return c.Isolation.refusal(err)
-			}
-		}
-		if err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS {
-			// A filter, or who emulates a kernel, may refuse any of what was asked for.
+		// A filter, or a sandbox that emulates a kernel, may refuse any of what is asked for.
+		refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
+		if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
 			attr.Sys.PidFD = nil
-			child.Unbound = c.Deathsig != 0 && deathsigRefused()
-			if child.Unbound {
-				attr.Sys.Pdeathsig = 0
-			}
-			// In a group that is not in the foreground it could not read the terminal.
-			child.Ungrouped = attr.Sys.Setpgid && setpgidRefused() || attr.Sys.Foreground && setForegroundRefused()
-			if child.Ungrouped {
-				attr.Sys.Setpgid, attr.Sys.Foreground = false, false
-			}
-			if attr.Sys.Pgid > 0 && unix.Kill(-attr.Sys.Pgid, 0) == unix.ESRCH {
-				attr.Sys.Pgid = 0 // that group has ended
-			}
+			child.Pid, err = syscall.ForkExec(path, args, attr)
+		}
+		if refused() {
+			child.Ungrouped = true
+			attr.Sys = &syscall.SysProcAttr{}
 			child.Pid, err = syscall.ForkExec(path, args, attr)
 		}
 		return err
 	})
 	return child, err
 }
-
-// setpgidRefused reports whether a filter refuses setpgid(2): the kernel says EINVAL to this.
-func setpgidRefused() bool { return unix.Setpgid(0, -1) != unix.EINVAL }
-
-// setForegroundRefused reports whether a filter refuses tcsetpgrp(3): the kernel says EBADF to this.
-func setForegroundRefused() bool {
-	return unix.IoctlSetPointerInt(-1, unix.TIOCSPGRP, 0) != unix.EBADF
-}
-
-// deathsigRefused reports whether a filter refuses PR_SET_PDEATHSIG: it sets what is set.
-func deathsigRefused() bool {
-	var now int32
-	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	if err == nil {
-		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(now), 0, 0, 0)
-	}
-	return err != nil
-}
-
-// ClearDeathsig takes back the parent death signal that Spawn has set, for a process of this binary.
-func ClearDeathsig() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
 // withMask calls do while this thread blocks the given signals: a child starts with the
 // mask of the thread that forked.

@@ -51,7 +51,7 @@ func TestCandidates(t *testing.T) {
 
 // lay lays out files for a lookup. A name that ends in "/" is a directory, a text
 // that begins with "-> " a symbolic link.
-func lay(t *testing.T, dir string, files map[string]entry) {
+func lay(t *testing.T, dir string, files map[string]laid) {
 	t.Helper()
 	for name, e := range files {
 		path := filepath.Join(dir, name)
@@ -66,14 +66,14 @@ func lay(t *testing.T, dir string, files map[string]entry) {
 	}
 }
 
-type entry struct {
+type laid struct {
 	text string
 	mode os.FileMode
 }
 
 // A script that tells which one it is and its arguments.
-func script(interpreter, name string) entry {
-	return entry{interpreter + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n", 0o755}
+func script(interpreter, name string) laid {
+	return laid{interpreter + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n", 0o755}
 }
 
 const shebang = "#!/bin/sh"
@@ -133,13 +133,13 @@ func envStatus(t *testing.T, args, env []string) int {
 }
 
 func TestSpawnLooksUpAsExecvp(t *testing.T) {
-	garbage := entry{"\x00\x01\x02\xff\xfe garbage \x00\n\x7f", 0o755}
+	garbage := laid{"\x00\x01\x02\xff\xfe garbage \x00\n\x7f", 0o755}
 	noExec := script(shebang, "noexec")
 	noExec.mode = 0o644
 	noShell := script("#!/nonexistent/interpreter", "noshell")
 	good := script(shebang, "good")
 	for what, c := range map[string]struct {
-		files map[string]entry
+		files map[string]laid
 		path  string // PATH, where D stands for the directory
 		args  []string
 		ran   string // what the command says of itself
@@ -148,50 +148,50 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		// Why env(1) gives another status for the same errno, where it does.
 		unlikeEnv string
 	}{
-		"absolute":            {map[string]entry{"x": good}, "", []string{"D/x", "1"}, "good [1]", 3, ""},
-		"relative":            {map[string]entry{"a/x": good}, "", []string{"a/x", "1"}, "good [1]", 3, ""},
-		"through a link":      {map[string]entry{"y": good, "x": {"-> y", 0}}, "D", []string{"x", "1"}, "good [1]", 3, ""},
-		"first of two":        {map[string]entry{"a/x": good, "b/x": script(shebang, "other")}, "D/a:D/b", []string{"x"}, "good []", 3, ""},
-		"second entry":        {map[string]entry{"b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"leading empty":       {map[string]entry{"x": good}, ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"trailing empty":      {map[string]entry{"x": good}, "D/b:", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty in the middle": {map[string]entry{"x": good}, "D/a::D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty PATH":          {map[string]entry{"x": good}, "", []string{"x", "1"}, "good [1]", 3, ""},
-		"arguments as given": {map[string]entry{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
+		"absolute":            {map[string]laid{"x": good}, "", []string{"D/x", "1"}, "good [1]", 3, ""},
+		"relative":            {map[string]laid{"a/x": good}, "", []string{"a/x", "1"}, "good [1]", 3, ""},
+		"through a link":      {map[string]laid{"y": good, "x": {"-> y", 0}}, "D", []string{"x", "1"}, "good [1]", 3, ""},
+		"first of two":        {map[string]laid{"a/x": good, "b/x": script(shebang, "other")}, "D/a:D/b", []string{"x"}, "good []", 3, ""},
+		"second entry":        {map[string]laid{"b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"leading empty":       {map[string]laid{"x": good}, ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"trailing empty":      {map[string]laid{"x": good}, "D/b:", []string{"x", "1"}, "good [1]", 3, ""},
+		"empty in the middle": {map[string]laid{"x": good}, "D/a::D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"empty PATH":          {map[string]laid{"x": good}, "", []string{"x", "1"}, "good [1]", 3, ""},
+		"arguments as given": {map[string]laid{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
 			"good [] [a b] [-c] [--] [$HOME] [\n]", 3, ""},
-		"after one without permission": {map[string]entry{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a directory":            {map[string]entry{"a/x/": {}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a file for a directory": {map[string]entry{"a": {"", 0o644}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a dangling link":        {map[string]entry{"a/x": {"-> gone", 0}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a missing interpreter":  {map[string]entry{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after an entry past PATH_MAX": {map[string]entry{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after one without permission": {map[string]laid{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a directory":            {map[string]laid{"a/x/": {}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a file for a directory": {map[string]laid{"a": {"", 0o644}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a dangling link":        {map[string]laid{"a/x": {"-> gone", 0}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a missing interpreter":  {map[string]laid{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after an entry past PATH_MAX": {map[string]laid{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
 
-		"script without #!":           {map[string]entry{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
-		"script without #!, absolute": {map[string]entry{"x": script("", "bare")}, "", []string{"D/x", "1"}, "bare [1]", 3, ""},
+		"script without #!":           {map[string]laid{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
+		"script without #!, absolute": {map[string]laid{"x": script("", "bare")}, "", []string{"D/x", "1"}, "bare [1]", 3, ""},
 		"script without #!, in the working directory": {
-			map[string]entry{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
-		"empty executable": {map[string]entry{"x": {"", 0o755}}, "D", []string{"x"}, "", 0, ""},
-		"garbage":          {map[string]entry{"x": garbage}, "D", []string{"x"}, "", -1, ""},
+			map[string]laid{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
+		"empty executable": {map[string]laid{"x": {"", 0o755}}, "D", []string{"x"}, "", 0, ""},
+		"garbage":          {map[string]laid{"x": garbage}, "D", []string{"x"}, "", -1, ""},
 
 		"not found":                {nil, "D", []string{"x"}, "", 127, ""},
 		"not found, absolute":      {nil, "", []string{"D/x"}, "", 127, ""},
 		"not found, no directory":  {nil, "", []string{"D/none/x"}, "", 127, ""},
-		"dangling link":            {map[string]entry{"x": {"-> gone", 0}}, "D", []string{"x"}, "", 127, ""},
-		"no permission":            {map[string]entry{"x": noExec}, "D", []string{"x"}, "", 126, ""},
-		"no permission, absolute":  {map[string]entry{"x": noExec}, "", []string{"D/x"}, "", 126, ""},
-		"no permission, then none": {map[string]entry{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
-		"directory":                {map[string]entry{"x/": {}}, "D", []string{"x"}, "", 126, ""},
-		"directory, absolute":      {map[string]entry{"x/": {}}, "", []string{"D/x"}, "", 126, ""},
-		"links in a circle":        {map[string]entry{"x": {"-> y", 0}, "y": {"-> x", 0}}, "D", []string{"x"}, "", 126, ""},
+		"dangling link":            {map[string]laid{"x": {"-> gone", 0}}, "D", []string{"x"}, "", 127, ""},
+		"no permission":            {map[string]laid{"x": noExec}, "D", []string{"x"}, "", 126, ""},
+		"no permission, absolute":  {map[string]laid{"x": noExec}, "", []string{"D/x"}, "", 126, ""},
+		"no permission, then none": {map[string]laid{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
+		"directory":                {map[string]laid{"x/": {}}, "D", []string{"x"}, "", 126, ""},
+		"directory, absolute":      {map[string]laid{"x/": {}}, "", []string{"D/x"}, "", 126, ""},
+		"links in a circle":        {map[string]laid{"x": {"-> y", 0}, "y": {"-> x", 0}}, "D", []string{"x"}, "", 126, ""},
 		"a name past NAME_MAX":     {nil, "D", []string{strings.Repeat("x", 300)}, "", 126, ""},
 		"empty name":               {nil, "D", []string{""}, "", 127, ""},
-		"missing interpreter": {map[string]entry{"x": noShell}, "D", []string{"x"}, "", 126,
+		"missing interpreter": {map[string]laid{"x": noShell}, "D", []string{"x"}, "", 126,
 			"it reports ENOENT, and can't tell which file was meant"},
-		"missing interpreter, absolute": {map[string]entry{"x": noShell}, "", []string{"D/x"}, "", 126,
+		"missing interpreter, absolute": {map[string]laid{"x": noShell}, "", []string{"D/x"}, "", 126,
 			"it reports ENOENT, and can't tell which file was meant"},
-		"missing interpreter, then none": {map[string]entry{"a/x": noShell}, "D/a:D/b", []string{"x"}, "", 126,
+		"missing interpreter, then none": {map[string]laid{"a/x": noShell}, "D/a:D/b", []string{"x"}, "", 126,
 			"it reports ENOENT, and can't tell which file was meant"},
-		"file for a directory": {map[string]entry{"a": {"", 0o644}}, "", []string{"D/a/x"}, "", 127,
+		"file for a directory": {map[string]laid{"a": {"", 0o644}}, "", []string{"D/a/x"}, "", 127,
 			"it counts ENOTDIR as found"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 func TestFailedSpawnLeavesNothing(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		dir := t.TempDir()
-		lay(t, dir, map[string]entry{"noexec": {"", 0o644}, "noshell": script("#!/nonexistent/interpreter", "")})
+		lay(t, dir, map[string]laid{"noexec": {"", 0o644}, "noshell": script("#!/nonexistent/interpreter", "")})
 		count := func() int {
 			entries, err := os.ReadDir("/proc/self/fd")
 			check(t, err)

@@ -76,13 +76,6 @@ func numbers() int {
 	return int(min(limit.Cur, enough))
 }
 
-// CloseStderr does the same with standard error, and with standard input if that was kept: this
-// process has nothing more to say.
-func CloseStderr() {
-	release(0)
-	release(2)
-}
-
 // ownMost is more than the descriptors that a fini opens before it lets go.
 const ownMost = 32
 
@@ -95,11 +88,4 @@ func release(fd int) {
 	}
 	_ = unix.Dup3(path, fd, unix.O_CLOEXEC)
 	_ = unix.Close(path)
-}
-
-// CloseOnExec makes descriptors close-on-exec, so that the command does not inherit them.
-func CloseOnExec(fds ...int) {
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
 }

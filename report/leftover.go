@@ -14,14 +14,19 @@ import (
 // OneLine is text without what is not printed as itself, and no longer than limit bytes:
 // a process may call itself anything.
 func OneLine(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
+	return cut(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
-	}, text)
+	}, text), limit)
+}
+
+// cut is text that ends in dots if there was more than limit bytes of it.
+func cut(text string, limit int) string {
 	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit-3], "") + "..."
+		text, _ = firstBytes(text, limit-3)
+		text += "..."
 	}
 	return text
 }

@@ -54,21 +54,21 @@ type Lineage struct {
 
 // Ancestor is a process above a leftover, by the pid that a user sees.
 type Ancestor struct {
-	Pid  int    `json:"pid"`
-	Name string `json:"name"`
+	Pid  int
+	Name string
 }
 
 // Owner is who started a leftover, with the command line.
 type Owner struct {
 	Ancestor
-	Command string `json:"command"`
+	Command string
 }
 
 // Mark is a variable of a leftover's environment that says in which test, script, step or job it was
 // started.
 type Mark struct {
-	Variable string `json:"variable"`
-	Value    string `json:"value"`
+	Variable string
+	Value    string
 }
 
 const (

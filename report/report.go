@@ -1,16 +1,10 @@
 // Package report is what --report writes: the record of one life, the file or stream that it goes to,
 // whose leak a leftover is, and what a line says of it. It takes facts and decides nothing; it knows no loop.
 //
-// What a report rests on: rename(2) replaces a file at once, for every reader; a file description
-// belongs to all who have inherited it, so that O_NONBLOCK can't be set on it, while one that is opened
-// by its link in /proc/self/fd is this process's own; the group bits of a file with an ACL are the
-// ACL's mask. See open(2), proc_pid_fd(5), acl(5).
+// It relies on the kernel that a descriptor leads to the same file whatever becomes of names: see open(2).
 package report
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,36 +19,33 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one life. It is nil if none was asked for: then each method does nothing.
+// Report is the report of one life. If none was asked for it has no place, and serves for what a CI is told.
 type Report struct {
-	is    record
-	path  string
-	place place
-	seen  map[orphans.ID]struct{} // those that are listed, and the first that are not
+	is   record
+	to   Place
+	seen map[orphans.ID]struct{} // leftovers: those that are listed, and the first that are not
 }
 
 // record is what docs/report.schema.json describes.
 type record struct {
-	Version       int         `json:"version"` // of the schema
-	Fini          string      `json:"fini"`
-	Command       []string    `json:"command"`
-	Cut           bool        `json:"commandCut"`
-	Isolated      bool        `json:"isolated"` // pids are those of its own PID namespace
-	Pid           int         `json:"pid"`
-	Started       time.Time   `json:"started"`
-	Ended         *time.Time  `json:"ended"` // the main child; null if fini did not see it
-	Finished      time.Time   `json:"finished"`
-	Status        int         `json:"status"`
-	Error         *string     `json:"error"` // why the command was not started
-	Exit          *exit       `json:"exit"`
-	Stopped       *string     `json:"stopped"` // why fini stopped the command
-	Signals       []signal    `json:"signals"`
-	MoreSignals   int         `json:"signalsOmitted"`
-	Leftovers     []*leftover `json:"leftovers"`
-	MoreLeftovers int         `json:"leftoversOmitted"`
-	Reaped        int         `json:"reaped"`
-	Seconds       durations   `json:"seconds"`
-	Usage         usage       `json:"usage"`
+	Fini          string
+	Command       []string
+	Cut           bool
+	Isolated      bool // pids are those of its own PID namespace
+	Pid           int
+	Started       time.Time
+	Ended         *time.Time // the main child; null if fini did not see it
+	Finished      time.Time
+	Status        int
+	Error         *string // why the command was not started
+	Exit          *exit
+	Stopped       *string // why fini stopped the command
+	Signals       []signal
+	MoreSignals   int
+	Leftovers     []*leftover
+	MoreLeftovers int
+	Reaped        int
+	Used          unix.Rusage
 }
 
 // A report is bounded, whatever the tree does: so many of each, and so many bytes of each text.
@@ -67,80 +58,58 @@ const (
 )
 
 type exit struct {
-	Code   *int    `json:"code"`
-	Signal *string `json:"signal"`
-	OOM    *oom    `json:"oom"`
+	Code   *int
+	Signal *string
+	OOM    *oom
 }
 
 type oom struct {
-	Verdict string `json:"verdict"`
-	Reason  string `json:"reason"`
+	Verdict string
+	Reason  string
 }
 
 type signal struct {
-	At     time.Time `json:"at"`
-	Signal string    `json:"signal"`
-	Sender *sender   `json:"sender"`
-}
-
-type sender struct {
-	Pid  int    `json:"pid"`
-	Name string `json:"name"`
+	At     time.Time
+	Signal string
+	Sender *Ancestor
 }
 
 // Of a leftover, nil is what could not be known, and an empty list is none.
 type leftover struct {
-	Pid       int        `json:"pid"`
-	Command   string     `json:"command"`
-	Cut       bool       `json:"commandCut"`
-	Allowed   bool       `json:"allowed"`
-	Started   *time.Time `json:"started"`
-	StartedBy []Ancestor `json:"startedBy"`
-	Owner     *Owner     `json:"owner"`
-	Context   []Mark     `json:"context"`
-	Group     *int       `json:"group"`
-	Session   *int       `json:"session"`
-	Holds     []string   `json:"holds"`
-	Listens   []string   `json:"listens"`
-	Dir       *string    `json:"cwd"`
-	User      *int       `json:"user"`
-	Sent      []string   `json:"sent"`
-	Ended     *string    `json:"ended"`
-	OOM       *oom       `json:"oom"`
-	Age       *float64   `json:"ageSeconds"`
-	Outlived  *float64   `json:"outlivedSeconds"`
+	Pid       int
+	Command   string
+	Cut       bool
+	Allowed   bool
+	Started   *time.Time
+	StartedBy []Ancestor
+	Owner     *Owner
+	Context   []Mark
+	Group     *int
+	Session   *int
+	Holds     []string
+	Listens   []string
+	Dir       *string
+	User      *int
+	Sent      []string
+	Ended     *string
+	OOM       *oom
+	Age       *float64
+	Outlived  *float64
 
 	during string // what it was started in, in words
+	line   string // what the user was told of it, "" for nothing
 }
 
-// durations is how long each part of a life took; nil if its begin or end was not seen.
-type durations struct {
-	Command   *float64 `json:"command"`
-	Leftovers *float64 `json:"leftovers"`
-	Total     float64  `json:"total"`
-}
-
-type usage struct {
-	User   float64 `json:"userSeconds"`
-	System float64 `json:"systemSeconds"`
-	MaxRSS int64   `json:"maxRSSBytes"`
-}
-
-// New begins the report of a command, which the given version of fini runs. path is that of a regular
-// file or of nothing yet, "-" for standard output, or /dev/stdout, /dev/stderr or /dev/fd/N for a
-// descriptor that this process has inherited. Whatever else it names is an error, and so is a place
-// that can't be written: it is opened now, so that nothing which the tree does to names leads the
-// report elsewhere.
-func New(path string, command []string, version string) (*Report, error) {
-	to, err := open(path)
-	if err != nil {
-		return nil, cannotWrite(path, err)
-	}
-	r := &Report{path: path, place: to, seen: map[orphans.ID]struct{}{}}
-	r.is = record{Version: 2, Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
+// New begins the report of a command, which the given version of fini runs.
+func New(to Place, command []string, version string) (r Report) {
+	r.to, r.is = to, record{Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
 	r.is.Command, r.is.Cut = firstWords(command, maxCommand)
-	return r, nil
+	return r
 }
+
+// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
+// line of.
+func (r *Report) Lists() bool { return r.to.path != "" }
 
 // firstWords are those words that have room in so many bytes, the last of them cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -161,76 +130,58 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	if len(text) <= limit {
 		return text, false
 	}
-	for end := limit; end >= 0 && end > limit-utf8.UTFMax; end-- {
-		if utf8.RuneStart(text[end]) {
-			limit = end
-			break
-		}
+	for back := 1; back < utf8.UTFMax && limit > 0 && !utf8.RuneStart(text[limit]); back++ {
+		limit--
 	}
 	return strings.Clone(text[:limit]), true
 }
 
-func cannotWrite(path string, err error) error {
-	return fmt.Errorf("--report: cannot write %q: %w", path, err)
-}
-
 // Isolated says that all pids but those of senders outside are those of a PID namespace of the tree's own.
 func (r *Report) Isolated() {
-	if r != nil {
-		r.is.Isolated = true
-	}
+	r.is.Isolated = true
 }
 
 // Started is the pid of the main child, 0 for none.
 func (r *Report) Started(pid int) {
-	if r != nil {
-		r.is.Pid = pid
-	}
+	r.is.Pid = pid
 }
 
 // NotStarted is why there is no main child.
 func (r *Report) NotStarted(why error) {
-	if r != nil {
-		text := why.Error()
-		r.is.Error = &text
-	}
+	text := why.Error()
+	r.is.Error = &text
 }
 
 // Signal is a signal that fini has received.
 func (r *Report) Signal(got signals.Received) {
-	if r == nil {
-		return
-	}
-	if len(r.is.Signals) == maxSignals {
+	if !r.Lists() || len(r.is.Signals) == maxSignals {
 		r.is.MoreSignals++
 		return
 	}
 	s := signal{At: time.Now(), Signal: signals.Name(got.Signal)}
 	if got.Sender > 0 {
-		s.Sender = &sender{Pid: got.Sender}
-		if !got.Relayed || !r.is.Isolated { // else it is outside, and another may have its pid here
-			s.Sender.Name = orphans.Name(got.Sender)
-		}
+		s.Sender = &Ancestor{Pid: got.Sender, Name: orphans.Name(got.Sender)}
 	}
 	r.is.Signals = append(r.is.Signals, s)
 }
 
 // Stopped is why fini stops the command, in a word of the schema. The first reason stays.
 func (r *Report) Stopped(why string) {
-	if r != nil && r.is.Stopped == nil {
+	if r.is.Stopped == nil {
 		r.is.Stopped = &why
 	}
 }
 
 // Leftover takes in a leftover that was found. asked says that it had SIGTERM before the sweep, alone or
-// with its group. One that is known already stays as it was found first.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool) {
-	if r == nil {
-		return
-	}
+// with its group; line is what the user is told of it, "" for nothing. One that is known already stays as it was found
+// first.
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		return
+	}
+	if r.seen == nil {
+		r.seen = map[orphans.ID]struct{}{}
 	}
 	if len(r.seen) < maxSeen {
 		r.seen[id] = struct{}{}
@@ -246,7 +197,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	if from.Open {
 		left.Context = append([]Mark{}, from.Marks...)
 	}
-	left.Listens, left.during = from.At.Listens, from.During
+	left.Listens, left.during, left.line = from.At.Listens, from.During, line
 	left.User = from.At.User
 	if from.At.Dir != "" {
 		left.Dir = &from.At.Dir
@@ -289,9 +240,6 @@ func (r *Report) living(pid int) (found []*leftover) {
 
 // Allowed is a leftover that is left alone.
 func (r *Report) Allowed(p orphans.Process) {
-	if r == nil {
-		return
-	}
 	for _, left := range r.living(p.Pid) {
 		left.Allowed = true
 	}
@@ -299,9 +247,6 @@ func (r *Report) Allowed(p orphans.Process) {
 
 // Sent is a signal that a process was sent, which counts if it is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
-	if r == nil {
-		return
-	}
 	for _, left := range r.living(pid) {
 		if name := signals.Name(sig); !slices.Contains(left.Sent, name) {
 			left.Sent = append(left.Sent, name)
@@ -311,9 +256,6 @@ func (r *Report) Sent(pid int, sig syscall.Signal) {
 
 // Reaped are children that were reaped, the main child among them or not.
 func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
-	if r == nil {
-		return
-	}
 	for _, x := range exits {
 		if !x.Ended() {
 			continue
@@ -346,9 +288,6 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 // OOM is that a process which was reaped was ended by SIGKILL, not by fini, and whether it may have
 // been for memory: "likely" or "unknown", and why.
 func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
-	if r == nil {
-		return
-	}
 	found := &oom{verdict, reason}
 	if pid == mainPid && r.is.Exit != nil {
 		r.is.Exit.OOM = found
@@ -362,37 +301,20 @@ func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 
 // TakeOver makes the report of the outer fini of a pair that of a command whose end nobody has seen.
 func (r *Report) TakeOver(command int) {
-	if r != nil {
-		r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
-	}
+	r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
 }
 
-// Write writes the report of a life that ends with this status, once, and waits no longer than 5 seconds
-// for who reads a stream.
+// Write writes the report of a life that ends with this status, once, and waits at most 5 seconds
+// for the reader of a stream.
 func (r *Report) Write(status int) error {
-	if r == nil {
+	if !r.Lists() {
 		return nil
 	}
 	r.is.Status, r.is.Finished = status, time.Now()
-	r.is.Seconds.Total = *seconds(r.is.Finished.Sub(r.is.Started))
-	if r.is.Ended != nil {
-		r.is.Seconds.Command, r.is.Seconds.Leftovers = seconds(r.is.Ended.Sub(r.is.Started)), seconds(r.is.Finished.Sub(*r.is.Ended))
-	}
-	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err == nil {
-		inSeconds := func(t unix.Timeval) float64 { return float64(t.Nano()/1000) / 1e6 }
-		r.is.Usage = usage{inSeconds(used.Utime), inSeconds(used.Stime), int64(used.Maxrss) * 1024}
-	}
-	var text bytes.Buffer
-	out := json.NewEncoder(&text)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	err := out.Encode(&r.is)
-	if err == nil {
-		err = withoutSignals(func() error { return r.place.write(text.Bytes()) })
-	}
-	if err != nil {
-		return cannotWrite(r.path, err)
+	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.is.Used)
+	text := r.is.json()
+	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
+		return cannotWrite(r.to.path, err)
 	}
 	return nil
 }

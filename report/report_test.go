@@ -1,10 +1,11 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -22,11 +22,12 @@ import (
 // newTestReport is a report to a file of its own.
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
-	r, err := New(filepath.Join(t.TempDir(), "report.json"), []string{"command"}, "1.2.3")
+	to, err := Open(filepath.Join(t.TempDir(), "report.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	r := New(to, []string{"command"}, "1.2.3")
+	return &r
 }
 
 const (
@@ -47,23 +48,12 @@ func process(pid, parent int, name string) orphans.Process {
 	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S'}
 }
 
-// Without --report there is none, and nothing that tells it of something must mind: no method, whatever
-// it is called with.
+// Without --report nothing is written, and nobody is looked up for it.
 func TestNoReport(t *testing.T) {
-	none := reflect.ValueOf((*Report)(nil))
-	if none.NumMethod() < 10 {
-		t.Errorf("only %d methods", none.NumMethod())
-	}
-	for i := range none.NumMethod() {
-		var args []reflect.Value
-		for arg := range none.Method(i).Type().Ins() {
-			args = append(args, reflect.Zero(arg))
-		}
-		for _, result := range none.Method(i).Call(args) {
-			if !result.IsZero() {
-				t.Errorf("%s returns %v", none.Type().Method(i).Name, result)
-			}
-		}
+	r := &Report{}
+	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
+	if err := r.Write(0); err != nil || r.Lists() || r.is.Signals != nil {
+		t.Errorf("%v, %+v", err, r.is.Signals)
 	}
 }
 
@@ -79,9 +69,9 @@ func TestReportTakesTheFirstReason(t *testing.T) {
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Open: true}
-	r.Leftover(holder, "holder -v", from, false)
-	r.Leftover(member, "member", Lineage{}, true)
-	r.Leftover(holder, "holder again", Lineage{}, true) // is known
+	r.Leftover(holder, "holder -v", from, false, "")
+	r.Leftover(member, "member", Lineage{}, true, "")
+	r.Leftover(holder, "holder again", Lineage{}, true, "") // is known
 	next := holder
 	next.Start += 10 * ms
 	r.Sent(holder.Pid, syscall.SIGTERM)
@@ -95,7 +85,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
 	}, mainPid)
-	r.Leftover(next, "another with its pid", Lineage{}, false)
+	r.Leftover(next, "another with its pid", Lineage{}, false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
 
 	if r.is.Exit == nil || r.is.Exit.Signal != nil || r.is.Exit.Code == nil || *r.is.Exit.Code != 3 || r.is.Ended == nil {
@@ -136,7 +126,7 @@ func TestReportOfLeftovers(t *testing.T) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", Holds: orphans.Unknown}
-	r.Leftover(hidden, "?", Lineage{}, false)
+	r.Leftover(hidden, "?", Lineage{}, false, "")
 	r.Allowed(hidden)
 	r.Allowed(orphans.Process{Pid: 301}) // is not known
 	got := *r.is.Leftovers[0]
@@ -148,8 +138,8 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
 	r.OOM(mainPid, mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, false)
-	r.Leftover(holder, "holder", Lineage{}, false)
+	r.Leftover(member, "member", Lineage{}, false, "")
+	r.Leftover(holder, "holder", Lineage{}, false, "")
 	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}}, mainPid)
 	r.OOM(mainPid, mainPid, "likely", "why")
 	r.OOM(member.Pid, mainPid, "unknown", "no count")
@@ -190,9 +180,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, 100+2*maxAncestors-1, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, false)
+		r.Leftover(left, long, from, false, "")
 		if i < maxSeen {
-			r.Leftover(left, "left", from, true) // is known
+			r.Leftover(left, "left", from, true, "") // is known
 		}
 	}
 	if len(r.is.Leftovers) != maxLeftovers || r.is.MoreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {
@@ -209,8 +199,8 @@ func TestReportIsBounded(t *testing.T) {
 			}
 		}
 	}
-	if text, err := json.MarshalIndent(&r.is, "", "  "); err != nil || len(text) > 3<<20 {
-		t.Errorf("a report of %d bytes, %v", len(text), err)
+	if text := r.is.json(); len(text) > 3<<20 || !json.Valid(text) {
+		t.Errorf("a report of %d bytes, or no JSON", len(text))
 	}
 }
 
@@ -229,7 +219,7 @@ func TestReportCutsTheCommand(t *testing.T) {
 		{[]string{"abcd", ""}, 4, []string{"abcd"}, true},
 		{[]string{"", "", ""}, 2, []string{"", ""}, true},
 		{[]string{"abé"}, 3, []string{"ab"}, true},
-		{[]string{"\x80\x80\x80\x80\x80\x80\x80\x80"}, 7, []string{"\x80\x80\x80\x80\x80\x80\x80"}, true},
+		{[]string{"\x80\x80\x80\x80\x80\x80\x80\x80"}, 7, []string{"\x80\x80\x80\x80"}, true},
 		{[]string{"漢"}, 1, []string{""}, true},
 	} {
 		if got, isCut := firstWords(tt.words, tt.room); !slices.Equal(got, tt.want) || isCut != tt.isCut {
@@ -250,65 +240,143 @@ func TestReportIsTakenOver(t *testing.T) {
 
 func TestReportNeedsAPlace(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	file, link, fifo := in("file"), in("link"), in("fifo")
+	for _, err := range []error{
+		os.WriteFile(file, nil, 0o600), os.Link(file, in("names")), os.Symlink("nothing", link), unix.Mkfifo(fifo, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	const remedy = ": want a regular file, - or /dev/fd/N"
-	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for path, want := range map[string]string{
-		dir:                                "it is a directory" + remedy,
-		dir + "/":                          "it is a directory" + remedy,
-		fifo:                               "it is a FIFO" + remedy,
-		"/dev/null":                        "it is a device" + remedy,
-		"/dev/stdin":                       "it is a device" + remedy,
-		"/dev/./stdin":                     "it is a device" + remedy,
-		filepath.Join(dir, "none", "file"): unix.ENOENT.Error(),
-		filepath.Join(dir, "none") + "/":   unix.ENOENT.Error(),
-		filepath.Join(file, "file"):        unix.ENOTDIR.Error(),
-		"/dev/fd/x":                        unix.ENOENT.Error(),
-		"/dev/fd/":                         unix.ENOENT.Error(),
-		"/dev/fd/-1":                       unix.EBADF.Error(),
-		"/dev/fd/1000000":                  unix.EBADF.Error(),
+		dir:                "it is a directory" + remedy,
+		dir + "/":          "it is a directory" + remedy,
+		fifo:               "it is a FIFO" + remedy,
+		link:               "it is a symbolic link" + remedy,
+		file:               "it has 2 names",
+		"/dev/null":        "it is a device" + remedy,
+		"/dev/stdin":       "it is a symbolic link" + remedy,
+		"/dev/./stdin":     "it is a symbolic link" + remedy,
+		in("none/file"):    unix.ENOENT.Error() + "; mkdir -p " + in("none") + " makes the directory",
+		in("none") + "/":   unix.EISDIR.Error(),
+		in("file/file"):    unix.ENOTDIR.Error(),
+		"/dev/fd/x":        unix.ENOENT.Error(),
+		"/dev/fd/":         unix.ENOENT.Error(),
+		"/dev/fd/-1":       unix.EBADF.Error(),
+		"/dev/fd/1000000":  unix.EBADF.Error(),
+		"/proc/self/fd/-1": unix.EBADF.Error(),
 	} {
-		r, err := New(path, nil, "1.2.3")
+		to, err := Open(path)
 		if err == nil {
-			t.Errorf("%s: no error, %+v", path, r)
+			t.Errorf("%s: no error, %+v", path, to)
 			continue
 		}
 		if text := "--report: cannot write \"" + path + "\": " + want; err.Error() != text {
 			t.Errorf("%q, want %q", err, text)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("there is more than the file and the FIFO: %v, %v", entries, err)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 4 {
+		t.Errorf("there is more than what was put there: %v, %v", entries, err)
 	}
 }
 
-// Whoever ends fini while it tries the place leaves no file behind, for there is none with a name.
-func TestPlaceIsTriedWithoutAName(t *testing.T) {
-	dir := t.TempDir()
-	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600); err != nil {
-		need.That(t, false, "a file system with O_TMPFILE for temporary files")
-	} else {
-		_ = unix.Close(fd)
+// The place is a descriptor, which another process may get: it writes the report over what was there, or over the half
+// that the first one wrote before it was killed, wherever names lead by then.
+func TestPlaceIsHandedOver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(path, []byte(strings.Repeat("old ", 10_000)), 0o640); err != nil {
+		t.Fatal(err)
 	}
-	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	to, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Close(watch) }()
-	if _, err := unix.InotifyAddWatch(watch, dir, unix.IN_CREATE); err != nil {
+	if _, err := unix.Write(to.FD, []byte("half of a report")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(filepath.Join(dir, "report.json"), nil, "1.2.3"); err != nil {
+	fd, err := unix.FcntlInt(uintptr(to.FD), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := unix.Read(watch, make([]byte, 4096)); err != unix.EAGAIN {
-		t.Errorf("a name came: %d bytes of events, %v", n, err)
+	if err := errors.Join(os.Rename(path, path+".moved"), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r := New(At(path, fd), []string{"command"}, "1.2.3")
+	if err := r.Write(5); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path + ".moved")
+	if err != nil || !json.Valid(text) {
+		t.Errorf("%v: %.300q", err, text)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != 0 {
+		t.Errorf("what has the name now was written: %v, %v", info, err)
+	}
+	if info, err := os.Stat(path + ".moved"); err != nil || info.Mode() != 0o640 {
+		t.Errorf("the mode has changed: %v, %v", info, err)
+	}
+}
+
+// A report that can't be written leaves nothing half written, and one whose file was removed says so.
+func TestPlaceThatFails(t *testing.T) {
+	r := newTestReport(t)
+	path := r.to.path
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(0); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
+		t.Errorf("of one that was removed: %v", err)
+	}
+
+	r = newTestReport(t)
+	r.is.Command = []string{strings.Repeat("x", 100_000)}
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := r.Write(0)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	info, statErr := os.Stat(r.to.path)
+	if !errors.Is(err, unix.EFBIG) || statErr != nil || info.Size() != 0 {
+		t.Errorf("of one that is too large: %v, %v, %v", err, info, statErr)
+	}
+}
+
+// What is written by hand is what package encoding/json reads.
+func TestReportIsJSON(t *testing.T) {
+	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>"} {
+		j := &jsonText{}
+		j.string(text)
+		var got string
+		if err := json.Unmarshal(j.text, &got); err != nil || got != strings.ToValidUTF8(text, "\ufffd") && text != "\xff\xfe" {
+			t.Errorf("%q is %s, which is %q, %v", text, j.text, got, err)
+		}
+		if text == "\xff\xfe" && got != "\ufffd\ufffd" {
+			t.Errorf("%q is %s: want U+FFFD for each byte", text, j.text)
+		}
+	}
+	r := newTestReport(t)
+	r.is.Signals = append(r.is.Signals, signal{Signal: "SIGHUP"}, signal{Signal: "SIGINT", Sender: &Ancestor{1, "init"}})
+	r.is.Used.Utime, r.is.Used.Stime = unix.Timeval{Usec: 1}, unix.Timeval{Sec: 12345678, Usec: 500_000}
+	text := r.is.json()
+	var whole any
+	if err := json.Unmarshal(text, &whole); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if !bytes.Contains(text, []byte(`"userSeconds": 0.000001,`)) || !bytes.Contains(text, []byte(`"systemSeconds": 12345678.5,`)) {
+		t.Errorf("the processor time in %s", text)
+	}
+	// Its lines are those of json.Indent.
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, bytes.TrimSpace(text), "", "  "); err != nil || indented.String()+"\n" != string(text) {
+		t.Errorf("%v:\n%s\nwant\n%s", err, text, &indented)
 	}
 }
 

@@ -1,80 +1,168 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Unwritten is a report that is kept for its summary alone, and is written nowhere.
-func Unwritten() *Report {
-	return &Report{seen: map[orphans.ID]struct{}{}, place: nowhere{}}
-}
-
-// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
-// line of.
-func (r *Report) Lists() bool { return r != nil && r.place != nowhere{} }
-
-// A nowhere is no place.
-type nowhere struct{}
-
-func (nowhere) write([]byte) error { return nil }
-
-// A summary has so many rows, and so many bytes of what a tree has chosen in each cell.
+// A summary has so many rows, and so many bytes of what a tree has chosen in each cell. An annotation is written to a
+// pipe as a whole, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
 const (
-	maxRows = 20
-	maxCell = 200
+	maxRows       = 20
+	maxCell       = 200
+	maxAnnotation = 1200
 )
 
-// Summary is a table of the leftovers in Markdown, as GitHub shows it under a step: who, of which
-// test, on which ports, and how it ended; "" for none. The title is of so many.
-func (r *Report) Summary(title string, of int) string {
-	if r == nil || len(r.is.Leftovers) == 0 {
-		return ""
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "### fini: %s\n\n", inMarkdown(title))
-	text.WriteString("| leftover | started by | started in | listens on | ended |\n| --- | --- | --- | --- | --- |\n")
-	rows := 0
-	for _, left := range r.is.Leftovers {
-		if left.Allowed {
-			continue
-		}
-		if rows++; rows > maxRows {
-			break
-		}
-		owner := ""
-		if left.Owner != nil {
-			owner = fmt.Sprintf("%s (%d)", left.Owner.Command, left.Owner.Pid)
-		}
-		ended := "is still running"
-		if left.Ended != nil {
-			ended = *left.Ended
-		}
-		cells := []string{fmt.Sprintf("%s (%d)", cut(left.Command), left.Pid), cut(owner), cut(left.during), cut(strings.Join(left.Listens, " ")), ended}
-		for i := range cells {
-			cells[i] = inMarkdown(cells[i])
-		}
-		fmt.Fprintf(&text, "| %s |\n", strings.Join(cells, " | "))
-	}
-	if more := of - maxRows; more > 0 && rows > maxRows {
-		fmt.Fprintf(&text, "\nAnd %d more.\n", more)
-	}
-	text.WriteString("\n")
-	return text.String()
+// A leak is a leftover that none of the others has started. It has the test and the ports of those below it, too.
+type leak struct {
+	leftover
+	below int
 }
 
-func cut(text string) string {
-	text, isCut := firstBytes(text, maxCell)
-	if isCut {
-		text += "..."
+// who names a leak in words.
+func (l *leak) who(text string) string {
+	if l.below > 0 {
+		text += " and " + Processes(l.below) + " that it started"
 	}
 	return text
+}
+
+// Processes is a number of them in words.
+func Processes(count int) string {
+	if count == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", count)
+}
+
+// leaks are the leftovers that count: --allow-orphan does not name them.
+func (r *Report) leaks() (all []*leak) {
+	found := map[int]*leak{}
+	for _, left := range r.is.Leftovers {
+		if !left.Allowed {
+			found[left.Pid] = &leak{leftover: *left}
+		}
+	}
+	for _, left := range r.is.Leftovers {
+		l := found[left.Pid]
+		top := l
+		for _, a := range left.StartedBy { // the nearest first
+			top = cmp.Or(found[a.Pid], top)
+		}
+		switch {
+		case left.Allowed:
+		case top == l:
+			all = append(all, l)
+		default:
+			top.below++
+			top.during = cmp.Or(top.during, left.during)
+			top.Listens = slices.Concat(top.Listens, left.Listens)
+		}
+	}
+	return all
+}
+
+// remedy tells a reader of a CI's page, who has never heard of fini, how to mend the step.
+func remedy(all []*leak) string {
+	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
+	if slices.ContainsFunc(all, func(l *leak) bool { return l.during == "" }) {
+		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
+	}
+	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
+}
+
+// Annotations are the lines by which GitHub's runner marks a step: one for the leaks of each test file, and one for those
+// whose file is not known. The first begins with what, a sentence without its full stop.
+func (r *Report) Annotations(level, what string) (lines []string) {
+	all := r.leaks()
+	texts := map[string]string{}
+	var files []string
+	untold := 0
+	for _, l := range all {
+		if l.line == "" {
+			untold++
+			continue
+		}
+		file := testFile(l.during)
+		if !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+		texts[file] += "\n" + l.who(l.line)
+	}
+	for i, file := range files {
+		text := strings.TrimPrefix(texts[file], "\n")
+		if i == 0 {
+			text = what + remedy(all) + texts[file]
+		}
+		if untold > 0 && i == len(files)-1 {
+			text += fmt.Sprintf("\nAnd %d more.", untold)
+		}
+		title := "title=fini"
+		if file != "" {
+			title += ",file=" + strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(file)
+		}
+		text = strings.NewReplacer("%", "%25", "\n", "%0A").Replace(cut(text, maxAnnotation))
+		lines = append(lines, "::"+level+" "+title+"::"+text+"\n")
+	}
+	return lines
+}
+
+// testFile is the file that a test is in, as far as its name says so: pytest's are FILE::NAME.
+func testFile(test string) string {
+	file, _, isPath := strings.Cut(strings.TrimPrefix(test, "test "), "::")
+	if !isPath || filepath.Ext(file) == "" || strings.ContainsFunc(file, unicode.IsSpace) {
+		return ""
+	}
+	return OneLine(file, maxCell)
+}
+
+// Summary is a table of the leaks in Markdown, as GitHub shows it under a step: which process, of which
+// test, on which ports, and how it ended; "" for none. A column is there if it says something.
+func (r *Report) Summary(what string) string {
+	all := r.leaks()
+	if len(all) == 0 {
+		return ""
+	}
+	shown := all[:min(len(all), maxRows)]
+	rows := make([]string, 2+len(shown))
+	column := func(title string, of func(*leak) string) {
+		if !slices.ContainsFunc(shown, func(l *leak) bool { return of(l) != "" }) {
+			return
+		}
+		rows[0] += "| " + title + " "
+		rows[1] += "| --- "
+		for i, l := range shown {
+			rows[2+i] += "| " + inMarkdown(of(l)) + " "
+		}
+	}
+	column("leftover", func(l *leak) string { return l.who(fmt.Sprintf("%s (%d)", cut(l.Command, maxCell), l.Pid)) })
+	column("started by", func(l *leak) string {
+		if l.Owner == nil || l.Owner.Pid == r.is.Pid {
+			return "" // the command
+		}
+		return cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
+	})
+	column("started in", func(l *leak) string { return cut(l.during, maxCell) })
+	column("listens on", func(l *leak) string { return cut(strings.Join(l.Listens, " "), maxCell) })
+	column("ended", func(l *leak) string {
+		if l.Ended == nil {
+			return "is still running"
+		}
+		return *l.Ended
+	})
+	text := "### fini\n\n" + what + remedy(all) + "\n\n" + strings.Join(rows, "|\n") + "|\n"
+	if more := len(all) - len(shown) + r.is.MoreLeftovers; more > 0 {
+		text += fmt.Sprintf("\nAnd %d more.\n", more)
+	}
+	return text + "\n"
 }
 
 // inMarkdown is text that Markdown takes for nothing else: of ASCII's punctuation only what never means
@@ -98,7 +186,7 @@ func inMarkdown(text string) string {
 // own, but what it leads to may be the tree's to change: only a regular file is written, no link is
 // followed to it, and by a privileged process none on the way there either.
 func AppendSummary(path, text string) error {
-	err := withoutSignals(func() error { return appendTo(path, []byte(text)) })
+	err := signals.Quietly(func() error { return appendTo(path, []byte(text)) })
 	if err != nil {
 		return fmt.Errorf("cannot write the step's summary to %q: %w", path, err)
 	}
@@ -126,11 +214,8 @@ func appendTo(path string, text []byte) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return wrongKind(st.Mode)
+	if err := wrongFile(&st); err != nil {
+		return err
 	}
-	if st.Nlink > 1 {
-		return fmt.Errorf("it has %d names", st.Nlink)
-	}
-	return writeWhole(fd, text)
+	return writeAll(fd, text)
 }

@@ -104,16 +104,8 @@ func count(sig syscall.Signal) int { return int(caught.counts[sig].Swap(0)) }
 // origin is who sent the last signal of a kind.
 func origin(sig syscall.Signal) Received {
 	info := atomic.LoadInt64(&caught.senders[sig])
-	got := Received{Signal: sig, Sender: int(info >> 32)}
-	switch code := int32(info); {
-	case code == relayedKernel:
-		got.Sender, got.Kernel, got.Relayed = 0, true, true
-	case code == relayedEarly:
-		got.Sender, got.Relayed, got.Early = 0, true, true
-	case code <= relayed:
-		got.Sender, got.Relayed = int(relayed-code), true
-	case code > 0: // what follows it in the siginfo is no pid
-		got.Sender, got.Kernel = 0, true
+	if code := int32(info); code > 0 { // what follows it in the siginfo is no pid
+		return Received{Signal: sig, Kernel: true}
 	}
-	return got
+	return Received{Signal: sig, Sender: int(info >> 32)}
 }

@@ -214,25 +214,6 @@ func TestCatchChildren(t *testing.T) {
 	c.want(c.is(unix.SIGTERM))
 }
 
-// A fini of a pair passes on who sent a signal.
-func TestRelay(t *testing.T) {
-	c := startCatcher(t)
-	if err := Relay(c.cmd.Process.Pid, Received{Signal: unix.SIGINT, Sender: 4242}); err != nil {
-		t.Fatal(err)
-	}
-	if withHandler {
-		c.want("SIGINT 4242")
-	} else {
-		c.want("SIGINT 0")
-	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
-	_ = c.cmd.Wait()
-	if err := Relay(c.cmd.Process.Pid, Received{Signal: unix.SIGINT, Sender: 4242}); err != nil {
-		t.Errorf("Relay to a process that has ended: %v", err)
-	}
-}
-
 // What reaches fini while it is not looking is not lost, and merged by kind.
 func TestCatchMany(t *testing.T) {
 	c := startCatcher(t)

@@ -32,16 +32,14 @@ type Received struct {
 	// namespace, or the kernel itself.
 	Sender int
 
-	Kernel  bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
-	Relayed bool // it came by way of Relay
-	Early   bool // a key relayed by who can't tell whether it was sent before the command was there to have it too
+	Kernel bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
+	OfTree bool // the sender belongs to the tree of this process, in which it has another pid
 }
 
-// own reports whether this process has caused the signal itself: SIGPIPE and SIGXFSZ come
+// Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come
 // from its own writes, SIGXCPU from the time that it has used. They are not for the command.
-// What is relayed to PID 1 comes from outside of its PID namespace, where that is another's pid.
-func (r Received) own(self int) bool {
-	return r.Sender == self && !(r.Relayed && self == 1) || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
+func (r Received) Own(self int) bool {
+	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
 
 // Catcher receives the signals sent to this process. Two of a kind that come before the
@@ -119,7 +117,7 @@ func (c *Catcher) Take() (taken []Received) {
 			n = min(n, 1)
 		}
 		got := c.origin(sig)
-		if got.own(self) {
+		if got.Own(self) {
 			continue
 		}
 		for range n {
@@ -186,36 +184,6 @@ func ToGroup(leader int, sig syscall.Signal) error {
 // To sends sig to one process. It is not an error if it has ended.
 func To(pid int, sig syscall.Signal) error {
 	return sent(unix.Kill(pid, sig), pid, sig)
-}
-
-// The codes of relayed signals: negative, as is whatever a process sends, and not among
-// those that the kernel or the C library use. See si_code in sigaction(2). One that a process has
-// sent carries that process's pid in its code, because the kernel sets a pid in the siginfo to 0 if the
-// receiver is in another PID namespace.
-const (
-	relayedKernel = -101
-	relayedEarly  = -102
-	relayed       = -1 << 24 // less the pid, which has 22 bits
-)
-
-// Relay sends a signal that was received here on to another process, with its sender, if the
-// kernel lets it. One that the kernel has sent is not passed on otherwise: it would look like
-// a process's. It is not an error if the process has ended. See rt_sigqueueinfo(2).
-func Relay(pid int, got Received) error {
-	info := struct {
-		signo, errno, code int32
-		_                  [unsafe.Sizeof(uintptr(0))/4 - 1]int32
-		pid                int32
-		_                  [128]byte
-	}{signo: int32(got.Signal), code: int32(relayed - got.Sender), pid: int32(got.Sender)}
-	if got.Kernel {
-		info.code = relayedKernel
-	}
-	_, _, errno := unix.RawSyscall(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(got.Signal), uintptr(unsafe.Pointer(&info)))
-	if errno != 0 && errno != unix.ESRCH && !got.Kernel {
-		return To(pid, got.Signal) // a filter refuses it
-	}
-	return nil
 }
 
 // EndBy ends this process by the default action of sig, without a core dump, so that its

@@ -10,33 +10,33 @@ import (
 
 // SayLine writes one line to standard error and never waits for a reader: a line that can't be
 // written at once is lost. It reports whether it was written.
-//
-// A reader that is gone raises SIGPIPE in the writer. That one is taken back, for nobody
-// sent it and it must not reach the command. A terminal under `stty tostop` would stop a
-// writer in the background; it lets one through that blocks SIGTTOU. See pipe(7), tty(4).
 func SayLine(line []byte) bool {
-	return nil == Blocking(func() error {
-		n, err := writeNow(2, line)
+	return nil == Quietly(func() error {
+		n, err := WriteNow(2, line)
 		if err == nil && n < len(line) {
 			err = unix.EAGAIN
 		}
-		if err == unix.EPIPE {
-			takeBack(unix.SIGPIPE)
-		}
 		return err
-	}, unix.SIGTTOU, unix.SIGPIPE)
+	})
 }
 
-// Blocking calls do on a thread that blocks signals meanwhile, of the first 31.
-func Blocking(do func() error, sigs ...unix.Signal) error {
+// Quietly calls write on a thread that blocks the signals which a write raises, for nobody sent them: SIGPIPE if the
+// reader is gone, which is taken back, so that it does not reach the command; SIGXFSZ; and SIGTTOU, by which a terminal
+// under `stty tostop` would stop a writer in the background, though it lets one through that blocks the signal. See
+// pipe(7), tty(4).
+func Quietly(write func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	block, before := setOf(sigs...), unix.Sigset_t{}
+	block, before := setOf(unix.SIGPIPE, unix.SIGTTOU, unix.SIGXFSZ), unix.Sigset_t{}
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before); err != nil {
 		return err
 	}
 	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
-	return do()
+	err := write()
+	if err == unix.EPIPE {
+		takeBack(unix.SIGPIPE)
+	}
+	return err
 }
 
 // takeBack consumes a signal that is blocked and pending for this thread. See
@@ -61,61 +61,75 @@ func setOf(sigs ...unix.Signal) (set unix.Sigset_t) {
 	return set
 }
 
-// writeNow writes without waiting, and without O_NONBLOCK on the file description, which
-// the command shares.
-func writeNow(fd int, line []byte) (int, error) {
+// A socket of messages takes this much at once, and a pipe that poll(2) calls ready does.
+const atOnce = 4096
+
+// WriteNow writes what fd takes of text without waiting, and without O_NONBLOCK on a file description that the
+// command shares:
+//
+//	what it is                            how it is written
+//	a regular file, or it has O_NONBLOCK  by write(2)
+//	a socket                              by sendmsg(2) with MSG_DONTWAIT
+//	a pipe                                by pwritev2(2) with RWF_NOWAIT, since Linux 6.4; else by splice(2)
+//	a terminal or another device          by a file description of this process's own
+//	what is left                          after poll(2), though another writer may come between
+//
+// A terminal that has too little room for a line says that it has room, so poll(2) comes last. A process that reads a
+// pipe holds its lock meanwhile, and every writer waits for that.
+func WriteNow(fd int, text []byte) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, err
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return unix.Write(fd, line)
-	case unix.S_IFIFO, unix.S_IFSOCK:
-		if n, can, err := WriteAtOnce(fd, line); can {
+	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG, flags&unix.O_NONBLOCK != 0:
+		return unix.Write(fd, text)
+	case kind == unix.S_IFSOCK:
+		return unix.SendmsgN(fd, text[:min(len(text), atOnce)], nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	case kind == unix.S_IFIFO:
+		n, err := unix.Pwritev2(fd, [][]byte{text}, -1, unix.RWF_NOWAIT)
+		if !tried(err) {
+			n, err = moveAtOnce(fd, text)
+		}
+		if tried(err) {
 			return n, err
 		}
 	default:
-		// A terminal says that it has room when it has too little for a line. Opened
-		// again it has a file description of its own.
-		own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		if err == nil {
+		if own, err := Own(fd); err == nil {
 			defer func() { _ = unix.Close(own) }()
-			return unix.Write(own, line)
+			return unix.Write(own, text)
 		}
 	}
-	// What is left is to ask first. Another writer may come between.
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	if n, err := unix.Poll(fds, 0); err != nil || n == 0 || fds[0].Revents&unix.POLLOUT == 0 {
 		return 0, unix.EAGAIN
 	}
-	return unix.Write(fd, line)
+	return unix.Write(fd, text[:min(len(text), atOnce)])
 }
 
-// WriteAtOnce writes to a pipe or a socket what that takes without waiting, also if the file
-// description, which others share, is in blocking mode. can is false if there is no such write
-// here: nothing was written then. See RWF_NOWAIT in pwritev2(2); pipes have it since Linux 6.4.
-func WriteAtOnce(fd int, text []byte) (n int, can bool, err error) {
-	n, err = unix.Pwritev2(fd, [][]byte{text}, -1, unix.RWF_NOWAIT)
-	if !tried(err) {
-		n, err = moveAtOnce(fd, text)
+// Own opens the terminal or device that fd has open once more, with O_NONBLOCK, so that the file description is this
+// process's own. Another user's terminal can't be opened like that; but /dev/tty, the controlling terminal, needs no
+// permission.
+func Own(fd int) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)
+	if err != nil {
+		if _, other := unix.IoctlGetInt(fd, unix.TIOCGSID); other == nil { // of another terminal, ENOTTY
+			if tty, other := unix.Open("/dev/tty", flags, 0); other == nil {
+				return tty, nil
+			}
+		}
 	}
-	return n, tried(err), err
+	return own, err
 }
 
 // tried reports whether a write has come so far that the reader decided what became of it.
 func tried(err error) bool { return err == nil || err == unix.EAGAIN || err == unix.EPIPE }
 
 // moveAtOnce writes to a pipe by way of another one: splice(2) moves from pipe to pipe without waiting on
-// every Linux. What it does not move is lost with the other one.
+// every Linux. The other pipe is closed with what was not moved.
 func moveAtOnce(fd int, text []byte) (int, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return 0, unix.EOPNOTSUPP
-	}
 	var way [2]int
 	if err := unix.Pipe2(way[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return 0, err

@@ -18,9 +18,6 @@ func HasTerminal() bool {
 	return fd >= 0
 }
 
-// ContinueJob sends SIGCONT to this process's own group.
-func ContinueJob() error { return unix.Kill(0, unix.SIGCONT) }
-
 // Foreground returns a standard stream that is the controlling terminal, if this
 // process's group is in its foreground; -1 otherwise. See tcgetpgrp(3).
 func Foreground() int {
@@ -41,9 +38,9 @@ func TakeForeground() {
 	}
 	defer func() { _ = unix.Close(tty) }()
 	// A group in the background is stopped by SIGTTOU for it, unless that is blocked.
-	_ = Blocking(func() error {
+	_ = Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
-	}, unix.SIGTTOU)
+	})
 }
 
 // openTerminal opens the controlling terminal, without waiting for its line; -1 for none.

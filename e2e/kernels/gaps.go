@@ -6,7 +6,7 @@ var (
 )
 
 const (
-	orphaned  = "this gVisor counts no subreaper as the parent of those that it gets: it takes their process group for orphaned, and hangs up who is stopped in it"
+	orphaned  = "this gVisor does not count a subreaper as a parent: it takes the process group of a reparented process for orphaned, and sends SIGHUP to stopped members"
 	noPidfd   = "there is no pidfd_open(2), which --bind says"
 	awake     = "without pidfds the outer fini of a pair does not sleep: it has a runtime from the start"
 	noHup     = "this gVisor's poll(2) does not tell that the other end has closed"

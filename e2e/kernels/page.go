@@ -143,7 +143,7 @@ func tables(facts []fact, releases map[string]string) string {
 		}
 		row(line...)
 	}
-	b.WriteString("\nWhat does not run where, of the cases above:\n\n")
+	b.WriteString("\nTests of the cases above that can't run in a place:\n\n")
 	row("what", "where", "why")
 	row("---", "---", "---")
 	for _, key := range slices.SortedFunc(maps.Keys(where), func(a, b fact) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {

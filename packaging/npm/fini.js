@@ -24,7 +24,7 @@ function main(args) {
   const fini = binary();
   const bonds = bound ? startedByNpm() : [];
   if (process.execve) become(fini, [...bonds.map(bindTo), ...args]);
-  // It may lose this process before it knows it.
+  // This process may exit before fini has bound itself to its parent.
   if (bound) bonds.push(process.pid);
   stay(fini, [...bonds.map(bindTo), ...args]);
 }
@@ -36,12 +36,12 @@ function fail(status, text) {
   process.exit(status);
 }
 
-// Reading process.stderr would make a pipe non-blocking for everybody who has it.
+// Reading process.stderr would make a pipe non-blocking for every process that has it.
 function say(text) {
   try {
     fs.writeSync(2, `fini: ${text}\n`);
   } catch {
-    // Nobody reads it.
+    // The reader is gone.
   }
 }
 
@@ -53,7 +53,7 @@ function binary() {
   }
 }
 
-// parse finds the command behind fini's flags, and whether it is to be bound to its parent.
+// parse finds the command after fini's flags, and says whether fini binds it to its parent process.
 function parse(args) {
   let deathsig = process.env.FINI_PDEATHSIG;
   let i = 0;
@@ -76,23 +76,23 @@ function parse(args) {
 
 // become executes fini in the place of this process.
 function become(file, args) {
-  // Node ignores these two. What is caught has its default after an execve.
+  // Node ignores these two signals. A caught signal has its default action after an execve.
   process.on('SIGPIPE', () => {}).on('SIGXFSZ', () => {});
   process.execve(file, [file, ...args], process.env);
 }
 
-// stay runs a program as a child, passes signals on to it, and ends as it does.
+// stay runs a program as a child, forwards signals to it, and exits as it does.
 function stay(file, args, options) {
   const terminal = atTerminal();
   for (const [signal, number] of Object.entries(os.constants.signals)) {
     if (signalName(number) !== signal || !passed(signal, terminal)) continue;
     process.on(signal, () => {
-      // What a key has sent, the whole job has got.
+      // A key's signal went to the whole job, and so to the child.
       if (!(terminal && isKey(signal) && inForeground())) child.kill(signal);
     });
   }
-  // In a session of its own it does not also get what is sent to the group of this process. That
-  // would take its terminal from it, if there is one.
+  // In a session of its own, the child does not get the signals to this process's group as well. At a terminal it stays,
+  // because a new session has no terminal.
   const child = spawn(file, args, { stdio: 'inherit', detached: process.platform === 'linux' && !terminal, ...options });
   child.on('error', error => fail(error.code === 'ENOENT' ? notFound : failed, `cannot start ${file}: ${error.code}`));
   child.on('exit', (code, signal) => {
@@ -108,7 +108,7 @@ const signalName = number => Object.entries(os.constants.signals).find(([, n]) =
 
 const isKey = signal => signal === 'SIGINT' || signal === 'SIGQUIT';
 
-// passed reports whether a signal is caught to be passed on.
+// passed reports whether this process catches a signal and forwards it.
 function passed(signal, terminal) {
   if (process.platform === 'win32') return isKey(signal) || signal === 'SIGBREAK';
   switch (signal) {
@@ -140,8 +140,8 @@ function inForeground() {
   return pgrp === tpgid;
 }
 
-// startedByNpm lists the processes of the npm that started this one, and the one that called
-// npm: npm and its shell outlive their caller. What does not look as npm does ends the list.
+// startedByNpm lists the processes of the npm that started this process, and the caller of npm: npm and its shell outlive
+// their caller. The list ends at a process that does not look like npm.
 function startedByNpm() {
   const walk = () => {
     const chain = [];
@@ -151,7 +151,7 @@ function startedByNpm() {
       env = environment(above.at(-1));
       pid = stat(above.at(-1)).ppid; // npm may have been called by another's script
     }
-    // By PID 1 npm has been adopted, or all ends with it.
+    // If PID 1 is npm's parent, it has adopted npm, or all processes die with it.
     return chain.length > 0 && pid > 1 ? [...chain, pid] : chain;
   };
   try {
@@ -162,8 +162,7 @@ function startedByNpm() {
   }
 }
 
-// npmAt is the npm that has set these variables, if it is at this pid, behind its shell if that
-// has not become the command.
+// npmAt returns the npm that has set these variables, if it is at this pid, or its shell is.
 function npmAt(pid, { npm_lifecycle_script: script, npm_node_execpath: node }) {
   if (script === undefined || node === undefined) return [];
   const [, option, text] = strings(`/proc/${pid}/cmdline`);
@@ -184,7 +183,7 @@ function environment(pid) {
   }));
 }
 
-// forThisSystem is what to give to spawn.
+// forThisSystem returns the arguments for spawn.
 function forThisSystem([command, ...args]) {
   if (process.platform !== 'win32') return [command, args];
   // npx is npx.cmd, which only cmd.exe can run.
@@ -194,7 +193,7 @@ function forThisSystem([command, ...args]) {
   return [process.env.ComSpec || 'cmd.exe', ['/d', '/s', '/c', `"${line}"`], { windowsVerbatimArguments: true }];
 }
 
-// findScript finds a batch file, if that is what a command's name means.
+// findScript finds the batch file that a command's name means, if there is one.
 function findScript(command) {
   const folders = /[\\/]/.test(command) ? [''] : ['', ...(process.env.PATH ?? '').split(path.delimiter)];
   const endings = ['', ...(process.env.PATHEXT || '.COM;.EXE;.BAT;.CMD').split(';')];

@@ -1,4 +1,16 @@
-/** The path of the binary. Throws where there is none for this system. */
-export function path(): string;
-/** What to start in the place of a command: that under fini, or where there is none the command, with one line. */
-export function wrap(command: string, args?: readonly string[], flags?: readonly string[]): { command: string; args: string[] };
+export interface Options {
+  /** The path of the binary. Without it, the variable FINI_BINARY, the package for this machine, and PATH are tried. */
+  binary?: string;
+}
+
+/** The path of the binary. Throws if there is no binary for this system. */
+export function path(options?: Options): string;
+/**
+ * What to start in the place of a command: fini with the command. If there is no binary, it is the command itself, and
+ * one line on standard error says so; with `required`, wrap throws instead.
+ */
+export function wrap(
+  command: string, args?: readonly string[], flags?: readonly string[], options?: Options & { required?: boolean },
+): { command: string; args: string[] };
+
+export * from './report';

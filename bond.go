@@ -1,0 +1,126 @@
+package main
+
+// What the command is bound to: the parent process, the processes of --bind, and in an inner fini the outer fini.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/cli"
+	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/pdeath"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// watched is a descriptor that shows the end of a process, which is a reason to stop.
+type watched struct {
+	fd   int // its pidfd, or the line to the outer fini; -1 if a signal tells of its end
+	pid  int
+	name string // for the line that says it
+	why  life.Reason
+
+	ended bool
+}
+
+func pidfds(all []watched) (fds []int) {
+	for _, w := range all {
+		fds = append(fds, w.fd)
+	}
+	return fds
+}
+
+// parentSignal tells that the parent process may have died, if there is no pidfd of it.
+const parentSignal = syscall.Signal(entry.ParentSignal)
+
+// bind makes the ends of the outer fini, of the --bind processes and of the parent process reasons to stop. The parent
+// process is none if -p is none or, without -p, if this is PID 1 or nohup(1) started fini.
+func (l *loop) bind(options *cli.Options) error {
+	launcher := l.launcher()
+	proc := pdeath.Proc(launcher.Proc)
+	defer func() {
+		if proc != pdeath.Own {
+			_ = unix.Close(int(proc)) // it shows what is outside of the PID namespace
+		}
+	}()
+	watch := func(fd, pid int, why life.Reason) {
+		l.bound = append(l.bound, watched{fd: fd, pid: pid, name: proc.Name(pid), why: why})
+	}
+	if l.line.FD >= 0 {
+		outer, _, _ := entry.Outer()
+		watch(l.line.FD, outer, life.FiniDied)
+	}
+	for _, pid := range options.Bind {
+		fd, err := l.openBound(int(pid))
+		if err != nil {
+			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
+		}
+		watch(fd, int(pid), life.BoundEnded)
+	}
+	asked := options.Pdeathsig != nil
+	switch {
+	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1 && l.line.FD < 0:
+		return nil
+	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(proc, launcher):
+		l.sayf(life.Detail, "not bound to the parent process: nohup started fini; -p TERM binds it")
+		return nil
+	case !asked && launcher.Pid == 0:
+		l.sayf(life.Detail, "not bound to the parent process: it is outside of the PID namespace")
+		return nil
+	case launcher.Gone:
+		return errors.New("the parent process has ended before fini was ready: the command is not started; -p none starts it all the same")
+	}
+	if launcher.FD < 0 && l.line.FD < 0 {
+		// There are no pidfds, or the parent process is outside of the PID namespace.
+		if _, err := pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
+			return fmt.Errorf("the parent process: %w", err)
+		} else if err != nil {
+			l.sayf(life.Failure, "%v: going on without a bond to the parent process", err)
+			return nil
+		}
+	}
+	l.bySignal = launcher.FD < 0
+	watch(launcher.FD, launcher.Pid, life.ParentDied)
+	return nil
+}
+
+// launcher is the process that started fini. In a pair the outer fini has found it.
+func (l *loop) launcher() entry.Launcher {
+	if l.line.FD >= 0 {
+		launcher := entry.ParentProcess()
+		outer, _, session := entry.Outer()
+		adopted := launcher.Pid != 0 && launcher.Session >= 0 && pdeath.Adopted(outer, session, launcher.Pid, launcher.Session)
+		launcher.Gone = launcher.Gone || adopted
+		return launcher
+	}
+	fd, pid, err := pdeath.Parent()
+	return entry.Launcher{Pid: pid, FD: fd, Gone: errors.Is(err, pdeath.ErrGone), Proc: int(pdeath.Own)}
+}
+
+// openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened it.
+func (l *loop) openBound(pid int) (fd int, err error) {
+	fd, ok := entry.Bound(pid)
+	switch {
+	case !ok:
+		return pdeath.Process(pid)
+	case fd < 0:
+		return fd, pdeath.Explain(unix.Errno(-fd))
+	}
+	return fd, pdeath.Alive(fd)
+}
+
+// byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not, or can't be asked
+// any more, as a shell that exited after its "nohup fini &".
+func byNohup(proc pdeath.Proc, launcher entry.Launcher) bool {
+	switch name := proc.Name(launcher.Pid); {
+	case name != "" && name == pdeath.Own.Name(os.Getpid()):
+		return false // it is another fini, which catches what it ignored
+	case launcher.Gone, launcher.Pid == 0:
+		return true
+	}
+	return !proc.Ignores(launcher.Pid, syscall.SIGHUP)
+}

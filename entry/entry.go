@@ -1,0 +1,110 @@
+//go:build amd64 || arm64
+
+package entry
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The entry points of the assembly.
+var _, _ = begin, rebuild
+
+// begin is called with the address of what the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
+// and the auxiliary vector. See getauxval(3). It returns the address at which rebuild shall lay these words anew. In the
+// outer fini of a pair begin returns only if the outer fini has to do more than sleep.
+//
+//go:nosplit
+func begin(stack uintptr) (to uintptr) {
+	block, none := ^uint64(0), uintptr(0)
+	call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&block)), uintptr(unsafe.Pointer(&atEntry.blocked)), 8)
+	atEntry.note()
+	atEntry.environ = stack + 8*(word(stack)+2)
+	outer.fork(stack + 8)
+	from, end := vector(atEntry.environ)
+	size := atEntry.environ - stack + 2*unsafe.Sizeof(none) + end - from
+	return (stack - size) &^ 15
+}
+
+//go:nosplit
+func (a *inherited) note() {
+	a.known = true
+	for sig := uintptr(1); sig <= 64; sig++ {
+		const ignore = 1 // SIG_IGN
+		if call(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a.action)), 8) == 0 && a.action[0] == ignore {
+			a.ignored |= 1 << (sig - 1)
+		}
+	}
+	for fd := uintptr(0); fd < 3; fd++ {
+		if call(unix.SYS_FCNTL, fd, unix.F_GETFD, 0, 0) == -int(unix.EBADF) {
+			a.closed |= 1 << fd
+		}
+	}
+}
+
+// rebuild copies the words that the kernel has put at from. Instead of the environment the runtime gets GOMAXPROCS=1 and
+// nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the command, and fini has work for one processor.
+//
+//go:nosplit
+func rebuild(from, to uintptr) {
+	to = copyWords(from, atEntry.environ, to)
+	setWord(to, uintptr(unsafe.Pointer(unsafe.StringData("GOMAXPROCS=1\x00"))))
+	setWord(to+8, 0)
+	begin, end := vector(atEntry.environ)
+	copyWords(begin, end, to+16)
+}
+
+// vector returns the begin and the end of the auxiliary vector, which follows the environment.
+//
+//go:nosplit
+func vector(environ uintptr) (begin, end uintptr) {
+	for begin = environ; word(begin) != 0; {
+		begin += 8
+	}
+	begin += 8
+	for end = begin; word(end) != 0; {
+		end += 16
+	}
+	return begin, end + 16
+}
+
+//go:nosplit
+func copyWords(from, end, to uintptr) uintptr {
+	for ; from < end; from, to = from+8, to+8 {
+		setWord(to, word(from))
+	}
+	return to
+}
+
+// call is a system call. It returns the kernel's answer: a negative errno if the kernel refuses.
+//
+//go:nosplit
+func call(number, a, b, c, d uintptr) int { return call6(number, a, b, c, d, 0, 0) }
+
+// call6 is a system call with more arguments. It is written in assembly because syscall.RawSyscall6 takes a third of the
+// stack that the linker grants.
+//
+//go:noescape
+func call6(number, a, b, c, d, e, f uintptr) int
+
+// address is that of a string which ends in a NUL.
+//
+//go:nosplit
+func address(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }
+
+//go:nosplit
+func closeFD(fd int) {
+	if fd >= 0 {
+		call(unix.SYS_CLOSE, uintptr(fd), 0, 0, 0)
+	}
+}
+
+//go:nosplit
+func exit(status int) {
+	for {
+		call(unix.SYS_EXIT_GROUP, uintptr(status), 0, 0, 0)
+	}
+}
+
+const atCwd = ^uintptr(99) // AT_FDCWD

@@ -1,0 +1,241 @@
+//go:build amd64 || arm64
+
+package entry
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// fork makes a pair of this process, unless the arguments ask for no pair. It guesses: the inner fini reads the command
+// line, and says what is to be done if the guess was wrong. In the inner fini fork returns at once, in the outer fini
+// only if the outer fini is to start the runtime.
+//
+//go:nosplit
+func (p *process) fork(argv uintptr) {
+	p.parentFD, p.proc, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1, -1
+	p.Self, p.Ignored = call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
+	p.noteEarlier()
+	kind := guess(argv)
+	if p.Self == 1 || kind == BeAlone {
+		return
+	}
+	if p.earliers < 0 { // nobody could tell them from the command's later
+		p.failed = p.earliers
+		return
+	}
+	p.noteParent()
+	// Until the inner fini has a process group of its own, a signal for this one's reaches both.
+	p.signalFD = high(signalFD(-1, p.wanted()))
+	if p.signalFD < 0 {
+		p.failed = p.signalFD
+		p.closeAll()
+		return
+	}
+	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // the inner fini says it if the kernel refuses
+	if atEntry.ignored&childEnded != 0 {
+		byDefault := [4]uint64{} // for ignored, the kernel keeps no status
+		call(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
+	}
+	for kind != 0 {
+		switch next := p.launch(kind); {
+		case next != kind: // refused
+			kind = next
+		case p.role == Inner:
+			p.beInner()
+			return
+		default:
+			kind = p.sleep()
+		}
+	}
+	if p.role == Heir {
+		p.inherit()
+	}
+	p.closeAll()
+}
+
+// guess looks for the flags at which fini is no pair, or an isolated one. It does not see those that follow a flag whose
+// value is a word of its own. An inner fini can put a wrong guess right, and a process that is alone can't, so if any word
+// may take back what leaves fini alone, there is a pair first.
+//
+//go:nosplit
+func guess(argv uintptr) Kind {
+	kind := BePlain
+	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-' && !begins(word(argv+i), "--\x00"); i += 8 {
+		switch arg := word(argv + i); {
+		case begins(arg, "--no-shield\x00") && kind == BePlain, begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
+			kind = BeAlone
+		case begins(arg, "--isolate") && kind != BeAlone:
+			kind = BeIsolated
+		}
+	}
+	for at := argv; kind == BeAlone && (at < atEntry.environ || word(at) != 0); at += 8 { // the environment follows a 0
+		arg := word(at)
+		if arg != 0 && (begins(arg, "--shield") || begins(arg, "--pause=") || begins(arg, "--isolate") || begins(arg, "FINI_ISOLATE=")) {
+			kind = BePlain
+		}
+	}
+	return kind
+}
+
+//go:nosplit
+func begins(arg uintptr, with string) bool {
+	for i := uintptr(0); i < uintptr(len(with)); i++ {
+		if byteAt(arg+i) != byteAt(address(with)+i) {
+			return false
+		}
+	}
+	return true
+}
+
+// noteParent notes what is to be known of the parent process: in another PID namespace nobody can name it.
+//
+//go:nosplit
+func (p *process) noteParent() {
+	p.parent = call(unix.SYS_GETPPID, 0, 0, 0, 0)
+	p.group, p.session = call(unix.SYS_GETPGID, 0, 0, 0, 0), call(unix.SYS_GETSID, 0, 0, 0, 0)
+	if p.parent != 0 {
+		p.parentSession = call(unix.SYS_GETSID, uintptr(p.parent), 0, 0, 0)
+		p.parentFD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent), 0, 0, 0)), -1)
+	}
+	if p.parentFD < 0 {
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0)
+	}
+	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
+		closeFD(p.parentFD) // it may be of another process
+		p.parentFD, p.parentGone = -1, true
+	}
+}
+
+// launch forks. The child is the inner fini, and goes on to the runtime. If the kernel refuses that, launch returns the
+// kind of life to be tried next, or 0 to be alone; else it returns kind.
+//
+//go:nosplit
+func (p *process) launch(kind Kind) Kind {
+	const sockets = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	ends := [2]int32{-1, -1}
+	err := call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
+	line, inner := high(int(ends[0])), high(int(ends[1]))
+	// The inner fini needs some more descriptors.
+	spare := call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
+	closeFD(spare)
+	if err < 0 || line < 0 || inner < 0 || spare < 0 {
+		closeFD(line)
+		closeFD(inner)
+		p.failed, p.line = min(err, line, inner, spare), -1
+		return 0
+	}
+	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
+	flags := uintptr(unix.SIGCHLD)
+	if p.Isolated {
+		flags |= p.prepareIsolation(line)
+	}
+	p.line = inner
+	pid := call(unix.SYS_CLONE, flags, 0, 0, 0)
+	if pid == 0 {
+		p.role = Inner
+		// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
+		// it is killed with the outer fini, even before it can see the hang-up. See Settled.
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
+		closeFD(line)
+		return kind
+	}
+	closeFD(inner)
+	closeFD(p.proc)
+	p.proc = -1
+	if pid < 0 {
+		closeFD(line)
+		p.line = -1
+		if p.Isolated {
+			p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
+			return BePlain
+		}
+		p.failed = pid
+		return 0
+	}
+	p.inner, p.line = pid, line
+	return kind
+}
+
+//go:nosplit
+func (p *process) closeAll() {
+	call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0)
+	closeFD(p.signalFD)
+	closeFD(p.parentFD)
+	closeFD(p.line)
+	for i := 0; i < p.bounds && i < len(p.bound); i++ {
+		closeFD(int(p.bound[i].fd))
+	}
+	p.signalFD, p.parentFD, p.line, p.bounds = -1, -1, -1, 0
+}
+
+// beInner is what the inner fini does before it has a runtime.
+//
+//go:nosplit
+func (p *process) beInner() {
+	closeFD(p.signalFD)
+	p.signalFD = -1
+	if p.Isolated {
+		if p.user {
+			p.isolateUser()
+		}
+		return // an outer fini that was killed by now shows as a hang-up
+	}
+	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {
+	case p.Self:
+	case 0:
+		const says = "fini: children are in another PID namespace, in which fini has to be too: use unshare --fork\n"
+		call(unix.SYS_WRITE, 2, address(says), uintptr(len(says)), 0)
+		exit(125)
+	default:
+		exit(1)
+	}
+}
+
+// say sends a message.
+//
+//go:nosplit
+func (p *process) say(kind Kind, value, flags uint32, sender int32) {
+	p.message = Message{kind, value, sender, flags}
+	call6(unix.SYS_SENDTO, uintptr(p.line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+}
+
+// noteEarlier notes the children that this process had before it became fini: a shell may start a process and then
+// execute fini in its own place. Nobody reaps them while the outer fini sleeps, so each of these pids stays that child's.
+//
+//go:nosplit
+func (p *process) noteEarlier() {
+	if call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) == -int(unix.ECHILD) {
+		return
+	}
+	p.earliers = readFile(address("/proc/thread-self/children\x00"), uintptr(unsafe.Pointer(&p.earlier)), len(p.earlier))
+	if p.earliers == len(p.earlier) {
+		p.earliers = -1
+	}
+}
+
+// readFile reads the beginning of a file, and returns its length or a negative number.
+//
+//go:nosplit
+func readFile(path, to uintptr, size int) int {
+	fd := call(unix.SYS_OPENAT, atCwd, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if fd < 0 {
+		return fd
+	}
+	n := call(unix.SYS_READ, uintptr(fd), to, uintptr(size), 0)
+	closeFD(fd)
+	return n
+}
+
+// high moves a descriptor to 3 or above, where no closed standard stream was.
+//
+//go:nosplit
+func high(fd int) int {
+	if fd < 0 || fd > 2 {
+		return fd
+	}
+	moved := call(unix.SYS_FCNTL, uintptr(fd), unix.F_DUPFD_CLOEXEC, 3, 0)
+	closeFD(fd)
+	return moved
+}

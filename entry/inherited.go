@@ -1,0 +1,95 @@
+package entry
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+// atEntry is what fini inherited, before the Go runtime caught the signals that were ignored, unblocked some that were
+// blocked, and opened /dev/null for streams that were closed. If fini was linked without -E, or there is no entry for
+// the architecture, atEntry is empty.
+var atEntry inherited
+
+type inherited struct {
+	ignored, blocked uint64    // bit n-1 is signal n
+	closed           uint32    // bit n is descriptor n, of the first three
+	known            bool      // begin has run
+	action           [4]uint64 // a struct sigaction, into which the kernel writes
+	environ          uintptr   // where the kernel put the environment; a 0 ends it
+}
+
+// word is the word at an address that the kernel has given. The arithmetic begins at nil because the address is that of
+// no Go object.
+//
+//go:nosplit
+func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
+
+//go:nosplit
+func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
+
+//go:nosplit
+func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
+
+// Linked reports whether this program was linked with its own entry. Without it fini knows nothing of what the Go
+// runtime has changed, runs alone, and the runtime obeys variables that are meant for the command, such as GODEBUG and
+// GOMEMLIMIT.
+func Linked() bool { return atEntry.known }
+
+// Environ returns the environment as this process was given it, "name=value" each. A name may come twice. See
+// environ(7).
+func Environ() (environ []string) {
+	if !Linked() {
+		return os.Environ()
+	}
+	for at := atEntry.environ; word(at) != 0; at += 8 {
+		environ = append(environ, stringAt(word(at)))
+	}
+	return environ
+}
+
+// stringAt is the string that the kernel has put at an address, up to its NUL. It is not copied because it never changes.
+func stringAt(begin uintptr) string {
+	n := uintptr(0)
+	for byteAt(begin+n) != 0 {
+		n++
+	}
+	return unsafe.String((*byte)(unsafe.Add(nil, begin)), n)
+}
+
+// Getenv returns the value of a variable of the environment that this process was given, "" if the variable is not set.
+// os.Getenv finds nothing there: see rebuild. See getenv(3).
+func Getenv(name string) string {
+	for _, variable := range Environ() {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Attributes are what a process inherits by execve(2) and the Go runtime changes, as far as they are known.
+type Attributes struct {
+	Ignored []syscall.Signal
+	Blocked *uint64 // bit n-1 is signal n; nil if not known
+	Closed  [3]bool // of the standard streams
+}
+
+// Inherited returns what this process was started with.
+func Inherited() (a Attributes) {
+	if !Linked() {
+		return a
+	}
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if atEntry.ignored&(1<<(sig-1)) != 0 {
+			a.Ignored = append(a.Ignored, sig)
+		}
+	}
+	blocked := atEntry.blocked
+	a.Blocked = &blocked
+	for fd := range a.Closed {
+		a.Closed[fd] = atEntry.closed&(1<<fd) != 0
+	}
+	return a
+}

@@ -1,0 +1,460 @@
+//go:build amd64 || arm64
+
+package entry
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sleep is the outer fini's life. It returns what the process is to fork as next, or 0 to start the runtime; mostly it
+// does not return, because the outer fini exits as the command did.
+//
+//go:nosplit
+func (p *process) sleep() (next Kind) {
+	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
+	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
+	p.polled[2] = pollFD{fd: int32(p.parentFD), events: unix.POLLIN}
+	signalled := false
+	for {
+		p.poll()
+		// What a signal means depends on the messages before it. So the signal is read first and looked at last. If it is to
+		// wait, so do all that come after it.
+		signalled = signalled || p.readSignal()
+		started := Act(0)
+		for p.receive() {
+			act := p.Step(Seen{What: Said, Message: p.message})
+			if act&OpenPidfd != 0 {
+				p.openBound(p.message.Value)
+			}
+			p.do(act)
+			started |= act & LetGo
+		}
+		if started != 0 {
+			p.deadline = 0
+			p.letGo()
+			// A key that was pressed before now may have come before the command was there to have it too. So it is relayed
+			// like a signal of a process, and the command may have it twice.
+			signalFD(p.signalFD, ^uint64(0))
+			for signalled = signalled || p.readSignal(); signalled; signalled = p.readSignal() {
+				p.takeSignal(false)
+			}
+			p.beStoppable()
+		}
+		if p.hungUp && p.polled[1].fd >= 0 {
+			p.polled[1].fd = -1
+			p.do(p.Step(Seen{What: HungUp}))
+		}
+		if p.Starting && !p.hungUp && p.deadline != 0 && now() >= p.deadline {
+			p.do(p.Step(Seen{What: Waited}))
+		}
+		if p.polled[2].revents != 0 {
+			p.polled[2] = pollFD{fd: -1}
+			p.do(p.Step(Seen{What: ParentEnded}))
+		}
+		if signalled && (p.Main != 0 || !p.Starting) {
+			p.takeSignal(true)
+			signalled = false
+		}
+		p.polled[0].fd = int32(p.signalFD)
+		if signalled {
+			p.polled[0].fd = -1
+		}
+		if p.hungUp {
+			if act := p.ending(); act != 0 {
+				return p.leave(act)
+			}
+		}
+	}
+}
+
+// poll waits until there is something to see. What stops and continues this process interrupts it. See ppoll(2).
+//
+//go:nosplit
+func (p *process) poll() {
+	after, timeout := unix.Timespec{}, uintptr(0)
+	if p.deadline != 0 {
+		left := max(p.deadline-now(), 0)
+		after.Sec, after.Nsec = left/1e9, left%1e9
+		timeout = uintptr(unsafe.Pointer(&after))
+	}
+	p.polled[2].revents = 0
+	call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
+}
+
+// receive takes a message from the line, with a descriptor if there is one, and notes the hang-up.
+//
+//go:nosplit
+func (p *process) receive() bool {
+	if p.hungUp {
+		return false
+	}
+	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
+	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
+	n := call(unix.SYS_RECVMSG, uintptr(p.line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
+	if n == 0 || n == -int(unix.ECONNRESET) {
+		p.hungUp = true
+	}
+	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
+		closeFD(p.reportFD)
+		p.reportFD = high(int(int32(p.control[2])))
+	}
+	return n == int(unsafe.Sizeof(p.message))
+}
+
+//go:nosplit
+func (p *process) readSignal() bool {
+	return call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0
+}
+
+// takeSignal acts on the signal that was read. asKernel is false if the command may not have had a key that is this one.
+//
+//go:nosplit
+func (p *process) takeSignal(asKernel bool) {
+	kernel := p.signal.Code > 0
+	const pollIn = 1 // POLL_IN: see prepareIsolation
+	switch {
+	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
+	case p.signal.Signo == ParentSignal && p.parentFD < 0 && (p.parent != 0 || p.signal.Pid == 0):
+		// If the parent is still the same, only a thread of the parent process has exited.
+		if p.parent == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
+			p.do(p.Step(Seen{What: ParentEnded}))
+		}
+	default:
+		seen := Seen{What: Signalled, Signal: p.signal.Signo}
+		if !kernel {
+			seen.Sender = int(int32(p.signal.Pid))
+		} else if !asKernel {
+			p.signal.Code, p.signal.Pid = 0, 0
+		}
+		act := p.Step(seen)
+		if act&Relay != 0 {
+			p.relay()
+		}
+		p.do(act)
+	}
+}
+
+// do carries out what does not end the sleep, but for Relay and OpenPidfd, for which the linker grants no more stack here.
+//
+//go:nosplit
+func (p *process) do(act Act) {
+	if act&Hold != 0 {
+		signalFD(p.signalFD, p.wanted()&^terminating)
+		p.deadline = now() + 1e9
+	}
+	if act&Listen != 0 {
+		signalFD(p.signalFD, p.wanted())
+		p.deadline = 0
+	}
+	if act&TellParent != 0 && p.parentFD < 0 {
+		p.say(ParentDied, 0, 0, 0)
+	}
+	if act&Continue != 0 {
+		p.letInnerGoOn()
+	}
+	if act&ContinueJob != 0 {
+		call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
+	}
+	if act&Suspend != 0 {
+		p.beStoppable()
+		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.signal.Signo), 0, 0)
+	}
+	if act&Kill != 0 {
+		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
+	}
+	if act&AwaitEnd != 0 {
+		p.deadline = now() + p.bound0()
+	}
+}
+
+// bound0 is how long the outer fini waits for the end of the inner fini, in nanoseconds. Once the line has hung up, only
+// a tracer keeps a process from its end; but the init of a PID namespace ends after all others in that.
+//
+//go:nosplit
+func (p *process) bound0() int64 {
+	switch {
+	case !p.Isolated:
+		return 1e9
+	case p.Done:
+		return 2e9
+	}
+	return 10e9
+}
+
+// ending looks whether the inner fini has ended, or the time is up, and returns what Step makes of that; 0 to wait on.
+//
+//go:nosplit
+func (p *process) ending() Act {
+	p.info.pid = 0
+	call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	seen := Seen{What: Ended, Status: uint32(p.info.status)}
+	const exited = 1 // CLD_EXITED
+	switch {
+	case p.info.pid != 0 && p.info.code == exited:
+		seen.Status = uint32(p.info.status) << 8
+	case p.info.pid == 0 && now() < p.deadline:
+		return 0
+	case p.info.pid == 0:
+		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
+	}
+	// That child itself counts as well, but is reaped only if there is no other.
+	if p.info.pid != 0 {
+		call(unix.SYS_WAIT4, uintptr(p.inner), 0, unix.WNOHANG, 0)
+	}
+	seen.Children = call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) != -int(unix.ECHILD)
+	return p.Step(seen)
+}
+
+// leave does what ends the sleep.
+//
+//go:nosplit
+func (p *process) leave(act Act) Kind {
+	closeFD(p.line)
+	p.line = -1
+	switch {
+	case act&Fork != 0:
+		if p.Next == BePlain {
+			p.refused.call, p.refused.errno = p.message.Value, p.message.Flags
+		}
+		return p.Next
+	case act&Exit != 0:
+		p.exitBy(p.Status)
+	case p.Next != BeAlone:
+		p.role = Heir
+	}
+	return 0
+}
+
+// inherit makes ready for the runtime, which would end this process by some of the signals that are pending. All that the
+// tree is will be stopped now, whatever they ask for.
+//
+//go:nosplit
+func (p *process) inherit() {
+	if !p.Isolated {
+		p.makeRoom()
+	}
+	signalFD(p.signalFD, ^uint64(childEnded))
+	for p.readSignal() {
+	}
+}
+
+// letInnerGoOn continues the inner fini, if it is stopped.
+//
+//go:nosplit
+func (p *process) letInnerGoOn() {
+	p.info.pid = 0
+	call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	if p.info.pid != 0 {
+		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0)
+	}
+}
+
+// childEnded is the set of SIGCHLD alone.
+const childEnded = 1 << (unix.SIGCHLD - 1)
+
+// wanted is the set of signals that are taken before the command was started. All others wait.
+//
+//go:nosplit
+func (p *process) wanted() uint64 {
+	set := childEnded | terminating&^p.Ignored
+	if p.parentFD < 0 {
+		set |= 1 << (ParentSignal - 1)
+	}
+	return set
+}
+
+// beStoppable leaves to the kernel the signals that suspend this process with its job.
+//
+//go:nosplit
+func (p *process) beStoppable() {
+	stops := uint64(suspending)
+	if p.Job&Orphaned != 0 {
+		stops &^= 1 << (unix.SIGTSTP - 1)
+	}
+	if p.Job&InJob != 0 {
+		signalFD(p.signalFD, ^stops)
+		call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
+	}
+}
+
+// relay tells the inner fini of the signal.
+//
+//go:nosplit
+func (p *process) relay() {
+	flags, sender := uint32(0), int32(p.signal.Pid)
+	switch {
+	case p.signal.Code > 0:
+		flags, sender = FromKernel, 0
+	case p.Isolated && p.isInside(sender):
+		flags = FromTree
+	}
+	p.say(Signal, p.signal.Signo, flags, sender)
+}
+
+// letGo closes what this process has inherited, so that a reader gets end of file as if fini were not there, and leaves
+// the working directory, whose file system may be unmounted.
+//
+//go:nosplit
+func (p *process) letGo() {
+	p.release(0, "/proc/self/fd/0\x00")
+	p.release(1, "/proc/self/fd/1\x00")
+	last := max(p.signalFD, p.parentFD, p.line, p.reportFD)
+	for fd := 3; fd < last; fd++ {
+		if fd != p.signalFD && fd != p.parentFD && fd != p.line && fd != p.reportFD {
+			closeFD(fd)
+		}
+	}
+	p.bounds = 0
+	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 { // before Linux 5.9, or under a filter
+		limit := unix.Rlimit{}
+		call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
+		for fd := last + 1; fd < int(min(limit.Cur, 1<<16)); fd++ {
+			closeFD(fd)
+		}
+	}
+	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
+	call(unix.SYS_CHDIR, address("/\x00"), 0, 0, 0)
+}
+
+// release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If
+// there is no /proc, something else is put in the stream's place.
+//
+//go:nosplit
+func (p *process) release(fd uintptr, link string) {
+	if atEntry.closed>>fd&1 != 0 {
+		return
+	}
+	path := call(unix.SYS_OPENAT, atCwd, address(link), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if path < 0 {
+		call(unix.SYS_DUP3, uintptr(p.signalFD), fd, unix.O_CLOEXEC, 0)
+		return
+	}
+	call(unix.SYS_DUP3, uintptr(path), fd, unix.O_CLOEXEC, 0)
+	closeFD(path)
+}
+
+// exitBy ends the outer fini by a wait status: by exit(2), or by the same signal, without a core dump.
+//
+//go:nosplit
+func (p *process) exitBy(status uint32) {
+	sig := uintptr(status & 0x7f)
+	if sig == 0 {
+		exit(int(status>>8) & 0xff)
+	}
+	byDefault, set, noCore := [4]uint64{}, uint64(1)<<(sig-1), unix.Rlimit{}
+	call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
+	call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0)
+	call(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8)
+	call(unix.SYS_KILL, uintptr(p.Self), sig, 0, 0)
+	call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
+	exit(128 + int(sig))
+}
+
+// makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
+// leaves all that runs. So if the table is nearly full, the command's group and the children are killed at once, until
+// there is room, for at most ten seconds.
+//
+//go:nosplit
+func (p *process) makeRoom() {
+	if p.hasRoom(len(p.probes)) {
+		return // to fill this, the tree would have to fork as often in a few milliseconds
+	}
+	for round := 0; round < 1000; round++ {
+		p.killChildren()
+		if p.hasRoom(threads) {
+			return
+		}
+		moment := unix.Timespec{Nsec: 10e6}
+		call6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&moment)), 0, 8, 0)
+	}
+}
+
+// threads are as many as the runtime makes, and some more.
+const threads = 12
+
+// hasRoom tries whether there may be n processes more.
+//
+//go:nosplit
+func (p *process) hasRoom(n int) bool {
+	has := true
+	for i := range p.probes {
+		if p.probes[i] = 0; i < n {
+			p.probes[i] = int32(call(unix.SYS_CLONE, 0, 0, 0, 0)) // without a signal at its end
+			if p.probes[i] == 0 {
+				exit(0)
+			}
+		}
+	}
+	for i := range p.probes {
+		if pid := p.probes[i]; pid < 0 {
+			has = false
+		} else if pid > 0 {
+			call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WALL, 0)
+		}
+	}
+	return has
+}
+
+// killChildren kills the command's process group, if the command leads one, and the children that /proc lists, as far as
+// there is room for the list, except those from before the exec. It reaps those that have exited, except the command, by
+// whose pid the group is known.
+//
+//go:nosplit
+func (p *process) killChildren() {
+	main := int(p.Main)
+	isChild := main != 0 && call6(unix.SYS_WAITID, unix.P_PID, uintptr(main), 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0) == 0
+	if isChild && p.Job&InJob == 0 {
+		call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
+	}
+	n := readFile(address("/proc/thread-self/children\x00"), uintptr(unsafe.Pointer(&p.text)), len(p.text))
+	for at := 0; at < n; {
+		pid := 0
+		pid, at = nextPid(uintptr(unsafe.Pointer(&p.text)), at, n)
+		if pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
+			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
+		}
+	}
+}
+
+//go:nosplit
+func (p *process) isEarlier(pid int) bool {
+	for at := 0; at < p.earliers; {
+		other := 0
+		if other, at = nextPid(uintptr(unsafe.Pointer(&p.earlier)), at, p.earliers); other == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// nextPid reads a number that ends in a blank, and returns where the next one begins.
+//
+//go:nosplit
+func nextPid(text uintptr, at, end int) (pid, next int) {
+	for ; at < end; at++ {
+		c := byteAt(text + uintptr(at))
+		if c == ' ' {
+			break
+		}
+		pid = 10*pid + int(c-'0')
+	}
+	return pid, at + 1
+}
+
+// signalFD makes a descriptor by which the signals of a set are received, or changes its set. See signalfd(2).
+//
+//go:nosplit
+func signalFD(fd int, set uint64) int {
+	return call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
+}
+
+// now is the time of CLOCK_MONOTONIC in nanoseconds.
+//
+//go:nosplit
+func now() int64 {
+	var t unix.Timespec
+	call(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0, 0)
+	return t.Sec*1e9 + t.Nsec
+}

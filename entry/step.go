@@ -1,0 +1,194 @@
+package entry
+
+import "golang.org/x/sys/unix"
+
+// A Sleeper is what the outer fini goes by while it sleeps, before it has a runtime.
+//
+//	what the outer fini sees          what follows
+//	a message                         see Message
+//	a signal, before Starting         a terminating signal kills the inner fini, and then ends the outer fini; all
+//	                                  others wait
+//	a signal, before Started          waits: the command may run already, and is to have it
+//	a second since Starting           an execve(2) hangs, as on a dead file server: as before Starting
+//	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
+//	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
+//	                                  is continued
+//	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
+//	waited for Started, in a job
+//	SIGTSTP in an orphaned job        the job is continued: the kernel stops nobody in such a job, and stopped this
+//	                                  one only because the inner fini has a group of its own
+//	the parent process has died       an inner fini that is stopped is continued, to act on that
+//	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
+//	the inner fini has ended          after Done: the outer fini ends as the command did
+//	                                  before Started: by the terminating signal that came; else after BeAlone,
+//	                                  BeIsolated or BePlain as that says; else as the inner fini exited
+//	                                  else it was killed: the outer fini starts the runtime, and is the heir
+//	it has not within the bound       the same, but the outer fini says so if the inner fini is the init of a PID
+//	                                  namespace
+//
+// Step is a pure function of the Sleeper and of what it sees. begin's loop in sleep.go runs it, and so do the tests of
+// package life in their model of the kernel.
+type Sleeper struct {
+	Ignored uint64 // signals that were ignored when fini started: bit n-1 is signal n
+	Self    int    // its pid
+
+	Isolated bool   // the inner fini is the init of a PID namespace
+	Next     Kind   // BeAlone, BeIsolated or BePlain, if the inner fini has said that
+	Starting bool   // the inner fini has said so: the command may run already
+	Main     uint32 // the pid of the command, 0 before Started
+	Job      uint32 // the flags of Started
+	Ending   bool   // there was a reason for the inner fini to end: it must not stay stopped
+	EndBy    uint32 // the terminating signal that came before Started
+	Done     bool
+	Status   uint32 // the wait status to end by, if Done; else that of the inner fini, if it has ended
+	GaveUp   bool   // the inner fini did not end within the bound
+}
+
+// Seen is one thing that the outer fini sees.
+type Seen struct {
+	What     What
+	Message  Message
+	Signal   uint32
+	Sender   int    // of the signal
+	Status   uint32 // the wait status of the inner fini
+	Children bool   // with Ended: there are other children
+}
+
+// What tells the kinds of Seen apart.
+type What int
+
+const (
+	Said What = iota // a Message
+	Signalled
+	ParentEnded
+	Waited // a second since Starting, and Started has not come
+	HungUp // the inner fini exits, or was killed
+	Ended  // it can be reaped
+	TimeUp // it can't be, within the bound
+)
+
+// Act is what the outer fini does, a set of these bits.
+type Act uint32
+
+const (
+	Relay        Act = 1 << iota // the signal
+	TellParent                   // that the parent process has died, if the inner fini can't see it
+	Continue                     // the inner fini by SIGCONT, if it is stopped
+	ContinueJob                  // by SIGCONT
+	Suspend                      // this process by the signal, as its job was
+	Kill                         // the inner fini by SIGKILL
+	OpenPidfd                    // of the process that Bind names
+	Hold                         // terminating signals, which are not to be received before LetGo
+	Listen                       // to terminating signals again
+	LetGo                        // of what this process has inherited, and take all signals
+	AwaitEnd                     // of the inner fini, for Bound
+	Reap                         // the inner fini
+	Fork                         // again, as Next says
+	Exit                         // by Status
+	StartRuntime                 // to be alone if Next is BeAlone, else to be the heir
+)
+
+// Step returns what to do about one thing.
+//
+//go:nosplit
+func (s *Sleeper) Step(e Seen) Act {
+	switch e.What {
+	case Said:
+		return s.said(e.Message)
+	case Signalled:
+		return s.signalled(e.Signal, e.Sender)
+	case ParentEnded:
+		s.Ending = true
+		return TellParent | Continue
+	case Waited:
+		s.Starting = false
+		return Listen
+	case HungUp:
+		return AwaitEnd
+	}
+	return s.ended(e)
+}
+
+//go:nosplit
+func (s *Sleeper) said(m Message) Act {
+	switch m.Kind {
+	case Bind:
+		return OpenPidfd
+	case BeAlone, BeIsolated, BePlain:
+		s.Next = m.Kind
+	case Starting:
+		s.Starting = true
+		return Hold
+	case Started:
+		s.Main, s.Job = m.Value, m.Flags
+		return LetGo
+	case Done:
+		s.Done, s.Status = true, m.Value
+	}
+	return 0
+}
+
+//go:nosplit
+func (s *Sleeper) signalled(sig uint32, sender int) Act {
+	asks := terminating&^s.Ignored>>(sig-1)&1 != 0
+	s.Ending = s.Ending || asks
+	orphaned := s.Job&Orphaned != 0
+	switch {
+	case sig == uint32(unix.SIGCHLD) && s.Ending:
+		return Continue // it may have been stopped just before it could take what was relayed
+	case sig == uint32(unix.SIGCHLD):
+		return 0
+	case s.Main == 0 && asks && !s.Starting:
+		if s.EndBy == 0 {
+			s.EndBy = sig
+		}
+		return Kill
+	case s.Main == 0:
+		return 0
+	case orphaned && sig == uint32(unix.SIGTSTP):
+		return ContinueJob
+	case orphaned && sig == uint32(unix.SIGCONT) && sender == s.Self:
+		return 0 // that of ContinueJob
+	case s.Ending:
+		return Relay | Continue
+	case s.Job&InJob != 0 && suspending>>(sig-1)&1 != 0:
+		return Relay | Suspend
+	}
+	return Relay
+}
+
+//go:nosplit
+func (s *Sleeper) ended(e Seen) Act {
+	reap, exited := Reap, e.Status&0x7f == 0
+	if e.What == TimeUp {
+		reap, exited, s.GaveUp = 0, false, s.Isolated
+	}
+	asked := s.Main == 0 && s.EndBy != 0
+	if asked {
+		s.Next = 0 // whoever asked fini to end wants no other fini either
+	}
+	switch {
+	case s.Next == BeAlone:
+		return reap | StartRuntime
+	case s.Next != 0:
+		return reap | Fork
+	case s.Done && !s.GaveUp:
+		return reap | Exit
+	case s.Done:
+		return StartRuntime
+	case asked && !e.Children:
+		s.Status = s.EndBy
+		return reap | Exit
+	}
+	s.Status = e.Status
+	if s.Main == 0 && exited && !asked {
+		return reap | Exit
+	}
+	return reap | StartRuntime
+}
+
+// terminating are the signals by which a sender wants fini to end: bit n-1 is signal n.
+const terminating = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
+
+// suspending are the signals by which a terminal suspends a job.
+const suspending = 1<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)

@@ -1,0 +1,131 @@
+package pair
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/reaper"
+)
+
+// A RefusedError says which call of an isolation the kernel refused. Err is a syscall.Errno, if there is one.
+type RefusedError struct {
+	Call int // see entry.CallClonePID
+	Err  error
+	User bool // the isolation was to have a user namespace
+}
+
+var calls = [...]string{
+	entry.CallClonePID:  "clone(CLONE_NEWPID | CLONE_NEWNS)",
+	entry.CallCloneUser: "clone(CLONE_NEWUSER)",
+	entry.CallMap:       "write to uid_map",
+	entry.CallOpen:      "open(/proc)",
+	entry.CallSlave:     "mount(/proc, MS_SLAVE | MS_REC)",
+	entry.CallCopy:      "open_tree(what is mounted below /proc)",
+	entry.CallMount:     "mount(proc, /proc)",
+	entry.CallKeep:      "move_mount(what is mounted below /proc)",
+	entry.CallCapset:    "capset",
+}
+
+func refused(call int, err error) *RefusedError { return &RefusedError{Call: call, Err: err} }
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", calls[e.Call], e.Err) }
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Refused says why the inner fini that was to be isolated could not be, with the likely reason and the remedy; nil if
+// nothing was refused.
+func Refused() error {
+	call, errno := entry.Refused()
+	if call == 0 && errno == 0 {
+		return nil
+	}
+	_, user := entry.Isolated()
+	e := &RefusedError{call % len(calls), error(errno), user}
+	if errno == 0 {
+		e.Err = errNotMounted
+	}
+	return surroundingsHere().explain(e)
+}
+
+// AskPlain tells the outer fini what was refused, and exits: see entry.BePlain.
+func (l Line) AskPlain(why *RefusedError) {
+	errno, _ := why.Err.(syscall.Errno)
+	l.ask(entry.Message{Kind: entry.BePlain, Value: uint32(why.Call), Flags: uint32(errno)})
+}
+
+// surroundings are the reasons for which systems refuse an isolation.
+type surroundings struct {
+	root     bool   // the user is
+	apparmor bool   // user namespaces are for programs with a profile
+	disabled bool   // user namespaces are for root
+	limit    string // a sysctl of which there may be none: "user.max_user_namespaces"
+	filter   bool   // a seccomp filter is in force
+	masked   bool   // something is mounted below /proc
+	without  bool   // the kernel has no PID, mount or user namespaces
+}
+
+// surroundingsHere are those of this process.
+func surroundingsHere() (s surroundings) {
+	text := func(path string) string {
+		text, _ := reaper.ReadAll(path)
+		return strings.TrimSpace(text)
+	}
+	s.root = os.Geteuid() == 0
+	s.apparmor = text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1"
+	s.disabled = text("/proc/sys/kernel/unprivileged_userns_clone") == "0"
+	for _, name := range []string{"user", "pid", "mnt"} {
+		if text("/proc/sys/user/max_"+name+"_namespaces") == "0" {
+			s.limit = "user.max_" + name + "_namespaces"
+		}
+		if syscall.Access("/proc/self/ns/"+name, 0) == syscall.ENOENT {
+			s.without = true
+		}
+	}
+	s.filter = strings.Contains(text("/proc/self/status"), "\nSeccomp:\t2")
+	s.masked = strings.Contains(text("/proc/self/mountinfo"), " /proc/")
+	return s
+}
+
+// explain adds to what was refused the likely reason, and what helps. An error number alone is no
+// reason: where nothing else speaks for one, none is given.
+func (s surroundings) explain(refused *RefusedError) error {
+	user := refused.User
+	mounts := refused.Call >= entry.CallSlave && refused.Call <= entry.CallKeep
+	namespaces := refused.Call <= entry.CallMap
+	denied := errors.Is(refused, syscall.EPERM) || errors.Is(refused, syscall.EACCES) || errors.Is(refused, syscall.ENOSYS) && s.filter
+	why := ""
+	switch {
+	case errors.Is(refused, syscall.ENOSPC) && mounts:
+		why = "there are as many mounts as may be; see the sysctl fs.mount-max"
+	case errors.Is(refused, syscall.ENOSPC) && s.limit != "":
+		why = "there may be no such namespace here; set the sysctl " + s.limit
+	case errors.Is(refused, syscall.ENOSPC) && namespaces:
+		why = "there are as many such namespaces as may be, or one in another too often; see the sysctls user.max_*_namespaces"
+	case namespaces && s.without && (errors.Is(refused, syscall.EINVAL) || errors.Is(refused, syscall.ENOSYS)):
+		why = "this kernel has no such namespaces"
+	case !denied || !mounts && !namespaces:
+	case refused.Call == entry.CallMount && user && s.masked && errors.Is(refused, syscall.EPERM):
+		why = "parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=; be a container's PID 1, which promises the same, or unmask them (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes, ProtectKernelTunables=no and ProtectKernelLogs=no in a unit)"
+	case user && s.apparmor:
+		why = "AppArmor lets only programs with a profile have user namespaces; be root, give fini a profile with `userns,`, or set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0"
+	case user && s.disabled:
+		why = "user namespaces are for root; be root, or set the sysctl kernel.unprivileged_userns_clone to 1"
+	case mounts:
+		why = "a security module, as AppArmor in a container, refuses mounts; be the container's PID 1, which promises the same, or take its profile off (docker run --security-opt apparmor=unconfined)"
+	case s.root && refused.Call == entry.CallMap:
+		why = "root has too few capabilities; give it CAP_SYS_ADMIN or CAP_SETFCAP"
+	case s.filter:
+		why = "a seccomp filter, as of a container, refuses namespaces; be the container's PID 1, which promises the same, or give it CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)"
+	case s.root:
+		why = "CAP_SYS_ADMIN is missing"
+	default:
+		why = "user namespaces are for root here, or this is a chroot"
+	}
+	if why == "" {
+		return refused
+	}
+	return fmt.Errorf("%w: %s", refused, why)
+}

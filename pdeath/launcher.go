@@ -1,0 +1,97 @@
+package pdeath
+
+import (
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Proc is a /proc in which the processes are found that are above fini, as a descriptor of the directory. It is read
+// here by files for which nobody waits: comm and status. See proc_pid_comm(5), proc_pid_status(5).
+type Proc int
+
+// Own is the /proc of this process.
+const Own Proc = -1
+
+// Name is what a process is called, "" if that can't be told.
+func (p Proc) Name(pid int) string {
+	return strings.TrimSuffix(p.read(pid, "comm"), "\n")
+}
+
+// Ignores reports whether a process ignores a signal. It is false if that can't be told.
+func (p Proc) Ignores(pid int, sig unix.Signal) bool {
+	set, _ := strconv.ParseUint(field(p.read(pid, "status"), "SigIgn"), 16, 64)
+	return set&(1<<(sig-1)) != 0
+}
+
+// GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of the
+// session, such as a shell that could continue it. See setpgid(2). It is false if that can't be told. Only the process
+// parent, which is the parent of a member, and those above it are asked, because the others of a job have the same
+// parents.
+func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
+	for at := parent; at > 0; {
+		theirGroup, theirSession, ok := p.groupOf(at)
+		switch {
+		case !ok:
+			return false
+		case theirSession != session:
+			return true
+		case theirGroup != group:
+			return false
+		}
+		above, err := strconv.Atoi(field(p.read(at, "status"), "PPid"))
+		if err != nil {
+			return false
+		}
+		at = above
+	}
+	return true
+}
+
+// groupOf is the process group and the session of a process. In another PID namespace no system call knows it.
+func (p Proc) groupOf(pid int) (group, session int, ok bool) {
+	if p == Own {
+		group, err := unix.Getpgid(pid)
+		session, err2 := unix.Getsid(pid)
+		return group, session, err == nil && err2 == nil
+	}
+	text := p.read(pid, "status")
+	group, err := strconv.Atoi(first(field(text, "NSpgid")))
+	session, err2 := strconv.Atoi(first(field(text, "NSsid")))
+	return group, session, err == nil && err2 == nil
+}
+
+// first is the first word: the number in the PID namespace of that /proc.
+func first(text string) string {
+	word, _, _ := strings.Cut(text, "\t")
+	return word
+}
+
+// field is what a line of status says.
+func field(status, name string) string {
+	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":\t")
+	value, _, _ := strings.Cut(rest, "\n")
+	return value
+}
+
+// read reads a file of a process, "" if it can't be read.
+func (p Proc) read(pid int, name string) string {
+	dir, path := int(p), strconv.Itoa(pid)+"/"+name
+	if p == Own {
+		dir, path = unix.AT_FDCWD, "/proc/"+path
+	}
+	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var text []byte
+	for buf := make([]byte, 4<<10); ; {
+		n, err := unix.Read(fd, buf)
+		if n <= 0 || err != nil {
+			return string(text)
+		}
+		text = append(text, buf[:n]...)
+	}
+}

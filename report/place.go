@@ -1,0 +1,195 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// A Place is where a report goes: one descriptor, which is opened before the command starts and written once,
+// at the end. Nothing that the tree does to names in between leads the report elsewhere.
+//
+// A file by its name is created empty, as any program creates it, or is there already and keeps its owner, mode and
+// ACL. A file that is empty at the end is that of a fini that was killed. A symbolic link is refused, and so is a file
+// with more names than one: a user may have put it there who may not write what it leads to.
+//
+// A stream is a descriptor that this process inherited. It stays open until the report is written, so a reader gets
+// its EOF then, and not with the end of the command.
+type Place struct {
+	FD   int // of which the process that takes a life over gets a copy: see At
+	path string
+}
+
+// Open opens the place that path names: a regular file or a new one, "-" for standard output, or /dev/stdout,
+// /dev/stderr or /dev/fd/N for a descriptor that this process inherited.
+func Open(path string) (Place, error) {
+	var fd int
+	number, isStream := descriptor(path)
+	err := error(unix.ENOENT)
+	if !isStream {
+		fd, err = openFile(path)
+	} else if n, bad := strconv.Atoi(number); bad == nil {
+		fd, err = openStream(n)
+	}
+	if err != nil {
+		return Place{}, cannotWrite(path, err)
+	}
+	return At(path, fd), nil
+}
+
+// At is the place that another process has opened by this path and handed over as a descriptor.
+func At(path string, fd int) Place { return Place{fd, path} }
+
+func cannotWrite(path string, err error) error {
+	return fmt.Errorf("--report: cannot write %q: %w", path, err)
+}
+
+// descriptor reports whether a path names a descriptor, and which. Some shells name their process
+// substitutions by /proc.
+func descriptor(path string) (number string, ok bool) {
+	switch path {
+	case "-", "/dev/stdout":
+		return "1", true
+	case "/dev/stderr":
+		return "2", true
+	}
+	if number, ok = strings.CutPrefix(path, "/dev/fd/"); ok {
+		return number, true
+	}
+	return strings.CutPrefix(path, "/proc/self/fd/")
+}
+
+// openFile opens a regular file for writing, and creates it if it is not there.
+func openFile(path string) (int, error) {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) == nil { // to open a device may set it off
+		if err := wrongFile(&st); err != nil {
+			return -1, err
+		}
+	}
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o666)
+	if dir := filepath.Dir(path); err == unix.ENOENT && dir != "." {
+		return -1, fmt.Errorf("%w; mkdir -p %s makes the directory", err, dir)
+	}
+	if err != nil {
+		return -1, err
+	}
+	// What has the name may have changed since.
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = wrongFile(&st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// wrongFile is why a file by its name is not written; nil for one that is.
+func wrongFile(st *unix.Stat_t) error {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return wrongKind(st.Mode)
+	case st.Nlink > 1:
+		return fmt.Errorf("it has %d names", st.Nlink)
+	}
+	return nil
+}
+
+// wrongKind is the error for a file of a kind that no report goes to. See inode(7) for the kinds.
+func wrongKind(mode uint32) error {
+	what := map[uint32]string{
+		unix.S_IFDIR: "a directory", unix.S_IFIFO: "a FIFO", unix.S_IFSOCK: "a socket",
+		unix.S_IFCHR: "a device", unix.S_IFBLK: "a block device", unix.S_IFLNK: "a symbolic link",
+	}[mode&unix.S_IFMT]
+	return fmt.Errorf("it is %s: want a regular file, - or /dev/fd/N", cmp.Or(what, "no regular file"))
+}
+
+// openStream makes a copy of a descriptor that the command inherits too. CloseInherited of package reaper closes
+// that one, and not the copy.
+func openStream(fd int) (int, error) {
+	// A descriptor that this process opened itself is closed on exec, and not meant.
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	mode, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
+		return -1, unix.EBADF
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return -1, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO:
+		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	case unix.S_IFCHR:
+		own, err := signals.Own(fd)
+		if err != nil {
+			err = fmt.Errorf("it can't be opened again, to be written without waiting: %w", err)
+		}
+		return own, err
+	}
+	return -1, wrongKind(st.Mode)
+}
+
+// write writes text, and closes the place. A file by its name has nothing else in it then: neither what was there before,
+// nor, if this fails, a half. A file system that hangs is waited for: another thread could be given up on, but a process
+// does not exit while one of its threads is in uninterruptible sleep.
+func (p Place) write(text []byte) (err error) {
+	_, isStream := descriptor(p.path)
+	if !isStream {
+		err = empty(p.FD)
+	}
+	if err == nil {
+		err = writeAll(p.FD, text)
+	}
+	if err != nil && !isStream {
+		_ = unix.Ftruncate(p.FD, 0)
+	}
+	return cmp.Or(err, unix.Close(p.FD))
+}
+
+func empty(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Size == 0 && st.Nlink > 0 {
+		return err
+	}
+	if st.Nlink == 0 {
+		return errors.New("it was removed meanwhile")
+	}
+	_, err := unix.Seek(fd, 0, 0)
+	return cmp.Or(err, unix.Ftruncate(fd, 0))
+}
+
+// A reader of a stream is waited for no longer than this, in all.
+const patience = 5 * time.Second
+
+func writeAll(fd int, text []byte) error {
+	end := time.Now().Add(patience)
+	for len(text) > 0 {
+		n, err := signals.WriteNow(fd, text)
+		text = text[max(n, 0):]
+		left := int(time.Until(end) / time.Millisecond)
+		switch {
+		case err == nil || err == unix.EINTR:
+			continue
+		case err != unix.EAGAIN:
+			return err
+		case left <= 0:
+			return fmt.Errorf("it was not taken within %v", patience)
+		}
+		// A stream may have room, and too little for what is written: then this is no busy loop.
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		if n, _ := unix.Poll(fds, left); n > 0 {
+			_, _ = unix.Poll(nil, 10)
+		}
+	}
+	return nil
+}
