@@ -20,7 +20,6 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
-	l.tree.Release()
 	fds := append(l.fds[:0], l.bond.Fds...)
 	if main {
 		fds = append(fds, pdeath.Watch([]int{l.mainFD}, pdeath.Unwatched).Fds...)
@@ -74,7 +73,6 @@ func (l *loop) Unread() int { return pdeath.Unread() }
 
 // Reap reaps, and takes note of what that tells.
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {
-	l.tree.Release()
 	var name func(int) string
 	if l.role.common().rules.WarnReaped {
 		name = orphans.Name
@@ -102,17 +100,17 @@ func (l *loop) MainEnded() (told reaper.Told, asked bool) {
 }
 
 // Look finds the live tree.
-func (l *loop) Look() (found []orphans.Process, blind bool, err error) {
-	found, blind, err = l.tree.Look()
-	l.found = found
-	l.owners.Remember(found)
-	return found, blind, err
+func (l *loop) Look() (orphans.View, error) {
+	view, err := l.tree.Look()
+	l.found = view.Found
+	l.owners.Remember(view.Found)
+	return view, err
 }
 
 // Remember notes who has started whom, as long as that is to be seen.
 func (l *loop) Remember() {
-	if found, _, err := l.tree.Look(); err == nil {
-		l.owners.Remember(found)
+	if view, err := l.tree.Look(); err == nil {
+		l.owners.Remember(view.Found)
 	}
 }
 

@@ -185,7 +185,7 @@ func run(flags *commandLine, environ []string) life.Result {
 		// Its child is the inner one.
 	} else if _, none := reaper.Reap(nil); !none {
 		// A shell may start a process and then execute fini in its own place.
-		l.failed(l.tree.NoteEarlier())
+		l.failed(l.tree.EarlierAre(earlier()))
 	}
 	command := reaper.Command{Args: flags.Command, Env: environ, Inherited: inherited, Terminal: -1}
 	if l.role, err = l.takeRole(flags, command, rules); err != nil {
@@ -198,12 +198,10 @@ func run(flags *commandLine, environ []string) life.Result {
 
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.Unblock()
-	l.tree.OnLost = l.caught.Unblock // reading /proc may cost this goroutine its thread: see orphans.Tree
 	reaper.CloseOnExec(pidfds(l.role.whileInnerIsStopped())...)
 	reaper.CloseInherited(l.role.common().stdin == pdeath.Open)
-	_ = os.Chdir("/") // its file system may be unmounted
-	// The loop and who reads for it share a thread from now on, so that neither waits for a switch.
-	runtime.UnlockOSThread()
+	_ = os.Chdir("/")        // its file system may be unmounted
+	runtime.UnlockOSThread() // or each question to the reader would switch threads once more: see package orphans
 	return l.begin(flags, child).Run()
 }
 
@@ -243,6 +241,7 @@ func (l *loop) begin(flags *commandLine, child reaper.Child) *life.Loop {
 	l.main, l.mainFD = child.Pid, child.FD
 	l.allow = flags.Patterns()
 	l.tree.Allow(l.allow, child.Pid)
+	l.tree.Pipes = r.rules.Orphans == life.StopPipes
 	l.report.Started(child.Pid)
 	l.watch(r.watch, r.stdin)
 	leads := l.role.leads()

@@ -4,13 +4,15 @@ package main
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/life"
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -18,11 +20,21 @@ import (
 // reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
 // while the command runs, and abort if there are none.
 var reserve = sync.OnceFunc(func() {
-	makeThreads(2 + signals.Threads + orphans.Threads)
+	makeThreads(2 + signals.Threads)
 	if reaper.StartPoller() != nil {
 		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, which needs the poller
 	}
 })
+
+// earlier are the children that this process has now. known is false if that can't be told.
+func earlier() (pids []int, known bool) {
+	text, err := os.ReadFile("/proc/thread-self/children")
+	for _, word := range strings.Fields(string(text)) {
+		pid, _ := strconv.Atoi(word)
+		pids = append(pids, pid)
+	}
+	return pids, err == nil
+}
 
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts if it can't; once the command has filled the process

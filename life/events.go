@@ -40,9 +40,8 @@ type (
 		asked  bool        // the kernel has sent the command SIGTERM for that: the parent death signal
 	}
 	looked struct { // the answer to look
-		found []orphans.Process
-		blind bool // nobody can tell who holds fini's streams
-		err   error
+		orphans.View
+		err error
 	}
 	swept struct { // the answer to kill
 		hit, refused []int // pids: sent SIGKILL, and those that may not be
@@ -80,7 +79,6 @@ type (
 	watchAll struct{}                     // the parent process too, since the inner fini can't
 	resume   struct{}                     // the job, by SIGCONT
 	askStdin struct{}                     // how much is unread; answered by unread
-	reap     struct{}                     // answered by ended
 	look     struct{}                     // at the tree, after reaping; answered by looked
 	remember struct{}                     // who has started whom, as long as that is to be seen
 	send     struct {                     // to one leftover

@@ -28,7 +28,7 @@ type Kernel interface {
 	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
 	Received(got signals.Received)                          // takes note of a signal that is acted upon
 	Unread() int                                            // bytes of standard input
-	Look() (found []orphans.Process, blind bool, err error) // the live tree; see orphans.Tree
+	Look() (orphans.View, error)                            // at the live tree
 	Remember()                                              // who has started whom
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Relay(got signals.Received)                             // to the main child, which is a fini
@@ -297,7 +297,6 @@ func (a relay) do(l *Loop) {
 func (resume) do(l *Loop)   { l.ContinueJob() }
 func (watchAll) do(l *Loop) { l.WatchAll() }
 func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
-func (reap) do(l *Loop)     { l.collect() }
 func (remember) do(l *Loop) { l.Remember() }
 func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
 
@@ -305,8 +304,8 @@ func (look) do(l *Loop) {
 	if l.collect().none {
 		return
 	}
-	found, blind, err := l.Look()
-	l.queue = append(l.queue, looked{found, blind, err})
+	view, err := l.Look()
+	l.queue = append(l.queue, looked{view, err})
 }
 
 func (a kill) do(l *Loop) {

@@ -65,7 +65,7 @@ func (k *script) CatchChildren(on bool)                       { k.note("catch %t
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
 func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
 func (k *script) Unread() int                                 { return 0 }
-func (k *script) Look() ([]orphans.Process, bool, error)      { k.note("look"); return nil, false, nil }
+func (k *script) Look() (orphans.View, error)                 { k.note("look"); return orphans.View{}, nil }
 func (k *script) Remember()                                   {}
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
 func (k *script) Relay(got signals.Received)                  { k.note("relay %d %t", got.Signal, got.Kernel) }
