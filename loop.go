@@ -4,9 +4,12 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/orphans"
@@ -21,8 +24,12 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := append(l.fds[:0], l.bond.Fds...)
-	if main {
-		fds = append(fds, pdeath.Watch([]int{l.mainFD}, pdeath.Unwatched).Fds...)
+	watched := l.mainFD
+	if !main {
+		watched, until = l.livingChild(until)
+	}
+	if watched >= 0 {
+		fds = append(fds, pdeath.Watch([]int{watched}, pdeath.Unwatched).Fds...)
 	}
 	l.fds = fds
 	l.caught.Wait(until, fds)
@@ -50,8 +57,29 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			l.role.shows(l, i, &woken)
 		}
 	}
-	woken.Main = main && fds[len(fds)-1].Revents != 0
+	ended := watched >= 0 && fds[len(fds)-1].Revents != 0
+	woken.Main = main && ended
+	woken.Children = woken.Children || ended || l.polls
+	if !main && watched >= 0 {
+		_ = unix.Close(watched)
+	}
 	return woken
+}
+
+// livingChild is a pidfd of a leftover, where the kernel may not tell of its end: by it the end of the last one is seen.
+// -1 is for none; if there should be one, Wait takes a second at most.
+func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
+	l.polls = false
+	if l.ended == 0 {
+		return -1, until
+	}
+	pidfd, needed := l.tree.LivingChild()
+	if l.polls = needed && pidfd < 0; l.polls {
+		if second := l.Now() + time.Second; until == 0 || until > second {
+			until = second
+		}
+	}
+	return pidfd, until
 }
 
 // CatchChildren makes SIGCHLD wake Wait, or not.
@@ -150,7 +178,7 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 		round = l.tree.KillChildren
 	}
 	hit, refused, err = round()
-	l.kills.Sent(syscall.SIGKILL, false, hit...)
+	l.kills.Sent(syscall.SIGKILL, os.Getpid() == 1, hit...) // PID 1 may have hit others too
 	for _, pid := range hit {
 		l.report.Sent(pid, syscall.SIGKILL)
 	}

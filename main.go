@@ -221,6 +221,7 @@ type loop struct {
 	kills  life.Kills
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
+	polls  bool          // see livingChild
 
 	found    []orphans.Process // the leftovers that the last look has found
 	owners   *report.Owners    // who started them

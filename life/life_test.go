@@ -1065,7 +1065,7 @@ func FuzzStep(f *testing.F) {
 			case 7:
 				now += time.Duration(b) * ms
 			}
-			if at := where(m); at != "running" && at != "over" && len(pending) == 0 && !awake {
+			if at := where(m); at != "running" && at != "waiting" && at != "over" && len(pending) == 0 && !awake {
 				t.Fatalf("%s has no way on", at)
 			}
 			if (m == nil) != (exits == 1) || exits > 1 {

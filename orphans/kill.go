@@ -68,6 +68,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
 	}
+	pids, _ := t.listedChildren()
 	if t.self == 1 && len(t.allowed.patterns) == 0 && len(t.earlier) == 0 {
 		_ = unix.Kill(-1, unix.SIGKILL)
 	}
@@ -88,7 +89,9 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		})
 		return hit, refused, nil
 	}
-	pids, _ := t.childrenOf(Process{Pid: t.self})
+	if len(pids) == 0 {
+		pids, _ = t.childrenOf(Process{Pid: t.self})
+	}
 	pids = slices.DeleteFunc(pids, t.isEarlier)
 	if len(t.allowed.patterns) > 0 {
 		pids = t.unspared(pids)
