@@ -21,12 +21,25 @@ func TestHopsAreNotMissed(t *testing.T) {
 		if p.pid1 || p.isolated {
 			return // the kernel ends what is missed
 		}
-		for i := range 20 {
-			hops := 3 + 4*i
-			program := fmt.Sprintf("fork a; exit 5; a: setsid; b: fork c; exit 0; c: loop %d b; pause", hops)
-			l := start(t, p, append([]string{"--orphans=pipes", "--linger=0", "--grace=1s", "--"}, mode("script", program)...)...)
-			l.mustEnd(5)
-		}
+		// The others make a look last. They have closed what is to reach its end: the streams and the witness.
+		const program = `m: fork d
+			loop 150 m
+			fork b
+			exit 5
+			d: close 1
+			close 2
+			close 3
+			setsid
+			pause
+			b: setsid
+			h: fork c
+			exit 0
+			c: sleep 1
+			loop 60 h
+			pause`
+		h, l := startInCgroup(t, p, append([]string{"--orphans=pipes", "--grace=2s", "--"}, mode("script", program)...)...)
+		defer h.kill()
+		l.mustEnd(5)
 	})
 }
 
@@ -35,7 +48,7 @@ func TestWaitsAsleep(t *testing.T) {
 	serial(t, "it counts switches of an idle fini")
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		l := start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `(read end; exit 0) <&0 & echo ready; exit 5`)
+		l := start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `(read end <&7) 7<&0 & echo ready; exit 5`)
 		l.Out.want("ready")
 		pids := finisOf(l)
 		var woken []int
