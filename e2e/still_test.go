@@ -48,7 +48,7 @@ func TestWaitsAsleep(t *testing.T) {
 	serial(t, "it counts switches of an idle fini")
 	inPlaces(t, func(t *testing.T, p place) {
 		t.Parallel()
-		l := start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `(read end <&7) 7<&0 & echo ready; exit 5`)
+		l := start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `exec 7<&0; (read end <&7) & echo ready; exit 5`)
 		l.Out.want("ready")
 		pids := finisOf(l)
 		var woken []int
