@@ -39,7 +39,9 @@ func earlier() (pids []int, known bool) {
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts if it can't; once the command has filled the process
 // table it must not want any. With GOMAXPROCS(1) it wants one beside this thread, for other goroutines such
-// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve.
+// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve. An idle fini
+// has 7 threads: the main one, the runtime's monitor, the thread by which it would start others (LockOSThread makes it),
+// the reader of package orphans, the 2 in reserve, and the one that runs the first goroutine in here.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
 	made, parked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -62,8 +62,8 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // that forks and ends in a loop is gone before it could be looked at. It returns the pids
 // that it hit, zombies among them, and those it may not signal.
 //
-// PID 1 of a namespace first kills all others there are by a single call, if none of them may stay: that leaves none
-// the time to fork, and whoever is in that namespace ends with PID 1 in any case. See kill(2).
+// PID 1 first kills the whole PID namespace by a single call, unless a process may stay. That leaves no process the time
+// to fork, and each of them would be killed at the end of PID 1 in any case. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has what the kernel may let wait read by a thread of its own: see the package's comment. If that thread
-// is held by a process, the caller goes on without what it was asked for, and asks it nothing until it is back.
+// This file reads the details, for which the kernel may let the reader wait: see the package's comment. So a thread of
+// its own reads them. If a process holds that thread, the caller goes on without the details, and asks for no others
+// until the thread is back.
 
 const (
 	// The reader is held if it sleeps uninterruptibly (state D in proc_pid_stat(5)), and has made no step for so long,
@@ -244,8 +245,8 @@ func (f *files) commandLine(p Process) string {
 	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
 }
 
-// quiet are those of some processes of which no thread waits uninterruptibly: such a thread may hold a lock for which
-// the reader would wait.
+// quiet leaves out the processes of which a thread sleeps uninterruptibly, because such a thread may hold a lock for
+// which the reader would wait.
 func (t *Tree) quiet(some ...Process) []Process {
 	return slices.DeleteFunc(slices.Clone(some), func(p Process) bool {
 		if p.kept == nil || p.kept.silent || p.State == '?' || p.State == 'Z' {
@@ -264,9 +265,9 @@ func (t *Tree) quiet(some ...Process) []Process {
 // maxDetailed is of how many processes the details are asked for at once.
 const maxDetailed = 1000
 
-// Details are those of a process that the last Look has found, with these variables. The first time they are asked
-// for all that it has found, before any of them is sent a signal: the end of one may make others let go of what they
-// listen on.
+// Details returns the details of a process that the last Look has found, with these variables. The first call asks for
+// the details of all processes that the look has found, before any is sent a signal, because a process may close its
+// sockets when another one ends.
 func (t *Tree) Details(p Process, variables []string) Details {
 	if p.kept == nil {
 		return Details{}

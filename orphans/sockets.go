@@ -139,23 +139,16 @@ func ipv6(ip []byte, last string) string {
 	if bytes.Equal(ip[:12], []byte{10: 0xff, 11: 0xff}) {
 		return "::ffff:" + last
 	}
-	var words []string
-	zeros, most := 0, 1 // one 0 alone is not left out
-	from := -1
+	text := ""
 	for i := 0; i < 16; i += 2 {
-		word := binary.BigEndian.Uint16(ip[i:])
-		words = append(words, strconv.FormatUint(uint64(word), 16))
-		if zeros++; word != 0 {
-			zeros = 0
-		}
-		if zeros > most {
-			most, from = zeros, i/2+1-zeros
+		text += ":" + strconv.FormatUint(uint64(binary.BigEndian.Uint16(ip[i:])), 16)
+	}
+	for n := 8; n > 1; n-- { // one 0 alone is not left out
+		if before, after, ok := strings.Cut(text+":", strings.Repeat(":0", n)+":"); ok {
+			return strings.TrimPrefix(before, ":") + "::" + strings.TrimSuffix(after, ":")
 		}
 	}
-	if from < 0 {
-		return strings.Join(words, ":")
-	}
-	return strings.Join(words[:from], ":") + "::" + strings.Join(words[from+most:], ":")
+	return text[1:]
 }
 
 // parseUnix reads a line of /proc/net/unix. ok is true if the socket listens and has a name, which a
