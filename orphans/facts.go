@@ -44,39 +44,6 @@ func (s *sight) descends(pid int) bool {
 	return false
 }
 
-// GroupIsOrphaned reports whether the process group of this process is orphaned: no member has a parent in
-// another group of the session, such as a shell that could continue it. See setpgid(2). It is false if
-// that can't be told. Only this process and those above it are asked, for the others of a job have the
-// same parents.
-func (t *Tree) GroupIsOrphaned() bool {
-	if unix.Getpgrp() == 0 {
-		return false // it is outside of the PID namespace, as are its members' parents
-	}
-	session, err := unix.Getsid(0)
-	for at := unix.Getppid(); err == nil && at > 0; {
-		if other, err := unix.Getsid(at); err != nil || other != session {
-			return err == nil || err == unix.ESRCH
-		}
-		if group, err := unix.Getpgid(at); err != nil || group != unix.Getpgrp() {
-			return false
-		}
-		if !t.canRead() {
-			return false
-		}
-		parent := ask(t, func(s *sight) int {
-			if p, err := s.stat(at); err == nil {
-				return p.Parent
-			}
-			return -1
-		})
-		if parent < 0 {
-			return false
-		}
-		at = parent
-	}
-	return err == nil
-}
-
 // SameCredentials reports whether a process has the user and group IDs of this one (real, effective,
 // saved and file system), and no capability that this one has not. The kernel clears the parent death
 // signal of a process whose credentials change otherwise, see PR_SET_PDEATHSIG in prctl(2). One that
