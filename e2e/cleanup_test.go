@@ -94,10 +94,7 @@ func TestGitHubCleansUp(t *testing.T) {
 // does, whatever --grace is (#36.5).
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
-	inPlaces(t, func(t *testing.T, p place) {
-		if p.pid1 {
-			t.Skip("--bind names a process outside of the namespace")
-		}
+	for _, p := range []place{pair, alone} {
 		other := exec.Command("sleep", "1000")
 		if err := other.Start(); err != nil {
 			t.Fatal(err)
@@ -113,7 +110,7 @@ func TestTermFromLongAgoReplacesNone(t *testing.T) {
 		_ = other.Process.Kill()
 		l.Out.want("TERM 2")
 		l.mustEnd(7)
-	})
+	}
 }
 
 // A SIGINT that the command had long ago does not make the next one, which is the first for its leftovers, the second
@@ -130,7 +127,7 @@ func TestSecondInterruptOfTheLeftovers(t *testing.T) {
 			l := start(t, p, "-w", "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
 				trap 'echo INT' INT
 				setsid sh -c 'trap "" TERM; echo there; read line <'`+g.name+` &
-				setsid sh -c 'trap "" TERM; echo there; sleep 1000; sleep 1000' &
+				setsid sh -c 'trap "" TERM; echo there; exec sleep 1000' &
 				until read line; do :; done`)
 			l.Out.want("there")
 			l.Out.want("there")
@@ -172,7 +169,8 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 		})
 		t.Run("a command that is killed/"+p.name, func(t *testing.T) {
 			t.Parallel()
-			l, _ := start(t, `trap "" TERM; sleep 1000 & echo deaf; wait; wait`)
+			l, _ := start(t, `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
+			write(t, l, "go\n")
 			l.Out.want("deaf")
 			l.signal(syscall.SIGTERM)
 			l.Out.want("signal 15")
