@@ -12,7 +12,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
-// What counts as one request to end, and what a leftover may still do after it.
+// The tests of this file are about requests to end: which signals count as one request, and how a leftover that had one
+// cleans up.
 
 // cleaner is a process that cleans up when it gets SIGTERM, for longer than --linger, with a new process for each
 // step; "$?" is 143 for a step that got SIGTERM itself. It is in the group of the shell that runs this text.
@@ -70,8 +71,8 @@ func TestCleanUpIsSpared(t *testing.T) {
 	}
 }
 
-// In front of GitHub's shell, fini is all that the runner signals. What is started after its SIGTERM is left to clean
-// up, although SIGKILL for fini comes meanwhile.
+// In front of GitHub's shell, fini is the only process that the runner signals. A process that is started after the
+// runner's SIGTERM is left to clean up, even if SIGKILL for fini comes meanwhile.
 func TestGitHubCleansUp(t *testing.T) {
 	need.Program(t, "bash")
 	t.Parallel()
@@ -148,8 +149,8 @@ func TestSecondInterruptOfTheLeftovers(t *testing.T) {
 	}
 }
 
-// What is allowed to stay gets what is for the command's group if it is a member. It gets no signal of its own, and
-// stays if it survives that (#36.2).
+// An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other
+// signal, and it stays if it survives those (#36.2).
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := linked(t, "keepme") + " @signals & "
