@@ -178,7 +178,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 		return nil, s
 	}
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
-		return nil, s // The key that ended the command: the rest of the job ends by it too.
+		return nil, s // this key has ended the command, and the rest of the job ends by it too
 	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
@@ -360,7 +360,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	return spared
 }
 
-// askEach sends SIGTERM to those that have not had it and are not spared, first to those outside of the main
+// askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	var first, rest []orphans.Process
