@@ -71,7 +71,10 @@ func TestWaitsAmongOrphans(t *testing.T) {
 	for _, p := range aloneOrPair {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
+			// Those that stay make each look cost something.
 			const program = `fork a
+				m: fork e
+				loop 150 m
 				read
 				exit 5
 				a: setsid
@@ -86,6 +89,8 @@ func TestWaitsAmongOrphans(t *testing.T) {
 				c: fork d
 				exit 0
 				d: sleep 5
+				exit 0
+				e: sleep 9000
 				exit 0`
 			l := start(t, p, append([]string{"--orphans=wait", "--allow-orphan=nobody", "--"}, mode("script", program)...)...)
 			l.Out.want("ready")
