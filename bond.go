@@ -98,7 +98,9 @@ func (l *loop) launcher() entry.Launcher {
 		return launcher
 	}
 	fd, pid, err := pdeath.Parent()
-	return entry.Launcher{Pid: pid, FD: fd, Gone: errors.Is(err, pdeath.ErrGone), Proc: int(pdeath.Own)}
+	before := entry.ParentProcess().Pid // 0 if this process did not fork
+	gone := errors.Is(err, pdeath.ErrGone) || before != 0 && before != pid
+	return entry.Launcher{Pid: pid, FD: fd, Gone: gone, Proc: int(pdeath.Own)}
 }
 
 // openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened it.

@@ -25,14 +25,16 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
-	l.tree.Release()
 	fds := l.fds[:0]
 	if l.bond != nil { // an heir has none
 		fds = append(fds, l.bond.Fds...)
 	}
-	bonds := len(fds)
-	if main {
-		fds = append(fds, pdeath.Watch([]int{l.mainFD}, pdeath.Unwatched).Fds...)
+	bonds, watched := len(fds), l.mainFD
+	if !main {
+		watched, until = l.livingChild(until)
+	}
+	if watched >= 0 {
+		fds = append(fds, pdeath.Watch([]int{watched}, pdeath.Unwatched).Fds...)
 	}
 	l.fds = fds
 	l.caught.Wait(until, fds)
@@ -55,7 +57,12 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	if bonds > 0 {
 		l.ofBonds(fds[:bonds], &woken)
 	}
-	woken.Main = main && fds[len(fds)-1].Revents != 0
+	ended := watched >= 0 && fds[len(fds)-1].Revents != 0
+	woken.Main = main && ended
+	woken.Children = woken.Children || ended || l.polls
+	if !main && watched >= 0 {
+		_ = unix.Close(watched)
+	}
 	return woken
 }
 
@@ -115,6 +122,22 @@ func (l *loop) parentPid() int {
 	return l.bound[i].pid
 }
 
+// livingChild is a pidfd of a leftover, where the kernel may not tell of its end: by it the end of the last one is seen.
+// -1 is for none; if there should be one, Wait takes a second at most.
+func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
+	l.polls = false
+	if l.ended == 0 {
+		return -1, until
+	}
+	pidfd, needed := l.tree.LivingChild()
+	if l.polls = needed && pidfd < 0; l.polls {
+		if second := l.Now() + time.Second; until == 0 || until > second {
+			until = second
+		}
+	}
+	return pidfd, until
+}
+
 // CatchChildren makes SIGCHLD wake Wait, or not.
 func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
@@ -132,7 +155,6 @@ func (l *loop) Unread() int { return pdeath.Unread() }
 
 // Reap reaps, and takes note of what that tells.
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {
-	l.tree.Release()
 	var name func(int) string
 	if l.rules.WarnReaped {
 		name = orphans.Name
@@ -159,17 +181,17 @@ func (l *loop) MainEnded() {
 }
 
 // Look finds the live tree.
-func (l *loop) Look() (found []orphans.Process, blind bool, err error) {
-	found, blind, err = l.tree.Look()
-	l.found = found
-	l.owners.Remember(found)
-	return found, blind, err
+func (l *loop) Look() (orphans.View, error) {
+	view, err := l.tree.Look()
+	l.found = view.Found
+	l.owners.Remember(view.Found)
+	return view, err
 }
 
 // Remember notes who has started whom, as long as that is to be seen.
 func (l *loop) Remember() {
-	if found, _, err := l.tree.Look(); err == nil {
-		l.owners.Remember(found)
+	if view, err := l.tree.Look(); err == nil {
+		l.owners.Remember(view.Found)
 	}
 }
 
@@ -198,7 +220,7 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 		round = l.tree.KillChildren
 	}
 	hit, refused, err = round()
-	l.kills.Sent(syscall.SIGKILL, false, hit...)
+	l.kills.Sent(syscall.SIGKILL, os.Getpid() == 1, hit...) // PID 1 may have hit others too
 	for _, pid := range hit {
 		l.report.Sent(pid, syscall.SIGKILL)
 	}

@@ -154,11 +154,9 @@ func run(options *cli.Options, environ []string) life.Result {
 	// From here on nothing but the end of the command and its tree ends fini.
 	l.caught.CatchIgnored()
 	l.caught.Unblock()
-	l.tree.OnLost = l.caught.Unblock // reading /proc may cost this goroutine its thread: see orphans.Tree
 	reaper.CloseInherited(l.stdin == pdeath.Open)
-	_ = os.Chdir("/") // its file system may be unmounted
-	// The loop and the thread that reads for it share a thread from now on, so that neither waits for a switch.
-	runtime.UnlockOSThread()
+	_ = os.Chdir("/")        // its file system may be unmounted
+	runtime.UnlockOSThread() // or each question to the reader would switch threads once more: see package orphans
 	return l.begin(options, child).Run()
 }
 
@@ -239,6 +237,7 @@ type loop struct {
 
 	jobFlags     uint32        // see entry.Started
 	bySignal     bool          // parentSignal tells of the parent process's death
+	polls        bool          // see livingChild
 	refusedOther bool          // a signal that was not for this process was named: see notForInner
 	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
 	toldOfMemory int           // how many processes were said to have been killed for it
@@ -249,6 +248,7 @@ func newLoop(options *cli.Options) *loop {
 	l.owners = report.NewOwners(l.tree, entry.Getenv)
 	l.rules.Policy = options.Policy()
 	l.rules.Self = os.Getpid()
+	l.tree.Pipes = l.rules.Orphans == life.StopPipes
 	return l
 }
 

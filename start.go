@@ -17,7 +17,6 @@ import (
 	"github.com/seed-126c5d8a/fini/cli"
 	"github.com/seed-126c5d8a/fini/entry"
 	"github.com/seed-126c5d8a/fini/life"
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pair"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -201,7 +200,7 @@ func (l *loop) leaveGroup() {
 // reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
 // while the command runs, and abort if there are none.
 var reserve = sync.OnceFunc(func() {
-	makeThreads(2 + signals.Threads + orphans.Threads)
+	makeThreads(2 + signals.Threads)
 	if reaper.StartPoller() != nil {
 		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, which needs the poller
 	}
@@ -210,7 +209,9 @@ var reserve = sync.OnceFunc(func() {
 // makeThreads makes n idle threads beside those that there are. The runtime makes a thread
 // whenever it wants one, and aborts if it can't; once the command has filled the process
 // table it must not want any. With GOMAXPROCS(1) it wants one beside this thread, for other goroutines such
-// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve.
+// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve. An idle fini
+// has 7 threads: the main one, the runtime's monitor, the thread by which it would start others (LockOSThread makes it),
+// the reader of package orphans, the 2 in reserve, and the one that runs the first goroutine in here.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
 	made, parked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -362,7 +362,7 @@ func TestBindAsPID1(t *testing.T) {
 	}
 }
 
-// A second Ctrl-C ends leftovers at once: the shell has its prompt back.
+// The second Ctrl-C after the end of the command ends its leftovers at once: the shell has its prompt back.
 func TestSecondControlC(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")

@@ -512,7 +512,7 @@ while True:
 	l.mustVanish(2 * time.Second)
 }
 
-// A pair notices the end of the outer one by a socket, of which nobody else has the writing end: whoever
+// The inner fini notices the end of the outer one by a socket, of which nobody else has the other end: whoever
 // had it would hide that end.
 func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	t.Parallel()
@@ -527,7 +527,7 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 				var own []string
 				until(t, "the outer one has let go of what it inherited", func() bool {
 					own = sockets(l.outer)
-					return len(own) == 2 // the writing end, and that by which the inner one tells
+					return len(own) == 1 // of the line
 				})
 				for _, pid := range append(childrenOf(t, main), main, inner) {
 					for _, end := range sockets(pid) {

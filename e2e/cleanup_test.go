@@ -12,7 +12,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
-// What counts as one request to end, and what a leftover may still do after it.
+// The tests of this file are about requests to end: which signals count as one request, and how a leftover that had one
+// cleans up.
 
 // cleaner is a process that cleans up when it gets SIGTERM, for longer than --linger, with a new process for each
 // step; "$?" is 143 for a step that got SIGTERM itself. It is in the group of the shell that runs this text.
@@ -70,8 +71,8 @@ func TestCleanUpIsSpared(t *testing.T) {
 	}
 }
 
-// In front of GitHub's shell, fini is all that the runner signals. What is started after its SIGTERM is left to clean
-// up, although SIGKILL for fini comes meanwhile.
+// In front of GitHub's shell, fini is the only process that the runner signals. A process that is started after the
+// runner's SIGTERM is left to clean up, even if SIGKILL for fini comes meanwhile.
 func TestGitHubCleansUp(t *testing.T) {
 	need.Program(t, "bash")
 	t.Parallel()
@@ -94,10 +95,7 @@ func TestGitHubCleansUp(t *testing.T) {
 // does, whatever --grace is (#36.5).
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
-	inPlaces(t, func(t *testing.T, p place) {
-		if p.pid1 {
-			t.Skip("--bind names a process outside of the namespace")
-		}
+	for _, p := range []place{pair, alone} {
 		other := exec.Command("sleep", "1000")
 		if err := other.Start(); err != nil {
 			t.Fatal(err)
@@ -113,7 +111,7 @@ func TestTermFromLongAgoReplacesNone(t *testing.T) {
 		_ = other.Process.Kill()
 		l.Out.want("TERM 2")
 		l.mustEnd(7)
-	})
+	}
 }
 
 // A SIGINT that the command had long ago does not make the next one, which is the first for its leftovers, the second
@@ -130,7 +128,7 @@ func TestSecondInterruptOfTheLeftovers(t *testing.T) {
 			l := start(t, p, "-w", "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
 				trap 'echo INT' INT
 				setsid sh -c 'trap "" TERM; echo there; read line <'`+g.name+` &
-				setsid sh -c 'trap "" TERM; echo there; sleep 1000; sleep 1000' &
+				setsid sh -c 'trap "" TERM; echo there; exec sleep 1000' &
 				until read line; do :; done`)
 			l.Out.want("there")
 			l.Out.want("there")
@@ -151,8 +149,8 @@ func TestSecondInterruptOfTheLeftovers(t *testing.T) {
 	}
 }
 
-// What is allowed to stay gets what is for the command's group if it is a member. It gets no signal of its own, and
-// stays if it survives that (#36.2).
+// An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other
+// signal, and it stays if it survives those (#36.2).
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := linked(t, "keepme") + " @signals & "
@@ -172,7 +170,8 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 		})
 		t.Run("a command that is killed/"+p.name, func(t *testing.T) {
 			t.Parallel()
-			l, _ := start(t, `trap "" TERM; sleep 1000 & echo deaf; wait; wait`)
+			l, _ := start(t, `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
+			write(t, l, "go\n")
 			l.Out.want("deaf")
 			l.signal(syscall.SIGTERM)
 			l.Out.want("signal 15")

@@ -37,9 +37,8 @@ type (
 		hidden bool // the main child has ended, but a tracer keeps it from being reaped
 	}
 	looked struct { // the answer to look
-		found []orphans.Process
-		blind bool // nobody can tell who holds fini's streams
-		err   error
+		orphans.View
+		err error
 	}
 	swept struct { // the answer to kill
 		hit, refused []int // pids: sent SIGKILL, and those that may not be
@@ -72,7 +71,6 @@ type action interface{ do(l *Loop) }
 type (
 	forward  struct{ sig syscall.Signal } // to the command
 	askStdin struct{}                     // how much is unread; answered by unread
-	reap     struct{}                     // answered by ended
 	look     struct{}                     // at the tree, after reaping; answered by looked
 	remember struct{}                     // who has started whom, as long as that is to be seen
 	send     struct {                     // to one leftover

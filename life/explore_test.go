@@ -505,6 +505,10 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(m.left)
 		from(m.burstEnd)
 		flag(m.alone)
+		flag(m.Allow)
+		if m.stage == waiting {
+			num(int(min(w.now-m.lookedAt, longPause) / ms))
+		}
 		for i := range w.all {
 			p := &w.all[i]
 			if p.state != 0 {
@@ -557,7 +561,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isStopped expectedDuplicate sent"},
-		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone"},
+		{sweep{}, "Rules main had result unknown stage deadline pause began interrupted asked stopped left killed burstEnd alone lookedAt"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{had{}, "group at pid"},
 	} {
@@ -988,7 +992,7 @@ func literal(e event) string {
 		return fmt.Sprintf("stop{%s}", [...]string{"NoReason", "ParentDied", "FiniDied", "BoundEnded", "StdinClosed", "TimedOut", "NotEnded"}[e.why])
 	case looked:
 		var all []string
-		for _, p := range e.found {
+		for _, p := range e.Found {
 			all = append(all, fmt.Sprintf("orphans.Process{Pid: %d, Parent: %d, Group: %d, Name: %q, State: '%c', Start: %d * ms, Holds: %d}",
 				p.Pid, p.Parent, p.Group, p.Name, p.State, p.Start/ms, p.Holds))
 		}

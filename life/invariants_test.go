@@ -311,7 +311,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
 	if w.ghost.mainEnded && !w.treeAlive(p) {
-		w.oblige(r.Linger + waitingPause)
+		w.oblige(r.Linger + longPause)
 	}
 }
 

@@ -82,8 +82,11 @@ func where(m Machine) string {
 	return "over"
 }
 
-func found(p ...orphans.Process) looked { return looked{found: p} }
-func blind(p ...orphans.Process) looked { return looked{found: p, blind: true} }
+func found(p ...orphans.Process) looked   { return looked{View: orphans.View{Found: p, Still: true}} }
+func unstill(p ...orphans.Process) looked { return looked{View: orphans.View{Found: p}} }
+func blind(p ...orphans.Process) looked {
+	return looked{View: orphans.View{Found: p, Blind: true, Nameless: true}}
+}
 
 // text is a list of actions as the tables below write it.
 func text(actions []action) string {
@@ -92,8 +95,6 @@ func text(actions []action) string {
 		switch a := a.(type) {
 		case forward:
 			words = append(words, fmt.Sprintf("forward %d", a.sig))
-		case reap:
-			words = append(words, "reap")
 		case askStdin:
 			words = append(words, "ask stdin")
 		case look:
@@ -369,11 +370,16 @@ func TestStep(t *testing.T) {
 		}},
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
 			{0, mainExits(exited(5), false), "look", "waiting"},
-			{0, found(agent, member), "wake 1s", "waiting"},
-			{10 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
-			{15 * ms, elapsed{}, "look", "waiting"},
-			{15 * ms, found(agent), "look", "waiting"},
-			{15 * ms, found(agent), "(leaving agent), exit 5", "over"},
+			{0, found(agent, member), "wake 5ms", "waiting"},
+			{5 * ms, elapsed{}, "look", "waiting"},
+			{5 * ms, found(agent, member), "wake 10ms", "waiting"},  // and so on, for a name that comes late
+			{10 * ms, reaped(false, 300), "hurry 245ms", "waiting"}, // orphans that end all the time cost little
+			{1000 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
+			{1005 * ms, elapsed{}, "look", "waiting"},
+			{1005 * ms, found(agent), "look", "waiting"},
+			{1005 * ms, unstill(agent), "wake 20ms", "waiting"},
+			{1025 * ms, elapsed{}, "look", "waiting"},
+			{1025 * ms, found(agent), "(leaving agent), exit 5", "over"},
 		}},
 		{"pipes, and a holder that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
@@ -457,15 +463,34 @@ func TestStep(t *testing.T) {
 			{500 * ms, found(agent, member),
 				`(leaving member), (leaving agent), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
+		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc nobody can tell its name", wake 500ms`, "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+		}},
+		{"pipes: an empty look is no proof while processes come and go", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{0, unstill(escapee), "look", "lingering"},
+			{0, unstill(escapee), "wake 5ms", "lingering"},
+			{5 * ms, elapsed{}, "look", "lingering"},
+			{5 * ms, unstill(holder), "wake 10ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, unstill(escapee), "look", "asking"},
+			{500 * ms, unstill(escapee), "wake 5ms", "asking"},
+			{5500 * ms, elapsed{}, "look", "killing"},
+			{5500 * ms, unstill(escapee), "wake 5ms", "killing"},
+			{15500 * ms, elapsed{}, "look", "killing"},
+			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", exit 5`, "over"},
+		}},
 		{"wait", wait, []turn{
-			{1, mainExits(exited(5), false), "wake 1s", "waiting"},
+			{1, mainExits(exited(5), false), "", "waiting"},
 			{2, reaped(false, 300), "", "waiting"},
 			{3, received{sig: syscall.SIGUSR1}, "", "waiting"},
-			{1000 * ms, elapsed{}, "reap, wake 1s", "waiting"}, // of some nobody is told
 			{1001 * ms, reaped(true, 301), "exit 5", "over"},
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
-			{1, mainExits(exited(5), false), "wake 1s", "waiting"},
+			{1, mainExits(exited(5), false), "", "waiting"},
 			{2, received{sig: syscall.SIGHUP}, "look", "asking"},
 			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
@@ -715,7 +740,7 @@ func TestStep(t *testing.T) {
 			{1, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 		}},
 		{"a reason to stop ends --orphans=wait", wait, []turn{
-			{0, mainExits(exited(0), false), "wake 1s", "waiting"},
+			{0, mainExits(exited(0), false), "", "waiting"},
 			{1, stop{TimedOut}, "(stopping the leftovers: timeout), look", "asking"},
 			{2, reaped(true), "exit 0", "over"},
 		}},
@@ -908,7 +933,7 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 	for i := range 100 {
 		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
 	}
-	do, m := m.step(0, looked{found: crowd})
+	do, m := m.step(0, found(crowd...))
 	got := text(do)
 	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != MaxTold || sent != 100 {
 		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, MaxTold)
@@ -950,7 +975,7 @@ func FuzzStep(f *testing.F) {
 			do, m = m.step(now, e)
 			for _, a := range do {
 				switch a := a.(type) {
-				case look, kill, askStdin, reap:
+				case look, kill, askStdin:
 					pending = append(pending, a)
 				case wake:
 					awake, due = true, now+a.after
@@ -996,7 +1021,7 @@ func FuzzStep(f *testing.F) {
 					pending = pending[1:]
 					switch a.(type) {
 					case look:
-						take(looked{found: some})
+						take(found(some...))
 					case askStdin:
 						take(unread{int(b >> 4)})
 					case kill:
@@ -1018,7 +1043,7 @@ func FuzzStep(f *testing.F) {
 			case 7:
 				now += time.Duration(b) * ms
 			}
-			if at := where(m); at != "running" && at != "over" && len(pending) == 0 && !awake {
+			if at := where(m); at != "running" && at != "waiting" && at != "over" && len(pending) == 0 && !awake {
 				t.Fatalf("%s has no way on", at)
 			}
 			if (m == nil) != (exits == 1) || exits > 1 {

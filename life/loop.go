@@ -26,7 +26,7 @@ type Kernel interface {
 	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
 	Received(got signals.Received)                          // takes note of a signal that is acted upon
 	Unread() int                                            // bytes of standard input
-	Look() (found []orphans.Process, blind bool, err error) // the live tree; see orphans.Tree
+	Look() (orphans.View, error)                            // at the live tree
 	Remember()                                              // who has started whom
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to one that the last Look has found
@@ -279,7 +279,6 @@ func (a forward) do(l *Loop) {
 }
 
 func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
-func (reap) do(l *Loop)     { l.collect() }
 func (remember) do(l *Loop) { l.Remember() }
 func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
 
@@ -287,8 +286,8 @@ func (look) do(l *Loop) {
 	if l.collect().none {
 		return
 	}
-	found, blind, err := l.Look()
-	l.queue = append(l.queue, looked{found, blind, err})
+	view, err := l.Look()
+	l.queue = append(l.queue, looked{view, err})
 }
 
 func (a kill) do(l *Loop) {

@@ -58,7 +58,7 @@ func (k *script) MainEnded()                                  { k.note("main end
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
 func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
 func (k *script) Unread() int                                 { return 0 }
-func (k *script) Look() ([]orphans.Process, bool, error)      { k.note("look"); return nil, false, nil }
+func (k *script) Look() (orphans.View, error)                 { k.note("look"); return orphans.View{}, nil }
 func (k *script) Remember()                                   {}
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
 func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }

@@ -29,7 +29,7 @@ import (
 //
 // In each stage the sweep is over when no child is left, or only such as --allow-orphan leaves
 // alone; under --orphans=pipes also when two looks in a row show no leftover that holds standard output or
-// standard error. The end of stdin is no reason to stop while lingering: the command may have ended
+// standard error. The second of them must be still: see orphans.View. The end of stdin is no reason to stop while lingering: the command may have ended
 // by it.
 type stage int
 
@@ -47,7 +47,7 @@ const (
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
-	waitingPause = time.Second // the same under --orphans=wait, between two calls of wait4
+	longestPause = time.Minute // the same under --orphans=wait: no look follows one after which it would be longer
 
 	// At first only children are killed, without a look at /proc: a process that forks and ends in
 	// a loop outruns any look. It lasts this long, as long as each round hits new ones.
@@ -104,6 +104,7 @@ type sweep struct {
 	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd time.Duration         // up to here only children are killed
 	alone    bool                  // the last look found only such as are left, by the policy or alone
+	lookedAt time.Duration         // the uptime of that look
 }
 
 func newSweep(r Rules) *sweep {
@@ -119,7 +120,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	case stop:
 		return s.stop(now, e.why)
 	case ended:
-		return s.ended(e)
+		return s.ended(now, e)
 	case elapsed:
 		return s.elapsed(now)
 	case looked:
@@ -142,14 +143,14 @@ func (s *sweep) start(now time.Duration) ([]action, Machine) {
 	return []action{remember{}, wake{s.Linger}}, s
 }
 
-// wait gives leftovers all the time that they want. Some are never zombies, and nobody is told of their end
-// (CLONE_AUTOREAP in clone3(2)): hence wait4 is called, or the tree looked at, again and again.
+// wait gives leftovers all the time that they want: the end of the last one is told. Only where a name may let one
+// stay, which it may take only now, the tree is looked at again, for a while and more and more rarely.
 func (s *sweep) wait() ([]action, Machine) {
 	s.enter(waiting, 0)
 	if s.looks() {
 		return []action{look{}}, s
 	}
-	return []action{remember{}, wake{waitingPause}}, s
+	return []action{remember{}}, s
 }
 
 // ask begins with a look. The grace begins with its answer: nobody is killed unasked, however
@@ -177,7 +178,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 		return nil, s
 	}
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
-		return nil, s // The key that ended the command: the rest of the job ends by it too.
+		return nil, s // this key has ended the command, and the rest of the job ends by it too
 	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
@@ -206,7 +207,7 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	return nil, s
 }
 
-func (s *sweep) ended(e ended) ([]action, Machine) {
+func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	do, status := sortExits(e.exits, s.main, s.WarnReaped)
 	if status != nil && s.unknown {
 		s.result, s.unknown = ResultOf(*status), false
@@ -222,6 +223,9 @@ func (s *sweep) ended(e ended) ([]action, Machine) {
 	case e.none:
 		rest, next := s.finish()
 		return append(do, rest...), next
+	case s.stage == waiting && s.looks():
+		// One after the other may end in no time, and no reader waits for them.
+		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
 	case s.looks():
 		// A tree that never stops dying must not put the next look off for ever.
 		s.pause = shortPause
@@ -237,8 +241,6 @@ func (s *sweep) looks() bool {
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	switch {
-	case s.stage == waiting && !s.looks():
-		return []action{reap{}, wake{waitingPause}}, s
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
 	case s.stage == asking && now >= s.deadline:
@@ -258,36 +260,46 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil {
 		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
 	}
+	s.lookedAt = now
 	var do []action
-	if e.blind && s.Orphans == StopPipes {
+	if e.Blind && s.Orphans == StopPipes {
 		// No look can tell that nobody holds a stream any more, but wait4 can that nobody is left.
 		s.Orphans = StopAll
-		if len(e.found) > 0 {
+		if len(e.Found) > 0 {
 			do = append(do, say{Warning, "stopping every leftover: without /proc nobody can tell who holds the output"})
 		}
 	}
-	found := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool {
+	if e.Nameless && s.Allow {
+		s.Allow = false
+		if len(e.Found) > 0 {
+			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc nobody can tell its name"})
+		}
+	}
+	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
 		// One whose descriptors may not be seen counts as a holder: the policy
 		// promises the reader its EOF.
 		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
-	allowed := slices.DeleteFunc(slices.Clone(e.found), func(p orphans.Process) bool { return !p.Allowed })
+	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
 	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
 	switch {
 	case mayEnd && !s.alone:
-		// Whoever has forked or become an orphan during the look may have slipped through it.
+		// A process that has forked during the look may have slipped through it.
 		s.alone = true
-		return []action{look{}}, s
-	case mayEnd:
-		return s.leave(allowed)
+		return append(do, look{}), s
+	case mayEnd && e.Still:
+		rest, next := s.leave(allowed)
+		return append(do, rest...), next
+	case mayEnd && s.stage == killing && now >= s.deadline:
+		return s.giveUp("gave up on leftovers: processes come and go all the time")
 	}
-	s.alone = false
+	s.alone = mayEnd
 	switch s.stage {
 	case asking:
 		if s.deadline == notAnswered {
 			s.deadline = now + s.Grace
 		}
-		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.found))...), s.again(now)), s
+		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.Found))...), s.again(now)), s
 	case killing:
 		rest, next := s.killEach(now, found)
 		return append(do, rest...), next
@@ -297,7 +309,11 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return append(do, s.again(now)), s
 	case waiting:
-		return []action{wake{waitingPause}}, s
+		if s.looks() && s.pause < longestPause {
+			do = append(do, wake{s.pause})
+			s.pause *= 2
+		}
+		return do, s
 	case counting:
 		return s.count(found, allowed)
 	}
@@ -344,7 +360,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	return spared
 }
 
-// askEach sends SIGTERM to those that have not had it and are not spared, first to those outside of the main
+// askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	var first, rest []orphans.Process

@@ -270,6 +270,9 @@ func (w *world) notify(p *proc) {
 	parent := w.get(p.parent)
 	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
 		w.free(p)
+		if f := w.fini(p.parent); f != nil && f.reaped {
+			f.child = true // it watches a pidfd: see LivingChild in package orphans
+		}
 		return
 	}
 	if parent == nil || p.state != 'Z' && p.changed == 0 {
@@ -729,18 +732,19 @@ func (k *kernel) Unread() int {
 	return k.w.stdin.unread
 }
 
-func (k *kernel) Look() (found []orphans.Process, blind bool, err error) {
+func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
-	found, k.f.looked = k.w.look(k.f.id, k.missed)
+	v.Found, k.f.looked = k.w.look(k.f.id, k.missed)
+	v.Still, v.Blind, v.Nameless = len(k.missed) == 0, k.w.blind, k.w.blind
 	k.f.pids = nil
-	for _, p := range found {
+	for _, p := range v.Found {
 		k.f.pids = append(k.f.pids, p.Pid)
 	}
 	k.w.judgeLook(k.f, k.f.looked)
 	if _, ok := k.f.machine.(*sweep); ok && k.w.blind && k.w.rules.Orphans == StopPipes {
 		k.w.ghost.overruled = true // all are stopped where nobody can tell who holds what
 	}
-	return found, k.w.blind, nil
+	return v, nil
 }
 
 func (k *kernel) Remember() {}

@@ -2,7 +2,6 @@ package orphans
 
 import (
 	"path"
-	"strconv"
 	"strings"
 )
 
@@ -25,12 +24,29 @@ func (t *Tree) Allow(patterns []string, main int) {
 	t.allowed = allowed{patterns, main}
 }
 
+// markAllowed marks those that are left alone. Parents stand before their children.
+func (t *Tree) markAllowed(found []Process) {
+	if len(t.allowed.patterns) == 0 {
+		return
+	}
+	spared := map[int]bool{}
+	for i := range found {
+		p := &found[i]
+		p.Allowed = spared[p.Parent] || t.allows(*p)
+		spared[p.Pid] = p.Allowed
+	}
+}
+
 // allows reports whether a process is left alone by its own name.
-func (s *sight) allows(p Process) bool {
-	if len(s.allowed.patterns) == 0 || p.Pid == s.allowed.main || p.State == '?' || !p.Alive() {
+func (t *Tree) allows(p Process) bool {
+	if p.Pid == t.allowed.main || p.State == '?' || !p.Alive() {
 		return false
 	}
-	return matches(s.allowed.patterns, p.Name, s.executable(p.Pid))
+	exe := ""
+	if k := p.kept; k.facts != nil {
+		exe = k.facts.exe
+	}
+	return matches(t.allowed.patterns, p.Name, exe)
 }
 
 // matches reports whether a pattern matches one of the two names.
@@ -51,19 +67,10 @@ func matches(patterns []string, name, executable string) bool {
 
 // executable is the base name of the file that a process executes, "" if that can't be told.
 // See proc_pid_exe(5).
-func (s *sight) executable(pid int) string {
-	link := s.link(strconv.Itoa(pid) + "/exe")
+func (f *files) executable(dir string) string {
+	link := f.link(dir + "/exe")
 	if link == "" {
 		return ""
 	}
 	return path.Base(strings.TrimSuffix(link, " (deleted)"))
-}
-
-// spares reports whether the child pid of this process is left alone.
-func (s *sight) spares(pid int) bool {
-	if len(s.allowed.patterns) == 0 {
-		return false
-	}
-	p, err := s.stat(pid)
-	return err == nil && s.allows(p)
 }

@@ -41,8 +41,7 @@ func TestEnviron(t *testing.T) {
 		tree := New()
 		found := look(t, tree)
 
-		got, err := tree.Environ(found[f.pids["plain"]], names)
-		check(t, err)
+		got := tree.Details(found[f.pids["plain"]], names).Variables
 		want := map[string]string{"FIRST": "a=b", "TWICE": "2", "LONG": strings.Repeat("x", maxValue), "EMPTY": "", "LAST": "\xff z"}
 		for _, name := range names {
 			value, ok := got[name]
@@ -52,18 +51,18 @@ func TestEnviron(t *testing.T) {
 			}
 		}
 		for _, label := range []string{"bare", "large"} {
-			if got, err := tree.Environ(found[f.pids[label]], names); err != nil || len(got) != 0 {
-				t.Errorf("%s: %v, %v", label, got, err)
+			if got := tree.Details(found[f.pids[label]], names).Variables; got == nil || len(got) != 0 {
+				t.Errorf("%s: %v", label, got)
 			}
 		}
 		// None is not the same as unknown.
 		for what, p := range map[string]Process{
-			"a zombie":      {Pid: ended.Process.Pid, State: 'Z', Threads: 1},
-			"one that was":  {Pid: 1 << 30, State: 'S'},
-			"a hidden one":  {Pid: f.pids["plain"], State: '?'},
-			"kernel thread": {Pid: 1 << 29, State: 'I'},
+			"a zombie":                   {Pid: ended.Process.Pid, State: 'Z', Threads: 1, kept: &kept{}},
+			"one that was":               {Pid: 1 << 30, State: 'S', kept: &kept{}},
+			"a hidden one":               {Pid: f.pids["plain"], State: '?', kept: &kept{}},
+			"one that no look has found": {Pid: f.pids["plain"], State: 'S'},
 		} {
-			if got, err := tree.Environ(p, names); err == nil {
+			if got := tree.Details(p, names).Variables; got != nil {
 				t.Errorf("%s: %v", what, got)
 			}
 		}
@@ -92,7 +91,7 @@ func TestEnvironOfAnother(t *testing.T) {
 	}
 	tree := New()
 	check(t, tree.prepare())
-	if got, err := tree.Environ(Process{Pid: 1, State: 'S', Threads: 1}, []string{"PATH"}); err == nil {
+	if got := tree.Details(Process{Pid: 1, State: 'S', Threads: 1, kept: &kept{}}, []string{"PATH"}).Variables; got != nil {
 		t.Errorf("of PID 1: %v", got)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -54,67 +53,6 @@ func TestDescends(t *testing.T) {
 			if got := childrenOnly.Descends(c.pid); got != c.ifNotRead {
 				t.Errorf("without /proc Descends(%d) = %t, want %t; %v", c.pid, got, c.ifNotRead, f.pids)
 			}
-		}
-	})
-}
-
-func TestSameCredentials(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@stay", "same"))
-		want := map[string]bool{"same": true}
-		if os.Getuid() == 0 {
-			for label, cred := range map[string]syscall.Credential{
-				"user": {Uid: 65534}, "group": {Gid: 65534}, "both": {Uid: 65534, Gid: 65534},
-			} {
-				cmd := f.command("@stay", label)
-				cmd.Path = "/proc/self/exe" // the directory of the binary may be closed to others
-				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &cred}
-				f.start(cmd)
-				want[label] = false
-			}
-		}
-		tree := New()
-		for label, want := range want {
-			f.await(label)
-			if same, known := tree.SameCredentials(f.pids[label]); same != want || !known {
-				t.Errorf("SameCredentials of %s = %t, %t, want %t, true", label, same, known, want)
-			}
-		}
-		if same, known := tree.SameCredentials(1 << 30); same || known {
-			t.Errorf("SameCredentials of nobody = %t, %t", same, known)
-		}
-	})
-}
-
-func TestIgnores(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		cmd := f.command("@ignore", "ignorant", strconv.Itoa(int(unix.SIGUSR2)))
-		if os.Getuid() == 0 { // a line of 7 KiB stands before what is looked for
-			cmd.Path = "/proc/self/exe"
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{}}
-			for group := range uint32(1000) {
-				cmd.SysProcAttr.Credential.Groups = append(cmd.SysProcAttr.Credential.Groups, 1000000+group)
-			}
-		}
-		f.start(cmd)
-		f.await("ignorant")
-		for sig, want := range map[unix.Signal]bool{unix.SIGUSR1: false, unix.SIGUSR2: true, unix.SIGKILL: false} {
-			if got := New().Ignores(f.pids["ignorant"], sig); got != want {
-				t.Errorf("Ignores signal %d = %t, want %t", sig, got, want)
-			}
-		}
-		if same, known := New().SameCredentials(f.pids["ignorant"]); !same || !known {
-			t.Errorf("SameCredentials = %t, %t for one that has other supplementary groups alone", same, known)
-		}
-		if New().Ignores(1<<30, unix.SIGUSR2) || New().Catches(1<<30, unix.SIGUSR2) || New().Pending(1<<30) != 0 {
-			t.Error("nobody ignores, catches or has got something")
-		}
-		if tree, self := New(), os.Getpid(); !tree.Catches(self, unix.SIGURG) || tree.Catches(self, unix.SIGKILL) {
-			t.Error("the runtime catches SIGURG, and nobody SIGKILL")
 		}
 	})
 }
@@ -184,7 +122,7 @@ func TestHasAutoreap(t *testing.T) {
 }
 
 // On a kernel that may reap by itself a pid is no child's only because it was one.
-func TestKillChildSparesOthers(t *testing.T) {
+func TestChildrenOfOthersAreSpared(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		sibling, err := strconv.Atoi(os.Getenv("TEST_SIBLING"))
 		check(t, err)
@@ -192,17 +130,17 @@ func TestKillChildSparesOthers(t *testing.T) {
 		check(t, tree.prepare())
 		tree.autoreap = true
 		for _, pid := range []int{sibling, 1 << 30} {
-			if err := tree.killChild(pid); err != unix.ESRCH {
-				t.Errorf("killChild(%d) = %v, want ESRCH", pid, err)
+			if err := tree.send(pid, tree.self, -1, unix.SIGKILL); err != unix.ESRCH {
+				t.Errorf("SIGKILL to %d: %v, want ESRCH", pid, err)
 			}
 		}
 		f := newFamily(t)
 		defer f.end()
 		child := f.start(f.command("@stay", "child"))
 		f.await("child")
-		check(t, tree.killChild(f.pids["child"]))
+		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
 		check(t, unix.Waitid(unix.P_PID, child.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
-		check(t, tree.killChild(f.pids["child"])) // a zombie is a child
+		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL)) // a zombie is a child
 	})
 }
 
@@ -220,7 +158,7 @@ func TestEarlier(t *testing.T) {
 				if tree.OnlyEarlier() {
 					t.Error("none is noted, and OnlyEarlier = true")
 				}
-				check(t, tree.EarlierAre(nil, false))
+				check(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
 				if !tree.OnlyEarlier() {
 					t.Error("there is nobody else, and OnlyEarlier = false")
 				}
@@ -251,6 +189,13 @@ func TestEarlier(t *testing.T) {
 				tree.Reaped(f.pids["early"])
 				if _, noted := tree.earlier[f.pids["early"]]; noted {
 					t.Errorf("noted are %v", tree.earlier)
+				}
+				// What it has left is not of the tree either, but who has that pid with another start is.
+				if childrenOnly {
+					return
+				}
+				if _, ok := look(t, tree)[f.pids["below"]]; ok {
+					t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
 				}
 			})
 		})
@@ -302,7 +247,7 @@ func TestAutoreap(t *testing.T) {
 				if !ok || p.Parent != os.Getpid() {
 					t.Fatalf("%d was found as %+v", pid, p)
 				}
-				if autoreap && (!tree.autoreap || p.pidfd < 0) {
+				if autoreap && (!tree.autoreap || p.kept.pidfd < 0) {
 					t.Errorf("it is signalled by its pid: %+v", p)
 				}
 				check(t, tree.Signal(p, unix.SIGKILL))

@@ -8,39 +8,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file signals: through a pidfd if the pid may become another's, and otherwise by pid.
+// This file signals: the process that was found, and no other.
+
+// send sends a signal to the process that has the pid and was found with that parent.
+//
+// With a pidfd that is certain. There is none before Linux 5.3, where a filter refuses it, or while the table of
+// descriptors is full. Then a child of this process still has its pid, since this process alone reaps, and does not
+// now; unless the kernel reaps by itself, in which case waitid(2) tells whether it is a child's. For any other process
+// status is read once more: it must still be the child of that parent, or have come to this process. Only in the
+// moment after that the pid could become another's. A process that has ended is ESRCH.
+func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
+	byPidfd := pidfd >= 0
+	switch {
+	case byPidfd:
+	case parent == t.self && !t.autoreap:
+	case parent == t.self:
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			defer func() { _ = unix.Close(fd) }()
+			if ownChild(unix.P_PIDFD, fd) == unix.ECHILD {
+				return unix.ESRCH
+			}
+			pidfd, byPidfd = fd, t.usePidfds
+		}
+		if !byPidfd && ownChild(unix.P_PID, pid) == unix.ECHILD {
+			return unix.ESRCH
+		}
+	default:
+		if s, err := t.status(pid); (err != nil || s.parent != parent && s.parent != t.self) && ownChild(unix.P_PID, pid) != 0 {
+			return unix.ESRCH
+		}
+	}
+	if byPidfd {
+		return unix.PidfdSendSignal(pidfd, sig, nil, 0)
+	}
+	return unix.Kill(pid, sig)
+}
 
 // Signal sends sig to a process that the last Look found. A process that has ended
 // is no error; unix.EPERM is wrapped if it may not be signalled.
 func (t *Tree) Signal(p Process, sig unix.Signal) error {
-	var err error
-	switch {
-	case p.pidfd >= 0:
-		err = unix.PidfdSendSignal(p.pidfd, sig, nil, 0)
-	case p.State == '?' && p.Parent != t.self:
-		// It is stuck, and there is no pidfd: is it still listed as that one's child?
-		if !ask(t, func(s *sight) bool {
-			listed, _ := s.children(p.Parent, 0)
-			return slices.Contains(listed, p.Pid)
-		}) {
-			return nil
-		}
-		err = unix.Kill(p.Pid, sig)
-	case p.State == '?': // a child of this process
-		if t.autoreap && ownChild(unix.P_PID, p.Pid) == unix.ECHILD {
-			return nil
-		}
-		err = unix.Kill(p.Pid, sig)
-	default:
-		// A child of this process keeps its pid. For any other without a pidfd a
-		// moment remains in which the pid could become another's.
-		now, statErr := ask2(t, func(s *sight) (Process, error) { return s.stat(p.Pid) })
-		isChild := statErr != nil && ownChild(unix.P_PID, p.Pid) == 0 // there may be no descriptor to look with
-		if !isChild && (statErr != nil || now.Start != p.Start || now.Parent != p.Parent && now.Parent != t.self) {
-			return nil
-		}
-		err = unix.Kill(p.Pid, sig)
+	if t.known[p.Pid] != p.kept {
+		return nil // it was reaped
 	}
+	p.kept.signaled = true
+	err := t.send(p.Pid, p.Parent, p.kept.pidfd, sig)
 	if err == nil || err == unix.ESRCH {
 		return nil
 	}
@@ -50,13 +61,19 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process
 // that forks and ends in a loop is gone before it could be looked at. It returns the pids
 // that it hit, zombies among them, and those it may not signal.
+//
+// PID 1 first kills the whole PID namespace by a single call, unless a process may stay. That leaves no process the time
+// to fork, and each of them would be killed at the end of PID 1 in any case. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
 	}
-	t.Release()
+	pids, _ := t.listedChildren()
+	if t.self == 1 && len(t.allowed.patterns) == 0 && len(t.earlier) == 0 {
+		_ = unix.Kill(-1, unix.SIGKILL)
+	}
 	strike := func(pid int) {
-		switch t.killChild(pid) {
+		switch t.send(pid, t.self, -1, unix.SIGKILL) {
 		case nil:
 			hit = append(hit, pid)
 		case unix.EPERM:
@@ -72,59 +89,52 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		})
 		return hit, refused, nil
 	}
-	children := ask(t, func(s *sight) []int {
-		pids, _ := s.children(s.self, 1)
-		return slices.DeleteFunc(pids, func(pid int) bool { return s.isEarlier(pid) || s.spares(pid) })
-	})
-	for _, pid := range children {
+	if len(pids) == 0 {
+		pids, _ = t.childrenOf(Process{Pid: t.self})
+	}
+	pids = slices.DeleteFunc(pids, t.isEarlier)
+	if len(t.allowed.patterns) > 0 {
+		pids = t.unspared(pids)
+	}
+	for _, pid := range pids {
 		strike(pid)
 	}
 	return hit, refused, nil
 }
 
-// killChild sends SIGKILL to pid, which was that of a child a moment ago, and still is, since
-// the caller reaps nothing, unless the kernel reaps children by itself. It returns ESRCH if pid
-// is no child's any more.
-func (t *Tree) killChild(pid int) error {
-	if !t.autoreap {
-		return unix.Kill(pid, unix.SIGKILL)
-	}
-	if fd, err := unix.PidfdOpen(pid, 0); err == unix.ESRCH {
-		return err
-	} else if err == nil {
-		defer func() { _ = unix.Close(fd) }()
-		if ownChild(unix.P_PIDFD, fd) == unix.ECHILD {
-			return unix.ESRCH
-		}
-		err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		if err != unix.EPERM && err != unix.ENOSYS { // which a filter answers too
-			return err
+// unspared are those children of this process that are not left alone.
+func (t *Tree) unspared(pids []int) (rest []int) {
+	var some []Process
+	for _, pid := range pids {
+		if p, ok := t.verify(pid, Process{Pid: t.self}); ok {
+			some = append(some, p)
 		}
 	}
-	if ownChild(unix.P_PID, pid) == unix.ECHILD {
-		return unix.ESRCH
+	t.askFacts(some)
+	t.markAllowed(some)
+	for _, p := range some {
+		if !p.Allowed {
+			rest = append(rest, p.Pid)
+		}
 	}
-	return unix.Kill(pid, unix.SIGKILL)
+	return rest
 }
 
-// Kill sends SIGKILL to every descendant that the walk finds, children first, and returns as
-// KillChildren does.
+// Kill sends SIGKILL to every descendant that the walk finds, and returns as KillChildren does.
 func (t *Tree) Kill() (hit, refused []int, err error) {
 	hit, refused, err = t.KillChildren()
 	if err != nil || t.childrenOnly {
 		return hit, refused, err
 	}
-	children := map[int]bool{}
-	for _, pid := range slices.Concat(hit, refused) {
-		children[pid] = true
+	children := slices.Concat(hit, refused)
+	slices.Sort(children)
+	all := t.walk()
+	if len(t.allowed.patterns) > 0 {
+		t.askFacts(all)
+		t.markAllowed(all)
 	}
-	// First the whole walk, then the signals, for a reader sends none.
-	all := ask(t, func(s *sight) (all []Process) {
-		s.walk(func(p Process) { all = append(all, p) })
-		return all
-	})
 	for _, p := range all {
-		if p.Allowed || p.Parent == t.self && children[p.Pid] {
+		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done {
 			continue
 		}
 		switch err := t.Signal(p, unix.SIGKILL); {
@@ -135,6 +145,25 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 		}
 	}
 	return hit, refused, nil
+}
+
+// LivingChild returns a pidfd of a child that has not ended, which is the caller's to close; -1 if there is none to be
+// had. ok is false where the kernel tells of the end of every child, so that none is needed: only one that was made
+// with CLONE_AUTOREAP is never a zombie.
+func (t *Tree) LivingChild() (pidfd int, ok bool) {
+	if t.prepare() != nil || !t.autoreap {
+		return -1, false
+	}
+	pids, _ := t.childrenOf(Process{Pid: t.self})
+	for _, pid := range pids {
+		if t.isEarlier(pid) || ownChild(unix.P_PID, pid) != 0 {
+			continue
+		}
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			return fd, true
+		}
+	}
+	return -1, true
 }
 
 // maxPidfds is how many pidfds may be open at a time, so that some descriptors remain to read
@@ -148,29 +177,47 @@ func maxPidfds() int {
 	return int(max(min(limit.Cur, 1<<20), 2*spare)/2 - spare/2)
 }
 
-// keepPidfd opens a pidfd that lives until Release; -1 if there is none to be had.
-func (s *sight) keepPidfd(pid int) int {
-	if !s.usePidfds || len(s.pidfds) >= s.maxPidfds {
+// openPidfd opens a pidfd; -1 if there is none to be had.
+func (t *Tree) openPidfd(pid int) int {
+	if !t.usePidfds || t.pidfds >= t.maxPidfds {
 		return -1
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		s.usePidfds = err != unix.ENOSYS && err != unix.EPERM
+		t.usePidfds = err != unix.ENOSYS && err != unix.EPERM
 		return -1
 	}
 	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
 		// EPERM comes from a process that may not be signalled, or from a
 		// filter that refuses the call; kill(2) tells them apart.
 		_ = unix.Close(fd)
-		s.usePidfds = err != unix.ENOSYS
+		t.usePidfds = err != unix.ENOSYS
 		return -1
 	}
-	s.pidfds = append(s.pidfds, fd)
+	t.pidfds++
 	return fd
 }
 
-// reaped reports whether the pid of a process may have become another's. A process without a
+// hasEnded reports whether a process has ended and was reaped, so that its pid may be another's.
+func hasEnded(pidfd int) bool { return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH }
+
+// isOver reports whether the pid of a process may have become another's. A process without a
 // pidfd is taken for one that keeps it.
-func reaped(p Process) bool {
-	return p.pidfd >= 0 && unix.PidfdSendSignal(p.pidfd, 0, nil, 0) == unix.ESRCH
+func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pidfd) }
+
+// forget forgets a process.
+func (t *Tree) forget(pid int) {
+	if k := t.known[pid]; k != nil {
+		t.drop(k)
+		delete(t.known, pid)
+	}
+}
+
+// drop closes what is open for a process.
+func (t *Tree) drop(k *kept) {
+	if k.pidfd >= 0 {
+		_ = unix.Close(k.pidfd)
+		k.pidfd = -1
+		t.pidfds--
+	}
 }

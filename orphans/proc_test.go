@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 )
@@ -23,100 +26,39 @@ const (
 	statTail   = " 18446744073709551615 94 95 140 0 0 0 0 3686404 1 1 0 0 17 0 0 0 0 0 0 96 97 98 140 141 141 142 0"
 )
 
-func TestParseStat(t *testing.T) {
-	plain := Process{Pid: 42, Parent: 7, Group: 8, Session: 9, Name: "sleep", State: 'S',
-		Threads: 3, Start: 47110 * time.Millisecond, pidfd: -1}
-	named := func(name string) Process {
-		p := plain
-		p.Name = name
-		return p
-	}
-	daemon, zombie, late := plain, plain, plain
-	daemon.Group, daemon.Session = 0, 0
-	zombie.State, zombie.Threads, zombie.Parent = 'Z', 1, 1
-	late.Start = 9223372036854775800 * time.Nanosecond / tick * tick
+func TestParseStart(t *testing.T) {
+	const want = 47110 * time.Millisecond
 	for what, c := range map[string]struct {
 		text string
-		want Process
+		want time.Duration
 	}{
-		"plain":                      {statOf("42", "sleep", statFields+statTail), plain},
-		"as short as can be":         {statOf("42", "sleep", "S 7 8 9 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0 4711"), plain},
-		"no newline at the end":      {strings.TrimSuffix(statOf("42", "sleep", statFields), "\n"), plain},
-		"fields of a newer kernel":   {statOf("42", "sleep", statFields+statTail+" 1 2 3"), plain},
-		"name with )":                {statOf("42", "a)b", statFields), named("a)b")},
-		"name with (":                {statOf("42", "(((", statFields), named("(((")},
-		"name that is )":             {statOf("42", ")", statFields), named(")")},
-		"name with spaces":           {statOf("42", " a b ", statFields), named(" a b ")},
-		"name with newlines":         {statOf("42", "\na\n", statFields), named("\na\n")},
-		"empty name":                 {statOf("42", "", statFields), named("")},
-		"name that is no UTF-8":      {statOf("42", "\xff\xfe", statFields), named("\xff\xfe")},
-		"name that looks like stat":  {statOf("42", "a) R 1 (", statFields), named("a) R 1 (")},
-		"name that ends like a stat": {statOf("42", "x) Z 1 1 1 0 -1", statFields), named("x) Z 1 1 1 0 -1")},
-		"no terminal, thus negative": {statOf("42", "sleep", strings.Replace(statFields, "34816 8", "0 -1", 1)), plain},
-		"negative priority":          {statOf("42", "sleep", strings.Replace(statFields, "20 0 3", "-100 -20 3", 1)), plain},
-		"negative terminal":          {statOf("42", "sleep", strings.Replace(statFields, "34816", "-2147483648", 1)), plain},
-		"group of another namespace": {statOf("42", "sleep", strings.Replace(statFields, "8 9", "0 0", 1)), daemon},
-		"zombie": {statOf("42", "sleep",
-			"Z 1 8 9 0 -1 4227084 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0"), zombie},
-		"the latest start there can be": {statOf("42", "sleep",
-			strings.Replace(statFields, "4711", fmt.Sprint(int64(late.Start/tick)), 1)), late},
+		"plain":                      {statOf("42", "sleep", statFields+statTail), want},
+		"as short as can be":         {statOf("42", "sleep", "S 7 8 9 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0 4711"), want},
+		"no newline at the end":      {strings.TrimSuffix(statOf("42", "sleep", statFields), "\n"), want},
+		"fields of a newer kernel":   {statOf("42", "sleep", statFields+statTail+" 1 2 3"), want},
+		"name with )":                {statOf("42", "a)b", statFields), want},
+		"name with newlines":         {statOf("42", "\na\n", statFields), want},
+		"name that looks like stat":  {statOf("42", "a) R 1 (", statFields), want},
+		"name that ends like a stat": {statOf("42", "x) Z 1 1 1 0 -1", statFields), want},
+		"negative priority":          {statOf("42", "sleep", strings.Replace(statFields, "20 0 3", "-100 -20 3", 1)), want},
+		"too late to be":             {statOf("42", "sleep", strings.Replace(statFields, "4711", "9223372036854775807", 1)), 0},
+		"negative":                   {statOf("42", "sleep", strings.Replace(statFields, "4711", "-1", 1)), 0},
+		"too few fields":             {statOf("42", "sleep", "S 7 8 9"), 0},
+		"nothing":                    {"", 0},
 	} {
-		t.Run(what, func(t *testing.T) {
-			got, err := parseStat([]byte(c.text))
-			if err != nil || got != c.want {
-				t.Errorf("parseStat(%q)\n = %+v, %v\nwant %+v", c.text, got, err, c.want)
-			}
-		})
-	}
-}
-
-func TestParseStatRefuses(t *testing.T) {
-	for what, text := range map[string]string{
-		"nothing":                "",
-		"a newline":              "\n",
-		"a pid alone":            "42",
-		"no name":                "42 S 7 8 9",
-		"an open name":           "42 (sleep",
-		"a name and no more":     "42 (sleep)",
-		"brackets turned round":  "42 )sleep( " + statFields,
-		"no pid":                 "(sleep) " + statFields,
-		"a pid that is no pid":   statOf("x", "sleep", statFields),
-		"a huge pid":             statOf("99999999999999999999", "sleep", statFields),
-		"one field too few":      statOf("42", "sleep", "S 7 8 9 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0"),
-		"a state of two letters": statOf("42", "sleep", "S"+statFields),
-		"a parent in letters":    statOf("42", "sleep", strings.Replace(statFields, "7", "x", 1)),
-		"a huge parent":          statOf("42", "sleep", strings.Replace(statFields, "7", "9223372036854775808", 1)),
-		"a huge group":           statOf("42", "sleep", strings.Replace(statFields, "8", "99999999999999999999", 1)),
-		"a session in letters":   statOf("42", "sleep", strings.Replace(statFields, "9", "x", 1)),
-		"threads in letters":     statOf("42", "sleep", strings.Replace(statFields, "0 3 0", "0 x 0", 1)),
-		"a start in letters":     statOf("42", "sleep", strings.Replace(statFields, "4711", "x", 1)),
-		"a negative start":       statOf("42", "sleep", strings.Replace(statFields, "4711", "-1", 1)),
-		"a huge start":           statOf("42", "sleep", strings.Replace(statFields, "4711", "18446744073709551615", 1)),
-		"a start past a Duration": statOf("42", "sleep",
-			strings.Replace(statFields, "4711", fmt.Sprint(int64(1<<63-1)/int64(tick)+1), 1)),
-	} {
-		t.Run(what, func(t *testing.T) {
-			if got, err := parseStat([]byte(text)); err == nil {
-				t.Errorf("parseStat(%q) = %+v, want an error", text, got)
-			}
-		})
+		if got := parseStart([]byte(c.text)); got != c.want {
+			t.Errorf("%s: parseStart(%q) = %v, want %v", what, c.text, got, c.want)
+		}
 	}
 }
 
 // The kernel's own text, so that the cases above are not about a format that nobody
 // writes.
-func TestParseStatOfSelf(t *testing.T) {
+func TestParseStartOfSelf(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/stat")
 	need.That(t, err == nil, "/proc")
-	p, err := parseStat(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Pid != os.Getpid() || p.Parent != os.Getppid() || p.Threads < 1 || !p.Alive() {
-		t.Errorf("parseStat(%q) = %+v", text, p)
-	}
-	if now := uptime(t); p.Start <= 0 || p.Start > now {
-		t.Errorf("this process started at %v, and it is %v", p.Start, now)
+	if start, now := parseStart(text), uptime(t); start <= 0 || start > now {
+		t.Errorf("this process started at %v, and it is %v", start, now)
 	}
 }
 
@@ -155,73 +97,73 @@ func TestParsePids(t *testing.T) {
 	}
 }
 
-// statusText is what the kernel writes, up to what is read of it.
+// statusText is what the kernel writes, as far as it is read.
 const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nNgid:\t0\nPid:\t42\nPPid:\t7\n" +
-	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\n"
+	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t\nVmExe:\t      16 kB\nThreads:\t3\n"
 
-func TestParseStatus(t *testing.T) {
-	want := status{uids: "1\t2\t3\t4", gids: "5\t6\t7\t8"}
+// statusOf is what is read from that text.
+func statusOf(t testing.TB, dir, text string) (status, error) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "status"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	f := files{proc: fd, buf: make([]byte, 4<<10)}
+	return f.statusIn(".")
+}
+
+func TestStatus(t *testing.T) {
+	plain := status{name: "sleep", state: 'S', group: 42, parent: 7, threads: 3, user: 2,
+		uids: "1\t2\t3\t4", gids: "5\t6\t7\t8", code: "      16 kB"}
+	odd, zombie := plain, plain
+	odd.name = "\nUid:\t0\\"
+	zombie.state, zombie.code = 'Z', ""
 	for what, c := range map[string]struct {
 		text string
 		want status
-		ok   bool
 	}{
-		"plain":                   {statusText, want, true},
-		"name that looks like it": {strings.Replace(statusText, "sleep", `\nUid:\t0`, 1), want, true},
-		"cut behind the group":    {statusText[:strings.Index(statusText, "FDSize")], want, true},
-		"cut in the group":        {statusText[:strings.Index(statusText, "8\nFDSize")+1], status{}, false},
-		"nothing":                 {"", status{}, false},
+		"plain":                    {statusText, plain},
+		"name that looks like one": {strings.Replace(statusText, "sleep", `\nUid:`+"\t0"+`\\`, 1), odd},
+		"without memory":           {strings.NewReplacer("VmExe:\t      16 kB\n", "", "S (sleeping)", "Z (zombie)").Replace(statusText), zombie},
+		"many groups":              {strings.Replace(statusText, "Groups:\t", "Groups:\t"+strings.Repeat("1000000 ", 65536), 1), plain},
+		"more":                     {statusText + "SigQ:\t0/1\n", plain},
 	} {
-		t.Run(what, func(t *testing.T) {
-			got, ok := parseStatus([]byte(c.text))
-			if ok != c.ok || ok && got != c.want {
-				t.Errorf("parseStatus(%q) = %+v, %t, want %+v, %t", c.text, got, ok, c.want, c.ok)
-			}
-		})
+		if got, err := statusOf(t, t.TempDir(), c.text); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "\n", "Uid:\t0\t0\t0\t0\n"} {
+		if got, err := statusOf(t, t.TempDir(), text); err == nil {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+	for code, want := range map[string]bool{"       0 kB": true, "      16 kB": false, "": false} {
+		if got := (status{code: code}).inExec(); got != want {
+			t.Errorf("with code of %q: inside execve is %t", code, got)
+		}
 	}
 }
 
-func FuzzParseStat(f *testing.F) {
+func FuzzParseStart(f *testing.F) {
 	for _, text := range []string{
-		statOf("42", "sleep", statFields+statTail),
-		statOf("42", "a) R 1 (", statFields),
-		statOf("42", ")\n(", statFields),
-		statOf("42", "", "Z 1 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711"),
-		statOf("42", "sleep", "S 7 8 9"),
-		statOf("-1", "sleep", statFields),
-		"42 )(", "42 (", "", "()",
+		statOf("42", "sleep", statFields+statTail), statOf("42", "a) R 1 (", statFields), statOf("42", ")\n(", statFields),
+		statOf("42", "sleep", "S 7 8 9"), "42 )(", "42 (", "", "()",
 	} {
 		f.Add([]byte(text))
 	}
-	if own, err := os.ReadFile("/proc/self/stat"); err == nil {
-		f.Add(own)
-	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := parseStat(text)
-		if err != nil {
-			if p != (Process{}) {
-				t.Fatalf("parseStat(%q) = %+v along with the error %v", text, p, err)
-			}
-			return
+		start := parseStart(text)
+		if start < 0 || start%tick != 0 {
+			t.Fatalf("parseStart(%q) = %v", text, start)
 		}
-		if p.Start < 0 || p.Start%tick != 0 {
-			t.Fatalf("parseStat(%q): it started at %v", text, p.Start)
-		}
-		if p.pidfd != -1 {
-			t.Fatalf("parseStat(%q): pidfd %d, but 0 and up are descriptors of somebody", text, p.pidfd)
-		}
-		if !bytes.Contains(text, []byte("("+p.Name+")")) {
-			t.Fatalf("parseStat(%q): its name is %q", text, p.Name)
-		}
-		// What was understood must be understood again in the kernel's own words:
-		// the name in it can't shift the fields.
-		again := statOf(fmt.Sprint(p.Pid), p.Name, fmt.Sprintf("%c %d %d %d 0 -1 0 0 0 0 0 0 0 0 0 20 0 %d 0 %d 0",
-			p.State, p.Parent, p.Group, p.Session, p.Threads, p.Start/tick))
-		if p.State >= 0x80 {
-			return // %c would write it as two bytes
-		}
-		if q, err := parseStat([]byte(again)); err != nil || q != p {
-			t.Fatalf("parseStat(%q) = %+v, but parseStat(%q) = %+v, %v", text, p, again, q, err)
+		// No name shifts the fields.
+		again := statOf("42", string(text), fmt.Sprintf("S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0", start/tick))
+		if got := parseStart([]byte(again)); got != start {
+			t.Fatalf("parseStart(%q) = %v, want %v", again, got, start)
 		}
 	})
 }
@@ -246,19 +188,15 @@ func FuzzParsePids(f *testing.F) {
 	})
 }
 
-func FuzzParseStatus(f *testing.F) {
+func FuzzStatus(f *testing.F) {
 	for _, text := range []string{statusText, "", "Uid:\t0\n", "\nUid:\t0\nGid:\t0\n"} {
 		f.Add([]byte(text))
 	}
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, ok := parseStatus(text)
-		if !ok {
-			return
-		}
-		for _, line := range []string{"\nUid:\t" + s.uids + "\n", "\nGid:\t" + s.gids + "\n"} {
-			if !bytes.Contains(text, []byte(line)) || strings.Count(line, "\n") != 2 {
-				t.Fatalf("parseStatus(%q) = %+v, but there is no line %q", text, s, line)
-			}
+		s, err := statusOf(t, dir, string(text))
+		if err == nil && s.uids != "" && !bytes.Contains(text, []byte("Uid:\t"+s.uids+"\n")) {
+			t.Fatalf("the status %q is read as %+v", text, s)
 		}
 	})
 }

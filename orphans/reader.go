@@ -3,8 +3,8 @@ package orphans
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -12,232 +12,106 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file lets nobody be held by a read below /proc/PID. The kernel may make such a read wait for that
-// process, without a bound and for no signal but SIGKILL: see the package's comment. So a thread of its
-// own reads, and is left behind if it does not come back.
-
-// Threads is how many threads reading may take beside the one on which a Tree is used: the
-// watchdog's, and those that were left behind.
-const Threads = 1 + mostLost
+// This file reads the details, for which the kernel may let the reader wait: see the package's comment. So a thread of
+// its own reads them. If a process holds that thread, the caller goes on without the details, and asks for no others
+// until the thread is back.
 
 const (
-	// So many readers may be left behind at a time. After that nothing is read below /proc/PID until one of
-	// them comes back: children are found by waitid(2), as where there is no /proc.
-	mostLost = 2
-
-	// Without a step between two of these ticks a reader is looked at, and after so many of them it is left
-	// behind whatever it does.
-	readerTick = 50 * time.Millisecond
-	mostTicks  = 200
+	// The reader is held if it sleeps uninterruptibly (state D in proc_pid_stat(5)), and has made no step for so long,
+	held = 100 * time.Millisecond
+	// or for so long in any state, as on a machine that is too busy to run it.
+	tooBusy = time.Second
 )
 
-// ask has a job done by a reader, on a sight of its own, and takes over what that has become. The job must
-// neither touch what is the caller's nor signal anybody: it may go on, some day, after it was given up.
-// A process at which a reader was left behind is stuck from then on, and the job is begun again.
-func ask[T any](t *Tree, job func(*sight) T) T {
-	for {
-		answer := new(T) // one for each reader
-		if t.attempt(func(s *sight) { *answer = job(s) }) {
-			return *answer
-		}
-	}
-}
-
-// ask2 is ask for two answers.
-func ask2[T, U any](t *Tree, job func(*sight) (T, U)) (T, U) {
-	type both struct {
-		one T
-		two U
-	}
-	answer := ask(t, func(s *sight) (b both) {
-		b.one, b.two = job(s)
-		return b
-	})
-	return answer.one, answer.two
-}
-
-// attempt reports whether a job was done, and not given up.
-func (t *Tree) attempt(job func(*sight)) (done bool) {
-	s := t.sight
-	if t.proc >= 0 {
-		pid, done := readers.run(&s, job)
-		if done {
-			s.progress = nil
-			t.sight = s
-			return true
-		}
-		if pid != notTried {
-			if t.OnLost != nil {
-				runtime.LockOSThread() // for good: it has what the thread before had
-				readers.apart = true
-				t.OnLost()
-			}
-			t.buf = make([]byte, len(t.buf))
-			t.pidfds = append([]int(nil), t.pidfds...)
-			t.getsStuck(pid)
-			return false
-		}
-		// Nothing is read any more.
-		s.proc, s.childrenOnly = -1, true
-	}
-	job(&s)
-	s.proc, s.childrenOnly = t.proc, t.childrenOnly
-	t.sight = s
-	return true
-}
-
-// How much is read of a process at which a reader was left behind.
-const (
-	nameOnly = 1 // its name, its threads and their children
-	nothing  = 2 // nor those
-)
-
-// getsStuck notes that a reader was left behind at a process. Another sight may have the map as it was.
-func (t *Tree) getsStuck(pid int) {
-	stuck := map[int]int{pid: nameOnly}
-	for other, how := range t.stuck {
-		if other == pid {
-			how = nothing
-		}
-		stuck[other] = how
-	}
-	t.stuck = stuck
-}
-
-// errStuck is the error of a read of a stuck process that is not even begun.
-const errStuck = unix.EBUSY
-
-// mayRead says whether a file below /proc is read, and notes whose it is.
-func (s *sight) mayRead(name string) error {
-	pid, rest := 0, name
-	for rest != "" && rest[0] >= '0' && rest[0] <= '9' {
-		pid, rest = 10*pid+int(rest[0]-'0'), rest[1:]
-	}
-	if how := s.stuck[pid]; how == nothing || how == nameOnly && !readableOfStuck(rest) {
-		return errStuck
-	}
-	if s.progress != nil {
-		s.progress.pid.Store(int64(pid))
-	}
-	s.step()
-	return nil
-}
-
-// readableOfStuck reports whether a file of a stuck process may be read all the same.
-func readableOfStuck(rest string) bool {
-	return rest == "/comm" || rest == "/task" || len(rest) > 9 && rest[len(rest)-9:] == "/children"
-}
-
-// step tells who waits for a reader that it goes on.
-func (s *sight) step() {
-	if s.progress != nil {
-		s.progress.steps.Add(1)
-	}
-}
-
-// progress is what a reader shows of itself.
-type progress struct {
+type reader struct {
+	jobs   chan func()
+	busy   atomic.Bool
 	thread atomic.Int64
-	pid    atomic.Int64 // of which it reads
 	steps  atomic.Int64
-	over   atomic.Bool // it has done its job, or was left behind: whoever sets it decides
+	buf    []byte
 }
 
-// readers are those of this process: threads are its own, and not a Tree's.
-var readers = pool{ticks: mostTicks, timer: -1, bell: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
-
-type pool struct {
-	lock  sync.Mutex
-	once  sync.Once
-	lost  atomic.Int32  // readers that were left behind
-	ticks int           // after so many without a step that happens to one whatever it does
-	apart bool          // who waits for a reader has a thread of its own
-	last  int           // the thread of the reader before
-	timer int           // rings the bell; -1 for none
-	begun chan struct{} // the same without a timer
-	bell  chan struct{}
-}
-
-// notTried is returned by run in place of a pid: as many readers as may be are left behind already.
-const notTried = -1
-
-// run has a job done, with the sight s. If the reader was left behind, ok is false and pid the process of
-// which it reads.
-func (p *pool) run(s *sight, job func(*sight)) (pid int, ok bool) {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if p.lost.Load() >= mostLost {
-		return notTried, false
-	}
-	p.once.Do(p.begin)
-	if p.apart {
-		awaitRest(p.last)
-	}
-	select {
-	case <-p.bell: // an old one
-	default:
-	}
-	shown, done, kept := &progress{}, make(chan struct{}, 1), len(s.pidfds)
-	s.progress = shown
-	p.ring(readerTick)
-	defer p.ring(0)
+// newReader starts a reader, on a thread that is its own for good.
+func newReader() *reader {
+	r := &reader{jobs: make(chan func(), 1), buf: make([]byte, 4<<10)}
 	go func() {
 		runtime.LockOSThread()
-		shown.thread.Store(int64(unix.Gettid()))
-		job(s)
-		runtime.UnlockOSThread()
-		if shown.over.CompareAndSwap(false, true) {
-			done <- struct{}{}
-			return
+		r.thread.Store(int64(unix.Gettid()))
+		for job := range r.jobs {
+			job()
+			r.busy.Store(false)
 		}
-		for _, fd := range s.pidfds[kept:] {
-			_ = unix.Close(fd)
-		}
-		p.lost.Add(-1)
 	}()
-	for last, ticks := int64(-1), 0; ; {
-		select {
-		case <-done:
-			p.last = int(shown.thread.Load())
-			return 0, true
-		case <-p.bell:
-			p.ring(readerTick)
+	return r
+}
+
+// ask has the reader do a job for each of some processes. It returns the answers for the first of them: for all,
+// unless one holds the reader. A job must touch nothing that is the caller's, because it may come back late.
+func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
+	r := t.reader
+	if len(of) == 0 || t.proc < 0 || r.busy.Load() {
+		return nil
+	}
+	answers, caller := make([]T, len(of)), unix.Gettid()
+	var done atomic.Int64
+	var over atomic.Bool
+	f := &files{proc: t.proc, buf: r.buf, steps: &r.steps}
+	r.busy.Store(true)
+	r.jobs <- func() {
+		for i := 0; i < len(of) && !over.Load(); i++ {
+			answers[i] = job(f, of[i])
+			done.Add(1)
 		}
-		if steps := shown.steps.Load(); steps != last {
-			last, ticks = steps, 0
-			continue
+		awaitRest(caller)
+	}
+	var since time.Duration // the last step
+	last := int64(-1)
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
+		// With one processor for Go code this runs the reader, until it has answered or waits in the kernel.
+		runtime.Gosched()
+		if !r.busy.Load() {
+			break
 		}
-		// It has made no step between two ticks. If it waits in the kernel, that was not for want of a
-		// processor.
-		if ticks++; !waits(int(shown.thread.Load())) && ticks < p.ticks {
-			continue
+		if steps, now := r.steps.Load(), monotonic(); steps != last {
+			last, since = steps, now
+		} else if now-since >= tooBusy || now-since >= held && threadState(int(r.thread.Load())) == 'D' {
+			break
 		}
-		pid := int(shown.pid.Load())
-		if shown.over.CompareAndSwap(false, true) {
-			p.lost.Add(1)
-			return pid, false
+		rest(pause)
+	}
+	over.Store(true)
+	n := int(done.Load())
+	if n < len(of) {
+		if k := of[n].kept; k != nil {
+			k.silent = true
 		}
 	}
+	return answers[:n]
 }
 
 // awaitRest waits until a thread that has handed the processor over sleeps. Until then the runtime can't give it
-// anything to do, and would make another thread for the next reader, or abort if there can't be one. On a busy machine it
-// may be interrupted just there, again and again. It does not wait for ever for a thread that does something else.
+// anything to do, and would make another thread, or abort if there can't be one. On a busy machine the thread may be
+// interrupted just there, again and again. It does not wait for ever for a thread that does something else.
 func awaitRest(thread int) {
 	for range 1000 {
-		if state := threadState(thread); state != 'R' {
+		if threadState(thread) != 'R' {
 			return
 		}
 		// To sleep gives the processor away, which sched_yield(2) need not do on a busy machine.
-		moment := unix.Timespec{Nsec: 20e3}
-		_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0)
+		rest(20 * time.Microsecond)
 	}
 }
 
-// waits reports whether a thread of this process waits in the kernel for what no signal interrupts but SIGKILL. If it
-// is runnable, or sleeps until the runtime lets it go on, the machine is busy. See proc_pid_stat(5).
-func waits(thread int) bool {
-	return threadState(thread) == 'D'
+// rest sleeps, without giving the runtime a reason to start a thread.
+func rest(d time.Duration) {
+	moment := unix.NsecToTimespec(int64(d))
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0)
+}
+
+func monotonic() time.Duration {
+	var now unix.Timespec
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&now)), 0)
+	return time.Duration(now.Nano())
 }
 
 // threadState is the state of a thread of this process as in proc_pid_stat(5), 0 if that can't be told.
@@ -249,61 +123,207 @@ func threadState(thread int) byte {
 	return 0
 }
 
-// readAtOnce reads the beginning of a file of the kernel's, here and now: one that waits for no other process.
-func readAtOnce(name string) []byte {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = unix.Close(fd) }()
-	text := make([]byte, 256)
-	n, _ := unix.Read(fd, text)
-	return text[:max(n, 0)]
+// facts are what a look wants to know of a process beside its place in the tree.
+type facts struct {
+	start time.Duration
+	exe   string // see executable
+	holds Streams
 }
 
-// begin starts the watchdog. It is no timer of the runtime's, which needs epoll(7); and it waits in the
-// kernel already when a reader does, for whoever begins to wait keeps the only processor for a while.
-func (p *pool) begin() {
-	if fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC); err == nil {
-		const enoughFree = 8 // a look needs some more than the timer
-		var limit unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && uint64(fd)+enoughFree <= limit.Cur {
-			p.timer = fd
-		} else {
-			_ = unix.Close(fd)
-		}
-	}
-	go p.watchdog(p.timer)
+// Details are what a person wants to know of a leftover. Each is empty if it can't be told.
+type Details struct {
+	Variables map[string]string // of those that were asked for; nil if its environment may not be looked at
+	Listens   []string          // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if it can't be told
+	Dir       string            // its working directory, the first KiB of it
+	OtherDir  bool              // than that of this process, when it was started
 }
 
-// watchdog rings the bell whenever the time has come.
-func (p *pool) watchdog(timer int) {
-	for {
-		var count [8]byte
-		if timer < 0 {
-			<-p.begun
-			after := unix.NsecToTimespec(int64(readerTick))
-			_, _ = unix.Ppoll(nil, &after, nil)
-		} else if _, err := unix.Read(timer, count[:]); err == unix.EINTR {
-			continue
+// askFacts adds to each process what the reader tells of it: once, and again where it has executed another program
+// since or where streams decide. A process that sleeps uninterruptibly or is inside execve(2) is not asked.
+func (t *Tree) askFacts(found []Process) {
+	pending := make([]int, 0, len(found))
+	for i := range found {
+		if p := &found[i]; p.State != '?' && p.Alive() && t.wantsFacts(p) {
+			pending = append(pending, i)
 		}
-		select {
-		case p.bell <- struct{}{}:
-		default:
+	}
+	for try := range 2 {
+		var of []Process
+		var at, waiting []int
+		for _, i := range pending {
+			p := &found[i]
+			if try > 0 {
+				if s, err := t.status(p.Pid); err == nil && p.thread == p.Pid {
+					p.State, p.Name, p.inExec, p.code = s.state, s.name, s.inExec(), s.code
+				}
+			}
+			if p.State == 'D' || p.inExec {
+				waiting = append(waiting, i)
+				continue
+			}
+			of, at = append(of, *p), append(at, i)
+		}
+		streams, withExe := t.streams, len(t.allowed.patterns) > 0
+		for n, told := range ask(t, of, func(f *files, p Process) (told facts) { return f.facts(p, streams, withExe) }) {
+			p := &found[at[n]]
+			k := p.kept
+			if k.name != p.Name || k.code != p.code {
+				k.line = "" // it has executed another program
+			}
+			if k.facts != nil {
+				told.start = k.facts.start // by which it is known
+			}
+			k.facts, k.name, k.code = &told, p.Name, p.code
+		}
+		if pending = waiting; len(pending) == 0 {
+			break
+		}
+		if try == 0 {
+			rest(2 * time.Millisecond) // most are not there for long
+		}
+	}
+	for i := range found {
+		p := &found[i]
+		if p.Start, p.Holds = p.kept.start(), Unknown; p.kept.facts != nil {
+			p.Holds = p.kept.facts.holds
+		}
+		if t.streams == [2]stream{} {
+			p.Holds = 0
 		}
 	}
 }
 
-// ring has the bell rung after that time, or for 0 not at all.
-func (p *pool) ring(after time.Duration) {
-	if p.timer >= 0 {
-		_ = unix.TimerfdSettime(p.timer, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(after))}, nil)
-		return
+func (k *kept) start() time.Duration {
+	if k.facts == nil {
+		return 0
 	}
-	if after != 0 {
-		select {
-		case p.begun <- struct{}{}:
-		default:
+	return k.facts.start
+}
+
+func (t *Tree) wantsFacts(p *Process) bool {
+	k := p.kept
+	switch {
+	case k.silent:
+		return false
+	case k.facts == nil:
+		return !k.signaled
+	}
+	return t.Pipes || k.name != p.Name || k.code != p.code
+}
+
+func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
+	told.start = f.startOf(strconv.Itoa(p.Pid))
+	if withExe {
+		told.exe = f.executable(p.dir())
+	}
+	told.holds = f.holds(p.dir(), streams)
+	return told
+}
+
+// CommandLine is the argument vector of a process that the last Look has found, joined by spaces and cut after
+// 4 KiB, or its name if there is none to show.
+func (t *Tree) CommandLine(p Process) string {
+	k := p.kept
+	if k == nil {
+		return p.Name
+	}
+	if k.line == "" {
+		for _, line := range ask(t, t.quiet(p), (*files).commandLine) {
+			k.line = line
 		}
+	}
+	if k.line == "" {
+		return p.Name
+	}
+	return k.line
+}
+
+// commandLine reads memory of the process, under a lock that it holds while it changes its mappings, which may wait
+// for the server of a mapped file. See proc_pid_cmdline(5).
+func (f *files) commandLine(p Process) string {
+	text, _ := f.read(p.dir() + "/cmdline")
+	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
+}
+
+// quiet leaves out the processes of which a thread sleeps uninterruptibly, because such a thread may hold a lock for
+// which the reader would wait.
+func (t *Tree) quiet(some ...Process) []Process {
+	return slices.DeleteFunc(slices.Clone(some), func(p Process) bool {
+		if p.kept == nil || p.kept.silent || p.State == '?' || p.State == 'Z' {
+			return true
+		}
+		waits := false
+		err := t.list(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
+			s, err := t.statusIn(strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(tid))
+			waits = err == nil && (s.state == 'D' || s.inExec())
+			return !waits
+		})
+		return err != nil || waits
+	})
+}
+
+// maxDetailed is of how many processes the details are asked for at once.
+const maxDetailed = 1000
+
+// Details returns the details of a process that the last Look has found, with these variables. The first call asks for
+// the details of all processes that the look has found, before any is sent a signal, because a process may close its
+// sockets when another one ends.
+func (t *Tree) Details(p Process, variables []string) Details {
+	if p.kept == nil {
+		return Details{}
+	}
+	if p.kept.details == nil {
+		var of []Process
+		for _, other := range append([]Process{p}, t.found...) {
+			if k := other.kept; k.details == nil && len(of) < maxDetailed && (k == p.kept || !other.Allowed) {
+				k.details = &Details{}
+				of = append(of, other)
+			}
+		}
+		of = t.quiet(of...)
+		var listening map[uint64]string
+		startDir := t.startDir
+		for i, told := range ask(t, of, func(f *files, p Process) Details {
+			return f.details(p.dir(), variables, startDir, &listening)
+		}) {
+			of[i].kept.details = &told
+		}
+	}
+	return *p.kept.details
+}
+
+func (f *files) details(dir string, variables []string, startDir string, listening *map[uint64]string) (told Details) {
+	told.Listens, told.Dir = f.listens(dir, listening), f.link(dir+"/cwd")
+	told.OtherDir = told.Dir != "" && startDir != "" && told.Dir != startDir
+	told.Dir = told.Dir[:min(len(told.Dir), maxDir)]
+	if found, err := f.environ(dir, variables); err == nil {
+		told.Variables = found
+	}
+	return told
+}
+
+// So much of an environment is read, and so much of a value is kept, in bytes.
+const (
+	maxEnviron = 256 << 10
+	maxValue   = 1 << 10
+)
+
+// environ is the environment that a process was given when it executed its program, reduced
+// to the variables of these names. A process may have written over it since. It is memory of
+// the process, as the arguments are: see commandLine. See proc_pid_environ(5).
+func (f *files) environ(dir string, names []string) (map[string]string, error) {
+	found := map[string]string{}
+	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) {
+		addVariable(found, variable, names)
+	})
+	return found, err
+}
+
+// addVariable adds "name=value" if its name is one of names. Of one that comes twice the first
+// counts, as for getenv(3).
+func addVariable(to map[string]string, variable []byte, names []string) {
+	name, value, ok := bytes.Cut(variable, []byte("="))
+	if _, known := to[string(name)]; ok && !known && slices.Contains(names, string(name)) {
+		to[string(name)] = string(value[:min(len(value), maxValue)])
 	}
 }

@@ -1,12 +1,15 @@
 package orphans
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,20 +25,32 @@ func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 	f = fakeProc{t, t.TempDir()}
 	fd, err := unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	check(t, err)
-	// A FIFO may be waited for in any state, and here nothing else is to be waited for.
-	readers.ticks = 2
 	tree = New()
 	tree.proc, tree.byChildren, tree.maxPidfds, tree.streams = fd, true, 10, [2]stream{}
 	return f, tree
 }
 
-// child is one of this process's that is there, whatever the fake says of it.
-func (f fakeProc) child() (pid int) {
+// children are some of this process's that are there, whatever the fake says of them.
+func (f fakeProc) children(n int) (pids []int) {
 	f.t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	check(f.t, cmd.Start())
-	f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	return cmd.Process.Pid
+	for range n {
+		cmd := exec.Command("sleep", "1000")
+		check(f.t, cmd.Start())
+		f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		pid := cmd.Process.Pid
+		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
+		f.status(pid, os.Getpid(), "S (sleeping)", 16)
+		f.put(pid, "stat", statOf(strconv.Itoa(pid), "some", statFields))
+		pids = append(pids, pid)
+	}
+	f.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strings.Trim(fmt.Sprint(pids), "[]")+" ")
+	return pids
+}
+
+func (f fakeProc) status(pid, parent int, state string, code int) {
+	f.t.Helper()
+	f.put(pid, "status", fmt.Sprintf("Name:\tsome\nState:\t%s\nTgid:\t%d\nPPid:\t%d\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t4\nVmExe:\t%8d kB\nThreads:\t1\n",
+		state, pid, parent, code))
 }
 
 func (f fakeProc) put(pid int, name, text string) {
@@ -49,7 +64,6 @@ func (f fakeProc) put(pid int, name, text string) {
 func (f fakeProc) wait(pid int, name string) (end func()) {
 	f.t.Helper()
 	path := filepath.Join(f.dir, strconv.Itoa(pid), name)
-	check(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	_ = os.Remove(path)
 	check(f.t, unix.Mkfifo(path, 0o600))
 	return func() {
@@ -59,71 +73,69 @@ func (f fakeProc) wait(pid int, name string) (end func()) {
 	}
 }
 
-func statText(pid, parent int) string {
-	return strconv.Itoa(pid) + " (some) S " + strconv.Itoa(parent) + " 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n"
+// A process that holds the reader is found, with all but its details, and so are those behind it, and those of the
+// next looks. When the reader is back it tells of all but the one that held it.
+func TestReaderIsHeld(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		proc, tree := newFakeProc(t)
+		pids := proc.children(3)
+		end := proc.wait(pids[1], "stat")
+		told := func(found map[int]Process) (told []bool) {
+			for _, pid := range pids {
+				p := found[pid]
+				if p.State != 'S' || p.Name != "some" || p.Parent != os.Getpid() || p.User != 2 || p.Group != unix.Getpgrp() {
+					t.Errorf("found %+v", p)
+				}
+				told = append(told, p.Start != 0)
+			}
+			return told
+		}
+		if got := told(look(t, tree)); got[1] || got[2] || !got[0] {
+			t.Errorf("the reader told of %v", got)
+		}
+		began := monotonic()
+		for range 100 {
+			told(look(t, tree))
+		}
+		if took := monotonic() - began; took > 50*tooBusy {
+			t.Errorf("100 looks took %v", took)
+		}
+		if got := tree.CommandLine(look(t, tree)[pids[2]]); got != "some" {
+			t.Errorf("the last one is called %q", got)
+		}
+		for tree.reader.busy.Load() {
+			end()
+			runtime.Gosched()
+		}
+		if got := told(look(t, tree)); got[1] || !got[2] {
+			t.Errorf("when it is back the reader tells of %v", got)
+		}
+	})
 }
 
-// A process whose files wait is found, as one of which nothing else is known, beside the others; and so are
-// its children. With too many of them nothing is read, until one of the readers comes back.
-func TestReaderIsLeftBehind(t *testing.T) {
-	for _, timer := range []bool{true, false} {
-		t.Run("timer="+strconv.FormatBool(timer), func(t *testing.T) {
-			alone(t, nil, func(t *testing.T) {
-				if !timer {
-					readers.once.Do(func() {})
-					go readers.watchdog(readers.timer)
-				}
-				proc, tree := newFakeProc(t)
-				self, stuck, below, well := os.Getpid(), proc.child(), proc.child(), proc.child()
-				proc.put(self, "task/"+strconv.Itoa(self)+"/children", strconv.Itoa(stuck)+" "+strconv.Itoa(well)+" ")
-				proc.put(stuck, "task/"+strconv.Itoa(stuck)+"/children", strconv.Itoa(below)+" ")
-				proc.put(below, "task/"+strconv.Itoa(below)+"/children", "")
-				proc.put(well, "task/"+strconv.Itoa(well)+"/children", "")
-				proc.put(stuck, "comm", "hangs\n")
-				proc.put(below, "stat", statText(below, stuck))
-				proc.put(well, "stat", statText(well, self))
-				end := proc.wait(stuck, "stat")
-
-				found := look(t, tree)
-				if p := found[stuck]; p.State != '?' || p.Name != "hangs" || p.Parent != self || !p.Alive() {
-					t.Errorf("the stuck one is %+v", p)
-				}
-				if found[below].Parent != stuck || found[well].Name != "some" || len(found) != 3 {
-					t.Errorf("found %+v", found)
-				}
-				if lost := readers.lost.Load(); lost != 1 {
-					t.Errorf("%d readers were left behind, want 1", lost)
-				}
-				if got := tree.CommandLine(found[stuck]); got != "hangs" {
-					t.Errorf("the stuck one is called %q", got)
-				}
-
-				endWell := proc.wait(well, "stat")
-				if found := look(t, tree); len(found) != 3 && readers.lost.Load() < mostLost {
-					t.Errorf("found %+v", found)
-				}
-				if lost := readers.lost.Load(); lost != mostLost {
-					t.Errorf("%d readers were left behind, want %d", lost, mostLost)
-				}
-				if found := look(t, tree); found[stuck].State != '?' || found[well].State != '?' || found[below].State != '?' {
-					t.Errorf("without a reader these were found: %+v", found)
-				}
-				tree.Reaped(stuck)
-				if tree.stuck[stuck] != 0 || tree.stuck[well] == 0 {
-					t.Errorf("stuck are %v", tree.stuck)
-				}
-				end()
-				endWell()
-				for readers.lost.Load() != 0 {
-					end()
-					endWell()
-				}
-				if p := look(t, tree)[stuck]; p.State != '?' {
-					t.Errorf("it is back, and %+v", p)
-				}
-			})
-		})
-	}
+// One that would hold the reader, as its status shows, is not asked.
+func TestStuckIsNotAsked(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		proc, tree := newFakeProc(t)
+		pids := proc.children(5)
+		for i, pid := range pids[:4] {
+			proc.wait(pid, "stat")
+			if i < 2 {
+				proc.status(pid, os.Getpid(), "D (disk sleep)", 16)
+			} else {
+				proc.status(pid, os.Getpid(), "S (sleeping)", 0)
+			}
+		}
+		found := look(t, tree)
+		for i, pid := range pids {
+			if p := found[pid]; p.Start != 0 != (i == 4) {
+				t.Errorf("number %d is %+v", i, p)
+			}
+		}
+		if tree.reader.busy.Load() {
+			t.Error("the reader is held")
+		}
+	})
 }
 
 // Where the kernel lists no children, nothing of a stranger is read that may have to be waited for.
@@ -131,54 +143,73 @@ func TestStrangerIsNotWaitedFor(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		proc, tree := newFakeProc(t)
 		tree.byChildren = false
-		self, well, below, stranger := os.Getpid(), proc.child(), proc.child(), 1
-		for pid, parent := range map[int]int{well: self, below: well, stranger: 0} {
-			proc.put(pid, "status", "Name:\tsome\nState:\tS (sleeping)\nPPid:\t"+strconv.Itoa(parent)+"\nTracerPid:\t0\n")
-			proc.put(pid, "stat", statText(pid, parent))
-		}
-		defer proc.wait(stranger, "stat")()
-		if found := look(t, tree); len(found) != 2 || found[below].Parent != well || found[well].Name != "some" {
+		pids := proc.children(2)
+		proc.status(pids[1], pids[0], "S (sleeping)", 16)
+		proc.status(1, 0, "S (sleeping)", 16)
+		defer proc.wait(1, "stat")()
+		if found := look(t, tree); len(found) != 2 || found[pids[1]].Parent != pids[0] {
 			t.Errorf("found %+v", found)
-		}
-		if lost := readers.lost.Load(); lost != 0 {
-			t.Errorf("%d readers were left behind", lost)
 		}
 	})
 }
 
-func TestWaits(t *testing.T) {
-	if waits(1 << 30) {
-		t.Error("a thread that is not there waits")
+// A look is still if nobody came or went meanwhile: what a process that ends has left is not missed then.
+func TestStill(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		proc, tree := newFakeProc(t)
+		pids := proc.children(2)
+		self := "task/" + strconv.Itoa(os.Getpid()) + "/children"
+		tree.Pipes = true
+		if view, err := tree.Look(); err != nil || !view.Still {
+			t.Errorf("nobody came or went: %+v, %v", view, err)
+		}
+		// Another comes while the reader reads.
+		end := proc.wait(pids[1], "stat")
+		changed := make(chan bool)
+		go func() {
+			for !tree.reader.busy.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			proc.put(os.Getpid(), self, fmt.Sprint(pids[0], " ", pids[1], " 1 "))
+			for tree.reader.busy.Load() {
+				end()
+			}
+			close(changed)
+		}()
+		view, err := tree.Look()
+		if err != nil || view.Still || len(view.Found) != 2 {
+			t.Errorf("one came: %+v, %v", view, err)
+		}
+		<-changed
+	})
+}
+
+func TestThreadState(t *testing.T) {
+	if got := threadState(1 << 30); got != 0 {
+		t.Errorf("a thread that is not there is %c", got)
 	}
-	if waits(unix.Gettid()) {
-		t.Error("a thread that runs waits")
+	if got := threadState(unix.Gettid()); got != 'R' {
+		t.Errorf("a thread that runs is %c", got)
 	}
 }
 
-// Once a reader was left behind, the looks that follow need no more threads, also on a busy machine: the table of
-// processes may be full.
+// Looks need no more threads, whatever the machine does: the table of processes may be full.
 func TestLooksNeedNoMoreThreads(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		runtime.GOMAXPROCS(1)
-		runtime.LockOSThread()
 		proc, tree := newFakeProc(t)
-		stuck := proc.child()
-		proc.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strconv.Itoa(stuck)+" ")
-		end := proc.wait(stuck, "stat")
-		tree.OnLost = func() {}
-		look(t, tree)
-		if lost := readers.lost.Load(); lost != 1 {
-			t.Fatalf("%d readers were left behind", lost)
-		}
-		for range 3 * runtime.NumCPU() {
-			busy := exec.Command("/bin/sh", "-c", "while :; do :; done")
-			check(t, busy.Start())
-			defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
-		}
+		tree.Pipes = true // each look asks
+		proc.children(1)
 		threads := func() int {
 			entries, err := os.ReadDir("/proc/self/task")
 			check(t, err)
 			return len(entries)
+		}
+		look(t, tree)
+		for range 3 * runtime.NumCPU() {
+			busy := exec.Command("/bin/sh", "-c", "while :; do :; done")
+			check(t, busy.Start())
+			defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
 		}
 		before := threads()
 		for range 3000 {
@@ -187,6 +218,5 @@ func TestLooksNeedNoMoreThreads(t *testing.T) {
 		if after := threads(); after > before+1 { // one while another is coming to rest
 			t.Errorf("%d threads before, %d after", before, after)
 		}
-		end()
 	})
 }

@@ -18,15 +18,6 @@ import (
 // sockets, as "socket:[4711]", and the tables in /proc/net say which of these listen. See
 // proc_pid_net(5).
 
-// Surroundings are what is known of where a process is.
-type Surroundings struct {
-	Listens []string // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if it can't be told
-	Dir     string   // its working directory, the first KiB of it; "" if it can't be told
-	User    *int     // its effective user ID; nil if it can't be told
-
-	OtherDir, OtherUser bool // than those of this process, when it was started
-}
-
 const (
 	maxListens   = 16      // so many are told of each process,
 	maxSockets   = 4096    // found among so many of its descriptors,
@@ -35,21 +26,6 @@ const (
 	maxDir       = 1 << 10
 	maxAddress   = 108 // as in unix(7)
 )
-
-// Surroundings are those of a process that the last Look has found.
-func (t *Tree) Surroundings(p Process) Surroundings {
-	if p.State == '?' || p.State == 'Z' || !p.Alive() {
-		return Surroundings{}
-	}
-	return ask(t, func(s *sight) Surroundings {
-		dir := strconv.Itoa(p.Pid)
-		found := Surroundings{Listens: s.listens(dir), Dir: s.link(dir + "/cwd"), User: s.user(dir)}
-		found.OtherDir = found.Dir != "" && s.startDir != "" && found.Dir != s.startDir
-		found.OtherUser = found.User != nil && *found.User != unix.Geteuid()
-		found.Dir = found.Dir[:min(len(found.Dir), maxDir)]
-		return found
-	})
-}
 
 // ownDir is the working directory of this process, "" if it has none that has a name here. It asks no
 // file system.
@@ -62,32 +38,18 @@ func ownDir() string {
 	return string(buf[:n-1])
 }
 
-// user is an effective user ID, nil if it can't be told.
-func (s *sight) user(dir string) *int {
-	text, _ := s.read(dir + "/status")
-	ids, _ := statusField(text, "Uid")
-	uids := strings.Fields(ids)
-	if len(uids) != 4 {
-		return nil
-	}
-	uid, err := strconv.Atoi(uids[1])
-	if err != nil {
-		return nil
-	}
-	return &uid
-}
-
 // listens are the addresses on which a process listens, nil if that can't be told: its descriptors may not be
-// looked at, or it is in another network namespace, whose tables are others.
-func (s *sight) listens(dir string) []string {
-	own := s.link("self/ns/net")
-	if own == "" || own != s.link(dir+"/ns/net") {
+// looked at, or it is in another network namespace, whose tables are others. The addresses by inode are read when the
+// first process has a socket.
+func (f *files) listens(dir string, listening *map[uint64]string) []string {
+	own := f.link("self/ns/net")
+	if own == "" || own != f.link(dir+"/ns/net") {
 		return nil
 	}
 	var sockets []uint64
 	looked := 0
-	err := s.list(dir+"/fd", func(fd int) bool {
-		if inode, ok := socketInode(s.link(dir + "/fd/" + strconv.Itoa(fd))); ok {
+	err := f.list(dir+"/fd", func(fd int) bool {
+		if inode, ok := socketInode(f.link(dir + "/fd/" + strconv.Itoa(fd))); ok {
 			sockets = append(sockets, inode)
 		}
 		looked++
@@ -100,11 +62,11 @@ func (s *sight) listens(dir string) []string {
 	if len(sockets) == 0 {
 		return found
 	}
-	if s.listening == nil { // once for each Look
-		s.listening = s.listeners()
+	if *listening == nil {
+		*listening = f.listeners()
 	}
 	for _, inode := range sockets {
-		if address, ok := s.listening[inode]; ok && len(found) < maxListens && !slices.Contains(found, address) {
+		if address, ok := (*listening)[inode]; ok && len(found) < maxListens && !slices.Contains(found, address) {
 			found = append(found, address)
 		}
 	}
@@ -120,13 +82,13 @@ func socketInode(link string) (inode uint64, ok bool) {
 }
 
 // listeners are the sockets of this network namespace that listen, by their inodes.
-func (s *sight) listeners() map[uint64]string {
+func (f *files) listeners() map[uint64]string {
 	found := map[uint64]string{}
 	for _, table := range []struct {
 		name  string
 		parse func(line []byte) (inode uint64, address string, ok bool)
 	}{{"tcp", parseTCP}, {"tcp6", parseTCP}, {"unix", parseUnix}} {
-		_ = s.each("self/net/"+table.name, '\n', maxTable, func(line []byte, whole bool) {
+		_ = f.each("self/net/"+table.name, '\n', maxTable, func(line []byte, whole bool) {
 			if inode, address, ok := table.parse(line); whole && ok && inode != 0 && len(found) < maxListeners {
 				found[inode] = address
 			}
@@ -177,23 +139,16 @@ func ipv6(ip []byte, last string) string {
 	if bytes.Equal(ip[:12], []byte{10: 0xff, 11: 0xff}) {
 		return "::ffff:" + last
 	}
-	var words []string
-	zeros, most := 0, 1 // one 0 alone is not left out
-	from := -1
+	text := ""
 	for i := 0; i < 16; i += 2 {
-		word := binary.BigEndian.Uint16(ip[i:])
-		words = append(words, strconv.FormatUint(uint64(word), 16))
-		if zeros++; word != 0 {
-			zeros = 0
-		}
-		if zeros > most {
-			most, from = zeros, i/2+1-zeros
+		text += ":" + strconv.FormatUint(uint64(binary.BigEndian.Uint16(ip[i:])), 16)
+	}
+	for n := 8; n > 1; n-- { // one 0 alone is not left out
+		if before, after, ok := strings.Cut(text+":", strings.Repeat(":0", n)+":"); ok {
+			return strings.TrimPrefix(before, ":") + "::" + strings.TrimSuffix(after, ":")
 		}
 	}
-	if from < 0 {
-		return strings.Join(words, ":")
-	}
-	return strings.Join(words[:from], ":") + "::" + strings.Join(words[from+most:], ":")
+	return text[1:]
 }
 
 // parseUnix reads a line of /proc/net/unix. ok is true if the socket listens and has a name, which a

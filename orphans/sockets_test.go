@@ -47,15 +47,19 @@ func TestSurroundings(t *testing.T) {
 		f.start(server)
 		f.start(f.command("@stay", "plain"))
 		me, root, nobody := os.Geteuid(), 0, 65534
-		want := map[string]Surroundings{
-			"server": {Listens: []string{tcpAt, allAt, pathAt, abstractAt}, Dir: dir, User: &me, OtherDir: true},
-			"plain":  {Listens: []string{}, Dir: ownDir(), User: &me},
+		type where struct {
+			Details
+			user int
+		}
+		want := map[string]where{
+			"server": {Details{Listens: []string{tcpAt, allAt, pathAt, abstractAt}, Dir: dir, OtherDir: true}, me},
+			"plain":  {Details{Listens: []string{}, Dir: ownDir()}, me},
 		}
 		if six, err := net.Listen("tcp6", "[::1]:0"); err == nil {
 			file, err := six.(*net.TCPListener).File()
 			check(t, err)
 			f.start(withFiles(f.command("@stay", "six"), file))
-			want["six"] = Surroundings{Listens: []string{six.Addr().String()}, Dir: ownDir(), User: &me}
+			want["six"] = where{Details{Listens: []string{six.Addr().String()}, Dir: ownDir()}, me}
 			defer func() { _, _ = six.Close(), file.Close() }()
 		} else {
 			need.That(t, false, "IPv6 on the loopback")
@@ -65,12 +69,12 @@ func TestSurroundings(t *testing.T) {
 			other.Path = "/proc/self/exe"
 			other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 			f.start(other)
-			want["other"] = Surroundings{Listens: []string{tcpAt}, Dir: ownDir(), User: &nobody, OtherUser: true}
+			want["other"] = where{Details{Listens: []string{tcpAt}, Dir: ownDir()}, nobody}
 			// The tables of another network are not its own.
 			apart := withFiles(f.command("@stay", "apart"), tcp)
 			apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 			f.start(apart)
-			want["apart"] = Surroundings{Dir: ownDir(), User: &root}
+			want["apart"] = where{Details{Dir: ownDir()}, root}
 		}
 		tree := New()
 		for label := range want {
@@ -78,28 +82,19 @@ func TestSurroundings(t *testing.T) {
 		}
 		found := look(t, tree)
 		for label, want := range want {
-			got := tree.Surroundings(found[f.pids[label]])
+			p := found[f.pids[label]]
+			got := tree.Details(p, nil)
 			if (got.Listens == nil) != (want.Listens == nil) || !slices.Equal(got.Listens, want.Listens) ||
-				got.Dir != want.Dir || *got.User != *want.User || got.OtherDir != want.OtherDir || got.OtherUser != want.OtherUser {
-				t.Errorf("%s: %+v of user %d, want %+v of user %d", label, got, *got.User, want, *want.User)
+				got.Dir != want.Dir || p.User != want.user || got.OtherDir != want.OtherDir {
+				t.Errorf("%s: %+v of user %d, want %+v of user %d", label, got, p.User, want.Details, want.user)
 			}
 		}
-		// The tables are read once for each look.
-		if late, lateAt := listen("tcp4", "127.0.0.1:0"); true {
-			f.start(withFiles(f.command("@stay", "late"), late))
-			f.await("late")
-			p := Process{Pid: f.pids["late"], State: 'S', Threads: 1}
-			if got := tree.Surroundings(p); len(got.Listens) != 0 {
-				t.Errorf("without a new look: %+v", got)
-			}
-			if got := tree.Surroundings(look(t, tree)[p.Pid]); !slices.Equal(got.Listens, []string{lateAt}) {
-				t.Errorf("with a new look: %+v, want %s", got, lateAt)
-			}
-		}
-		for _, unknown := range []Process{{Pid: 1 << 30, State: 'S', Threads: 1}, {Pid: f.pids["server"], State: '?', Threads: 1}} {
-			if got := tree.Surroundings(unknown); got.Listens != nil || got.Dir != "" || got.User != nil || got.OtherDir || got.OtherUser {
-				t.Errorf("of nobody: %+v", got)
-			}
+		// It is asked once, and one that comes later is asked then.
+		late, lateAt := listen("tcp4", "127.0.0.1:0")
+		f.start(withFiles(f.command("@stay", "late"), late))
+		f.await("late")
+		if got := tree.Details(look(t, tree)[f.pids["late"]], nil); !slices.Equal(got.Listens, []string{lateAt}) {
+			t.Errorf("with a new look: %+v, want %s", got, lateAt)
 		}
 	})
 }

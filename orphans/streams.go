@@ -46,48 +46,33 @@ func (t *Tree) ownStream(fd int) stream {
 	return ""
 }
 
-// holds is which standard streams of this process another has open for writing.
-func (s *sight) holds(p Process) (held Streams) {
-	switch {
-	case s.streams == [2]stream{}:
-		return 0
-	case p.State == '?', s.streams[0] == unreadable, s.streams[1] == unreadable:
-		return Unknown
-	}
-	dir := strconv.Itoa(p.Pid)
-	if p.State != 'Z' {
-		return s.holdsIn(dir)
-	}
-	// The first thread has ended and has no descriptors any more; the others do.
-	_ = s.list(dir+"/task", func(tid int) bool {
-		if tid != p.Pid {
-			held |= s.holdsIn(dir + "/task/" + strconv.Itoa(tid))
-		}
-		return true
-	})
-	return held
-}
-
-// holdsIn looks at the descriptors of one thread, whose directory it is given. Both ends of a
+// holds is which standard streams of this process another has open for writing, or a thread of it: it looks at the
+// descriptors in the directory that it is given. Both ends of a
 // pipe have the same text; the owner's bits of a link's mode are how the file was opened.
 // /proc/PID/fdinfo tells it too, but asks the file, which may wait: an epoll(7) instance does.
-func (s *sight) holdsIn(dir string) (held Streams) {
-	err := s.list(dir+"/fd", func(fd int) bool {
+func (f *files) holds(dir string, streams [2]stream) (held Streams) {
+	switch {
+	case streams == [2]stream{}:
+		return 0
+	case streams[0] == unreadable, streams[1] == unreadable:
+		return Unknown
+	}
+	err := f.list(dir+"/fd", func(fd int) bool {
 		name := dir + "/fd/" + strconv.Itoa(fd)
-		opened := stream(s.link(name))
+		opened := stream(f.link(name))
 		var hit Streams
 		for i, which := range []Streams{Stdout, Stderr} {
-			if opened != "" && s.streams[i] == opened {
+			if opened != "" && streams[i] == opened {
 				hit |= which
 			}
 		}
 		var link unix.Stat_t
-		if hit != 0 && unix.Fstatat(s.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
+		if hit != 0 && unix.Fstatat(f.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
 			held |= hit
 		}
 		return true
 	})
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || err == errStuck {
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return Unknown
 	}
 	return held

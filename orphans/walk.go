@@ -13,148 +13,154 @@ import (
 // This file finds the processes: from parent to children, each verified to be what it was
 // listed as.
 
-// Look finds every live descendant, parents before their children. What it found
-// can be signalled until the next Look or Release, as long as the caller reaps
+// A View is what a look has found.
+type View struct {
+	Found []Process // every live descendant, parents before their children
+
+	// Still says that no process came to be a child of this one, or ceased to be one, while the look lasted: so none
+	// can have slipped through it from one parent to another. Where nothing may stay it is not asked for.
+	Still bool
+
+	// Blind says that nobody can tell who holds a standard stream that somebody may wait for the end of: only
+	// children are found then, and one that comes to be a child meanwhile may be missed.
+	Blind bool
+
+	Nameless bool // there is no /proc that tells names
+}
+
+// Look finds every live descendant. What it found can be signalled until the next Look, as long as the caller reaps
 // nothing in between.
-//
-// A look is blind if nobody can tell who holds a standard stream that somebody may wait for the end of: only
-// children are found then, and one that comes to be a child meanwhile may be missed.
-func (t *Tree) Look() (found []Process, blind bool, err error) {
+func (t *Tree) Look() (View, error) {
 	if err := t.prepare(); err != nil {
-		return nil, false, err
+		return View{}, err
 	}
-	t.Release()
-	t.listening = nil
-	type answer struct {
-		alive []Process
-		blind bool
+	v := View{Nameless: t.childrenOnly, Blind: t.childrenOnly && t.streams != [2]stream{}}
+	mayStay := t.proc >= 0 && (t.Pipes || len(t.allowed.patterns) > 0)
+	var before []int
+	if mayStay {
+		before, _ = t.listedChildren()
 	}
-	a := ask(t, func(s *sight) (a answer) {
-		a.blind = s.childrenOnly && s.streams != [2]stream{}
-		s.walk(func(p Process) {
-			if p.Alive() {
-				p.Holds = s.holds(p)
-				a.alive = append(a.alive, p)
-			}
-		})
-		return a
-	})
-	return a.alive, a.blind, nil
+	v.Found = slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
+	t.askFacts(v.Found)
+	t.markAllowed(v.Found)
+	if mayStay {
+		after, err := t.listedChildren()
+		v.Still = err == nil && slices.Equal(before, after)
+	}
+	t.found = v.Found
+	return v, nil
 }
 
-// Release closes what the last Look kept open.
-func (t *Tree) Release() {
-	for _, fd := range t.pidfds {
-		_ = unix.Close(fd)
-	}
-	t.pidfds = t.pidfds[:0]
-}
-
-// walk calls visit for each descendant, zombies included, parents before their
-// children.
-func (s *sight) walk(visit func(Process)) {
-	children := s.children
-	if !s.byChildren && !s.childrenOnly {
-		snapshot, err := s.snapshot()
-		if err != nil || len(snapshot[s.self]) == 0 {
-			snapshot[s.self] = s.ownChildren() // they are hidden, or there is no descriptor
+// walk returns each descendant, zombies included, parents before their children, and forgets all others.
+func (t *Tree) walk() (all []Process) {
+	t.looks++
+	children := t.childrenOf
+	if !t.byChildren && !t.childrenOnly {
+		snapshot, err := t.snapshot()
+		if err != nil || len(snapshot[t.self]) == 0 {
+			snapshot[t.self] = t.ownChildren() // there is no descriptor
 		}
-		children = func(pid, _ int) ([]int, error) { return snapshot[pid], nil }
+		children = func(p Process) ([]int, error) { return snapshot[p.Pid], nil }
 	}
-	seen := map[int]bool{s.self: true}
-	parents := []Process{{Pid: s.self, Threads: 1, pidfd: -1}}
-	for len(parents) > 0 {
-		parent := parents[0]
-		parents = parents[1:]
-		pids, err := children(parent.Pid, parent.Threads)
-		if err != nil {
-			// The parent has ended since; its children are this process's now.
-			continue
-		}
+	seen := map[int]bool{t.self: true}
+	at := Process{Pid: t.self, Threads: 1}
+	for next := 0; ; next++ {
+		pids, err := children(at)
+		// An error says that it has ended since; its children are this process's now.
 		for _, pid := range pids {
-			if seen[pid] || s.isEarlier(pid) {
+			if err != nil || seen[pid] || t.isEarlier(pid) {
 				continue
 			}
-			child, ok := s.verify(pid, parent)
-			if !ok {
-				continue
+			if child, ok := t.verify(pid, at); ok {
+				seen[pid] = true
+				all = append(all, child)
 			}
-			seen[pid] = true
-			child.Allowed = parent.Allowed && child.Parent == parent.Pid || s.allows(child)
-			visit(child)
-			parents = append(parents, child)
+		}
+		if next == len(all) {
+			break
+		}
+		at = all[next]
+	}
+	for pid, k := range t.known {
+		if k.last != t.looks {
+			t.forget(pid)
 		}
 	}
+	return all
 }
 
 // verify looks at the process that pid is now and reports whether it is a child of
 // parent, or has become one of this process.
-func (s *sight) verify(pid int, parent Process) (Process, bool) {
-	pidfd := -1
-	if parent.Pid != s.self || s.autoreap {
-		pidfd = s.keepPidfd(pid)
+func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
+	k := t.known[pid]
+	if k != nil && k.isOver() {
+		t.forget(pid)
+		k = nil
 	}
-	p, err := s.stat(pid)
-	if err != nil && parent.Pid == s.self && ownChild(unix.P_PID, pid) == 0 {
-		// It is stuck, /proc hides it (hidepid in proc(5)), or is not there.
-		p = Process{Pid: pid, Parent: s.self, Name: "?", State: '?', Threads: 1, pidfd: pidfd}
-		if err == errStuck {
-			p.Name, p.Threads = s.nameOfStuck(pid), 0
-		}
-		return p, !reaped(p)
+	certain := k != nil && (k.pidfd >= 0 || k.child && !t.autoreap)
+	fresh := &kept{pidfd: -1}
+	if !certain && (parent.Pid != t.self || t.autoreap) {
+		fresh.pidfd = t.openPidfd(pid)
 	}
-	if err == errStuck && parent.Pid != s.self {
-		// Nothing tells whose child it is but the list that it is on, and that is of the parent as
-		// long as nobody has reaped that.
-		listed, err := s.children(parent.Pid, parent.Threads)
-		p = Process{Pid: pid, Parent: parent.Pid, Name: s.nameOfStuck(pid), State: '?', pidfd: pidfd}
-		return p, err == nil && slices.Contains(listed, pid) && !reaped(p) && !reaped(parent)
-	}
-	if err != nil {
-		return Process{}, false
-	}
-	if s.listsThreads && p.Threads > 1 && !s.leads(pid) {
-		return Process{}, false
-	}
-	p.pidfd = pidfd
+	s, err := t.status(pid)
 	switch {
-	case p.Parent == s.self:
-		return p, !reaped(p)
-	case p.Parent == parent.Pid:
-		// If either was reaped meanwhile, its pid may have been another's.
-		return p, !reaped(p) && !reaped(parent)
+	case err == nil:
+		p = Process{Pid: pid, Parent: s.parent, Name: s.name, State: s.state, Threads: s.threads, User: s.user,
+			thread: pid, code: s.code, inExec: s.inExec()}
+		p.Group, _ = unix.Getpgid(pid)
+		p.Session, _ = unix.Getsid(pid)
+		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
+	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no descriptor
+		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	}
-	return Process{}, false
+	if !certain {
+		// Without a pidfd it is taken for the one of the last look if nothing tells otherwise.
+		if k != nil && k.pidfd < 0 && k.name == p.Name && ok {
+			k.pidfd, fresh = fresh.pidfd, k
+		}
+		k = fresh
+	}
+	// If it was reaped meanwhile, its pid may have been another's.
+	if !ok || k.isOver() {
+		t.drop(fresh)
+		return Process{}, false
+	}
+	k.child, k.last, p.kept = p.Parent == t.self, t.looks, k
+	t.known[pid] = k
+	if p.State == 'Z' && p.Threads > 1 {
+		t.headless(&p)
+	}
+	return p, true
 }
 
-// leads reports whether a thread is the first of its process.
-func (s *sight) leads(tid int) bool {
-	text, err := s.read(strconv.Itoa(tid) + "/status")
-	group, known := statusField(text, "Tgid")
-	return err != nil || !known || group == strconv.Itoa(tid)
+// headless fills in what a thread shows of a process whose first thread has ended.
+func (t *Tree) headless(p *Process) {
+	tasks := strconv.Itoa(p.Pid) + "/task"
+	_ = t.list(tasks, func(tid int) bool {
+		s, err := t.statusIn(tasks + "/" + strconv.Itoa(tid))
+		if err != nil || s.state == 'Z' || s.state == 'X' {
+			return true
+		}
+		p.thread, p.State, p.code, p.inExec = tid, s.state, s.code, s.inExec()
+		return false
+	})
 }
 
-// nameOfStuck is what a stuck process is called, "?" if that can't be told either.
-func (s *sight) nameOfStuck(pid int) string { return cmp.Or(s.name(pid), "?") }
-
-// children lists the children of every thread of a process, of which there may be 0 if that is not known.
-func (s *sight) children(pid, threads int) ([]int, error) {
-	if s.childrenOnly && pid == s.self {
-		return s.ownChildren(), nil
-	}
-	if pid == s.self {
-		pids, err := s.listedChildren()
-		if err != nil {
-			return s.ownChildren(), nil // for which no descriptor is needed
+// childrenOf lists the children of every thread of a process.
+func (t *Tree) childrenOf(p Process) ([]int, error) {
+	if p.Pid == t.self {
+		pids, err := t.listedChildren()
+		if t.childrenOnly || err != nil {
+			return t.ownChildren(), nil // for which no descriptor is needed
 		}
 		return pids, nil
 	}
-	if threads == 1 {
-		return s.readPids(childrenFile(pid, pid))
+	if p.Threads == 1 {
+		return t.readPids(childrenFile(p.Pid, p.Pid))
 	}
 	var pids []int
-	err := s.list(strconv.Itoa(pid)+"/task", func(tid int) bool {
-		if more, err := s.readPids(childrenFile(pid, tid)); err == nil {
+	err := t.list(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
+		if more, err := t.readPids(childrenFile(p.Pid, tid)); err == nil {
 			pids = append(pids, more...)
 		}
 		return true
@@ -163,12 +169,15 @@ func (s *sight) children(pid, threads int) ([]int, error) {
 }
 
 // listedChildren are those of this process as /proc has them.
-func (s *sight) listedChildren() ([]int, error) {
-	if !s.byChildren {
-		snapshot, err := s.snapshot()
-		return snapshot[s.self], err
+func (t *Tree) listedChildren() ([]int, error) {
+	switch {
+	case t.childrenOnly:
+		return nil, unix.ENOENT
+	case !t.byChildren:
+		snapshot, err := t.snapshot()
+		return snapshot[t.self], err
 	}
-	return s.readPids(childrenFile(s.self, s.self))
+	return t.readPids(childrenFile(t.self, t.self))
 }
 
 func childrenFile(pid, tid int) string {
@@ -176,8 +185,8 @@ func childrenFile(pid, tid int) string {
 }
 
 // ownChildren finds children of this process that have not ended: see eachOwnChild.
-func (s *sight) ownChildren() (pids []int) {
-	s.eachOwnChild(func(pid int) { pids = append(pids, pid) })
+func (t *Tree) ownChildren() (pids []int) {
+	t.eachOwnChild(func(pid int) { pids = append(pids, pid) })
 	return pids
 }
 
@@ -186,25 +195,25 @@ func (s *sight) ownChildren() (pids []int) {
 // next after the one that was reaped last, which may have left them; at first after this one's. It goes on as
 // long as it finds none; otherwise it stops after maxMisses pids in a row that are no child's, which are twice
 // as many the next time.
-func (s *sight) eachOwnChild(visit func(pid int)) {
+func (t *Tree) eachOwnChild(visit func(pid int)) {
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
 		return
 	}
-	s.pidMax = cmp.Or(s.pidMax, pidMax())
-	from, found := cmp.Or(s.lastReaped, s.self), false
-	for last := 0; ; s.pidMax = pidMaxLimit {
-		for i := 0; i < s.pidMax && (!found || i-last <= s.maxMisses); i++ {
-			if pid := (from + i) % s.pidMax; ownChild(unix.P_PID, pid) == 0 {
+	t.pidMax = cmp.Or(t.pidMax, pidMax())
+	from, found := cmp.Or(t.lastReaped, t.self), false
+	for last := 0; ; t.pidMax = pidMaxLimit {
+		for i := 0; i < t.pidMax && (!found || i-last <= t.maxMisses); i++ {
+			if pid := (from + i) % t.pidMax; ownChild(unix.P_PID, pid) == 0 {
 				visit(pid)
 				found, last = true, i
 			}
 		}
-		if found || s.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
+		if found || t.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
 			break
 		}
 		// There is one: the limit was lowered since it got its pid.
 	}
-	s.maxMisses = min(2*s.maxMisses, s.pidMax)
+	t.maxMisses = min(2*t.maxMisses, t.pidMax)
 }
 
 const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
@@ -231,19 +240,18 @@ func ownChild(idtype, id int) unix.Errno {
 	return errno
 }
 
-// snapshot reads who is whose child from every process there is, for kernels without the children file. It reads
-// status, for which it waits for nobody: a stranger that is stuck costs no reader.
-func (s *sight) snapshot() (map[int][]int, error) {
+// isChild reports whether pid is a child's that was not reaped.
+func isChild(pid int) bool {
+	errno := ownChild(unix.P_PID, pid)
+	return errno == 0 || errno == unix.EAGAIN
+}
+
+// snapshot reads who is whose child from every process there is, for kernels without the children file.
+func (t *Tree) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
-	err := s.list(".", func(pid int) bool {
-		text, err := s.read(strconv.Itoa(pid) + "/status")
-		field, ok := statusField(text, "PPid")
-		parent, notNumber := strconv.Atoi(field)
-		if err == errStuck && isChild(pid) {
-			parent, ok, notNumber = s.self, true, nil
-		}
-		if ok && notNumber == nil {
-			children[parent] = append(children[parent], pid)
+	err := t.list(".", func(pid int) bool {
+		if s, err := t.status(pid); err == nil {
+			children[s.parent] = append(children[s.parent], pid)
 		}
 		return true
 	})

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 		more += ", " + age(old) + " old"
 	}
 	more += startedBy(from) + whereIs(from.At)
+	if p.User >= 0 && p.User != os.Geteuid() {
+		more += fmt.Sprintf(", as user %d", p.User)
+	}
 	if held := Held(p.Holds); held != "" {
 		more += ", which holds " + held
 	}
@@ -72,7 +76,7 @@ func startedBy(from Lineage) (text string) {
 }
 
 // whereIs is what a line says of where a leftover is, as far as that helps to find it; "" for nothing.
-func whereIs(at orphans.Surroundings) (text string) {
+func whereIs(at orphans.Details) (text string) {
 	const most = 3
 	listens := at.Listens[:min(len(at.Listens), most)]
 	for i, address := range listens {
@@ -83,9 +87,6 @@ func whereIs(at orphans.Surroundings) (text string) {
 	}
 	if at.OtherDir {
 		text += ", in " + OneLine(at.Dir, 100)
-	}
-	if at.OtherUser {
-		text += fmt.Sprintf(", as user %d", *at.User)
 	}
 	return text
 }

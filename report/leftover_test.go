@@ -122,23 +122,21 @@ func TestStartedBy(t *testing.T) {
 }
 
 func TestWhereIs(t *testing.T) {
-	user := 1000
-	for want, at := range map[string]orphans.Surroundings{
-		"":                                      {Listens: []string{}, Dir: "/srv/app", User: &user},
+	for want, at := range map[string]orphans.Details{
+		"":                                      {Listens: []string{}, Dir: "/srv/app"},
 		", listens on 127.0.0.1:3000":           {Listens: []string{"127.0.0.1:3000"}},
 		", listens on a and b and c":            {Listens: []string{"a", "b", "c"}},
 		", listens on a and b and c and 2 more": {Listens: []string{"a", "b", "c", "d", "e"}},
 		", in /srv/app":                         {Dir: "/srv/app", OtherDir: true},
-		", as user 1000":                        {User: &user, OtherUser: true},
-		", listens on @?[31m, in /a?b, as user 1000": {
-			Listens: []string{"@\x1b[31m"}, Dir: "/a\nb", User: &user, OtherDir: true, OtherUser: true,
+		", listens on @?[31m, in /a?b": {
+			Listens: []string{"@\x1b[31m"}, Dir: "/a\nb", OtherDir: true,
 		},
 	} {
 		if got := whereIs(at); got != want {
 			t.Errorf("%+v: %q, want %q", at, got, want)
 		}
 	}
-	long := orphans.Surroundings{Listens: slices.Repeat([]string{strings.Repeat("x", 108)}, 16), Dir: strings.Repeat("x", 1000), OtherDir: true}
+	long := orphans.Details{Listens: slices.Repeat([]string{strings.Repeat("x", 108)}, 16), Dir: strings.Repeat("x", 1000), OtherDir: true}
 	if got := whereIs(long); len(got) > 500 {
 		t.Errorf("%d bytes of a line", len(got))
 	}

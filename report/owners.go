@@ -49,7 +49,7 @@ type Lineage struct {
 	Open   bool       // its environment could be looked at
 	During string     // what the marks say, in words; "" for nothing
 
-	At orphans.Surroundings // where it is
+	At orphans.Details // where it is
 }
 
 // Ancestor is a process above a leftover, by the pid that a user sees.
@@ -78,11 +78,10 @@ const (
 	maxText      = 512  // and so many bytes of an owner's command line or a mark
 )
 
-// Tree is what Owners looks processes up in: an orphans.Tree.
+// Tree is what Owners has the details of processes from: an orphans.Tree.
 type Tree interface {
 	CommandLine(orphans.Process) string
-	Environ(orphans.Process, []string) (map[string]string, error)
-	Surroundings(orphans.Process) orphans.Surroundings
+	Details(p orphans.Process, variables []string) orphans.Details
 }
 
 // Owners remembers who started what a look at the tree has found: who did may have ended by the time
@@ -93,17 +92,14 @@ type Owners struct {
 	main     int                 // the main child's pid
 	mainLine string              // what it was started as
 	found    map[int]orphans.Process
-	lineages map[orphans.ID]Lineage              // when they were first found
-	owners   map[orphans.ID]*Owner               // who started some of them
-	last     []orphans.Process                   // that the last look has found, until one of them is asked for
-	places   map[orphans.ID]orphans.Surroundings // when one was first asked for
+	lineages map[orphans.ID]Lineage // when they were first found
+	owners   map[orphans.ID]*Owner  // who started some of them
 }
 
 // NewOwners remembers nobody yet. getenv looks up a variable of fini's own environment: what fini was
 // started with itself tells nothing about a part of its tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
-	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{},
-		places: map[orphans.ID]orphans.Surroundings{}}
+	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{}}
 }
 
 // Main says what the main child was started as.
@@ -111,7 +107,7 @@ func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, c
 
 // Remember notes who started those that a look has found and none before it.
 func (o *Owners) Remember(found []orphans.Process) {
-	o.found, o.last = map[int]orphans.Process{}, found
+	o.found = map[int]orphans.Process{}
 	for _, p := range found {
 		o.found[p.Pid] = p
 	}
@@ -159,31 +155,15 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 	return l
 }
 
-// at is where a process is. The first time after a look it asks for all that the look has found, before any
-// of them is sent a signal: the end of one may make others let go of what they listen on.
-func (o *Owners) at(p orphans.Process) orphans.Surroundings {
-	for _, other := range o.last {
-		if _, known := o.places[other.ID()]; !known && len(o.places) < maxLeftovers && !other.Allowed {
-			o.places[other.ID()] = o.tree.Surroundings(other)
-		}
-	}
-	o.last = nil
-	at, known := o.places[p.ID()]
-	if !known {
-		at = o.tree.Surroundings(p)
-	}
-	return at
-}
-
 // Of is the lineage of a process which the last look has found.
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {
 		l = o.above(o.ancestors(p))
 	}
-	l.At = o.at(p)
-	variables, err := o.tree.Environ(p, hintNames())
-	l.Open = err == nil
+	l.At = o.tree.Details(p, hintNames())
+	variables := l.At.Variables
+	l.Open = variables != nil
 	for _, m := range hints {
 		value := variables[m.variable]
 		if value == "" || len(l.Marks) == maxMarks && l.During != "" {

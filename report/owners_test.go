@@ -1,7 +1,6 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,25 +20,19 @@ func (f fakeTree) CommandLine(p orphans.Process) string {
 	return f.long
 }
 
-func (f fakeTree) Environ(_ orphans.Process, names []string) (map[string]string, error) {
+func (f fakeTree) Details(_ orphans.Process, names []string) (told orphans.Details) {
 	if f.long == "" {
-		return nil, errors.New("not to be looked at")
+		return told
 	}
-	all := map[string]string{}
+	told.Variables = map[string]string{}
 	for _, name := range names {
-		all[name] = f.long
+		told.Variables[name] = f.long
 	}
-	return all, nil
-}
-
-func (f fakeTree) Surroundings(orphans.Process) (at orphans.Surroundings) {
-	if f.long != "" {
-		for range 16 {
-			at.Listens = append(at.Listens, f.long[:min(len(f.long), 108)])
-		}
-		at.Dir = f.long[:min(len(f.long), 1024)]
+	for range 16 {
+		told.Listens = append(told.Listens, f.long[:min(len(f.long), 108)])
 	}
-	return at
+	told.Dir = f.long[:min(len(f.long), 1024)]
+	return told
 }
 
 // environment is a tree of processes that have this environment.
@@ -47,9 +40,9 @@ type environment map[string]string
 
 func (e environment) CommandLine(p orphans.Process) string { return p.Name }
 
-func (e environment) Environ(orphans.Process, []string) (map[string]string, error) { return e, nil }
-
-func (e environment) Surroundings(orphans.Process) (at orphans.Surroundings) { return at }
+func (e environment) Details(orphans.Process, []string) orphans.Details {
+	return orphans.Details{Variables: e}
+}
 
 func ownedBy() *Owners { return NewOwners(fakeTree{}, func(string) string { return "" }) }
 

@@ -198,14 +198,18 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 		left.Context = append([]Mark{}, from.Marks...)
 	}
 	left.Listens, left.during, left.line = from.At.Listens, from.During, line
-	left.User = from.At.User
+	if p.User >= 0 {
+		left.User = &p.User
+	}
 	if from.At.Dir != "" {
 		left.Dir = &from.At.Dir
 	}
-	if p.State != '?' {
+	if p.Start != 0 {
 		age := signals.Uptime() - p.Start
 		started := time.Now().Add(-age).Round(10 * time.Millisecond)
 		left.Started, left.Age = &started, seconds(age)
+	}
+	if p.State != '?' {
 		left.Group, left.Session = &p.Group, &p.Session
 	}
 	if p.Holds != orphans.Unknown {

@@ -45,7 +45,7 @@ func signaled(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus
 
 // process is one that was started by another, in the command's group.
 func process(pid, parent int, name string) orphans.Process {
-	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S'}
+	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S', User: os.Geteuid()}
 }
 
 // Without --report nothing is written, and nobody is looked up for it.

@@ -38,7 +38,7 @@ func TestSummary(t *testing.T) {
 	}
 	from := Lineage{
 		Owner: &Owner{Ancestor{10, "npm"}, "npm test"}, During: "test x.py::y",
-		At: orphans.Surroundings{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
+		At: orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
 	}
 	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false, "")
 	r.Leftover(member, "member", Lineage{}, false, "")
@@ -140,7 +140,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	r := &Report{}
 	r.Started(mainPid)
 	long := strings.Repeat("|", 100_000)
-	at := orphans.Surroundings{Listens: slices.Repeat([]string{long[:108]}, 16)}
+	at := orphans.Details{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
 		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, false, "")
 	}
@@ -190,36 +190,3 @@ func TestAppendSummary(t *testing.T) {
 }
 
 // What a leftover listens on is looked at before anybody is sent a signal, for all that one look has found,
-// and stays as it was found first.
-func TestPlacesAreOfOneMoment(t *testing.T) {
-	tree := &moving{}
-	o := NewOwners(tree, func(string) string { return "" })
-	two := []orphans.Process{member, holder}
-	o.Remember(two)
-	if tree.asked != 0 {
-		t.Errorf("%d were looked at, and nobody is to be named", tree.asked)
-	}
-	first := o.Of(member).At.Listens[0]
-	tree.moment = "later"
-	o.Remember(two)
-	for _, p := range two {
-		if got := o.Of(p).At.Listens[0]; got != first {
-			t.Errorf("%d listens on %q, want %q", p.Pid, got, first)
-		}
-	}
-	if tree.asked != 2 {
-		t.Errorf("%d were looked at, want 2", tree.asked)
-	}
-}
-
-// moving is a tree whose processes listen on something else at each moment.
-type moving struct {
-	fakeTree
-	moment string
-	asked  int
-}
-
-func (m *moving) Surroundings(orphans.Process) orphans.Surroundings {
-	m.asked++
-	return orphans.Surroundings{Listens: []string{m.moment}}
-}
