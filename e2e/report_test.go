@@ -369,8 +369,8 @@ func TestReportOfAPairThatLosesOne(t *testing.T) {
 		_ = syscall.Kill(l.worker(), syscall.SIGKILL)
 		l.mustEnd(137)
 		r := mustHaveReport(t, path)
-		if got := r.String(); got != "137 end not seen" || r.Pid != command || r.Ended != nil {
-			t.Errorf("reports %q, pid %d, ended %v, want the command's pid %d", got, r.Pid, r.Ended, command)
+		if got := r.String(); got != "137 SIGTERM" || r.Pid != command {
+			t.Errorf("reports %q, pid %d, want the command's pid %d", got, r.Pid, command)
 		}
 		r.leftover(t, leftover).mustBe(t, "SIGTERM SIGKILL", "SIGKILL")
 	})
