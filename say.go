@@ -110,7 +110,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	}
 	from, line := l.owners.Of(p), ""
 	if !silent {
-		line = report.Describe(keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
+		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
 	}
 	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
 	if silent {
@@ -126,10 +126,10 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 
-// keepsReader is a leftover as a line describes it. PID 1 takes the whole tree with it, so no reader of a stream waits
-// for a leftover.
-func keepsReader(p orphans.Process) orphans.Process {
-	if os.Getpid() == 1 {
+// keepsReader is a leftover as a line describes it. PID 1 of a container takes the whole tree with it, so no reader of a
+// stream waits for a leftover.
+func (l *loop) keepsReader(p orphans.Process) orphans.Process {
+	if os.Getpid() == 1 && l.line.FD < 0 {
 		p.Holds = 0
 	}
 	return p
@@ -145,7 +145,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 		return
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
-	if held := report.Held(keepsReader(p).Holds); held != "" {
+	if held := report.Held(l.keepsReader(p).Holds); held != "" {
 		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits until it closes that (--allow-orphan)", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)

@@ -163,7 +163,13 @@ func TestAllowOrphan(t *testing.T) {
 				}
 				said := l.Err.whole()
 				rest := said
-				for _, want := range tt.says {
+				says := tt.says
+				if p.pid1 && !strings.Contains(tt.flags, "-v") { // no reader waits for a process that stays
+					says = slices.DeleteFunc(slices.Clone(says), func(text string) bool {
+						return strings.Contains(text, "leaving") || strings.Contains(text, "holds")
+					})
+				}
+				for _, want := range says {
 					var found bool
 					if _, rest, found = strings.Cut(rest, want); !found {
 						t.Errorf("%q is not said, or not in its place: %q", want, said)

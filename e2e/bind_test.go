@@ -142,7 +142,7 @@ func TestBindToNobody(t *testing.T) {
 			{"past all pids", "2147483647", "it has ended already"},
 			{"a thread", strconv.Itoa(anotherThread(t)), "cannot"},
 			{"none", "0", "want the pid of a process"},
-			{"a variable that is empty", "", "want the pid of a process"},
+			{"an empty word", "", "--bind: wants a value"},
 		} {
 			t.Run(tt.name+"/"+p.name, func(t *testing.T) {
 				status, stdout, stderr := ask(t, p.command("--bind="+tt.pid, "--", "echo", "started"))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -300,60 +299,6 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 				t.Logf("under %d: %s", most, strings.Join(seen, ", "))
 			}
 		})
-	}
-}
-
-// An outer fini that does not sleep makes its threads while the inner one starts, and the command, which may
-// fill the process table, comes after them.
-func TestCommandComesAfterTheThreads(t *testing.T) {
-	t.Parallel()
-	strace := need.Program(t, "strace")
-	for _, flags := range [][]string{{"--bind=" + strconv.Itoa(os.Getpid())}, {"--isolate"}} {
-		log := filepath.Join(t.TempDir(), "strace")
-		argv := slices.Concat([]string{"-f", "-qq", "-o", log, "-e", "trace=execve,sendto", "-e", "inject=sendto:delay_enter=200000:when=1", finiPath},
-			flags, []string{"/bin/sh", "-c", ":"})
-		if out, err := exec.Command(strace, argv...).CombinedOutput(); err != nil {
-			need.That(t, flags[0] != "--isolate", "the right to make a PID namespace")
-			t.Fatalf("%v: %s", err, out)
-		}
-		text, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ready, started := strings.Index(string(text), "(DELAYED)"), strings.Index(string(text), `execve("/bin/sh"`)
-		if ready < 0 || started < ready {
-			t.Errorf("%q: the command does not wait for the outer fini:\n%s", flags, text)
-		}
-	}
-}
-
-// An outer fini that is killed before it has its threads leaves an inner one that starts nothing.
-func TestOuterFiniIsKilledBeforeItIsReady(t *testing.T) {
-	t.Parallel()
-	need.That(t, runtime.GOARCH == "amd64", "the number that ppoll(2) has there")
-	h := newCgroup(t)
-	// What the outer one sends first opens the gate.
-	argv := h.wrap(need.Program(t, "strace"), "-qq", "-o", "/dev/null", "-e", "trace=sendto",
-		"-e", "inject=sendto:delay_enter=600000000", finiPath, "--bind="+strconv.Itoa(os.Getpid()), "/bin/sh", "-c", "echo started; sleep 1000")
-	l := startCmd(t, exec.Command(argv[0], argv[1:]...))
-	var outer, inner int
-	until(t, "the inner fini is at the gate", func() bool {
-		for _, pid := range h.alive() {
-			if parent := parentOf(pid); parentOf(parent) == l.pid() {
-				outer, inner = parent, pid
-			}
-		}
-		call, _ := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", inner))
-		return strings.HasPrefix(string(call), "271 ")
-	})
-	mustKill(t, outer, syscall.SIGKILL)
-	mustKill(t, l.pid(), syscall.SIGKILL) // strace stops it once more before its end
-	until(t, "the end of the inner fini", func() bool { return !slices.Contains(h.alive(), inner) })
-	h.kill()
-	_ = l.status()
-	const says = "fini: the outer fini, or a process to whose end the command is bound, has ended before the start: it is not started\n"
-	if out, err := l.Out.whole(), l.Err.whole(); out != "" || !strings.HasSuffix(err, says) {
-		t.Errorf("the command says %q, and fini %q", out, err)
 	}
 }
 
