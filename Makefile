@@ -22,6 +22,9 @@ FUZZTIME   ?= 30s
 DEPTH      ?= 2
 SEED       ?= 1
 
+# The rooms of e2e that nothing may run beside.
+QUIET       = cost|stuck
+
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)
 export GOCACHE ?= $(CURDIR)/.go/cache
@@ -29,10 +32,10 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test e2e explore mutants race portable kernels soak fuzz lint vuln man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln man deps cross release reproducible bench install clean
 
 help: ## print this
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: build ## build fini and show it ending a command that leaves a process behind
 	@sh e2e/demo.sh bin/fini
@@ -45,20 +48,28 @@ build: ## build bin/fini, static
 # that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
 # share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
-test: export GOFLAGS += -trimpath -vet=off
-test: export CGO_ENABLED = 0
-test: build ## run all tests; those that lack something are skipped, and it says what that is
-	@: >bin/skipped
+# FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, and at last those that measure.
+test test-all: export GOFLAGS += -trimpath -vet=off
+test test-all: export CGO_ENABLED = 0
+test test-all: export FINI_BUILT = 1
+test: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
+test-all: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET))$$')
+test-all: export FINI_ALL = 1
+test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
+test-all: build ## run all tests, with all engines, browsers, peers and places, a release and a soak
+test test-all:
+	@: >bin/skipped; : >bin/status
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	echo '$(GO) test -count=1 -timeout 2h -ldflags=-w ./...'; \
-	{ $(GO) test -count=1 -timeout 2h -ldflags=-w ./...; echo $$? >bin/status; } | tee bin/tested; \
-	status=$$(cat bin/status); \
+	for run in '$(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+		$(GO) test -count=1 -timeout 2h -ldflags=-w $$run || echo 1 >bin/status; \
+	done | tee bin/tested; \
+	status=$$(cat bin/status); status=$${status:-0}; \
 	if [ -s bin/skipped ]; then echo 'Skipped, for something is missing (number of tests, what; make deps installs it):'; \
 	sort bin/skipped | uniq -c | sort -rn; fi; \
 	awk -F '\t' -v budget='$(BUDGET)' -f e2e/budget.awk bin/tested || [ $$status != 0 ] || status=1; exit $$status
 
 e2e: build ## run the tests of the built binary alone, one line each
-	$(GO) test -count=1 -timeout 2h -v ./e2e
+	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)
 
 explore: ## try every order of events in the model of the kernel, deeper than make test does
 	$(GO) test -run '^TestExplore$$' -v -timeout 12h ./life -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
@@ -78,7 +89,7 @@ kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, 
 	$(GO) run ./e2e/kernels $(if $(CHECK),,-write) -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
 
 soak: build ## start and stop for an hour and watch what grows
-	FINI_FULL=1h $(GO) test ./e2e -run TestSoak -v -timeout 2h
+	FINI_FULL=1h $(GO) test ./e2e/long/soak -run TestSoak -v -timeout 2h
 
 bench: build ## measure fini beside tini and others, into e2e/bench/
 	$(GO) run ./e2e/bench -csv e2e/bench/bench.csv && gnuplot -e "dir='e2e/bench'" e2e/bench/bench.gp

@@ -12,7 +12,7 @@ import (
 )
 
 // A world is a model of the kernel's rules that matter to fini, without any process. The rules
-// are stated one by one below, by the names of the man pages, and e2e/kernel_rules_test.go
+// are stated one by one below, by the names of the man pages, and e2e/kernel
 // states each of them again to a real kernel. In it live a command's tree, the parent process,
 // others that are none of fini's business, and one fini or the two of a pair, with their real
 // loop and machines.

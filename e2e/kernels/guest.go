@@ -115,21 +115,19 @@ func addTests(root string, c *column) error {
 	}
 	patterns := map[string][]string{}
 	for _, g := range groups {
-		patterns[g.pkg] = append(patterns[g.pkg], g.pattern())
+		for pkg, pattern := range g.patterns() {
+			patterns[pkg] = append(patterns[pkg], pattern)
+		}
 	}
 	delete(patterns, "clean")
 	for pkg, tests := range patterns {
 		dir := filepath.Join(root, "fini", pkg)
-		build := exec.Command("go", "test", "-c", "-trimpath", "-o", absolute(filepath.Join(dir, pkg+".test")), "./"+pkg)
+		build := exec.Command("go", "test", "-c", "-trimpath", "-o", absolute(filepath.Join(dir, filepath.Base(pkg)+".test")), "./"+pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+c.arch)
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("cannot build the tests of %s: %w\n%s", pkg, err, out)
 		}
-		run := strings.Join(tests, "|")
-		if tests[0] == "" {
-			run = "."
-		}
-		if err := os.WriteFile(filepath.Join(dir, "run"), []byte(run), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "run"), []byte(strings.Join(tests, "|")), 0o644); err != nil {
 			return err
 		}
 		if skip := c.leftOut(pkg); skip != "" {

@@ -28,13 +28,13 @@ cost() {
 echo "kernels: kernel $(uname -r)"
 cost /bin/true
 cost /fini/bin/fini -- /bin/true
-for tests in /fini/*/*.test; do
+for tests in /fini/*/*.test /fini/e2e/*/*.test; do
 	dir=${tests%/*}
-	echo "kernels: begin ${dir##*/}"
+	echo "kernels: begin ${dir#/fini/}"
 	set -- -test.short -test.v=test2json -test.timeout=20m
 	[ ! -e "$dir/run" ] || set -- "$@" "-test.run=$(cat "$dir/run")"
 	[ ! -e "$dir/skip" ] || set -- "$@" "-test.skip=$(cat "$dir/skip")"
-	[ "$dir" != /fini/e2e ] || set -- "$@" -fini=/fini/bin/fini
+	[ "${dir#/fini/e2e/}" = "$dir" ] || set -- "$@" -fini=/fini/bin/fini
 	# shellcheck disable=SC2046 # a list of words
 	cd "$dir" && $(cat /fini/prefix) "$tests" "$@"
 	echo "kernels: end $?"

@@ -42,54 +42,73 @@ var columns = []*column{
 	{name: "sid arm64", suite: "sid", arch: "arm64", run: qemu, kernel: "linux-image-cloud-arm64"},
 	{name: "gVisor", suite: "trixie", arch: "amd64", run: runsc},
 	{name: "no pidfds", suite: "sid", arch: "amd64", run: qemu, kernel: "linux-image-cloud-amd64",
-		prefix: "/fini/e2e/e2e.test @refuse pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,close_range"},
+		prefix: "/fini/e2e/signals/signals.test @refuse pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,close_range"},
 }
 
-// A group of cases is a row: the tests of a package, or those of the names, each of them without "Test" and
+// A group of cases is a row: the tests of a package, or those of the names, each of them as ROOM.NAME without "Test" and
 // with the parts of it that run, if not all do. What takes a machine long that QEMU makes up is not in it.
 type group struct{ name, pkg, tests string }
 
 var groups = []group{
 	{"a clean command", "clean", "CleanCommand"},
-	{"nothing left", "e2e", "NothingIsLeft LeftoverMayFinishAfterTerm EachLeftoverIsAskedOnce Policies"},
-	{"EOF", "e2e", "ReaderGetsEOF FiniLetsGoOfStreams"},
-	{"statuses", "e2e", "EveryExitStatusArrives/pair EverySignalThatEndsTheCommandArrives/no_terminal/alone CommandThatCannotBeRun/pair"},
-	{"signals", "e2e", "EverySignalArrivesOnce SignalsReachTheGroup/pair IgnoredSignalsStayIgnored SignalsOfTheRuntimeAreForwarded/(alone|pid1)"},
-	{"stdin", "e2e", "WatchedStdinLosesNoByte/(pair|pid1)/slow ClosedStdinStopsTheCommand/pair UnwatchedStdinMayEnd"},
-	{"bonds", "e2e", "LauncherDies LauncherEndsAtOnce UnboundOutlivesItsLauncher Timeout/.*/pair"},
-	{"kill matrix", "e2e", "KillMatrix/.*/(running|stopping_leftovers)/(npx|stubborn) KillMatrixAsPID1 InnerFiniIsKilled"},
-	{"kill matrix without pidfds", "e2e", "KillMatrixWithoutPidfds/ENOSYS/.*/running"},
-	{"outer one asleep", "e2e", "OuterSleeps"},
-	{"bind", "e2e", "Bind BindKillMatrix/pair BindToNobody"},
-	{"isolation", "e2e", "OneOfAnIsolatedPairKilled IsolatedPolicies IsolationRefused"},
-	{"autoreap", "e2e", "WaitsForOneThatIsNeverAZombie"},
-	{"refused calls", "e2e", "Refused/(pidfd_open|all_of_these)/.*/ENOSYS"},
+	{"nothing left", "e2e", "leftovers.NothingIsLeft/(pair|pid1) leftovers.LeftoverMayFinishAfterTerm/pair leftovers.EachLeftoverIsAskedOnce/pair leftovers.Policies/pair"},
+	{"EOF", "e2e", "streams.ReaderGetsEOF/pair streams.FiniLetsGoOfStreams/(pair|pid1)"},
+	{"statuses", "e2e", "status.EveryExitStatusArrives/pair status.EverySignalThatEndsTheCommandArrives/no_terminal/alone status.CommandThatCannotBeRun/pair"},
+	{"signals", "e2e", "signals.EverySignalArrivesOnce signals.SignalsReachTheGroup/pair signals.IgnoredSignalsStayIgnored signals.SignalsOfTheRuntimeAreForwarded/(alone|pid1)"},
+	{"stdin", "e2e", "streams.WatchedStdinLosesNoByte/(pair|pid1)/slow bond.ClosedStdinStopsTheCommand/pair streams.UnwatchedStdinMayEnd/pair"},
+	{"bonds", "e2e", "bond.LauncherDies bond.LauncherEndsAtOnce bond.UnboundOutlivesItsLauncher bond.Timeout/.*/pair"},
+	{"kill matrix", "e2e", "kill9.KillMatrix/.*/(running|stopping_leftovers)/(npx|stubborn) kill9.KillMatrixAsPID1 kill9.InnerFiniIsKilled"},
+	{"kill matrix without pidfds", "e2e", "kill9.KillMatrixWithoutPidfds/ENOSYS/.*/running"},
+	{"outer one asleep", "e2e", "cost.OuterSleeps"},
+	{"bind", "e2e", "bond.Bind bond.BindKillMatrix/pair bond.BindToNobody"},
+	{"isolation", "e2e", "isolation.OneOfAnIsolatedPairKilled isolation.IsolatedPolicies isolation.IsolationRefused"},
+	{"autoreap", "e2e", "leftovers.WaitsForOneThatIsNeverAZombie"},
+	{"refused calls", "e2e", "refused.Refused/(pidfd_open|all_of_these)/.*/ENOSYS"},
 	{"package orphans", "orphans", ""},
 	{"package reaper", "reaper", ""},
 	{"package signals", "signals", ""},
 }
 
-// pattern is the group's for -test.run.
-func (g group) pattern() string {
-	var tests []string
+// patterns are the group's for -test.run, by package.
+func (g group) patterns() map[string]string {
+	if g.tests == "" {
+		return map[string]string{g.pkg: "."}
+	}
+	tests := map[string]string{}
 	for _, test := range strings.Fields(g.tests) {
+		pkg, test := g.room(test)
 		top, parts, some := strings.Cut(test, "/")
 		test = "^Test" + top + "$"
 		if some {
 			test += "/" + parts
 		}
-		tests = append(tests, test)
+		if tests[pkg] != "" {
+			test = tests[pkg] + "|" + test
+		}
+		tests[pkg] = test
 	}
-	return strings.Join(tests, "|")
+	return tests
+}
+
+// room is the package of a test of the group, and its name.
+func (g group) room(test string) (pkg, name string) {
+	if room, name, ok := strings.Cut(test, "."); ok && g.pkg == "e2e" {
+		return "e2e/" + room, name
+	}
+	return g.pkg, test
 }
 
 // has reports whether a test is one of the group.
 func (g group) has(pkg, name string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(name, "Test"), "/")
-	return g.pkg == pkg && (g.tests == "" || slices.ContainsFunc(strings.Fields(g.tests), func(test string) bool {
+	if g.tests == "" {
+		return g.pkg == pkg
+	}
+	return slices.ContainsFunc(strings.Fields(g.tests), func(test string) bool {
+		room, test := g.room(test)
 		own, _, _ := strings.Cut(test, "/")
-		return own == top
-	}))
+		return room == pkg && own == top
+	})
 }
 
 func main() {

@@ -30,7 +30,7 @@ type fault struct {
 	number          int
 	file, old, new  string
 	equivalent, why string
-	tests           string // a package and -run, if they are not those of the machines
+	tests           string // packages and -run, if they are not those of the machines
 }
 
 // A verdict is who has noticed a fault.
@@ -157,9 +157,10 @@ func (f fault) try(dir string) (v verdict) {
 		return verdict{err: err}
 	}
 	if f.tests != "" {
-		pkg, run, _ := strings.Cut(f.tests, " ")
-		args := []string{"test", "-count=1", "-overlay", own + ".json", "-run", run, pkg}
-		if pkg == "./e2e" {
+		words := strings.Fields(f.tests) // packages, and what runs of them
+		last := len(words) - 1
+		args := append([]string{"test", "-count=1", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
+		if strings.HasPrefix(words[0], "./e2e/") {
 			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini", ".")
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if out, err := build.CombinedOutput(); err != nil {

@@ -1,0 +1,195 @@
+package bond
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+)
+
+// A launcher that lives is never refused, whatever session it has moved to.
+
+func TestLauncherMovesToASession(t *testing.T) {
+	t.Parallel()
+	rounds := rig.QuickOrFull(30, 100)
+	for _, p := range rig.AloneOrPair {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			for round := range rounds {
+				argv := rig.Mode("setsid-launcher", p.Command("--", "/bin/sh", "-c", "echo started; exec sleep 1000").Args...)
+				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+				if line, _ := l.Out.Next(); line != "started" {
+					t.Fatalf("round %d: %q; stderr: %s", round, line, l.Err.Text())
+				}
+				l.Signal(syscall.SIGKILL)
+				rig.Until(t, "the end of the tree; stderr: "+l.Err.Text(), func() bool { return rig.HungUp(l.Witness) })
+				l.Wait()
+			}
+		})
+	}
+}
+
+// While the inner fini is stopped, the outer one watches the parent process, whose end may come before it is
+// told of the stop.
+func TestLauncherOfAStoppedInnerDies(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"plain": nil, "report": {"--report=" + t.TempDir() + "/report"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, wait := range []bool{true, false} {
+				l := rig.Launch(t, rig.Pair, slices.Concat(flags, []string{"--"}, rig.Mode("signals", "15"))...)
+				l.Out.Want("ready")
+				inner := l.Inner()
+				rig.MustKill(t, inner, syscall.SIGSTOP)
+				if wait {
+					rig.Until(t, "it is stopped", func() bool { return shells.IsStopped(inner) })
+				}
+				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+				l.Out.Want("signal 15")
+				l.MustVanish(0)
+			}
+		})
+	}
+}
+
+// A launcher that ends once fini is bound to it, as setsid -f does on a busy machine, is a
+// launcher that has died: fini says so, and how not to.
+func TestLauncherEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "setsid")
+	const said = " has died; -p none keeps it\n"
+	record := append([]string{"--grace=1s", "--"}, rig.Mode("signals", "12")...)
+	adopted := func(t *testing.T, argv ...string) *rig.Life {
+		t.Helper()
+		argv = rig.Mode("adopter", argv...)
+		return rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+	}
+	// What runs as "setsid -f fini cmd", but ends only after a line.
+	later := func(fini []string) []string {
+		return append([]string{"/bin/sh", "-c", `exec 5<&0; setsid "$@" <&5 & read line; echo later $!`, "sh"}, fini...)
+	}
+	for _, p := range rig.AloneOrPair {
+		t.Run(p.Name+"/before or after it is bound", func(t *testing.T) {
+			t.Parallel()
+			for range 10 {
+				l := adopted(t, append([]string{"setsid", "-f"}, p.Command(append([]string{"-v"}, record...)...).Args...)...)
+				var got []string
+				ready, ended := false, false
+				for !ready || !ended {
+					line, ok := l.Out.Next()
+					if !ok {
+						break // it is over already
+					}
+					ready = ready || strings.HasPrefix(line, "ready ")
+					ended = ended || strings.HasPrefix(line, "launcher ")
+					got = append(got, line)
+				}
+				for _, fini := range rig.ChildrenOf(t, l.PID()) {
+					_ = syscall.Kill(fini, syscall.SIGUSR2)
+				}
+				got = append(got, l.Out.Rest()...)
+				l.MustEnd(0)
+				// SIGTERM may come before the command records it.
+				died := func(line string) bool {
+					return line == "signal 15" || strings.HasPrefix(line, "adopted ") && strings.HasSuffix(line, " 143")
+				}
+				// And it may come when the command has just ended by the other signal.
+				stopped, text := slices.ContainsFunc(got, died), l.Err.Whole()
+				if asked := strings.Contains(text, "sending SIGTERM"); stopped && !asked || asked != strings.Contains(text, said) {
+					t.Errorf("the command got %q, and fini says %q", got, l.Err.Text())
+				}
+			}
+		})
+		t.Run(p.Name+"/after", func(t *testing.T) {
+			t.Parallel()
+			l := adopted(t, later(p.Command(record...).Args)...)
+			l.Out.Want("ready ")
+			rig.Write(t, l, "go\n")
+			// It takes no SIGUSR2 here: the ladder ends it.
+			got := l.Out.Rest()
+			if !slices.Contains(got, "signal 15") || !slices.ContainsFunc(got, func(s string) bool {
+				return strings.HasPrefix(s, "adopted ") && strings.HasSuffix(s, " 137")
+			}) {
+				t.Errorf("%q, want SIGTERM, and status 137 after the grace", got)
+			}
+			l.MustEnd(0)
+			if got := l.Err.Whole(); strings.Count(got, said) != 1 {
+				t.Errorf("says %q", got)
+			}
+		})
+		t.Run(p.Name+"/after, -p none", func(t *testing.T) {
+			t.Parallel()
+			l := adopted(t, later(p.Command(append([]string{"-p", "none"}, record...)...).Args)...)
+			l.Out.Want("ready ")
+			rig.Write(t, l, "go\n")
+			l.Out.Want("launcher ")
+			fini := rig.ChildrenOf(t, l.PID())[0]
+			rig.MustKill(t, fini, syscall.SIGUSR2)
+			rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 12", fmt.Sprintf("adopted %d 7", fini))
+			l.MustEnd(0)
+			if got := l.Err.Whole(); got != "" {
+				t.Errorf("says %q", got)
+			}
+		})
+	}
+}
+
+// nohup right before fini is meant for fini, and one further up is not.
+func TestNohupFurtherUp(t *testing.T) {
+	t.Parallel()
+	nohup := need.Program(t, "nohup")
+	const unbound = "fini: not bound to the parent process: nohup started fini; -p TERM binds it"
+	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, p := range rig.AloneOrPair {
+			for _, tt := range []struct {
+				name     string
+				launcher string
+				before   []string
+				args     []string
+				bound    bool
+			}{
+				{"further up", "ignores", nil, nil, true},
+				{"right before", "heeds", []string{nohup}, nil, false},
+				{"right before, -p TERM", "heeds", []string{nohup}, []string{"-p", "TERM"}, true},
+				{"both", "ignores", []string{nohup}, nil, true},
+				{"neither", "heeds", nil, nil, true},
+			} {
+				t.Run(p.Name+"/"+tt.name, func(t *testing.T) {
+					t.Parallel()
+					argv := slices.Concat(tt.before, before, p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, rig.Mode("signals", "15"))...).Args)
+					argv = rig.Mode("hup-launcher", append([]string{tt.launcher}, argv...)...)
+					cmd := exec.Command(argv[0], argv[1:]...)
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+					l := rig.StartCmd(t, cmd)
+					fini := l.Out.Launched()
+					l.Out.Want("ready")
+					l.Signal(syscall.SIGKILL)
+					l.Wait()
+					if tt.bound {
+						rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
+					} else {
+						rig.MustKill(t, fini, syscall.SIGUSR1) // which would come after SIGTERM
+						rig.MustRecord(t, "the command says", []string{next(l)}, "signal 10")
+						rig.MustKill(t, fini, syscall.SIGTERM)
+					}
+					rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+					if said := strings.Contains(l.Err.Whole(), unbound); said == tt.bound {
+						t.Errorf("says %q", l.Err.Text())
+					}
+				})
+			}
+		}
+	})
+}
+
+func next(l *rig.Life) string {
+	l.T.Helper()
+	line, _ := l.Out.Next()
+	return line
+}

@@ -1,0 +1,274 @@
+package bystanders
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// Children from before fini was executed are nobody's leftovers.
+
+// bystanders are children that a fini had before it was one.
+type bystanders struct {
+	t     *testing.T
+	hold  *os.File // they end with it
+	heard *rig.Lines
+	pids  []int
+}
+
+// startAsShell starts a command that starts the bystanders, and executes fini in its place when they are there.
+func startAsShell(t *testing.T, start func(*exec.Cmd) *rig.Life, fini *exec.Cmd) (*rig.Life, *bystanders) {
+	t.Helper()
+	holdR, holdW := rig.Pipe(t)
+	sayR, sayW := rig.Pipe(t)
+	gateR, gateW := rig.Pipe(t)
+	beside := rig.Mode("bystander", "1")
+	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- 6<&- & read both <&6; exec "$@" 4<&- 5>&- 6<&-`, beside[0], beside[1], beside[2])
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, fini.Args...)...)
+	if fini.SysProcAttr != nil { // of "self @pid1 fini ..." it is the shell that becomes fini
+		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
+		cmd.SysProcAttr = fini.SysProcAttr
+	}
+	cmd.ExtraFiles = []*os.File{holdR, sayW, gateR}
+	l := start(cmd)
+	_, _, _ = holdR.Close(), sayW.Close(), gateR.Close()
+	b := &bystanders{t, holdW, rig.NewLines(t, sayR), nil}
+	for range 2 {
+		b.pids = append(b.pids, b.heard.WantPID("bystander "))
+	}
+	_, _ = gateW.WriteString("both\n")
+	return l, b
+}
+
+// orphan kills the one that is the other's parent, which then is a child of fini's.
+func (b *bystanders) orphan() {
+	b.t.Helper()
+	if rig.ParentOf(b.pids[0]) == b.pids[1] {
+		slices.Reverse(b.pids)
+	}
+	rig.MustKill(b.t, b.pids[0], syscall.SIGKILL)
+	rig.Until(b.t, "the bystander has another parent", func() bool { return rig.ParentOf(b.pids[1]) != b.pids[0] })
+	b.pids = b.pids[1:]
+}
+
+// mustBeUntouched asserts that they live and have had no signal, and ends them.
+func (b *bystanders) mustBeUntouched() {
+	b.t.Helper()
+	for _, pid := range b.pids {
+		rig.MustStay(b.t, "a bystander", pid)
+	}
+	_ = b.hold.Close()
+	rig.MustRecord(b.t, "the bystanders say", b.heard.Rest(), slices.Repeat([]string{"end"}, len(b.pids))...)
+}
+
+func TestEarlierChildren(t *testing.T) {
+	t.Parallel()
+	const leftovers = `setsid sleep 1000 & setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1000; done' & `
+	flags := []string{"--grace=300ms", "--linger=50ms"}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for _, policy := range []string{"stop", "pipes", "wait"} {
+			t.Run("the command ends, "+policy, func(t *testing.T) {
+				t.Parallel()
+				script := leftovers
+				if policy == "wait" { // what it waits for ends with the line
+					script = `(echo up; read line <&7) 7<&0 & `
+				}
+				fini := p.Command(append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
+				l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life { return rig.StartCmd(t, cmd) }, fini)
+				l.Out.Want("up")
+				if policy == "stop" && p == rig.Pair { // alone, fini gets it as a child, and does not know it: see docs/limits.md
+					b.orphan()
+				}
+				rig.Write(t, l, "go\ngo\n")
+				if policy == "pipes" { // one holds nothing but the witness
+					if got := l.Status(); got != 5 {
+						t.Errorf("status %d; stderr: %s", got, l.Err.Text())
+					}
+				} else {
+					l.MustEnd(5)
+				}
+				if p.PID1 { // the kernel ends all that is in the namespace
+					rig.MustRecord(t, "the bystanders say", b.heard.Rest())
+					return
+				}
+				b.mustBeUntouched()
+			})
+		}
+	})
+	for _, p := range rig.AloneOrPair {
+		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
+			t.Parallel()
+			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)
+			l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life {
+				launcher := rig.Mode("launcher", cmd.Args...)
+				l := exec.Command(launcher[0], launcher[1:]...)
+				l.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+				// The launcher hands on its streams and the witness alone.
+				l.ExtraFiles = cmd.ExtraFiles
+				return rig.StartCmd(t, l)
+			}, fini)
+			l.Out.Launched()
+			l.Out.Want("up")
+			l.Signal(syscall.SIGKILL)
+			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+			b.mustBeUntouched()
+		})
+	}
+	t.Run("pair/the inner fini is killed", func(t *testing.T) {
+		t.Parallel()
+		fini := rig.Pair.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
+		l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life { return rig.StartCmd(t, cmd) }, fini)
+		rig.MustKill(t, l.Out.WantPID("inner "), syscall.SIGKILL)
+		l.MustEnd(128 + 9)
+		b.mustBeUntouched()
+	})
+}
+
+// What fini brings upon itself is not for the command.
+
+// quietly is a command that records signals until SIGUSR2, which goes through fini like SIGUSR1.
+func quietly(t *testing.T, fini *exec.Cmd, before func(*rig.Life)) {
+	t.Helper()
+	l := rig.StartCmd(t, fini)
+	l.Out.Want("ready")
+	l.Caught()
+	for range 3 { // with each of them fini says something
+		l.Signal(syscall.SIGUSR1)
+		if line, _ := l.Out.Next(); line != "signal 10" {
+			t.Fatalf("the command says %q", line)
+		}
+	}
+	if before != nil {
+		before(l)
+	}
+	l.Signal(syscall.SIGUSR2)
+	rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 12")
+	l.MustEnd(7)
+}
+
+func TestSignalsOfFinisOwn(t *testing.T) {
+	t.Parallel()
+	recorder := append([]string{"-v", "--"}, rig.Mode("signals", "12")...)
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for _, room := range []int{0, 20, 150} { // nothing, the beginning of a line, some lines
+			t.Run(fmt.Sprintf("SIGXFSZ, %d bytes", room), func(t *testing.T) {
+				t.Parallel()
+				file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = file.Close() }()
+				prefix := []string{need.Program(t, "prlimit"), fmt.Sprintf("--fsize=%d", room)}
+				fini := p.Executed(prefix, recorder...)
+				fini.Stderr = file
+				quietly(t, fini, nil)
+				if info, err := file.Stat(); err != nil || info.Size() != int64(room) {
+					t.Errorf("stderr has %d bytes, want it full with %d", info.Size(), room)
+				}
+			})
+		}
+		t.Run("SIGPIPE", func(t *testing.T) {
+			t.Parallel()
+			r, w := rig.Pipe(t)
+			_ = r.Close()
+			fini := p.Command(recorder...)
+			fini.Stderr = w
+			quietly(t, fini, nil)
+		})
+	})
+	// The time that fini itself has used: it takes in signals that it drops until it is over.
+	t.Run("SIGXCPU", func(t *testing.T) {
+		t.Parallel()
+		fini := rig.Alone.Command(append([]string{"-r", "WINCH:0", "-r", "CONT:0", "--"}, rig.Mode("signals", "12")...)...)
+		quietly(t, fini, func(l *rig.Life) {
+			limit := unix.Rlimit{Cur: 1, Max: unix.RLIM_INFINITY}
+			if err := unix.Prlimit(l.PID(), unix.RLIMIT_CPU, &limit, nil); err != nil {
+				t.Fatal(err)
+			}
+			for ticks := 0; ticks < 110; ticks = rig.StatOf(l.PID()).Number(14) + rig.StatOf(l.PID()).Number(15) {
+				for i := range 1000 { // none of which the kernel queues up
+					_ = l.Cmd.Process.Signal([]syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT}[i%2])
+				}
+			}
+		})
+	})
+}
+
+// The shell that started fini, and a job that it started before, hold the same pipe for
+// writing. Neither is of the tree, and neither is ever signalled.
+func TestBystandersAreNeverSignalled(t *testing.T) {
+	t.Parallel()
+	rounds := rig.QuickOrFull(20, 100)
+	signals := strings.Join(rig.Mode("signals"), " ")
+	cmd := exec.Command("/bin/bash", "-c", fmt.Sprintf(`
+		for sig in 1 2 3 10 12 15 18 20 21 22 28; do trap "echo shell hit by $sig" $sig; done
+		%s 10 3>&- & job=$!
+		read go
+		for i in $(seq %d); do
+			"$1" --linger=0 -- sh -c 'setsid sleep 1000 & sleep 1000 & echo main'
+		done
+		kill -USR1 $job; wait $job; echo "job $?"`, signals, rounds), "sh", rig.Fini)
+	need.Program(t, "bash")
+	l := rig.StartCmd(t, cmd)
+	l.Out.Want("ready")
+	rig.Write(t, l, "go\n")
+	mains := 0
+	for {
+		line, ok := l.Out.Next()
+		if !ok {
+			t.Fatalf("EOF before the job's end: %s", l.Err.Text())
+		}
+		switch line {
+		case "main":
+			mains++
+			continue
+		case "signal 10": // the sentinel: the job can be hit
+			continue
+		case "job 7":
+		default:
+			t.Errorf("unexpected: %q", line)
+			continue
+		}
+		break
+	}
+	l.MustEnd(0)
+	if stopped := strings.Count(l.Err.Whole(), "stopping leftover"); mains != rounds || stopped != 2*rounds {
+		t.Errorf("%d rounds with %d leftovers stopped, want %d with %d", mains, stopped, rounds, 2*rounds)
+	}
+}
+
+// A child from before the exec whose exit signal is not SIGCHLD is no leftover either.
+func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64", "amd64, whose number of clone(2) and order of its arguments these are")
+	python := need.Program(t, "python3")
+	for _, sig := range []string{"0", "10"} {
+		l := rig.StartCmd(t, exec.Command(python, "-c", `
+import ctypes, os, sys
+if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
+    os.read(0, 1)
+    os.write(1, b"alive\n")
+    os._exit(0)
+os.execv(sys.argv[2], sys.argv[2:])`,
+			sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 7"))
+		if got := l.Status(); got != 7 {
+			t.Errorf("status %d; stderr: %s", got, l.Err.Text())
+		}
+		rig.Write(t, l, "\n")
+		l.Out.Want("alive")
+	}
+}

@@ -1,0 +1,511 @@
+package ci
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// fini in front of the commands of CI jobs, under what their runners do to a job. The
+// runners are played by the test, in the order and by the signals of the real ones; what
+// they run is real.
+
+// mustLeakWithoutFini asserts that a case without fini leaves something, for otherwise it shows
+// nothing.
+func mustLeakWithoutFini(t *testing.T, wrap []string, o rig.Outcome) {
+	t.Helper()
+	if wrap == nil && (o.Survivors == 0 || !o.Never) {
+		t.Errorf("without fini: %s; so the case shows nothing", o)
+	}
+}
+
+// joined is a command for a shell.
+func joined(wrap []string, more ...string) string {
+	return strings.Join(slices.Concat(wrap, more), " ")
+}
+
+const ciTests = "testdata/ci-tests.sh"
+
+func needTests(t *testing.T) {
+	t.Helper()
+	need.Program(t, "bash")
+	need.Program(t, "python3")
+	need.Program(t, "setsid")
+}
+
+// The step's shell makes SIGINT wait for the tests and dies of SIGTERM, of which the tests
+// hear nothing: but fini is bound to the shell that started it.
+func TestGitHubCancel(t *testing.T) {
+	needTests(t)
+	t.Parallel()
+	rig.InColumns(t, "GitHub step cancelled", nil, func(t *testing.T, wrap []string) rig.Outcome {
+		file := rig.ScriptFile(t, joined(wrap, "bash", ciTests)+"\necho the step goes on\n")
+		s := rig.StartStep(t, nil, "bash", "-e", file)
+		_ = s.Stdin.Close() // as the runner does
+		s.Ready()
+		s.GithubCancel()
+		o := s.Outcome(128 + int(syscall.SIGTERM))
+		mustLeakWithoutFini(t, wrap, o)
+		if slices.Contains(wrap, rig.Fini) {
+			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
+		}
+		if strings.Contains(s.Out.Text(), "the step goes on") {
+			t.Error("the shell went on with its next line")
+		}
+		return o
+	})
+}
+
+// With `shell: fini -- bash -e {0}` the step's one known process is fini. Tests that
+// ignore every request leave the runner SIGKILL, which is for fini.
+func TestGitHubKillsFini(t *testing.T) {
+	need.Program(t, "bash")
+	t.Parallel()
+	file := rig.ScriptFile(t, "setsid sleep 1000 &\nsleep 1000 &\nexec "+joined(rig.Mode("signals"))+"\n")
+	s := rig.StartStep(t, nil, rig.Fini, "--grace=500ms", "--", "bash", "-e", file)
+	_ = s.Stdin.Close()
+	s.Out.Want("ready")
+	s.GithubCancel()
+	s.Out.Rest() // to EOF
+	s.MustHaveStatus(128 + int(syscall.SIGKILL))
+	s.MustBeGone()
+	rig.WantOnce(t, s.Out.Text(), "signal 2")
+	rig.WantOnce(t, s.Out.Text(), "signal 15")
+}
+
+// When the step's process has ended, the runner waits 5 s for the end of its output.
+func TestGitHubStepLeavesServer(t *testing.T) {
+	needTests(t)
+	t.Parallel()
+	name := "GitHub step over, a server left in its background"
+	rig.InColumns(t, name, nil, func(t *testing.T, wrap []string) rig.Outcome {
+		g := rig.NewGate(t)
+		file := rig.ScriptFile(t, "python3 -u -m http.server --bind 127.0.0.1 0 &\nread go <"+g.Name+"\necho tests passed\n")
+		s := rig.StartStep(t, nil, slices.Concat(wrap, []string{"bash", "-e", file})...)
+		_ = s.Stdin.Close()
+		s.Out.Want("Serving HTTP")
+		g.Open(t)
+		s.Out.Want("tests passed")
+		o := s.Outcome(0)
+		mustLeakWithoutFini(t, wrap, o)
+		if slices.Contains(wrap, rig.Fini) && o.Eof > 5*time.Second {
+			t.Errorf("EOF after %v, which the runner does not wait for", o.Eof)
+		}
+		return o
+	})
+}
+
+func TestGitLabCancel(t *testing.T) {
+	needTests(t)
+	t.Parallel()
+	rig.InColumns(t, "GitLab job cancelled", nil, func(t *testing.T, wrap []string) rig.Outcome {
+		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", ciTests))...)
+		_ = s.Stdin.Close()
+		s.Ready()
+		s.SignalGroup(syscall.SIGTERM)
+		o := s.Outcome(128 + int(syscall.SIGTERM))
+		mustLeakWithoutFini(t, wrap, o)
+		if slices.Contains(wrap, rig.Fini) {
+			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
+		}
+		return o
+	})
+}
+
+// A command that goes on after SIGTERM gets what it gets without fini: each signal once,
+// and then SIGKILL; at a terminal, where it is in the group itself, SIGTERM once more by way of fini. The runner sends both to the whole group, and so ends the shells in it,
+// of which one started fini, and the fini that it started, in any order.
+func TestGroupSignalsArriveOnce(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "bash")
+	rounds := rig.QuickOrFull(2, 10)
+	for _, runner := range []struct {
+		name  string
+		start func(t *testing.T, job string, record *os.File) *rig.Step
+		want  []string
+		inJob bool // the command is in the group itself
+	}{
+		{"GitLab", func(t *testing.T, job string, record *os.File) *rig.Step {
+			s := startRecorded(t, record, rig.Gitlab(job), func(cmd *exec.Cmd) *rig.Life {
+				cmd.SysProcAttr = rig.OwnGroup
+				return rig.StartCmd(t, cmd)
+			})
+			_ = s.Stdin.Close()
+			return s
+		}, []string{"signal 15"}, false},
+		// Buildkite's agent gives the job a session and a terminal. At the end of the session's
+		// leader the kernel sends SIGHUP to the foreground.
+		{"Buildkite", func(t *testing.T, job string, record *os.File) *rig.Step {
+			return startRecorded(t, record, []string{"bash", "-e", "-c", job + "; :"}, func(cmd *exec.Cmd) *rig.Life {
+				l, _, _ := rig.OnTerminal(t, cmd)
+				return l
+			})
+		}, []string{"signal 1", "signal 15"}, true},
+	} {
+		start := func(t *testing.T, wrap ...string) (*rig.Step, *rig.Lines) {
+			r, w := rig.Pipe(t)
+			s := runner.start(t, joined(wrap, rig.Mode("signals")...)+" >&4", w)
+			_ = w.Close()
+			got := rig.NewLines(t, r)
+			got.Want("ready")
+			return s, got
+		}
+		killAfterTerm := func(t *testing.T, wrap ...string) (status int) {
+			s, record := start(t, wrap...)
+			s.SignalGroup(syscall.SIGTERM)
+			var got []string
+			for seen := map[string]bool{}; len(seen) < len(runner.want); {
+				line, ok := record.Next()
+				if !ok {
+					break
+				}
+				seen[line] = true
+				got = append(got, line)
+			}
+			status = s.Status() // of the shell, which the signal has ended
+			s.SignalGroup(syscall.SIGKILL)
+			got = append(got, record.Rest()...)
+			s.MustBeGone()
+			slices.Sort(got)
+			if len(wrap) > 0 && runner.inJob { // the second one comes before SIGKILL, or not
+				got = slices.Compact(got)
+			}
+			if !slices.Equal(got, runner.want) {
+				t.Errorf("the command got %q, want %q", got, runner.want)
+			}
+			return status
+		}
+		fini := []string{rig.Fini, "--grace=500ms", "--"}
+		t.Run(runner.name+"/SIGTERM, then SIGKILL", func(t *testing.T) {
+			t.Parallel()
+			want := killAfterTerm(t)
+			for range rounds {
+				if got := killAfterTerm(t, fini...); got != want {
+					t.Errorf("status %d, want %d as without fini", got, want)
+				}
+			}
+		})
+		t.Run(runner.name+"/both at once", func(t *testing.T) {
+			t.Parallel()
+			for range rounds {
+				s, record := start(t, fini...)
+				s.SignalGroup(syscall.SIGTERM)
+				s.SignalGroup(syscall.SIGKILL)
+				got := record.Rest()
+				s.MustBeGone()
+				// One that is in the group has no time to say what it got.
+				if slices.Sort(got); !slices.Equal(got, runner.want) && !runner.inJob {
+					t.Errorf("the command got %q, want %q", got, runner.want)
+				}
+			}
+		})
+	}
+}
+
+// startRecorded gives the step one more descriptor, 4.
+func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *rig.Step {
+	t.Helper()
+	h := rig.NewCgroup(t)
+	argv = h.Wrap(argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.ExtraFiles = []*os.File{record}
+	return &rig.Step{Life: start(cmd), Cgroup: h}
+}
+
+// Under GitLab the far end of stdin is closed before the command starts. Without -i that
+// is nothing to fini; with it, it is a reason to stop.
+func TestGitLabStdinIsOverAtTheStart(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "bash")
+	// It lasts many times the grace.
+	job := rig.ScriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
+read line || echo no stdin; sleep 3 & wait; echo tests passed; exit 4`)
+	for _, eval := range []string{`eval "$1"`, `(eval "$1")`} { // two ways, of which one can be chosen
+		t.Run(eval, func(t *testing.T) {
+			t.Parallel()
+			run := func(last string, wrap ...string) (status int) {
+				s := rig.StartStep(t, rig.OwnGroup, rig.GitlabBy(eval, joined(wrap, "bash", job))...)
+				_ = s.Stdin.Close()
+				if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
+					t.Errorf("stdout %q, want %q", got, want)
+				}
+				status = s.Status()
+				s.MustBeGone()
+				return status
+			}
+			want := run("tests passed")
+			if want == 0 {
+				t.Error("without fini the job succeeds, so its status shows nothing")
+			}
+			if got := run("tests passed", rig.Fini, "--grace=50ms", "--"); got != want {
+				t.Errorf("status %d, want %d as without fini", got, want)
+			}
+			if got := run("tests got TERM", rig.Fini, "-i", "--grace=500ms", "--linger=0", "--"); got == 0 {
+				t.Error("under -i the job succeeds")
+			}
+		})
+	}
+}
+
+var appAddresses atomic.Int32
+
+// A test suite that starts its server by `npm start &` and ends without a thought of it.
+func TestNpmStart(t *testing.T) {
+	need.Program(t, "node")
+	npm := need.Program(t, "npm")
+	t.Parallel()
+	rig.InColumns(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) rig.Outcome {
+		h, g := rig.NewCgroup(t), rig.NewGate(t)
+		argv := h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
+			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...)
+		cmd := exec.Command(argv[0], argv[1:]...)
+		// All of 127/8 is this machine. On an address of its own nobody else takes the port.
+		pid, n := os.Getpid(), appAddresses.Add(1)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),
+			"npm_config_offline=true", "npm_config_update_notifier=false", "npm_config_cache="+t.TempDir())
+		s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: h}
+		address := s.Out.Want("listening on ")
+		response, err := http.Get("http://" + address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || string(text) != "served\n" {
+			t.Fatalf("the server answers %q, %v", text, err)
+		}
+		g.Open(t)
+		s.Out.Want("tests passed")
+		o := s.Outcome(4)
+		mustLeakWithoutFini(t, wrap, o)
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			_ = listener.Close()
+		}
+		switch {
+		case slices.Contains(wrap, rig.Fini) && err != nil:
+			t.Errorf("the port is not free: %v", err)
+		case wrap == nil && err == nil:
+			t.Error("without fini the port is free, so the case shows nothing")
+		}
+		return o
+	})
+}
+
+// A make whose recipes run under fini, and a make under fini, have the jobs that -j says.
+func TestMakeJobserver(t *testing.T) {
+	t.Parallel()
+	gmake := need.Program(t, "make")
+	const jobs, targets = 4, 8
+	fini := rig.Fini + " -q --linger=0 --"
+	const leak = "setsid sleep 1000 &"
+	for _, tt := range []struct {
+		name           string
+		wrap           []string
+		sub, job, leak string
+	}{
+		{"without fini", nil, "", "", ""},
+		{"fini make", strings.Fields(fini), "", "", leak},
+		{"fini in front of the makes below", nil, fini, "", leak},
+		{"fini in front of the jobs", nil, "", fini, leak},
+		{"fini everywhere", strings.Fields(fini), fini, fini, leak},
+	} {
+		start := func(t *testing.T) (*rig.Step, *rig.Gate) {
+			g := rig.NewGate(t)
+			return rig.StartStep(t, rig.OwnGroup, slices.Concat(tt.wrap, []string{gmake, fmt.Sprint("-j", jobs), "-f", "testdata/ci-jobs.mk",
+				"SUB=" + tt.sub, "JOB=" + tt.job, "LEAK=" + tt.leak, "GO=" + g.Name})...), g
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, g := start(t)
+			up, down := 0, 0
+			for down < targets {
+				line, ok := s.Out.Next()
+				if !ok {
+					t.Fatalf("EOF after %d jobs; stderr: %s", down, s.Err.Text())
+				}
+				switch line {
+				case "up":
+					up++
+				case "down":
+					down++
+				default:
+					t.Errorf("stdout: %q", line)
+				}
+				if up-down > jobs {
+					t.Errorf("%d jobs at once, want %d", up-down, jobs)
+				}
+				// As many jobs as are allowed must run before the first of them may end.
+				if line == "up" && up >= jobs {
+					g.Open(t)
+				}
+				if line == "up" && up == targets {
+					for range jobs - 1 {
+						g.Open(t)
+					}
+				}
+			}
+			s.Out.Rest()
+			s.MustEndWithNothing(0)
+			if said := s.Err.Whole(); said != "" {
+				t.Errorf("stderr: %q", said)
+			}
+		})
+	}
+}
+
+// An interrupted make ends as it does without fini, and leaves nothing. Without fini too
+// it is a race whether make hears first of its own signal, of which it dies, or of its
+// jobs', and says 2.
+func TestMakeInterrupted(t *testing.T) {
+	gmake := need.Program(t, "make")
+	t.Parallel()
+	run := func(leak string, interrupt func(*rig.Step), wrap ...string) (status int) {
+		g := rig.NewGate(t)
+		s := rig.StartStep(t, rig.OwnGroup, slices.Concat(wrap, []string{gmake, "-j4", "-f", "testdata/ci-jobs.mk",
+			"LEAK=" + leak, "GO=" + g.Name})...)
+		for range 4 {
+			s.Out.Want("up")
+		}
+		interrupt(s)
+		s.Out.Rest()
+		status = s.Status()
+		s.MustEndWithNothing(status)
+		return status
+	}
+	for name, status := range map[string]int{
+		"without fini": run("", func(s *rig.Step) { s.SignalGroup(syscall.SIGINT) }),
+		"with fini":    run("setsid sleep 1000 &", func(s *rig.Step) { s.Signal(syscall.SIGINT) }, rig.Fini, "--linger=0", "--"),
+	} {
+		if status != 2 && status != 128+int(syscall.SIGINT) {
+			t.Errorf("%s: status %d, want 2 or 130", name, status)
+		}
+	}
+}
+
+// What a script makes of a status is the same with fini, where each command leaves an
+// escapee besides.
+func TestInBashScripts(t *testing.T) {
+	t.Parallel()
+	bash := need.Program(t, "bash")
+	for _, script := range []string{
+		`set -e; run 'exit 3'; echo not reached`,
+		`set -e; run 'exit 0'; echo reached`,
+		`set -e; ! run 'exit 3'; echo reached`,
+		`set -e; x=$(run 'echo out; exit 5') || echo "$x $?"; x=$(run 'exit 6'); echo not reached`,
+		`set -eo pipefail; run 'echo out; exit 7' | cat; echo not reached`,
+		`set -o pipefail; run 'echo out; exit 7' | cat | run 'cat; exit 0'; echo "$? ${PIPESTATUS[*]}"`,
+		`set -o pipefail; run 'exec yes' | head -n 1; echo "$? ${PIPESTATUS[*]}"`,
+		`trap 'echo "error $?"' ERR; run 'exit 8'; run 'exit 9' || echo "or $?"; if run 'exit 1'; then echo yes; else echo no; fi`,
+		`run 'exit 10' & run 'exit 11' & wait -n -p first $!; echo "$?"; wait %1; echo "$?"`,
+		`run 'kill -TERM $$'; echo "$?"; run 'no-such-command'; echo "$?"`,
+		`exec 2>&1; run 'echo one; echo two >&2; exit 12'`,
+		`run 'cat; exit 13' <<<"here is a line"; echo "$?"; run 'cat' < <(run 'echo from a substitution')`,
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			run := func(before, leak string) (int, []string) {
+				s := rig.StartStep(t, nil, bash, "-c", fmt.Sprintf("run() { %s sh -c \"%s $1\"; }\n%s", before, leak, script))
+				out := s.Out.Rest()
+				status := s.Status()
+				s.MustBeGone() // and not at once: bash does not wait for a process substitution
+				return status, out
+			}
+			wantStatus, want := run("", "")
+			status, got := run(rig.Fini+" -q --linger=0 --", "setsid sleep 1000 &")
+			if status != wantStatus || !slices.Equal(got, want) {
+				t.Errorf("status %d and %q, want %d and %q as without fini", status, got, wantStatus, want)
+			}
+		})
+	}
+}
+
+// timeout(1) inside and outside of fini. It takes a SIGALRM for that of its own timer, so
+// that its time is over in the moment in which everything is ready.
+func TestWithTimeout(t *testing.T) {
+	t.Parallel()
+	timeout := need.Program(t, "timeout")
+	const (
+		obedient = "setsid sleep 1000 & sleep 1000 & echo ready; wait"
+		stubborn = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; while :; do wait; done"
+	)
+	fini := []string{rig.Fini, "--grace=500ms", "--"}
+	for _, tt := range []struct {
+		name   string
+		argv   []string
+		script string
+		status int
+		gone   bool // fini is, when what the runner knows has ended
+	}{
+		{"timeout fini", slices.Concat([]string{timeout, "1000"}, fini), obedient, 124, true},
+		{"timeout -k fini, killed", slices.Concat([]string{timeout, "-k", "0.1", "1000"}, fini), stubborn, 137, false},
+		{"timeout -s KILL fini", slices.Concat([]string{timeout, "-s", "KILL", "1000"}, fini), obedient, 137, false},
+		{"timeout --foreground fini", slices.Concat([]string{timeout, "--foreground", "1000"}, fini), obedient, 124, true},
+		{"fini timeout", slices.Concat(fini, []string{timeout, "1000"}), obedient, 124, true},
+		{"fini timeout -k, killed", slices.Concat(fini, []string{timeout, "-k", "0.1", "1000"}), stubborn, 137, true},
+		{"fini timeout fini", slices.Concat(fini, []string{timeout, "1000"}, fini), obedient, 124, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := rig.StartStep(t, nil, append(tt.argv, "sh", "-c", tt.script)...)
+			s.Out.Want("ready")
+			victim := s.PID()
+			if tt.argv[0] == rig.Fini {
+				victim = rig.ChildrenOf(t, s.Worker())[0]
+			}
+			// timeout(1) may still be on its way out of its fork.
+			rig.Until(t, "timeout waits", func() bool { return strings.HasPrefix(rig.ProcStatus(victim, "State"), "S") })
+			if err := syscall.Kill(victim, syscall.SIGALRM); err != nil {
+				t.Fatal(err)
+			}
+			s.Out.Rest() // to EOF
+			if tt.gone {
+				s.MustEndWithNothing(tt.status)
+			} else {
+				s.MustHaveStatus(tt.status)
+				s.MustBeGone()
+			}
+		})
+	}
+	t.Run("a second that is over", func(t *testing.T) {
+		t.Parallel()
+		s := rig.StartStep(t, nil, slices.Concat([]string{timeout, "1"}, fini, []string{"sh", "-c", obedient})...)
+		s.Out.Rest()
+		s.MustEndWithNothing(124)
+	})
+}
+
+// Eight at a time, of which each leaves something.
+func TestXargs(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "xargs")
+	runs := rig.QuickOrFull(24, 48)
+	// xargs makes 123 of any status from 1 to 125, so each says its own.
+	s := rig.StartStep(t, nil, "sh", "-c", fmt.Sprintf(`seq %d | xargs -P8 -I{} sh -c '
+		%s -q --linger=0 -- sh -c "setsid sleep 1000 & exit {}"; echo "{} gave $?"; exit 1'`, runs, rig.Fini))
+	got := s.Out.Rest()
+	s.MustEndWithNothing(123)
+	var want []string
+	for i := range runs {
+		want = append(want, fmt.Sprintf("%d gave %d", i+1, i+1))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,331 @@
+package cost
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// A clean command adds no wait. The machine's noise only ever adds: on a busy one
+// there are more rounds.
+func TestCleanCommandAddsNoWait(t *testing.T) {
+	rig.Serial(t, "it measures milliseconds")
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		best := time.Hour
+		for end := time.Now().Add(rig.Patience); best > 20*time.Millisecond && time.Now().Before(end); {
+			cmd := p.Command(append([]string{"--"}, rig.Mode("clock")...)...)
+			status, stdout, _ := rig.Ask(t, cmd)
+			after := rig.Monotonic()
+			var before int64
+			if _, err := fmt.Sscanf(stdout, "now %d", &before); err != nil || status != 0 {
+				t.Fatalf("status %d, %q: %v", status, stdout, err)
+			}
+			best = min(best, time.Duration(after-before))
+		}
+		t.Logf("main child's end to fini's end: %v", best)
+		if best > 20*time.Millisecond {
+			t.Errorf("fini ended %v after its command, want at most 20ms", best)
+		}
+	})
+}
+
+// A launcher that starts and stops fini many times keeps its descriptors and has no
+// zombies; each status is right.
+func TestManyLives(t *testing.T) {
+	rig.Serial(t, "it counts this process's descriptors and children")
+	fds, children := rig.CountFDs(t, os.Getpid()), len(rig.ChildrenOf(t, os.Getpid()))
+	for i := range rig.QuickOrFull(100, 1000) {
+		if out, err := exec.Command(rig.Fini, "--", "/bin/true").CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("run %d: %v, %q", i, err, out)
+		}
+	}
+	for i := range rig.QuickOrFull(30, 200) {
+		want := 128 + 15
+		script := "echo ready; exec sleep 1000"
+		if i%2 == 1 {
+			want, script = i, "trap 'exit "+strconv.Itoa(i)+"' TERM; echo ready; while :; do sleep 0.01; done"
+		}
+		cmd := exec.Command(rig.Fini, "--", "/bin/sh", "-c", script)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		rig.NewLines(t, out).Want("ready")
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if got := rig.ShellStatus(cmd.ProcessState); got != want {
+			t.Fatalf("cycle %d: status %d, want %d", i, got, want)
+		}
+	}
+	if got := rig.CountFDs(t, os.Getpid()); got != fds {
+		t.Errorf("%d descriptors after, %d before", got, fds)
+	}
+	if got := len(rig.ChildrenOf(t, os.Getpid())); got != children {
+		t.Errorf("%d children after, %d before", got, children)
+	}
+}
+
+// What is not noise may not grow unnoticed. `make bench` measures the rest.
+
+// quiet is a command that does nothing until its standard input ends, and then succeeds.
+var quiet = []string{"--", "/bin/sh", "-c", "echo ready; exec cat"}
+
+func TestGuardBinarySize(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limit was measured")
+	info, err := os.Stat(rig.Fini)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes", info.Size())
+	const most = 4_620_000
+	if info.Size() > most {
+		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
+	}
+}
+
+// idle starts fini with a command that does nothing, and waits until it does nothing either.
+// The pids are those of all its processes.
+func idle(t *testing.T, p rig.Place) (l *rig.Life, pids []int) {
+	t.Helper()
+	l = rig.Start(t, p, quiet...)
+	l.Out.Want("ready")
+	l.Caught()
+	pids = rig.FinisOf(l)
+	rig.Settled(t, pids)
+	return l, pids
+}
+
+func TestGuardThreadsAndIdleness(t *testing.T) {
+	rig.Serial(t, "it counts switches of an idle fini")
+	// Each thread is a task that a pids limit has to allow for. How many the runtime makes before
+	// all of its own are idle differs by one or two from run to run.
+	most := map[rig.Place]int{rig.Alone: 12, rig.Pair: 13, rig.PID1: 12, rig.Isolated: 24}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		l, pids := idle(t, p)
+
+		threads := 0
+		for _, pid := range pids {
+			n, err := strconv.Atoi(rig.ProcStatus(pid, "Threads"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			threads += n
+		}
+		t.Logf("%d threads", threads)
+		if threads > most[p] {
+			t.Errorf("%d threads, want at most %d", threads, most[p])
+		}
+
+		// What would wake it later than in a window below.
+		for _, pid := range pids {
+			if armed := alarms(t, pid); armed != nil {
+				t.Errorf("idle, and an alarm rings in %v", armed)
+			}
+		}
+
+		// Whatever wakes now and then does so in each of these windows. What the machine does
+		// to a process once, such as stopping it to look at it, is not fini's.
+		var woken []int
+		if !rig.Poll(rig.Patience, func() bool {
+			before := rig.Switches(t, pids)
+			time.Sleep(1100 * time.Millisecond)
+			woken = append(woken, rig.Switches(t, pids)-before)
+			return woken[len(woken)-1] == 0
+		}) {
+			t.Errorf("idle, and put on a processor %v times in 1.1 seconds each", woken)
+		}
+		_ = l.Stdin.Close()
+		l.MustEnd(0)
+	})
+}
+
+// alarms are the times after which the timers of a process ring. See timerfd_create(2).
+func alarms(t testing.TB, pid int) (armed []time.Duration) {
+	t.Helper()
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		if text, _ := os.Readlink(link); text != "anon_inode:[timerfd]" {
+			continue
+		}
+		info, _ := os.ReadFile(strings.Replace(link, "/fd/", "/fdinfo/", 1))
+		_, value, _ := strings.Cut(string(info), "it_value: (")
+		var seconds, nanoseconds int64
+		if n, _ := fmt.Sscanf(value, "%d, %d", &seconds, &nanoseconds); n == 2 && seconds+nanoseconds > 0 {
+			armed = append(armed, time.Duration(seconds)*time.Second+time.Duration(nanoseconds))
+		}
+	}
+	return armed
+}
+
+// Each duration of the command line is that of an alarm of the kernel's, however busy the machine is
+// when it rings.
+func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
+	t.Parallel()
+	const stubborn = `trap "" TERM HUP; sh -c 'echo leftover; exec sleep 1000' & `
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for _, tt := range []struct {
+			flags  string
+			script string
+			begin  func(l *rig.Life) // what the alarm is set at
+		}{
+			{"--timeout=900", "echo leftover; exec sleep 1000", nil},
+			{"--kill-after=900", stubborn + "wait; wait", func(l *rig.Life) { l.Signal(syscall.SIGTERM) }},
+			{"-i --grace=900", stubborn + "wait; wait", func(l *rig.Life) { _ = l.Stdin.Close() }},
+			{"--linger=900", stubborn + "read line", func(l *rig.Life) { _ = l.Stdin.Close() }},
+		} {
+			args := slices.Concat(strings.Fields(tt.flags), []string{"--", "/bin/sh", "-c", tt.script})
+			h := rig.NewCgroup(t)
+			l := rig.StartCmd(t, h.Around(p, nil, args...))
+			l.Out.Want("leftover")
+			l.Caught()
+			if tt.begin != nil {
+				tt.begin(l)
+			}
+			var armed []time.Duration
+			if !rig.Poll(rig.Patience, func() bool {
+				armed = alarms(t, l.Worker())
+				return len(armed) == 1 && armed[0] > 800*time.Second && armed[0] <= 900*time.Second
+			}) {
+				t.Errorf("%s: alarms ring in %v; stderr: %s", tt.flags, armed, l.Err.Text())
+			}
+			h.Kill()
+			_ = l.Status()
+		}
+	})
+}
+
+// What a start takes its time for is page faults, and most of them are memory that stays.
+func TestGuardMemory(t *testing.T) {
+	rig.Serial(t, "the runtime takes more memory where it has to wait for a processor")
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	const (
+		// 1.4 times what was measured: it grows with each thread that had something to do.
+		mostMemory = 900 // kB, of each process with a runtime
+		mostFaults = 340
+		mostAsleep = 40 // of either, of an outer one
+	)
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		var tooMuch []string
+		for range 5 { // the least of some lives: how much one has depends on what it had to wait for
+			if tooMuch = tooLargeFinis(t, p, mostMemory, mostFaults, mostAsleep); tooMuch == nil {
+				return
+			}
+		}
+		t.Error(tooMuch)
+	})
+}
+
+// tooLargeFinis lists those of one life that have more kB, or page faults, than they may.
+func tooLargeFinis(t *testing.T, p rig.Place, mostMemory, mostFaults, mostAsleep int) (tooMuch []string) {
+	t.Helper()
+	l, pids := idle(t, p)
+	for i, pid := range pids {
+		mostMemory, mostFaults := mostMemory, mostFaults
+		if p == rig.Pair && i == 0 {
+			mostMemory, mostFaults = mostAsleep, mostAsleep
+		}
+		memory := ownMemory(t, pid)
+		faults := 0
+		if !p.PID1 { // there it counts what the process was before
+			faults = rig.StatOf(pid).Number(10) // minflt
+		}
+		t.Logf("%d kB, %d page faults", memory, faults)
+		if memory > mostMemory || faults > mostFaults {
+			tooMuch = append(tooMuch, fmt.Sprintf("%d kB and %d page faults, want at most %d and %d", memory, faults, mostMemory, mostFaults))
+		}
+	}
+	_ = l.Stdin.Close()
+	l.MustEnd(0)
+	return tooMuch
+}
+
+// ownMemory is the memory of a process's own, in kB: not what is private and dirty, which counts the pages of a file that
+// was just written.
+func ownMemory(t *testing.T, pid int) (kB int) {
+	t.Helper()
+	_, line, _ := strings.Cut(rig.ReadFile(t, fmt.Sprintf("/proc/%d/smaps_rollup", pid)), "\nAnonymous:")
+	kB, err := strconv.Atoi(strings.Fields(line)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kB
+}
+
+// notCounted are the calls whose number is up to the scheduler, or to the signals that there are.
+var notCounted = map[string]bool{
+	"futex": true, "nanosleep": true, "sched_yield": true, "epoll_pwait": true, "tgkill": true, "getpid": true, "madvise": true,
+	"rt_sigaction": true, "rt_sigprocmask": true, "rt_sigreturn": true, "restart_syscall": true,
+}
+
+// The limits are 1.3 times what was measured, without the calls of which the number varies.
+func TestGuardSyscalls(t *testing.T) {
+	rig.Serial(t, "how many calls the runtime makes depends on the load")
+	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
+	strace := need.Program(t, "strace")
+	for name, c := range map[string]struct {
+		flags []string
+		most  int
+	}{
+		"no shield": {[]string{"--no-shield"}, 280},
+		"pair":      {nil, 370},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := filepath.Join(t.TempDir(), "calls")
+			l := rig.StartCmd(t, exec.Command(strace, append(append(
+				[]string{"-f", "-c", "-o", table, rig.Fini}, c.flags...), "--", "/bin/true")...))
+			l.MustEnd(0)
+			calls := countCalls(t, table)
+			t.Logf("%d system calls", calls)
+			if calls > c.most {
+				text, _ := os.ReadFile(table)
+				t.Errorf("%d system calls, want at most %d\n%s", calls, c.most, text)
+			}
+		})
+	}
+}
+
+// countCalls adds up the calls of a table that strace -c made.
+func countCalls(t *testing.T, table string) (sum int) {
+	t.Helper()
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		// % time, seconds, usecs/call, calls, errors if there are any, and the name.
+		words := strings.Fields(line)
+		if len(words) < 5 || notCounted[words[len(words)-1]] || words[len(words)-1] == "total" {
+			continue
+		}
+		if calls, err := strconv.Atoi(words[3]); err == nil {
+			sum += calls
+		}
+	}
+	if sum < 20 {
+		t.Fatalf("strace counted %d calls:\n%s", sum, text)
+	}
+	return sum
+}

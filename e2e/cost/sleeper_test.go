@@ -1,0 +1,208 @@
+package cost
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// waysToPair are the surroundings and flags in which fini is a pair, and the outer fini sleeps, before it has a runtime.
+var waysToPair = map[string]struct {
+	flags []string
+	env   string
+	shell string // executes fini
+}{
+	"report":        {[]string{"--report=FILE"}, "", runIt},
+	"bind":          {[]string{"--bind=1"}, "", runIt},
+	"both":          {[]string{"--report=FILE", "--bind=1"}, "", runIt},
+	"FINI_BIND":     {nil, "FINI_BIND=1", runIt},
+	"a wrong guess": {[]string{"--timeout", "1000", "--isolate=try"}, "", runIt},
+	"closed stream": {nil, "", runIt + " 2>&-"},
+	"no SIGCHLD":    {nil, "", "trap '' CHLD; " + runIt},
+	"a child":       {nil, "", "sleep 1000 >/dev/null 2>&1 </dev/null 3>&- 4>&- & " + runIt},
+	"isolate":       {[]string{"--isolate=try"}, "", runIt},
+	"and bind":      {[]string{"--isolate=try", "--bind=1"}, "", runIt},
+	"FINI_ISOLATE":  {nil, "FINI_ISOLATE=try", runIt},
+}
+
+const runIt = "exec \"$@\""
+
+// pairBy is a pair with the flags and in the surroundings of one of waysToPair.
+func pairBy(t *testing.T, name string, command ...string) *exec.Cmd {
+	t.Helper()
+	way := waysToPair[name]
+	args := []string{"-c", way.shell, "sh", rig.Fini}
+	for _, flag := range way.flags {
+		args = append(args, strings.Replace(flag, "FILE", t.TempDir()+"/report", 1))
+	}
+	cmd := exec.Command("/bin/sh", append(args, command...)...)
+	cmd.Env = append(os.Environ(), way.env)
+	return cmd
+}
+
+// The outer fini of a pair sleeps, before it has a runtime, whatever makes the pair: see package entry.
+func TestOuterSleeps(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
+	awake := func(pid int) bool { return rig.ProcStatus(pid, "Threads") != "1" }
+	for name := range waysToPair {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := rig.StartCmd(t, pairBy(t, name, quiet...))
+			l.Out.Want("ready")
+			if name == "a child" { // it is not of the tree, and a child of fini's process
+				pids := rig.ChildrenOf(t, l.PID())
+				defer func() { rig.MustKill(t, pids[0], syscall.SIGKILL) }()
+				if len(pids) != 2 {
+					t.Errorf("children %v", pids)
+				}
+			} else {
+				l.Caught()
+				if l.Worker() == l.PID() {
+					t.Errorf("the worker is %d", l.Worker())
+				}
+			}
+			if most := 40; awake(l.PID()) || ownMemory(t, l.PID()) > most {
+				t.Errorf("%s threads, and %d kB, want at most %d", rig.ProcStatus(l.PID(), "Threads"), ownMemory(t, l.PID()), most)
+			}
+			_ = l.Stdin.Close()
+			l.MustEnd(0)
+		})
+	}
+	t.Run("every signal", func(t *testing.T) {
+		t.Parallel()
+		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
+			if !rig.Forwardable(sig) || sig == syscall.SIGTERM {
+				continue
+			}
+			rig.MustKill(t, l.PID(), sig)
+			l.Out.Want(fmt.Sprintf("signal %d", sig))
+		}
+		if awake(l.PID()) {
+			t.Error("it is awake")
+		}
+		rig.MustKill(t, l.PID(), syscall.SIGTERM)
+		l.Out.Want("signal 15")
+		l.MustEnd(7)
+	})
+	t.Run("a stopped inner one", func(t *testing.T) {
+		t.Parallel()
+		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		rig.MustKill(t, l.Worker(), syscall.SIGSTOP)
+		rig.Until(t, "it is stopped", func() bool { return rig.StatOf(l.Worker()).State() == 'T' })
+		if awake(l.PID()) {
+			t.Error("the outer one is awake")
+		}
+		rig.MustKill(t, l.PID(), syscall.SIGTERM)
+		l.Out.Want("signal 15")
+		l.MustEnd(7)
+	})
+	t.Run("a killed inner one", func(t *testing.T) {
+		t.Parallel()
+		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		rig.MustKill(t, l.Worker(), syscall.SIGKILL)
+		l.Out.Want("signal 15")
+		l.MustEnd(128 + 9)
+		if text := l.Err.Whole(); text != "" && !strings.HasPrefix(text, "fini: stopping the command: its inner fini was killed\n") {
+			t.Errorf("says %q", text)
+		}
+	})
+	// What came before the runtime could catch it is not lost, and does not end it.
+	t.Run("a killed inner one, while it is stopped", func(t *testing.T) {
+		t.Parallel()
+		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		inner := l.Worker()
+		rig.MustKill(t, l.PID(), syscall.SIGSTOP)
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGPROF} {
+			rig.MustKill(t, l.PID(), sig)
+		}
+		rig.MustKill(t, inner, syscall.SIGKILL)
+		rig.MustKill(t, l.PID(), syscall.SIGCONT)
+		l.Out.Want("signal 15")
+		l.MustEnd(128 + 9)
+	})
+	t.Run("a killed inner one, and who is left", func(t *testing.T) {
+		t.Parallel()
+		l := rig.Start(t, rig.Pair, "--", "/bin/sh", "-c", `trap "" TERM; echo ready; kill -KILL $PPID; exec sleep 1000`)
+		l.Out.Want("ready")
+		l.MustEnd(128 + 9)
+		if text := l.Err.Whole(); !strings.Contains(text, "(sleep 1000), which holds stdout and stderr\n") {
+			t.Errorf("says %q", text)
+		}
+	})
+	t.Run("an inner one that stands down", func(t *testing.T) {
+		t.Parallel()
+		cmd := rig.Pair.Command("/bin/sh", "-c", "echo started; sleep 1000")
+		cmd.Env = append(os.Environ(), "FINI_SHIELD=0")
+		if out, err := terminated(t, cmd); err == nil || err.Error() != "signal: terminated" {
+			t.Errorf("%v, and says %q", err, out)
+		}
+	})
+	t.Run("in the PID namespace of others", func(t *testing.T) {
+		t.Parallel()
+		need.Root(t)
+		out, err := exec.Command(need.Program(t, "unshare"), "--pid", rig.Fini, "true").CombinedOutput()
+		if text := string(out); err == nil || !strings.HasPrefix(text, "fini: children are in another PID namespace") || strings.Count(text, "\n") != 1 {
+			t.Errorf("%v, and says %q", err, text)
+		}
+	})
+}
+
+// A pair is made by forks: fini is executed once, and the command.
+func TestPairExecutesOnce(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
+	strace := need.Program(t, "strace")
+	for name := range waysToPair {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := filepath.Join(t.TempDir(), "strace")
+			cmd := pairBy(t, name, "/bin/true")
+			argv := append([]string{strace, "-f", "-qq", "-o", log, "-e", "trace=execve"}, cmd.Args...)
+			argv[7] = cmd.Path
+			env := cmd.Env
+			cmd = exec.Command(argv[0], argv[1:]...)
+			cmd.Env = env
+			if name == "a child" { // which strace waits for
+				cmd.Args[9] = strings.Replace(cmd.Args[9], "1000", "0.1", 1)
+			}
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+			text := rig.ReadFile(t, log)
+			for _, path := range []string{rig.Fini, "/bin/true"} {
+				if n := strings.Count(text, "execve(\""+path+"\""); n != 1 {
+					t.Errorf("%s is executed %d times:\n%s", path, n, text)
+				}
+			}
+		})
+	}
+}
+
+// terminated runs a command for which a SIGTERM is pending, and blocked.
+func terminated(t *testing.T, cmd *exec.Cmd) (out []byte, err error) {
+	t.Helper()
+	cmd.Path = need.Program(t, "python3")
+	cmd.Args = append([]string{cmd.Path, "-c", `import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+os.execv(sys.argv[1], sys.argv[1:])`}, cmd.Args...)
+	return cmd.CombinedOutput()
+}

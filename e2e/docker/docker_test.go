@@ -1,0 +1,131 @@
+package docker
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// TestDocker runs containers of Dockerfile.example under a real engine. It is one test
+// so that the images are built once and are gone when the last of the parts is over. What holds with any
+// engine, statuses, orphans, and a stop, is TestDropInDocker's.
+func TestDocker(t *testing.T) {
+	t.Parallel()
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := need.Program(t, "busybox")
+	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	image := containers.BuildExample(t, busybox)
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, image containers.ExampleImage)
+	}{
+		{"example", dockerExample},
+		{"streams", dockerStreams},
+		{"pid 1's stdout", dockerPID1Stdout},
+		{"exec beside leftovers", dockerExecBeside},
+		{"pids limit", dockerPidsLimit},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			part.run(t, image)
+		})
+	}
+}
+
+// As it stands in Dockerfile.example: sleep under fini ends by TERM.
+func dockerExample(t *testing.T, image containers.ExampleImage) {
+	c := containers.StartContainer(t, image.Whole)
+	rig.Until(t, "fini runs the CMD", func() bool {
+		names := c.Exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
+		return slices.Contains(strings.Fields(names), "sleep")
+	})
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	c.MustEnd(143)
+}
+
+func dockerStreams(t *testing.T, image containers.ExampleImage) {
+	var stdout, stderr bytes.Buffer
+	run := func(stdin io.Reader, args ...string) {
+		t.Helper()
+		stdout.Reset()
+		name := rig.DockerName("rm")
+		cmd := rig.DockerCommand(t, append([]string{"run", "--rm", "--network", "none", "--name", name}, args...)...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+		if err := cmd.Run(); err != nil {
+			_ = rig.DockerCommand(t, "rm", "-f", name).Run()
+			t.Fatalf("docker run: %v", err)
+		}
+	}
+	run(nil, image.Whole, "true")
+	if stdout.Len() > 0 {
+		t.Errorf("stdout of true: %q", &stdout)
+	}
+	data := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
+	run(bytes.NewReader(data), "-i", image.Whole, "cat")
+	if !bytes.Equal(stdout.Bytes(), data) {
+		t.Errorf("%d bytes of stdin came out as %d others", len(data), stdout.Len())
+	}
+	if stderr.Len() > 0 {
+		t.Errorf("stderr of clean commands: %q", &stderr)
+	}
+}
+
+// Writing to PID 1's standard output is how people get into `docker logs` from beside.
+func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
+	c := containers.StartContainer(t, image.Whole, "sh", "-c", "echo ready; exec sleep 1000")
+	c.Out.Want("ready")
+	c.Exec("sh", "-c", "echo to stdout >/proc/1/fd/1 && echo to stderr >/proc/1/fd/2")
+	c.Out.Want("to stdout")
+	c.Err.Want("to stderr")
+}
+
+// What `docker exec` starts has no parent in the namespace and is nobody's leftover.
+func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
+	c := containers.StartContainer(t, "-e", "FINI_GRACE=25s", image.Whole, "sh", "-c", `
+		mkfifo /tmp/main /tmp/leftover
+		setsid sh -c '
+			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover; exit" TERM
+			echo leftover ready
+			while :; do sleep 1000 & wait; done' &
+		cat /tmp/main
+		exit 4`)
+	c.Out.Want("leftover ready")
+	beside, _ := c.Follow("exec", c.Name, "sh", "-c", `
+		trap "echo hit >/proc/1/fd/1" TERM
+		trap "echo alive >/proc/1/fd/1" USR1
+		sh -c '
+			trap "echo hit >/proc/1/fd/1" TERM
+			echo beside $PPID
+			while :; do sleep 1000 & wait; done' &
+		while :; do sleep 1000 & wait; done`)
+	pid := strconv.Itoa(beside.WantPID("beside "))
+
+	c.Exec("kill", "-TERM", pid)
+	c.Out.Want("hit") // a TERM would show
+	c.Exec("sh", "-c", "echo >/tmp/main")
+	c.Out.Want("leftover asked")
+	c.Exec("kill", "-USR1", pid)
+	c.Out.Want("alive")
+	c.Exec("sh", "-c", "echo leftover done >/tmp/leftover")
+	out := c.MustEnd(4)
+	rig.WantOnce(t, out, "hit")
+	rig.WantOnce(t, out, "leftover done")
+}
+
+// fini, a shell and what the shell runs beside it get along with few processes, of which the
+// threads of a Go program are the most.
+func dockerPidsLimit(t *testing.T, image containers.ExampleImage) {
+	c := containers.StartContainer(t, "--pids-limit", "12", image.Whole, "sh", "-c", "true & exit 3")
+	c.MustEnd(3)
+}

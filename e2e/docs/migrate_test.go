@@ -1,0 +1,206 @@
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+)
+
+// What docs/migrate.md changes is built and run by a real engine, before and after: before, what the server
+// leaves is killed when PID 1 ends; after, it has its time.
+
+const migratePage = "../docs/migrate.md"
+
+// sides are what stands in a diff before the change and after it.
+func sides(t *testing.T, diff string) (before, after string) {
+	t.Helper()
+	for line := range strings.Lines(diff) {
+		switch line[0] {
+		case '-':
+			before += line[1:]
+		case '+':
+			after += line[1:]
+		case ' ':
+			before, after = before+line[1:], after+line[1:]
+		default:
+			t.Fatalf("no line of a diff: %q", line)
+		}
+	}
+	return before, after
+}
+
+// others are the inits that an image's package manager is asked for, and what they are linked with.
+func others(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{
+		"usr/bin/tini":      need.Program(t, "tini-static"),
+		"usr/bin/dumb-init": need.Program(t, "dumb-init"),
+		"usr/bin/catatonit": need.Program(t, "catatonit"),
+	}
+	linked, _ := exec.Command("ldd", files["usr/bin/dumb-init"]).Output() // fails if it is static
+	for _, m := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(linked), -1) {
+		files[m[1][1:]] = m[1]
+	}
+	return files
+}
+
+// migrated is an image as a Dockerfile says it, where FROM is a busybox, apt-get installs from a folder, and what
+// is downloaded is there already.
+func migrated(t *testing.T, text string) (image string) {
+	t.Helper()
+	dir := t.TempDir()
+	put := func(name, text string) {
+		name = filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(name), 0o755)
+		if err == nil {
+			err = os.WriteFile(name, []byte(text), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, file := range others(t) {
+		put("packages/"+name, rig.ReadFile(t, file))
+		put("downloads/"+filepath.Base(name), rig.ReadFile(t, file))
+	}
+	put("server", imageServer)
+	put("apt-get", "#!/bin/sh\n[ $1 = update ] || cp -r /packages/. /\n")
+	text = regexp.MustCompile(`(?m)^ADD https://\S+/(tini|dumb-init)\S* (\S+)$`).ReplaceAllString(text, "COPY downloads /usr/lib/downloads\nCOPY downloads/$1 $2")
+	if strings.Contains(text, "dumb-init") {
+		text = strings.Replace(text, "\n", "\nRUN apt-get install its-libraries\n", 1)
+	}
+	text = strings.Replace(text, "FROM debian:12\n", "FROM busybox\nENTRYPOINT []\nCOPY packages /packages\nCOPY apt-get /bin/\n", 1)
+	put("Dockerfile", text)
+	return builtIn(t, dir)
+}
+
+// mustCut stops a container whose PID 1 gives what the server leaves no time.
+func mustCut(t *testing.T, c *containers.Container) {
+	t.Helper()
+	c.Out.Want("--port=80")
+	rig.Until(t, "the helper is ready", func() bool { return strings.Contains(c.Out.Text(), "helper ready\n") })
+	containers.Docker(t, "stop", c.Name)
+	if out := c.MustEnd(7); strings.Contains(out, "helper saved") {
+		t.Errorf("before the change the helper has its time too, so that this shows nothing: %s", out)
+	}
+}
+
+func migratesImage(t *testing.T, diff string) {
+	before, after := sides(t, diff)
+	mustCut(t, containers.StartContainer(t, migrated(t, before)))
+	c := containers.StartContainer(t, migrated(t, after))
+	c.MustBeFini()
+	mustStopWell(t, c)
+}
+
+func migratesRun(t *testing.T, diff string) {
+	image := migrated(t, "FROM debian:12\nCOPY server /bin/\n")
+	run := func(line string) *containers.Container {
+		words := strings.Fields(strings.NewReplacer("/usr/local/bin/fini:", containers.FiniFile(t)+":", " example ", " "+image+" ").Replace(line))
+		return containers.StartContainer(t, words[2:]...)
+	}
+	before, after := sides(t, diff)
+	mustCut(t, run(before))
+	c := run(after)
+	c.MustBeFini()
+	mustStopWell(t, c)
+}
+
+func migratesCompose(t *testing.T, diff string) {
+	image := built(t, imageOfServer)
+	before, after := sides(t, diff)
+	if init := at(t, fromYAML(t, before), "services", "server", "init"); init != true {
+		t.Errorf("init is %v before", init)
+	}
+	service := at(t, fromYAML(t, after), "services", "server")
+	entry := words(t, at(t, service, "entrypoint"))
+	flags := append([]string{"--entrypoint", entry[0], image}, entry[1:]...)
+	c := containers.StartContainer(t, append(flags, words(t, at(t, service, "command"))...)...)
+	c.MustBeFini()
+	mustStopWell(t, c)
+}
+
+// What an engine does with such a path is TestDropInDocker's and TestDropInPodman's.
+func migratesEngine(t *testing.T, diff string) {
+	for i, want := range []string{"/usr/libexec/docker/docker-init", "/usr/local/bin/fini"} {
+		before, after := sides(t, diff)
+		var settings map[string]string
+		if text := []string{before, after}[i]; json.Unmarshal([]byte(text), &settings) != nil || settings["init-path"] != want {
+			t.Errorf("no settings with %s: %s", want, text)
+		}
+	}
+}
+
+// The command that finds what to change names each line that a diff takes away and speaks of an init, nothing of
+// what comes in its place, and what else people write.
+func migrationGrep(t *testing.T, command string) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []string
+	for _, b := range rig.BlocksOf(t, migratePage) {
+		if b.Kind != "diff" {
+			continue
+		}
+		name := fmt.Sprintf("%s %d", b.Section, len(want))
+		before, after := sides(t, b.Text)
+		put(name, before)
+		put("after "+name, after)
+		want = append(want, name)
+	}
+	for name, text := range map[string]string{
+		"alpine":       "RUN apk add --no-cache tini\n",
+		"pip":          "RUN pip install dumb-init==1.2.5\n",
+		"pod.yaml":     `command: ["/sbin/tini", "--"]`,
+		"variable":     "ENV TINI_SUBREAPER=1\n",
+		"run.sh":       "docker run \\\n    --init \\\n    example\n",
+		"a tab":        "docker run \\\n\t--init \\\n\texample\n",
+		"podman":       "podman run --rm --init example\n",
+		"devcontainer": "{\n\t\"init\": true\n}\n",
+		"without-a-change": "git submodule update --init\n  git submodule update --init\nterraform init\ninitial: true\nroutini\n" +
+			"docker run example mysqld --init-file=/x\n  --init-file=/x\ndocker run example --initialize\n",
+	} {
+		put(name, text)
+		if name != "without-a-change" {
+			want = append(want, name)
+		}
+	}
+	cmd := exec.Command("/bin/sh", "-c", command)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	found := map[string]bool{}
+	for line := range bytes.Lines(out) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(string(line), "./"), ":")
+		found[name] = true
+	}
+	for _, name := range want {
+		if !found[name] {
+			t.Errorf("it does not find %s", name)
+		}
+	}
+	for name := range found {
+		if !slices.Contains(want, name) {
+			t.Errorf("it finds %s", name)
+		}
+	}
+	if len(want) < 14 {
+		t.Errorf("only %q", want)
+	}
+}

@@ -1,0 +1,379 @@
+package docs
+
+import (
+	"encoding/json"
+	"html"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+)
+
+// The pages that a reader sees: what they link to is there, what they show can be run, and what
+// they say of the flags is what --help says.
+
+// pages are README.md and all others.
+func pages(t *testing.T) (names []string) {
+	t.Helper()
+	for _, pattern := range []string{"../*.md", "../docs/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	if len(names) < 9 {
+		t.Fatalf("only these pages: %q", names)
+	}
+	return names
+}
+
+func TestReadmeFits(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.TrimSuffix(rig.ReadFile(t, "../README.md"), "\n"), "\n")
+	if len(lines) > 200 {
+		t.Errorf("README.md has %d lines", len(lines))
+	}
+	for i, line := range lines {
+		if n := len([]rune(line)); n > 100 {
+			t.Errorf("README.md:%d has %d columns: %s", i+1, n, line)
+		}
+	}
+	first := strings.Join(lines[:45], "\n")
+	for _, part := range []string{"leaves nothing behind", "fini -- ", "make demo", "make test", "\n## Install\n"} {
+		if !strings.Contains(first, part) {
+			t.Errorf("not on the first screen: %q", part)
+		}
+	}
+}
+
+var (
+	link   = regexp.MustCompile(`\]\(([^)]+)\)`)
+	inline = regexp.MustCompile("`([^`\n]+)`")
+)
+
+// anchor is what a heading is linked to by, as GitHub makes it.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+			b.WriteRune(r)
+		case r == ' ':
+			b.WriteRune('-')
+		}
+	}
+	return b.String()
+}
+
+// No link is dead, and none leads to a place that can't be looked at here.
+func TestPagesLinks(t *testing.T) {
+	t.Parallel()
+	links := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(rig.ReadFile(t, page), -1) {
+			links++
+			target, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") {
+				t.Errorf("%s: a link out of the repository: %s", page, m[1])
+				continue
+			}
+			file := filepath.Join(filepath.Dir(page), target)
+			if target == "" {
+				file = page
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: a dead link: %v", page, err)
+				continue
+			}
+			found := fragment == ""
+			for line := range strings.Lines(rig.ReadFile(t, file)) {
+				if heading := strings.TrimLeft(line, "#"); heading != line {
+					found = found || anchor(strings.TrimSpace(heading)) == fragment
+				}
+			}
+			if !found {
+				t.Errorf("%s: %s has no heading for #%s", page, file, fragment)
+			}
+		}
+	}
+	if links < 35 {
+		t.Errorf("only %d links found", links)
+	}
+	// Each page can be come by.
+	readme := rig.ReadFile(t, "../README.md")
+	for _, page := range pages(t) {
+		if name := strings.TrimPrefix(page, "../"); name != "README.md" && !strings.Contains(readme, "("+name) &&
+			!strings.Contains(rig.ReadFile(t, "../CONTRIBUTING.md"), "("+name) {
+			t.Errorf("neither README.md nor CONTRIBUTING.md leads to %s", name)
+		}
+	}
+}
+
+// What the pages call a target of make, a test, a file of the repository or a command line of
+// fini is one.
+func TestPagesCommandLines(t *testing.T) {
+	t.Parallel()
+	targets := regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(rig.ReadFile(t, "../Makefile"), -1)
+	var tests strings.Builder
+	sources, _ := filepath.Glob("*/*_test.go")
+	long, _ := filepath.Glob("long/*/*_test.go")
+	sources = append(sources, long...)
+	for _, source := range sources {
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(rig.ReadFile(t, source), -1) {
+			tests.WriteString(m[1] + "\n")
+		}
+	}
+	check := func(page, line string) {
+		line, _, _ = strings.Cut(line, " #")
+		if m := regexp.MustCompile(`^(?:sudo |FINI_\w+=\S+ )*make((?: [a-z0-9-]+| [A-Z]+=\S+)+)$`).FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			for word := range strings.FieldsSeq(m[1]) {
+				known := strings.Contains(word, "=") || word == "e2e" || slices.ContainsFunc(targets, func(m []string) bool { return m[1] == word })
+				if !known {
+					t.Errorf("%s: the Makefile has no target %s: %s", page, word, line)
+				}
+			}
+		}
+		if m := regexp.MustCompile(`go test \./e2e\S* -run '?([\w|]+)`).FindStringSubmatch(line); m != nil {
+			for pattern := range strings.SplitSeq(m[1], "|") {
+				if !strings.Contains(tests.String(), pattern) {
+					t.Errorf("%s: no test is called %s: %s", page, pattern, line)
+				}
+			}
+		}
+		if m := regexp.MustCompile(`^(?:sh )?((?:e2e|packaging|docs|reaper|signals|orphans|pdeath)/[\w./-]*\w)$`).FindStringSubmatch(line); m != nil {
+			if _, err := os.Stat("../" + m[1]); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+		// With --version in front flags are read, and no command is started.
+		if words, ok := strings.CutPrefix(line, "fini "); ok && !strings.ContainsAny(words, "[…") && !strings.Contains(words, "...") {
+			args := append([]string{"--version"}, strings.Fields(words)...)
+			if out, err := exec.Command(rig.Fini, args...).CombinedOutput(); err != nil {
+				t.Errorf("%s: fini %s: %s", page, words, out)
+			}
+		}
+	}
+	for _, page := range pages(t) {
+		text := rig.ReadFile(t, page)
+		for _, m := range inline.FindAllStringSubmatch(regexp.MustCompile("(?s)\n```.*?\n```").ReplaceAllString(text, ""), -1) {
+			check(page, m[1])
+		}
+		for line := range strings.Lines(text) {
+			if code, indented := strings.CutPrefix(line, "    "); indented {
+				check(page, strings.TrimSpace(code))
+			}
+		}
+		for _, b := range rig.BlocksOf(t, page) {
+			if b.Kind == "sh" || b.Kind == "make" {
+				for line := range strings.Lines(b.Text) {
+					check(page, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+}
+
+// The version that the pages install is this one.
+func TestPagesVersion(t *testing.T) {
+	t.Parallel()
+	version := strings.Fields(rig.Run(t, rig.Fini, "--version"))[2]
+	found := 0
+	for _, page := range pages(t) {
+		if strings.HasSuffix(page, "CHANGELOG.md") {
+			continue
+		}
+		for _, m := range regexp.MustCompile(`(?:fini:|@v|version: )(\d+\.\d+\.\d+)`).FindAllStringSubmatch(rig.ReadFile(t, page), -1) {
+			if found++; m[1] != version {
+				t.Errorf("%s: %s, but this is version %s", page, m[0], version)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("found it only %d times", found)
+	}
+}
+
+// What a page shows at a prompt prints what it says.
+func TestPagesExamples(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	for _, page := range pages(t) {
+		for _, b := range rig.BlocksOf(t, page) {
+			first, want, _ := strings.Cut(b.Text, "\n")
+			command, ok := strings.CutPrefix(first, "$ ")
+			if b.Kind != "console" {
+				continue
+			}
+			if !ok {
+				t.Errorf("%s: no prompt: %s", page, first)
+			}
+			mustPrint(t, command, want)
+			ran++
+		}
+	}
+	if ran < 5 {
+		t.Errorf("only %d examples found", ran)
+	}
+}
+
+// What is refused in the tests is in the table, with what is lost then.
+func TestPagesRefused(t *testing.T) {
+	t.Parallel()
+	page := rig.ReadFile(t, "../docs/refused-and-exhausted.md")
+	for _, r := range rig.RefusedRows {
+		if row := "| " + r.Refused + " | " + r.Lost + " | " + r.Holds + " |\n"; !strings.Contains(page, row) {
+			t.Errorf("not in docs/refused-and-exhausted.md: %s", row)
+		}
+	}
+}
+
+// The picture shows what make demo prints, numbers and spaces aside.
+func TestPagesPicture(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "ps")
+	numbers := regexp.MustCompile(`\d+`)
+	lines := func(all []string) (set []string) {
+		for _, line := range all {
+			set = append(set, strings.Join(strings.Fields(numbers.ReplaceAllString(line, "N")), " "))
+		}
+		slices.Sort(set)
+		return slices.DeleteFunc(slices.Compact(set), func(line string) bool { return line == "" })
+	}
+	var picture []string
+	for _, m := range regexp.MustCompile(`<text[^>]*>([^<]*)<`).FindAllStringSubmatch(rig.ReadFile(t, "../docs/demo.svg"), -1) {
+		picture = append(picture, strings.ReplaceAll(html.UnescapeString(m[1]), "\u00a0", " "))
+	}
+	printed := strings.Split(strings.ReplaceAll(rig.Run(t, "sh", "demo.sh", rig.Fini, "20"), " SNs ", " Ss "), "\n") // under nice
+	if got, want := lines(picture), lines(printed); !slices.Equal(got, want) {
+		t.Errorf("the picture shows\n%s\nand it prints\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The configuration for an MCP host starts a server that answers.
+func TestReadmeMCPRecipe(t *testing.T) {
+	t.Parallel()
+	clients.NeedMCP(t)
+	var config struct {
+		Servers map[string]struct {
+			Command string
+			Args    []string
+		} `json:"mcpServers"`
+	}
+	if err := json.Unmarshal([]byte(rig.BlockWith(t, "../README.md", "mcpServers")), &config); err != nil {
+		t.Fatal(err)
+	}
+	for name, server := range config.Servers {
+		if server.Command != "fini" {
+			t.Errorf("%s is started by %q", name, server.Command)
+		}
+		s := clients.StartSession(t, exec.Command(rig.Fini, server.Args...))
+		s.Echo("recipe")
+		s.CloseStdin()
+		s.Out.Rest()
+		s.MustLeaveNothing(0)
+	}
+}
+
+// The CI step fails on a leak, and its report names it.
+func TestReadmeCIRecipe(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "make")
+	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(rig.BlockWith(t, "../README.md", "run: fini"))
+	if line == nil {
+		t.Fatal("no step")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte("e2e:\n\t@setsid sleep 1000 & echo tested\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", "cd "+dir+"; exec "+line[1])
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(rig.Fini)+":"+os.Getenv("PATH"))
+	l := rig.StartCmd(t, cmd)
+	l.Out.Want("tested")
+	l.MustEnd(1)
+	var report struct {
+		Leftovers []struct{ Command string }
+	}
+	if err := json.Unmarshal([]byte(rig.ReadFile(t, filepath.Join(dir, "leaks.json"))), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Leftovers) != 1 || report.Leftovers[0].Command != "sleep 1000" {
+		t.Errorf("the report names %+v", report.Leftovers)
+	}
+}
+
+// The README's times of a start are those of the page about them.
+func TestReadmeStartTimes(t *testing.T) {
+	t.Parallel()
+	m := regexp.MustCompile(`(?m)^\| time to start and end, against tini \| ([\d.]+)×; ([\d.]+)× with `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	if m == nil {
+		t.Fatal("no times in the README")
+	}
+	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` + regexp.QuoteMeta(row)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
+		t.Errorf("not in docs/performance.md: %s", row)
+	}
+	var more []string
+	for _, page := range []string{"../README.md", "../docs/performance.md"} {
+		text := strings.Join(strings.Fields(rig.ReadFile(t, page)), " ")
+		m := regexp.MustCompile(`start.{0,20} takes ([\d.]+ ms) more than (?:that of tini|tini's)`).FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s has no milliseconds", page)
+		}
+		more = append(more, m[1])
+	}
+	if more[0] != more[1] {
+		t.Errorf("a start takes %s or %s more", more[0], more[1])
+	}
+}
+
+// The README's table has the flags of --help, with the same defaults.
+func TestReadmeFlags(t *testing.T) {
+	t.Parallel()
+	name := regexp.MustCompile(`(?:^|[ ,/` + "`" + `])(--?[a-zA-Z\[][a-z\]-]*(?:\[?=[A-Za-z:]+\]?)?)`)
+	names := func(text string) (all []string) {
+		for _, m := range name.FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	table := map[string]string{}
+	_, section, _ := strings.Cut(rig.ReadFile(t, "../README.md"), "\n## Flags\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			for _, flag := range names(cells[1]) {
+				table[flag] = strings.Trim(cells[2], " `")
+			}
+		}
+	}
+	help := map[string]string{}
+	for _, o := range rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(([^()]+)\)$`)) {
+		for _, flag := range names(o.Names) {
+			help[flag] = o.Preset
+		}
+	}
+	for _, flag := range []string{"--allow-orphan=NAME", "--install=PATH"} { // which come with another change
+		if _, ok := help[flag]; !ok {
+			delete(table, flag)
+		}
+	}
+	here, there := slices.Sorted(maps.Keys(table)), slices.Sorted(maps.Keys(help))
+	if !slices.Equal(here, there) || len(there) < 30 {
+		t.Errorf("the README's table has the flags %v, and --help %v", here, there)
+	}
+	for flag, preset := range help {
+		if got := table[flag]; preset != "" && !strings.HasPrefix(preset, "on") && got != preset || strings.HasPrefix(preset, "on") != strings.HasPrefix(got, "on") {
+			t.Errorf("%s is %q by default in the README and %q in --help", flag, got, preset)
+		}
+	}
+}

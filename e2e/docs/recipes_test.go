@@ -1,0 +1,935 @@
+package docs
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// What docs/embedding.md shows and says, with Node, Python and Go as they are.
+
+// A server that leaves a process behind, ends at the end of its standard input, and has the report say so.
+const embedded = "sleep 1000 >/dev/null 2>&1 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; cat >/dev/null; exit 3"
+
+func embedsNode(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	k := rig.WithModules(t, map[string]string{"server": embedded})
+	file := k.File("host.js", strings.Replace(text, "wrap('node', ['server.js']", "wrap('server', []", 1), 0o644)
+	if out := k.MustLeaveNothing(k.Start(node, file), 0); out != "3 null [ 'sleep 1000' ]\n" {
+		t.Errorf("the host says %q", out)
+	}
+	// Another system has no fini, and the command runs as it is.
+	k.File("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
+	mac := k.File("mac.js", "Object.defineProperty(process, 'platform', {value: 'darwin'})", 0o644)
+	l := k.Start(node, "--require", mac, file)
+	if out := k.MustLeaveNothing(l, 0); out != "3 null \n" || l.Err.Text() != "fini: it needs Linux, and this is darwin: server runs without it\n" {
+		t.Errorf("the host says %q and %q", out, l.Err.Text())
+	}
+}
+
+// embedsTransport connects the SDK's client to a real server, closes it, and reads the report.
+func embedsTransport(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	clients.NeedMCP(t)
+	k := rig.WithModules(t, nil)
+	sdk, err := filepath.Abs("node_modules/@modelcontextprotocol")
+	if err == nil {
+		err = os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.File("transport.mjs", strings.Replace(text, "'server.js'", "'"+filepath.Join(sdk, "server-everything/dist/index.js")+"'", 1), 0o644)
+	host := k.File("host.mjs", `import { readFileSync } from 'node:fs';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { transport } from './transport.mjs';
+const client = new Client({ name: 'host', version: '1' });
+await client.connect(transport);
+await client.close();
+console.log(JSON.parse(readFileSync('report.json', 'utf8')).leftovers.length);
+`, 0o644)
+	if out := k.MustLeaveNothing(k.Start(node, host), 0); out != "0\n" {
+		t.Errorf("the host says %q", out)
+	}
+}
+
+func embedsPython(t *testing.T, text string) {
+	python := need.Program(t, "python3")
+	k := rig.WithModules(t, map[string]string{"server": embedded})
+	file := k.File("host.py", strings.Replace(text, `wrap("node", ["server.js"]`, `wrap("server", []`, 1), 0o644)
+	if out := k.MustLeaveNothing(k.Start(python, file), 0); out != "3 ['sleep 1000']\n" {
+		t.Errorf("the host says %q", out)
+	}
+	k.File("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
+	k.Env = append(k.Env, "FINI_BINARY=/no/such/file")
+	l := k.Start(python, file)
+	if out := k.MustLeaveNothing(l, 0); out != "3 \n" || !strings.HasSuffix(l.Err.Whole(), ": server runs without it\n") {
+		t.Errorf("the host says %q and %q", out, l.Err.Text())
+	}
+}
+
+func embedsGo(t *testing.T, text string) {
+	k := rig.NewRecipeDir(t, map[string]string{"server": embedded})
+	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t))
+	k.File("go.mod", "module host\n\ngo 1.21\n", 0o644)
+	k.File("host.go", text, 0o644)
+	k.File("host_test.go", `package host
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	state, report, err := Run("server")
+	if err != nil || state.ExitCode() != 3 || !strings.Contains(string(report), "\"command\": \"sleep 1000\"") {
+		t.Errorf("%v, %v: %s", state, err, report)
+	}
+}
+`, 0o644)
+	k.MustLeaveNothing(k.Start("go", "test", "-count=1", "."), 0)
+}
+
+// The recipes that the pages show are run as they stand there, with the real program where it
+// can be had, and with a stand-in for what is the reader's own: a server, tests, a backup.
+
+// A recipe is the test of each block that has all of these words.
+type recipe struct {
+	kind, has string
+	run       func(t *testing.T, text string)
+}
+
+var recipes = []recipe{
+	{"sh", "make demo", isScript}, // see TestPagesCommandLines
+	{"sh", "fini -- make test", inFront},
+	{"sh", "fini --isolate -- make test", isScript}, // see e2e/isolation
+	{"sh", "dpkg -i", isScript},                     // see releaseReadme
+	{"dockerfile", "HEALTHCHECK", healthCheck},
+	{"dockerfile", "/usr/local/bin/fini", jobImage},
+	{"dockerfile", "COPY --from=fini", dockerfile},
+	{"sh", "docker push", isScript},
+	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
+	{"yaml", "shell: bash", serverForLaterSteps},
+	{"yaml", "upload-artifact", isYAML},
+	{"yaml", "shell: \"fini", githubWorkflow},
+	{"yaml", "script:", gitlabJob},
+	{"yaml", "entrypoint:", composed},
+	{"yaml", "image:\n        reference:", kubernetesVolume},
+	{"yaml", "--install=", kubernetesInit},
+	{"yaml", "exec:", execProbe},
+	{"json", "", mcpServers},
+	{"python", "def shell(", agentsShell},
+	{"ini", "[Service]", systemdUnit},
+	{"cron", "", cronJob},
+	{"sh", "ssh host", overSSH},
+	{"sh", "setsid -f", inBackground},
+	{"make", ".SHELLFLAGS", makesShell},
+	{"sh", `exec fini -q -- sh "$@"`, npmScript},
+	{"ini", "script-shell", func(*testing.T, string) {}}, // see npmScript
+	{"python", "@pytest.fixture", pytestFixture},
+	{"go", "func TestServer", goTest},
+	{"go", "FINI_TEST", leakInGoTest},
+	{"js", "node:test", leakInNodeTest},
+	{"js", "require('fini-init')", embedsNode},
+	{"js", "StdioClientTransport", embedsTransport},
+	{"python", "import fini_init", embedsPython},
+	{"go", "func Run(", embedsGo},
+	{"js", "handleTestEvent", leakInJest},
+	{"bats", "FINI_TEST", leakInBats},
+	{"sh", "jq -nr 'def xml", leaksAsJUnit},
+	{"sh", "jq -nr", leakRanking},
+	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
+	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
+	{"sh", "go test ./e2e/", isScript},      // see TestPagesCommandLines
+	{"sh", "grep -rn", migrationGrep},
+	{"diff", "FROM ", migratesImage},
+	{"diff", "docker run", migratesRun},
+	{"diff", "services:", migratesCompose},
+	{"diff", "init-path", migratesEngine},
+}
+
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, page := range pages(t) {
+		for _, b := range rig.BlocksOf(t, page) {
+			if b.Kind == "console" || seen[b.Text] { // see TestPagesExamples
+				continue
+			}
+			seen[b.Text] = true
+			n := slices.IndexFunc(recipes, func(r recipe) bool { return r.kind == b.Kind && strings.Contains(b.Text, r.has) })
+			if n < 0 {
+				t.Errorf("%s, %s: no test runs this block of %q:\n%s", page, b.Section, b.Kind, b.Text)
+				continue
+			}
+			t.Run(b.Section, func(t *testing.T) {
+				t.Parallel()
+				recipes[n].run(t, b.Text)
+			})
+		}
+	}
+}
+
+// A serving one says that it is ready, ends at SIGTERM, and says so.
+const serving = `trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done`
+
+func isScript(t *testing.T, text string) {
+	l := rig.StartCmd(t, exec.Command("/bin/sh", "-n", "-c", text))
+	l.MustEnd(0)
+}
+
+// fromYAML is a block as JSON would have it.
+func fromYAML(t *testing.T, text string) any {
+	t.Helper()
+	cmd := exec.Command(debianPython(t, "yaml"), "-c", "import json, sys, yaml; json.dump(yaml.safe_load(sys.stdin), sys.stdout)")
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("no YAML: %v\n%s", err, text)
+	}
+	var value any
+	if err := json.Unmarshal(out, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func isYAML(t *testing.T, text string) { fromYAML(t, text) }
+
+// at is what a path of names and numbers leads to.
+func at(t *testing.T, value any, path ...any) any {
+	t.Helper()
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			object, _ := value.(map[string]any)
+			value = object[step]
+		case int:
+			list, _ := value.([]any)
+			if step >= len(list) {
+				t.Fatalf("there is no %v", path)
+			}
+			value = list[step]
+		}
+	}
+	if value == nil {
+		t.Fatalf("there is no %v", path)
+	}
+	return value
+}
+
+func words(t *testing.T, value any) (all []string) {
+	t.Helper()
+	list, ok := value.([]any)
+	if !ok {
+		t.Fatalf("no list: %v", value)
+	}
+	for _, word := range list {
+		all = append(all, fmt.Sprint(word))
+	}
+	return all
+}
+
+func inFront(t *testing.T, text string) {
+	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != "done\n" {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// The runner's cancel is that of GithubCancel, ten times as fast. Bash is gone when it sends
+// SIGTERM, and fini by SIGKILL after that; who cleans up since SIGINT takes longer.
+func githubWorkflow(t *testing.T, text string) {
+	need.Program(t, "bash")
+	workflow := fromYAML(t, text)
+	shell := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
+	steps := at(t, workflow, "jobs", "tests", "steps").([]any)
+	line := at(t, steps[len(steps)-1], "run").(string)
+	k := rig.NewRecipeDir(t, map[string]string{"make": `
+		trap 'echo deleting; sleep 1.5; echo deleted; exit 1' INT
+		trap 'echo at it already' TERM
+		setsid sleep 1000 &
+		echo ready
+		while :; do sleep 0.1; done`})
+	file := k.File("step.sh", line+"\necho the step goes on\n", 0o644)
+	for _, fini := range []bool{true, false} {
+		argv := slices.Clone(shell)
+		if argv[len(argv)-1] = file; !fini {
+			argv = argv[slices.Index(argv, "bash"):]
+		}
+		argv = k.Cgroup.Wrap(argv...)
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Env = k.Env
+		s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
+		_ = s.Stdin.Close() // as the runner does
+		s.Out.Want("ready")
+		s.GithubCancel()
+		if !fini {
+			s.MustHaveStatus(128 + int(syscall.SIGTERM))
+			if len(k.Cgroup.Alive()) == 0 || strings.Contains(s.Out.Text(), "deleting") {
+				t.Errorf("without fini the tests hear of the cancel too, so that this shows nothing: %s", s.Out.Text())
+			}
+			return
+		}
+		s.Out.Want("deleted")
+		s.Out.Whole() // to EOF
+		s.MustHaveStatus(128 + int(syscall.SIGKILL))
+		s.MustBeGone()
+		rig.WantOnce(t, s.Out.Text(), "deleting")
+	}
+}
+
+func gitlabJob(t *testing.T, text string) {
+	need.Program(t, "bash")
+	line := words(t, at(t, fromYAML(t, text), "tests", "script"))[0]
+	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	argv := k.Cgroup.Wrap(rig.Gitlab(line)...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, rig.OwnGroup
+	s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
+	s.Out.Want("ready")
+	s.SignalGroup(syscall.SIGTERM)
+	if out := s.Out.Whole(); strings.Count(out, "got TERM") != 1 {
+		t.Errorf("the job says %q", out)
+	}
+	s.MustBeGone()
+}
+
+// The server in the images of the recipes: it starts a helper in a session of its own.
+const (
+	imageServer = `#!/bin/sh
+		setsid sh -c 'trap "sleep 0.2; echo helper saved; exit" TERM; echo helper ready; while :; do sleep 1000 & wait; done' &
+		trap 'echo server got TERM; exit 7' TERM
+		echo "$@"
+		while :; do wait; done`
+	imageProbe = "#!/bin/sh\nsetsid sleep 1000 &\nsleep 1000"
+)
+
+// With these lines there is an image with fini, a server and a probe.
+const imageOfServer = "FROM busybox\nCOPY server check-health /bin/\n"
+
+// built is the image that a Dockerfile makes.
+func built(t *testing.T, text string) (image string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"server": imageServer, "check-health": imageProbe, "Dockerfile": text} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return builtIn(t, dir)
+}
+
+// builtIn is the image that a folder's Dockerfile makes, on a busybox of this machine.
+func builtIn(t *testing.T, dir string) (image string) {
+	t.Helper()
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	example := containers.BuildExample(t, containers.NeedStaticBusybox(t))
+	file := filepath.Join(dir, "Dockerfile")
+	text := strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0", "--from="+example.Fini).Replace(rig.ReadFile(t, file))
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	image = rig.DockerName("recipe")
+	cmd := rig.DockerCommand(t, "build", "-q", "-t", image, dir)
+	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("docker build: %v: %s", err, out)
+	}
+	t.Cleanup(func() { containers.Docker(t, "rmi", image) })
+	return image
+}
+
+// mustStopWell stops a container of a server's image, whose helper has its time.
+func mustStopWell(t *testing.T, c *containers.Container) {
+	t.Helper()
+	c.Out.Want("--port=80")
+	rig.Until(t, "the helper is ready", func() bool { return strings.Contains(c.Out.Text(), "helper ready\n") })
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
+	out := c.MustEnd(7)
+	rig.WantOnce(t, out, "server got TERM")
+	rig.WantOnce(t, out, "helper saved")
+}
+
+func dockerfile(t *testing.T, text string) {
+	c := containers.StartContainer(t, built(t, text))
+	rig.Until(t, "the server runs", func() bool { return strings.Contains(c.Exec("ps"), " httpd ") })
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	c.MustEnd(128 + int(syscall.SIGTERM))
+}
+
+// jobImage has fini on PATH.
+func jobImage(t *testing.T, text string) {
+	c := containers.StartContainer(t, built(t, text), "fini", "--version")
+	if out := c.MustEnd(0); !strings.HasPrefix(out, "fini version ") {
+		t.Errorf("it says %q", out)
+	}
+}
+
+// healthCheck runs the check as Docker does, without a shell. The check takes too long, and leaves a process.
+func healthCheck(t *testing.T, text string) {
+	m := regexp.MustCompile(`(?m)^HEALTHCHECK .*CMD (\[.*\])$`).FindStringSubmatch(text)
+	var argv []string
+	if m == nil || json.Unmarshal([]byte(m[1]), &argv) != nil || argv[0] != "/fini" {
+		t.Fatalf("no check in an exec form: %s", text)
+	}
+	k := rig.NewRecipeDir(t, map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"})
+	argv[0] = rig.Fini
+	argv[slices.Index(argv, "3s")] = "300ms"
+	k.MustLeaveNothing(k.Start(argv...), 124)
+}
+
+// serverForLaterSteps runs a step that starts a server: by its own shell, under which the server goes on, and by the shell
+// of the workflow, which stops the server unless its name is allowed.
+func serverForLaterSteps(t *testing.T, text string) {
+	need.Program(t, "bash")
+	step := fromYAML(t, text).([]any)[0]
+	if shell := at(t, step, "shell"); shell != "bash" {
+		t.Errorf("the shell is %v", shell)
+	}
+	workflow := fromYAML(t, rig.BlockWith(t, "../docs/recipes.md", "shell: \"fini"))
+	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
+	bash := inFront[slices.Index(inFront, "bash"):]
+	for _, c := range []struct {
+		argv   []string
+		env    string
+		leaves bool
+	}{
+		{bash, "", true},
+		{inFront, "", false},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", true},
+	} {
+		k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec >/dev/null 2>&1; mkfifo ready; read line <ready"})
+		if c.env != "" {
+			k.Env = append(k.Env, c.env)
+		}
+		argv := slices.Clone(c.argv)
+		argv[len(argv)-1] = k.File("step.sh", at(t, step, "run").(string)+"\nuntil [ -p ready ]; do :; done\n", 0o644)
+		if got := k.Start(argv...).Status(); got != 0 {
+			t.Errorf("%q: status %d", argv, got)
+		}
+		if left := k.Cgroup.Names(); (len(left) > 0) != c.leaves {
+			t.Errorf("%q leaves %q", argv, left)
+		}
+	}
+}
+
+func composed(t *testing.T, text string) {
+	service := at(t, fromYAML(t, text), "services", "server")
+	if exec.Command("docker", "compose", "version").Run() == nil {
+		file := filepath.Join(t.TempDir(), "compose.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		containers.Docker(t, "compose", "-f", file, "config", "-q")
+	}
+	if at(t, service, "init") != false {
+		t.Error("init is not off")
+	}
+	entry := words(t, at(t, service, "entrypoint"))
+	grace := strings.TrimSuffix(at(t, service, "stop_grace_period").(string), "s")
+	flags := []string{"--init=false", "--stop-timeout", grace, "--entrypoint", entry[0]}
+	for name, value := range at(t, service, "environment").(map[string]any) {
+		flags = append(flags, "-e", fmt.Sprintf("%s=%v", name, value))
+	}
+	flags = append(append(flags, built(t, imageOfServer)), entry[1:]...)
+	mustStopWell(t, containers.StartContainer(t, append(flags, words(t, at(t, service, "command"))...)...))
+}
+
+// PID 1 of the container reaps nothing.
+func execProbe(t *testing.T, text string) {
+	probe := at(t, fromYAML(t, text), "readinessProbe")
+	line := words(t, at(t, probe, "exec", "command"))
+	for i := range line {
+		line[i] = strings.Replace(line[i], "3s", "300ms", 1)
+	}
+	c := containers.StartContainer(t, "--entrypoint", "sleep", built(t, imageOfServer), "1000")
+	out, err := rig.DockerCommand(t, append([]string{"exec", c.Name}, line...)...).CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 124 {
+		t.Errorf("the probe ends with %v: %s", err, out)
+	}
+	if n := c.Zombies(); n > 0 {
+		t.Errorf("%d zombies", n)
+	}
+	if list := c.Exec("ps"); strings.Contains(list, "check-health") || strings.Count(list, "sleep") != 1 {
+		t.Errorf("left of the probe: %s", list)
+	}
+	c.Exec("sh", "-c", "sleep 0.01 & exit")
+	rig.Until(t, "without fini there is a zombie", func() bool { return c.Zombies() == 1 })
+}
+
+// podFromRecipe is a pod's manifest, on images of podman's, and an engine that has them.
+func podFromRecipe(t *testing.T, text string) (e *rig.Engine, manifest, fini, base string) {
+	t.Helper()
+	pod := fromYAML(t, text)
+	container := at(t, pod, "spec", "containers", 0)
+	command := words(t, at(t, container, "command"))
+	mount := at(t, container, "volumeMounts", 0)
+	if at(t, pod, "kind") != "Pod" || at(t, mount, "name") != at(t, pod, "spec", "volumes", 0, "name") ||
+		!slices.Equal(command, []string{at(t, mount, "mountPath").(string) + "/fini", "--"}) {
+		t.Errorf("fini is not where the pod looks for it:\n%s", text)
+	}
+	need.Root(t, "for podman")
+	need.Program(t, "runc")
+	e = &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
+	base, fini = "localhost/fini-e2e:base", "localhost/fini-e2e:fini"
+	containers.PodmanImages(t, e, base)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"fini": rig.ReadFile(t, rig.Fini), "Dockerfile": "FROM scratch\nCOPY fini /fini\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Must(t, "build", "-q", "-t", fini, dir)
+	dir = t.TempDir()
+	for name, text := range map[string]string{"server": imageServer, "Dockerfile": "FROM " + base + "\nCOPY server /bin/server\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := "localhost/fini-e2e:server"
+	e.Must(t, "build", "-q", "-t", server, dir)
+	manifest = strings.NewReplacer(
+		"image: example\n", "image: "+server+"\n      imagePullPolicy: Never\n",
+		"image: fini:0.1.0\n", "image: "+fini+"\n      imagePullPolicy: Never\n",
+	).Replace(text)
+	return e, manifest, fini, server
+}
+
+// podman knows volumes of images, but not in a pod's manifest.
+func kubernetesVolume(t *testing.T, text string) {
+	e, _, fini, server := podFromRecipe(t, text)
+	container := at(t, fromYAML(t, text), "spec", "containers", 0)
+	command := words(t, at(t, container, "command"))
+	e.Must(t, append([]string{"run", "-d", "--network", "none", "--name", "fini-e2e-volume",
+		"--mount", "type=image,source=" + fini + ",destination=" + filepath.Dir(command[0]),
+		"--entrypoint", command[0], server, command[1]}, words(t, at(t, container, "args"))...)...)
+	t.Cleanup(func() { e.Must(t, "rm", "-f", "-t", "0", "fini-e2e-volume") })
+	e.MustStopWell(t, "fini-e2e-volume")
+}
+
+// The two containers by hand: podman's play kube looks for the end of an init container too early
+// for one that ends at once.
+func kubernetesInit(t *testing.T, text string) {
+	e, _, fini, server := podFromRecipe(t, text)
+	const volume = "fini-e2e-init"
+	e.Must(t, "volume", "create", volume)
+	t.Cleanup(func() { e.Must(t, "volume", "rm", "-f", volume) })
+	const name = "fini-e2e-init-server"
+	start := func(image string, container any, more []string, flags ...string) {
+		command := words(t, at(t, container, "command"))
+		mount := volume + ":" + at(t, container, "volumeMounts", 0, "mountPath").(string)
+		flags = append([]string{"run", "--network", "none", "-v", mount, "--entrypoint", command[0]}, flags...)
+		e.Must(t, slices.Concat(flags, []string{image}, command[1:], more)...)
+	}
+	pod := fromYAML(t, text)
+	start(fini, at(t, pod, "spec", "initContainers", 0), nil, "--rm")
+	container := at(t, pod, "spec", "containers", 0)
+	start(server, container, words(t, at(t, container, "args")), "-d", "--name", name)
+	t.Cleanup(func() { e.Must(t, "rm", "-f", "-t", "0", name) })
+	e.MustStopWell(t, name)
+}
+
+// Each server is started as its host would, with a stand-in that says what it was called with
+// and echoes its input. TestReadmeMCPRecipe asks a real one.
+func mcpServers(t *testing.T, text string) {
+	type server struct {
+		Command string
+		Args    []string
+	}
+	var config struct {
+		Servers map[string]server
+		MCP     map[string]server `json:"mcpServers"`
+	}
+	if err := json.Unmarshal([]byte(text), &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Servers)+len(config.MCP) == 0 {
+		t.Error("no server")
+	}
+	echo := `echo "$@"; setsid sleep 1000 & exec cat`
+	for _, s := range slices.Concat(values(config.Servers), values(config.MCP)) {
+		k := rig.NewRecipeDir(t, map[string]string{
+			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
+			"node": echo, "uvx": echo, "docker": echo,
+		})
+		l := k.Start(append([]string{s.Command}, s.Args...)...)
+		got := l.Out.Want("")
+		if !strings.HasSuffix(strings.Join(s.Args, " "), " "+got) || !slices.Contains(s.Args, "-i") {
+			t.Errorf("%q starts %q", s.Args, got)
+		}
+		_, _ = io.WriteString(l.Stdin, "hello\n")
+		l.Out.Want("hello")
+		_ = l.Stdin.Close()
+		k.MustLeaveNothing(l, 0)
+	}
+}
+
+func values[K comparable, V any](m map[K]V) (all []V) {
+	for _, v := range m {
+		all = append(all, v)
+	}
+	return all
+}
+
+// debianPython is the one for which Debian's packages are.
+func debianPython(t *testing.T, module string) string {
+	t.Helper()
+	const python = "/usr/bin/python3"
+	need.That(t, exec.Command(python, "-c", "import "+module).Run() == nil, "Debian's python3-"+module)
+	return python
+}
+
+func agentsShell(t *testing.T, text string) {
+	need.Program(t, "bash")
+	k := rig.NewRecipeDir(t, nil)
+	file := k.File("agent.py", text+`
+result = shell("setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & echo $!; echo done")
+print(result.stdout, end="")
+print("status", result.returncode)
+`, 0o644)
+	l := k.Start(need.Program(t, "python3"), file)
+	pid := l.Out.WantPID("")
+	l.Out.Want("done")
+	l.Out.Want("status 0")
+	if got := l.Status(); got != 0 {
+		t.Errorf("status %d: %s", got, l.Err.Text())
+	}
+	if left := k.Cgroup.Alive(); !slices.Equal(left, []int{pid}) {
+		t.Errorf("alive are %v, want %d alone, whose output is elsewhere", k.Cgroup.Names(), pid)
+	}
+}
+
+func systemdUnit(t *testing.T, text string) {
+	analyze := need.Program(t, "systemd-analyze")
+	k := rig.NewRecipeDir(t, nil)
+	command := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(text)
+	if command == nil {
+		t.Fatal("no ExecStart")
+	}
+	line := strings.NewReplacer("/usr/local/bin/fini", rig.Fini, "/usr/local/bin/server", "/bin/sleep", "--port=80", "1000").Replace(command[1])
+	unit := k.File("example.service", strings.Replace(text, command[1], line, 1), 0o644)
+	if out, err := exec.Command(analyze, "verify", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "example.service") {
+		t.Errorf("systemd-analyze: %v: %s", err, out)
+	}
+	// systemd sends SIGTERM to fini alone.
+	l := k.Start(strings.Fields(line)...)
+	l.Caught()
+	l.Signal(syscall.SIGTERM)
+	k.MustLeaveNothing(l, 128+int(syscall.SIGTERM))
+}
+
+// cron gives the sixth field of a line to sh, with a few variables.
+func cronJob(t *testing.T, text string) {
+	fields := regexp.MustCompile(`^PATH=(\S+)\n(?:[0-9*/,-]+ ){5}(.*)\n$`).FindStringSubmatch(text)
+	if fields == nil {
+		t.Fatalf("no line of a crontab: %q", text)
+	}
+	k := rig.NewRecipeDir(t, map[string]string{"backup": rig.Leaky})
+	// What `make install` installs, and the backup, are in /usr/local/bin.
+	path := strings.Replace(fields[1], "/usr/local/bin", filepath.Join(k.Dir, "bin")+":"+filepath.Dir(rig.Fini), 1)
+	k.Env = []string{"HOME=/", "LOGNAME=root", "SHELL=/bin/sh", "PATH=" + path}
+	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", fields[2]), 0); out != "done\n" {
+		t.Errorf("the job says %q", out)
+	}
+}
+
+// The client is killed, and the connection with it. sshd is a real one.
+func overSSH(t *testing.T, text string) {
+	ssh := need.Program(t, "ssh")
+	sshd, err := exec.LookPath("/usr/sbin/sshd")
+	need.That(t, err == nil, "sshd (openssh-server)")
+	need.Root(t, "for sshd")
+	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"host", "user"} {
+		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(k.Dir, name))
+	}
+	server := k.File("sshd_config", fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
+		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", k.Dir, strings.TrimPrefix(k.Env[len(k.Env)-1], "PATH=")), 0o644)
+	// sshd -i speaks on its standard streams, so that no port is needed.
+	client := k.File("ssh_config", fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
+		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", k.Dir, sshd, server), 0o644)
+	argv := strings.Fields(text)
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		l := k.Start(append([]string{ssh, "-F", client}, argv[1:]...)...)
+		l.Out.Want("ready")
+		l.Signal(sig)
+		if got := l.Status(); got != 128+int(sig) && got != 255 {
+			t.Errorf("ssh ends with %d: %s", got, l.Err.Text())
+		}
+		k.MustBeEmpty()
+	}
+}
+
+// Each line's shell is gone at once; the server stays. Without what the line says it ends with its shell.
+func inBackground(t *testing.T, text string) {
+	need.Program(t, "setsid")
+	for line := range strings.Lines(text) {
+		for _, asked := range []bool{true, false} {
+			k := rig.NewRecipeDir(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
+			g, shell := rig.NewGate(t), rig.NewGate(t)
+			k.Env = append(k.Env, "GATE="+g.Name, "SHELL_GATE="+shell.Name)
+			script := strings.TrimSpace(line)
+			if !asked {
+				if strings.Contains(script, "setsid -f") { // setsid may be gone before fini can ask who started it
+					continue
+				}
+				script = strings.Replace(strings.Replace(script, "-p none ", "", 1), "nohup ", "", 1)
+				// So may a shell that ends at once. Of this one fini knows.
+				script = strings.Replace(script, "&", `& read end <"$SHELL_GATE"`, 1)
+			}
+			l := k.Start("/bin/sh", "-c", script)
+			if !asked {
+				l.Out.Want("ready")
+				shell.Open(t)
+			}
+			if got := l.Status(); got != 0 {
+				t.Errorf("%s: status %d", script, got)
+			}
+			if !asked {
+				k.MustBeEmpty()
+				continue
+			}
+			l.Out.Want("ready")
+			if len(k.Cgroup.Alive()) == 0 {
+				t.Errorf("%s: the server is gone", script)
+			}
+			g.Open(t)
+			l.Out.Whole() // to EOF
+			k.MustBeEmpty()
+		}
+	}
+}
+
+func makesShell(t *testing.T, text string) {
+	make := need.Program(t, "make")
+	k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"})
+	k.File("Makefile", text, 0o644)
+	if out := k.MustLeaveNothing(k.Start(make, "-s", "test"), 0); out != "tested\n" {
+		t.Errorf("make says %q", out)
+	}
+	k.File("Makefile", strings.Replace(text, "run-tests", "exit 3", 1), 0o644)
+	k.MustLeaveNothing(k.Start(make, "-s", "test"), 2)
+}
+
+func npmScript(t *testing.T, text string) {
+	npm := need.Program(t, "npm")
+	k := rig.NewRecipeDir(t, nil)
+	k.File("bin/fini-sh", text, 0o755)
+	if _, shipped, _ := strings.Cut(rig.ReadFile(t, "../packaging/fini-sh"), "exec "); !strings.HasSuffix(text, "exec "+shipped) {
+		t.Error("the packages have another fini-sh")
+	}
+	k.File(".npmrc", rig.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
+	k.File("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+rig.Leaky+`; exit 3"}}`, 0o644)
+	if out := k.MustLeaveNothing(k.Start(npm, "test", "--silent"), 3); out != "done\n" {
+		t.Errorf("npm says %q", out)
+	}
+}
+
+func pytestFixture(t *testing.T, text string) {
+	python := debianPython(t, "pytest")
+	k := rig.NewRecipeDir(t, nil)
+	file := k.File("test_it.py", text+`
+def test_hangs(server):
+    import time
+    print("hanging", flush=True)
+    time.sleep(1000)
+`, 0o644)
+	pytest := []string{python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", file}
+	k.MustLeaveNothing(k.Start(append(pytest, "-k", "not hangs")...), 0)
+	l := k.Start(append(pytest, "-k", "hangs")...)
+	l.Out.Want("hanging")
+	l.Signal(syscall.SIGKILL)
+	k.MustBeEmpty()
+}
+
+// mustNameTest runs tests that leave a server behind, and wants the line to name the test.
+func mustNameTest(t *testing.T, name string, files map[string]string, argv ...string) {
+	t.Helper()
+	k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec sleep 1000"})
+	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t))
+	for file, text := range files {
+		k.File(file, text, 0o644)
+	}
+	l := k.Start(append([]string{"fini", "--linger=50ms", "--orphans-exit=9", "--"}, argv...)...)
+	k.MustLeaveNothing(l, 9)
+	if said := l.Err.Whole(); !strings.Contains(said, "started in test "+name+"\n") && !strings.Contains(said, " in test "+name+"\n") {
+		t.Errorf("fini says %q, and nothing of %s", said, name)
+	}
+}
+
+func leakInGoTest(t *testing.T, text string) {
+	mustNameTest(t, "TestCheckout", map[string]string{"go.mod": "module shop\n\ngo 1.21\n", "shop_test.go": text}, "go", "test", ".")
+}
+
+func leakInNodeTest(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, node, "--test")
+	for _, k := range rig.NodeKinds(t) {
+		if !k.Stay { // a newer Node
+			mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, strings.TrimPrefix(strings.Split(k.Env[0], ":")[0], "PATH=")+"/node", "--test")
+		}
+	}
+}
+
+func leakInJest(t *testing.T, text string) {
+	modules, err := filepath.Abs("node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jest := filepath.Join(modules, ".bin/jest")
+	_, err = os.Stat(jest)
+	need.That(t, err == nil, "e2e/node_modules/.bin/jest")
+	mustNameTest(t, "shop checkout", map[string]string{
+		"fini-environment.js": strings.Replace(text, "'jest-environment-node'", "'"+modules+"/jest-environment-node'", 1),
+		"jest.config.json":    `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
+		"shop.test.js": "const { spawn } = require('child_process');\n" +
+			"describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));\n",
+	}, jest, "--no-cache", "--ci")
+}
+
+func leakInBats(t *testing.T, text string) {
+	mustNameTest(t, "the shop checks out", map[string]string{"shop.bats": text}, need.Program(t, "bats"), "shop.bats")
+}
+
+// leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
+func leakRanking(t *testing.T, text string) {
+	need.Program(t, "jq")
+	k := rig.NewRecipeDir(t, map[string]string{"server": "exec sleep 1000"})
+	for i, tests := range [][]string{{"checkout", "login"}, {"checkout"}} {
+		script := ""
+		for _, name := range tests {
+			script += "FINI_TEST='shop " + name + "' sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; "
+		}
+		report := k.File(fmt.Sprintf("reports/%d.json", i), "", 0o644)
+		k.MustLeaveNothing(k.Start("fini", "-q", "--linger=0", "--report="+report, "--", "sh", "-c", script), 0)
+	}
+	want := "2\tshop checkout\tsleep\n1\tshop login\tsleep\n"
+	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != want {
+		t.Errorf("the ranking is %q, want %q", out, want)
+	}
+}
+
+// Of Jenkins' junit-10.xsd (of its xunit plugin) the elements that the recipe makes: the attributes that an element must
+// have and those that it may have, and what may be in it.
+var junit10 = map[string]struct {
+	must, may, in []string
+}{
+	"testsuite": {[]string{"name", "tests", "failures", "errors"},
+		[]string{"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"}, []string{"testsuite", "testcase"}},
+	"testcase": {[]string{"name"}, []string{"time", "classname", "group"}, []string{"failure"}},
+	"failure":  {nil, []string{"type", "message"}, nil},
+}
+
+// An element is one of an XML document.
+type element struct {
+	XMLName  xml.Name
+	Attrs    []xml.Attr `xml:",any,attr"`
+	Text     string     `xml:",chardata"`
+	Children []element  `xml:",any"`
+}
+
+func (e *element) attr(name string) string {
+	i := slices.IndexFunc(e.Attrs, func(a xml.Attr) bool { return a.Name.Local == name })
+	if i < 0 {
+		return ""
+	}
+	return e.Attrs[i].Value
+}
+
+func (e *element) mustBeJUnit(t *testing.T) {
+	t.Helper()
+	rule, known := junit10[e.XMLName.Local]
+	if !known {
+		t.Errorf("<%s> is not in the schema", e.XMLName.Local)
+	}
+	var names []string
+	for _, a := range e.Attrs {
+		names = append(names, a.Name.Local)
+		if !slices.Contains(slices.Concat(rule.must, rule.may), a.Name.Local) {
+			t.Errorf("<%s> has %s", e.XMLName.Local, a.Name.Local)
+		}
+	}
+	for _, name := range rule.must {
+		if !slices.Contains(names, name) {
+			t.Errorf("<%s> has no %s", e.XMLName.Local, name)
+		}
+	}
+	if e.XMLName.Local != "failure" && strings.TrimSpace(e.Text) != "" {
+		t.Errorf("<%s> has the text %q", e.XMLName.Local, e.Text)
+	}
+	for i := range e.Children {
+		if !slices.Contains(rule.in, e.Children[i].XMLName.Local) {
+			t.Errorf("<%s> is in <%s>", e.Children[i].XMLName.Local, e.XMLName.Local)
+		}
+		e.Children[i].mustBeJUnit(t)
+	}
+}
+
+// leaksAsJUnit makes a suite of the reports of two runs, with a leak of an odd test that has a child, and one of no test.
+func leaksAsJUnit(t *testing.T, text string) {
+	need.Program(t, "jq")
+	k := rig.NewRecipeDir(t, nil)
+	const odd = `a<b> & "c" 'd' ]]> \x01 é`
+	scripts := []string{
+		`FINI_TEST=$(printf '` + strings.ReplaceAll(odd, "'", `'\''`) + `') sh -c 'sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; : >ready; read x <fifo; :' &
+			mkfifo fifo; until test -e ready; do sleep 0.01; done`,
+		`sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done`,
+	}
+	for i, script := range scripts {
+		report := k.File(fmt.Sprintf("reports/%d.json", i), "", 0o644)
+		k.MustLeaveNothing(k.Start("fini", "-q", "--linger=0", "--report="+report, "--", "bash", "-c", script), 0)
+	}
+	k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0)
+	var suite element
+	made := rig.ReadFile(t, filepath.Join(k.Dir, "leaks.xml"))
+	if err := xml.Unmarshal([]byte(made), &suite); err != nil {
+		t.Fatalf("%v: %s", err, made)
+	}
+	suite.mustBeJUnit(t)
+	var names []string
+	for _, one := range suite.Children {
+		names = append(names, one.attr("name"))
+		if len(one.Children) != 1 || !strings.HasPrefix(one.Children[0].attr("message"), "left running: ") || !strings.Contains(one.Children[0].Text, "ended: SIG") {
+			t.Errorf("a case of %+v", one)
+		}
+	}
+	want := []string{`a<b> & "c" 'd' ]]> ? é`, "no test is known"}
+	if suite.XMLName.Local != "testsuite" || suite.attr("tests") != "2" || suite.attr("failures") != "2" || !slices.Equal(names, want) {
+		t.Errorf("the cases are %q, want %q: %s", names, want, made)
+	}
+}
+
+func goTest(t *testing.T, text string) {
+	k := rig.NewRecipeDir(t, map[string]string{"server": "setsid sleep 1000 & " + serving})
+	k.File("go.mod", "module server\n\ngo "+strings.TrimPrefix(strings.Join(strings.Split(runtime.Version(), ".")[:2], "."), "go")+"\n", 0o644)
+	k.File("server_test.go", text, 0o644)
+	k.MustLeaveNothing(k.Start("go", "test", "-count=1", "."), 0)
+	k.File("server_test.go", strings.Replace(text, "	t.Cleanup(", "	panic(\"in the midst\")\n	t.Cleanup(", 1), 0o644)
+	l := k.Start("go", "test", "-count=1", "-vet=off", ".")
+	if got := l.Status(); got != 1 {
+		t.Errorf("go test ends with %s", strconv.Itoa(got))
+	}
+	k.MustBeEmpty()
+}

@@ -1,0 +1,892 @@
+package exhaustion
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// The programs that exhaust something are scripts: a Go program would be the first victim
+// of a full process table.
+
+// filler waits for a line, forks until the kernel refuses, says "full" and the number of its
+// children, and ends with 7 after SIGTERM, before which it fills the table once more. The
+// words of its command line:
+//
+//	orphans    most of the children are orphans, which are fini's
+//	replace    kills one of these after the other and forks another in its place, which
+//	           can only be had after fini has reaped the one; then says "replaced"
+//	stubborn   the children ignore SIGTERM
+//	bombs      each child forks too, for as long as it lives
+//	sessions   each child leads a session of its own
+//	immortal   the filler ignores SIGTERM too
+const filler = `
+import os, signal, sys, time
+words, children, orphans = sys.argv[1:], 0, []
+
+def say(text):
+    os.write(1, (text + "\n").encode())
+
+def sleep():
+    if "bombs" in words:
+        while True:
+            try:
+                if os.fork() == 0:
+                    continue
+            except OSError:
+                time.sleep(.005)
+    while True:
+        time.sleep(1000)
+
+def child():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if "stubborn" in words else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    if "sessions" in words:
+        os.setsid()
+    sleep()
+
+def fill():
+    global children
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    pids = []
+    while True:
+        try:
+            pid = os.fork()
+        except OSError:
+            children += len(pids)
+            return pids
+        if pid == 0:
+            child()
+        pids.append(pid)
+
+def asked(*_):
+    say("asked")
+    if "immortal" in words:
+        return
+    fill()
+    say("full again")
+    os._exit(7)
+
+signal.signal(signal.SIGTERM, asked)
+say("ready")
+sys.stdin.readline()
+if "orphans" in words:
+    r, w = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.write(w, " ".join(map(str, fill())).encode())
+        os._exit(0)
+    os.close(w)
+    while text := os.read(r, 65536):
+        orphans += map(int, text.split())
+        break
+    os.waitpid(parent, 0)
+fill()
+if "replace" in words:
+    for orphan in orphans[:20]:
+        os.kill(orphan, signal.SIGKILL)
+        while not fill():
+            pass
+    say("replaced")
+say("full %d" % (children + len(orphans)))
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+while True:
+    time.sleep(0.01) # not for ever: a signal may come just before it, which Python then acts on after it
+`
+
+// fill is the command line of the filler.
+func fill(words ...string) []string {
+	return append([]string{"python3", "-I", "-S", "-c", filler}, words...)
+}
+
+// newLimited makes a cgroup with room for so many processes and threads.
+func newLimited(t testing.TB, most int) *rig.Cgroup {
+	t.Helper()
+	h := rig.NewCgroup(t)
+	h.Limit("pids.max", strconv.Itoa(most))
+	return h
+}
+
+// oneVictim repeats a life until the kernel has killed no more than one process in it for memory. It takes one for gone
+// a moment before it has that one's memory back, and if somebody wants some just then, it kills another, fini say.
+func oneVictim(live func() (*rig.Cgroup, *rig.Life)) (h *rig.Cgroup, l *rig.Life) {
+	for range 5 {
+		h, l = live()
+		if l.Status(); h.OomKills() <= 1 {
+			break
+		}
+	}
+	return h, l
+}
+
+// tasks counts the threads of processes.
+func tasks(t testing.TB, pids []int) (n int) {
+	t.Helper()
+	for _, pid := range pids {
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(entries)
+	}
+	return n
+}
+
+// mustNotAbort asserts that the Go runtime has not ended a fini.
+func mustNotAbort(t testing.TB, stderr string) {
+	t.Helper()
+	if aborted(stderr) {
+		t.Errorf("the runtime has aborted: %s", stderr)
+	}
+}
+
+func aborted(stderr string) bool {
+	for _, word := range []string{"runtime:", "fatal error", "panic:", "goroutine "} {
+		if strings.Contains(stderr, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// Whatever runs out, fini is never the cause that a command ends: not when the process table
+// is full, nor the table of descriptors, nor the memory; not when nobody reads what it says,
+// and not when it may not do what it is for.
+
+// A fullTable is a way to limit processes, and what executes fini under it.
+type fullTable struct {
+	name   string
+	root   bool
+	prefix func(t *testing.T) []string
+	most   int // for the cgroup
+}
+
+// What is left for the command is more than a pair of finis takes.
+const brimful = 60
+
+var fullTables = []fullTable{
+	{"cgroup", false, func(*testing.T) []string { return nil }, brimful},
+	{"RLIMIT_NPROC", true, func(t *testing.T) []string {
+		// The limit counts all that a user has, so each case is a user of its own.
+		uid := fmt.Sprint(100_000 + os.Getpid()%100_000*100 + int(fullTableUsers.Add(1)))
+		return []string{need.Program(t, "prlimit"), fmt.Sprintf("--nproc=%d", brimful),
+			need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
+	}, 10 * brimful},
+}
+
+// A full life is a fini whose command has filled the table.
+type fullLife struct {
+	*rig.BoundLife
+	cgroup *rig.Cgroup
+	finis  []int
+	tasks  int // of the finis, at that moment
+}
+
+// startFull starts fini with the filler, by way of a launcher if that is to be killed. The
+// table is full when it returns; nil where fini has ended before.
+func startFull(t *testing.T, p rig.Place, b fullTable, launcher []string, words, flags []string) *fullLife {
+	t.Helper()
+	need.Program(t, "python3")
+	if b.root {
+		need.Root(t)
+	}
+	h := newLimited(t, b.most)
+	cmd := h.Around(p, b.prefix(t), append(append(flags, "--"), fill(words...)...)...)
+	l := &fullLife{BoundLife: &rig.BoundLife{}, cgroup: h}
+	if launcher != nil {
+		argv := append(slices.Clone(launcher), cmd.Args...)
+		cmd = exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
+	l.Life = rig.StartCmd(t, cmd)
+	l.Outer = l.PID()
+	if launcher != nil {
+		l.Launcher, l.Outer = l.PID(), l.Out.Launched()
+	}
+	if !l.comes("ready") {
+		return nil
+	}
+	timed := slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--timeout") })
+	if !timed { // which may have ended already
+		l.finis = []int{l.Outer}
+		if !p.PID1 && !p.Alone {
+			l.finis = append(l.finis, l.Inner())
+		}
+		rig.WaitCaught(t, l.finis...)
+	}
+	_, _ = l.Stdin.Write([]byte("go\n"))
+	if !l.comes("full ") {
+		return nil
+	}
+	l.tasks = tasks(t, l.finis)
+	return l
+}
+
+// comes reads lines up to one that begins with prefix, and reports whether there is one.
+func (l *fullLife) comes(prefix string) bool {
+	l.T.Helper()
+	for {
+		line, ok := l.Out.Next()
+		if !ok {
+			l.T.Logf("no %q; stderr: %s", prefix, l.Err.Whole())
+			return false
+		}
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+}
+
+// mustNotGrow asserts that the finis have made no thread since the table was full, now that
+// there may be room.
+func (l *fullLife) mustNotGrow() {
+	l.T.Helper()
+	if now := tasks(l.T, l.finis); now > l.tasks {
+		l.T.Errorf("the finis have %d threads, and had %d when the table was full", now, l.tasks)
+	}
+}
+
+// over asserts the end of everything.
+func (l *fullLife) over(status int) {
+	l.T.Helper()
+	if status >= 0 {
+		l.MustEnd(status)
+	} else {
+		rig.Until(l.T, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+		_ = l.Status()
+	}
+	if status < 0 || l.Launcher != 0 {
+		// What the test waited for is not what ended last: a fini is itself of the cgroup.
+		rig.Until(l.T, "the end of the cgroup", func() bool { return len(l.cgroup.Alive()) == 0 })
+	}
+	l.cgroup.MustBeEmpty()
+	mustNotAbort(l.T, l.Err.Whole())
+}
+
+func TestProcessTableIsFull(t *testing.T) {
+	t.Parallel()
+	const grace = "--grace=300ms"
+	for n, tt := range []struct {
+		name   string
+		places []rig.Place
+		words  []string
+		flags  []string
+		end    func(t *testing.T, l *fullLife)
+		status int // -1 for any
+	}{
+		{"TERM", rig.Places, []string{"orphans", "replace"}, nil, func(t *testing.T, l *fullLife) {
+			l.Signal(syscall.SIGTERM)
+		}, 7},
+		{"TERM, stubborn", rig.Places, []string{"orphans", "stubborn", "sessions"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("full again")
+			l.Err.Want("fini: stopping leftover")
+			l.mustNotGrow()
+		}, 7},
+		{"TERM, bombs", rig.Places, []string{"orphans", "stubborn", "bombs", "sessions"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("full again")
+		}, 7},
+		{"TERM, KILL after", rig.Places, []string{"immortal", "stubborn"}, []string{grace, "--kill-after=200ms"}, func(t *testing.T, l *fullLife) {
+			l.Signal(syscall.SIGTERM) // which a busy machine may not let it answer in time
+		}, 137},
+		{"main child killed", rig.Places, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			worker := l.finis[len(l.finis)-1]
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", worker, worker))
+			need.That(t, err == nil, "a kernel that lists children")
+			main, _ := strconv.Atoi(strings.Fields(string(text))[0]) // the oldest
+			if err := syscall.Kill(main, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}, 137},
+		{"--timeout", rig.Places, []string{"orphans", "stubborn"}, []string{grace}, func(*testing.T, *fullLife) {}, 124},
+		{"end of stdin", rig.Places, []string{"orphans", "immortal"}, []string{grace, "-i"}, func(t *testing.T, l *fullLife) {
+			_ = l.Stdin.Close()
+		}, 137},
+		{"launcher killed", []rig.Place{rig.Pair, rig.Alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.Launcher, syscall.SIGKILL)
+		}, -1},
+		{"outer fini killed", []rig.Place{rig.Pair}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.finis[0], syscall.SIGKILL)
+		}, -1},
+		{"inner fini killed", []rig.Place{rig.Pair}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			_ = syscall.Kill(l.finis[1], syscall.SIGKILL)
+		}, 137},
+		{"TSTP, launcher killed", []rig.Place{rig.Pair, rig.Alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.suspend()
+			_ = syscall.Kill(l.Launcher, syscall.SIGKILL)
+		}, -1},
+		{"TSTP, TERM", []rig.Place{rig.Pair, rig.Alone}, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
+			l.suspend()
+			_ = syscall.Kill(l.Outer, syscall.SIGTERM)
+			l.Out.Want("full again")
+		}, 7},
+	} {
+		for k, b := range fullTables {
+			for i, p := range tt.places {
+				if !rig.All() && (n%len(fullTables) != k || n%len(tt.places) != i) {
+					continue // a fork fails in the same way, whichever limit it is, and wherever
+				}
+				t.Run(tt.name+"/"+b.name+"/"+p.Name, func(t *testing.T) {
+					t.Parallel()
+					if p.PID1 {
+						rig.NeedPidNamespace(t)
+					}
+					var launcher []string
+					switch {
+					case strings.HasPrefix(tt.name, "TSTP"):
+						// Alone in its session fini's process group is orphaned.
+						launcher = []string{need.Program(t, "setsid"), "--wait"}
+					case tt.name == "launcher killed":
+						launcher = []string{}
+					}
+					flags := tt.flags
+					timeout := 2 * time.Second
+					if tt.status == 124 {
+						flags = append(slices.Clone(flags), "--timeout="+timeout.String())
+					}
+					l := startFull(t, p, b, launcher, tt.words, flags)
+					for l == nil && tt.status == 124 && timeout < rig.Patience {
+						// It ran out before the table was full.
+						timeout *= 3
+						l = startFull(t, p, b, launcher, tt.words, append(slices.Clone(tt.flags), "--timeout="+timeout.String()))
+					}
+					if l == nil {
+						t.Fatal("fini has ended before the table was full")
+					}
+					tt.end(t, l)
+					l.over(tt.status)
+				})
+			}
+		}
+	}
+}
+
+var fullTableUsers atomic.Int64
+
+// suspend makes fini stop the command, in a process group that is orphaned.
+func (l *fullLife) suspend() {
+	l.T.Helper()
+	worker := l.finis[len(l.finis)-1]
+	command := l.ChildOf(worker)
+	_ = syscall.Kill(l.Outer, syscall.SIGTSTP)
+	rig.Until(l.T, "the command is stopped", func() bool { return rig.CountStopped([]int{command}) == 1 })
+}
+
+// Where the table is full or nearly so before the command starts, fini says so, or the
+// runtime aborts; but never once the command has what it needs.
+func TestProcessTableIsTooSmall(t *testing.T) {
+	t.Parallel()
+	rounds := rig.QuickOrFull(1, 5)
+	for _, tt := range []struct {
+		place  rig.Place
+		limits []int
+		enough int
+	}{
+		{rig.PID1, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
+		{rig.Alone, []int{6, 8, 9, 10, 11, 12, 13, 16}, 12},
+		{rig.Pair, []int{6, 8, 9, 10, 11, 12, 13, 14, 16}, 14},
+	} {
+		t.Run(tt.place.Name, func(t *testing.T) {
+			if tt.place.PID1 {
+				rig.NeedPidNamespace(t)
+			}
+			t.Parallel()
+			h := rig.NewCgroup(t)
+			for _, most := range tt.limits {
+				h.Limit("pids.max", strconv.Itoa(most))
+				var seen []string
+				for range rounds {
+					l := rig.StartCmd(t, h.Around(tt.place, nil, "--linger=0", "--",
+						"/bin/sh", "-c", "echo started; sleep 1000 & echo two; read line; exit 3"))
+					_ = l.Stdin.Close()
+					status, out, stderr := l.Status(), l.Out.Whole(), l.Err.Whole()
+					what := "did not start"
+					switch {
+					case out == "started\ntwo\n":
+						what = "ran"
+						if status != 3 || aborted(stderr) {
+							t.Errorf("under %d: status %d of a command that ran: %s", most, status, stderr)
+						}
+					case out == "started\n":
+						what = "had one process"                                // a shell that can't fork ends with 2
+						if status != 2 && !(status == 125 && aborted(stderr)) { // on a busy machine the inner one wants a thread more
+							t.Errorf("under %d: status %d of a command that was started: %s", most, status, stderr)
+						}
+					case (status == 2 || tt.place == rig.Pair && status == 125) && aborted(stderr): // 125 says the outer one
+						what = "aborted"
+					case status == 125 && strings.Contains(stderr, "fini: cannot run /bin/sh: resource temporarily unavailable\n"):
+					default:
+						t.Errorf("under %d: status %d, stdout %q, stderr: %s", most, status, out, stderr)
+					}
+					if most >= tt.enough && what != "ran" {
+						t.Errorf("under %d: %s; stderr: %s", most, what, stderr)
+					}
+					if rig.HeldOpen(l.Witness) {
+						t.Errorf("under %d: something is alive", most)
+					}
+					rig.Until(t, "the end of the cgroup", func() bool { return len(h.Alive()) == 0 })
+					seen = append(seen, what)
+				}
+				t.Logf("under %d: %s", most, strings.Join(seen, ", "))
+			}
+		})
+	}
+}
+
+func TestDescriptorTableIsTooSmall(t *testing.T) {
+	t.Parallel()
+	const own = 4 // that fini is started with here: its streams, and the witness
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for free := range 16 {
+			if !rig.All() && !p.Takes(free) {
+				continue
+			}
+			h := rig.NewCgroup(t)
+			l := rig.StartCmd(t, h.Around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", own+free)},
+				"--linger=50ms", "--timeout=1m", "--grace=50ms", "--", "/bin/sh", "-c", `echo started
+					setsid sh -c 'trap "" TERM; echo ready; read line; sleep 1000' &
+					sleep 1000 & read line; exit 3`))
+			for {
+				// The command is told to end when its leftover is there.
+				if line, ok := l.Out.Next(); !ok || line == "ready" {
+					break
+				}
+			}
+			_, _ = l.Stdin.Write([]byte("go\n")) // there may be nobody
+			status := l.Status()
+			if names := h.Names(); len(names) > 0 || rig.HeldOpen(l.Witness) {
+				t.Errorf("%d free descriptors: alive: %q; stderr: %s", free, names, l.Err.Text())
+				h.Kill() // or the output has no end
+			}
+			out, stderr := l.Out.Whole(), l.Err.Whole()
+			mustNotAbort(t, fmt.Sprintf("%d free descriptors: %s", free, stderr))
+			started := strings.HasPrefix(out, "started\n")
+			if want := map[bool]int{true: 3, false: 125}[started]; status != want {
+				t.Errorf("%d free descriptors: status %d, want %d; stderr: %s", free, status, want, stderr)
+			}
+			if free >= 12 && (!started || strings.Contains(stderr, "without a shield")) {
+				t.Errorf("%d free descriptors should be enough; stderr: %s", free, stderr)
+			}
+			t.Logf("%d free descriptors: status %d", free, status)
+		}
+	})
+}
+
+// A descriptor may be the last one when leftovers are to be looked for, and gone when they are.
+func TestLeftoversWithoutADescriptor(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for limit := 7; limit < 16; limit++ {
+			if !rig.All() && p.Alone == (limit%2 == 0) {
+				continue
+			}
+			h := rig.NewCgroup(t)
+			// It has the three streams and no other, so that none is free once it lets go of that.
+			cmd := h.Around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit)}, "--linger=50ms", "--grace=5s", "--",
+				"/bin/sh", "-c", `setsid sleep 1000 & setsid sleep 1000 & exit 3`)
+			err := cmd.Run()
+			status := rig.ShellStatus(cmd.ProcessState)
+			if names := h.Names(); len(names) > 0 || status != 3 && status != 125 {
+				t.Errorf("%s, %d descriptors: status %d (%v), alive: %q", p.Name, limit, status, err, names)
+				h.Kill()
+			}
+		}
+	}
+}
+
+// The runtime wants two descriptors for its first timer, which is set after some garbage collection, and
+// aborts without. So it has them from the start, or nothing is collected.
+func TestPollerIsThereBeforeATimer(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for limit, want := range map[int]int{20: 0, 30: 1} {
+			argv := []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit), rig.Fini, "--", "/bin/sh", "-c", "echo ready; read line; exit 3"}
+			if p.Alone {
+				argv = slices.Insert(argv, 3, "--no-shield")
+			}
+			if p.PID1 {
+				argv = rig.Mode("pid1", argv...)
+			}
+			cmd := exec.Command(argv[0], argv[1:]...)
+			if p.PID1 {
+				rig.AsPID1(cmd)
+			}
+			l := rig.StartCmd(t, cmd)
+			l.Out.Want("ready")
+			finis := []int{l.Worker()} // an outer one sleeps, and has no runtime
+			for _, pid := range finis {
+				// fini leaves its directory when it has all that it keeps.
+				rig.Until(t, "fini is in /", func() bool {
+					root, _ := os.Readlink(fmt.Sprintf("/proc/%d/root", pid))
+					dir, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+					return dir == root && dir != ""
+				})
+				links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+				n := 0
+				for _, link := range links {
+					if text, _ := os.Readlink(link); text == "anon_inode:[eventpoll]" {
+						n++
+					}
+				}
+				if n != want {
+					t.Errorf("--nofile=%d: %d pollers, want %d", limit, n, want)
+				}
+			}
+			_ = l.Stdin.Close()
+			l.MustEnd(3)
+		}
+	})
+}
+
+// Leftovers that are no children of fini's take a descriptor each to be signalled safely.
+func TestMoreLeftoversThanDescriptors(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "python3")
+	const deep = 100
+	// A chain of processes, each the parent of the next, each of which says that it was asked.
+	// It waits for the signal, for a handler in Python would not see one that comes just before
+	// it sleeps.
+	const chain = `
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+def leftover():
+    while True:
+        signal.sigwait([signal.SIGTERM])
+        os.write(1, b"asked\n")
+        if sys.argv[1] != "stubborn":
+            os._exit(0)
+for n in range(int(sys.argv[2])):
+    if os.fork() != 0:
+        if n > 0:
+            leftover()
+        sys.stdin.readline()
+        os._exit(3)
+    if n == 0:
+        os.setsid()
+os.write(1, b"ready\n")
+leftover()
+`
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		if p.Alone {
+			return // it does what the inner one of a pair does
+		}
+		for _, kind := range []string{"obedient", "stubborn"} {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				h := rig.NewCgroup(t)
+				l := rig.StartCmd(t, h.Around(p, []string{need.Program(t, "prlimit"), "--nofile=40"},
+					"--linger=0", "--grace=1h", "--", "python3", "-I", "-S", "-c", chain, kind, strconv.Itoa(deep)))
+				l.Out.Want("ready")
+				rig.Write(t, l, "go\n")
+				if kind == "stubborn" {
+					for range deep {
+						l.Out.Want("asked")
+					}
+					rig.Until(t, "a second SIGINT ends the grace", func() bool {
+						l.Signal(syscall.SIGINT)
+						return strings.Contains(l.Err.Text(), "a second SIGINT")
+					})
+				}
+				l.MustEnd(3)
+				h.MustBeEmpty()
+				mustNotAbort(t, l.Err.Whole())
+				if asked := strings.Count(l.Out.Whole(), "asked\n"); asked != deep {
+					t.Errorf("%d leftovers were asked to end, want %d; stderr: %s", asked, deep, l.Err.Text())
+				}
+			})
+		}
+	})
+}
+
+// The kernel ends the command, which takes all the memory there is, and not fini.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "python3")
+	const eater = `
+import sys
+print("ready", flush=True)
+sys.stdin.readline()
+taken = []
+while True:
+    taken.append(bytearray(b"x") * (1 << 16))
+`
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, megabytes := range []int{12, 32} {
+			t.Run(fmt.Sprint(megabytes), func(t *testing.T) {
+				t.Parallel()
+				h, l := oneVictim(func() (*rig.Cgroup, *rig.Life) {
+					h := rig.NewMemoryCgroup(t, megabytes<<20)
+					l := rig.StartCmd(t, h.Around(p, nil, "--linger=0", "--grace=300ms", "--", "/bin/sh", "-c",
+						`setsid sh -c 'trap "" TERM; echo one; read line <&5; sleep 1000' 5<>/dev/null & 
+						exec python3 -I -S -c "$0"`, eater))
+					l.Out.Want("ready")
+					rig.Until(t, "the leftover sleeps", func() bool {
+						return slices.ContainsFunc(h.Names(), func(name string) bool { return strings.HasSuffix(name, " sleep") })
+					})
+					rig.Write(t, l, "go\n")
+					return h, l
+				})
+				l.MustEnd(137)
+				h.MustBeEmpty()
+				mustNotAbort(t, l.Err.Whole())
+				if !strings.Contains(l.Err.Text(), "fini: stopping leftover ") {
+					t.Errorf("the leftover did not outlive the command: %s", l.Err.Text())
+				}
+			})
+		}
+	})
+}
+
+// A leftover that has become another user is not fini's to signal: it is named, and waited
+// for for a bounded time in which fini sleeps.
+func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	setpriv := need.Program(t, "setpriv")
+	dir := rig.ShortTempDir(t)
+	become := filepath.Join(dir, "become")
+	binary, err := os.ReadFile(setpriv)
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // another user executes it
+	}
+	if err == nil {
+		err = os.WriteFile(become, binary, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(become, 0o755|os.ModeSetuid)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"}
+	rig.InPlacesButIsolated(t, "a set-user-ID program gets no other user in a user namespace", func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		h := rig.NewCgroup(t)
+		l := rig.StartCmd(t, h.Around(p, user, "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
+			`setsid "$0" --reuid=0 --regid=0 --clear-groups sh -c 'echo other $$; exec sleep 1000' &
+			setsid sh -c 'trap "" TERM; (echo own; exec sleep 1000); :' & read line; exit 3`, become))
+		for range 2 { // in any order
+			if line, _ := l.Out.Next(); line != "own" && !strings.HasPrefix(line, "other ") {
+				t.Fatalf("got %q; stderr: %s", line, l.Err.Text())
+			}
+		}
+		started := time.Now()
+		rig.Write(t, l, "go\n")
+		if got := l.Status(); got != 3 {
+			t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
+		}
+		took := time.Since(started)
+		// It includes what every process has taken that fini has reaped.
+		used := l.Cmd.ProcessState.UserTime() + l.Cmd.ProcessState.SystemTime()
+		if used > took/4 {
+			t.Errorf("fini took %v of processor time in %v", used, took)
+		}
+		t.Logf("took %v, and %v of processor time", took, used)
+		stderr := l.Err
+		if p.PID1 {
+			h.MustBeEmpty() // the kernel's doing
+		} else if alive := h.Alive(); len(alive) != 1 || rig.ProcStatus(alive[0], "Name") != "sleep" ||
+			!strings.HasPrefix(rig.ProcStatus(alive[0], "Uid"), "0\t") {
+			t.Errorf("alive: %q, want the one that can't be signalled", h.Names())
+		} else {
+			if err := syscall.Kill(alive[0], syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+			want := fmt.Sprintf("fini: gave up on leftovers that do not end: [%d]\n", alive[0])
+			if n := strings.Count(stderr.Whole(), want); n != 1 {
+				t.Errorf("says %q %d times, want it once, in:\n%s", want, n, stderr.Text())
+			}
+		}
+		said := stderr.Whole()
+		for _, want := range []string{"gave up on leftovers that do not end", "operation not permitted"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("says nothing of %q: %s", want, said)
+			}
+		}
+		if lines := strings.Count(said, "\n"); lines > 10 {
+			t.Errorf("says %d lines: %s", lines, said)
+		}
+	})
+}
+
+// The command inherits what it would without fini, and whatever fini has opened for itself
+// closes when something is executed.
+func TestFiniKeepsItsDescriptors(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "python3")
+	const list = `
+import os, sys
+fds = sorted(map(int, os.listdir("/proc/self/fd")))
+print("descriptors", [(fd, os.readlink(f"/proc/self/fd/{fd}").split(":")[0]) for fd in fds if os.path.exists(f"/proc/self/fd/{fd}") or fd < 4], flush=True)
+sys.stdin.readline()
+`
+	argv := []string{"python3", "-I", "-S", "-c", list}
+	plain := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+	want := plain.Out.Want("descriptors ")
+	_ = plain.Stdin.Close()
+	plain.MustEnd(0)
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, flags := range [][]string{nil, {"-i", "--timeout=1m", "--pdeathsig=INT"}} {
+			t.Run(strings.Join(flags, " "), func(t *testing.T) {
+				t.Parallel()
+				l := rig.Start(t, p, append(append(slices.Clone(flags), "--"), argv...)...)
+				if got := l.Out.Want("descriptors "); got != want {
+					t.Errorf("the command has %s, and without fini %s", got, want)
+				}
+				l.Caught()
+				finis := []int{l.PID()}
+				if worker := l.Worker(); worker != l.PID() {
+					finis = append(finis, worker)
+				}
+				for _, pid := range finis {
+					rig.Until(t, fmt.Sprintf("fini %d keeps its descriptors: %q", pid, inheritable(t, pid)),
+						func() bool { return len(inheritable(t, pid)) == 0 })
+				}
+				_ = l.Stdin.Close()
+				l.MustEnd(0)
+			})
+		}
+	})
+}
+
+// Whatever number it has, and whatever is missing: a descriptor that the command has closed
+// is not kept open by fini.
+func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
+	t.Parallel()
+	const script = `ulimit -Sn 2001 && exec 2000<&3 70<&3 3>&- "$@"`
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	need.That(t, limit.Max > 2000, "a hard limit of 2,001 descriptors")
+	const command = `echo started; exec 70<&- 2000<&-; exec cat`
+	withoutProc := []string{need.Program(t, "unshare"), "-m", "/bin/sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"}
+	for name, before := range map[string][]string{
+		"as it is":            nil,
+		"close_range refused": rig.Mode("refuse", "close_range:EPERM"),
+		"without /proc":       withoutProc,
+		"without both":        append(rig.Mode("refuse", "close_range"), withoutProc...),
+	} {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				if strings.HasPrefix(name, "without") {
+					need.Root(t)
+				}
+				argv := slices.Concat([]string{"/bin/bash", "-c", script, "sh"}, before, p.Command("-q", "--", "/bin/bash", "-c", command).Args)
+				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+				l.Out.Want("started")
+				rig.Until(t, "the end of the descriptors", func() bool { return rig.HungUp(l.Witness) })
+				_ = l.Stdin.Close()
+				l.MustEnd(0)
+			})
+		}
+	}
+}
+
+// inheritable lists the descriptors of a process, besides its standard streams, that
+// something it executes would have.
+func inheritable(t testing.TB, pid int) (found []string) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, entry.Name()))
+		_, flags, ok := strings.Cut(string(text), "flags:\t")
+		if n, _ := strconv.Atoi(entry.Name()); n < 3 || !ok {
+			continue
+		}
+		flags, _, _ = strings.Cut(flags, "\n")
+		if bits, err := strconv.ParseUint(flags, 8, 64); err != nil || bits&unix.O_CLOEXEC == 0 {
+			link, _ := os.Readlink(filepath.Join(dir, entry.Name()))
+			found = append(found, entry.Name()+" "+link)
+		}
+	}
+	return found
+}
+
+// fini runs itself, and the command it was given, whatever the environment says.
+func TestOddSurroundings(t *testing.T) {
+	t.Parallel()
+	dir := rig.ShortTempDir(t)
+	for _, name := range []string{"fini", "exe"} {
+		script := []byte("#!/bin/sh\necho the wrong " + name + "\nexit 99\n")
+		if err := os.WriteFile(filepath.Join(dir, name), script, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for n, tt := range []struct{ name, script string }{
+			{"PATH", `export PATH=$DIR:$PATH; exec "$@"`},
+			{"PATH, working directory", `cd $DIR; export PATH=.:$PATH; exec "$@"`},
+			{"argv0", `cd $DIR; exec -a fini "$@"`},
+			{"no argv0", `cd $DIR; exec -a "" "$@"`},
+			{"relative", `cp "$1" $DIR/copy-$$; cd $DIR; shift; exec ./copy-$$ "$@"`},
+			{"symbolic link", `ln -s "$1" $DIR/link-$$; shift; exec $DIR/link-$$ "$@"`},
+			{"deleted", `cp "$1" $DIR/gone-$$; exec 9<$DIR/gone-$$; rm $DIR/gone-$$; shift; exec /proc/self/fd/9 "$@"`},
+			{"LD_", `export LD_PRELOAD=$DIR/none.so LD_LIBRARY_PATH=$DIR LD_DEBUG_OUTPUT=$DIR/x; exec "$@" 2>/dev/null`},
+			{"GODEBUG", `export GODEBUG=asyncpreemptoff=1,madvdontneed=1,nonsense=2 GOTRACEBACK=crash; exec "$@"`},
+			{"GOMAXPROCS=1", `export GOMAXPROCS=1 GOGC=1 GOMEMLIMIT=1; exec "$@"`},
+			{"GOMAXPROCS=99", `export GOMAXPROCS=99 GOGC=off GOMEMLIMIT=1GiB; exec "$@"`},
+			{"GO nonsense", `export GOMAXPROCS=x GOGC=y GOTRACEBACK=z GODEBUG==,=; exec "$@"`},
+		} {
+			for _, full := range []bool{false, true} {
+				if full && !strings.HasPrefix(tt.name, "GO") {
+					continue
+				}
+				if (full || p != rig.Pair) && !rig.All() && !p.Takes(n) {
+					continue // only a pair runs itself
+				}
+				t.Run(fmt.Sprintf("%s, full %v", tt.name, full), func(t *testing.T) {
+					t.Parallel()
+					prefix := []string{need.Program(t, "bash"), "-c", tt.script, "sh"}
+					if full {
+						b := fullTable{"", false, func(*testing.T) []string { return prefix }, brimful}
+						l := startFull(t, p, b, nil, []string{"orphans", "replace"}, nil)
+						if l == nil {
+							t.Fatal("fini has ended before the table was full")
+						}
+						l.Signal(syscall.SIGTERM)
+						l.Out.Want("full again")
+						l.over(7)
+						return
+					}
+					h := rig.NewCgroup(t)
+					cmd := h.Around(p, prefix, "--linger=0", "--", "/bin/sh", "-c",
+						`setsid sh -c '(echo ready; exec sleep 1000); :' & read line; echo main; exit 3`)
+					cmd.Env = append(os.Environ(), "DIR="+dir)
+					l := rig.StartCmd(t, cmd)
+					l.Out.Want("ready")
+					rig.Write(t, l, "go\n")
+					if got := l.Out.Rest(); !slices.Equal(got, []string{"main"}) {
+						t.Errorf("stdout has %q", got)
+					}
+					l.MustEnd(3)
+					h.MustBeEmpty()
+					mustNotAbort(t, l.Err.Whole())
+					if strings.Contains(l.Err.Text(), "without a shield") {
+						t.Errorf("not a pair: %s", l.Err.Text())
+					}
+				})
+			}
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package exhaustion
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// What was killed for memory is told from what was killed by somebody, and only where the kernel's count says
+// so. $EAT is ended for memory.
+func TestKilledForMemory(t *testing.T) {
+	t.Parallel()
+	const likely = "the kernel killed a process for memory in this cgroup (oom: likely)"
+	for n, tt := range []struct {
+		name     string
+		flags    string
+		script   string
+		status   int
+		says     string // "" for nothing of memory
+		command  string // the report's verdict
+		leftover string
+	}{
+		{"the command", "", "exec $EAT", 137, "the command was ended by SIGKILL; " + likely, "likely", ""},
+		{"the shell's command", "", "$EAT; exit $?", 137, "the command exited with 137, as for SIGKILL; " + likely, "likely", ""},
+		{"a leftover while it lingers", "--linger=20s", "(read go; exec $EAT) <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "was ended by SIGKILL; " + likely, "", ""},
+		{"a leftover that was asked to end", "--linger=0 --grace=20s", "sh -c 'trap \"exec $EAT\" TERM; echo >$DIR/go; while :; do sleep 0.01; done' & read line <$DIR/go", 0,
+			"was ended by SIGKILL; " + likely, "", "likely"},
+		{"somebody else", "", "$EAT; exit 3", 3, "", "", ""},
+		{"somebody else, and the command ends by another signal", "", "$EAT; kill -TERM $$", 143, "", "", ""},
+		{"a plain kill -9", "", "kill -9 $$", 137, "", "", ""},
+		{"a plain kill -9 of a leftover", "--linger=20s", "sleep 1000 & sh -c 'read go; kill -9 $0' $! <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "", "", ""},
+		{"fini's own", "--timeout=100ms --grace=10ms", `trap "" TERM; sleep 1000; sleep 1000`, 124, "", "", ""},
+		{"fini's own of a leftover, and somebody else", "--linger=0 --grace=10ms",
+			`sh -c 'trap "" TERM; echo >$DIR/go; sleep 1000; sleep 1000' & read line <$DIR/go; $EAT; exit 0`, 0, "", "", ""},
+	} {
+		for _, p := range rig.Places {
+			if !rig.All() && !p.Takes(n) {
+				continue
+			}
+			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				if p.PID1 {
+					rig.NeedPidNamespace(t)
+				}
+				var report string
+				_, l := oneVictim(func() (*rig.Cgroup, *rig.Life) {
+					h := rig.NewMemoryCgroup(t, 96<<20)
+					report = rig.ReportPath(t)
+					args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
+					cmd := h.Around(p, nil, args...)
+					cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT="+strings.Join(rig.Mode("eat"), " "))
+					return h, rig.StartCmd(t, cmd)
+				})
+				l.MustEnd(tt.status)
+				said := l.Err.Whole()
+				if count := strings.Count(said, "for memory"); count != min(len(tt.says), 1) || !strings.Contains(said, tt.says) {
+					t.Errorf("says %q, want %q", said, tt.says)
+				}
+				r := rig.MustHaveReport(t, report)
+				mustBeVerdict(t, "command", r.Exit.OOM, tt.command)
+				verdict := ""
+				for _, left := range r.Leftovers {
+					if left.OOM != nil {
+						verdict += left.OOM.Verdict
+					}
+				}
+				if verdict != tt.leftover {
+					t.Errorf("leftovers: %q, want %q: %+v", verdict, tt.leftover, r.Leftovers)
+				}
+			})
+		}
+	}
+}
+
+func mustBeVerdict(t *testing.T, whose string, got *rig.OomReported, want string) {
+	t.Helper()
+	switch {
+	case want == "" && got != nil:
+		t.Errorf("%s: %+v, want none", whose, *got)
+	case want != "" && (got == nil || got.Verdict != want || !strings.Contains(got.Reason, "oom_kill in /sys/fs/cgroup/")):
+		t.Errorf("%s: %+v, want %s", whose, got, want)
+	}
+}

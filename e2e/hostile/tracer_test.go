@@ -1,0 +1,152 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// hang starts a tracer outside of the tree, and gives the right to end it.
+func hang(t *testing.T, pid int, more ...string) (end func()) {
+	t.Helper()
+	argv := rig.Mode("tracer", append([]string{strconv.Itoa(pid)}, more...)...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(end)
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	need.That(t, line == "tracing\n", "the right to trace a process: "+line)
+	return end
+}
+
+// A process that is traced is not reaped before its tracer has waited. See ptrace(2).
+func TestTracerThatHangs(t *testing.T) {
+	t.Parallel()
+	const grace, killed, busy = 300 * time.Millisecond, 10 * time.Second, 5 * time.Second
+	flags := []string{"--grace=300ms", "--linger=0", "--"}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		t.Run("in the tree", func(t *testing.T) {
+			t.Parallel()
+			tracer := strings.Join(rig.Mode("tracer"), " ")
+			l := rig.Start(t, p, append(flags, "/bin/sh", "-c", tracer+" & wait; wait")...)
+			if line, _ := l.Out.Next(); line != "tracing" {
+				need.That(t, false, "the right to trace a process: "+line)
+			}
+			main := rig.ChildrenOf(t, l.Worker())[0]
+			started := time.Now()
+			rig.MustKill(t, main, syscall.SIGKILL)
+			l.MustEnd(128 + 9)
+			if took := time.Since(started); took > grace+busy {
+				t.Errorf("took %v, want at most the grace of %v", took, grace)
+			}
+		})
+		for _, ends := range []string{"is killed", "is stopped by TERM"}[:rig.QuickOrFull(1, 2)] { // 10 s each
+			t.Run("outside, the main child "+ends, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Start(t, p, append(flags, rig.Mode("signals")...)...)
+				l.Out.Want("ready")
+				main := rig.ChildrenOf(t, l.Worker())[0]
+				tracer := hang(t, main)
+				started := time.Now()
+				if ends == "is killed" {
+					rig.MustKill(t, main, syscall.SIGKILL)
+				} else {
+					// The tracer keeps the signal to itself.
+					l.Signal(syscall.SIGTERM)
+					rig.Until(t, "the signal has come", func() bool { return rig.StatOf(main).State() == 't' })
+					rig.MustKill(t, main, syscall.SIGKILL)
+				}
+				l.Err.Want("fini: gave up on leftovers that do not end: [")
+				if took := time.Since(started); took > grace+killed+busy {
+					t.Errorf("took %v", took)
+				}
+				if p.PID1 { // whose end the kernel puts off until the tracer has waited
+					tracer()
+				}
+				l.MustEnd(128 + 9)
+				rest := l.Err.Rest()
+				if p.Isolated { // the outer one waits for the namespace, which does not end either
+					rest = slices.DeleteFunc(rest, func(line string) bool { return strings.HasPrefix(line, "fini: gave up on the PID namespace: ") })
+				}
+				if len(rest) > 0 {
+					t.Errorf("says more: %q", rest)
+				}
+			})
+		}
+	})
+	// As long as a tracer holds a thread that has ended, the process has not: it is stopped like one
+	// that ignores everything.
+	t.Run("alone/outside, a thread of the main child", func(t *testing.T) {
+		if !rig.Full() {
+			return // it takes half a minute
+		}
+		t.Parallel()
+		l := rig.Start(t, rig.Alone, append([]string{"--timeout=1s"}, append(flags, rig.Mode("signals")...)...)...)
+		l.Out.Want("ready")
+		main := rig.ChildrenOf(t, l.PID())[0]
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", main))
+		if err != nil {
+			t.Fatal(err)
+		}
+		thread, _ := strconv.Atoi(threads[len(threads)-1].Name())
+		end := hang(t, thread)
+		rig.MustKill(t, main, syscall.SIGKILL)
+		l.Err.Want("fini: gave up on leftovers that do not end: [")
+		if got := l.Status(); got != 124 {
+			t.Errorf("status %d", got)
+		}
+		end()
+	})
+	// As in strace -p of a fini, whose strace is stopped.
+	for _, end := range []string{"the command ends", "it is killed", "the outer one is killed"} {
+		t.Run("pair/the inner fini, "+end, func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, rig.Pair, append(flags, "/bin/sh", "-c", "echo ready; read go; exit 5")...)
+			l.Out.Want("ready")
+			l.Caught()
+			inner := l.Worker()
+			if end == "the command ends" {
+				hang(t, inner, "continue it")
+			} else {
+				hang(t, inner)
+			}
+			started := time.Now()
+			status := 5
+			switch end {
+			case "the command ends":
+				rig.Write(t, l, "go\n")
+			case "it is killed":
+				rig.MustKill(t, inner, syscall.SIGKILL)
+				status = 128 + 9
+			default:
+				l.Signal(syscall.SIGKILL)
+				status = 128 + 9
+			}
+			if got := l.Status(); got != status {
+				t.Errorf("status %d, want %d; stderr: %s", got, status, l.Err.Text())
+			}
+			if took := time.Since(started); took > grace+killed+busy {
+				t.Errorf("took %v; stderr: %s", took, l.Err.Text())
+			}
+			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package kill9
+
+import (
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+)
+
+// The inner fini of a pair that is stopped before it catches signals does not outlive the outer one,
+// which is killed: nobody would continue it. Its new parent is of its session, so that the kernel does not.
+func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
+	t.Parallel()
+	for range 500 {
+		argv := rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		l := rig.StartCmd(t, cmd)
+		child := func(of int) (pid int) {
+			rig.Poll(rig.Patience, func() bool {
+				if children := rig.ChildrenOf(t, of); len(children) > 0 {
+					pid = children[0]
+				}
+				return pid != 0 || rig.StatOf(of).Gone()
+			})
+			return pid
+		}
+		outer, inner := child(l.PID()), 0
+		if outer != 0 {
+			inner = child(outer)
+		}
+		if inner == 0 {
+			l.Status()
+			continue
+		}
+		_ = syscall.Kill(inner, syscall.SIGSTOP)
+		rig.Until(t, "it is stopped, or gone", func() bool { return shells.IsStopped(inner) || rig.StatOf(inner).Gone() })
+		own := len(sockets(inner)) == 1 // before that it is a copy of the outer one
+		early := shells.IsStopped(inner) && own && !rig.MaskHas(rig.ProcStatus(inner, "SigCgt"), syscall.SIGUSR1)
+		_ = syscall.Kill(outer, syscall.SIGKILL)
+		if early {
+			l.Status() // which the adopter has when it has no child
+			return
+		}
+		if shells.IsStopped(inner) {
+			_ = syscall.Kill(inner, syscall.SIGCONT)
+		}
+		l.Status()
+	}
+	t.Error("the inner fini was never stopped early enough")
+}

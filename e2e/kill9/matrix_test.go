@@ -1,0 +1,255 @@
+package kill9
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+func TestKillMatrix(t *testing.T) {
+	t.Parallel()
+	killMatrix(t, nil, func(v, m, n, g int) bool { return (v+m+n+g)%2 == 0 })
+}
+
+// The same where the kernel is old, or a sandbox or a filter has less: nothing is lost.
+func TestKillMatrixWithoutPidfds(t *testing.T) {
+	t.Parallel()
+	for k, kind := range []string{"ENOSYS", "EPERM"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			// Every victim at every moment, and every tree, in each group.
+			killMatrix(t, rig.Mode("refuse", rig.BeforePidfds+":"+kind), func(v, m, n, g int) bool { return n == (v+m+2*k)%4 && g == (v+k)%2 })
+		})
+	}
+}
+
+// killMatrix kills each victim at each moment. before are the words that start fini; drawn are the cases that
+// are run if not all are.
+func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, group int) bool) {
+	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
+	for v, victim := range rig.Victims {
+		for m, moment := range rig.Moments {
+			for n, tree := range rig.Trees {
+				if victim.Name == "main child" && moment.Name == "stopping leftovers" {
+					continue // it is gone by then
+				}
+				for g, group := range []string{"own", "job"} {
+					if !rig.Full() && !drawn(v, m, n, g) {
+						continue
+					}
+					t.Run(victim.Name+"/"+moment.Name+"/"+tree.Name+"/"+group+" group", func(t *testing.T) {
+						t.Parallel()
+						for range rig.QuickOrFull(1, 20) {
+							script := tree.Script
+							if moment.Name == "stopping leftovers" {
+								script = rig.StubbornLeftover + script
+							}
+							l := rig.LaunchBy(t, before, rig.Pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
+								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
+							moment.Come(l)
+							for _, pid := range victim.Pids(l) {
+								// On a busy machine the ladder may have come to its end by now.
+								if pid == 0 {
+									continue
+								}
+								if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+									t.Fatal(err)
+								}
+							}
+							l.MustVanish(linger + 2*grace)
+							_ = l.Stdin.Close() // lets the launcher end
+							l.Wait()
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// As PID 1 fini's death is the namespace's, and no launcher's death is.
+func TestKillMatrixAsPID1(t *testing.T) {
+	t.Parallel()
+	rig.NeedPidNamespace(t)
+	for _, tree := range rig.Trees {
+		for _, victim := range []string{"fini", "main child"} {
+			t.Run(victim+"/"+tree.Name, func(t *testing.T) {
+				t.Parallel()
+				cmd := rig.PID1.Command("--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", tree.Script)
+				cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
+				l := &rig.BoundLife{Life: rig.StartCmd(t, cmd)}
+				l.Outer = l.PID()
+				l.Out.Want("ready")
+				pid := l.Outer
+				if victim == "main child" {
+					pid = l.ChildOf(pid)
+				}
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.MustVanish(650 * time.Millisecond)
+				if got := l.Status(); got != 128+9 {
+					t.Errorf("status %d, want 137", got)
+				}
+			})
+		}
+	}
+}
+
+// No policy leaves anything to a launcher that is gone, nor to a fini that was killed.
+func TestDeathOverrulesThePolicy(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"leave", "wait", "pipes"} {
+		for _, victim := range rig.Victims[:3] {
+			t.Run(policy+"/"+victim.Name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", rig.Trees[2].Script)
+				l.Out.Want("ready")
+				if err := syscall.Kill(victim.Pids(l)[0], syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.MustVanish(650 * time.Millisecond)
+				_ = l.Stdin.Close()
+				l.Wait()
+			})
+		}
+	}
+}
+
+// What can't be had outside a PID namespace: nobody is left to end the tree. The kernel
+// still asks the command, as its parent dies.
+func TestBothOfThePairKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	l := rig.Launch(t, rig.Pair, append([]string{"--"}, rig.Mode("signals")...)...)
+	command := l.Out.WantPID("ready ")
+	inner := l.Inner()
+	// Stopped, neither can act on the other's death.
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range []int{l.Outer, inner} {
+			if err := syscall.Kill(pid, sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.Out.Want("signal 15")
+	if rig.HungUp(l.Witness) {
+		t.Error("a command that ignores SIGTERM is gone: the README says that it stays")
+	}
+	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever may look at fini may open what its descriptors are once more: neither process may have one by which
+// that hides an end, or tells one that has not been.
+func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
+	t.Parallel()
+	l := rig.LaunchBy(t, nil, rig.Pair, "--grace=1s", "--", "python3", "-c", `
+import os, signal
+inner = os.getppid()
+outer = int(open("/proc/%d/stat" % inner).read().rsplit(")", 1)[1].split()[1])
+for pid in inner, outer:
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        path = "/proc/%d/fd/%s" % (pid, fd)
+        try:
+            if int(fd) < 3 or os.readlink(path).split(":")[0] not in ("pipe", "socket"):
+                continue
+            taken = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+            os.write(taken, bytes(12))
+        except OSError:
+            pass
+print("ready", flush=True)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    signal.pause()
+`)
+	l.Out.Want("ready")
+	rig.MustKill(t, l.Outer, syscall.SIGKILL)
+	l.MustVanish(2 * time.Second)
+}
+
+// The inner fini notices the end of the outer one by a socket, of which nobody else has the other end: whoever
+// had it would hide that end.
+func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
+	t.Parallel()
+	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+		for _, group := range []string{"own", "job"} {
+			t.Run(group+" group", func(t *testing.T) {
+				t.Parallel()
+				l := rig.LaunchBy(t, before, rig.Pair, "--foreground="+strconv.FormatBool(group == "job"), "--", "/bin/sh", "-c",
+					`setsid sh -c 'echo ready; exec sleep 1000' & read go; exec sleep 1000`)
+				l.Out.Want("ready")
+				inner, main := l.Inner(), l.Main()
+				var own []string
+				rig.Until(t, "the outer one has let go of what it inherited", func() bool {
+					own = sockets(l.Outer)
+					return len(own) == 1 // of the line
+				})
+				for _, pid := range append(rig.ChildrenOf(t, main), main, inner) {
+					for _, end := range sockets(pid) {
+						if slices.Contains(own, end) || pid != inner {
+							t.Errorf("%d of the tree has %s, which is an end of the outer one's %q or the inner one's", pid, end, own)
+						}
+					}
+				}
+				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+				l.MustVanish(10 * time.Second)
+			})
+		}
+	})
+}
+
+// sockets are those that a process has besides its standard streams.
+func sockets(pid int) (found []string) {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		link, _ := os.Readlink(dir + entry.Name())
+		if n, _ := strconv.Atoi(entry.Name()); n >= 3 && strings.HasPrefix(link, "socket:") {
+			found = append(found, link)
+		}
+	}
+	return found
+}
+
+func TestNestedFinis(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		kill func(l *rig.BoundLife) int
+		sig  syscall.Signal
+	}{
+		{"TERM", func(l *rig.BoundLife) int { return l.Outer }, syscall.SIGTERM},
+		{"launcher", func(l *rig.BoundLife) int { return l.Launcher }, syscall.SIGKILL},
+		{"outermost", func(l *rig.BoundLife) int { return l.Outer }, syscall.SIGKILL},
+		{"second", func(l *rig.BoundLife) int { return l.Inner() }, syscall.SIGKILL},
+		{"third", func(l *rig.BoundLife) int { return l.Main() }, syscall.SIGKILL},
+		{"innermost", func(l *rig.BoundLife) int { return l.ChildOf(l.Main()) }, syscall.SIGKILL},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := rig.Launch(t, rig.Pair, "--grace=300ms", "--", rig.Fini, "--grace=300ms", "--", "/bin/sh", "-c", rig.Trees[1].Script)
+			l.Out.Want("ready")
+			if err := syscall.Kill(tt.kill(l), tt.sig); err != nil {
+				t.Fatal(err)
+			}
+			l.MustVanish(2 * time.Second)
+		})
+	}
+	t.Run("status", func(t *testing.T) {
+		status, stdout, stderr := rig.Ask(t, exec.Command(rig.Fini, "--", rig.Fini, "--", rig.Fini, "/bin/sh", "-c", "echo out; exit 42"))
+		if status != 42 || stdout != "out\n" || stderr != "" {
+			t.Errorf("status %d, %q, %q", status, stdout, stderr)
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package leftovers
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+// agents starts fini with a command that starts an agent, in a session of its own, says what
+// that said, and waits for a line. Its script goes on with what is given.
+func agents(t testing.TB, p rig.Place, agent string, flags []string, script string) (l *rig.Life, pids []int) {
+	t.Helper()
+	l = rig.StartCmd(t, agentsCommand(t, p, agent, flags, script))
+	pids = []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}
+	if !p.PID1 {
+		killAtCleanup(t, pids)
+	}
+	return l, pids
+}
+
+// killAtCleanup kills processes at the end of a test, whatever it has come to.
+func killAtCleanup(t testing.TB, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			_ = unix.Close(fd)
+		})
+	}
+}
+
+func agentsCommand(t testing.TB, p rig.Place, agent string, flags []string, script string) *exec.Cmd {
+	t.Helper()
+	const start = `mkfifo $DIR/ready; eval "setsid $AGENT 4>$DIR/ready &"; cat $DIR/ready; `
+	cmd := p.Command(append(flags, "--", "/bin/sh", "-c", start+script)...)
+	cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "AGENT="+agent)
+	return cmd
+}
+
+func TestAllowOrphan(t *testing.T) {
+	t.Parallel()
+	byFile, byName := rig.Linked(t, "gpg-agent")+" @agent", rig.Linked(t, "other")+" @agent gpg-agent"
+	quiet := " >/dev/null 2>&1 <&1"
+	for _, tt := range []struct {
+		name   string
+		agent  string
+		flags  string
+		script string
+		status int
+		says   []string // in order
+		not    string
+	}{
+		// An hour of lingering is not waited for: only the agent is left.
+		{"alone", byFile + quiet, "--linger=1h --orphans-exit=9 --allow-orphan=gpg-agent", "read line", 0, nil, "leftover"},
+		{"said", byFile + quiet, "-v --linger=1h --allow-orphan=gpg-agent", "read line", 0, []string{"leaving leftover", "leaving leftover"}, "stopping"},
+		{"by the kernel's name", byName + quiet, "--linger=1h --allow-orphan=gpg-agent", "read line", 0, nil, "leftover"},
+		{"by a pattern", byFile + quiet, "--linger=1h --allow-orphan=no --allow-orphan=g*t", "read line", 0, nil, "leftover"},
+		{"holds stdout", byFile + " 2>/dev/null <&1", "--linger=1h --allow-orphan=gpg-agent", "read line", 0,
+			[]string{"leaving leftover", "alone, which holds stdout"}, "stopping"},
+		{"holds both, and nothing may be said", byFile, "-q --linger=1h --allow-orphan=gpg-agent", "read line", 0, nil, "fini"},
+		{"another is stopped", byFile + quiet, "--linger=0 --orphans-exit=9 --allow-orphan=gpg-agent", "setsid sh -c 'echo there; exec sleep 1000' & read line", 9,
+			[]string{"stopping leftover"}, "leaving"},
+		{"another is killed", byFile + quiet, "--linger=0 --grace=50ms --allow-orphan=gpg-agent",
+			`setsid sh -c 'trap "" TERM; echo there; sleep 1000; sleep 1000' & read line`, 0, []string{"killing leftover"}, "leaving"},
+		{"wait", byFile + quiet, "--linger=1h --orphans=wait --allow-orphan=gpg-agent", "sleep 0.2 & read line; exit 5", 5, nil, "leftover"},
+		{"pipes", byFile, "--linger=0 --orphans=pipes --allow-orphan=gpg-agent", "setsid sh -c 'echo there; exec sleep 1000' & read line; exit 5", 5,
+			[]string{"stopping leftover", "leaving leftover"}, "killing"},
+		{"at a stop", byFile + quiet, "--timeout=2s --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; sleep 1000; sleep 1000`, 124,
+			[]string{"--timeout=2s is over", "killing the command"}, "leftover"},
+	} {
+		for _, p := range rig.Places {
+			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				if p.PID1 {
+					rig.NeedPidNamespace(t)
+				}
+				l, pids := agents(t, p, tt.agent, strings.Fields(tt.flags), tt.script)
+				if strings.Contains(tt.script, "echo there") {
+					l.Out.Want("there")
+				}
+				rig.Write(t, l, "go\n")
+				if got := l.Status(); got != tt.status {
+					t.Errorf("status %d, want %d", got, tt.status)
+				}
+				if p.PID1 {
+					l.MustEnd(tt.status) // the end of PID 1 is that of its namespace
+				} else {
+					l.MustStay(pids)
+				}
+				said := l.Err.Whole()
+				rest := said
+				says := tt.says
+				if p.PID1 && !strings.Contains(tt.flags, "-v") { // no reader waits for a process that stays
+					says = slices.DeleteFunc(slices.Clone(says), func(text string) bool {
+						return strings.Contains(text, "leaving") || strings.Contains(text, "holds")
+					})
+				}
+				for _, want := range says {
+					var found bool
+					if _, rest, found = strings.Cut(rest, want); !found {
+						t.Errorf("%q is not said, or not in its place: %q", want, said)
+					}
+				}
+				if strings.Contains(said, tt.not) {
+					t.Errorf("says %q", said)
+				}
+			})
+		}
+	}
+}
+
+// What is meant to stay does so whoever ends: the launcher, or a fini. But the command is stopped
+// also if it has that name.
+func TestAllowOrphanThoughOthersDie(t *testing.T) {
+	t.Parallel()
+	agent := rig.Linked(t, "gpg-agent") + " @agent >/dev/null 2>&1 <&1"
+	for _, victim := range rig.Victims[:5] {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run(victim.Name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				if p.Alone && (strings.Contains(victim.Name, "fini") || victim.Name == "launcher's group") {
+					return // nobody is left to spare anybody
+				}
+				cmd := agentsCommand(t, p, agent, []string{"--grace=300ms", "--allow-orphan=gpg-agent", "--allow-orphan=sh", "--allow-orphan=dash"},
+					`trap "" TERM; (exec sleep 1000) & read line; wait; sleep 1000`)
+				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, cmd.Args...)...)
+				launcher.Env, launcher.SysProcAttr = cmd.Env, &syscall.SysProcAttr{Setsid: true}
+				l := &rig.BoundLife{Life: rig.StartCmd(t, launcher)}
+				l.Launcher, l.Outer = l.PID(), l.Out.Launched()
+				pids := []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}
+				killAtCleanup(t, pids)
+				// Until it executes sleep, the leftover is a shell, as which it may stay.
+				worker := l.Outer
+				if !p.Alone {
+					worker = l.Inner()
+				}
+				rig.Until(t, "the leftover is no shell any more", func() bool {
+					return slices.ContainsFunc(rig.ChildrenOf(t, l.ChildOf(worker)), func(pid int) bool { return rig.ProcStatus(pid, "Name") == "sleep" })
+				})
+				for _, pid := range victim.Pids(l) {
+					if p.Alone && victim.Name == "main child" {
+						pid = l.ChildOf(l.Outer)
+					}
+					if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+						t.Fatal(err)
+					}
+				}
+				rig.Until(t, "fini's end", func() bool {
+					return syscall.Kill(l.Outer, 0) != nil || strings.HasPrefix(rig.ProcStatus(l.Outer, "State"), "Z")
+				})
+				l.MustStay(pids)
+			})
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package leftovers
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// The tests of this file are about requests to end: which signals count as one request, and how a leftover that had one
+// cleans up.
+
+// A leftover that had SIGTERM with the command's group is cleaning up (#41.1). One in a session of its own has had
+// none, and is asked.
+func TestCleanUpIsSpared(t *testing.T) {
+	t.Parallel()
+	const script = `
+		dir=$(mktemp -d); mkfifo $dir/ready
+		setsid sh -c 'trap "echo asked; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
+		read line <$dir/ready; rm -r $dir
+		(` + rig.Cleaner + `) &
+		wait`
+	for _, p := range rig.Places {
+		t.Run(p.Name+"/--timeout", func(t *testing.T) {
+			t.Parallel()
+			if p.PID1 {
+				rig.NeedPidNamespace(t)
+			}
+			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
+				return rig.Start(t, p, timeout, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
+			})
+			l.MustDelete("asked")
+			l.MustEnd(124)
+		})
+		t.Run(p.Name+"/TERM", func(t *testing.T) {
+			t.Parallel()
+			if p.PID1 {
+				rig.NeedPidNamespace(t)
+			}
+			l := rig.Start(t, p, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
+			l.Out.Want("ready")
+			rig.UntilOlder(t)
+			l.Signal(syscall.SIGTERM)
+			l.MustDelete("asked")
+			l.MustEnd(128 + int(syscall.SIGTERM))
+		})
+	}
+}
+
+// A SIGINT that the command had long ago does not make the next one, which is the first for its leftovers, the second
+// (#36.6).
+func TestSecondInterruptOfTheLeftovers(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Alone, rig.PID1} { // of a pair, the outer one relays a signal at some later time
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			if p.PID1 {
+				rig.NeedPidNamespace(t)
+			}
+			g := rig.NewGate(t)
+			l := rig.Start(t, p, "-w", "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
+				trap 'echo INT' INT
+				setsid sh -c 'trap "" TERM; echo there; read line <'`+g.Name+` &
+				setsid sh -c 'trap "" TERM; echo there; exec sleep 1000' &
+				until read line; do :; done`)
+			l.Out.Want("there")
+			l.Out.Want("there")
+			l.Signal(syscall.SIGINT)
+			l.Out.Want("INT")
+			rig.Write(t, l, "go\n")
+			l.Err.Want("fini: stopping leftover")
+			l.Err.Want("fini: stopping leftover")
+			l.Signal(syscall.SIGINT)
+			g.Open(t) // fini takes in signals before it reaps
+			if line, _ := l.Err.Next(); !strings.HasPrefix(line, "fini: reaped zombie") {
+				t.Errorf("after the first SIGINT: %q", line)
+			}
+			l.Signal(syscall.SIGINT)
+			l.Err.Want("fini: killing the leftovers: a second SIGINT")
+			l.MustEnd(0)
+		})
+	}
+}
+
+// An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other
+// signal, and it stays if it survives those (#36.2).
+func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
+	t.Parallel()
+	keepme := rig.Linked(t, "keepme") + " @signals & "
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		start := func(t testing.TB, script string) (*rig.Life, []int) {
+			l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", "100ms", "--allow-orphan=keepme", "--", "/bin/sh", "-c", keepme+script)
+			pids := []int{l.Out.WantPID("ready ")}
+			killAtCleanup(t, pids)
+			return l, pids
+		}
+		t.Run("a command that ends by SIGTERM/"+p.Name, func(t *testing.T) {
+			t.Parallel()
+			l, pids := start(t, "exec sleep 1000")
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("signal 15")
+			l.MustStay(pids)
+		})
+		t.Run("a command that is killed/"+p.Name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := start(t, `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
+			rig.Write(t, l, "go\n")
+			l.Out.Want("deaf")
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("signal 15")
+			l.MustEnd(128 + int(syscall.SIGKILL))
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package leftovers
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// A process that forks and exits, whose child does the same, and so on, is seen by no look that is too slow for it. It
+// holds the output, so --orphans=pipes may not end before its last child: a look proves nothing while children come.
+func TestHopsAreNotMissed(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		if p.PID1 || p.Isolated {
+			return // the kernel ends what is missed
+		}
+		// The others make a look last. They have closed what is to reach its end: the streams and the witness.
+		const program = `m: fork d
+			loop 150 m
+			fork b
+			exit 5
+			d: close 1
+			close 2
+			close 3
+			setsid
+			pause
+			b: setsid
+			h: fork c
+			exit 0
+			c: sleep 1
+			loop 60 h
+			pause`
+		h, l := rig.StartInCgroup(t, p, append([]string{"--orphans=pipes", "--grace=2s", "--"}, rig.Mode("script", program)...)...)
+		defer h.Kill()
+		l.MustEnd(5)
+	})
+}
+
+// Under --orphans=wait nothing wakes fini but what happens.
+func TestWaitsAsleep(t *testing.T) {
+	rig.Serial(t, "it counts switches of an idle fini")
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		l := rig.Start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `exec 7<&0; (read end <&7) & echo ready; exit 5`)
+		l.Out.Want("ready")
+		pids := rig.FinisOf(l)
+		var woken []int
+		if !rig.Poll(rig.Patience/10, func() bool {
+			before := rig.Switches(t, pids)
+			time.Sleep(2200 * time.Millisecond) // it was woken once a second
+			woken = append(woken, rig.Switches(t, pids)-before)
+			return woken[len(woken)-1] == 0
+		}) {
+			t.Errorf("put on a processor %v times in 2.2 seconds each", woken)
+		}
+		rig.Write(t, l, "end\n")
+		l.MustEnd(5)
+	})
+}
+
+// Orphans that come and go all the time cost little, also where each of them might have a name that is left alone.
+func TestWaitsAmongOrphans(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			// Those that stay make each look cost something.
+			const program = `fork a
+				m: fork e
+				loop 150 m
+				read
+				exit 5
+				a: setsid
+				say ready
+				b: fork c
+				wait
+				sleep 10
+				loop 200 b
+				say over
+				read
+				exit 0
+				c: fork d
+				exit 0
+				d: sleep 5
+				exit 0
+				e: sleep 9000
+				exit 0`
+			l := rig.Start(t, p, append([]string{"--orphans=wait", "--allow-orphan=nobody", "--"}, rig.Mode("script", program)...)...)
+			l.Out.Want("ready")
+			worker := l.Worker()
+			rig.Write(t, l, "a")
+			began, before := time.Now(), processorTime(worker)
+			l.Out.Want("over")
+			took, used := time.Since(began), processorTime(worker)-before
+			t.Logf("%v in %v", used, took)
+			if used > took/5 {
+				t.Errorf("it took %v of a processor in %v", used, took)
+			}
+			rig.Write(t, l, "b")
+			l.MustEnd(5)
+		})
+	}
+}
+
+// processorTime is what a process has used.
+func processorTime(pid int) time.Duration {
+	stat := rig.StatOf(pid)
+	return time.Duration(stat.Number(14)+stat.Number(15)) * 10 * time.Millisecond
+}
+
+// A leftover that is stopped gets SIGCONT after SIGTERM, so that it can act on that, even if its first thread has exited.
+func TestStoppedWithoutFirstThread(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		l := rig.Start(t, p, append([]string{"--linger=0", "--grace=3s", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
+			rig.Mode("leaderless")...)...)
+		l.Out.Want("ready")
+		var pid int
+		rig.Until(t, "the leftover is there", func() bool {
+			for _, pid = range rig.ChildrenOf(t, rig.ChildrenOf(t, l.Worker())[0]) {
+				if strings.HasPrefix(rig.ProcStatus(pid, "State"), "Z") {
+					return true
+				}
+			}
+			return false
+		})
+		rig.MustKill(t, pid, syscall.SIGSTOP)
+		rig.Until(t, "all its threads are stopped", func() bool { return threadsAre(t, pid, 'T') })
+		rig.Write(t, l, "end\n")
+		l.MustEnd(5)
+		if text := l.Err.Whole(); strings.Contains(text, "killing") {
+			t.Errorf("it says %q", text)
+		}
+	})
+}
+
+// threadsAre reports whether each thread of a process but the first is in this state.
+func threadsAre(t *testing.T, pid int, state byte) bool {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(tasks) < 2 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	for _, task := range tasks {
+		if filepath.Base(task) != strconv.Itoa(pid) && rig.ReadStat(task+"/stat").State() != state {
+			return false
+		}
+	}
+	return true
+}

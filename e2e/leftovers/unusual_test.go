@@ -1,0 +1,161 @@
+package leftovers
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// Leftovers of which the kernel's own bookkeeping is unusual. Each says "ready", on which the command
+// ends.
+func TestUnusualLeftovers(t *testing.T) {
+	t.Parallel()
+	// script is a command that forks a leftover and waits for its word by the pipe that is its stdin.
+	script := func(leftover string) []string { return rig.Mode("script", "fork x\nread\nexit 6\nx: "+leftover) }
+	beside := func(helper ...string) []string {
+		return append([]string{"/bin/sh", "-c", `"$@" & read go; exit 6`, "sh"}, helper...)
+	}
+	kinds := []struct {
+		name    string
+		command []string
+		stays   bool // it has to be killed
+	}{
+		{"a subreaper with orphans of its own", script(`setsid
+			subreaper
+			fork a
+			pause
+			a: fork b
+			exit 0
+			b: setsid
+			ignore 15
+			say ready
+			pause`), true},
+		{"a subreaper that ends before its orphans", script(`setsid
+			subreaper
+			fork a
+			wait
+			exit 0
+			a: fork b
+			exit 0
+			b: setsid
+			subreaper
+			fork c
+			pause
+			c: fork d
+			exit 0
+			d: say ready
+			pause`), false},
+		{"traced by another leftover", script(`setsid
+			fork a
+			seize
+			say ready
+			pause
+			a: setsid
+			pause`), false},
+		{"traced, and the tracer ignores TERM and all that happens", script(`setsid
+			ignore 15
+			fork a
+			seize
+			say ready
+			pause
+			a: pause`), true},
+		{"stopped for a tracer that does not look", script(`setsid
+			ignore 15
+			say ready
+			fork a
+			pause
+			a: traceme
+			kill 10
+			pause`), true},
+		{"stopped for a tracer in the command, which is gone", rig.Mode("script", `fork a
+			read
+			exit 6
+			a: traceme
+			say ready
+			kill 10
+			pause`), false},
+		{"stopped", script("setsid; fork a; pause; a: ignore 15; say ready; kill 19; pause"), true},
+		{"first thread ended", beside(rig.Mode("leaderless")...), false},
+		{"first thread ended, ignores TERM", beside(rig.Mode("leaderless", "stays")...), true},
+		{"in vfork", script(`setsid
+			fork a
+			pause
+			a: clone 0x4000 b
+			pause
+			b: setsid
+			ignore 15
+			say ready
+			pause`), true},
+		{"a sister: CLONE_PARENT makes fini its parent", rig.Mode("script", `clone 0x8000 a
+			read
+			exit 6
+			a: setsid
+			clone 0x8000 b
+			clone 0x8000 c
+			pause
+			b: ignore 15
+			say ready
+			pause
+			c: exit 1`), true},
+		{"forked by threads that have ended", beside(rig.Mode("threadforks")...), false},
+	}
+	const grace = 300 * time.Millisecond
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, kind := range kinds {
+			t.Run(kind.name, func(t *testing.T) {
+				t.Parallel()
+				h, l := rig.StartInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, kind.command...)...)
+				l.Out.Want("ready")
+				if len(h.Alive()) < 3 {
+					t.Errorf("no leftover is there: %v", h.Names())
+				}
+				start := time.Now()
+				rig.Write(t, l, "go\n")
+				if rest := l.Out.Rest(); len(rest) > 0 { // to EOF
+					t.Errorf("more output: %q", rest)
+				}
+				h.MustLeaveNothing(t, l, 6)
+				if took := time.Since(start); kind.stays && took < grace {
+					t.Errorf("took %v: it was not given its grace of %v", took, grace)
+				}
+			})
+		}
+	})
+}
+
+// A leftover that somebody outside the tree traces, as a debugger does, ends too: the tracer is not hit.
+func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
+	t.Parallel()
+	strace := need.Program(t, "strace")
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		h, l := rig.StartInCgroup(t, p, append([]string{"--linger=0", "--grace=200ms", "--"},
+			rig.Mode("script", "fork a; read; exit 6; a: setsid; ignore 15; say ready; pause")...)...)
+		l.Out.Want("ready")
+		var traced int
+		rig.Until(t, "the leftover", func() bool {
+			for _, pid := range h.Alive() {
+				if rig.ProcStatus(pid, "NSpid") != "" && rig.MaskHas(rig.ProcStatus(pid, "SigIgn"), syscall.SIGTERM) &&
+					rig.ProcStatus(pid, "Threads") == "1" {
+					traced = pid
+				}
+			}
+			return traced != 0
+		})
+		tracer := exec.Command(strace, "-qq", "-o", "/dev/null", "-p", fmt.Sprint(traced))
+		if err := tracer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		rig.Until(t, "the tracer traces", func() bool { return rig.ProcStatus(traced, "TracerPid") == fmt.Sprint(tracer.Process.Pid) })
+		rig.Write(t, l, "go\n")
+		h.MustLeaveNothing(t, l, 6)
+		if err := tracer.Wait(); err != nil {
+			t.Errorf("the tracer: %v", err) // it ends with what it traces
+		}
+	})
+}

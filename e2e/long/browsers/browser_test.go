@@ -1,0 +1,182 @@
+package browsers
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// MCP servers that drive a browser, with the real client of the SDK in front of npx. The
+// browser is in sessions of its own and holds none of the client's descriptors: only the
+// cgroup tells what is left of it.
+
+// However the client of a browser's server ends, or npx, or a fini, nothing is left of it.
+func TestBrowserLeavesNothing(t *testing.T) {
+	t.Parallel()
+	clients.NeedBrowserServers(t)
+	server := clients.PuppeteerServer(t)
+	flags := []string{"-i"}
+	rows := []struct {
+		row   string
+		fault func(*clients.BrowserSession)
+		end   clients.BrowserEnd // under fini
+	}{
+		{"`npx` browser server, `close()`", tells("close"), clients.BrowserEnd{Exited: "SIGTERM or 1"}}, // npm reports its server's end, if that is faster
+		{"`npx` browser server, client killed", signals(syscall.SIGKILL), clients.BrowserEnd{Client: 137}},
+		{"`npx` browser server, TERM to client", signals(syscall.SIGTERM), clients.BrowserEnd{Client: 143}},
+		{"`npx` browser server, TERM to `npx`", signalsNpx(syscall.SIGTERM), clients.BrowserEnd{Exited: "SIGTERM", Stops: true}},
+		{"`npx` browser server, `npx` killed", signalsNpx(syscall.SIGKILL), clients.BrowserEnd{Exited: "SIGKILL", Stops: true}},
+	}
+	for _, tt := range rows { // which run at once
+		rig.AddRow(tt.row)
+	}
+	for i, tt := range rows {
+		if i%2 != 0 && !rig.All() {
+			continue
+		}
+		t.Run(tt.row, func(t *testing.T) {
+			t.Parallel()
+			rig.InColumns(t, tt.row, flags, func(t *testing.T, wrap []string) rig.Outcome {
+				t.Parallel()
+				s := clients.StartBrowser(t, server, wrap)
+				tt.fault(s)
+				if len(s.Finis) == 0 {
+					return s.Watch()
+				}
+				return s.MustLeaveNothing(tt.end)
+			})
+		})
+	}
+	for i, tt := range []struct {
+		name  string
+		fault func(*clients.BrowserSession)
+		end   clients.BrowserEnd
+	}{
+		{"client exits", tells("exit"), clients.BrowserEnd{}},
+		{"outer fini killed", killsFini(0), clients.BrowserEnd{Exited: "SIGKILL"}},
+		{"inner fini killed", killsFini(1), clients.BrowserEnd{Exited: "SIGKILL"}},
+	} {
+		if i%2 != 1 && !rig.All() {
+			continue
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := clients.StartBrowser(t, server, append(append([]string{rig.Fini}, flags...), "--"))
+			tt.fault(s)
+			s.MustLeaveNothing(tt.end)
+		})
+	}
+}
+
+// A server that ends its browser by itself, at the end of its stdin, does so under fini as
+// it does without: with the same status, its own clean-up done, and nothing for fini to say.
+func TestBrowserEndsByItself(t *testing.T) {
+	t.Parallel()
+	clients.NeedBrowserServers(t)
+	tests := []struct {
+		name   string
+		server func(t *testing.T, profile string) clients.BrowserServer
+		// What is there while the browser runs and gone after a clean end: what the server
+		// made in its TMPDIR, or the browser's lock of the profile that it was given.
+		trace string
+	}{
+		{"playwright, isolated", func(t *testing.T, _ string) clients.BrowserServer {
+			return clients.PlaywrightServer(t, "--isolated")
+		}, "TMPDIR/playwright_chromiumdev_profile-*"},
+		{"playwright, profile", func(t *testing.T, profile string) clients.BrowserServer {
+			return clients.PlaywrightServer(t, "--user-data-dir", profile)
+		}, "TMPDIR/playwright-artifacts-*"},
+		{"devtools, isolated", func(t *testing.T, _ string) clients.BrowserServer {
+			return clients.DevtoolsServer(t, "--isolated")
+		}, "TMPDIR/puppeteer_dev_chrome_profile-*"},
+		{"devtools, profile", func(t *testing.T, profile string) clients.BrowserServer {
+			return clients.DevtoolsServer(t, "--userDataDir", profile)
+		}, "PROFILE/SingletonLock"},
+	}
+	for i, tt := range tests {
+		if i%2 != 0 && !rig.All() {
+			continue // of each server one
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, column := range []string{"without", "fini"} {
+				t.Run(column, func(t *testing.T) {
+					t.Parallel()
+					var wrap []string
+					if column == "fini" {
+						// However slow the machine, fini leaves the server its time.
+						wrap = []string{rig.Fini, "-i", "--grace", rig.Patience.String(), "--linger", rig.Patience.String(), "--"}
+					}
+					profile := filepath.Join(rig.ShortTempDir(t), "profile")
+					s := clients.StartBrowser(t, tt.server(t, profile), wrap)
+					trace := strings.NewReplacer("TMPDIR", s.Tmp, "PROFILE", profile).Replace(tt.trace)
+					if !matches(t, trace) {
+						t.Fatalf("no %s beside a running browser", tt.trace)
+					}
+
+					s.Tell("end")
+					if column == "fini" {
+						s.MustLeaveNothing(clients.BrowserEnd{Exited: "0"})
+					} else {
+						s.MustHaveExited("0")
+						rig.Until(t, "the browser is gone", func() bool { return len(s.Cgroup.Alive()) == 0 })
+					}
+					if matches(t, trace) {
+						t.Errorf("the server has left %s", tt.trace)
+					}
+					if said := s.Said(); len(said) > 0 {
+						t.Errorf("fini had to do something: %q", said)
+					}
+				})
+			}
+		})
+	}
+}
+
+// matches reports whether there is a file of this pattern. A browser's lock is a symbolic
+// link to nowhere, which Glob sees.
+func matches(t *testing.T, pattern string) bool {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found) > 0
+}
+
+func tells(what string) func(*clients.BrowserSession) {
+	return func(s *clients.BrowserSession) { s.T.Helper(); s.Tell(what) }
+}
+
+func signals(sig syscall.Signal) func(*clients.BrowserSession) {
+	return func(s *clients.BrowserSession) { s.T.Helper(); s.Signal(sig) }
+}
+
+// signalsNpx is safe from recycled pids: nobody has waited for npx yet.
+func signalsNpx(sig syscall.Signal) func(*clients.BrowserSession) {
+	return func(s *clients.BrowserSession) {
+		s.T.Helper()
+		if err := syscall.Kill(s.Npx, sig); err != nil {
+			s.T.Fatalf("cannot send %v to npx, %d: %v", sig, s.Npx, err)
+		}
+	}
+}
+
+func killsFini(which int) func(*clients.BrowserSession) {
+	return func(s *clients.BrowserSession) {
+		s.T.Helper()
+		if len(s.Finis) != 2 {
+			s.T.Fatalf("%d finis, want a pair", len(s.Finis))
+		}
+		if err := unix.PidfdSendSignal(s.Finis[which], unix.SIGKILL, nil, 0); err != nil {
+			s.T.Fatalf("cannot kill fini: %v", err)
+		}
+	}
+}

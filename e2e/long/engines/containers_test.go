@@ -1,0 +1,639 @@
+package engines
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// What people do to containers, and what happens to them: the client goes away, the
+// container is stopped, killed, paused, restarted, or runs out of memory, and what runs in
+// it has changed to another user.
+
+// TestContainers does it under Docker. It is one test so that the images are built once.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Whole
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, image string)
+	}{
+		{"table", containersTable},
+		{"saved work", containersSavedWork},
+		{"signals", containersSignals},
+		{"stop signal", containersStopSignal},
+		{"clean-up", containersCleanUp},
+		{"kill and start", containersKillAndStart},
+		{"out of memory", containersOutOfMemory},
+		{"pause", containersPause},
+		{"timeout while paused", containersTimeoutWhilePaused},
+		{"restart", containersRestart},
+		{"restart policy", containersRestartPolicy},
+		{"another user's leftovers", containersOtherUser},
+		{"no right to kill", containersNoRightToKill},
+		{"statuses of su", containersStatusesOfSu},
+		{"signals to su", containersSignalsToSu},
+		{"wrapper killed", containersWrapperKilled},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			part.run(t, image)
+		})
+	}
+}
+
+// savedBy is what a saver leaves that was asked once and had its time, as this user.
+func savedBy(uid int) string { return fmt.Sprintf("asked\nsaved by %d\n", uid) }
+
+// wantAll reads lines up to the last of these, which come in any order.
+func wantAll(l *rig.Lines, want ...string) {
+	l.T.Helper()
+	for len(want) > 0 {
+		line, ok := l.Next()
+		if !ok {
+			l.T.Fatalf("EOF before %q; so far: %q", want, l.Text())
+		}
+		want = slices.DeleteFunc(want, func(w string) bool { return w == line })
+	}
+}
+
+// containersTable fills in the table's rows. Together, for what they do most is wait.
+func containersTable(t *testing.T, image string) {
+	rows := map[string]func(t *testing.T){
+		"wrapper killed": func(t *testing.T) { wrapperKilledRow(t, image) },
+		"stdin closed": func(t *testing.T) {
+			clientRow(t, image, "stdin closed", 143, func(r *containers.DockerRun) { _ = r.Stdin.Close() })
+		},
+		"client TERMed": func(t *testing.T) {
+			clientRow(t, image, "client TERMed", 143, func(r *containers.DockerRun) { r.Signal(syscall.SIGTERM) })
+		},
+		"client killed": func(t *testing.T) {
+			clientRow(t, image, "client killed", 137, func(r *containers.DockerRun) { r.Signal(syscall.SIGKILL) })
+		},
+	}
+	var all sync.WaitGroup
+	for name, row := range rows {
+		all.Go(func() { t.Run(name, row) })
+	}
+	all.Wait()
+}
+
+// The client of `docker run -i` goes away, or closes stdin, and the server does not care
+// for the end of stdin. status is the client's.
+func clientRow(t *testing.T, image, name string, status int, end func(*containers.DockerRun)) {
+	const server = `setsid sleep 1000 & echo ready; while :; do sleep 1000 & wait; done`
+	rig.InColumns(t, "`docker run -i`, "+name, []string{"-i"}, func(t *testing.T, wrap []string) rig.Outcome {
+		r := containers.StartRun(t, containers.Wrapped(t, image, wrap, nil, "sh", "-c", server)...)
+		r.Out.Want("ready")
+		end(r)
+		if !isFini(wrap) {
+			return r.Outcome(rig.Window)
+		}
+		o := r.Outcome(rig.Patience)
+		if !o.Never && o.Survivors == 0 {
+			r.MustBeGone(143)
+			if got := r.Status(); got != status {
+				t.Errorf("status %d of the client, want %d", got, status)
+			}
+		}
+		return o
+	})
+}
+
+func isFini(wrap []string) bool { return wrap != nil && wrap[0] == rig.Fini }
+
+// `docker stop` asks the command, and fini what the command has left. Without fini what
+// needs a while to save its work is killed with PID 1.
+func containersSavedWork(t *testing.T, image string) {
+	for _, tt := range []struct {
+		name, saved string
+		wrap        []string
+	}{
+		{"without", "", nil},
+		{"docker-init", "", []string{"tini"}},
+		{"fini", savedBy(0), []string{"fini", "--"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			y := containers.NewVolume(t)
+			c := containers.StartContainer(t, containers.Wrapped(t, image, tt.wrap, y.With(), "sh", "/volume/main")...)
+			c.Out.Want("saver ready")
+			y.MustBeHeld()
+			containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+			rig.WantOnce(t, c.MustEnd(7), "the end")
+			y.MustBeLeft(tt.saved)
+		})
+	}
+}
+
+// `docker kill` with each signal reaches the command once, and ends nothing by itself.
+func containersSignals(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	c := containers.StartContainer(t, y.With(image, "sh", "/volume/main")...)
+	c.Out.Want("saver ready")
+	y.MustBeHeld()
+	signals := map[string]string{"HUP": "HUP", "SIGINT": "INT", "3": "QUIT", "USR1": "USR1", "USR2": "USR2",
+		"WINCH": "WINCH", "RTMIN+3": "37"}
+	for sig, name := range signals {
+		containers.Docker(t, "kill", "-s", sig, c.Name)
+		c.Out.Want("got " + name)
+	}
+	if got := y.Saved(); got != "" {
+		t.Errorf("the leftover was asked to end while the command runs: %q", got)
+	}
+	containers.Docker(t, "kill", "-s", "TERM", c.Name)
+	out := c.MustEnd(7)
+	for _, name := range signals {
+		rig.WantOnce(t, out, "got "+name)
+	}
+	rig.WantOnce(t, out, "the end")
+	y.MustBeLeft(savedBy(0))
+}
+
+// A container may have another stop signal. What the command leaves is asked by TERM
+// all the same.
+func containersStopSignal(t *testing.T, image string) {
+	for sig, number := range map[string]string{"QUIT": "3", "SIGRTMIN+3": "37"} {
+		t.Run(sig, func(t *testing.T) {
+			t.Parallel()
+			y := containers.NewVolume(t)
+			c := containers.StartContainer(t, y.With("--stop-signal", sig, "-e", "END="+number, image, "sh", "/volume/main")...)
+			c.Out.Want("saver ready")
+			y.MustBeHeld()
+			containers.Docker(t, "stop", c.Name)
+			rig.WantOnce(t, c.MustEnd(7), "the end")
+			y.MustBeLeft(savedBy(0))
+		})
+	}
+}
+
+// `docker stop` asks the command's group. A leftover that had that request is cleaning up, and keeps what it starts.
+func containersCleanUp(t *testing.T, image string) {
+	c := containers.StartContainer(t, "--stop-timeout", "60", image, "sh", "-c", "("+rig.Cleaner+") & wait")
+	c.Out.Want("ready")
+	rig.UntilOlder(t)
+	containers.Docker(t, "stop", c.Name)
+	out := c.MustEnd(128 + int(syscall.SIGTERM))
+	for i := range 4 {
+		rig.WantOnce(t, out, fmt.Sprintf("delete %d ok", i+1))
+	}
+}
+
+// SIGKILL of PID 1 leaves nobody time, and nothing that keeps the container from being
+// started again.
+func containersKillAndStart(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	c := containers.StartContainer(t, y.With(image, "sh", "/volume/main")...)
+	c.Out.Want("saver ready")
+	y.MustBeHeld()
+	containers.Docker(t, "kill", c.Name)
+	c.MustEnd(137)
+	y.MustBeLeft("")
+
+	containers.Docker(t, "start", c.Name)
+	c.UntilSaid("saver ready", 2)
+	y.MustBeHeld()
+	containers.Docker(t, "stop", c.Name)
+	rig.WantOnce(t, c.MustEnd(7), "the end")
+	y.MustBeLeft(savedBy(0))
+}
+
+// The kernel kills the command for its memory. fini outlives that, gives the rest its time
+// and passes the status on.
+func containersOutOfMemory(t *testing.T, image string) {
+	limited := containers.Docker(t, "info", "-f", "{{.MemoryLimit}}")
+	need.That(t, limited == "true", "an engine that can limit memory")
+	y := containers.NewVolume(t)
+	// -i keeps stdin open, and without a client nothing comes on it.
+	c := containers.StartContainer(t, y.With("-i", "-m", "32m", "--memory-swap", "32m", image, "sh", "/volume/eater")...)
+	c.Out.Want("saver ready")
+	y.MustBeHeld()
+	attach := rig.DockerCommand(t, "attach", c.Name)
+	attach.Stdin = strings.NewReader("eat\n")
+	_ = attach.Run() // has the container's status
+	c.MustEnd(137)
+	if got := containers.Docker(t, "inspect", "-f", "{{.State.OOMKilled}}", c.Name); got != "true" {
+		t.Errorf("OOMKilled is %s, so that this shows nothing", got)
+	}
+	c.Err.Want("fini: stopping leftover")
+	y.MustBeLeft(savedBy(0))
+}
+
+// What comes while the container is paused is there when it goes on: bytes, and the
+// signal of a `docker stop`.
+func containersPause(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	r := containers.StartRun(t, y.With(image, "sh", "/volume/copy")...)
+	r.Out.Want("saver ready")
+	y.MustBeHeld()
+	containers.Docker(t, "pause", r.Name)
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "line %d of what came while the container was paused\n", i)
+	}
+	r.Send(text.String())
+	containers.Docker(t, "unpause", r.Name)
+	for line := range strings.Lines(text.String()) {
+		if got, _ := r.Out.Next(); got+"\n" != line {
+			t.Fatalf("%q, want %q", got, line)
+		}
+	}
+
+	containers.Docker(t, "pause", r.Name)
+	containers.Docker(t, "stop", r.Name)
+	if got := r.Status(); got != 143 {
+		t.Errorf("status %d, want 143; stderr: %s", got, r.Err.Text())
+	}
+	if rest := r.Out.Rest(); len(rest) > 0 {
+		t.Errorf("more came out than went in: %q", rest)
+	}
+	r.MustBeGone(143)
+	y.MustBeLeft(savedBy(0))
+}
+
+// fini's clock goes on while the container is paused: a timeout that has run out by then
+// takes effect at once. The container has to be paused before.
+func containersTimeoutWhilePaused(t *testing.T, image string) {
+	const timeout = 8 * time.Second
+	y := containers.NewVolume(t)
+	r := containers.StartRun(t, y.With("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
+	r.Out.Want("saver ready")
+	started := time.Now()
+	y.MustBeHeld()
+	containers.Docker(t, "pause", r.Name)
+	rig.Until(t, "the timeout has run out", func() bool { return time.Since(started) > timeout })
+	if got := y.Saved(); got != "" {
+		t.Fatalf("the container is paused, and the saver was asked: %q", got)
+	}
+	unpaused := time.Now()
+	containers.Docker(t, "unpause", r.Name)
+	rig.Until(t, "the saver is asked", func() bool { return y.Saved() != "" })
+	// A clock that had stood still would need nearly all of the timeout.
+	if took := time.Since(unpaused); took > timeout/2 {
+		t.Errorf("the timeout took effect %v after the container went on", took)
+	}
+	if got := r.Status(); got != 124 {
+		t.Errorf("status %d, want 124; stderr: %s", got, r.Err.Text())
+	}
+	r.Out.Rest()
+	r.MustBeGone(124)
+	y.MustBeLeft(savedBy(0))
+}
+
+// `docker restart` ends one life as `docker stop` does, and begins another.
+func containersRestart(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	c := containers.StartContainer(t, y.With(image, "sh", "/volume/main")...)
+	c.Out.Want("saver ready")
+	containers.Docker(t, "restart", c.Name)
+	c.UntilSaid("saver ready", 2)
+	y.MustBeHeld()
+	if got := y.Saved(); got != savedBy(0) {
+		t.Errorf("the first life saved %q", got)
+	}
+	containers.Docker(t, "stop", c.Name)
+	out := c.MustEnd(7)
+	if n := strings.Count(out, "the end"); n != 2 {
+		t.Errorf("the command was asked %d times, want once in each of its lives: %s", n, out)
+	}
+	y.MustBeLeft(savedBy(0) + savedBy(0))
+}
+
+// An engine that starts a container again where it fails is told by the status, also
+// where the command leaves something.
+func containersRestartPolicy(t *testing.T, image string) {
+	for status, lives := range map[int]int{0: 1, 3: 3} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			c := containers.StartContainer(t, "--restart", "on-failure:2", image, "sh", "-c",
+				fmt.Sprintf("setsid sleep 1000 & echo alive; exit %d", status))
+			want := fmt.Sprintf("%d exited %d", lives-1, status)
+			rig.Until(t, "restarts, state and status: "+want, func() bool {
+				return want == containers.Docker(t, "inspect", "-f", "{{.RestartCount}} {{.State.Status}} {{.State.ExitCode}}", c.Name)
+			})
+			if n := strings.Count(containers.Docker(t, "logs", c.Name), "alive"); n != lives {
+				t.Errorf("%d lives, want %d", n, lives)
+			}
+		})
+	}
+}
+
+// Under the capabilities that Docker gives, root may signal another user's process and not
+// look at its descriptors. fini finds what belongs to the command by descent.
+func containersOtherUser(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	r := containers.StartRun(t, y.With("-e", "FINI_GRACE=4s", image, "sh", "/volume/leaver")...)
+	wantAll(r.Out, "saver ready", "stubborn ready")
+	y.MustBeHeld()
+	r.Send("go\n")
+	r.Out.Rest()
+	if got := r.Status(); got != 5 {
+		t.Errorf("status %d, want 5", got)
+	}
+	r.MustBeGone(5)
+	y.MustBeLeft(savedBy(1000))
+	said := strings.Join(r.Err.Rest(), "\n")
+	for _, want := range []string{"stopping leftover", "(sh /volume/saver)", "(sh /volume/stubborn)", "killing leftover"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("fini did not say %q but:\n%s", want, said)
+		}
+	}
+}
+
+// Where root is not given CAP_KILL it can't end another user's leftovers. fini says so,
+// keeps the status, and does not wait for ever. Its own end ends the container.
+func containersNoRightToKill(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	r := containers.StartRun(t, y.With("-e", "FINI_GRACE=1s", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID",
+		image, "sh", "/volume/leaver")...)
+	wantAll(r.Out, "saver ready", "stubborn ready")
+	y.MustBeHeld()
+	r.Send("go\n")
+	r.Out.Rest()
+	if got := r.Status(); got != 5 {
+		t.Errorf("status %d, want 5", got)
+	}
+	r.MustBeGone(5)
+	y.MustBeLeft("")
+	said := strings.Join(r.Err.Rest(), "\n")
+	for _, want := range []string{"cannot signal", "(sh): operation not permitted", "gave up on leftovers"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("fini did not say %q but:\n%s", want, said)
+		}
+	}
+}
+
+// A command that is run as another user has the status and says what it does without fini;
+// and so has one that runs under a fini which is not root.
+func containersStatusesOfSu(t *testing.T, image string) {
+	y := containers.NewVolume(t)
+	c := containers.StartContainer(t, y.With("--entrypoint", "sleep", image, "1000")...)
+	for _, tt := range []struct{ name, user, run string }{
+		{"fini as root", "0", "su app -c"},
+		{"fini as another user", "1000", "sh -c"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			say := func(wrap string) string {
+				return containers.Docker(t, "exec", "-u", tt.user, c.Name, "sh", "/volume/statuses", wrap, tt.run)
+			}
+			plain := say("")
+			for _, want := range []string{"exit 0: 0", "exit 7: 7", "exit 255: 255", "kill -TERM $$: 143",
+				"kill -KILL $$: 137", "no-such-command: 127", "/bin/plain-text: 126"} {
+				rig.WantOnce(t, plain, want)
+			}
+			for _, wrap := range []string{"/fini --", "/fini --no-shield --"} {
+				if got := say(wrap); got != plain {
+					t.Errorf("%s:\n%s\nwithout it:\n%s", wrap, got, plain)
+				}
+			}
+		})
+	}
+}
+
+// Signals go through `su` as they do without fini; the leftover is the other user's.
+func containersSignalsToSu(t *testing.T, image string) {
+	for _, tt := range []struct {
+		name, saved string
+		wrap        []string
+	}{
+		{"without", "", nil},
+		{"fini", savedBy(1000), []string{"fini", "--"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			y := containers.NewVolume(t)
+			c := containers.StartContainer(t, containers.Wrapped(t, image, tt.wrap, y.With(), "su", "app", "-c", "exec sh /volume/main")...)
+			c.Out.Want("saver ready")
+			y.MustBeHeld()
+			containers.Docker(t, "kill", "-s", "HUP", c.Name)
+			c.Out.Want("got HUP")
+			containers.Docker(t, "stop", c.Name)
+			out := c.MustEnd(7)
+			rig.WantOnce(t, out, "got HUP")
+			rig.WantOnce(t, out, "the end")
+			y.MustBeLeft(tt.saved)
+		})
+	}
+}
+
+// Within a container a wrapper is not PID 1, and nobody but itself ends what it has
+// started: each of the pair ends another user's tree too when the other is killed.
+func containersWrapperKilled(t *testing.T, image string) {
+	for _, who := range []struct {
+		name, user string
+		uid        int
+		run        []string
+	}{
+		{"of root, with another user's tree", "0", 1000, []string{"su", "app", "-c", "exec sh /volume/both"}},
+		{"of another user", "1000", 1000, []string{"sh", "/volume/both"}},
+	} {
+		for _, which := range []string{"outer", "inner"} {
+			t.Run(which+" "+who.name, func(t *testing.T) {
+				t.Parallel()
+				b := containers.StartBeside(t, image, who.user, append([]string{"/fini", "--grace=4s", "--"}, who.run...))
+				wantAll(b.Out, "saver ready", "stubborn ready")
+				b.Y.MustBeHeld()
+				pid := b.Wrapper
+				if which == "inner" {
+					pid = containers.Docker(t, "exec", b.Name, "sh", "/volume/inner")
+				}
+				containers.Docker(t, "exec", b.Name, "kill", "-KILL", pid)
+				if got := b.Status(); got != 137 {
+					t.Errorf("status %d, want 137", got)
+				}
+				b.Out.Rest()
+				rig.Until(t, "the case's last process is gone", func() bool { return rig.HungUp(b.Y.Witness) })
+				b.Y.MustBeLeft(savedBy(who.uid))
+				rig.Until(t, "nothing is left", func() bool { return b.More() == 0 })
+			})
+		}
+	}
+}
+
+func wrapperKilledRow(t *testing.T, image string) {
+	const name = "`docker exec`, another user's tree, wrapper killed"
+	rig.InColumns(t, name, nil, func(t *testing.T, wrap []string) rig.Outcome {
+		command := []string{"su", "app", "-c", "exec sh /volume/one"}
+		if wrap != nil { // as it is called in the container
+			command = append(append([]string{"/" + filepath.Base(wrap[0])}, wrap[1:]...), command...)
+		}
+		b := containers.StartBeside(t, image, "0", command)
+		b.Out.Want("saver ready")
+		containers.Docker(t, "exec", b.Name, "kill", "-KILL", b.Wrapper)
+		if !isFini(wrap) {
+			return b.Outcome(rig.Window)
+		}
+		o := b.Outcome(rig.Patience)
+		b.Y.MustBeLeft(savedBy(1000))
+		return o
+	})
+}
+
+// TestContainersPod runs testdata/pod.yaml, which the README shows, under podman, which
+// takes what Kubernetes takes.
+func TestContainersPod(t *testing.T) {
+	t.Parallel()
+	need.Root(t, "for podman")
+	need.Program(t, "runc")
+	e := &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
+	base := "localhost/fini-e2e:base"
+	example := containers.PodmanImages(t, e, base)
+	out, err := e.Command(t, "run", "--rm", "--network", "none", base, "true").CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
+
+	text, err := os.ReadFile("testdata/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := string(text)
+	edit := func(from, to string) {
+		t.Helper()
+		if strings.Count(manifest, from) != 1 {
+			t.Fatalf("not once in testdata/pod.yaml: %q", from)
+		}
+		manifest = strings.Replace(manifest, from, to, 1)
+	}
+	edit("image: example\n", "image: "+example+"\n      imagePullPolicy: Never\n")
+	edit("image: busybox\n", "image: "+base+"\n      imagePullPolicy: Never\n")
+
+	// run plays the manifest, stops the pod, and returns what the server has written.
+	run := func(pod string, inside func(server string)) string {
+		t.Helper()
+		edit("  name: example\n", "  name: "+pod+"\n")
+		file := filepath.Join(t.TempDir(), "pod.yaml")
+		if err := os.WriteFile(file, []byte(manifest), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		edit("  name: "+pod+"\n", "  name: example\n")
+		t.Cleanup(func() { e.Must(t, "pod", "rm", "-f", "-t", "0", pod) })
+		e.Must(t, "play", "kube", "--network", "none", file)
+		server := pod + "-server"
+		rig.Until(t, "the server is ready", func() bool { return strings.Contains(e.Must(t, "logs", server), "ready") })
+		inside(server)
+		e.Must(t, "pod", "stop", pod) // sends SIGKILL after 10 s, which would be 137
+		if got := e.Must(t, "wait", server); got != "7" {
+			t.Errorf("status %s of the server, want 7", got)
+		}
+		return e.Must(t, "logs", server)
+	}
+
+	version, err := exec.Command(rig.Fini, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := run("fini-e2e-with", func(server string) {
+		if got := e.Must(t, "exec", server, "/proc/1/exe", "--version"); got != strings.TrimSpace(string(version)) {
+			t.Errorf("PID 1 says that it is %q", got)
+		}
+		if got := e.Must(t, "exec", server, "/bin/cat", "/proc/1/cmdline"); !strings.HasPrefix(got, "/tools/fini\x00--\x00") {
+			t.Errorf("PID 1 runs as %q", got)
+		}
+	})
+	rig.WantOnce(t, log, "ready")
+	rig.WantOnce(t, log, "saved")
+
+	// The same without fini in front of the command loses the work.
+	edit("      command: [\"/tools/fini\", \"--\"]\n", "")
+	if log := run("fini-e2e-without", func(string) {}); strings.Contains(log, "saved") {
+		t.Errorf("without fini the work is saved too, so that this shows nothing: %s", log)
+	}
+}
+
+// TestContainersRootless makes a user without any right run podman, which maps that user
+// alone to root, and has no cgroup to look into.
+func TestContainersRootless(t *testing.T) {
+	t.Parallel()
+	need.Root(t, "to become a user without rights")
+	need.Program(t, "runc")
+	need.Program(t, "setpriv")
+	e, fini := containers.RootlessPodman(t, 54321)
+	for name, run := range map[string]func(t *testing.T, e *rig.Engine, fini string){
+		"status":        rootlessStatus,
+		"stop":          rootlessStop,
+		"client killed": rootlessClientKilled,
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); run(t, e, fini) })
+	}
+}
+
+func rootlessStatus(t *testing.T, e *rig.Engine, fini string) {
+	for command, want := range map[string]int{
+		"exit 0": 0, "exit 3": 3, "kill -TERM $$": 143, "exec no-such-command": 127,
+	} {
+		y := containers.NewVolume(t)
+		out := e.Foreground(t, y.With("--init", "--init-path", fini, e.Image, "sh", "-c",
+			"exec 9>/volume/witness; setsid sh /volume/saver & echo bytes; "+command)...).MustEnd(want)
+		rig.WantOnce(t, out, "bytes")
+		if rig.HeldOpen(y.Witness) {
+			t.Error("a process of the case is alive")
+		}
+	}
+}
+
+// As under Docker: what needs a while to save its work has it under fini alone.
+func rootlessStop(t *testing.T, e *rig.Engine, fini string) {
+	for init, saved := range map[string]string{fini: savedBy(0), "": ""} {
+		y := containers.NewVolume(t)
+		flags := []string{"--init"} // podman's own is catatonit
+		if init != "" {
+			flags = append(flags, "--init-path", init)
+		}
+		g := e.Foreground(t, y.With(append(flags, e.Image, "sh", "/volume/main")...)...)
+		g.Out.Want("saver ready")
+		y.MustBeHeld()
+		g.Must(t, "stop", g.Name) // sends SIGKILL after 10 s, which would be 137
+		rig.WantOnce(t, g.MustEnd(7), "the end")
+		y.MustBeLeft(saved)
+	}
+}
+
+// podman's client is not the container's parent, and nothing but the end of stdin tells
+// the container that it is gone.
+func rootlessClientKilled(t *testing.T, e *rig.Engine, fini string) {
+	y := containers.NewVolume(t)
+	name := e.Name(t)
+	args := y.With("-v", fini+":/fini:ro", "--entrypoint", "/fini",
+		e.Image, "-i", "--grace=3s", "--", "sh", "/volume/main")
+	l := rig.StartCmd(t, e.Command(t, append([]string{"run", "--network", "none", "--name", name, "-i"}, args...)...))
+	l.Out.Want("saver ready")
+	y.MustBeHeld()
+	l.Signal(syscall.SIGKILL)
+	if got := l.Status(); got != 137 {
+		t.Errorf("status %d of the client, want 137", got)
+	}
+	if got := e.Must(t, "wait", name); got != "7" {
+		t.Errorf("status %s of the container, want 7", got)
+	}
+	y.MustBeLeft(savedBy(0))
+}
+
+// PID 1 of a real container says it too: its cgroup may be mounted under another path than it has.
+func TestContainerKilledForMemory(t *testing.T) {
+	t.Parallel()
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := need.Program(t, "busybox")
+	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	image := containers.BuildExample(t, busybox)
+	for _, namespace := range []string{"host", "private"} {
+		_, _, stderr := rig.Ask(t, rig.DockerCommand(t, "run", "--rm", "--memory=32m", "--cgroupns="+namespace, "--entrypoint=/fini", image.Whole,
+			"--", "tail", "/dev/zero"))
+		if !strings.Contains(stderr, "fini: the command was ended by SIGKILL; the kernel killed a process for memory") {
+			t.Errorf("--cgroupns=%s: %q", namespace, stderr)
+		}
+	}
+}

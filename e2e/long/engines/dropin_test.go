@@ -1,0 +1,238 @@
+package engines
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+)
+
+// What fini replaces: the init that an engine puts into a container. Each engine runs
+// fini as it runs its own, and its own beside it for contrast.
+
+// TestDropInDocker runs fini where Docker mounts its docker-init: on a host's engine that
+// can't be told --init-path, so the mount and the arguments are made here.
+func TestDropInDocker(t *testing.T) {
+	t.Parallel()
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Theirs: "tini", Remove: []string{"rm", "-f"}}
+	e.Fini = func(flags []string, command ...string) []string {
+		flags = append([]string{"-v", containers.FiniFile(t) + ":" + e.Inside + ":ro", "--entrypoint", e.Inside}, flags...)
+		return append(append(flags, e.Image, "--"), command...)
+	}
+	e.Image = rig.DockerName("base")
+	load := e.Command(t, "import", "-", e.Image)
+	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
+	parts := map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal}
+	if rig.All() {
+		parts["their init"], parts["no init"] = dropInContrast, dropInNoInit
+	}
+	e.Run(t, parts)
+}
+
+// TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
+// Everything that podman keeps is in a directory of the test's.
+func TestDropInPodman(t *testing.T) {
+	t.Parallel()
+	need.Root(t, "for podman")
+	need.Program(t, "runc")
+	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Theirs: "catatonit", Smoke: true}
+	e.Remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
+	e.Fini = func(flags []string, command ...string) []string {
+		flags = append([]string{"--init", "--init-path", containers.FiniFile(t)}, flags...)
+		return append(append(flags, e.Image), command...)
+	}
+	e.Image = "localhost/fini-e2e:base"
+	e.Env = containers.PodmanConfig(t)
+	load := e.Command(t, "import", "-", e.Image)
+	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("podman import: %v: %s", err, out)
+	}
+	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
+	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube})
+}
+
+// Under the engine's own init the escapee is killed before it is done.
+func dropInContrast(t *testing.T, e *rig.Engine) {
+	g := e.Foreground(t, "--init", e.Image, "sh", "-c", rig.Briefly)
+	select {
+	case line := <-g.Out.C:
+		if line != "escapee ready" {
+			g.Err.Rest()
+			need.That(t, false, fmt.Sprintf("an engine with its own init, %s (%s)", e.Theirs, g.Err.Text()))
+		}
+	case <-time.After(rig.Patience):
+		t.Fatal("no line from the container")
+	}
+	g.Must(t, "stop", g.Name)
+	out := g.MustEnd(7)
+	rig.WantOnce(t, out, "main got TERM")
+	if strings.Contains(out, "escapee done") {
+		t.Errorf("%s let the escapee finish, so fini's doing so shows nothing", e.Theirs)
+	}
+}
+
+// Without any init the orphans stay, and they can be counted.
+func dropInNoInit(t *testing.T, e *rig.Engine) {
+	g := e.Foreground(t, e.Image, "sh", "-c", "echo up; exec sleep 1000")
+	g.Out.Want("up")
+	g.Exec("sh", "-c", rig.Make200Orphans)
+	rig.Until(t, "200 zombies without fini", func() bool { return g.Zombies(t, g.Name) == 200 })
+}
+
+// fini -P is PID 1 of a namespace that another container joins.
+func dropInPause(t *testing.T, e *rig.Engine) {
+	joined := func(pause *rig.Foreground) *rig.Foreground {
+		t.Helper()
+		rig.Until(t, "the container runs", func() bool {
+			out, _ := e.Command(t, "inspect", "-f", "{{.State.Running}}", pause.Name).Output()
+			return strings.TrimSpace(string(out)) == "true"
+		})
+		g := e.Foreground(t, "--pid", "container:"+pause.Name, e.Image, "sh", "-c",
+			`echo "I am $$"; `+rig.Make200Orphans+"echo made; exec sleep 1000")
+		if g.Out.WantPID("I am ") == 1 {
+			t.Error("the container has a PID namespace of its own")
+		}
+		g.Out.Want("made")
+		return g
+	}
+	pause := e.Foreground(t, "-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
+	g := joined(pause)
+	rig.Until(t, "no zombie beside fini -P", func() bool { return e.Zombies(t, g.Name) == 0 })
+	e.Must(t, "stop", pause.Name) // sends SIGKILL after 10 s, which would be 137
+	if out := pause.MustEnd(0); out != "" {
+		t.Errorf("fini -P wrote %q", out)
+	}
+	g.MustEnd(137) // with its namespace
+
+	g = joined(e.Foreground(t, e.Image, "sleep", "1000"))
+	rig.Until(t, "200 zombies beside sleep", func() bool { return e.Zombies(t, g.Name) == 200 })
+}
+
+// A shell on a terminal has its jobs, with the client's terminal as far as its own.
+func dropInTerminal(t *testing.T, e *rig.Engine) {
+	name := e.Name(t)
+	// What is typed before the shell has set the terminal for a prompt may be lost, so each
+	// prompt is waited for, and has a line of its own.
+	args := append([]string{"run", "--network", "none", "--name", name, "-it", "-e", "PS1=prompt>\n"},
+		e.Fini(nil, "sh")...)
+	l, screen, keys := rig.OnTerminal(t, e.Command(t, args...))
+	press := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(keys, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter := func(line string) {
+		t.Helper()
+		screen.Want("prompt>")
+		press(line + "\n")
+	}
+	// The shell shows what is typed, in a line that begins otherwise than the answer.
+	enter("echo begin")
+	screen.Want("begin")
+	enter("sh -c 'echo sleeping; exec sleep 1000'")
+	screen.Want("sleeping")
+	press("\x03") // Ctrl-C
+	enter("echo status $?")
+	screen.Want("status 130")
+	// That it was continued it says when the terminal is its own: Ctrl-C before that is the shell's.
+	enter(`sh -c 'trap "echo goes on" CONT; echo sleeping; while :; do sleep 1; done'`)
+	screen.Want("sleeping")
+	press("\x1a") // Ctrl-Z
+	screen.Want("^Z[1]+  Stopped")
+	enter("echo the prompt is back")
+	screen.Want("the prompt is back")
+	enter("fg; echo status $?")
+	screen.Want("goes on")
+	press("\x03")
+	enter("echo and here")
+	screen.Want("and here")
+	enter("exit 3")
+	if got := l.Status(); got != 3 {
+		t.Errorf("status %d, want 3; screen: %s", got, screen.Text())
+	}
+}
+
+// A pod whose containers share a PID namespace has fini three times: as podman's pause
+// process, in front of the command, and there as a pair, for it is not PID 1. podman gives
+// a container of an image without a PATH none.
+func podmanPlayKube(t *testing.T, e *rig.Engine) {
+	pod := fmt.Sprintf("fini-e2e-pod-%d", os.Getpid())
+	script := `tr '\0' '\n' </proc/$$/environ; echo environ ends; ` + rig.Make200Orphans + rig.Briefly
+	kube, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": pod},
+		"spec": map[string]any{
+			"shareProcessNamespace": true,
+			"restartPolicy":         "Never",
+			"containers": []any{map[string]any{
+				"name": "one", "image": e.Image, "imagePullPolicy": "Never",
+				"command":      []string{"/fini", "--", "sh", "-c", script},
+				"volumeMounts": []any{map[string]any{"name": "fini", "mountPath": "/fini"}},
+			}},
+			"volumes": []any{map[string]any{
+				"name": "fini", "hostPath": map[string]any{"path": containers.FiniFile(t), "type": "File"},
+			}},
+		},
+	})
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err == nil {
+		err = os.WriteFile(file, kube, 0o644) // JSON is YAML
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Must(t, "pod", "rm", "-f", "-t", "0", pod) })
+	e.Must(t, "play", "kube", "--network", "none", file)
+	one := pod + "-one"
+
+	logs := func() string { return e.Must(t, "logs", one) }
+	rig.Until(t, "escapee ready", func() bool { return strings.Contains(logs(), "escapee ready") })
+	environ, _, _ := strings.Cut(logs(), "environ ends")
+	if !strings.Contains(environ, "HOSTNAME=") || strings.Contains("\n"+environ, "\nPATH=") {
+		t.Errorf("this should be an environment without PATH: %q", environ)
+	}
+	version, err := exec.Command(rig.Fini, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := e.Must(t, "exec", one, "/proc/1/exe", "--version"); got != strings.TrimSpace(string(version)) {
+		t.Errorf("the pause process says that it is %q", got)
+	}
+	if got := e.Must(t, "exec", one, "/bin/cat", "/proc/1/cmdline"); !strings.HasSuffix(got, "\x00-P\x00") {
+		t.Errorf("the pause process runs as %q", got)
+	}
+	rig.Until(t, "no zombie of the main child's", func() bool { return e.Zombies(t, one) == 0 })
+	e.Must(t, "exec", one, "/bin/sh", "-c", rig.Make200Orphans)
+	rig.Until(t, "no zombie of exec's", func() bool { return e.Zombies(t, one) == 0 })
+
+	// By itself, for `pod stop` sends TERM to the pause process in the same moment, and the
+	// command dies with the namespace. Each gets SIGKILL after 10 s, which would be 137.
+	e.Must(t, "stop", one)
+	if got := e.Must(t, "wait", one); got != "7" {
+		t.Errorf("status %s of the command, want 7", got)
+	}
+	e.Must(t, "pod", "stop", pod)
+	infra := e.Must(t, "pod", "inspect", "-f", "{{.InfraContainerID}}", pod)
+	if got := e.Must(t, "wait", infra); got != "0" {
+		t.Errorf("status %s of the pause process, want 0", got)
+	}
+	rig.WantOnce(t, logs(), "main got TERM")
+	rig.WantOnce(t, logs(), "escapee done")
+}

@@ -1,0 +1,98 @@
+package peers
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// In front of the commands of a bash, fini answers each question with yes. What the other inits
+// answer is only logged: it is the table of docs/terminal.md, which CI prints.
+func TestTerminalAsWithoutAnInit(t *testing.T) {
+	t.Parallel()
+	subjects := []struct {
+		name  string
+		wrap  string
+		limit time.Duration // a wrong no of fini's fails the test, so it has the time that a busy machine takes
+	}{
+		{"fini", "fini", rig.Patience},
+		{"tini -s", "tini -s --", 2 * time.Second},
+		{"tini -s -g", "tini -s -g --", 2 * time.Second},
+		{"dumb-init", "dumb-init", 2 * time.Second},
+		{"catatonit", "catatonit --", 2 * time.Second},
+	}
+	if !rig.All() {
+		subjects = subjects[:1]
+	}
+	bash := shells.Shells[0]
+	need.Program(t, bash.Name)
+	b := shells.NewBench(t)
+	var mu sync.Mutex
+	answers := map[string]string{} // by question and subject
+	t.Run("ask", func(t *testing.T) {
+		for _, c := range shells.TypedCases {
+			if c.Row == "" {
+				continue
+			}
+			for _, s := range subjects {
+				t.Run(c.Row+"/"+s.name, func(t *testing.T) {
+					t.Parallel()
+					c.MustHave(t, b)
+					if s.name != "fini" {
+						need.Program(t, strings.Fields(s.wrap)[0])
+					}
+					yes := false
+					for try := 0; !yes && try < c.Attempts(); try++ {
+						bare := b.Sit(t, bash, c, "", nil, rig.Patience)
+						if bare.Broken != "" {
+							t.Fatalf("without an init: %s\n%s", bare.Broken, bare.Screen)
+						}
+						c.Holds(t, bare)
+						with := b.Sit(t, bash, c, s.wrap, &bare, s.limit)
+						if yes = c.Answers(bare, with); !yes {
+							t.Logf("%s\nwithout:\n%s\nwith:\n%s", bare.Unlike(with, c), bare.Screen, with.Screen)
+						}
+						if with.Broken != "" || c.Part != "screen" {
+							break // only a screen differs by a race of the shell or of make
+						}
+					}
+					if s.name == "fini" && !yes {
+						t.Error("no")
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					answers[c.Row+s.name] = map[bool]string{true: "yes", false: "no"}[yes]
+				})
+			}
+		}
+	})
+	var table strings.Builder
+	head, rule := "\n|", "\n| ---"
+	for _, s := range subjects {
+		head += " | " + s.name
+		rule += " | ---"
+	}
+	table.WriteString(head + " |" + rule + " |")
+	for _, c := range shells.TypedCases {
+		if c.Row == "" {
+			continue
+		}
+		table.WriteString("\n| " + strings.ReplaceAll(c.Row, "|", `\|`))
+		for _, s := range subjects {
+			answer := answers[c.Row+s.name]
+			if answer == "" {
+				answer = "not asked"
+			}
+			table.WriteString(" | " + answer)
+		}
+		table.WriteString(" |")
+	}
+	t.Log(table.String())
+}

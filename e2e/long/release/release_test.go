@@ -1,0 +1,531 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"debug/elf"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// releaseReadme looks for each file that the README installs.
+func releaseReadme(t *testing.T, r release) {
+	found := 0
+	for _, m := range regexp.MustCompile(`dist/(\S+)`).FindAllStringSubmatch(rig.BlockWith(t, "../README.md", "dpkg -i"), -1) {
+		r.file(t, m[1])
+		found++
+	}
+	if found < 8 {
+		t.Errorf("only %d files", found)
+	}
+}
+
+// What a user gets: binaries for other machines, packages, an image and the man page.
+
+// A release is what `make release` has made for this test.
+type release struct {
+	dir     string
+	version string
+	image   string
+}
+
+func (r release) binary(arch string) string { return filepath.Join(r.dir, "fini-linux-"+arch) }
+
+// file is the one file of the release that a pattern names.
+func (r release) file(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(r.dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d files are %s in the release, want one", len(found), pattern)
+	}
+	return found[0]
+}
+
+// makeRelease makes a release, or takes the one that FINI_DIST names.
+func makeRelease(t *testing.T) release {
+	t.Helper()
+	if dir := surroundings.Asked("FINI_DIST"); dir != "" {
+		dir, err := filepath.Abs(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return release{dir: dir, image: "fini"}
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	image := rig.DockerName("release")
+	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
+	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("two releases of the same tree: %v: %s", err, out)
+	}
+	return release{dir: filepath.Join(dir, "dist"), image: image}
+}
+
+// TestRelease makes a release for the main architectures twice, in two copies of the tree,
+// and looks at what is in it. It is one test so that it is made only once.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "bsdtar")
+	r := makeRelease(t)
+	version, err := exec.Command(rig.Fini, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.version = strings.Fields(string(version))[2]
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, r release)
+	}{
+		{"binaries", releaseBinaries},
+		{"sums", releaseSums},
+		{"parts", releaseParts},
+		{"packages", releasePackages},
+		{"deb", releaseDeb},
+		{"lintian", releaseLintian},
+		{"image", releaseImage},
+		{"386", release386},
+		{"arm64", releaseARM64},
+		{"archive", releaseArchive},
+		{"index", releaseIndex},
+		{"dockerfile", releaseDockerfile},
+		{"provenance", releaseProvenance},
+		{"signed", releaseSigned},
+		{"action", releaseAction},
+		{"wheels", releaseWheels},
+		{"pip", releasePip},
+		{"npm", releaseNPM},
+		{"readme", releaseReadme},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			part.run(t, r)
+		})
+	}
+}
+
+var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "386": elf.EM_386}
+
+func releaseBinaries(t *testing.T, r release) {
+	for arch, machine := range releaseMachines {
+		f, err := elf.Open(r.binary(arch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Machine != machine || !rig.IsStatic(r.binary(arch)) {
+			t.Errorf("%s: for %s, static: %t", arch, f.Machine, rig.IsStatic(r.binary(arch)))
+		}
+		_ = f.Close()
+	}
+}
+
+func releaseSums(t *testing.T, r release) {
+	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
+	cmd.Dir = r.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("SHA256SUMS: %v: %s", err, out)
+	}
+	sums, err := os.ReadFile(filepath.Join(r.dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(sums, []byte("\n")); n != len(files)-1 {
+		t.Errorf("%d sums for %d files", n, len(files)-1)
+	}
+}
+
+// The list of parts names each binary by its sum, and what is linked into it.
+func releaseParts(t *testing.T, r release) {
+	text, err := os.ReadFile(r.file(t, "*.spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Packages []struct {
+			SPDXID, Name, PackageFileName string
+			Checksums                     []struct{ ChecksumValue string }
+		}
+		Relationships []struct{ SpdxElementID, RelationshipType, RelatedSpdxElement string }
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	names, sums := map[string]string{}, []string{}
+	for _, p := range list.Packages {
+		names[p.SPDXID] = p.Name
+		for _, c := range p.Checksums {
+			sums = append(sums, c.ChecksumValue+"  "+p.PackageFileName+"\n")
+		}
+	}
+	all, err := os.ReadFile(filepath.Join(r.dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sums) != len(releaseMachines) {
+		t.Errorf("%d sums, want one for each binary: %q", len(sums), sums)
+	}
+	for _, sum := range sums {
+		if !bytes.Contains(all, []byte(sum)) {
+			t.Errorf("not among the sums: %q", sum)
+		}
+	}
+	linked := []string{}
+	for _, is := range list.Relationships {
+		if is.RelationshipType == "STATIC_LINK" && names[is.SpdxElementID] == "fini" {
+			linked = append(linked, names[is.RelatedSpdxElement])
+		}
+	}
+	slices.Sort(linked)
+	linked = slices.Compact(linked)
+	if want := []string{"github.com/alecthomas/kong", "golang.org/x/sys", "std"}; !slices.Equal(linked, want) {
+		t.Errorf("linked into fini: %q, want %q", linked, want)
+	}
+}
+
+// Every kind of package has the files where its distribution wants them, and the binary of
+// its architecture.
+func releasePackages(t *testing.T, r release) {
+	for _, test := range []struct {
+		pattern, arch string
+		license       string
+	}{
+		{"fini_*_amd64.deb", "amd64", "usr/share/doc/fini/copyright"},
+		{"fini_*_arm64.deb", "arm64", "usr/share/doc/fini/copyright"},
+		{"fini_*_i386.deb", "386", "usr/share/doc/fini/copyright"},
+		{"fini-*.x86_64.rpm", "amd64", "usr/share/licenses/fini/LICENSE"},
+		{"fini-*.aarch64.rpm", "arm64", "usr/share/licenses/fini/LICENSE"},
+		{"fini_*_x86_64.apk", "amd64", "usr/share/licenses/fini/LICENSE"},
+		{"fini_*_aarch64.apk", "arm64", "usr/share/licenses/fini/LICENSE"},
+	} {
+		name := r.file(t, test.pattern)
+		dir := t.TempDir()
+		if strings.HasSuffix(name, ".deb") {
+			rig.Run(t, "bsdtar", "-xf", name, "-C", dir, "data.tar.gz")
+			name = filepath.Join(dir, "data.tar.gz")
+		}
+		root := filepath.Join(dir, "root")
+		if err := os.Mkdir(root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		rig.Run(t, "bsdtar", "-xpf", name, "-C", root)
+		rig.MustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
+		rig.MustBeAs(t, filepath.Join(root, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
+		license := rig.ReadFile(t, filepath.Join(root, test.license))
+		for _, part := range []string{"the fini authors", "alecthomas/kong", "golang.org/x/sys", "The Go Authors"} {
+			if !strings.Contains(license, part) {
+				t.Errorf("%s: the license says nothing of %q", test.pattern, part)
+			}
+		}
+		if page := rig.Run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/fini.1.gz")); page != rig.ReadFile(t, "../docs/fini.1") {
+			t.Errorf("%s: another man page than fini.1", test.pattern)
+		}
+		for shell, path := range map[string]string{
+			"bash": "usr/share/bash-completion/completions/fini", "fish": "usr/share/fish/vendor_completions.d/fini.fish",
+			"zsh": "usr/share/zsh/" + map[bool]string{true: "vendor-completions", false: "site-functions"}[strings.HasSuffix(test.pattern, ".deb")] + "/_fini",
+		} {
+			if rig.ReadFile(t, filepath.Join(root, path)) != rig.CompletionFor(t, shell) {
+				t.Errorf("%s: another completion for %s than that of this fini", test.pattern, shell)
+			}
+		}
+	}
+}
+
+// dpkg installs the package into a root of the test's and removes it again.
+func releaseDeb(t *testing.T, r release) {
+	need.Program(t, "dpkg")
+	need.Program(t, "man")
+	need.Root(t, "to install a package")
+	native := strings.TrimSpace(rig.Run(t, "dpkg", "--print-architecture"))
+	deb := r.file(t, "fini_*_"+native+".deb")
+	root := t.TempDir()
+	for _, dir := range []string{"info", "updates"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := allFiles(t, root)
+	dpkg := func(args ...string) string {
+		return rig.Run(t, "dpkg", append([]string{"--root=" + root, "--log=/dev/null"}, args...)...)
+	}
+	dpkg("-i", deb)
+	if got := strings.Fields(dpkg("-s", "fini")); !slices.Contains(got, r.version) || !slices.Contains(got, native) {
+		t.Errorf("dpkg says of the package: %q; want version %s for %s", got, r.version, native)
+	}
+	mustBeFini(t, r, filepath.Join(root, "usr/bin/fini"))
+	version := rig.Run(t, filepath.Join(root, "usr/bin/fini"), "--version")
+	if !strings.HasPrefix(version, "fini version "+r.version+" - git.") {
+		t.Errorf("the installed fini is %q", version)
+	}
+	page := rig.Run(t, "man", "-l", filepath.Join(root, "usr/share/man/man1/fini.1.gz"))
+	if !regexp.MustCompile(`\n +fini . run a command and leave nothing behind\n`).MatchString(page) {
+		t.Errorf("the installed man page begins with: %.300s", page)
+	}
+	if added := len(allFiles(t, root)) - len(before); added < 5 {
+		t.Errorf("only %d files came", added)
+	}
+	rig.StartCmd(t, exec.Command("sh", "-c", "PATH=$1:$PATH; fini-sh -c 'exit 7'", "sh", filepath.Join(root, "usr/bin"))).MustEnd(7)
+	dpkg("--purge", "fini")
+	for _, name := range allFiles(t, root) {
+		// What is dpkg's own may stay.
+		if !slices.Contains(before, name) && !strings.HasPrefix(name, "var/lib/dpkg/") {
+			t.Errorf("the package was removed and %s is still there", name)
+		}
+	}
+}
+
+// releaseLintian wants nothing said that packaging/lintian-overrides gives no reason for.
+func releaseLintian(t *testing.T, r release) {
+	lintian := need.Program(t, "lintian")
+	for _, deb := range []string{"amd64", "arm64", "i386"} {
+		cmd := exec.Command(lintian, "--no-cfg", "--allow-root", "--display-info", "--fail-on", "info", r.file(t, "fini_*_"+deb+".deb"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("lintian: %v: %s", err, out)
+		}
+	}
+}
+
+// A changelog whose first part has no number yet is refused, before anything is removed.
+func TestReleaseWantsChangelog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rig.Run(t, "sh", "-c", "tar -C .. -c --exclude=./bin --exclude=./dist --exclude=./.git --exclude=node_modules . | tar -x -C '"+dir+"'")
+	text := rig.ReadFile(t, filepath.Join(dir, "CHANGELOG.md"))
+	if !strings.Contains(text, "## [Unreleased]") {
+		text = strings.Replace(text, "\n## [", "\n## [Unreleased]\n\n## [", 1)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dist"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("make", "-s", "-C", dir, "release").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "CHANGELOG.md begins with Unreleased, and not with ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "dist")); err != nil {
+		t.Error(err)
+	}
+}
+
+// releaseImage uses the image as it is meant: for a COPY --from, with the lines of the man
+// page.
+func releaseImage(t *testing.T, r release) {
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	busybox := need.Program(t, "busybox")
+	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	name := r.image + ":" + r.version
+	containers.Docker(t, "load", "-i", r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar"))
+	t.Cleanup(func() { containers.Docker(t, "rmi", name) })
+
+	// What is in its only layer.
+	var inspected []struct{ RootFS struct{ Layers []string } }
+	if err := json.Unmarshal([]byte(containers.Docker(t, "inspect", name)), &inspected); err != nil {
+		t.Fatal(err)
+	}
+	if layers := inspected[0].RootFS.Layers; len(layers) != 1 {
+		t.Fatalf("%d layers", len(layers))
+	} else {
+		digest := strings.TrimPrefix(layers[0], "sha256:")
+		archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")
+		layer := rig.Run(t, "tar", "-xOf", archive, "blobs/sha256/"+digest)
+		in := tar.NewReader(strings.NewReader(layer))
+		h, err := in.Next()
+		if err != nil || h.Name != "fini" || h.Mode != 0o755 || h.Uid != 0 {
+			t.Errorf("the first file is %+v (%v)", h, err)
+		}
+		if content, _ := io.ReadAll(in); string(content) != rig.ReadFile(t, r.binary(runtime.GOARCH)) {
+			t.Errorf("/fini of the image is another than that of the release")
+		}
+		if h, err := in.Next(); err != io.EOF {
+			t.Errorf("there is more: %+v (%v)", h, err)
+		}
+	}
+	if out := containers.Docker(t, "run", "--rm", "--network", "none", name, "--version"); !strings.Contains(out, " "+r.version+" ") {
+		t.Errorf("the image's fini is %q", out)
+	}
+
+	base, tag, dir := rig.DockerName("base"), rig.DockerName("image"), t.TempDir()
+	load := rig.DockerCommand(t, "import", "-", base)
+	load.Stdin = rig.BusyboxTar(t, busybox)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	t.Cleanup(func() { containers.Docker(t, "rmi", base) })
+	var dockerfile string
+	for _, example := range rig.ManExamples(t) {
+		if strings.HasPrefix(example, "COPY ") {
+			dockerfile = "FROM " + base + "\n" + strings.Replace(example, "--from=fini", "--from="+name, 1)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(dockerfile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	build := rig.DockerCommand(t, "build", "-t", tag, dir)
+	build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("docker build: %v: %s\n%s", err, out, dockerfile)
+	}
+	t.Cleanup(func() { containers.Docker(t, "rmi", tag) })
+
+	c := containers.StartContainer(t, tag)
+	rig.Until(t, "fini runs the CMD", func() bool {
+		names := c.Exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
+		return slices.Contains(strings.Fields(names), "sleep")
+	})
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	c.MustEnd(143)
+
+	c = containers.StartContainer(t, tag, "sh", "-c", rig.Stoppable)
+	c.Out.Want("escapee ready")
+	containers.Docker(t, "stop", c.Name)
+	out := c.MustEnd(7)
+	rig.WantOnce(t, out, "main got TERM")
+	rig.WantOnce(t, out, "escapee done")
+}
+
+// A foreignCommand leaves a process in a session of its own, which holds stdout, behind, and
+// many orphans that only have to be reaped.
+const foreignCommand = rig.Make200Orphans + `
+	setsid sh -c 'trap "echo escapee got TERM; exit" TERM; echo escapee ready; while :; do sleep 1000 & wait; done' &
+	read go
+	exit 7`
+
+// mustLiveWell runs a fini of the release through a life.
+func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *rig.Cgroup) {
+	t.Helper()
+	l := rig.StartCmd(t, cmd)
+	l.Out.Want("escapee ready")
+	rig.Until(t, "no zombie in the cgroup", func() bool { return h.Zombies() == 0 })
+	_, _ = io.WriteString(l.Stdin, "go\n")
+	out := l.Out.Whole() // to EOF
+	l.MustEnd(7)
+	rig.WantOnce(t, out, "escapee got TERM")
+	if said := l.Err.Whole(); !strings.Contains(said, "fini: stopping leftover ") {
+		t.Errorf("fini says nothing of the escapee: %q", said)
+	}
+	if left := h.Names(); len(left) > 0 {
+		t.Errorf("fini is gone and alive are: %q", left)
+	}
+}
+
+// A binary for 386 runs on amd64, as a pair, alone and as PID 1.
+func release386(t *testing.T, r release) {
+	need.That(t, runtime.GOARCH == "amd64", "an amd64 machine")
+	for _, p := range rig.Places {
+		t.Run(p.Name, func(t *testing.T) {
+			h := rig.NewCgroup(t)
+			mustLiveWell(t, foreign(t, p, h, r.binary("386"), "--", "sh", "-c", foreignCommand), h)
+		})
+	}
+	t.Run("killed", func(t *testing.T) {
+		h := rig.NewCgroup(t)
+		l := rig.StartCmd(t, foreign(t, rig.Pair, h, r.binary("386"), "--", "sh", "-c", foreignCommand))
+		l.Out.Want("escapee ready")
+		l.Signal(syscall.SIGKILL)
+		l.Out.Whole() // to EOF
+		rig.Until(t, "the cgroup is empty", func() bool { return len(h.Alive()) == 0 })
+		if got := l.Status(); got != 137 {
+			t.Errorf("status %d", got)
+		}
+	})
+}
+
+// releaseARM64 runs the binary for arm64 under an emulator of user programs, which starts the
+// command natively. The emulator knows neither pidfds at a fork nor subreapers, and a second
+// fini would need binfmt_misc, so there are a single process without leftovers, and PID 1, to
+// which orphans come anyway.
+func releaseARM64(t *testing.T, r release) {
+	qemu := need.Program(t, "qemu-aarch64-static")
+	binary := r.binary("arm64")
+	t.Run("status", func(t *testing.T) {
+		for _, test := range []struct {
+			want   int
+			script string
+		}{{0, "exit 0"}, {3, "exit 3"}, {255, "exit 255"}, {143, "kill -TERM $$"}, {137, "kill -KILL $$"}} {
+			l := rig.StartCmd(t, exec.Command(qemu, binary, "--no-shield", "--", "sh", "-c", "echo out; "+test.script))
+			if out := l.Out.Whole(); out != "out\n" {
+				t.Errorf("stdout %q", out)
+			}
+			l.MustEnd(test.want)
+		}
+	})
+	t.Run("version", func(t *testing.T) {
+		if out := rig.Run(t, qemu, binary, "--version"); !strings.HasPrefix(out, "fini version "+r.version+" - git.") {
+			t.Errorf("version %q", out)
+		}
+	})
+	t.Run("signal", func(t *testing.T) {
+		l := rig.StartCmd(t, exec.Command(qemu, binary, "--no-shield", "--", "sh", "-c",
+			`trap "echo got TERM; exit 9" TERM; (echo ready; exec sleep 1000) & wait`))
+		l.Out.Want("ready")
+		l.Signal(syscall.SIGTERM)
+		l.Out.Want("got TERM")
+		l.Out.Whole()
+		l.MustEnd(9)
+	})
+	t.Run("pid1", func(t *testing.T) {
+		h := rig.NewCgroup(t)
+		mustLiveWell(t, foreign(t, rig.PID1, h, qemu, binary, "--", "sh", "-c", foreignCommand), h)
+	})
+}
+
+// foreign is a command line whose first words are another fini, in the cgroup and in its place.
+func foreign(t *testing.T, p rig.Place, h *rig.Cgroup, argv ...string) *exec.Cmd {
+	t.Helper()
+	switch {
+	case p.PID1:
+		rig.NeedPidNamespace(t)
+		argv = append(rig.Mode("pid1"), argv...)
+	case p.Alone:
+		argv = append([]string{argv[0], "--no-shield"}, argv[1:]...)
+	}
+	argv = h.Wrap(argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if p.PID1 {
+		rig.AsPID1(cmd)
+	}
+	return cmd
+}
+
+// allFiles lists the files below a folder, without the folders.
+func allFiles(t *testing.T, root string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			name, _ := filepath.Rel(root, path)
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

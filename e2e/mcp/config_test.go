@@ -1,0 +1,146 @@
+package mcp
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+)
+
+// The configurations for MCP hosts, as they stand in the pages, given to hosts of other people.
+
+type mcpServer struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env,omitempty"`
+}
+
+// mcpConfigs are the servers that a page configures, by block.
+func mcpConfigs(t *testing.T, page string) (all []map[string]mcpServer) {
+	t.Helper()
+	for _, b := range rig.BlocksOf(t, page) {
+		if b.Kind != "json" {
+			continue
+		}
+		var config struct {
+			Servers map[string]mcpServer `json:"servers"`    // VS Code
+			MCP     map[string]mcpServer `json:"mcpServers"` // all others
+		}
+		rig.MustParse(t, []byte(b.Text), &config)
+		if len(config.Servers)+len(config.MCP) == 0 {
+			t.Errorf("%s: no server:\n%s", page, b.Text)
+		}
+		if config.MCP == nil {
+			config.MCP = config.Servers
+		}
+		all = append(all, config.MCP)
+	}
+	return all
+}
+
+// A real server is started by the Inspector from a file, and by the TypeScript SDK.
+func TestMCPConfigByOthers(t *testing.T) {
+	t.Parallel()
+	clients.NeedHosts(t)
+	inspector, err := filepath.Abs("node_modules/.bin/mcp-inspector")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(inspector)
+	need.That(t, err == nil, "e2e/node_modules/.bin/mcp-inspector")
+	var seen []string
+	for _, page := range []string{"../README.md", "../docs/recipes.md"} {
+		for _, servers := range mcpConfigs(t, page) {
+			server, ok := servers["everything"]
+			if key := strings.Join(server.Args, " "); !ok || server.Command != "fini" || slices.Contains(seen, key) {
+				continue
+			} else {
+				seen = append(seen, key)
+			}
+			t.Run("Inspector", func(t *testing.T) {
+				t.Parallel()
+				// The file is the page's but for npm's cache, which is empty: the server is installed here.
+				server := server
+				server.Env = rig.Offline(t)
+				server.Env["PATH"] = filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH")
+				text, err := json.Marshal(map[string]any{"mcpServers": map[string]mcpServer{"everything": server}})
+				file := filepath.Join(t.TempDir(), "mcp.json")
+				if err == nil {
+					err = os.WriteFile(file, text, 0o644)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := rig.NewCgroup(t)
+				argv := h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list")
+				cmd := exec.Command(argv[0], argv[1:]...)
+				cmd.Env = append(os.Environ(), "PATH="+server.Env["PATH"]) // by which the Inspector finds the command
+				var l *rig.Life
+				clients.InTurn(func() {
+					l = rig.StartCmd(t, cmd)
+					if got := l.Status(); got != 0 {
+						t.Errorf("status %d", got)
+					}
+				})
+				out := l.Out.Whole()
+				var list struct{ Tools []struct{ Name string } }
+				if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Tools) == 0 {
+					t.Errorf("the Inspector says %.500q: %s", out, l.Err.Text())
+				}
+				rig.Until(t, "the cgroup is empty", func() bool { return len(h.Alive()) == 0 })
+			})
+			t.Run("SDK", func(t *testing.T) {
+				t.Parallel()
+				h := clients.OpenHost(t, clients.NodeHost, rig.Offline(t), append([]string{rig.Fini}, server.Args...)...)
+				h.Echo("recipe")
+				h.Close()
+				h.MustLeaveNothing("0")
+			})
+		}
+	}
+	if len(seen) == 0 {
+		t.Error("no configuration found")
+	}
+}
+
+// A host that ends a session by SIGTERM alone, and waits, has its end also with a server that ignores
+// that: -k of the recipe is for it.
+func TestMCPConfigEndsBySignal(t *testing.T) {
+	t.Parallel()
+	server := mcpConfigs(t, "../README.md")[0]["everything"]
+	for _, asked := range []bool{true, false} {
+		k := rig.NewRecipeDir(t, map[string]string{"npx": `trap '' TERM; echo ready; while :; do sleep 1000; done`})
+		var args []string
+		for _, word := range server.Args {
+			if word == "5s" {
+				word = "10ms"
+			}
+			args = append(args, word)
+		}
+		if !asked {
+			args = slices.DeleteFunc(args, func(word string) bool { return word == "-k" || word == "10ms" })
+		}
+		l := k.Start(append([]string{server.Command}, args...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		l.Signal(15)
+		if asked {
+			k.MustLeaveNothing(l, 137)
+			continue
+		}
+		l.Signal(15) // a second one changes nothing, and only -k would
+		if len(k.Cgroup.Alive()) < 3 {
+			t.Errorf("without -k it ends as well, so that this shows nothing: %q", k.Cgroup.Names())
+		}
+		_ = l.Stdin.Close()
+		l.Signal(9)
+		k.MustBeEmpty()
+	}
+}

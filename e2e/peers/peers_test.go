@@ -1,0 +1,277 @@
+package peers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// What the test suites of tini and dumb-init assert of them holds for fini, or the difference and its
+// reason are said here; what a test of fini's own says too is left to that.
+
+func sh(script string) []string { return []string{"--", "/bin/sh", "-c", script} }
+
+func with(flags string, command []string) []string {
+	return append(strings.Fields(flags), command...)
+}
+
+func TestAsTini(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("tini: -e makes its status 0 and leaves others", func(t *testing.T) {
+			for _, code := range []int{0, 1, 41, 42, 127, 143, 255} {
+				for _, remapped := range []int{code, 43} {
+					want := code
+					if remapped == code {
+						want = 0
+					}
+					cmd := p.Command(with(fmt.Sprint("-e ", remapped), sh(fmt.Sprint("exit ", code)))...)
+					if got, _, stderr := rig.Ask(t, cmd); got != want || stderr != "" {
+						t.Errorf("-e %d, exit %d: status %d, want %d; stderr %q", remapped, code, got, want, stderr)
+					}
+				}
+			}
+		})
+		t.Run("tini: -w says what is reaped", func(t *testing.T) {
+			l := rig.Start(t, p, with("-w --", rig.Mode("orphans", "1"))...)
+			if line := l.Err.Want("fini: reaped zombie "); !strings.HasSuffix(line, "(sh), which ended with status 0") {
+				t.Errorf("says of an orphan: %q", line)
+			}
+			_ = l.Stdin.Close()
+			l.MustEnd(0)
+		})
+		t.Run("tini: -v, -vv, -vvv, -s, -g and no --", func(t *testing.T) {
+			for _, flags := range []string{"-v", "-vv", "-vvv", "-v -v -v", "-s", "-g", "-s -g", "-sg", "-sgvw", "-p TERM"} {
+				if p.PID1 && flags == "-p TERM" {
+					continue // its launcher is outside the namespace
+				}
+				got, stdout, _ := rig.Ask(t, p.Command(with(flags, []string{"/bin/sh", "-c", "echo out; exit 6"})...))
+				if got != 6 || stdout != "out\n" {
+					t.Errorf("%s: status %d and %q", flags, got, stdout)
+				}
+			}
+		})
+	})
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		t.Run("tini: -p KILL at the launcher's death/"+p.Name, func(t *testing.T) {
+			l := rig.Launch(t, p, with("-p KILL", sh(`trap "" TERM INT HUP; echo ready; while :; do sleep 0.01; done`))...)
+			l.Out.Want("ready")
+			if err := syscall.Kill(l.Launcher, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			l.MustVanish(0)
+		})
+	}
+}
+
+// oddly becomes a command with every signal ignored or blocked.
+const oddly = `
+import os, signal, sys
+every = [n for n in range(1, 65) if n not in (9, 19, 32, 33)]
+if sys.argv[1] == "blocked":
+    signal.pthread_sigmask(signal.SIG_BLOCK, every)
+for n in every:
+    signal.signal(n, signal.SIG_IGN if sys.argv[1] == "ignored" else signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])`
+
+// What is ignored and what is blocked is handed on, save what a Go program can't ignore
+// without harm: the faults, STKFLT, CHLD, PROF and SYS.
+func TestAsTiniOddSignals(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	set := func(signals ...int) (mask uint64) {
+		for _, n := range signals {
+			mask |= 1 << (n - 1)
+		}
+		return mask
+	}
+	notIgnored := set(4, 5, 7, 8, 11, 16, 17, 27, 31)
+	for _, how := range []string{"as usual", "ignored", "blocked"} {
+		masks := func(t *testing.T, args []string) map[string]uint64 {
+			t.Helper()
+			cmd := exec.Command(python, append([]string{"-c", oddly, how}, append(args, "/bin/cat", "/proc/self/status")...)...)
+			_, stdout, stderr := rig.Ask(t, cmd)
+			found := map[string]uint64{}
+			for line := range strings.Lines(stdout) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
+				if mask, err := strconv.ParseUint(value, 16, 64); err == nil && strings.HasPrefix(name, "Sig") && name != "SigQ" {
+					found[name] = mask
+				}
+			}
+			if len(found) < 4 {
+				t.Fatalf("no signal masks in %q; stderr %q", stdout, stderr)
+			}
+			return found
+		}
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run("tini: signals "+how+"/"+p.Name, func(t *testing.T) {
+				direct := masks(t, nil)
+				got := masks(t, p.Command("--").Args)
+				want := map[string]uint64{
+					"SigBlk": direct["SigBlk"],
+					"SigIgn": direct["SigIgn"] &^ notIgnored,
+					"SigCgt": direct["SigCgt"],
+					"SigPnd": 0,
+				}
+				for name, mask := range want {
+					if got[name] != mask {
+						t.Errorf("%s is %016x, want %016x; %016x without fini", name, got[name], mask, direct[name])
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAsDumbInit(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("dumb-init: a group of the command's own", func(t *testing.T) {
+			l := rig.Start(t, p, sh("echo ready; exec sleep 1000")...)
+			l.Out.Want("ready")
+			fini := l.Worker()
+			child := rig.ChildrenOf(t, fini)[0]
+			if group := rig.GroupOf(child); group != child {
+				t.Errorf("the command %d is in group %d", child, group)
+			}
+			// dumb-init gives it a session of its own as well. Such a command has lost the
+			// terminal's job control: neither Ctrl-C nor Ctrl-Z of the launcher's shell is
+			// meant for it, and it reads the terminal while in the background.
+			if session, want := rig.SessionOf(child), rig.SessionOf(l.PID()); session != want {
+				t.Errorf("the command is in session %d, fini in %d", session, want)
+			}
+			l.Signal(syscall.SIGTERM)
+			l.MustEnd(143)
+		})
+	})
+}
+
+// What stops dumb-init's child stops dumb-init too. fini, without a terminal, forwards it and
+// stays awake, to stop the command when its parent dies; the command stops and goes on the same.
+func TestAsDumbInitStops(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+			t.Run("dumb-init: "+unix.SignalName(sig)+" stops the child and CONT continues it/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				cmd := p.Command(sh("echo ready; exec cat")...)
+				// The kernel stops nobody by these in an orphaned group, which that of a session's leader is. In
+				// the other one it could stop fini.
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: sig == syscall.SIGTTIN, Setpgid: sig != syscall.SIGTTIN}
+				l := rig.StartCmd(t, cmd)
+				l.Out.Want("ready")
+				l.Caught()
+				finis := []int{l.PID(), l.Worker()}
+				command := rig.ChildrenOf(t, l.Worker())[0]
+				// Twice: what was continued can be stopped again.
+				for round := range 2 {
+					l.Signal(sig)
+					rig.Until(t, "the command is stopped", func() bool {
+						return strings.HasPrefix(rig.ProcStatus(command, "State"), "T")
+					})
+					if rig.CountStopped(finis) > 0 {
+						t.Error("fini is stopped too")
+					}
+					word := fmt.Sprint("word ", round)
+					rig.Write(t, l, word+"\n")
+					l.Signal(syscall.SIGCONT) // fini takes it, so it is not stopped
+					if line, _ := l.Out.Next(); line != word {
+						t.Errorf("got %q, want %q", line, word)
+					}
+				}
+				_ = l.Stdin.Close()
+				l.MustEnd(0)
+			})
+		}
+	}
+}
+
+func TestAsDumbInitOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		// dumb-init gives up its terminal, which sends it HUP and CONT, so it has to
+		// swallow the first of each. fini gives up nothing and swallows nothing.
+		t.Run("dumb-init: a session leader's HUP and CONT/"+p.Name, func(t *testing.T) {
+			l, screen, _ := rig.OnTerminal(t, p.Command(with("--", rig.Mode("signals", "12"))...))
+			screen.Want("ready")
+			l.Caught()
+			for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGCONT, syscall.SIGHUP, syscall.SIGCONT} {
+				l.Signal(sig)
+				if line, _ := screen.Next(); line != fmt.Sprint("signal ", int(sig)) {
+					t.Errorf("sent %d, the command printed %q", sig, line)
+				}
+			}
+			l.Signal(syscall.SIGUSR2)
+			l.MustEnd(7)
+		})
+	}
+}
+
+// wrapsInNode is a program of Node that runs its arguments by the package foreground-child, which is what
+// npm's own tools wrap commands in: it passes signals on, and ends as its child did.
+const wrapsInNode = `
+const { foregroundChild } = require("./node_modules/foreground-child");
+foregroundChild(process.argv[1], process.argv.slice(2));
+require("fs").writeSync(2, "forwards\n");
+`
+
+// Below another wrapper a command is asked once, and its status and its signal arrive, as without fini.
+func TestForegroundChild(t *testing.T) {
+	t.Parallel()
+	node := need.Program(t, "node")
+	_, err := os.Stat("node_modules/foreground-child")
+	need.That(t, err == nil, "e2e/node_modules/foreground-child")
+	// Until it is sleep, the shell's child has the shell's handlers: it would lose the signal and go on, and without
+	// fini it would hold the output for ever.
+	const traps = `for s in HUP INT TERM USR2; do trap "kill \$!; echo $s; exit 3" $s; done
+		sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; echo ready; wait`
+	for _, wrapper := range [][]string{nil, {rig.Fini, "--"}, {rig.Fini, "--no-shield", "-c", "--"}} {
+		run := func(t *testing.T, script string) *rig.Life {
+			argv := slices.Concat([]string{"-e", wrapsInNode}, wrapper, []string{"/bin/sh", "-c", script})
+			cmd := exec.Command(node, argv...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			return rig.StartCmd(t, cmd)
+		}
+		name := "without"
+		if wrapper != nil {
+			name = strings.Join(wrapper[1:], " ")
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, status := range []int{0, 1, 3, 255} {
+				if got := run(t, fmt.Sprintf("exit %d", status)).Status(); got != status {
+					t.Errorf("status %d, want %d", got, status)
+				}
+			}
+			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR2} {
+				l := run(t, traps)
+				l.Out.Want("ready")
+				l.Err.Want("forwards")
+				if err := syscall.Kill(l.PID(), sig); err != nil {
+					t.Fatal(err)
+				}
+				if said, want := l.Out.Whole(), "ready\n"+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"\n"; said != want {
+					t.Errorf("%v: %q, want %q", sig, said, want)
+				}
+				if got := l.Status(); got != 3 {
+					t.Errorf("%v: status %d, want 3", sig, got)
+				}
+			}
+			l := run(t, "kill -TERM $$")
+			if got := l.Status(); got != 128+15 {
+				t.Errorf("a command that SIGTERM ends: %d", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,514 @@
+package refused
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// Without a /proc of its own fini finds its children all the same, and whatever these leave
+// to it. With none at all there is no second fini to be had.
+func TestWithoutProc(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	unshare := need.Program(t, "unshare")
+	for _, tt := range []struct {
+		name string
+		argv []string
+		says []string
+	}{
+		{"none", []string{unshare, "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@"`},
+			[]string{"stopping leftover", "killing leftover"}},
+		{"another namespace's", []string{unshare, "-p", "-f", "sh", "-c", `"$0" "$@"; exit $?`},
+			[]string{"stopping leftover", "killing leftover"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			argv := append(tt.argv, rig.Fini, "--linger=0", "--grace=10ms", "--", "/bin/sh", "-c",
+				`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`)
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			l.Out.Want("ready")
+			rig.Write(t, l, "go\n")
+			l.MustEnd(3)
+			stderr := l.Err.Whole()
+			for _, want := range tt.says {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("says %q, want %q in it", stderr, want)
+				}
+			}
+		})
+	}
+}
+
+// What a kernel refuses, because it is old or by a filter, and what fini does without it. The
+// filter is real, and both of a pair and the command inherit it. Whatever is refused, the
+// command runs, signals reach it, orphans are reaped and the status arrives.
+
+// The tree of each case: one leftover in the main child's group, which ignores TERM, one in a
+// session of its own, one that was forked twice, and one in a session of its own that ignores
+// TERM. The shells fork once more. The main child answers SIGUSR1, and ends at SIGTERM. All
+// are ready, and there has been an orphan, when it says so.
+const refusedTree = `
+	trap 'echo usr1' USR1; trap 'exit 7' TERM
+	dir=$(mktemp -d); mkfifo $dir/ready; exec 4<>$dir/ready; rm -r $dir
+	sh -c 'trap "" TERM USR1; (echo ready >&4; exec sleep 1000); :' &
+	setsid sh -c 'echo ready >&4; exec sleep 1000' &
+	setsid sh -c 'sh -c "echo ready >&4; exec sleep 1000" & exit' &
+	setsid sh -c 'trap "" TERM; (echo ready >&4; exec sleep 1000); :' &
+	for i in 1 2 3 4; do read line <&4; done
+	sh -c 'read line <&4 & echo orphan $!'
+	echo go >&4; echo main $$
+	while :; do wait; done`
+
+// refusedLeft is how many processes of the tree are not the main child.
+const refusedLeft = 6
+
+// A refusedLife is a fini with refusals and its tree.
+type refusedLife struct {
+	*rig.Life
+	row    rig.RefusedRow
+	kind   string // of error
+	cgroup *rig.Cgroup
+
+	orphan int
+	main   int
+}
+
+// startRefused starts fini with the tree, or what is to start that: the words of before.
+func startRefused(t *testing.T, row rig.RefusedRow, kind string, p rig.Place, before ...string) *refusedLife {
+	t.Helper()
+	h := rig.NewCgroup(t)
+	argv := before
+	if p.PID1 {
+		argv = rig.Mode("pid1")
+	}
+	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace=500ms")
+	argv = h.Wrap(slices.Concat(argv, p.Flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if p.PID1 {
+		rig.AsPID1(cmd)
+	} else {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // see launch
+	}
+	return &refusedLife{Life: rig.StartCmd(t, cmd), row: row, kind: kind, cgroup: h}
+}
+
+// ready waits for the whole tree.
+func (l *refusedLife) ready() {
+	l.T.Helper()
+	l.orphan = l.Out.WantPID("orphan ")
+	l.main = l.Out.WantPID("main ")
+}
+
+// mustAnswer sends the main child a signal by way of pid.
+func (l *refusedLife) mustAnswer(pid int) {
+	l.T.Helper()
+	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+		l.T.Fatal(err)
+	}
+	if line, _ := l.Out.Next(); line != "usr1" {
+		l.T.Fatalf("it answers %q to a signal; stderr: %s", line, l.Err.Text())
+	}
+}
+
+// mustLeave asserts what is alive, after every fini has gone.
+func (l *refusedLife) mustLeave(want rig.Alive) {
+	l.T.Helper()
+	switch want {
+	case rig.Nothing:
+		rig.Until(l.T, "the output's end", func() bool { return rig.HungUp(l.Witness) })
+		rig.Until(l.T, "an empty cgroup", func() bool { return len(l.cgroup.Alive()) == 0 })
+		if more := l.Out.Rest(); len(more) > 0 {
+			l.T.Errorf("the command wrote more: %q", more)
+		}
+	case rig.Leftovers:
+		rig.Until(l.T, "the end of the main child and of the orphan", func() bool {
+			pids := l.cgroup.Alive()
+			return !slices.Contains(pids, l.main) && !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft
+		})
+		if got := l.cgroup.Names(); len(got) != refusedLeft {
+			l.T.Errorf("alive: %q, want the %d leftovers", got, refusedLeft)
+		}
+	case rig.Everything:
+		l.mustAnswer(l.main)
+		rig.Until(l.T, "the end of the orphan", func() bool {
+			pids := l.cgroup.Alive()
+			return !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft+1
+		})
+		if got := l.cgroup.Names(); len(got) != refusedLeft+1 {
+			l.T.Errorf("alive: %q, want the main child and %d leftovers", got, refusedLeft)
+		}
+	}
+}
+
+// What fini says of each leftover and zombie, and why it stops the command, is tested elsewhere.
+var ofLeftovers = regexp.MustCompile(`^fini: ((stopping leftover|killing leftover|reaped zombie) [0-9]+|(stopping|killing) the command: )`)
+
+// mustSay asserts what fini has said of what is lost: these lines, and nothing else.
+func (l *refusedLife) mustSay(want []string) {
+	l.T.Helper()
+	errno := map[string]unix.Errno{"ENOSYS": unix.ENOSYS, "EPERM": unix.EPERM}[l.kind]
+	var lines []string
+	for _, line := range want {
+		lines = append(lines, "fini: "+strings.ReplaceAll(line, "ERROR", errno.Error()))
+	}
+	var said []string
+	// Leftovers hold its stderr, so that no EOF tells that all has been read.
+	if !rig.Poll(rig.Patience, func() bool {
+		said = nil
+		for line := range strings.Lines(l.Err.Text()) {
+			if line = strings.TrimSuffix(line, "\n"); !ofLeftovers.MatchString(line) {
+				said = append(said, line)
+			}
+		}
+		return slices.Equal(said, lines)
+	}) {
+		l.T.Errorf("fini says %q, want %q", said, lines)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	for n, row := range rig.RefusedRows {
+		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
+			t.Parallel()
+			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
+			rig.InPlacesButIsolated(t, "isolation takes some of these calls: see TestIsolationRefused", func(t *testing.T, p rig.Place) {
+				for _, kind := range []string{"ENOSYS", "EPERM"} {
+					if p != rig.Pair && (kind == "ENOSYS" || !rig.All() && p.Alone == (n%2 == 0)) {
+						continue // one process takes the same ways as the two of a pair
+					}
+					t.Run(kind, func(t *testing.T) {
+						t.Parallel()
+						refusedRun(t, row, kind, p)
+					})
+				}
+			})
+			for _, kind := range row.Kinds() {
+				t.Run("launcher dies/"+kind, func(t *testing.T) {
+					t.Parallel()
+					refusedLauncherDies(t, row, kind)
+				})
+				for _, victim := range []string{"outer", "inner", "only"} {
+					t.Run(victim+" fini is killed/"+kind, func(t *testing.T) {
+						t.Parallel()
+						refusedFiniKilled(t, row, victim, kind)
+					})
+				}
+			}
+		})
+	}
+}
+
+// refusedRun is a life without a fault: a signal, an orphan, leftovers and a status.
+func refusedRun(t *testing.T, row rig.RefusedRow, kind string, p rig.Place) {
+	l := startRefused(t, row, kind, p)
+	l.ready()
+	if row.Left == rig.Nothing || p.PID1 {
+		l.Err.Want(fmt.Sprintf("fini: reaped zombie %d", l.orphan))
+	}
+	l.mustAnswer(l.PID())
+	l.Signal(syscall.SIGTERM)
+	if got := l.Status(); got != 7 {
+		t.Errorf("status %d, want 7; stderr: %s", got, l.Err.Text())
+	}
+	left := row.Left
+	if p.PID1 {
+		left = rig.Nothing // an orphan comes to PID 1 without being asked for
+	}
+	if left == rig.Nothing {
+		if rig.HeldOpen(l.Witness) || len(l.cgroup.Alive()) > 0 {
+			t.Errorf("fini is gone and these are alive: %q", l.cgroup.Names())
+		}
+		l.Err.Rest()
+	}
+	l.mustLeave(left)
+	l.mustSay(row.SaysIn(p))
+}
+
+// refusedLauncherDies kills the launcher of a pair, or of what there is in its place.
+func refusedLauncherDies(t *testing.T, row rig.RefusedRow, kind string) {
+	l := startRefused(t, row, kind, rig.Pair, rig.Mode("launcher")...)
+	fini := l.Out.Launched()
+	l.ready()
+	_ = syscall.Kill(l.PID(), syscall.SIGKILL)
+	l.Wait()
+	if row.Unbound {
+		// What does not come can't be waited for. But fini does not say that it is bound, and
+		// goes on.
+		l.mustAnswer(fini)
+		_ = syscall.Kill(fini, syscall.SIGTERM)
+	}
+	rig.Until(t, "fini's end", func() bool { return !slices.Contains(l.cgroup.Alive(), fini) })
+	l.mustLeave(row.Left)
+	l.mustSay(row.Says)
+}
+
+// refusedFiniKilled kills one of the pair, or a fini without a shield.
+func refusedFiniKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
+	p, left := rig.Pair, row.Left
+	switch victim {
+	case "inner":
+		left = row.Inner
+	case "only":
+		p, left = rig.Alone, row.Alone
+	}
+	l := startRefused(t, row, kind, p, rig.Mode("launcher")...)
+	outer := l.Out.Launched()
+	l.ready()
+	inner, err := strconv.Atoi(rig.ProcStatus(l.main, "PPid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (inner != outer) != (p == rig.Pair) {
+		t.Fatalf("the command is a child of %d, and fini is %d", inner, outer)
+	}
+	killed := outer
+	if victim == "inner" {
+		killed = inner
+	}
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Status(); got != 137 {
+		t.Errorf("status %d, want 137; stderr: %s", got, l.Err.Text())
+	}
+	rig.Until(t, "the end of both", func() bool {
+		pids := l.cgroup.Alive()
+		return !slices.Contains(pids, outer) && !slices.Contains(pids, inner)
+	})
+	l.mustLeave(left)
+	l.mustSay(row.SaysIn(p))
+}
+
+// Where fini does without waitid, a timer and pidfds, nothing makes it look all the time.
+func TestRefusedDoesNotSpin(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, calls string }{
+		{"waitid", "waitid"},
+		{"timerfd", "timerfd_create"},
+		{"all", rig.RefuseAll},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			argv := append(rig.Mode("refuse", tt.calls+":EPERM"), rig.Fini, "-t1h", "--", "/bin/sh", "-c",
+				`sh -c 'sleep 0.1 & :'; echo main $$; sleep 1; echo slept; read go; exit 3`)
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			inner, _ := strconv.Atoi(rig.ProcStatus(l.Out.WantPID("main "), "PPid"))
+			finis := []int{l.PID(), inner}
+			before, start := ticks(t, finis), time.Now()
+			l.Out.Want("slept")
+			// A tick is 10 ms.
+			if got, most := ticks(t, finis)-before, int(time.Since(start)/(100*time.Millisecond)); got > most {
+				t.Errorf("fini had a processor for %d0 ms, in which it had nothing to do", got)
+			}
+			rig.Write(t, l, "go\n")
+			l.MustEnd(3)
+		})
+	}
+}
+
+// ticks is the time that processes have had a processor for.
+func ticks(t *testing.T, pids []int) (sum int) {
+	for _, pid := range pids {
+		sum += rig.StatOf(pid).Number(14) + rig.StatOf(pid).Number(15) // utime and stime
+	}
+	return sum
+}
+
+// Every alarm rings without a timer's descriptor: --linger, --grace, --timeout and --kill-after.
+func TestRefusedAlarms(t *testing.T) {
+	t.Parallel()
+	const stubborn = `trap "" TERM; (echo ready; exec sleep 1000); :`
+	for _, tt := range []struct {
+		name   string
+		flags  []string
+		script string
+		signal syscall.Signal // 0 for none
+		status int
+	}{
+		{"timeout and grace", []string{"-t3s", "--grace=50ms"}, stubborn, 0, 124},
+		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, syscall.SIGTERM, 137},
+		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 0, 3},
+	} {
+		for _, calls := range []string{"timerfd_create", rig.BeforePidfds, rig.RefuseAll} {
+			if calls == rig.RefuseAll && tt.status == 3 {
+				continue // leftovers are not found
+			}
+			t.Run(tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
+				t.Parallel()
+				h := rig.NewCgroup(t)
+				argv := h.Wrap(append(append(rig.Mode("refuse", calls+":ENOSYS"), rig.Fini), append(tt.flags, "--", "/bin/sh", "-c", tt.script)...)...)
+				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+				l.Out.Want("ready")
+				if tt.signal != 0 {
+					l.Signal(tt.signal)
+				}
+				rig.Write(t, l, "go\n")
+				if got := l.Status(); got != tt.status {
+					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
+				}
+				if calls != rig.RefuseAll && (rig.HeldOpen(l.Witness) || len(h.Alive()) > 0) {
+					t.Errorf("fini is gone and these are alive: %q", h.Names())
+				}
+			})
+		}
+	}
+}
+
+// Without rt_sigtimedwait a line that nobody reads still raises no SIGPIPE for the command.
+func TestRefusedSIGPIPE(t *testing.T) {
+	t.Parallel()
+	for _, calls := range []string{"rt_sigtimedwait", "rt_sigtimedwait,pwritev2"} {
+		t.Run(calls, func(t *testing.T) {
+			t.Parallel()
+			argv := append(rig.Mode("refuse", calls+":EPERM"), rig.Fini, "-w", "--", "/bin/sh", "-c", `
+				trap 'echo pipe' PIPE
+				mkfifo $DIR/go; exec 4<>$DIR/go
+				sh -c 'read line <&4 & echo orphan $!'
+				echo go >&4
+				while read go; do echo $go; done; exit 3`)
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
+			reader, stderr := rig.Pipe(t)
+			_ = reader.Close()
+			cmd.Stderr = stderr
+			l := rig.StartCmd(t, cmd)
+			orphan := l.Out.WantPID("orphan ")
+			l.Caught()
+			rig.Until(t, "the orphan is reaped", func() bool { return rig.ProcStatus(orphan, "State") == "" })
+			// What fini says of the orphan, it says before it takes in the next signal.
+			for _, word := range []string{"one\n", "two\n"} {
+				l.Signal(syscall.SIGCONT)
+				rig.Write(t, l, word)
+				l.Out.Want(strings.TrimSpace(word))
+			}
+			_ = l.Stdin.Close()
+			l.MustEnd(3)
+			if out := l.Out.Whole(); strings.Contains(out, "pipe") {
+				t.Errorf("the command was sent SIGPIPE: %q", out)
+			}
+		})
+	}
+}
+
+// At a terminal the command is in the job's group, so that it needs nothing of what is refused.
+func TestRefusedForeground(t *testing.T) {
+	t.Parallel()
+	for _, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run(strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				fini := append(rig.Mode("refuse", calls+":EPERM"), p.Command("--linger=0", "--").Args...)
+				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", "-c",
+					strings.Join(fini, " ")+` sh -c 'echo one; read line; echo "$line is read"; exit 3'; echo "status $?"
+					echo last; read line; echo "$line is read by the shell"; read end`))
+				screen.Want("one")
+				_, _ = io.WriteString(keys, "a word\n")
+				screen.Want("a word is read")
+				screen.Want("status 3")
+				screen.Want("last")
+				_, _ = io.WriteString(keys, "another\n")
+				screen.Want("another is read by the shell")
+				_, _ = io.WriteString(keys, "\n")
+				l.MustEnd(0)
+			})
+		}
+	}
+}
+
+// A /proc that hides others, can't be written, or is missing where all else is refused too.
+func TestRefusedProc(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	unshare, setpriv := need.Program(t, "unshare"), need.Program(t, "setpriv")
+	const hide = `mount -t proc -o hidepid=2 proc /proc`
+	const user = "12345"
+	leftover := `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`
+	for _, tt := range []struct {
+		name   string
+		mount  string   // makes the /proc of the case
+		before []string // what starts fini
+		script string
+		left   int
+		says   []string
+	}{
+		{"hidepid as root", hide, nil,
+			setpriv + ` --reuid ` + user + ` --clear-groups ` + leftover, 0, []string{"stopping leftover", "killing leftover"}},
+		{"hidepid as root without SYS_PTRACE", hide, []string{setpriv, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"},
+			setpriv + ` --reuid ` + user + ` --clear-groups ` + leftover, 0, []string{"stopping leftover", "killing leftover"}},
+		{"hidepid unprivileged", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
+			leftover, 0, []string{"stopping leftover", "killing leftover"}},
+		{"hidepid unprivileged, and another user's leftover", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
+			`$SUID --reuid 0 --clear-groups ` + leftover, 2, []string{"stopping leftover", "gave up on leftovers that do not end: ["}},
+		{"read-only", `mount -o remount,ro,bind /proc`, nil, leftover, 0, []string{"stopping leftover", "killing leftover"}},
+		{"none, and all else refused", `mount -t tmpfs none /proc`, rig.Mode("refuse", rig.RefuseAll+":EPERM"), leftover, 2,
+			[]string{"what the command leaves running goes on", "going on without a shield"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := rig.NewCgroup(t)
+			argv := []string{unshare, "-m", "sh", "-c", tt.mount + ` && exec "$@"`, "sh"}
+			argv = append(append(argv, tt.before...), rig.Fini, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", tt.script)
+			argv = h.Wrap(argv...)
+			cmd := exec.Command(argv[0], argv[1:]...)
+			if strings.Contains(tt.script, "$SUID") {
+				cmd.Env = append(os.Environ(), "SUID="+setUserID(t, setpriv))
+			}
+			l := rig.StartCmd(t, cmd)
+			l.Out.Want("ready")
+			rig.Write(t, l, "go\n")
+			if got := l.Status(); got != 3 {
+				t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
+			}
+			if got := h.Names(); len(got) != tt.left || rig.HungUp(l.Witness) != (tt.left == 0) {
+				t.Errorf("fini is gone and these are alive: %q, want %d; stderr: %s", got, tt.left, l.Err.Text())
+			}
+			for _, want := range tt.says {
+				rig.Until(t, fmt.Sprintf("it says %q", want), func() bool { return strings.Contains(l.Err.Text(), want) })
+			}
+		})
+	}
+}
+
+// setUserID makes a copy of a program that runs as its owner, root.
+func setUserID(t *testing.T, program string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fini-e2e-") // t.TempDir is not open to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "program")
+	text, err := os.ReadFile(program)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o755|os.ModeSetuid)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
+	return path
+}

@@ -1,0 +1,307 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+// listeners starts fini and below it, in the directory, one that listens as these words say. Of env, IN=NAME=VALUE sets a
+// variable for that one alone.
+func listeners(t *testing.T, p rig.Place, env []string, flags []string, dir string, words ...string) (l *rig.Life, pid int, at []string) {
+	t.Helper()
+	cmd := p.Command(slices.Concat(flags, []string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; ${IN:+export "$IN"}; exec "$@") & read go; exit 0`, "sh", dir},
+		rig.Mode("listen", words...))...)
+	cmd.Env = append(os.Environ(), append([]string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}, env...)...)
+	l = rig.StartCmd(t, cmd)
+	for {
+		line, ok := l.Out.Next()
+		if !ok {
+			t.Fatalf("EOF; stdout: %s; stderr: %s", l.Out.Text(), l.Err.Text())
+		}
+		if address, ok := strings.CutPrefix(line, "listens "); ok {
+			at = append(at, address)
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "listener %d", &pid); err != nil {
+			t.Fatalf("it says %q", line)
+		}
+		return l, pid, at
+	}
+}
+
+// A leftover's line and its entry in the report name its ports, its directory and its user.
+func TestLeftoverSaysWhereItListens(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		dir, here := t.TempDir(), must(os.Getwd())
+		run := func(t *testing.T, dir string, words ...string) (line string, left rig.LeftoverReported, at []string) {
+			t.Helper()
+			path := rig.ReportPath(t)
+			l, pid, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, dir, words...)
+			rig.Write(t, l, "go\n")
+			l.MustEnd(0)
+			return l.Err.Whole(), rig.MustHaveReport(t, path).Leftover(t, pid), at
+		}
+		t.Run("tcp and unix", func(t *testing.T) {
+			t.Parallel()
+			line, left, at := run(t, dir, "tcp 127.0.0.1:0", "unix @fini "+dir, "unix "+filepath.Join(dir, "s"), "tcp 0.0.0.0:0")
+			if !slices.Equal(left.Listens, at) {
+				t.Errorf("reports %q, want %q", left.Listens, at)
+			}
+			user := os.Geteuid()
+			if p.PID1 { // which is root in a user namespace of its own
+				user = 0
+			}
+			if left.Cwd == nil || *left.Cwd != dir || left.User == nil || *left.User != user {
+				t.Errorf("reports %+v, want it in %s, of user %d", left, dir, user)
+			}
+			want := "), listens on " + at[0] + " and " + at[1] + " and " + at[2] + " and 1 more, in " + dir
+			if !p.PID1 && !p.Isolated { // of the init of a namespace nothing outlives fini, and so keeps a reader waiting
+				want += ", which holds stdout and stderr"
+			}
+			if !strings.HasSuffix(line, want+"\n") {
+				t.Errorf("says %q, want it to end in %q", line, want)
+			}
+		})
+		t.Run("nothing, and here", func(t *testing.T) {
+			t.Parallel()
+			line, left, _ := run(t, here)
+			if left.Listens == nil || len(left.Listens) > 0 || left.Cwd == nil || *left.Cwd != here {
+				t.Errorf("reports %+v, want nothing, in %s", left, here)
+			}
+			if strings.Contains(line, "listens") || strings.Contains(line, ", in ") || strings.Contains(line, "as user") {
+				t.Errorf("says %q", line)
+			}
+		})
+		t.Run("another user", func(t *testing.T) {
+			t.Parallel()
+			if !need.IsRoot() || p.Isolated {
+				return // who can't become another, or may not look at it then
+			}
+			line, left, at := run(t, "/", "54321", "tcp 127.0.0.1:0")
+			if left.User == nil || *left.User != 54321 || !strings.Contains(line, "), listens on "+at[0]+", in /, as user 54321") {
+				t.Errorf("says %q and reports %+v", line, left)
+			}
+		})
+	})
+}
+
+// What ends with the first of them is told all the same.
+func TestListenerThatEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	path := rig.ReportPath(t)
+	l := rig.Start(t, rig.Pair, slices.Concat([]string{"--linger=0", "--report=" + path, "--", "/bin/sh", "-c",
+		`sh -c 'trap "kill -9 \$!; exit" TERM; "$@" & while :; do wait; done' sh "$@" & read go; exit 0`, "sh"}, rig.Mode("listen", "tcp 127.0.0.1:0"))...)
+	at := strings.TrimPrefix(l.Out.Want("listens "), "listens ")
+	pid := l.Out.WantPID("listener ")
+	rig.Write(t, l, "go\n")
+	l.MustEnd(0)
+	if left := rig.MustHaveReport(t, path).Leftover(t, pid); !slices.Equal(left.Listens, []string{at}) {
+		t.Errorf("reports %q, want %s", left.Listens, at)
+	}
+}
+
+// An audit counts and names what is left, and touches nobody.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, tt := range []struct {
+			name   string
+			flags  []string
+			status int
+			says   []string // of the leftover, and behind that
+		}{
+			{"audit", []string{"--orphans-exit=9"}, 9, []string{"leaving leftover ", "exit 9 instead of 0: --orphans-exit, 1 leftover"}},
+			{"quiet", []string{"--orphans-exit=9", "-q"}, 9, []string{"exit 9 instead of 0: --orphans-exit, 1 leftover"}},
+			{"a look", nil, 0, []string{"leaving leftover "}},
+			{"a quiet look", []string{"-q"}, 0, nil},
+		} {
+			t.Run(p.Name+", "+tt.name, func(t *testing.T) {
+				t.Parallel()
+				path := rig.ReportPath(t)
+				flags := append([]string{"--orphans=leave", "--linger=10ms", "--report=" + path}, tt.flags...)
+				l, pid, at := listeners(t, p, nil, flags, "/", "tcp 127.0.0.1:0")
+				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+				rig.Write(t, l, "go\n")
+				if got := l.Status(); got != tt.status {
+					t.Errorf("status %d, want %d", got, tt.status)
+				}
+				conn, err := net.Dial("tcp", at[0])
+				if err != nil {
+					t.Errorf("it listens no more: %v", err)
+				} else {
+					_ = conn.Close()
+				}
+				r := rig.MustHaveReport(t, path)
+				left := r.Leftover(t, pid)
+				if r.Status != tt.status || len(left.Sent) > 0 || left.Ended != nil || left.Allowed || !slices.Equal(left.Listens, at) {
+					t.Errorf("reports %d and %+v", r.Status, left)
+				}
+				rig.Until(t, "its lines", func() bool { return strings.Count(l.Err.Text(), "\n") >= len(tt.says) })
+				said := strings.Split(strings.TrimSuffix(l.Err.Text(), "\n"), "\n")
+				for i, want := range tt.says {
+					if len(said) != len(tt.says) || !strings.HasPrefix(said[i], "fini: "+want) {
+						t.Errorf("says %q, want %q", said, tt.says)
+					}
+				}
+				if tt.says == nil && l.Err.Text() != "" {
+					t.Errorf("says %q", said)
+				}
+			})
+		}
+	}
+	// As the first process of a container it is named, and the kernel ends it.
+	t.Run("pid1", func(t *testing.T) {
+		t.Parallel()
+		rig.NeedPidNamespace(t)
+		l, _, _ := listeners(t, rig.PID1, nil, []string{"--orphans=leave", "--orphans-exit=9", "--linger=10ms"}, "/", "tcp 127.0.0.1:0")
+		rig.Write(t, l, "go\n")
+		l.MustEnd(9)
+		if said := l.Err.Whole(); !strings.Contains(said, "fini: leaving leftover ") {
+			t.Errorf("says %q", said)
+		}
+	})
+	// What ends within the linger does not count, and a clean command waits for nothing.
+	for name, script := range map[string]string{
+		"it ends by itself": `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`,
+		"clean":             `exit 0`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, rig.Pair, "--orphans=leave", "--orphans-exit=9", "--linger=1h", "--", "/bin/sh", "-c", script)
+			l.MustEnd(0)
+			if said := l.Err.Whole(); said != "" {
+				t.Errorf("says %q", said)
+			}
+		})
+	}
+}
+
+// On GitHub a leak that decides the status is an error, and the step has a summary.
+func TestGitHubSummary(t *testing.T) {
+	t.Parallel()
+	const (
+		fails  = "The command succeeded, but left 1 process running (below), so this step fails (--orphans-exit)"
+		warns  = "The command left 1 process running (below), and fini stopped what did not exit"
+		looks  = "The command left 1 process running (below), and --orphans=leave stops nothing"
+		remedy = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. "
+		hint   = "If a test sets FINI_TEST in its environment, its leak is named by that. "
+		link   = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
+	)
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, tt := range []struct {
+			name  string
+			flags []string
+			code  int
+			says  string // the annotation up to the list, "" for none
+			env   []string
+		}{
+			{"a leak", nil, 0, "::warning title=fini::" + warns + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
+			{"a leak that decides", []string{"--orphans-exit=3"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
+			{"a test", []string{"--orphans-exit=3"}, 3, "::error title=fini,file=tests/x.py::" + fails + remedy + link,
+				[]string{"GITHUB_ACTIONS=true", "IN=PYTEST_CURRENT_TEST=tests/x.py::y (call)"}},
+			{"a report too", []string{"--orphans-exit=3", "--report=-"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
+			{"a look", []string{"--orphans=leave"}, 0, "::warning title=fini::" + looks + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
+			{"quiet", []string{"--orphans-exit=3", "-q"}, 3, "", []string{"GITHUB_ACTIONS=true"}},
+			{"not on GitHub", []string{"--orphans-exit=3"}, 3, "", nil},
+		} {
+			if tt.name == "a look" && p.Isolated {
+				continue // it lives on, with a pid that is not known here
+			}
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "summary.md")
+				if err := os.WriteFile(file, []byte("before\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				l, pid, at := listeners(t, p, append([]string{"GITHUB_STEP_SUMMARY=" + file}, tt.env...),
+					append([]string{"--linger=0"}, tt.flags...), "/", "tcp 127.0.0.1:0")
+				if tt.name == "a look" && !p.PID1 {
+					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+				}
+				rig.Write(t, l, "go\n")
+				if got := l.Status(); got != tt.code {
+					t.Errorf("status %d, want %d", got, tt.code)
+				}
+				text := string(must(os.ReadFile(file)))
+				if tt.says == "" {
+					if said := l.Err.Whole(); strings.Contains(said, "::") || text != "before\n" {
+						t.Errorf("says %q, and the summary is %q", said, text)
+					}
+					return
+				}
+				l.Err.Want(tt.says + "%0A" + strconv.Itoa(pid) + " (")
+				// The command itself has started it, which is no news.
+				port := at[0][strings.LastIndex(at[0], ":")+1:]
+				_, explained, _ := strings.Cut(strings.Replace(tt.says, ",file=tests/x.py", "", 1), "title=fini::")
+				table, ok := strings.CutPrefix(text, "before\n### fini\n\n"+explained+"\n\n| leftover | ")
+				if !ok || strings.Contains(table, "started by") || !strings.Contains(table, " ("+strconv.Itoa(pid)+") | ") ||
+					!strings.Contains(table, port+" | ") || strings.Contains(table, "started in") != (tt.name == "a test") {
+					t.Errorf("the summary is %q, want %d on %s", text, pid, at[0])
+				}
+			})
+		}
+	})
+}
+
+// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
+func TestGitHubSummaryIsARegularFile(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]string{
+		"a link":     `ln -sf victim summary`,
+		"a FIFO":     `mkfifo summary`,
+		"a name":     `ln victim summary`,
+		"nothing":    `:`,
+		"its parent": `mv ../d ../e; ln -s e ../d; cp victim summary`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "its parent" && os.Geteuid() != 0 {
+				return // it may be followed
+			}
+			dir := filepath.Join(must(filepath.EvalSymlinks(t.TempDir())), "d")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "victim"), []byte("secret\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := rig.Pair.Command("--linger=0", "--", "/bin/sh", "-c", `cd "$0"; `+put+`; setsid sleep 1000 & echo ready; read go; exit 0`, dir)
+			cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary"))
+			l := rig.StartCmd(t, cmd)
+			l.Out.Want("ready")
+			_, _ = io.WriteString(l.Stdin, "go\n")
+			l.MustEnd(0)
+			if said := l.Err.Whole(); !strings.Contains(said, "fini: cannot write the step's summary to ") {
+				t.Errorf("says %q", said)
+			}
+			if text := string(must(os.ReadFile(filepath.Join(dir, "victim")))); text != "secret\n" {
+				t.Errorf("the victim has %q", text)
+			}
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(dir, "summary"), &st); name == "nothing" && err == nil {
+				t.Error("it was made")
+			}
+		})
+	}
+}
+
+// must is what can't fail here but for a broken machine.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}

@@ -1,0 +1,134 @@
+package containers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// Docker runs the client, which has to succeed, and returns its standard output.
+func Docker(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := rig.DockerCommand(t, args...).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("docker %q: %v", args, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// ExampleImage names what Dockerfile.example makes.
+type ExampleImage struct {
+	Whole string // busybox under fini
+	Fini  string // the first stage: fini and nothing else
+}
+
+// BuildExample builds Dockerfile.example on a base of busybox. No registry is asked:
+// the base is imported from a tar.
+func BuildExample(t *testing.T, busybox string) ExampleImage {
+	t.Helper()
+	base := rig.DockerName("base")
+	load := rig.DockerCommand(t, "import", "-", base)
+	load.Stdin = rig.BusyboxTar(t, busybox)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	t.Cleanup(func() { Docker(t, "rmi", base) })
+
+	dir := t.TempDir()
+	binary, err := os.ReadFile(rig.Fini)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "fini"), binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := func(args ...string) string {
+		tag := rig.DockerName("image")
+		args = append([]string{"build", "-f", "../Dockerfile.example", "-t", tag}, args...)
+		cmd := rig.DockerCommand(t, append(args, dir)...)
+		// The classic builder comes with the engine, where buildx may be missing.
+		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("docker %q: %v: %s", args, err, out)
+		}
+		t.Cleanup(func() { Docker(t, "rmi", tag) })
+		return tag
+	}
+	return ExampleImage{Fini: build("--target", "fini"), Whole: build("--build-arg", "BASE="+base)}
+}
+
+// A container is one that a test started. It is removed when the test is over.
+type Container struct {
+	t    testing.TB
+	Name string
+	Out  *rig.Lines // what it has written, as `docker logs -f` shows it
+	Err  *rig.Lines
+}
+
+// StartContainer is `docker run -d flags...`, where flags end with the image and what
+// is behind it.
+func StartContainer(t testing.TB, flags ...string) *Container {
+	t.Helper()
+	c := &Container{t: t, Name: rig.DockerName("run")}
+	t.Cleanup(func() { Docker(t, "rm", "-f", c.Name) })
+	Docker(t, append([]string{"run", "-d", "--network", "none", "--name", c.Name}, flags...)...)
+	c.Out, c.Err = c.Follow("logs", "-f", c.Name)
+	return c
+}
+
+// Follow starts a client that runs as long as the container does.
+func (c *Container) Follow(args ...string) (stdout, stderr *rig.Lines) {
+	c.t.Helper()
+	outR, outW := rig.Pipe(c.t)
+	errR, errW := rig.Pipe(c.t)
+	cmd := rig.DockerCommand(c.t, args...)
+	cmd.Stdout, cmd.Stderr = outW, errW
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	_, _ = outW.Close(), errW.Close()
+	c.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return rig.NewLines(c.t, outR), rig.NewLines(c.t, errR)
+}
+
+// Exec is `docker exec`.
+func (c *Container) Exec(args ...string) string {
+	c.t.Helper()
+	return Docker(c.t, append([]string{"exec", c.Name}, args...)...)
+}
+
+// MustEnd waits for the container's end, asserts its status, and returns all that it
+// wrote to its standard output.
+func (c *Container) MustEnd(want int) string {
+	c.t.Helper()
+	if got := Docker(c.t, "wait", c.Name); got != strconv.Itoa(want) {
+		c.t.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.Text())
+	}
+	return Docker(c.t, "logs", c.Name)
+}
+
+// Zombies counts them in the container. Who counts is in the count, alive.
+func (c *Container) Zombies() (n int) {
+	c.t.Helper()
+	// A process may be gone before its file is opened.
+	for line := range strings.Lines(c.Exec("sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")) {
+		if rig.ParseStat(line).State() == 'Z' {
+			n++
+		}
+	}
+	return n
+}

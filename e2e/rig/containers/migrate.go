@@ -1,0 +1,10 @@
+package containers
+
+import (
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+func (c *Container) MustBeFini() {
+	c.t.Helper()
+	rig.Until(c.t, "PID 1 is fini", func() bool { return c.Exec("cat", "/proc/1/comm") == "fini" })
+}

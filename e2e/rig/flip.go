@@ -1,0 +1,55 @@
+package rig
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { Modes["@flip"] = helperFlip }
+
+// helperFlip puts in turn a fifo that it reads, a file, and links to all its other arguments under
+// the name that is its first one, until its stdin ends. It says how often.
+func helperFlip(args []string) int {
+	path, targets := args[0], args[1:]
+	fifo := path + ".fifo"
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		fmt.Println("@flip:", err)
+		return 1
+	}
+	reader, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		fmt.Println("@flip:", err)
+		return 1
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	ended := make(chan struct{})
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(ended) }()
+	fmt.Println("ready")
+	next := path + ".next"
+	for flips := 0; ; flips++ {
+		select {
+		case <-ended:
+			fmt.Println("flips", flips)
+			return 0
+		default:
+		}
+		switch i := flips % (len(targets) + 2); i {
+		case 0:
+			err = os.Link(fifo, next)
+		case 1:
+			err = os.WriteFile(next, nil, 0o600)
+		default:
+			err = os.Symlink(targets[i-2], next)
+		}
+		if err == nil {
+			err = os.Rename(next, path)
+		}
+		if err != nil {
+			fmt.Println("@flip:", err)
+			return 1
+		}
+	}
+}

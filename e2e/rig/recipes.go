@@ -1,0 +1,82 @@
+package rig
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A recipeDir is a directory in which a recipe is run, with stand-ins on PATH, and fini.
+type recipeDir struct {
+	t      *testing.T
+	Dir    string
+	Cgroup *Cgroup
+	Env    []string
+}
+
+func NewRecipeDir(t *testing.T, standIns map[string]string) *recipeDir {
+	t.Helper()
+	k := &recipeDir{t: t, Dir: t.TempDir(), Cgroup: NewCgroup(t)}
+	for name, script := range standIns {
+		k.File("bin/"+name, "#!/bin/sh\n"+script+"\n", 0o755)
+	}
+	k.Env = append(os.Environ(), "PATH="+filepath.Join(k.Dir, "bin")+":"+filepath.Dir(Fini)+":"+os.Getenv("PATH"))
+	return k
+}
+
+func (k *recipeDir) File(name, text string, mode os.FileMode) string {
+	k.t.Helper()
+	name = filepath.Join(k.Dir, name)
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, []byte(text), mode)
+	}
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return name
+}
+
+func (k *recipeDir) Start(argv ...string) *Life {
+	k.t.Helper()
+	argv = k.Cgroup.Wrap(argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = k.Dir, k.Env
+	return StartCmd(k.t, cmd)
+}
+
+// MustBeEmpty waits for the end of all that was started.
+func (k *recipeDir) MustBeEmpty() {
+	k.t.Helper()
+	Until(k.t, "nothing runs any more", func() bool { return len(k.Cgroup.Alive()) == 0 })
+}
+
+// MustLeaveNothing asserts that all ends with what was started, and returns what it wrote.
+func (k *recipeDir) MustLeaveNothing(l *Life, status int) string {
+	k.t.Helper()
+	out := l.Out.Whole() // to EOF
+	if got := l.Status(); got != status {
+		k.t.Errorf("status %d, want %d; stdout %s; stderr %s", got, status, out, l.Err.Text())
+	}
+	if left := k.Cgroup.Names(); len(left) > 0 {
+		k.t.Errorf("still running: %q; stderr: %s", left, l.Err.Text())
+	}
+	return out
+}
+
+// A leaky script ends at once, and leaves a process behind that holds its output.
+const Leaky = "setsid sleep 1000 & echo done"
+
+func (e *Engine) MustStopWell(t *testing.T, name string) {
+	t.Helper()
+	Until(t, "the helper is ready", func() bool { return strings.Contains(e.Must(t, "logs", name), "helper ready") })
+	e.Must(t, "stop", name)
+	if got := e.Must(t, "wait", name); got != "7" {
+		t.Errorf("status %s, want 7", got)
+	}
+	log := e.Must(t, "logs", name)
+	WantOnce(t, log, "server got TERM")
+	WantOnce(t, log, "helper saved")
+}

@@ -1,0 +1,123 @@
+package rig
+
+import (
+	"slices"
+	"strings"
+)
+
+// Alive is what of a case is alive when every fini of it is gone.
+type Alive int
+
+const (
+	Nothing    Alive = iota
+	Leftovers        // all that the main child started
+	Everything       // and the main child
+)
+
+// RefusedRow is one row of the table in docs/refused-and-exhausted.md.
+type RefusedRow struct {
+	Refused string
+	Calls   string // as @refuse names them
+	Lost    string
+	Holds   string
+
+	Says    []string // by a pair; each line once and no other, ERROR for the error
+	Left    Alive    // after the main child's end
+	Unbound bool     // the launcher's death goes unnoticed
+	Inner   Alive    // after SIGKILL of the inner fini
+	Alone   Alive    // after SIGKILL of a fini without a shield
+}
+
+const (
+	noSubreaper = "cannot become a subreaper: ERROR: what the command leaves running goes on"
+	noDeathsig  = "cannot set the command's parent death signal: it outlives a fini that is killed"
+	noBond      = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
+	noGroup     = "cannot give the command a process group: signals go to the main child alone"
+)
+
+var RefusedRows = []RefusedRow{
+	{
+		Refused: "`clone3`, `close_range`, `pwritev2`, `rt_sigtimedwait`",
+		Calls:   "clone3,close_range,pwritev2,rt_sigtimedwait", Lost: "nothing", Holds: "all", Alone: Leftovers,
+	},
+	{
+		Refused: "`pidfd_open`", Calls: "pidfd_open",
+		Lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
+		Holds: "all else: the parent death signal is the bond to the parent process", Alone: Leftovers,
+	},
+	{
+		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", Calls: BeforePidfds,
+		Lost: "the same", Holds: "all else", Alone: Leftovers,
+	},
+	{
+		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
+		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers,
+	},
+	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`epoll_create1`, `epoll_ctl`", Calls: "epoll_create1,epoll_ctl", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{
+		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
+		Lost:  "without a shield the command survives SIGKILL of fini",
+		Holds: "SIGKILL of either fini of a pair; the bond to the parent process",
+		Says:  []string{noDeathsig}, Alone: Everything,
+	},
+	{
+		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
+		Lost:  "the bond to the parent process; without a shield the command survives SIGKILL of fini",
+		Holds: "SIGKILL of either fini of a pair; leftovers are stopped",
+		Says:  []string{noBond, noDeathsig}, Unbound: true, Alone: Everything,
+	},
+	{
+		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
+		Lost:  "fini stops leftovers only as PID 1",
+		Holds: "the main child is stopped when the parent process dies or a fini is killed",
+		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers,
+	},
+	{
+		Refused: "`prctl`", Calls: "prctl",
+		Lost:  "fini stops leftovers only as PID 1; the command survives SIGKILL of the inner fini, or of a fini without a shield",
+		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
+		Says:  []string{noSubreaper, noDeathsig}, Left: Leftovers, Inner: Everything, Alone: Everything,
+	},
+	{
+		Refused: "`setpgid`", Calls: "setpgid",
+		Lost:  "signals reach the main child alone",
+		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noGroup}, Alone: Leftovers,
+	},
+	{
+		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
+		Alone: Leftovers,
+	},
+	{
+		Refused: "all of these", Calls: RefuseAll,
+		Lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
+		Holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
+		Says:  []string{noSubreaper, noBond, noDeathsig, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything,
+	},
+}
+
+// BeforePidfds are the newer calls that old kernels and sandboxes do not have.
+const BeforePidfds = "pidfd_open,pidfd_send_signal,clone3,close_range"
+
+const RefuseAll = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,close_range,timerfd_create," +
+	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,rt_sigtimedwait,pwritev2,setpgid,TIOCSPGRP"
+
+// SaysIn is what a row makes fini say in a place.
+func (row RefusedRow) SaysIn(p Place) []string {
+	return slices.DeleteFunc(slices.Clone(row.Says), func(line string) bool {
+		return p.PID1 && line != noGroup
+	})
+}
+
+// Kinds are the errors with which a row's kills are tried: both where it takes another way to tell of an end.
+func (row RefusedRow) Kinds() []string {
+	if strings.Contains(row.Calls, "pidfd_open") {
+		return []string{"ENOSYS", "EPERM"}
+	}
+	return []string{"EPERM"}
+}

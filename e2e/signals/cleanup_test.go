@@ -1,0 +1,34 @@
+package signals
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// A SIGTERM that the command got for something else does not replace the stop: only one within the second before it
+// does, whatever --grace is (#36.5).
+func TestTermFromLongAgoReplacesNone(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		other := exec.Command("sleep", "1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+		l := rig.Start(t, p, "--grace=4s", fmt.Sprintf("--bind=%d", other.Process.Pid), "--", "/bin/sh", "-c",
+			`trap 'n=$((n+1)); echo TERM $n; [ $n = 1 ] || exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
+		l.Out.Want("ready")
+		l.Signal(syscall.SIGTERM)
+		l.Out.Want("TERM 1")
+		got := time.Now()
+		rig.Until(t, "that was more than a second ago", func() bool { return time.Since(got) > 1100*time.Millisecond })
+		_ = other.Process.Kill()
+		l.Out.Want("TERM 2")
+		l.MustEnd(7)
+	}
+}

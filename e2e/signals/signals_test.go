@@ -1,0 +1,347 @@
+package signals
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// A graceful shutdown after a forwarded TERM takes the time that its sender gives it.
+func TestForwardedSignalStartsNoLadder(t *testing.T) {
+	t.Parallel()
+	const graceful = `trap 'sleep %s; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("without -k", func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, p, "--grace=100ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "0.5"))
+			l.Out.Want("ready")
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("saved")
+			l.MustEnd(5)
+		})
+		t.Run("with -k", func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, p, "-k", "200ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "1000"))
+			l.Out.Want("ready")
+			l.Signal(syscall.SIGTERM)
+			if got := l.Out.Rest(); len(got) > 0 {
+				t.Errorf("got as far as %q", got)
+			}
+			l.MustEnd(128 + 9)
+		})
+	})
+}
+
+func TestEverySignalArrivesOnce(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, append([]string{"--"}, rig.Mode("signals", "3")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
+			if rig.Forwardable(sig) && sig != syscall.SIGQUIT {
+				l.Signal(sig)
+				if line, _ := l.Out.Next(); line != fmt.Sprintf("signal %d", sig) {
+					t.Fatalf("sent %d, got %q", sig, line)
+				}
+			}
+		}
+		// Were one of these forwarded, it would arrive before the sentinel.
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, 32, 33} {
+			l.Signal(sig)
+		}
+		l.Signal(syscall.SIGQUIT)
+		if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 3" {
+			t.Errorf("the rest is %q, want the sentinel alone", got)
+		}
+		l.MustEnd(7)
+	})
+}
+
+func TestSignalsReachTheGroup(t *testing.T) {
+	t.Parallel()
+	signals := strings.Join(rig.Mode("signals", "12"), " ")
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, tt := range []struct {
+			name string
+			args []string
+			want int // how many of the group get it
+		}{{"group", nil, 2}, {"-c", []string{"-c"}, 1}, {"--single-child", []string{"--single-child"}, 1}} {
+			t.Run(tt.name, func(t *testing.T) {
+				l := rig.Start(t, p, append(tt.args, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+				l.Out.Want("ready")
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGUSR1)
+				for range tt.want {
+					l.Out.Want("signal 10")
+				}
+				l.Signal(syscall.SIGUSR2)
+				var again int
+				for _, line := range l.Out.Rest() {
+					if line == "signal 10" {
+						again++
+					}
+				}
+				if again > 0 {
+					t.Errorf("%d more got the signal than should", again)
+				}
+				l.MustEnd(7)
+			})
+		}
+	})
+}
+
+// A shell without job control starts a command in the background with SIGINT and SIGQUIT ignored. If that
+// handles them all the same, it gets them, as without an init.
+func TestIgnoredSignalReachesAHandler(t *testing.T) {
+	t.Parallel()
+	programs := map[string][]string{
+		"node": {need.Program(t, "node"), "-e", `
+for (const sig of ["SIGINT", "SIGQUIT", "SIGHUP"]) process.on(sig, () => { console.log("got " + sig); process.exit(9) });
+setInterval(() => {}, 1e6); console.log("up")`},
+		"python": {need.Program(t, "python3"), "-c", `
+import os, signal
+def got(sig, _): os.write(1, b"got %s\n" % signal.Signals(sig).name.encode()); os._exit(9)
+for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP): signal.signal(sig, got)
+os.write(1, b"up\n")
+while True: signal.sigtimedwait([], 1)`},
+	}
+	runners := map[string][]string{"without": nil, "tini": {need.Program(t, "tini"), "-s", "--"}}
+	for _, p := range []rig.Place{rig.Alone, rig.Pair, rig.Isolated} {
+		runners[p.Name] = slices.Concat([]string{rig.Fini}, p.Flags(), []string{"--kill-after=1ms", "--"})
+	}
+	for what, program := range programs {
+		for who, runner := range runners {
+			for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+				t.Run(fmt.Sprintf("%s/%s/%v", what, who, sig), func(t *testing.T) {
+					t.Parallel()
+					if who == rig.Isolated.Name {
+						rig.NeedIsolation(t, rig.Account{Name: "this user"})
+					}
+					script := `trap "" HUP; "$@" & echo "fini $!"; wait $!; exit $?`
+					l := rig.StartCmd(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", script, "sh"}, runner, program)...))
+					pid := l.Out.Launched()
+					l.Out.Want("up")
+					if runner != nil && who != "tini" {
+						rig.WaitCaught(t, pid)
+						if who != "alone" {
+							rig.WaitCaught(t, rig.ChildrenOf(t, pid)[0])
+						}
+					}
+					rig.MustKill(t, pid, sig)
+					l.Out.Want("got " + unix.SignalName(sig))
+					l.MustEnd(9)
+				})
+			}
+		}
+	}
+}
+
+// It shortens none of the waits if the command, and what that leaves behind, ignores it as it did.
+func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			argv := p.Executed(nil, "-v", "--kill-after=1ms", "--", "/bin/sh", "-c", "echo up; read line; exit 7").Args
+			l := rig.StartCmd(t, exec.Command("/bin/sh", append([]string{"-c", `trap "" INT QUIT HUP; exec "$@"`, "sh"}, argv...)...))
+			l.Out.Want("up")
+			l.Caught()
+			for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGINT} {
+				l.Signal(sig)
+				l.Err.Want("fini: sending " + unix.SignalName(sig) + " to the command")
+			}
+			rig.Write(t, l, "line\n")
+			l.MustEnd(7)
+		})
+	}
+}
+
+// A leader that has moved to another group is still reached.
+func TestSignalReachesACommandThatChangedItsGroup(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	l := rig.Start(t, rig.Pair, "--", python, "-c", `
+import os, signal, sys, time
+signal.signal(signal.SIGUSR1, lambda *_: (os.write(1, b"got it\n"), sys.exit(8)))
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    signal.pause()
+    os._exit(0)
+while True:
+    try:
+        os.setpgid(0, child)
+        break
+    except PermissionError:
+        pass
+os.write(1, b"moved\n")
+while True:
+    time.sleep(0.01) # pause would miss a signal that comes just before it
+`)
+	l.Out.Want("moved")
+	l.Signal(syscall.SIGUSR1)
+	l.Out.Want("got it")
+	l.MustEnd(8)
+}
+
+// Those that the Go runtime uses for itself are the command's too, where somebody sends them.
+func TestSignalsOfTheRuntimeAreForwarded(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with a signal handler of fini's own")
+	python := need.Program(t, "python3")
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "--", python, "-c", `
+import os, signal, sys
+wanted = [23, 27, 34]
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+print("ready", flush=True)
+while wanted:
+    sig = signal.sigwait(wanted)
+    print("signal", int(sig), flush=True)
+    wanted.remove(sig)
+sys.exit(9)
+`)
+		l.Out.Want("ready")
+		l.Caught()
+		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGPROF, 34} {
+			l.Signal(sig)
+			l.Out.Want(fmt.Sprintf("signal %d", sig))
+		}
+		l.MustEnd(9)
+	})
+}
+
+func TestRewrite(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("some", func(t *testing.T) {
+			l := rig.Start(t, p, append([]string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15", "--"}, rig.Mode("signals", "12")...)...)
+			l.Out.Want("ready")
+			l.Caught()
+			for _, tt := range []struct {
+				sent syscall.Signal
+				want string
+			}{
+				{syscall.SIGTERM, "signal 3"},
+				{syscall.SIGHUP, "signal 10"},
+				{37, "signal 15"},
+				{syscall.SIGINT, ""},
+				{syscall.SIGQUIT, "signal 3"},
+				{syscall.SIGUSR2, "signal 12"},
+			} {
+				l.Signal(tt.sent)
+				if tt.want == "" {
+					continue // the next one shows that it did not come
+				}
+				if line, _ := l.Out.Next(); line != tt.want {
+					t.Errorf("sent %d, got %q, want %q", tt.sent, line, tt.want)
+				}
+			}
+			l.MustEnd(7)
+		})
+		t.Run("all", func(t *testing.T) {
+			var flags []string
+			for sig := syscall.Signal(1); sig <= 64; sig++ {
+				if rig.Forwardable(sig) && sig != syscall.SIGUSR2 {
+					flags = append(flags, "-r", fmt.Sprintf("%d:10", sig))
+				}
+			}
+			l := rig.Start(t, p, append(append(flags, "--"), rig.Mode("signals", "12")...)...)
+			l.Out.Want("ready")
+			l.Caught()
+			for sig := syscall.Signal(1); sig <= 64; sig++ {
+				if rig.Forwardable(sig) && sig != syscall.SIGUSR2 {
+					l.Signal(sig)
+					if line, _ := l.Out.Next(); line != "signal 10" {
+						t.Fatalf("sent %d, got %q", sig, line)
+					}
+				}
+			}
+			l.Signal(syscall.SIGUSR2)
+			l.MustEnd(7)
+		})
+	})
+}
+
+// A fini whose process group is orphaned can't be stopped by these, and need not be: it goes
+// on watching its launcher. What it has stopped can be continued, ended and killed.
+func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for name, tt := range map[string]struct {
+			end    func(l *rig.BoundLife) error
+			status int // of fini
+		}{
+			"TERM":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGTERM) }, 128 + 15},
+			"INT":             {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGINT) }, 128 + 2},
+			"CONT":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGCONT) }, 0},
+			"launcher killed": {func(l *rig.BoundLife) error { return syscall.Kill(l.Launcher, syscall.SIGKILL) }, -1},
+			"fini killed": {func(l *rig.BoundLife) error {
+				if !p.Alone {
+					return syscall.Kill(l.Outer, syscall.SIGKILL)
+				}
+				return syscall.Kill(l.ChildOf(l.Outer), syscall.SIGKILL)
+			}, 128 + 9},
+		} {
+			t.Run(p.Name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				args := append([]string{need.Program(t, "setsid"), "--wait"}, p.Command("--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word").Args...)
+				cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, args...)...)
+				l := &rig.BoundLife{Life: rig.StartCmd(t, cmd)}
+				l.Launcher = l.PID()
+				l.Outer = l.Out.Launched()
+				l.Out.Want("ready")
+				inner := l.Outer
+				if !p.Alone {
+					inner = l.Inner()
+				}
+				rig.WaitCaught(t, l.Outer, inner)
+				command := l.ChildOf(inner)
+				_ = syscall.Kill(l.Outer, syscall.SIGTSTP)
+				rig.Until(t, "the command is stopped", func() bool { return rig.CountStopped([]int{command}) == 1 })
+				rig.Write(t, l.Life, "go\n")
+				if err := tt.end(l); err != nil {
+					t.Fatal(err)
+				}
+				l.MustVanish(time.Second)
+				_ = l.Stdin.Close()
+				if got := l.Status(); tt.status >= 0 && got != tt.status {
+					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
+				}
+			})
+		}
+	}
+}
+
+// What was ignored when fini started stays ignored, as nohup wants it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
+	signals := strings.Join(rig.Mode("signals", "15"), " ")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+		t.Run(sig.String(), func(t *testing.T) {
+			l := rig.StartCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, rig.Fini, signals)))
+			l.Out.Want("ready")
+			l.Signal(sig)
+			if ignored := rig.ProcStatus(rig.ChildrenOf(t, l.Worker())[0], "SigIgn"); !rig.MaskHas(ignored, sig) {
+				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
+			}
+			l.Signal(syscall.SIGTERM)
+			if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 15" {
+				t.Errorf("got %q, want SIGTERM alone", got)
+			}
+			l.MustEnd(7)
+		})
+	}
+}

@@ -1,0 +1,353 @@
+package silence
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// What fini says is lost where its standard error takes nothing; that is all. A full one is a case of
+// TestStderrThatNobodyReads.
+func TestStderrTakesNothing(t *testing.T) {
+	t.Parallel()
+	leaky := []string{"-v", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
+		`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & sleep 1000 & read line; echo main; exit 6`}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, tt := range []struct{ name, script string }{
+			{"closed", `exec "$@" 2>&-`},
+			{"read only", `exec "$@" 2</dev/null`},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				h := rig.NewCgroup(t)
+				l := rig.StartCmd(t, h.Around(p, []string{"/bin/sh", "-c", tt.script, "sh"}, leaky...))
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGWINCH) // one more line to say
+				rig.Write(t, l, "go\n")
+				if got := l.Out.Rest(); !slices.Equal(got, []string{"main"}) {
+					t.Errorf("stdout has %q", got)
+				}
+				l.MustEnd(6)
+				h.MustBeEmpty()
+			})
+		}
+	})
+}
+
+func TestQuietSaysNothingOfLeftovers(t *testing.T) {
+	t.Parallel()
+	l := rig.Start(t, rig.Pair, "-q", "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 0")
+	l.MustEnd(0)
+	if said := l.Err.Rest(); len(said) > 0 {
+		t.Errorf("says %q", said)
+	}
+}
+
+// Lines have colour on a terminal whose user has nothing against it, and end at its edge.
+func TestSaidOnATerminal(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 500)
+	tests := []struct {
+		name     string
+		columns  uint16
+		env      []string
+		coloured bool
+	}{
+		{"60 columns", 60, []string{"TERM=xterm", "NO_COLOR="}, true},
+		{"200 columns", 200, []string{"TERM=xterm", "NO_COLOR="}, true},
+		{"no TERM", 120, []string{"TERM=", "NO_COLOR="}, true},
+		{"NO_COLOR", 120, []string{"TERM=xterm", "NO_COLOR=1"}, false},
+		{"TERM=dumb", 120, []string{"TERM=dumb", "NO_COLOR="}, false},
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				theirs, ours := rig.Terminal(t)
+				if err := unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: tt.columns}); err != nil {
+					t.Fatal(err)
+				}
+				cmd := p.Command(append([]string{"-v", "--linger=0", "--report=/dev/fd/4"}, rig.Leak("", long)...)...)
+				cmd.ExtraFiles = []*os.File{rig.Device(t, "/dev/full")}
+				cmd.Env, cmd.Stderr = append(os.Environ(), tt.env...), theirs
+				l := rig.StartCmd(t, cmd)
+				screen := rig.NewLines(t, rig.Carriageless{R: ours})
+				l.Out.Want("ready")
+				rig.Write(t, l, "go\n")
+				l.MustEnd(0)
+				// Only now is the last of it closed, and nothing is lost on the way.
+				_, _ = io.WriteString(theirs, "end\n")
+				seen := map[string]int{}
+				for line, _ := screen.Next(); line != "end"; line, _ = screen.Next() {
+					text := line
+					for kind, colour := range map[string]string{
+						"fini: --report: cannot write": "\x1b[31m",
+						"fini: started":                "\x1b[m",
+						"fini: stopping leftover":      "\x1b[33m",
+						"fini: command":                "\x1b[m",
+						"fini: ending":                 "\x1b[m",
+						"fini: the command has ended":  "\x1b[m",
+						"fini: \u2514\u2500 ":          "\x1b[m",
+					} {
+						if !strings.Contains(line, kind) {
+							continue
+						}
+						seen[kind]++
+						if tt.coloured {
+							var left, right bool
+							text, left = strings.CutPrefix(text, colour)
+							text, right = strings.CutSuffix(text, "\x1b[m")
+							if !left || !right {
+								t.Errorf("%q has not the colour %q", line, colour)
+							}
+						}
+					}
+					if strings.Contains(text, "\x1b") {
+						t.Errorf("colour in %q", line)
+					}
+					if strings.HasPrefix(text, "fini: stopping leftover") {
+						// What is said of every leftover comes first, then as much of its command line as
+						// there is room for; 20 bytes are always shown.
+						before, rest, _ := strings.Cut(text, "(")
+						shown, after, _ := strings.Cut(rest, ")")
+						room := int(tt.columns) - len(before) - len(after) - 2
+						if len(shown) != max(room, 20) || !strings.HasSuffix(shown, "...") {
+							t.Errorf("%d bytes of the command line on %d columns, want %d: %q", len(shown), tt.columns, max(room, 20), text)
+						}
+					}
+				}
+				if len(seen) != 7 {
+					t.Errorf("not all kinds of lines: %v; %q", seen, screen.Text())
+				}
+			})
+		}
+	})
+}
+
+// What goes to a pipe has no colour, -v draws the tree before the first line about it, and -q
+// leaves nothing but errors.
+func TestSaidToAPipe(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		run := func(t *testing.T, status int, env string, args ...string) []string {
+			t.Helper()
+			cmd := p.Command(append([]string{"--linger=0"}, args...)...)
+			cmd.Env = append(os.Environ(), "TERM=xterm", "NO_COLOR=", "GITHUB_ACTIONS="+env, "GITHUB_STEP_SUMMARY=")
+			cmd.ExtraFiles = []*os.File{rig.Device(t, "/dev/full")}
+			l := rig.StartCmd(t, cmd)
+			for range strings.Count(strings.Join(args, " "), "echo ready") {
+				l.Out.Want("ready")
+			}
+			_, _ = io.WriteString(l.Stdin, "go\n") // which a command that reads nothing does not see
+			l.MustEnd(status)
+			said := l.Err.Rest()
+			for _, line := range said {
+				if strings.Contains(line, "\x1b") || !strings.HasPrefix(line, "fini: ") && !strings.HasPrefix(line, "::warning title=fini::") && !strings.HasPrefix(line, "::error title=fini::") {
+					t.Errorf("says %q", line)
+				}
+			}
+			return said
+		}
+		annotations := func(said []string) (all []string) {
+			for _, line := range said {
+				if text, ok := strings.CutPrefix(line, "::warning title=fini::"); ok {
+					all = append(all, text)
+				}
+			}
+			return all
+		}
+		clean := []string{"--", "/bin/sh", "-c", "exit 0"}
+		t.Run("tree", func(t *testing.T) {
+			t.Parallel()
+			said := run(t, 0, "", "-v", "--", "/bin/sh", "-c",
+				`sh -c 'sh -c "echo ready; read x; :" </dev/zero; :' & sh -c 'echo ready; read x; :' </dev/zero & read go; exit 0`)
+			i := slices.IndexFunc(said, func(line string) bool { return strings.HasPrefix(line, "fini: stopping leftover ") })
+			if i < 3 {
+				t.Fatalf("says %q", said)
+			}
+			var drawn []string
+			for _, line := range said[i-3 : i] {
+				words := strings.Fields(strings.NewReplacer("\u251c\u2500", "+", "\u2514\u2500", "`", "\u2502", "|").Replace(strings.TrimPrefix(line, "fini: ")))
+				for j, word := range words {
+					if strings.Trim(word, "0123456789") == "" {
+						words = append(words[:j:j], words[j+1])
+						break
+					}
+				}
+				drawn = append(drawn, strings.Join(words, " "))
+			}
+			want := [][]string{{"+ sh", "| ` sh", "` sh"}, {"+ sh", "` sh", "` sh"}}
+			if !slices.ContainsFunc(want, func(w []string) bool { return slices.Equal(drawn, w) }) {
+				t.Errorf("draws %q from %q", drawn, said)
+			}
+		})
+		t.Run("quiet", func(t *testing.T) {
+			t.Parallel()
+			if said := run(t, 0, "true", append([]string{"-q"}, rig.Leak("")...)...); len(said) > 0 {
+				t.Errorf("says %q", said)
+			}
+			want := []string{"fini: exit 42 instead of 0: --orphans-exit, 1 leftover"}
+			if said := run(t, 42, "true", append([]string{"-q", "--orphans-exit=42"}, rig.Leak("")...)...); !slices.Equal(said, want) {
+				t.Errorf("says %q, want %q", said, want)
+			}
+			if said := run(t, 0, "", "-q", "--report=/dev/fd/4", "--", "true"); len(said) != 1 {
+				t.Errorf("says %q, want the one error", said)
+			}
+		})
+		t.Run("GitHub", func(t *testing.T) {
+			t.Parallel()
+			said := run(t, 0, "true", rig.Leak("", "100%", "a\nb\r::error::c", "%0A")...)
+			if len(said) != 2 {
+				t.Fatalf("says %q, want two lines", said)
+			}
+			text, ok := strings.CutPrefix(said[0], "fini: stopping leftover ")
+			if want := "%0A" + strings.ReplaceAll(text, "%", "%25"); !ok || !strings.HasPrefix(said[1], "::warning title=fini::The command left 1 process running") ||
+				!strings.HasSuffix(said[1], want) {
+				t.Errorf("says %q", said)
+			}
+			if !strings.Contains(said[1], " 100%25 a?b?::error::c %250A)") {
+				t.Errorf("the name is not what it was: %q", said[1])
+			}
+		})
+		// One that needs SIGKILL too is one leftover.
+		t.Run("GitHub and SIGKILL", func(t *testing.T) {
+			t.Parallel()
+			said := run(t, 0, "true", append([]string{"--grace=50ms"}, rig.Leak(`trap "" TERM;`)...)...)
+			all := annotations(said)
+			if len(said) != 3 || len(all) != 1 || strings.Count(all[0], "%0A") != 1 {
+				t.Errorf("says %q", said)
+			}
+		})
+		t.Run("GitHub and many", func(t *testing.T) {
+			t.Parallel()
+			said := run(t, 0, "true", "--", "/bin/sh", "-c",
+				"for i in $(seq 25); do sh -c 'read x; :' %%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%% </dev/zero & done; echo ready; read go; exit 0")
+			all := annotations(said)
+			if len(all) != 1 || !strings.HasPrefix(all[0], "The command left 25 processes running (below), ") || len(all[0]) > 4000 {
+				t.Errorf("annotates %q", all)
+			}
+		})
+		t.Run("GitHub without a leftover", func(t *testing.T) {
+			t.Parallel()
+			if said := run(t, 0, "true", clean...); len(said) > 0 {
+				t.Errorf("says %q", said)
+			}
+		})
+		t.Run("not GitHub", func(t *testing.T) {
+			t.Parallel()
+			for _, env := range []string{"", "false"} {
+				if said := run(t, 0, env, rig.Leak("")...); len(said) != 1 || len(annotations(said)) > 0 {
+					t.Errorf("GITHUB_ACTIONS=%s: says %q", env, said)
+				}
+			}
+		})
+		t.Run("orphans-exit", func(t *testing.T) {
+			t.Parallel()
+			path := rig.ReportPath(t)
+			flags := []string{"--orphans-exit=42", "--report=" + path}
+			if said := run(t, 42, "", append(flags, rig.Leak("")...)...); len(said) != 2 || said[1] != "fini: exit 42 instead of 0: --orphans-exit, 1 leftover" {
+				t.Errorf("says %q", said)
+			}
+			if got := rig.MustHaveReport(t, path).String(); got != "42 exit 0" {
+				t.Errorf("reports %q", got)
+			}
+			if said := run(t, 0, "", append(flags, clean...)...); len(said) > 0 {
+				t.Errorf("says %q", said)
+			}
+			if got := rig.MustHaveReport(t, path).String(); got != "0 exit 0" {
+				t.Errorf("reports %q", got)
+			}
+		})
+	})
+}
+
+// -v says how the command has ended, and how fini ends, and when.
+func TestVerboseSaysHowItEnds(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for script, says := range map[string][2]string{
+			"kill -KILL $$": {" was ended by SIGKILL\n", "by SIGKILL"},
+			"exit 3":        {" ended with status 3\n", "with status 3"},
+		} {
+			if p.PID1 && script != "exit 3" {
+				says[1] = "with status 137"
+			}
+			_, _, stderr := rig.Ask(t, p.Command("-v", "--", "/bin/sh", "-c", script))
+			last := "fini: ending " + says[1] + ", after "
+			if !strings.Contains(stderr, says[0]) || strings.Count(stderr, last) != 1 || !strings.Contains(stderr, "; the command ended after ") {
+				t.Errorf("%s: says %q, want %q and %q", script, stderr, says[0], last)
+			}
+		}
+	})
+}
+
+func TestAnswersGoToStdout(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"-h": "usage: fini ", "--help": "usage: fini ", "-l": "MIT License", "-L": "MIT License", "--license": "MIT License",
+		"-V": "fini version ", "--version": "fini version ",
+	} {
+		status, stdout, stderr := rig.Ask(t, exec.Command(rig.Fini, flag))
+		if status != 0 || !strings.HasPrefix(stdout, want) || stderr != "" {
+			t.Errorf("%s: status %d, stdout %.40q, stderr %q; want %q", flag, status, stdout, stderr, want)
+		}
+	}
+}
+
+// fini never waits for a reader of its stderr, and no broken one ends it or reaches the
+// command as SIGPIPE. One that is closed is a case of TestStderrTakesNothing.
+func TestStderrThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	leaky := "--linger=0 -vv -- sh -c"
+	script := `trap "echo hit by PIPE" PIPE; setsid sleep 1000 & read go; echo main; exit 6`
+	run := func(t *testing.T, p rig.Place, stderr *os.File) {
+		cmd := p.Command(append(strings.Fields(leaky), script)...)
+		cmd.Stderr = stderr
+		l := rig.StartCmd(t, cmd)
+		_ = stderr.Close()
+		l.Signal(syscall.SIGWINCH) // one more line to say
+		rig.Write(t, l, "go\n")
+		if got := l.Out.Rest(); !slices.Equal(got, []string{"main"}) {
+			t.Errorf("stdout has %q", got)
+		}
+		l.MustEnd(6)
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("full", func(t *testing.T) {
+			_, w := rig.Pipe(t)
+			if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(make([]byte, 4096)); err != nil {
+				t.Fatal(err)
+			}
+			run(t, p, w)
+		})
+		t.Run("broken", func(t *testing.T) {
+			r, w := rig.Pipe(t)
+			_ = r.Close()
+			run(t, p, w)
+		})
+		t.Run("broken socket", func(t *testing.T) {
+			r, w := rig.Socketpair(t)
+			_ = r.Close()
+			run(t, p, w)
+		})
+		t.Run("full disk", func(t *testing.T) {
+			w, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, p, w)
+		})
+	})
+}

@@ -1,0 +1,270 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+func TestEveryExitStatusArrives(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for want := range 256 {
+			if (testing.Short() || !p.Takes(want)) && want > 2 && (want < 124 || want > 144) {
+				continue
+			}
+			got, _, stderr := rig.Ask(t, p.Command("--", "/bin/sh", "-c", fmt.Sprintf("exit %d", want)))
+			if got != want || stderr != "" {
+				t.Errorf("exit %d arrived as %d, stderr %q", want, got, stderr)
+			}
+		}
+	})
+}
+
+// What wait4(2) shows the launcher is what it shows without fini, for each signal that a command
+// sends itself, at a terminal or not. PID 1 exits with 128 and the signal's number.
+func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
+	t.Parallel()
+	// What stops the command is followed by SIGCONT, and only then it exits.
+	const script = "ulimit -c 0; (while kill -CONT $$; do :; done) 2>/dev/null & kill -%d $$; kill -KILL $!; exit 5"
+	statusOf := func(t *testing.T, cmd *exec.Cmd, tty bool) syscall.WaitStatus {
+		t.Helper()
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		if tty {
+			theirs, ours := rig.Terminal(t)
+			defer func() { _, _ = theirs.Close(), ours.Close() }()
+			cmd.Stdin = theirs
+			if cmd.SysProcAttr == nil {
+				cmd.SysProcAttr = &syscall.SysProcAttr{}
+			}
+			cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
+		}
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if errs.Len() > 0 {
+			t.Errorf("stderr %q", errs.String())
+		}
+		return cmd.ProcessState.Sys().(syscall.WaitStatus)
+	}
+	for _, tty := range []bool{false, true} {
+		t.Run(map[bool]string{false: "no terminal", true: "a terminal"}[tty], func(t *testing.T) {
+			bare := map[int]syscall.WaitStatus{}
+			for sig := 1; sig <= 64; sig++ {
+				if testing.Short() && sig > 3 && sig%5 != 0 && sig != 9 && sig != 19 && sig != 64 {
+					continue // what is left has each of the things that a signal does
+				}
+				bare[sig] = statusOf(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(script, sig)), tty)
+			}
+			if ws := bare[2]; !ws.Signaled() || ws.Signal() != syscall.SIGINT {
+				t.Fatalf("without fini SIGINT shows as %#x", uint32(ws))
+			}
+			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+				t.Parallel()
+				for sig, want := range bare {
+					if !rig.All() && !p.Takes(sig) {
+						continue
+					}
+					if p.PID1 && want.Signaled() {
+						want = syscall.WaitStatus(128+sig) << 8
+					}
+					if got := statusOf(t, p.Command("--linger=1m", "--", "/bin/sh", "-c", fmt.Sprintf(script, sig)), tty); got != want {
+						t.Errorf("signal %d shows as %#x, want %#x", sig, uint32(got), uint32(want))
+					}
+				}
+			})
+		})
+	}
+}
+
+// A file that is no command, in each of the ways in which one can't be run.
+func TestCommandThatCannotBeRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain := file("plain", "text", 0o644)
+	orphaned := file("orphaned", "#!/no/such/interpreter\n", 0o755)
+	script := file("script", "exit 42\n", 0o755)
+	crlf := file("crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
+	s390x := file("s390x", "\x7fELF\x02\x02\x01"+strings.Repeat("\x00", 9)+"\x00\x02\x00\x16"+strings.Repeat("\x00", 100), 0o755)
+	windows := file("windows.exe", "MZ\x90\x00\x03", 0o755)
+	byData := file("by-data", "#!"+plain+"\n", 0o755)
+	tests := []struct {
+		name    string
+		command []string
+		status  int
+		says    string // "" for nothing
+	}{
+		{"not on PATH", []string{"no-such-command"}, 127, "no-such-command: not found on PATH"},
+		{"no such path", []string{"/no/such/command"}, 127, "/no/such/command: no such file or directory"},
+		{"empty name", []string{""}, 127, `cannot run "": no`},
+		{"not executable", []string{plain}, 126, plain + ": permission denied"},
+		{"a directory", []string{dir}, 126, dir + ": is a directory"},
+		{"not executable, what to do", []string{plain}, 126, "chmod +x " + plain},
+		{"no interpreter", []string{orphaned}, 126, orphaned + ": its interpreter was not found: /no/such/interpreter"},
+		{"an interpreter that is none", []string{byData}, 126, "its interpreter " + plain + " can't be executed"},
+		{"Windows line ends", []string{crlf}, 126, `"/bin/sh\r" is /bin/sh and a Windows line end`},
+		{"another machine", []string{s390x}, 126, "it is for s390x, this is "},
+		{"another system", []string{windows}, 126, "it is for Windows, this is Linux"},
+		{"a shell line", []string{"a | b"}, 127, `not found on PATH; for a shell line: fini -- sh -c 'a | b'`},
+		{"a word of the shell", []string{"cd", "/a b"}, 127, `not found on PATH; cd is a word of the shell: fini -- sh -c 'cd /a b'`},
+		{"help", []string{"help"}, 127, "did you mean fini --help?"},
+		{"flags behind --", []string{"--timeout=5s", "true"}, 127, "fini's flags go before the --"},
+		{"a script without #!", []string{script}, 42, ""},
+		{"a name with a newline", []string{"a\nb"}, 127, `cannot run "a\nb"`},
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				status, _, stderr := rig.Ask(t, p.Command(append([]string{"--"}, tt.command...)...))
+				if status != tt.status {
+					t.Errorf("status %d, want %d", status, tt.status)
+				}
+				if tt.says == "" && stderr != "" || !strings.Contains(stderr, tt.says) {
+					t.Errorf("says %q, want %q", stderr, tt.says)
+				}
+				if n := strings.Count(stderr, "\n"); n > 1 {
+					t.Errorf("%d lines: %q", n, stderr)
+				}
+			})
+		}
+	})
+}
+
+func TestBadInputNamesTheOperandAndStartsNothing(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		args []string
+		env  string
+		says string
+	}{
+		{[]string{"-timeout=5s", "--"}, "", `long flags have two dashes: --timeout=5s`},
+		{[]string{"--grace=soon", "--"}, "", `--grace: cannot use "soon": want a duration`},
+		{[]string{"-e", "-1", "--"}, "", `--remap-exit: cannot use "-1"; see`},
+		{[]string{"-t", "-5", "--"}, "", `--timeout: cannot use "-5": a duration can't be negative`},
+		{[]string{"-q", "-v", "--"}, "", `--quiet and --verbose can't be used together`},
+		{[]string{"-P", "--"}, "", `--pause runs no command: cannot use "/bin/echo"`},
+		{[]string{"--"}, "FINI_SHIELD=maybe", `FINI_SHIELD: bool value must be true, 1, yes, false, 0 or no but got "maybe"`},
+		{[]string{"--"}, "FINI_GRACE=soon", `FINI_GRACE: cannot use "soon"`},
+	}
+	for _, tt := range tests {
+		t.Run(strings.Join(tt.args, " ")+tt.env, func(t *testing.T) {
+			args := append(slices.Clone(tt.args), "/bin/echo", "started")
+			cmd := exec.Command(rig.Fini, args...)
+			if tt.env != "" {
+				cmd.Env = append(os.Environ(), tt.env)
+			}
+			status, stdout, stderr := rig.Ask(t, cmd)
+			if status != 125 || stdout != "" {
+				t.Errorf("status %d and stdout %q, want 125 and none", status, stdout)
+			}
+			if !strings.HasPrefix(stderr, "fini: ") || !strings.Contains(stderr, tt.says) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("says %q, want one line with %q", stderr, tt.says)
+			}
+		})
+	}
+}
+
+// Who gives no command is told so in one line, and which flag has taken it.
+func TestNoCommand(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"":              "fini: no command: want one after the flags, as in fini -- make test; see fini --help\n",
+		"--":            "fini: no command: want one after the flags, as in fini -- make test; see fini --help\n",
+		"--report true": "fini: --report took \"true\" as its value; no command is left\n",
+	} {
+		if status, stdout, stderr := rig.Ask(t, exec.Command(rig.Fini, strings.Fields(args)...)); status != 125 || stdout != "" || stderr != says {
+			t.Errorf("fini %s: status %d, stdout %q, stderr %q; want 125 and %q", args, status, stdout, stderr, says)
+		}
+	}
+	rig.NeedPidNamespace(t)
+	says := "fini: no command: an image wants ENTRYPOINT [\"/fini\", \"--\"], with the brackets, and a CMD; see fini --help\n"
+	if status, _, stderr := rig.Ask(t, rig.PID1.Command("--")); status != 125 || stderr != says {
+		t.Errorf("PID 1: status %d, stderr %q; want 125 and %q", status, stderr, says)
+	}
+}
+
+// A variable that is nearly fini's, or by which dumb-init would have acted, is named once, and the command runs.
+func TestMisspeltVariable(t *testing.T) {
+	t.Parallel()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		cmd := p.Command("--", "/bin/echo", "started")
+		cmd.Env = append(os.Environ(), "FINI_ORPHAN_EXIT=3", "FINI_VERSION=1.0", "DUMB_INIT_SETSID=0", "TINI_SUBREAPER=1")
+		status, stdout, stderr := rig.Ask(t, cmd)
+		want := "fini: FINI_ORPHAN_EXIT sets nothing: did you mean FINI_ORPHANS_EXIT?\n" +
+			"fini: DUMB_INIT_SETSID=0 sets nothing: did you mean FINI_SINGLE_CHILD=1?\n"
+		if status != 0 || stdout != "started\n" || stderr != want {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want %q", p.Name, status, stdout, stderr, want)
+		}
+	}
+}
+
+func TestVersionIsOneThatDockerKnows(t *testing.T) {
+	t.Parallel()
+	status, stdout, _ := rig.Ask(t, exec.Command(rig.Fini, "--version"))
+	line, newline, _ := strings.Cut(stdout, "\n")
+	_, commit, found := strings.Cut(line, " - git.")
+	if status != 0 || newline != "" || !found || len(commit) != 7 || strings.Trim(commit, "0123456789abcdef") != "" {
+		t.Errorf("status %d, %q; want one line that ends in \" - git.\" and seven hexadecimal digits", status, stdout)
+	}
+}
+
+// A build without fini's own entry says what it can't do, and --version is one line as ever.
+func TestLesserBuildSaysSo(t *testing.T) {
+	t.Parallel()
+	lesser := filepath.Join(t.TempDir(), "fini")
+	if out, err := exec.Command("go", "build", "-o", lesser, "..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	const limits = "fini: a build with limits, "
+	status, stdout, stderr := rig.Ask(t, exec.Command(lesser, "--version"))
+	if status != 0 || strings.Count(stdout, "\n") != 1 || !strings.HasPrefix(stderr, limits) {
+		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+	if _, _, stderr := rig.Ask(t, exec.Command(lesser, "-v", "true")); strings.Count(stderr, limits) != 1 {
+		t.Errorf("-v says %q", stderr)
+	}
+	for _, args := range [][]string{{"true"}, {"-q", "--version"}} {
+		if status, _, stderr := rig.Ask(t, exec.Command(lesser, args...)); status != 0 || stderr != "" {
+			t.Errorf("%q: status %d, stderr %q", args, status, stderr)
+		}
+	}
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
+	if status, _, stderr := rig.Ask(t, exec.Command(rig.Fini, "--version")); status != 0 || stderr != "" {
+		t.Errorf("the whole build: status %d, stderr %q", status, stderr)
+	}
+}
+
+// fini answers even if a variable can't be used, because its user may be looking for just that variable.
+func TestAnswersBesideBadVariables(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]int{"-h": 0, "--help": 0, "-V": 0, "--version": 0, "-l": 0, "-L": 0, "--license": 0, "--install=" + filepath.Join(t.TempDir(), "fini"): 0, "--pause": 125, "true": 125} {
+		cmd := exec.Command(rig.Fini, flag)
+		cmd.Env = append(os.Environ(), "FINI_TIMEOUT=1x")
+		if status, _, stderr := rig.Ask(t, cmd); status != want || want != 0 && !strings.Contains(stderr, `FINI_TIMEOUT: cannot use "1x"`) {
+			t.Errorf("%s: status %d, %q", flag, status, stderr)
+		}
+	}
+}

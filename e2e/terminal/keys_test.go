@@ -1,0 +1,118 @@
+package terminal
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+// job starts a command as a job at its terminal and ends with its status, or 128 and the number of the signal. It
+// says so on descriptor 3 when the job is about to execute the command.
+const job = `import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.write(3, b"x")
+    os.execv(sys.argv[1], sys.argv[1:])
+os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+`
+
+// A key that is typed while a job begins is not lost, whatever the job has got to by then.
+func TestKeyWhileAJobBegins(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	for i := range rig.QuickOrFull(40, 600) {
+		tty, keys := rig.Terminal(t)
+		ready, says, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python, "-I", "-S", "-c", job, rig.Fini, "sleep", "1000")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = ready.Read(make([]byte, 1))
+		for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
+		}
+		_, _ = keys.Write([]byte{3})
+		late := time.AfterFunc(rig.Patience, func() { _ = keys.Close() }) // hangs up
+		err = cmd.Wait()
+		late.Stop()
+		if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
+			t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
+		}
+		for _, f := range []*os.File{keys, tty, ready, says} {
+			_ = f.Close()
+		}
+	}
+}
+
+// A key that is typed as soon as the command is there is not lost, although the outer fini, which is suspended until then,
+// does not know yet that the command is there. It may reach the command twice.
+func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
+	python := need.Program(t, "python3")
+	for range rig.QuickOrFull(9, 60) {
+		tty, keys := rig.Terminal(t)
+		modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
+		if err == nil {
+			modes.Lflag &^= unix.ECHO // it might come into a line of the command's
+			err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, says, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python, append([]string{"-I", "-S", "-c", job, rig.Fini}, rig.Mode("signals", "15")...)...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = ready.Read(make([]byte, 1))
+		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(rig.Patience); len(rig.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
+			if time.Now().After(end) {
+				t.Fatal("fini starts no second one")
+			}
+		}
+		rig.MustKill(t, outer, syscall.SIGSTOP)
+		screen := rig.NewLines(t, keys)
+		screen.Want("ready")
+		_, _ = keys.Write([]byte{3})
+		screen.Want("signal 2")
+		rig.MustKill(t, outer, syscall.SIGCONT)
+		rig.MustKill(t, outer, syscall.SIGUSR1)
+		screen.Want("signal 10")
+		rig.MustKill(t, outer, syscall.SIGTERM)
+		_ = cmd.Wait()
+		if n := strings.Count(screen.Text(), "signal 2\r\n"); n != 1 && n != 2 {
+			t.Errorf("Ctrl-C reaches the command %d times: %q", n, screen.Text())
+		}
+		for _, f := range []*os.File{keys, tty, ready, says} {
+			_ = f.Close()
+		}
+	}
+}

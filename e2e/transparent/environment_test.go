@@ -1,0 +1,172 @@
+package transparent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// The environment is the command's: what fini's own runtime would take for itself changes
+// nothing, and the command gets it byte for byte.
+
+// goVariables are those that the Go runtime documents, and others that it or the packages of
+// fini read.
+func goVariables(t testing.TB) (variables, settings []string) {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	need.That(t, err == nil, "go")
+	runtime := filepath.Join(strings.TrimSpace(string(root)), "src/runtime")
+	documented, err := os.ReadFile(runtime + "/extern.go")
+	need.That(t, err == nil, "the source of the Go runtime")
+	parsed, err := os.ReadFile(runtime + "/runtime1.go")
+	need.That(t, err == nil, "the source of the Go runtime")
+	variables = []string{"GOCOVERDIR", "GOEXPERIMENT", "GOROOT", "TZ", "ZONEINFO"}
+	for _, m := range regexp.MustCompile(`\b(GO[A-Z]+)\b`).FindAllSubmatch(documented, -1) {
+		variables = append(variables, string(m[1]))
+	}
+	for _, m := range regexp.MustCompile(`\{name: "([a-z0-9]+)"`).FindAllSubmatch(parsed, -1) {
+		settings = append(settings, string(m[1])+"=1")
+	}
+	slices.Sort(variables)
+	variables = slices.Compact(variables)
+	for _, want := range []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"} {
+		if !slices.Contains(variables, want) {
+			t.Errorf("%s is not found among %q", want, variables)
+		}
+	}
+	if len(settings) < 20 {
+		t.Errorf("only %q are found", settings)
+	}
+	return variables, settings
+}
+
+// What the Go runtime reads changes neither what fini says nor how it ends.
+func TestGoVariablesAreTheCommands(t *testing.T) {
+	t.Parallel()
+	variables, settings := goVariables(t)
+	var cases []string
+	for _, name := range variables {
+		for _, value := range []string{"", "0", "1", "-1", "off", "512MB", "x=,=\xff", "/dev/tty"} {
+			cases = append(cases, name+"="+value)
+		}
+	}
+	for _, setting := range settings {
+		cases = append(cases, "GODEBUG="+setting)
+	}
+	all := strings.Join(settings, ",")
+	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for n, variable := range cases {
+			if !p.Takes(n) {
+				continue
+			}
+			name, _, _ := strings.Cut(variable, "=")
+			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}
+			run := func(argv []string) string {
+				var stdout, stderr bytes.Buffer
+				cmd := exec.Command(argv[0], argv[1:]...)
+				cmd.Stdout, cmd.Stderr = &stdout, &stderr
+				_ = cmd.Run()
+				return fmt.Sprintf("status %d, stdout %q, stderr %q", rig.ShellStatus(cmd.ProcessState), stdout.String(), stderr.String())
+			}
+			before := []string{need.Program(t, "env"), variable}
+			want := run(slices.Concat(before, command))
+			if got := run(p.ExecutedBy(t, before, append([]string{"--"}, command...)...)); got != want {
+				t.Errorf("%q: %s; without fini %s", variable, got, want)
+			}
+		}
+		t.Logf("%d values of %q", len(cases), variables)
+	})
+}
+
+// Nor does fini wait for who does not read what the runtime would write.
+func TestGoVariablesAndFullStderr(t *testing.T) {
+	t.Parallel()
+	_, settings := goVariables(t)
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		argv := p.ExecutedBy(t, []string{need.Program(t, "env"), "GODEBUG=" + strings.Join(settings, ","), "GOTRACEBACK=all"},
+			"--", "/bin/sh", "-c", "echo started; read line; exit 3")
+		cmd := exec.Command(argv[0], argv[1:]...)
+		_, full := rig.Pipe(t)
+		rig.FillPipe(t, full)
+		cmd.Stderr = full
+		l := rig.StartCmd(t, cmd)
+		l.Out.Want("started")
+		rig.Write(t, l, "go\n")
+		l.MustEnd(3)
+	})
+}
+
+// execRaw is a Python program that executes its arguments with an environment that no shell
+// can make: the lines of environments below.
+const execRaw = `
+import ctypes, os, sys
+def strings(words):
+    return (ctypes.c_char_p * (len(words) + 1))(*words, None)
+environment = eval(sys.argv[1])
+argv = [os.fsencode(word) for word in sys.argv[2:]]
+ctypes.CDLL(None).execve(argv[0], strings(argv), strings(environment))
+sys.exit("cannot execute")`
+
+// The command's environment is that of fini, byte for byte and in order.
+func TestEnvironmentIsPassedAsItIs(t *testing.T) {
+	t.Parallel()
+	python, cat := need.Program(t, "python3"), need.Program(t, "cat")
+	environments := map[string]string{
+		"none":       `[]`,
+		"order":      `[b"Z=1", b"A=2", b"GODEBUG=inittrace=1", b"M=3", b"GOMAXPROCS=7", b"B=4"]`,
+		"doubles":    `[b"A=1", b"A=2", b"GOGC=1", b"GOGC=off", b"A=1", b"PATH=/none", b"PATH=/bin"]`,
+		"odd":        `[b"", b"=", b"=x", b"novalue", b"A==", b"B=\xff\xfe", b"C=a\nb", b"", b"GODEBUG"]`,
+		"of fini":    `[b"FINI_GRACE=1s", b"FINI_GRACE=2s", b"FINI_LINGER=", b"NO_COLOR=1", b"TERM=dumb", b"GITHUB_ACTIONS=true"]`,
+		"many":       `[b"V%d=%d" % (n, n) for n in range(20000)]`,
+		"a long one": `[b"LONG=" + b"x" * 100000]`,
+	}
+	raw := func(name string) []string { return []string{python, "-I", "-S", "-c", execRaw, environments[name]} }
+	run := func(t *testing.T, name string, argv ...string) string {
+		t.Helper()
+		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %.1000s", name, err, out)
+		}
+		return string(out)
+	}
+	want := map[string]string{}
+	for name := range environments {
+		want[name] = run(t, name, append(raw(name), cat, "/proc/self/environ")...)
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for name := range environments {
+			if got := run(t, name, p.ExecutedBy(t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
+				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want[name])
+			}
+		}
+	})
+}
+
+// As many arguments as the kernel takes reach the command.
+func TestManyArguments(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for _, number := range []int{0, 1, 2, 3, 100_000} {
+			words := slices.Repeat([]string{"x"}, number)
+			argv := p.ExecutedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
+			out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+			if err != nil || string(out) != fmt.Sprintln(number) {
+				t.Errorf("%d arguments: %q, %v", number, out, err)
+			}
+		}
+	})
+}

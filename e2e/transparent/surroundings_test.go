@@ -1,0 +1,53 @@
+package transparent
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"golang.org/x/sys/unix"
+)
+
+// What a test starts has the same surroundings, whatever those of the tests are.
+func TestSurroundings(t *testing.T) {
+	t.Parallel()
+	const ownMask = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\nUmask:\t0022\n"
+	out, err := exec.Command("/bin/sh", "-c", "grep -E '^(SigBlk|SigIgn|Umask):' /proc/self/status | sort").Output()
+	// 32 and 33 are the C library's, and make leaves them ignored.
+	if err != nil || strings.Replace(string(out), "SigIgn:\t0000000080000000", "SigIgn:\t0000000000000000", 1) != ownMask {
+		t.Errorf("what a test starts has %q (%v), want %q", out, err, ownMask)
+	}
+	for _, entry := range os.Environ() {
+		if strings.HasPrefix(entry, "FINI_") {
+			t.Errorf("what a test starts has %s", entry)
+		}
+	}
+	const inside = "FINI_SURROUNDED"
+	if surroundings.Asked(inside) != "" {
+		return
+	}
+	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077; exec "$0" "$@" <&-`,
+		rig.Mode("")[0], "-fini="+rig.Fini, "-test.run=^TestSurroundings$")
+	self.Env = append(os.Environ(), inside+"=1", "FINI_VERBOSE=1", "LC_ALL=de_DE.UTF-8")
+	text, err := startBlocked(self)
+	if err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// startBlocked runs a command with some signals blocked.
+func startBlocked(cmd *exec.Cmd) (out []byte, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before unix.Sigset_t
+	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGTERM-1) | 1<<(unix.SIGUSR1-1) | 1<<(unix.SIGCHLD-1)}}
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &before); err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
+	return cmd.CombinedOutput()
+}

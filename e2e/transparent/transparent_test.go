@@ -1,0 +1,157 @@
+package transparent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
+
+// probeScript writes to the file named by its first argument what a process can see of how it
+// was started.
+const probeScript = `out=$1
+	{ pwd; umask; ulimit -a; ulimit -H -a; echo "argv0 $0"; echo "arguments $*"; } >$out 2>&1
+	tr '\0' '\n' </proc/$$/environ | grep -v -e ^_= -e ^MAKEFLAGS= -e ^command= | sort >>$out
+	nice >>$out
+	cat /proc/self/oom_score_adj >>$out
+	grep -E '^(Sig(Ign|Blk)|Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status >>$out
+	python3 -I -S -c '
+import fcntl, os, stat, sys
+seen = []
+for fd in range(64):
+    try:
+        st = os.fstat(fd)
+    except OSError:
+        continue
+    # Pipes differ from one run to the next.
+    what = "pipe or socket" if stat.S_ISFIFO(st.st_mode) or stat.S_ISSOCK(st.st_mode) else (st.st_dev, st.st_ino, st.st_rdev)
+    seen.append(f"descriptor {fd} {what} flags {fcntl.fcntl(fd, fcntl.F_GETFL):#o} {fcntl.fcntl(fd, fcntl.F_GETFD)}")
+with open(sys.argv[1], "a") as out:
+    print(*seen, f"open below 64: {len(seen)}", sep="\n", file=out)
+' $out`
+
+// Each setting is a shell script that prepares what the probe is to see, and then executes
+// "$@".
+var settings = []struct{ name, script string }{
+	{"as it is", `exec "$@"`},
+	{"nohup", `exec nohup "$@"`},
+	{"INT ignored", `trap "" INT; exec "$@"`},
+	{"many signals ignored", `trap "" HUP INT QUIT USR1 PIPE ALRM TERM TSTP TTIN TTOU WINCH RTMIN+3; exec "$@"`},
+	{"descriptors 3 to 9", `exec 3</dev/null 4>/dev/null 5<>/dev/null 6</etc/passwd 7<. 8>>/dev/null 9<&0; exec "$@"`},
+	{"a gap in the descriptors", `exec 5</dev/null 9>/dev/null; exec "$@"`},
+	{"ulimit -n 256", `ulimit -n 256; exec "$@"`},
+	{"ulimit -S -n 300", `ulimit -S -n 300; ulimit -c 0; ulimit -S -s 4096; exec "$@"`},
+	{"another's sockets", `export LISTEN_FDS=1 LISTEN_PID=1; exec "$@"`},
+	{"umask 077", `umask 077; exec "$@"`},
+	{"nice 5", `exec nice -n 5 "$@"`},
+	{"closed stdin", `exec <&-; exec "$@"`},
+	{"closed stdout", `exec >&-; exec "$@"`},
+	{"closed stderr", `exec 2>&-; exec "$@"`},
+	{"all three closed", `exec <&- >&- 2>&-; exec "$@"`},
+	{"/dev/null for all three", `exec </dev/null >/dev/null 2>/dev/null; exec "$@"`},
+	{"blocked signals", `exec python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD, signal.SIGSEGV, signal.SIGRTMAX])
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
+	{"oom_score_adj", `echo 200 >/proc/self/oom_score_adj; exec "$@"`},
+	{"no PATH", `unset PATH; exec "$@"`},
+	{"jobserver of make", `exec make -s -j2 -f /dev/null --eval='all: ; +@$(command)' command="$(for word; do printf "'%s' " "$word"; done)" all`},
+}
+
+// Whether 32 to 34 are ignored the runtime does not let fini hand on. They are the C
+// library's own, and make leaves them ignored.
+var withoutRuntimeSignals = regexp.MustCompile(`SigIgn:\t[0-9a-f]+`)
+
+// The command sees no difference between being started by fini and without it.
+func TestCommandSeesNoDifference(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"bash", "python3", "make", "nohup"} {
+		need.Program(t, program)
+	}
+	file := filepath.Join(t.TempDir(), "probe")
+	if err := os.WriteFile(file, []byte(probeScript), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	run := func(t *testing.T, out, script string, nonblocking bool, prefix ...string) string {
+		t.Helper()
+		argv := append(append([]string{"-c", script, "sh"}, prefix...), "/bin/sh", file, out, "second argument", "")
+		cmd := exec.Command("/bin/bash", argv...)
+		stdin, w := rig.Pipe(t)
+		if nonblocking {
+			// Fd makes it blocking, so this comes after.
+			if err := unix.SetNonblock(int(stdin.Fd()), true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Descriptors rather than copying goroutines, which would be pipes of their own.
+		stdout, err := os.OpenFile(os.DevNull, os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Make sets O_APPEND on what it inherits: this one is nobody else's.
+		stderr, err := os.OpenFile(out+".stderr", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v: %s", argv, err, rig.ReadFile(t, out+".stderr"))
+		}
+		_, _, _, _ = stdout.Close(), stderr.Close(), stdin.Close(), w.Close()
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return withoutRuntimeSignals.ReplaceAllStringFunc(string(text), func(line string) string {
+			var ignored uint64
+			_, _ = fmt.Sscanf(line, "SigIgn:\t%x", &ignored)
+			return fmt.Sprintf("SigIgn: %x", ignored&^(7<<31))
+		})
+	}
+	compare := func(t *testing.T, script string, nonblocking bool) {
+		t.Helper()
+		t.Parallel()
+		out := filepath.Join(dir, filepath.Base(t.Name()))
+		direct := run(t, out, script, nonblocking)
+		if !strings.Contains(direct, "SigIgn") || !strings.Contains(direct, "\nPATH=") && !strings.Contains(script, "unset PATH") ||
+			!strings.Contains(direct, "open below 64: ") {
+			t.Fatalf("the probe sees nothing: %s", direct)
+		}
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			if p.Alone && !rig.All() {
+				continue // what a pair hands on goes through two of them
+			}
+			t.Run(p.Name, func(t *testing.T) {
+				if under := run(t, out, script, nonblocking, append(p.Command().Args, "--")...); under != direct {
+					t.Errorf("under fini:\n%s", difference(direct, under))
+				}
+			})
+		}
+	}
+	for _, setting := range settings {
+		t.Run(setting.name, func(t *testing.T) { compare(t, setting.script, false) })
+	}
+	t.Run("non-blocking stdin", func(t *testing.T) { compare(t, `exec "$@"`, true) })
+}
+
+// difference lists the lines that only one of two texts has.
+func difference(a, b string) string {
+	var text strings.Builder
+	for sign, pair := range map[string][2]string{"-": {a, b}, "+": {b, a}} {
+		for line := range strings.Lines(pair[0]) {
+			if !strings.Contains(pair[1], line) {
+				text.WriteString(sign + line)
+			}
+		}
+	}
+	return text.String()
+}
