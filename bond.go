@@ -74,14 +74,16 @@ func (l *loop) bind(options *cli.Options) error {
 	case launcher.Gone:
 		return errors.New("the parent process has ended before fini was ready: the command is not started; -p none starts it all the same")
 	}
+	err := launcher.Err
 	if launcher.FD < 0 && l.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
-		if _, err := pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
+		if _, err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
 			return fmt.Errorf("the parent process: %w", err)
-		} else if err != nil {
-			l.sayf(life.Failure, "%v: going on without a bond to the parent process", err)
-			return nil
 		}
+	}
+	if err != nil {
+		l.sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", err)
+		return nil
 	}
 	l.bySignal = launcher.FD < 0
 	watch(launcher.FD, launcher.Pid, life.ParentDied)

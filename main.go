@@ -137,9 +137,9 @@ func run(options *cli.Options, environ []string) life.Result {
 			l.sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	if _, none := reaper.Reap(nil); !none {
+	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) {
 		// A shell may start a process and then execute fini in its own place.
-		l.failed(l.tree.EarlierAre(entry.Earlier()))
+		l.failed(l.tree.EarlierAre(pids, known))
 	}
 	if options.StdinEOF {
 		if l.stdin, err = pdeath.LookAtStdin(); err != nil {

@@ -152,9 +152,13 @@ func (l *loop) keepDefault() []syscall.Signal {
 
 // command is what to start, and how.
 func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
-	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1, Deathsig: syscall.SIGKILL}
-	if l.line.FD >= 0 && !l.isolated {
+	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
+	switch {
+	case os.Getpid() == 1: // the whole PID namespace ends with fini
+	case l.line.FD >= 0:
 		c.Deathsig = syscall.SIGTERM // if both fini are killed at once, the kernel at least asks the command to end
+	default:
+		c.Deathsig = syscall.SIGKILL
 	}
 	if l.rules.Job != 0 {
 		c.SameGroup = true
@@ -183,7 +187,11 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	}
 	if child.Ungrouped {
 		l.rules.Group = false
-		l.sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+		if c.Deathsig == 0 {
+			l.sayf(life.Failure, "cannot give the command a process group: signals go to the main child alone")
+		} else {
+			l.sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+		}
 	}
 	return child, nil
 }

@@ -100,7 +100,7 @@ func (p *process) noteParent() {
 		p.parentFD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent), 0, 0, 0)), -1)
 	}
 	if p.parentFD < 0 {
-		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0)
+		p.parentErr = call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0)
 	}
 	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
 		closeFD(p.parentFD) // it may be of another process

@@ -40,6 +40,7 @@ type process struct {
 	group, session   int // of the outer fini
 	parentSession    int // negative if that can't be told
 	parentGone       bool
+	parentErr        int    // the negative errno for which ParentSignal does not tell of the parent's death
 	inner            int    // the pid of the inner fini
 	line             int    // this process's end
 	proc             int    // in an isolated inner fini: /proc as the outer fini sees it
@@ -120,16 +121,21 @@ func Isolated() (is, user bool) { return outer.Isolated, outer.user }
 // A Launcher is what an outer fini knew about the process that started it. In an inner fini these facts are the outer
 // fini's; pids are those of the outer fini's PID namespace.
 type Launcher struct {
-	Pid     int  // 0 if it is outside of the PID namespace
-	FD      int  // a pidfd, -1 if there is none
-	Session int  // negative if that can't be told
-	Gone    bool // it exited before fini could look
-	Proc    int  // a descriptor of /proc in which these pids are found; -1 for that of this process
+	Pid     int   // 0 if it is outside of the PID namespace
+	FD      int   // a pidfd, -1 if there is none
+	Session int   // negative if that can't be told
+	Gone    bool  // it exited before fini could look
+	Err     error // why the outer fini does not learn of its end
+	Proc    int   // a descriptor of /proc in which these pids are found; -1 for that of this process
 }
 
 // ParentProcess returns the process that started fini.
 func ParentProcess() Launcher {
-	return Launcher{outer.parent, outer.parentFD, outer.parentSession, outer.parentGone, outer.proc}
+	launcher := Launcher{Pid: outer.parent, FD: outer.parentFD, Session: outer.parentSession, Gone: outer.parentGone, Proc: outer.proc}
+	if outer.parentErr != 0 {
+		launcher.Err = syscall.Errno(-outer.parentErr)
+	}
+	return launcher
 }
 
 // Outer returns the pid, process group and session of the outer fini.

@@ -230,10 +230,11 @@ func pidMax() int {
 // ownChild is 0 for a child of this process that has not ended, EAGAIN for one that waits to
 // be reaped, ECHILD for any other process, and otherwise why waitid(2) can't be asked. The
 // process is named as waitid names it: P_PID and its pid, or P_PIDFD and a descriptor.
+// With __WALL a child from before the exec counts, too, whose exit signal is not SIGCHLD: see clone(2).
 func ownChild(idtype, id int) unix.Errno {
 	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if it has ended
 	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, uintptr(idtype), uintptr(id), uintptr(unsafe.Pointer(&info)),
-		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
 	if errno == 0 && info != [128]byte{} {
 		return unix.EAGAIN
 	}

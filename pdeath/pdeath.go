@@ -70,7 +70,7 @@ func Adopted(child, session, parent, parentSession int) bool {
 func Signal(sig unix.Signal) (parent int, err error) {
 	parent = os.Getppid()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
-		return parent, fmt.Errorf("cannot set a parent death signal: %w", err)
+		return parent, err
 	}
 	if os.Getppid() != parent {
 		return parent, ErrGone

@@ -29,10 +29,11 @@ type RefusedRow struct {
 }
 
 const (
-	noSubreaper = "cannot become a subreaper: ERROR: what the command leaves running goes on"
-	noDeathsig  = "cannot set the command's parent death signal: it outlives a fini that is killed"
-	noBond      = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
-	noGroup     = "cannot give the command a process group: signals go to the main child alone"
+	noSubreaper  = "cannot become a subreaper: ERROR: what the command leaves running goes on"
+	noBond       = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
+	noOwnGroup   = "cannot give the inner fini a process group of its own: ERROR: a SIGKILL for fini's group kills both"
+	noInitsGroup = "cannot give the command a process group: signals go to the main child alone"
+	noGroup      = "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed"
 )
 
 var RefusedRows = []RefusedRow{
@@ -64,13 +65,13 @@ var RefusedRows = []RefusedRow{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
 		Lost:  "without a shield the command survives SIGKILL of fini",
 		Holds: "SIGKILL of either fini of a pair; the bond to the parent process",
-		Says:  []string{noDeathsig}, Alone: Everything,
+		Says:  []string{noGroup}, Alone: Everything,
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
 		Lost:  "the bond to the parent process; without a shield the command survives SIGKILL of fini",
 		Holds: "SIGKILL of either fini of a pair; leftovers are stopped",
-		Says:  []string{noBond, noDeathsig}, Unbound: true, Alone: Everything,
+		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything,
 	},
 	{
 		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
@@ -82,12 +83,12 @@ var RefusedRows = []RefusedRow{
 		Refused: "`prctl`", Calls: "prctl",
 		Lost:  "fini stops leftovers only as PID 1; the command survives SIGKILL of the inner fini, or of a fini without a shield",
 		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
-		Says:  []string{noSubreaper, noDeathsig}, Left: Leftovers, Inner: Everything, Alone: Everything,
+		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything,
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
-		Lost:  "signals reach the main child alone",
-		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noGroup}, Alone: Leftovers,
+		Lost:  "signals reach the main child alone; without a shield the command survives SIGKILL of fini",
+		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noOwnGroup, noGroup}, Alone: Everything,
 	},
 	{
 		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
@@ -97,7 +98,7 @@ var RefusedRows = []RefusedRow{
 		Refused: "all of these", Calls: RefuseAll,
 		Lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
 		Holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
-		Says:  []string{noSubreaper, noBond, noDeathsig, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything,
+		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything,
 	},
 }
 
@@ -109,8 +110,14 @@ const RefuseAll = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,
 
 // SaysIn is what a row makes fini say in a place.
 func (row RefusedRow) SaysIn(p Place) []string {
+	if p.PID1 { // it has no bond, and adopts orphans without being a subreaper; its end is that of its namespace
+		if slices.Contains(row.Says, noOwnGroup) {
+			return []string{noInitsGroup}
+		}
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(row.Says), func(line string) bool {
-		return p.PID1 && line != noGroup
+		return p.Alone && line == noOwnGroup
 	})
 }
 
