@@ -23,7 +23,9 @@ DEPTH      ?= 2
 SEED       ?= 1
 
 # The rooms of e2e that nothing may run beside.
-QUIET       = cost|stuck
+QUIET       = cost|isolation|stuck
+# The rooms in which make test-all tries more than make test does: see Long and All in e2e/rig.
+MORE        = exhaustion hostile install leftovers mcp refused report status terminal transparent
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)
@@ -53,10 +55,10 @@ test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
 test: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
-test-all: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET))$$')
+test-all: packages = $(addprefix ./e2e/,$(MORE)) ./e2e/long/...
 test-all: export FINI_ALL = 1
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
-test-all: build ## run all tests, with all engines, browsers, peers and places, a release and a soak
+test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak
 test test-all:
 	@: >bin/skipped; : >bin/status
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \

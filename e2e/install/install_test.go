@@ -174,6 +174,7 @@ func TestInstallFromScratch(t *testing.T) {
 
 // The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
 func TestImageNames(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "packaging")
 	build := exec.Command("go", "build", "-o", program, "./packaging")

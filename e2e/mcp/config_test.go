@@ -47,6 +47,7 @@ func mcpConfigs(t *testing.T, page string) (all []map[string]mcpServer) {
 
 // A real server is started by the Inspector from a file, and by the TypeScript SDK.
 func TestMCPConfigByOthers(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	inspector, err := filepath.Abs("node_modules/.bin/mcp-inspector")

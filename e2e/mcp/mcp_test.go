@@ -95,6 +95,7 @@ func TestMCPSession(t *testing.T) {
 
 // The rows of the table: how a session ends, and what is left of it.
 func TestMCPLeftBehind(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	// A host closes a session with a server of ours.
@@ -173,6 +174,7 @@ func misbehaving(flags ...string) []string {
 // A host that somebody has started at a terminal shares its process group with fini, unless it makes a session
 // for its server, as the Python SDK does.
 func TestMCPAtATerminal(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	for name, program := range map[string][]string{"TypeScript": clients.NodeHost, "Python": pythonHost} {
@@ -205,6 +207,7 @@ func TestMCPAtATerminal(t *testing.T) {
 // With the default --grace the SDKs lose their patience before fini has: they send fini SIGTERM
 // and then SIGKILL, and the inner fini finishes the work.
 func TestMCPCloseWithDefaultFlags(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	var trials []clients.Trial
@@ -342,6 +345,7 @@ func clientKilledWhileInstalling(t *testing.T) {
 
 // The package never comes. What asked for it is gone all the same, and its connection too.
 func TestMCPClientKilledWhileInstallHangs(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {

@@ -10,6 +10,7 @@ import (
 
 // Both SDKs start what wrap names, and leave nothing.
 func TestEmbeddingBySDKs(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
 	k := rig.WithModules(t, nil)

@@ -241,6 +241,7 @@ func TestReportIsRefused(t *testing.T) {
 // Somebody who changes what the path names while a privileged fini starts, lives and writes gets
 // it to write nothing of root's. On the first version one life in four did.
 func TestReportRacesAgainstLinks(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	need.Root(t)
 	lives := rig.QuickOrFull(20, 60)

@@ -14,6 +14,14 @@ func Full() bool { return surroundings.Asked("FINI_FULL") != "" }
 // All reports whether make test-all runs, or more.
 func All() bool { return Full() || surroundings.Asked("FINI_ALL") == "1" }
 
+// Long leaves a test to make test-all: there it takes as long as it wants.
+func Long(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("make test-all runs this test")
+	}
+}
+
 // QuickOrFull is how often something is done, or how much of it there is: in make test a third of quick.
 func QuickOrFull(quick, whole int) int {
 	switch {
