@@ -109,6 +109,15 @@ func TestOneOfAnIsolatedPairKilled(t *testing.T) {
 	})
 }
 
+// A user for whom the kernel queues no signal has a start like any other: nothing waits for a signal from thread to thread.
+// See RLIMIT_SIGPENDING in getrlimit(2).
+func TestIsolationWithoutQueuedSignals(t *testing.T) {
+	rig.EachUser(t, func(t *testing.T, u rig.Account) {
+		u.As = slices.Concat([]string{need.Program(t, "prlimit"), "--sigpending=0:0"}, u.As)
+		rig.StartCmd(t, u.Command("--isolate", "--", "sh", "-c", "exit 5")).MustEnd(5)
+	})
+}
+
 // Nothing that the command may do, and nothing that is mounted but /proc, is other than without.
 func TestIsolationWidensNothing(t *testing.T) {
 	asIs := rig.Users(t)
