@@ -1,6 +1,6 @@
 package main
 
-// What the command is bound to: the parent process, the processes of --bind, and in an inner fini the outer fini.
+// The bond of the command: to the parent process, to the processes of --bind, and in an inner fini to the outer fini.
 
 import (
 	"errors"
@@ -17,11 +17,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// watched is a descriptor that shows the end of a process, which is a reason to stop.
+// watched is a descriptor that shows the exit of a process, which is a reason to stop the command.
 type watched struct {
-	fd   int // its pidfd, or the line to the outer fini; -1 if a signal tells of its end
+	fd   int // its pidfd, or the line to the outer fini; -1 if a signal reports its exit
 	pid  int
-	name string // for the line that says it
+	name string // for the line that gives the reason
 	why  life.Reason
 
 	ended bool
@@ -34,17 +34,17 @@ func pidfds(all []watched) (fds []int) {
 	return fds
 }
 
-// parentSignal tells that the parent process may have died, if there is no pidfd of it.
+// parentSignal reports that the parent process may have died, if fini has no pidfd of the parent process.
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
-// bind makes the ends of the outer fini, of the --bind processes and of the parent process reasons to stop. The parent
-// process is none if -p is none or, without -p, if this is PID 1 or nohup(1) started fini.
+// bind makes the exit of the outer fini, of a --bind process or of the parent process a reason to stop. The parent
+// process is no reason if -p is none or, without -p, if this is PID 1 or nohup(1) started fini.
 func (l *loop) bind(options *cli.Options) error {
 	launcher := l.launcher()
 	proc := pdeath.Proc(launcher.Proc)
 	defer func() {
 		if proc != pdeath.Own {
-			_ = unix.Close(int(proc)) // it shows what is outside of the PID namespace
+			_ = unix.Close(int(proc)) // it shows processes outside of the PID namespace
 		}
 	}()
 	watch := func(fd, pid int, why life.Reason) {
@@ -90,7 +90,7 @@ func (l *loop) bind(options *cli.Options) error {
 	return nil
 }
 
-// launcher is the process that started fini. In a pair the outer fini has found it.
+// launcher returns the process that started fini. In a pair the outer fini has found this process.
 func (l *loop) launcher() entry.Launcher {
 	if l.line.FD >= 0 {
 		launcher := entry.ParentProcess()
@@ -105,7 +105,7 @@ func (l *loop) launcher() entry.Launcher {
 	return entry.Launcher{Pid: pid, FD: fd, Gone: gone, Proc: int(pdeath.Own)}
 }
 
-// openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened it.
+// openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened the pidfd.
 func (l *loop) openBound(pid int) (fd int, err error) {
 	fd, ok := entry.Bound(pid)
 	switch {
@@ -117,12 +117,12 @@ func (l *loop) openBound(pid int) (fd int, err error) {
 	return fd, pdeath.Alive(fd)
 }
 
-// byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not, or can't be asked
-// any more, as a shell that exited after its "nohup fini &".
+// byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
+// can't be asked any more, such as a shell that exited after "nohup fini &".
 func byNohup(proc pdeath.Proc, launcher entry.Launcher) bool {
 	switch name := proc.Name(launcher.Pid); {
 	case name != "" && name == pdeath.Own.Name(os.Getpid()):
-		return false // it is another fini, which catches what it ignored
+		return false // the parent process is another fini, which catches the signals that it ignored at first
 	case launcher.Gone, launcher.Pid == 0:
 		return true
 	}

@@ -1,6 +1,6 @@
 package main
 
-// The methods of life.Kernel on the real kernel; those that only say something are in say.go.
+// The methods of life.Kernel on the real kernel. The methods that only write a message are in say.go.
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := l.fds[:0]
-	if l.bond != nil { // an heir has none
+	if l.bond != nil { // an heir has no bond
 		fds = append(fds, l.bond.Fds...)
 	}
 	bonds, watched := len(fds), l.mainFD
@@ -48,8 +48,8 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parentPid()):
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case got.Signal == parentSignal && l.bySignal:
-			// Only one thread of the parent process has exited. The sender does not tell: in gVisor it is
-			// that thread, by a number of its own.
+			// Only one thread of the parent process has exited. The sender does not show which case it is: in gVisor
+			// the sender is that thread, by a number of its own.
 		default:
 			woken.Signals = append(woken.Signals, got)
 		}
@@ -66,7 +66,7 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	return woken
 }
 
-// ofBonds adds what the watched descriptors have shown.
+// ofBonds adds the reasons to stop that the watched descriptors have shown.
 func (l *loop) ofBonds(polled []unix.PollFd, woken *life.Woken) {
 	for _, i := range l.bond.Ended(polled) {
 		switch {
@@ -81,7 +81,7 @@ func (l *loop) ofBonds(polled []unix.PollFd, woken *life.Woken) {
 	}
 }
 
-// heard adds what the outer fini has said, and reports whether the outer fini is still there.
+// heard adds the messages of the outer fini, and reports whether the outer fini is still alive.
 func (l *loop) heard(woken *life.Woken) bool {
 	messages, open := l.line.Receive()
 	for _, m := range messages {
@@ -91,7 +91,7 @@ func (l *loop) heard(woken *life.Woken) bool {
 		case m.Kind == entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0, OfTree: m.Flags&entry.FromTree != 0}
 			if l.isolated {
-				got.Sender = 0 // that pid means another process here
+				got.Sender = 0 // here that pid is another process
 			}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, got)
@@ -101,7 +101,7 @@ func (l *loop) heard(woken *life.Woken) bool {
 	return open
 }
 
-// notForInner says, once, that an inner fini takes signals of the outer fini only. So a signal for a whole cgroup or
+// notForInner says, once, that the inner fini takes signals from the outer fini only. So a signal for a whole cgroup or
 // session, or for every process of this name, reaches the command once.
 func (l *loop) notForInner(got signals.Received) {
 	if got.Kernel || l.refusedOther {
@@ -122,8 +122,8 @@ func (l *loop) parentPid() int {
 	return l.bound[i].pid
 }
 
-// livingChild is a pidfd of a leftover, where the kernel may not tell of its end: by it the end of the last one is seen.
-// -1 is for none; if there should be one, Wait takes a second at most.
+// livingChild returns a pidfd of a leftover if the kernel may not report the leftover's exit, so that Wait sees the
+// last leftover exit; else -1. If a pidfd is needed and there is none, Wait returns after at most a second.
 func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
 	l.polls = false
 	if l.ended == 0 {
@@ -141,19 +141,18 @@ func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
 // CatchChildren makes SIGCHLD wake Wait, or not.
 func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
-// OfTree reports whether the sender of a signal is of the tree. A sender that has been reaped counts as
-// outside.
+// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped counts as outside.
 func (l *loop) OfTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
 }
 
-// Received takes note of a signal.
+// Received records a signal.
 func (l *loop) Received(got signals.Received) { l.report.Signal(got) }
 
-// Unread is how much of standard input the command has not read.
+// Unread returns how much of standard input the command has not read.
 func (l *loop) Unread() int { return pdeath.Unread() }
 
-// Reap reaps, and takes note of what that tells.
+// Reap reaps, and records the exits.
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if l.rules.WarnReaped {
@@ -171,12 +170,12 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 	return exits, none || l.tree.OnlyEarlier()
 }
 
-// MainEnded records the end of the main child.
+// MainEnded records the exit of the main child.
 func (l *loop) MainEnded() {
 	l.kills.Over = true
 	l.ended = l.Now()
 	if l.terminal >= 0 {
-		signals.TakeForeground() // for a Ctrl-C while leftovers end
+		signals.TakeForeground() // for a Ctrl-C while leftovers exit
 	}
 }
 
@@ -188,7 +187,7 @@ func (l *loop) Look() (orphans.View, error) {
 	return view, err
 }
 
-// Remember notes who has started whom, as long as that is to be seen.
+// Remember records which process started which, while the tree still shows this.
 func (l *loop) Remember() {
 	if view, err := l.tree.Look(); err == nil {
 		l.owners.Remember(view.Found)
@@ -220,36 +219,36 @@ func (l *loop) Kill(childrenOnly bool) (hit, refused []int, err error) {
 		round = l.tree.KillChildren
 	}
 	hit, refused, err = round()
-	l.kills.Sent(syscall.SIGKILL, os.Getpid() == 1, hit...) // PID 1 may have hit others too
+	l.kills.Sent(syscall.SIGKILL, os.Getpid() == 1, hit...) // PID 1 may have hit other processes too
 	for _, pid := range hit {
 		l.report.Sent(pid, syscall.SIGKILL)
 	}
 	return hit, refused, err
 }
 
-// Exit says what is to be said at the end, and tells the outer fini.
+// Exit writes the last messages, and tells the outer fini the result.
 func (l *loop) Exit(end life.End) {
 	l.close(end)
 	if l.line.FD < 0 {
 		return
 	}
 	l.line.Done(end.WaitStatus())
-	// If the outer fini is in the job, it may have been suspended with the command. Had it been killed, this process
-	// would have another parent by now. For an isolated inner fini the message continues it.
+	// If the outer fini is in the job, it may have been suspended with the command. If the outer fini had been killed,
+	// this process would have another parent by now. For an isolated inner fini the message continues the outer fini.
 	if outer, _, _ := entry.Outer(); end.WasStopped && l.rules.Job != 0 && os.Getppid() == outer {
 		l.failed(signals.To(outer, syscall.SIGCONT))
 	}
 }
 
-// failed says what could not be done.
+// failed writes the error of something that fini could not do.
 func (l *loop) failed(err error) {
 	if err != nil {
 		l.sayf(life.Failure, "%v", err)
 	}
 }
 
-// tellOfMemory says that the kernel may have killed processes for want of memory: those that were ended by a
-// SIGKILL which fini has not sent.
+// tellOfMemory says that the kernel may have killed processes for want of memory: the processes that died by a SIGKILL
+// which fini has not sent.
 func (l *loop) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range l.kills.Others(exits, l.main) {
 		n, err := l.memory.KilledSince()

@@ -1,12 +1,12 @@
 // Command fini runs one command and leaves nothing behind: it forwards signals to the command, reaps every orphan, stops
 // what the command left running, and ends as the command did.
 //
-// A life, from top to bottom: parse the command line; settle what this process is (alone, the inner fini of a pair, or
-// the heir of one that was killed); catch signals; bind the command to fini's parent process; start the command; let go
-// of what fini has inherited; and run a life.Loop. For each event the loop asks a machine of package life what to do, and
-// does it by the methods in loop.go, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
+// A life: Parse the command line. Settle whether this process is alone, the inner fini of a pair, or the heir of a
+// killed inner fini. Catch signals; bind the command to fini's parent process; start the command; let go of what fini
+// has inherited; run a life.Loop. For each event the loop asks a machine of package life what to do, and does it by the
+// methods in loop.go, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
 //
-// An outer fini sleeps in package entry, before it has a runtime, and comes here only as the heir.
+// An outer fini sleeps in package entry, before its Go runtime starts, and reaches main only as the heir.
 package main
 
 import (
@@ -32,23 +32,23 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// The statuses that are fini's own, beside those of life; the rest are the command's.
+// Exit statuses of fini's own, besides the statuses of package life. All others are the command's.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-// license is fini's and those of its parts: an image may hold nothing but the binary.
+// license has the licenses of fini and of its parts, because an image may hold nothing but the binary.
 //
 //go:embed packaging/NOTICES
 var license string
 
-// The command is started on the main thread, which never ends: the kernel takes the
-// end of the thread that forked for the parent's death.
+// fini starts the command on the main thread, which never exits, because for the kernel the exit of the thread that
+// forked is the death of the parent.
 func init() { runtime.LockOSThread() }
 
-// By default the Go runtime first collects garbage at a heap of 4 MB: too much where fini and its command have 8 MiB
-// (see docs/refused-and-exhausted.md). With this it does so at 1 MB.
+// By default the Go runtime first collects garbage at a heap of 4 MB: too much if fini and its command have 8 MiB (see
+// docs/refused-and-exhausted.md). With gcPercent the runtime first collects at 1 MB.
 const gcPercent = 25
 
 func main() {
@@ -87,14 +87,14 @@ func fail(format string, args ...any) {
 	os.Exit(life.ExitFailed)
 }
 
-// answer prints what was asked for instead of a command.
+// answer prints the text that the user asked for instead of a command.
 func answer(text string) {
 	if _, err := fmt.Print(text); err != nil {
 		fail("cannot write: %v", err)
 	}
 }
 
-// end ends this process as the command ended. The outer fini does that for an inner fini.
+// end makes this process exit or die as the command did. For an inner fini, the outer fini does so.
 func end(as life.Result) {
 	if as.Sig != 0 && os.Getpid() != 1 && entry.ThisRole() != entry.Inner {
 		signals.EndBy(as.Sig)
@@ -102,7 +102,7 @@ func end(as life.Result) {
 	os.Exit(as.Status())
 }
 
-// run is one life, alone or as the inner fini of a pair. It returns what fini is to end like.
+// run is one life, alone or as the inner fini of a pair. It returns how fini must end.
 func run(options *cli.Options, environ []string) life.Result {
 	l := newLoop(options)
 	line, err := l.settle(options)
@@ -151,7 +151,7 @@ func run(options *cli.Options, environ []string) life.Result {
 		return l.notStarted(err)
 	}
 
-	// From here on nothing but the end of the command and its tree ends fini.
+	// From here on fini exits only after the command and its tree.
 	l.caught.CatchIgnored()
 	l.caught.Unblock()
 	reaper.CloseInherited(l.stdin == pdeath.Open)
@@ -207,8 +207,8 @@ func inherit(options *cli.Options) life.Result {
 	return life.NewHeir(l, l.rules, will.Main, l.isolated, result).Run()
 }
 
-// loop is the real life.Kernel: by its methods a life.Loop learns what happens, and acts. One goroutine uses
-// it, which alone reaps and signals: see loop.go.
+// loop is the real life.Kernel: through its methods a life.Loop learns what happens, and acts. Only one goroutine uses
+// the loop, reaps and signals: see loop.go.
 type loop struct {
 	logger
 	args   []string // the command
@@ -236,11 +236,11 @@ type loop struct {
 	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
 
 	jobFlags     uint32        // see entry.Started
-	bySignal     bool          // parentSignal tells of the parent process's death
+	bySignal     bool          // parentSignal reports the parent process's death
 	polls        bool          // see livingChild
-	refusedOther bool          // a signal that was not for this process was named: see notForInner
+	refusedOther bool          // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
-	toldOfMemory int           // how many processes were said to have been killed for it
+	toldOfMemory int           // how many processes fini has reported as killed for want of memory
 }
 
 func newLoop(options *cli.Options) *loop {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// logger writes lines to standard error. What fini has to say during a life goes nowhere else, but for
-// --report and the summary of a CI step.
+// logger writes lines to standard error. During a life fini writes messages nowhere else, except to --report and the
+// summary of a CI step.
 type logger struct{ threshold life.Level }
 
 // sayf writes one line, whatever the text holds, if the level is wanted. A line
@@ -39,8 +39,8 @@ func coloured() bool {
 	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
-// terminalWidth is that of standard error in columns, 0 if that is no terminal or one that
-// does not say.
+// terminalWidth is the width of standard error in columns, 0 if standard error is no terminal or the terminal does not
+// say.
 func terminalWidth() int {
 	size, err := unix.IoctlGetWinsize(2, unix.TIOCGWINSZ)
 	if err != nil {
@@ -57,19 +57,19 @@ func lineWidth() int {
 	return 200
 }
 
-// A line this long is written to a pipe as a whole. See PIPE_BUF in pipe(7).
+// A pipe takes a line of this length as a whole. See PIPE_BUF in pipe(7).
 const maxLine = 1024
 
 // Say says a line.
 func (l *loop) Say(level life.Level, text string) { l.sayf(level, "%s", text) }
 
-// Because says what is being done to the command or its leftovers, and why.
+// Because says what fini does to the command or its leftovers, and why.
 func (l *loop) Because(level life.Level, what string, why life.Reason) {
 	l.sayf(level, "%s: %s", what, l.because(why))
 	l.report.Stopped(why.String())
 }
 
-// because is why the command is being stopped, and by which flag it would not be.
+// because says why fini stops the command, and which flag would prevent the stop.
 func (l *loop) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
@@ -88,12 +88,12 @@ func (l *loop) because(why life.Reason) string {
 	return ""
 }
 
-// culprit names the process whose end is the reason, as " (name, pid)"; "" if it is not known.
+// culprit names the process whose exit is the reason, as " (name, pid)"; "" if the process is not known.
 func (l *loop) culprit(why life.Reason) string {
 	for _, w := range l.bound {
 		switch {
 		case w.why != why || why == life.BoundEnded && !w.ended:
-		case w.name == "": // it may have ended before it could be read
+		case w.name == "": // the process may have exited before fini could read its name
 			return fmt.Sprintf(" (%d)", w.pid)
 		default:
 			return fmt.Sprintf(" (%s, %d)", report.OneLine(w.name, 16), w.pid)
@@ -102,7 +102,7 @@ func (l *loop) culprit(why life.Reason) string {
 	return ""
 }
 
-// Tell says what is being done about a leftover.
+// Tell says what fini does about a leftover.
 func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	silent := quietly || l.threshold < life.Warning
 	if silent && !l.report.Lists() {
@@ -126,8 +126,8 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 
-// keepsReader is a leftover as a line describes it. PID 1 of a container takes the whole tree with it, so no reader of a
-// stream waits for a leftover.
+// keepsReader returns a leftover as a line describes it. The exit of PID 1 of a container kills the whole tree, so no
+// reader of a stream waits for a leftover.
 func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 	if os.Getpid() == 1 && l.line.FD < 0 {
 		p.Holds = 0
@@ -135,7 +135,7 @@ func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 	return p
 }
 
-// Leave says that a leftover is left alone, and what that means for a reader.
+// Leave says that fini leaves a leftover alone, and what this means for a reader.
 func (l *loop) Leave(p orphans.Process, quietly bool) {
 	if l.report.Lists() {
 		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
@@ -152,7 +152,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 	}
 }
 
-// close is the last that fini has to say.
+// close writes what fini says last.
 func (l *loop) close(end life.End) {
 	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
 		l.failed(l.tellGitHub(end.Leaks))
@@ -175,7 +175,7 @@ func (l *loop) sayEnd(end life.End) {
 	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
 }
 
-// tellGitHub marks the step of GitHub's CI, by lines that are commands to its runner, and appends to its summary.
+// tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.
 func (l *loop) tellGitHub(leaks life.Leaks) error {
 	level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
 	switch {
@@ -198,7 +198,7 @@ func (l *loop) tellGitHub(leaks life.Leaks) error {
 // onGitHub reports whether this is a step of GitHub's CI.
 func onGitHub() bool { return entry.Getenv("GITHUB_ACTIONS") == "true" }
 
-// session is that of this process.
+// session is the session of this process.
 func session() int {
 	id, _ := unix.Getsid(0)
 	return id

@@ -1,6 +1,6 @@
 package main
 
-// What comes before the loop: see main.go.
+// The steps before the loop: see main.go.
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ import (
 )
 
 // settle settles whether this process is what the options ask for, and returns the line to the outer fini, if there is
-// one. The entry has guessed; an inner fini that is not what is wanted tells the outer fini so, and exits here.
+// an outer fini. The entry has guessed. An inner fini of the wrong kind tells the outer fini so, and exits here.
 //
 //	wanted    this process is alone        inner                    isolated inner
 //	alone     goes on                      asks for it              asks for it
@@ -85,7 +85,7 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	return line, nil
 }
 
-// notOpened reports whether the outer fini has not been asked for the pidfd of a process.
+// notOpened reports whether the outer fini has not been asked yet for the pidfd of a process.
 func notOpened(pid int) bool {
 	_, ok := entry.Bound(pid)
 	return !ok
@@ -96,7 +96,7 @@ func errNotIsolated(why error) error {
 	return fmt.Errorf("--isolate: %v; --isolate=try goes on without", why)
 }
 
-// alone says why this process has no shield, if the options ask for one.
+// alone says why this process has no shield, if the options ask for a shield.
 func (l *loop) alone(options *cli.Options, initial bool) error {
 	isolate := options.Isolate != ""
 	shield, asked := options.Pair()
@@ -123,11 +123,11 @@ func (l *loop) alone(options *cli.Options, initial bool) error {
 	return nil
 }
 
-// job is the process group that fini was started in, if the command is to stay in it; else 0. A terminal and its shell
-// then treat the command as if fini were not there. The first process of a container has a terminal for itself, unless
-// its group is outside.
+// job is the process group that fini was started in, if the command must stay in this group; else 0. A terminal and its
+// shell then treat the command as if fini were not there. The first process of a container has a terminal for itself,
+// unless its group is outside of the PID namespace.
 func job(options *cli.Options, group int, initial bool) int {
-	outside := group == 0 // in this PID namespace it has no number
+	outside := group == 0 // in this PID namespace the group has no number
 	stay := (!initial || outside) && !options.Pause && signals.HasTerminal()
 	if options.Foreground != nil {
 		stay = *options.Foreground
@@ -141,8 +141,8 @@ func job(options *cli.Options, group int, initial bool) int {
 	return 0
 }
 
-// keepDefault are the signals that are not caught, so that they suspend a fini that is in a job along with it. An inner
-// fini catches them.
+// keepDefault returns the signals that fini does not catch, so that they suspend a fini that is in a job along with the
+// job. An inner fini catches these signals.
 func (l *loop) keepDefault() []syscall.Signal {
 	if l.rules.Job == 0 || l.line.FD >= 0 {
 		return nil
@@ -150,11 +150,11 @@ func (l *loop) keepDefault() []syscall.Signal {
 	return []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 }
 
-// command is what to start, and how.
+// command describes what to start, and how.
 func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
 	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
 	switch {
-	case os.Getpid() == 1: // the whole PID namespace ends with fini
+	case os.Getpid() == 1: // the whole PID namespace dies with fini
 	case l.line.FD >= 0:
 		c.Deathsig = syscall.SIGTERM // if both fini are killed at once, the kernel at least asks the command to end
 	default:
@@ -169,7 +169,7 @@ func (l *loop) command(options *cli.Options, environ []string, inherited entry.A
 	return c
 }
 
-// start starts the command, if there is one, says what the kernel has refused to give it, and tells the outer fini.
+// start starts the command, if any, says what the kernel has refused the child, and tells the outer fini.
 func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {
@@ -196,8 +196,8 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	return child, nil
 }
 
-// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it. The
-// command was started in the job, if there is one. What was sent to the group until now has reached the outer fini too.
+// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it.
+// The command was started in the job, if any. Every signal to the group until now has reached the outer fini too.
 func (l *loop) leaveGroup() {
 	if err := unix.Setpgid(0, 0); err != nil {
 		l.sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
@@ -205,29 +205,29 @@ func (l *loop) leaveGroup() {
 	l.caught.Take()
 }
 
-// reserve makes the Go runtime allocate now the threads and descriptors that it would otherwise want
+// reserve makes the Go runtime allocate its threads and descriptors now. Otherwise the runtime would allocate them
 // while the command runs, and abort if there are none.
 var reserve = sync.OnceFunc(func() {
 	makeThreads(2 + signals.Threads)
 	if reaper.StartPoller() != nil {
-		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, which needs the poller
+		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, and a timer needs the poller
 	}
 })
 
-// makeThreads makes n idle threads beside those that there are. The runtime makes a thread
-// whenever it wants one, and aborts if it can't; once the command has filled the process
-// table it must not want any. With GOMAXPROCS(1) it wants one beside this thread, for other goroutines such
-// as those that collect garbage, and another while that one is only just coming to rest: the 2 in reserve. An idle fini
-// has 7 threads: the main one, the runtime's monitor, the thread by which it would start others (LockOSThread makes it),
-// the reader of package orphans, the 2 in reserve, and the one that runs the first goroutine in here.
+// makeThreads adds n idle threads. The runtime makes a thread whenever it needs another thread, and aborts if it can't:
+// once the command has filled the process table, the runtime must not need any. With GOMAXPROCS(1) the runtime needs a
+// thread beside this thread, for other goroutines such as the garbage collector's, and another while the former is only
+// just coming to rest: the 2 in reserve. An idle fini has 7 threads: the main thread, the runtime's monitor, the thread
+// to start others (LockOSThread makes it), the reader of package orphans, the 2 in reserve, and the thread of the first
+// goroutine here.
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1)
 	made, parked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() { // the first thread, which waits, would be switched to and from for each of them
+	go func() { // else each of them would cost a switch to the first thread, which waits, and back
 		for range n {
 			go func() {
-				// A locked goroutine keeps its thread while it is parked. Unlocked before
-				// it ends, it leaves the thread behind.
+				// A locked goroutine keeps its thread while the goroutine is parked. If it is unlocked before it ends,
+				// the thread stays behind.
 				runtime.LockOSThread()
 				defer runtime.UnlockOSThread()
 				parked <- struct{}{}
@@ -243,8 +243,8 @@ func makeThreads(n int) {
 	close(release)
 }
 
-// notStarted says why there is no command, and returns what fini is to end like. The outer fini, if there is one, exits
-// with the same status as the inner fini.
+// notStarted says why there is no command, and returns how fini must end. The outer fini, if there is one, exits with
+// the same status as the inner fini.
 func (l *loop) notStarted(err error) life.Result {
 	status := failureStatus(err)
 	text := err.Error()

@@ -99,7 +99,7 @@ type Options struct {
 	Verbose     int      `short:"v" type:"counter"`
 	Quiet       bool     `short:"q"`
 
-	// AlwaysOn is how fini works without the flag, too.
+	// AlwaysOn changes nothing: fini always works so.
 	AlwaysOn bool `short:"s" aliases:"g" env:"-" hidden:""`
 
 	// No variable sets these flags, which run no command: in a Dockerfile, FINI_VERSION is
@@ -118,7 +118,7 @@ type Options struct {
 type duration time.Duration
 
 func (d *duration) UnmarshalText(text []byte) error {
-	// A deadline this far away does not overflow, and is as good as none.
+	// A deadline this far away does not overflow, and is as good as no deadline.
 	const most = duration(100 * 365 * 24 * time.Hour)
 	parsed, err := time.ParseDuration(string(text))
 	nanoseconds := float64(parsed)
@@ -172,7 +172,7 @@ func (d *deathsig) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// rewrite says as which signal a signal is forwarded; 0 drops it.
+// rewrite says as which signal fini forwards a signal; 0 drops the signal.
 type rewrite struct{ from, to syscall.Signal }
 
 func (r *rewrite) UnmarshalText(text []byte) (err error) {
@@ -219,7 +219,7 @@ func (c *Options) Patterns() (all []string) {
 	return all
 }
 
-// Pair reports whether fini is to be two processes, and whether the user has asked for that.
+// Pair reports whether fini must be two processes, and whether the user has asked for a pair.
 func (c *Options) Pair() (is, asked bool) {
 	asked = c.Shield != nil && *c.Shield
 	return c.Shield == nil || asked, asked
@@ -233,7 +233,7 @@ func (c *Options) Pids() (all []int) {
 	return all
 }
 
-// pid is the number of one process. Numbers that kill(2) takes for a group, or for all processes, are none.
+// pid is the number of one process. Numbers that kill(2) takes for a group, or for all processes, are not accepted.
 type pid int
 
 func (p *pid) UnmarshalText(text []byte) error {
@@ -254,7 +254,7 @@ func (s *status) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// answers run no command. They work even if a variable can't be used, because their reader may be looking for just that.
+// answers run no command. They work even if a variable can't be used, because the user may want to find out why.
 var answers = []string{"-h", "--help", "-V", "--version", "-l", "-L", "--license"}
 
 // Parse reads the command line. args is without the program's name.
@@ -293,7 +293,7 @@ func parseByKong(args, environ []string) (*Options, error) {
 	if err != nil {
 		return nil, explain(err, parser.Model.Flags)
 	}
-	// kong keeps the "--" that ends the flags. Exactly one is taken off.
+	// kong keeps the "--" that ends the flags. Parse takes off exactly one "--".
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
 	}
@@ -398,7 +398,7 @@ func Version() string {
 }
 
 // LimitedBuild is the message of a build whose first instructions are the Go runtime's, which changes what fini has
-// inherited. See reaper.HasEntry.
+// inherited. See entry.Linked.
 const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
 	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
 
@@ -417,7 +417,7 @@ type Isolation string
 
 const (
 	Isolate    Isolation = "1"
-	TryIsolate Isolation = "try" // and go on without
+	TryIsolate Isolation = "try" // and go on without it if the kernel refuses
 )
 
 var isolations = map[string]Isolation{

@@ -32,7 +32,7 @@ func withoutVariables(t *testing.T, set map[string]string) {
 	}
 }
 
-// sayingNothing is the command line that says nothing, as SPEC has it.
+// sayingNothing is the command line that says nothing, as docs/behavior.md has it.
 func sayingNothing() *Options {
 	return &Options{
 		Grace:   duration(5 * time.Second),

@@ -28,7 +28,7 @@ func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
 			several = append(several, flag.Envs...)
 		}
 	}
-	for _, variable := range slices.Backward(environ) { // of two, the first counts
+	for _, variable := range slices.Backward(environ) { // of two equal names, the first counts
 		name, value, _ := strings.Cut(variable, "=")
 		if !setsFlag(variable) {
 			continue

@@ -8,16 +8,15 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// A Machine decides what to do about events, in order, and which machine goes on: itself,
-// another one, or none when the life is over. It makes no system call and reads no clock: now
-// is the time since boot.
+// A Machine decides what to do about each event, in order, and which machine goes on: itself, another machine, or none
+// when the life is over. A Machine makes no system call and reads no clock: now is the time since boot.
 //
-// A command goes through two machines: the ladder, by which it is stopped, and the sweep,
-// by which its leftovers are. The heir of a pair begins with the sweep.
+// A command goes through two machines: the ladder stops the main child, and the sweep stops the leftovers. The heir of
+// a pair begins with the sweep.
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
-	// mayDelayReap reports whether ends of children other than the main child can wait.
+	// mayDelayReap reports whether fini may reap children other than the main child later.
 	mayDelayReap() bool
 }
 
@@ -25,11 +24,11 @@ type Machine interface {
 type event interface{ isEvent() }
 
 type (
-	received struct { // somebody sent fini a signal
+	received struct { // a process or the kernel sent fini a signal
 		sig  syscall.Signal
 		from origin
 	}
-	stop   struct{ why Reason } // fini has a reason of its own
+	stop   struct{ why Reason } // fini itself has a reason to stop the command
 	unread struct{ bytes int }  // the answer to askStdin
 	ended  struct {             // children were reaped
 		exits  []reaper.Exit
@@ -41,7 +40,7 @@ type (
 		err error
 	}
 	swept struct { // the answer to kill
-		hit, refused []int // pids: sent SIGKILL, and those that may not be
+		hit, refused []int // pids: sent SIGKILL, and not allowed to be signalled
 		err          error
 	}
 	elapsed struct{} // the time asked for with wake has come
@@ -55,7 +54,7 @@ func (looked) isEvent()   {}
 func (swept) isEvent()    {}
 func (elapsed) isEvent()  {}
 
-// An origin is who sent a signal.
+// An origin is the kind of sender of a signal.
 type origin int
 
 const (
@@ -64,34 +63,34 @@ const (
 	fromKernel                // as for a key of the terminal
 )
 
-// An action is what the loop has to do. Its method do, in this package's loop.go, carries it out: an action
-// without one would not compile.
+// An action is what the loop has to do. Its method do, in this package's loop.go, carries the action out: an action
+// without this method does not compile.
 type action interface{ do(l *Loop) }
 
 type (
 	forward  struct{ sig syscall.Signal } // to the command
 	askStdin struct{}                     // how much is unread; answered by unread
 	look     struct{}                     // at the tree, after reaping; answered by looked
-	remember struct{}                     // who has started whom, as long as that is to be seen
+	remember struct{}                     // which process started which, while the kernel still shows this
 	send     struct {                     // to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}
 	kill    struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
 	wake    struct{ after time.Duration } // replaces the wake before
-	hurry   struct{ after time.Duration } // the same, unless that one comes sooner
-	because struct {                      // says what is being done to the command or its leftovers
+	hurry   struct{ after time.Duration } // the same, unless the wake before comes sooner
+	because struct {                      // says what fini does to the command or its leftovers
 		level Level
 		what  string
 		why   Reason
 	}
-	tell struct { // of a leftover: what is being done about it
+	tell struct { // says what fini does about a leftover
 		process orphans.Process
 		what    string
-		quietly bool // it is one of many
-		asked   bool // it has had SIGTERM already
+		quietly bool // without a line: see MaxTold
+		asked   bool // the leftover has had SIGTERM already
 	}
-	leave struct { // says that this one goes on living
+	leave struct { // says that a leftover goes on living
 		process orphans.Process
 		quietly bool
 	}

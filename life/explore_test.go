@@ -131,7 +131,7 @@ var moves = []move{
 	}},
 	{"and the job are sent TERM", 1, topFini, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, true)
-		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that SPEC.md states
+		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
 		_ = w.killGroup(w.from(), w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What SPEC.md promises, as predicates on a world. Each name below begins the text of a breach.
+// What docs/behavior.md promises, as predicates on a world. Each name below begins the text of a breach.
 var invariants = []string{
 	"nobody else",       // a process outside of the tree is never signalled
 	"nothing left",      // nothing of the tree is alive at the end, unless refused or by policy

@@ -14,20 +14,20 @@ import (
 // A rung is where a ladder stands.
 //
 //	rung       what is so                           what leads to the next
-//	running    the main child lives                 stdin's end: closing; another reason to stop, or
-//	                                                a signal to end with --kill-after: stopping
+//	running    the main child lives                 end of stdin: closing; another reason to stop, or
+//	                                                a terminating signal with --kill-after: stopping
 //	heeding    fini's parent process has died,      --linger (at most sameEnd), another reason:
-//	           perhaps of a key of the terminal     stopping
+//	           perhaps by a key of the terminal     stopping
 //	           that has reached the command too
-//	closing    it can see the end of its stdin      --grace without a byte read, another
-//	                                                reason, a signal to end: stopping
-//	stopping   it has been sent a stop signal       --grace or --kill-after: ending
-//	ending     it has been sent SIGKILL             it does not end: the sweep, asking
+//	closing    the command can see the end of stdin --grace without a byte read, another
+//	                                                reason, a terminating signal: stopping
+//	stopping   the main child has had a stop signal --grace or --kill-after: ending
+//	ending     the main child has had SIGKILL       the main child lives on: the sweep, asking
 //
-// On each rung the end of the main child leads to the sweep of what it left. The sweep begins with
-// lingering; under --orphans=wait, if the rung was running, with waiting. If no child is left, or under
-// --orphans=leave, the life is over; but under --orphans=leave what is left is counted first, if
-// --orphans-exit or a report asks for it. Some reasons overrule every policy: see overrules.
+// On each rung the exit of the main child leads to the sweep of its leftovers. The sweep begins with lingering or, if
+// the rung was running under --orphans=wait, with waiting. If no child is left, or under --orphans=leave, the life is
+// over. But if --orphans-exit or a report asks for it, the sweep under --orphans=leave counts the leftovers first. Some
+// reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -45,13 +45,13 @@ type ladder struct {
 
 	rung       rung
 	deadline   time.Duration // when the rung ends, as uptime
-	leftUnread int           // bytes of stdin when last looked at
+	leftUnread int           // unread bytes of stdin at the last look
 
-	stopReason Reason // why the command is being stopped
-	isStopped  bool   // the main child is stopped by a signal
-	// the stop signal sent when the parent died; the next one of that kind is a duplicate
+	stopReason Reason // why fini stops the command
+	isStopped  bool   // the main child is suspended by a signal
+	// the stop signal sent when the parent process died; the next signal of that kind is a duplicate
 	expectedDuplicate syscall.Signal
-	sent              map[syscall.Signal]time.Duration // when the main child was last sent one, as uptime
+	sent              map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
 }
 
 func newLadder(r Rules, main int) *ladder {
@@ -82,12 +82,12 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		sig = e.sig
 	}
 	switch {
-	case sig == 0, l.hasHad(e), l.rung == ending: // on the last rung it has been sent SIGKILL
+	case sig == 0, l.hasHad(e), l.rung == ending: // on the last rung the main child has had SIGKILL
 		return nil
 	case e.sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
 		if l.hadRecently(now, e.sig) {
-			return nil // the group of a parent process that died was sent this signal too
+			return nil // the group of the dead parent process got this signal too
 		}
 	}
 	do = l.forward(now, sig)
@@ -105,8 +105,8 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	return do
 }
 
-// hasHad reports whether a signal has reached the command by itself, since that is in the job
-// to which it was sent.
+// hasHad reports whether a signal has reached the command without fini, because the command is in the job to which the
+// signal was sent.
 func (l *ladder) hasHad(e received) bool {
 	if l.Job == 0 {
 		return false
@@ -120,7 +120,7 @@ func (l *ladder) hasHad(e received) bool {
 	return e.from == fromTree
 }
 
-// asksForEnd reports whether a sender of sig wants the command to end.
+// asksForEnd reports whether sig is a terminating signal: its sender wants the command to exit.
 func asksForEnd(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
@@ -129,21 +129,20 @@ func asksForEnd(sig syscall.Signal) bool {
 	return false
 }
 
-// asksForEnd is the same for a signal that fini was sent, but false for one that was ignored when fini
-// started, as in the background of a shell: the command may still ignore that, so it is forwarded, and
-// nothing more.
+// asksForEnd is the same for a signal that fini received. It is false for a signal that was ignored when fini started,
+// as in the background of a shell: the command may still ignore this signal, so fini forwards it, and does nothing
+// more.
 func (i Identity) asksForEnd(sig syscall.Signal) bool {
 	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
 
-// forward sends sig to the command and remembers that.
+// forward sends sig to the command and records the time.
 func (l *ladder) forward(now time.Duration, sig syscall.Signal) []action {
 	l.sent[sig] = now
 	return []action{forward{sig}}
 }
 
-// letGoOn continues a main child that is stopped and could not act on the signal that it has
-// just been sent.
+// letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
 func (l *ladder) letGoOn(now time.Duration) []action {
 	if !l.isStopped {
 		return nil
@@ -162,8 +161,8 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 		l.rung, l.deadline, l.leftUnread = closing, now, math.MaxInt
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
-		// If a key of the terminal ended the parent process, it has reached the command too. A command
-		// that ends by it needs no signal from fini, and no line.
+		// If a key of the terminal killed the parent process, the key's signal has reached the command too. A command
+		// that dies by this signal needs no signal from fini, and no line.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}
@@ -175,7 +174,7 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 	return l.climb(now, why)
 }
 
-// climb starts stopping the command with the signal that is for this reason.
+// climb starts to stop the command, with the signal for this reason.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	sig := syscall.SIGTERM
 	if why.overrules() {
@@ -187,16 +186,15 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	return l.startStopping(now, why, sig)
 }
 
-// hadRecently reports whether the main child was sent sig for this very end: the sender that killed the parent
-// process may have sent fini the same signal within the same second. A signal from before that second was for
-// something else, such as a reload.
+// hadRecently reports whether fini has sent the main child sig for this very stop: the sender that killed the parent
+// process may have sent fini the same signal within the same second. A signal from before that second was for something
+// else, such as a reload.
 func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
 	at, ok := l.sent[sig]
 	return ok && now-at <= sameEnd
 }
 
-// startStopping sends the stop signal, unless the main child has had it, and waits for
-// its end.
+// startStopping sends the stop signal, unless the main child has had it, and waits for the main child to exit.
 func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal) []action {
 	l.stopReason = why
 	do := []action{because{Warning, "stopping the command", why}}
@@ -204,7 +202,7 @@ func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal
 		do = append(do, l.forward(now, sig)...)
 	}
 	do = append(do, l.letGoOn(now)...)
-	do = append(do, remember{}) // a look may take its time
+	do = append(do, remember{}) // a look may take long
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
@@ -213,8 +211,7 @@ func (l *ladder) endIn(now, after time.Duration) []action {
 	return []action{wake{after}}
 }
 
-// unread waits on while the command reads what is left of its stdin: the end is behind
-// that.
+// unread waits longer while the command still reads its stdin: the command sees the end only after the last byte.
 func (l *ladder) unread(now time.Duration, bytes int) []action {
 	switch {
 	case l.rung != closing:
@@ -243,8 +240,8 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	return append(do, rest...), next
 }
 
-// changed takes note of a main child that was stopped or continued. One that is to end is not
-// left stopped; the stop may have been under way when it was asked.
+// changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
+// suspended: the suspension may have been under way when fini sent its signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isStopped = status.Stopped()
 	asked := false
@@ -257,8 +254,8 @@ func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action 
 	return nil
 }
 
-// sortExits finds the end of the main child among those of others, which -w wants to be told. A pid may
-// come again before all is reaped: the first one is the main child.
+// sortExits finds the main child's exit, and names the other exits for -w. A pid may come again before everything is
+// reaped: the first exit with this pid is the main child's.
 func sortExits(exits []reaper.Exit, main int, warn bool) (do []action, status *syscall.WaitStatus) {
 	for _, x := range exits {
 		switch {
@@ -284,8 +281,8 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 		do = append(do, l.forward(now, syscall.SIGKILL)...)
 		return append(do, wake{killedBound}), l
 	case l.rung == ending:
-		// The main child has been sent SIGKILL and lives: it is a leftover like others,
-		// which have not been asked yet.
+		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
+		// to exit yet.
 		s := l.sweep(nil)
 		s.Orphans, s.had.pid = StopAll, l.main
 		return s.ask()
@@ -293,7 +290,7 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 	return nil, l
 }
 
-// killing says that the command is being killed, and by which flag it would have longer.
+// killing says that fini kills the command, and which flag gives the command longer.
 func (l *ladder) killing() action {
 	if l.stopReason == NotEnded {
 		return because{Warning, "killing the command", NotEnded}
@@ -301,21 +298,21 @@ func (l *ladder) killing() action {
 	return say{Warning, fmt.Sprintf("killing the command: it has not ended %v after the stop signal; --grace gives it longer", l.Grace)}
 }
 
-// over is what follows the end of the main child.
+// over decides what follows the exit of the main child.
 func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
 	s := l.sweep(status)
 	switch {
 	case none:
 		return s.finish()
 	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask() // nothing but lines and the report say what is alive, so that is what is alive now
+		return s.ask() // the count is only for lines and the report, which say what is alive now
 	case s.Orphans == WaitAll && l.rung == running:
 		return s.wait()
 	}
 	return s.start(now)
 }
 
-// sweep is the machine for what the main child has left behind. Its status may be unknown yet.
+// sweep returns the machine for the leftovers. The main child's status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules)
 	s.main = l.main
@@ -333,7 +330,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	return s
 }
 
-// howEnded is what a line says of a process that has ended.
+// howEnded says in words how a process exited or died.
 func howEnded(status syscall.WaitStatus) string {
 	if status.Signaled() {
 		return "was ended by " + signals.Name(status.Signal())

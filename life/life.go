@@ -1,13 +1,13 @@
-// Package life decides what becomes of a command and of what it leaves behind. It makes no system call and
-// reads no clock: it learns what happens from a Kernel, and tells it what to do.
+// Package life decides what becomes of a command and of its leftovers. It makes no system call and reads no clock: a
+// Kernel reports what happens, and carries out what the package decides.
 //
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
 //	ladder   the machine that stops a command
-//	sweep    the machine that stops what a command has left behind
+//	sweep    the machine that stops a command's leftovers
 //	paused   the machine of --pause
 //
-// Each machine has its table in the comment over its type. The tests run the same Loop and the same
-// machines in a model of the kernel, in which every order of events is tried.
+// Each machine has its table in the comment over its type. The tests run the same Loop and the same machines in a model
+// of the kernel, and try every order of events.
 package life
 
 import (
@@ -25,7 +25,7 @@ const (
 	Detail               // what fini did
 )
 
-// A Result is how a process has ended: by a signal, or with an exit code if that is 0.
+// A Result is how a process has ended: by the signal Sig, or with an exit code if Sig is 0.
 type Result struct {
 	Sig  syscall.Signal
 	Code int
@@ -50,19 +50,19 @@ func (r Result) Status() int {
 // WaitStatus is the result as wait(2) gives it.
 func (r Result) WaitStatus() syscall.WaitStatus { return syscall.WaitStatus(int(r.Sig) | r.Code<<8) }
 
-// The statuses that are fini's own.
+// Exit statuses of fini's own.
 const (
 	exitTimedOut = 124
-	ExitFailed   = 125 // what fini was asked for can't be had, and the command has not run or was stopped
+	ExitFailed   = 125 // fini can't do what it was asked for, and the command has not run or was stopped
 )
 
-// A Reason is why fini stops a command of itself.
+// A Reason is why fini itself stops a command.
 type Reason int
 
 const (
 	NoReason Reason = iota
 	ParentDied
-	FiniDied   // the outer one of a pair
+	FiniDied   // the outer fini of a pair was killed
 	BoundEnded // --bind
 	StdinClosed
 	TimedOut
@@ -71,7 +71,7 @@ const (
 	Reasons // how many there are
 )
 
-// overrules reports whether the reason overrides --orphans: whoever could want leftovers is gone.
+// overrules reports whether the reason overrides --orphans: the process that could want leftovers is gone.
 func (r Reason) overrules() bool { return r == ParentDied || r == FiniDied || r == BoundEnded }
 
 // String is the reason in a report, as its schema has it; "" for none.
@@ -93,14 +93,14 @@ func (r Reason) String() string {
 	return ""
 }
 
-// Rules are what a life goes by.
+// Rules are all that a life obeys.
 type Rules struct {
 	Policy
 	Identity
 }
 
-// A Policy is all that the command line asks of a life. Each machine has a copy, in which some reasons
-// overrule Orphans. Where comments say policy of leftovers, they mean that value.
+// A Policy is all that the command line asks of a life. Each machine has a copy, in which some reasons overrule
+// Orphans. In comments, the policy of leftovers is the value in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
 	KillAfter     time.Duration  // 0 for off
@@ -114,14 +114,14 @@ type Policy struct {
 	Rewrite       map[syscall.Signal]syscall.Signal
 }
 
-// An Identity is where this process and the command stand among others.
+// An Identity is the place of this process and of the command among other processes.
 type Identity struct {
 	Self   int  // this process's pid
-	Group  bool // what is forwarded goes to the main child's group, and not to it alone
+	Group  bool // forwarded signals go to the main child's group, and not to the main child alone
 	Leader bool // of the session: a hang-up reaches fini alone
-	Job    int  // the job's process group, if the command is in it; 0 if it has one of its own
+	Job    int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
 
-	Ignored []syscall.Signal // when fini started, and the command too: see asksForEnd
+	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksForEnd
 }
 
 // OutsideJob, as Identity.Job, is a process group that has no number here, because it is outside of the
@@ -148,13 +148,12 @@ const (
 )
 
 const (
-	// How long fini waits once SIGKILL reaches nobody new. One that was killed may
-	// have much memory to give back, or sit in uninterruptible sleep; one that may
-	// not be signalled can only end by itself. Both are guesses.
+	// How long fini waits once SIGKILL reaches no new process. A killed process may have much memory to give back, or
+	// be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both times are guesses.
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 
-	// Who kills the parent process, or both processes of a pair, sends the same signal within
-	// this long, which is a guess.
+	// A sender that kills the parent process, or both processes of a pair, sends the same signal within this time. The
+	// time is a guess.
 	sameEnd = time.Second
 )

@@ -10,58 +10,58 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Kernel is what a Loop asks and what it acts by: the real one, or the model of the tests.
+// A Kernel answers a Loop's questions and carries out its actions: the real kernel, or the model of the tests.
 type Kernel interface {
 	Now() time.Duration // since boot
 
-	// Wait sleeps until something has happened, or the time has come; 0 is never. Whether the main child
-	// has ended is watched if that is asked for.
+	// Wait sleeps until something has happened, or the time has come; 0 is never. If main is true, Wait also watches
+	// for the exit of the main child.
 	Wait(until time.Duration, main bool) Woken
 	// CatchChildren makes SIGCHLD wake Wait, or not.
 	CatchChildren(on bool)
-	// Reap collects the children that have ended, stopped or continued. none is true if no other is left.
+	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
-	MainEnded() // records the end of the main child
+	MainEnded() // records the exit of the main child
 
-	OfTree(pid int) bool                                    // whether a sender of signals is of the tree
-	Received(got signals.Received)                          // takes note of a signal that is acted upon
+	OfTree(pid int) bool                                    // whether the sender of a signal belongs to the tree
+	Received(got signals.Received)                          // records a signal on which the Loop acts
 	Unread() int                                            // bytes of standard input
 	Look() (orphans.View, error)                            // at the live tree
-	Remember()                                              // who has started whom
+	Remember()                                              // which process started which
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
-	Send(to orphans.Process, sig syscall.Signal)            // to one that the last Look has found
+	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
 	Say(level Level, text string)
 	Because(level Level, what string, why Reason)
 	Tell(of orphans.Process, what string, quietly, asked bool)
 	Leave(alone orphans.Process, quietly bool)
-	Exit(end End) // the last that the machines ask for
+	Exit(end End) // the last action of a life
 }
 
 // Woken is why a Wait has returned.
 type Woken struct {
 	Signals  []signals.Received
 	Children bool     // SIGCHLD came
-	Main     bool     // the main child shows that it has ended
-	Stop     []Reason // what the end of the command hangs on has ended
+	Main     bool     // the kernel shows that the main child has exited
+	Stop     []Reason // a process or stream to which the command is bound has ended
 }
 
 // An End is how a life has ended.
 type End struct {
 	Result
 	Leaks
-	WasStopped bool // the main child was, by a signal, at some time
+	WasStopped bool // the main child was suspended by a signal, at some time
 }
 
 // Leaks are the leftovers that count for --orphans-exit.
 type Leaks struct {
-	Stopped int  // how many had to be
-	Left    int  // how many were counted, and left alone
-	Decided bool // they decide the status: the command has succeeded, and fini does not
+	Stopped int  // how many fini had to stop
+	Left    int  // how many fini counted, and left alone
+	Decided bool // leftovers decide the status: the command has succeeded, and fini does not
 }
 
-// While the command runs, orphans that end within this time share a wake-up. It is a guess.
+// While the command runs, orphans that exit within this time share a wake-up. The time is a guess.
 const reapDelay = 25 * time.Millisecond
 
 // A Loop ties the machines to a Kernel. It runs in one goroutine, which alone reaps and signals.
@@ -74,17 +74,17 @@ type Loop struct {
 	result  Result
 
 	main       int           // the main child's pid, 0 for none
-	watched    bool          // the kernel shows its end
-	mainGone   bool          // it has just done so
-	reaped     bool          // it was reaped, or its end is hidden: it is signalled no more
-	wasStopped bool          // it has been stopped by a signal
+	watched    bool          // the kernel shows the main child's exit
+	mainGone   bool          // the kernel has just shown the exit
+	reaped     bool          // the main child was reaped, or its exit is hidden: fini signals it no more
+	wasStopped bool          // the main child has been suspended by a signal
 	mustReap   bool          // children may have changed
 	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
 	wake       time.Duration // when the machine wants to be woken
 	reapAt     time.Duration // until then SIGCHLD is not caught
 }
 
-// A Role is which life a Loop is to lead.
+// A Role is the kind of life that a Loop leads.
 type Role int
 
 const (
@@ -92,10 +92,10 @@ const (
 	Pause             // without a command
 )
 
-// New returns the loop of a life that begins now. main is the pid of the child that was started, whose end
-// is shown by the kernel if watched is true.
+// New returns the loop of a life that begins now. main is the pid of the main child, whose exit the kernel shows if
+// watched is true.
 func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
-	// A child that ended before SIGCHLD was caught is found by reaping first.
+	// Reaping first finds a child that exited before SIGCHLD was caught.
 	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
 	if l.machine = newLadder(rules, main); role == Pause {
 		l.machine = paused{rules.WarnReaped}
@@ -107,9 +107,9 @@ func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
 }
 
 // NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
-// main, and all that this has started, and ends as result says. The command was not at its end, so no policy leaves
-// anything alone. Everything is asked to end, although the kernel may have sent the command its parent death signal. After
-// an isolated inner fini nothing is left: the kernel has killed it all.
+// main, and all that the command has started, and ends as result says. The command had not finished, so no policy
+// leaves a process alone. Every process is asked to exit, although the kernel may have sent the command its parent
+// death signal. After an isolated inner fini nothing is left: the kernel has killed everything.
 func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main}
 	s := newSweep(rules)
@@ -129,10 +129,10 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	return l
 }
 
-// Stop stops the command for a reason that there was before the life began.
+// Stop stops the command for a reason from before the life began.
 func (l *Loop) Stop(why Reason) { l.queue = append(l.queue, stop{why}) }
 
-// Run takes in events until the life is over, and returns what fini is to end like.
+// Run takes in events until the life is over, and returns how fini must end.
 func (l *Loop) Run() Result {
 	for !l.over() {
 		l.turn()
@@ -142,7 +142,7 @@ func (l *Loop) Run() Result {
 
 func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
 
-// turn is one thing: an action, a decision, a look at the children, or a wait.
+// turn does one thing: an action, a decision, a look at the children, or a wait.
 func (l *Loop) turn() {
 	switch {
 	case len(l.todo) > 0:
@@ -160,7 +160,7 @@ func (l *Loop) turn() {
 	}
 }
 
-// wait sleeps until something has happened. It is where fini spends its life.
+// wait sleeps until something has happened. fini spends its life here.
 func (l *Loop) wait() {
 	woken := l.Wait(l.next(), l.watched)
 	for _, got := range woken.Signals {
@@ -214,15 +214,15 @@ func (l *Loop) received(got signals.Received) {
 	l.queue = append(l.queue, received{got.Signal, from})
 }
 
-// reapAll takes in the children that have ended, and rests for a while before it does so again, if
-// that keeps nobody waiting.
+// reapAll reaps the children that have exited. If a delay makes nothing else wait, it catches no SIGCHLD for a while
+// before it reaps again.
 func (l *Loop) reapAll() {
 	l.mustReap = false
 	rest := l.watched && l.machine.mayDelayReap() || l.pauses()
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
-		// A tracer has not waited for it: the kernel gives it to nobody else. See ptrace(2).
+		// A tracer has not waited for the main child: the kernel gives it to no other process. See ptrace(2).
 		l.mainEnded()
 		l.queue = append(l.queue, ended{hidden: true})
 	}
@@ -236,11 +236,11 @@ func (l *Loop) reapAll() {
 	case l.reapAt != 0:
 		l.reapAt = 0
 		l.CatchChildren(true)
-		l.mustReap = true // some may have ended before that
+		l.mustReap = true // children may have exited before SIGCHLD was caught again
 	}
 }
 
-// collect reaps, and queues what that tells.
+// collect reaps, and queues the exits for the machine.
 func (l *Loop) collect() (e ended) {
 	e.exits, e.none = l.Reap()
 	for _, x := range e.exits {
@@ -253,7 +253,7 @@ func (l *Loop) collect() (e ended) {
 		}
 	}
 	if l.pauses() {
-		e.none = false // it goes on without a child
+		e.none = false // --pause goes on without a child
 	}
 	if len(e.exits) > 0 || e.none {
 		l.queue = append(l.queue, e)
@@ -261,7 +261,7 @@ func (l *Loop) collect() (e ended) {
 	return e
 }
 
-// pauses reports whether this is a life without a command. An heir may know the pid of none either.
+// pauses reports whether this is a life without a command. An heir may not know the pid of a command either.
 func (l *Loop) pauses() bool {
 	_, pauses := l.machine.(paused)
 	return pauses

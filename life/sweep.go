@@ -18,19 +18,19 @@ import (
 //	waiting    leftovers may take for ever          a reason or a signal to stop: asking
 //	asking     each leftover is sent SIGTERM once   --grace has passed, a second SIGINT: killing
 //	killing    SIGKILL, again and again             nothing more can be done
-//	counting   leftovers are told of and left,      the look has been answered: over
+//	counting   fini lists leftovers and leaves them the look has been answered: over
 //	           under --orphans=leave
 //
-// Under --orphans=leave counting takes the place of asking, and the same leads to it: --linger, a reason or
-// a signal. Without --orphans-exit nothing waits for --linger: the counting decides nothing, and begins at once.
+// Under --orphans=leave, counting takes the place of asking, after --linger, a reason or a signal. Without
+// --orphans-exit fini does not wait for --linger: the count decides nothing, so counting begins at once.
 //
-// A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers
-// that hold neither stream have not been asked yet. Where nobody can tell who holds a stream, pipes is stop.
+// A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers that hold
+// neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
 //
-// In each stage the sweep is over when no child is left, or only such as --allow-orphan leaves
-// alone; under --orphans=pipes also when two looks in a row show no leftover that holds standard output or
-// standard error. The second of them must be still: see orphans.View. The end of stdin is no reason to stop while lingering: the command may have ended
-// by it.
+// In each stage the sweep is over when no child is left, except the children that --allow-orphan leaves alone. Under
+// --orphans=pipes the sweep is also over when two looks in a row show no leftover that holds standard output or
+// standard error. The second look must be still: see orphans.View. While lingering, the end of stdin is no reason to
+// stop: it may be why the command has exited.
 type stage int
 
 const (
@@ -47,50 +47,50 @@ const (
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
-	longestPause = time.Minute // the same under --orphans=wait: no look follows one after which it would be longer
+	longestPause = time.Minute // the same under --orphans=wait: no look follows once the pause is this long
 
-	// At first only children are killed, without a look at /proc: a process that forks and ends in
-	// a loop outruns any look. It lasts this long, as long as each round hits new ones.
+	// At first fini kills only children, without a look at /proc: a process that forks and exits in a loop outruns any
+	// look. This phase lasts at most this long, while each round hits new processes.
 	burstFor = 100 * time.Millisecond
 
-	// MaxTold leftovers are told of one by one, the others are counted.
+	// MaxTold is how many leftovers fini names, each in a line. fini only counts the others.
 	MaxTold = 20
 
 	// The unit of orphans.Process.Start, which is rounded down to it.
 	tick = 10 * time.Millisecond
 
-	// A process of which nobody knows when it started is spared as clean-up at most this long, or half of --grace.
+	// A process whose start is unknown is spared as clean-up for at most this long, or half of --grace.
 	startUnknown = time.Second
 )
 
-// had says which processes have been sent SIGTERM already when a sweep begins: the members of a process
-// group at an uptime, however long ago, or one process.
+// had says which processes have had SIGTERM already when a sweep begins: the members of a process group at an uptime,
+// however long ago, or one process.
 type had struct {
 	group int
 	at    time.Duration
 	pid   int
 }
 
-// by reports whether p has certainly had it: what has started within the same tick may have
-// come after it.
+// by reports whether p has certainly had SIGTERM: a process that started within the same tick may have come after the
+// signal.
 func (h had) by(p orphans.Process) bool {
 	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start != 0 && p.Start+tick <= h.at
 }
 
-// Before all were asked, and before the look that asks has been answered.
+// The value of began before all were asked, and of deadline before the look that asks has been answered.
 const (
 	notBegun    time.Duration = -1
 	notAnswered time.Duration = math.MaxInt64
 )
 
-// sweep stops what a command has left behind.
+// sweep stops a command's leftovers.
 type sweep struct {
 	Rules
 	main int // the main child's pid
 	had  had
 
 	result  Result // of the command
-	unknown bool   // it is: a tracer keeps the main child from being reaped
+	unknown bool   // the result is: a tracer keeps the main child from being reaped
 
 	stage       stage
 	deadline    time.Duration // when the stage ends, as uptime
@@ -99,11 +99,11 @@ type sweep struct {
 	interrupted bool          // SIGINT came, since the sweep began
 
 	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
-	stopped  int                   // how many leftovers had to be
-	left     int                   // how many were counted, and left
+	stopped  int                   // how many leftovers fini had to stop
+	left     int                   // how many leftovers fini counted, and left
 	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
-	burstEnd time.Duration         // up to here only children are killed
-	alone    bool                  // the last look found only such as are left, by the policy or alone
+	burstEnd time.Duration         // until then fini kills only children
+	alone    bool                  // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt time.Duration         // the uptime of that look
 }
 
@@ -143,8 +143,8 @@ func (s *sweep) start(now time.Duration) ([]action, Machine) {
 	return []action{remember{}, wake{s.Linger}}, s
 }
 
-// wait gives leftovers all the time that they want: the end of the last one is told. Only where a name may let one
-// stay, which it may take only now, the tree is looked at again, for a while and more and more rarely.
+// wait gives leftovers all the time that they want: the kernel reports the last exit. Only with --allow-orphan fini
+// looks again, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) wait() ([]action, Machine) {
 	s.enter(waiting, 0)
 	if s.looks() {
@@ -153,8 +153,8 @@ func (s *sweep) wait() ([]action, Machine) {
 	return []action{remember{}}, s
 }
 
-// ask begins with a look. The grace begins with its answer: nobody is killed unasked, however
-// late that comes. Nobody is asked under --orphans=leave.
+// ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
+// comes. Under --orphans=leave no process is asked.
 func (s *sweep) ask() ([]action, Machine) {
 	s.enter(asking, notAnswered)
 	if s.Orphans == LeaveAll {
@@ -163,7 +163,7 @@ func (s *sweep) ask() ([]action, Machine) {
 	return []action{look{}}, s
 }
 
-// finishOff begins to kill, after one more look, to say who did not end.
+// finishOff begins to kill, after one more look, which names the processes that did not exit.
 func (s *sweep) finishOff(now time.Duration) ([]action, Machine) {
 	s.enter(killing, now+killedBound)
 	return []action{look{}}, s
@@ -178,7 +178,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 		return nil, s
 	}
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
-		return nil, s // this key has ended the command, and the rest of the job ends by it too
+		return nil, s // the command has exited by this key, and the rest of the job does so too
 	}
 	again := sig == syscall.SIGINT && s.interrupted
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
@@ -193,7 +193,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 }
 
 func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
-	spared := false // some were, by the policy
+	spared := false // the policy has spared some leftovers
 	if why.overrules() {
 		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
 	}
@@ -214,7 +214,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	}
 	for _, x := range e.exits {
 		if x.Ended() {
-			// The pid may come again, within the same tick even.
+			// Another process may get this pid, even within the same tick.
 			delete(s.killed, x.Pid)
 			delete(s.asked, x.Pid)
 		}
@@ -224,7 +224,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 		rest, next := s.finish()
 		return append(do, rest...), next
 	case s.stage == waiting && s.looks():
-		// One after the other may end in no time, and no reader waits for them.
+		// Leftovers may exit in quick succession, and no reader waits for them.
 		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
 	case s.looks():
 		// A tree that never stops dying must not put the next look off for ever.
@@ -234,7 +234,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	return do, s
 }
 
-// looks reports whether the tree is looked at again and again in this stage.
+// looks reports whether fini looks at the tree again and again in this stage.
 func (s *sweep) looks() bool {
 	return s.stage == asking || s.stage == killing || s.stage == lingering && s.Orphans == StopPipes || s.Allow
 }
@@ -263,7 +263,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	s.lookedAt = now
 	var do []action
 	if e.Blind && s.Orphans == StopPipes {
-		// No look can tell that nobody holds a stream any more, but wait4 can that nobody is left.
+		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
 			do = append(do, say{Warning, "stopping every leftover: without /proc nobody can tell who holds the output"})
@@ -276,8 +276,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
-		// One whose descriptors may not be seen counts as a holder: the policy
-		// promises the reader its EOF.
+		// A process whose descriptors fini may not see counts as a holder: the policy promises the reader its EOF.
 		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
 	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
@@ -320,7 +319,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	return nil, s
 }
 
-// count tells of those that are left, and touches none.
+// count lists the leftovers, and signals none of them.
 func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
 	for i, p := range found {
 		do = append(do, tell{p, "leaving", i >= MaxTold, false})
@@ -330,7 +329,7 @@ func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machi
 	return append(do, rest...), next
 }
 
-// leave ends the life while there are processes that are left alone.
+// leave ends the life while processes are alive that fini leaves alone.
 func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 	for i, p := range allowed {
 		do = append(do, leave{p, i >= MaxTold})
@@ -339,13 +338,13 @@ func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 	return append(do, rest...), next
 }
 
-// cleanUp returns the pids of the processes that a living leftover has started since it was asked to end, by fini or with
-// its group. They are that leftover's own to finish, because its clean-up may need a sleep or an rm. A process that started
-// within the tick of the request counts as one of them; see startUnknown too. Parents come before their children in found.
+// cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
+// with its group. The leftover has to finish them itself: its clean-up may need a sleep or an rm. A process that
+// started within the tick of the request counts too; see startUnknown. Parents come before their children in found.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
 	spared = map[int]bool{}
 	trusts := s.began == notBegun || now < s.began+min(startUnknown, s.Grace/2)
-	since := map[int]time.Duration{} // by pid: what the leftover starts from then on is its clean-up
+	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
 		at, ok := since[p.Parent]
 		switch {
@@ -373,7 +372,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	}
 	for _, p := range append(first, rest...) {
 		start, asked := s.asked[p.Pid]
-		known := start != 0 && p.Start != 0 // it can't be told of one that is stuck: the pid must do
+		known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
 		if asked && (start == p.Start || !known) || spared[p.Pid] {
 			continue
 		}
@@ -384,7 +383,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 			do = append(do, send{p, syscall.SIGTERM})
 		}
 		if p.State == 'T' {
-			do = append(do, send{p, syscall.SIGCONT}) // stopped, it can't act on SIGTERM
+			do = append(do, send{p, syscall.SIGCONT}) // a suspended process can't act on SIGTERM
 		}
 	}
 	if s.began == notBegun {
@@ -393,17 +392,17 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	return do
 }
 
-// tell counts a leftover that has to be stopped, and tells of the first of them.
+// tell counts a leftover that fini has to stop, and names the first of them.
 func (s *sweep) tell(p orphans.Process, what string, had bool) action {
 	s.stopped++
 	return tell{p, what, s.stopped > MaxTold, had}
 }
 
-// killEach says whom it kills of those that the last look found. Under --orphans=pipes it kills those alone,
+// killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills these leftovers alone,
 // after each look; else the whole tree, by kill.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next Machine) {
 	if len(found) == 0 && s.Allow {
-		return []action{s.again(now)}, s // the last of them are ending
+		return []action{s.again(now)}, s // the last leftovers are exiting
 	}
 	var hit []int
 	for i, p := range found {
@@ -444,14 +443,14 @@ func (s *sweep) swept(now time.Duration, e swept) ([]action, Machine) {
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
-		return []action{look{}}, s // are there only such as are left alone?
+		return []action{look{}}, s // does --allow-orphan spare every process that is left?
 	case s.burstEnd != 0 && fresh && now < s.burstEnd:
 		return []action{kill{childrenOnly: true}}, s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
 		return []action{kill{}}, s
 	case fresh:
-		// It may have forked before it was hit: sweep again at once.
+		// A process may have forked before SIGKILL hit it: sweep again at once.
 		return []action{wake{0}}, s
 	}
 	bound := s.deadline
@@ -471,13 +470,13 @@ func (s *sweep) again(now time.Duration) action {
 	return wake{after}
 }
 
-// giveUp leaves what can't be stopped.
+// giveUp leaves the processes that fini can't stop.
 func (s *sweep) giveUp(why string) ([]action, Machine) {
 	do, next := s.finish()
 	return append([]action{say{Failure, why}}, do...), next
 }
 
-// finish ends the life as the rules make of the command's end.
+// finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish() (do []action, next Machine) {
 	if s.stopped > MaxTold {
 		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
@@ -496,7 +495,7 @@ func (s *sweep) finish() (do []action, next Machine) {
 	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}}), nil
 }
 
-// Leftovers is a number of them in words.
+// Leftovers is a number of leftovers in words.
 func Leftovers(count int) string {
 	if count == 1 {
 		return "1 leftover"

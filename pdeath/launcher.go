@@ -7,28 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Proc is a /proc in which the processes are found that are above fini, as a descriptor of the directory. It is read
-// here by files for which nobody waits: comm and status. See proc_pid_comm(5), proc_pid_status(5).
+// A Proc is a /proc that shows the processes above fini, as a descriptor of the directory. This file reads only comm
+// and status there, for which a reader never waits. See proc_pid_comm(5), proc_pid_status(5).
 type Proc int
 
 // Own is the /proc of this process.
 const Own Proc = -1
 
-// Name is what a process is called, "" if that can't be told.
+// Name returns the name of a process, "" if it can't be read.
 func (p Proc) Name(pid int) string {
 	return strings.TrimSuffix(p.read(pid, "comm"), "\n")
 }
 
-// Ignores reports whether a process ignores a signal. It is false if that can't be told.
+// Ignores reports whether a process ignores a signal. It returns false if the status can't be read.
 func (p Proc) Ignores(pid int, sig unix.Signal) bool {
 	set, _ := strconv.ParseUint(field(p.read(pid, "status"), "SigIgn"), 16, 64)
 	return set&(1<<(sig-1)) != 0
 }
 
-// GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of the
-// session, such as a shell that could continue it. See setpgid(2). It is false if that can't be told. Only the process
-// parent, which is the parent of a member, and those above it are asked, because the others of a job have the same
-// parents.
+// GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
+// the session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It looks
+// only at the process parent, which is the parent of a member, and at the ancestors of parent, because the other
+// members of a job have the same parents.
 func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
 	for at := parent; at > 0; {
 		theirGroup, theirSession, ok := p.groupOf(at)
@@ -49,7 +49,7 @@ func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
 	return true
 }
 
-// groupOf is the process group and the session of a process. In another PID namespace no system call knows it.
+// groupOf returns the process group and the session of a process. No system call knows them in another PID namespace.
 func (p Proc) groupOf(pid int) (group, session int, ok bool) {
 	if p == Own {
 		group, err := unix.Getpgid(pid)
@@ -62,13 +62,13 @@ func (p Proc) groupOf(pid int) (group, session int, ok bool) {
 	return group, session, err == nil && err2 == nil
 }
 
-// first is the first word: the number in the PID namespace of that /proc.
+// first returns the first word: the number in the PID namespace of that /proc.
 func first(text string) string {
 	word, _, _ := strings.Cut(text, "\t")
 	return word
 }
 
-// field is what a line of status says.
+// field returns the value of a line of status.
 func field(status, name string) string {
 	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":\t")
 	value, _, _ := strings.Cut(rest, "\n")

@@ -3,16 +3,16 @@
 //
 // Kernel facts it rests on:
 //
-//   - A pidfd becomes readable when the whole process has ended. The end of the one
+//   - A pidfd becomes readable when the whole process has exited. The exit of the one
 //     thread that forked, at which PR_SET_PDEATHSIG fires, does not count. See
 //     pidfd_open(2), poll(2).
 //   - poll(2) with no events asked for reports POLLHUP on a pipe's read end once the
-//     last writer is gone, whether data is left to read or not, and takes no byte. A
+//     last writer is gone, whether data is left to read or not, and reads no byte. A
 //     socket whose peer did shutdown(SHUT_WR) shows POLLRDHUP alone. A terminal shows
 //     POLLHUP when it is hung up. Files and devices never do.
 //   - FIONREAD (TIOCINQ, ioctl_tty(2)) tells how much of a pipe or socket is still to be read.
 //
-// It says what happened, and kills nobody.
+// The package reports what happened, and signals no process.
 package pdeath
 
 import (
@@ -23,14 +23,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that a process had ended before it could be watched.
+// ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
 // ErrNone says that there is no parent process to watch: it is outside the PID namespace.
 var ErrNone = errors.New("there is no parent process in this PID namespace")
 
-// Parent opens a pidfd of the process that started this one. Errors are ErrGone, ErrNone, or
-// that of pidfd_open(2).
+// Parent opens a pidfd of the process that started this process. Errors are ErrGone, ErrNone, or an error of
+// pidfd_open(2).
 func Parent() (fd, pid int, err error) {
 	pid = os.Getppid()
 	if pid == 0 {
@@ -43,7 +43,7 @@ func Parent() (fd, pid int, err error) {
 	}
 	fd, err = unix.PidfdOpen(pid, 0)
 	if now := os.Getppid(); now != pid {
-		// It ended meanwhile; the pidfd may be of whoever got its pid.
+		// The parent process exited meanwhile; the pidfd may be of another process that got its pid.
 		if err == nil {
 			_ = unix.Close(fd)
 		}
@@ -55,18 +55,16 @@ func Parent() (fd, pid int, err error) {
 	return fd, pid, nil
 }
 
-// Adopted reports whether parent has certainly inherited child from a process that has ended: it tells by their
-// sessions. A child is in the session of its parent, unless it leads one of its own, or its
-// parent has made one of its own since: that parent leads it. PID 1 has made its session
-// before it starts anything. See credentials(7), setsid(2).
+// Adopted reports whether parent has certainly inherited child from a process that has exited, which the sessions show.
+// A child is in the session of its parent, unless the child leads a session, or the parent has made a session since,
+// which the parent leads. PID 1 has made its session before it starts a process. See credentials(7), setsid(2).
 func Adopted(child, session, parent, parentSession int) bool {
 	return session != child && session != parentSession && (parentSession != parent || parent == 1)
 }
 
-// Signal makes the kernel send sig to this process when its parent process, or the one thread
-// of it that forked, ends: for a kernel without pidfds, and for a parent outside the PID
-// namespace. Ask Died when the signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are
-// ErrGone, or that of prctl.
+// Signal makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
+// exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
+// signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
 func Signal(sig unix.Signal) (parent int, err error) {
 	parent = os.Getppid()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
@@ -78,11 +76,11 @@ func Signal(sig unix.Signal) (parent int, err error) {
 	return parent, nil
 }
 
-// Died reports whether the parent process, and not only a thread of it, has ended. One outside
-// the PID namespace can't be asked for.
+// Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process
+// outside the PID namespace.
 func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
 
-// Process opens a pidfd of a process to watch. Errors are ErrGone, or that of pidfd_open(2).
+// Process opens a pidfd of a process to watch. Errors are ErrGone, or an error of pidfd_open(2).
 func Process(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errno, ok := err.(unix.Errno); ok {
@@ -91,7 +89,7 @@ func Process(pid int) (int, error) {
 	return fd, Alive(fd)
 }
 
-// Explain is what an error of pidfd_open(2) means.
+// Explain translates an error of pidfd_open(2).
 func Explain(err unix.Errno) error {
 	switch err {
 	case unix.ESRCH:
@@ -102,7 +100,7 @@ func Explain(err unix.Errno) error {
 	return fmt.Errorf("cannot open a pidfd: %w", err)
 }
 
-// Alive returns ErrGone and closes the pidfd of a process that has ended: a zombie has a pid to open.
+// Alive returns ErrGone and closes the pidfd if the process has exited: pidfd_open(2) opens a zombie too.
 func Alive(pidfd int) error {
 	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	if n, _ := unix.Poll(fds, 0); n > 0 {
@@ -112,12 +110,12 @@ func Alive(pidfd int) error {
 	return nil
 }
 
-// Stdin is what can be told of standard input.
+// Stdin says whether fini can watch standard input.
 type Stdin int
 
 const (
 	Unwatched Stdin = iota
-	Open            // its end will be seen
+	Open            // fini will see its end
 	Ended           // it has no far end: /dev/null
 )
 
@@ -149,7 +147,7 @@ func LookAtStdin() (Stdin, error) {
 	return Unwatched, errors.New("a file has no far end; want a pipe, a socket or a terminal")
 }
 
-// Unread is how many bytes of standard input are still to be read by the command.
+// Unread returns how many bytes of standard input the command has still to read.
 func Unread() int {
 	n, err := unix.IoctlGetInt(0, unix.TIOCINQ)
 	if err != nil {
@@ -158,13 +156,13 @@ func Unread() int {
 	return n
 }
 
-// A Bond is what the end of the command hangs on.
+// A Bond is what the command is bound to.
 type Bond struct {
-	// Fds are to be polled, for as long as any is not negative.
+	// Fds are the descriptors to poll, until all of them are negative.
 	Fds []unix.PollFd
 }
 
-// Watch makes the bond of processes, by their pidfds, and of standard input if that is Open.
+// Watch makes the bond to processes, by their pidfds, and to standard input if stdin is Open.
 func Watch(pidfds []int, stdin Stdin) *Bond {
 	b := &Bond{}
 	for _, fd := range pidfds {
@@ -176,8 +174,8 @@ func Watch(pidfds []int, stdin Stdin) *Bond {
 	return b
 }
 
-// Ended returns what a poll of Fds has shown, each once: the index of a pidfd whose process
-// has ended, or their number for the end of standard input. It is not polled again.
+// Ended returns what a poll of Fds has shown, each once: the index of a pidfd whose process has exited, or the number
+// of pidfds for the end of standard input. fini does not poll this descriptor again.
 func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {
@@ -188,5 +186,5 @@ func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
 	return ended
 }
 
-// Again makes the one of this index, which Ended has returned, be polled again.
+// Again makes fini poll the descriptor of this index, which Ended has returned, again.
 func (b *Bond) Again(i int) { b.Fds[i].Fd = ^b.Fds[i].Fd }

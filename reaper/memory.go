@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory counts the processes that the kernel has killed for want of memory in the cgroup of
-// this process. The count rises before the process gets its SIGKILL. See memory.events in
-// Documentation/admin-guide/cgroup-v2.rst, and memory.oom_control in that of version 1.
+// Memory counts the processes that the kernel has killed for want of memory in the cgroup of this process. The count
+// rises before the process gets its SIGKILL. See memory.events in Documentation/admin-guide/cgroup-v2.rst, and
+// memory.oom_control in cgroup-v1/memory.rst.
 type Memory struct {
 	File  string // the kernel's file that counts them; "" for none
 	Count uint64 // when the Memory was made
 }
 
-// CountMemory notes the count of now. Without a memory cgroup there is none.
+// CountMemory records the present count. Without a memory cgroup there is no count.
 func CountMemory() Memory {
 	text, _ := ReadAll("/proc/self/cgroup")
 	for _, file := range memoryFiles(text) {
@@ -29,7 +29,7 @@ func CountMemory() Memory {
 	return Memory{}
 }
 
-// KilledSince returns how many have been killed since the Memory was made.
+// KilledSince returns how many processes the kernel has killed since the Memory was made.
 func (m Memory) KilledSince() (uint64, error) {
 	if m.File == "" {
 		return 0, errors.New("no memory cgroup was found")
@@ -45,9 +45,8 @@ func (m Memory) KilledSince() (uint64, error) {
 	return count - m.Count, nil
 }
 
-// memoryFiles are the files that may count for a process whose /proc/PID/cgroup has this text.
-// In a container the path may be that of the host, and what is mounted the container's part
-// alone. See cgroups(7).
+// memoryFiles are the files that may have the count for a process whose /proc/PID/cgroup has this text. In a container
+// the path may be the host's, although only the container's part is mounted. See cgroups(7).
 func memoryFiles(text string) []string {
 	const root = "/sys/fs/cgroup"
 	var two []string
@@ -79,8 +78,8 @@ func parseKills(text string) (count uint64, ok bool) {
 	return 0, false
 }
 
-// ReadAll reads a file of the kernel's. Package os would make the runtime set up epoll(7) for it, and
-// abort if it can't.
+// ReadAll reads a file of the kernel. Package os would make the runtime set up epoll(7) for the file, and abort if this
+// fails.
 func ReadAll(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

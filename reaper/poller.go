@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enoughFree are the descriptors that a start and a sweep want.
+// enoughFree is how many descriptors a start and a sweep need.
 const enoughFree = 14
 
-// StartPoller makes the Go runtime set up epoll(7) now. It would do so for its first timer, which it
-// sets after some garbage collection, and abort if no descriptor were left then. On an error it was
-// not set up, and no timer may be set.
+// StartPoller makes the Go runtime set up epoll(7) now. Otherwise the runtime would do so for its first timer, which it
+// sets after some garbage collection, and abort if no descriptor were left. After an error epoll is not set up, and no
+// timer may be set.
 func StartPoller() error {
-	// All that it takes is tried first, beside what makes the runtime begin.
+	// StartPoller first tries all calls that the runtime will make, beside the file that makes the runtime begin.
 	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	waker, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	file, err3 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	var limit unix.Rlimit
 	err := errors.Join(err1, err2, err3, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if err == nil && uint64(file)+enoughFree > limit.Cur {
-		err = unix.EMFILE // it takes the lowest that is free
+		err = unix.EMFILE // file got the lowest free number
 	}
 	if err == nil {
 		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN})

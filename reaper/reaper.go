@@ -5,12 +5,12 @@
 //   - A child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) inherits every
 //     orphan of its tree, through new sessions and double forks, as PID 1 does
 //     in its namespace. wait4(-1) answering ECHILD therefore proves that no
-//     descendant is alive. Without __WALL it leaves out children whose exit signal is not SIGCHLD,
-//     which this process may have had before it became what it is: see clone(2).
-//   - A child that has ended stays a zombie until Reap collects it, so that its pid and its
-//     process group id stay reserved: who reaps and signals in one place hits nobody else.
-//   - PR_SET_PDEATHSIG fires when the thread that forked ends. In a Go program
-//     the main thread never ends, so Spawn is called on it.
+//     descendant is alive. Without __WALL, wait4 leaves out children whose exit signal is not SIGCHLD:
+//     this process may have had such children before it became fini. See clone(2).
+//   - A child that has exited stays a zombie until Reap collects it, so that its pid and its
+//     process group id stay reserved: a program that reaps and signals in one place hits no other process.
+//   - PR_SET_PDEATHSIG fires when the thread that forked exits. In a Go program
+//     the main thread never exits, so Spawn is called on the main thread.
 //
 // The package says what happened. It never decides, logs or exits.
 package reaper
@@ -24,15 +24,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit is one child that was reaped, or that was stopped or continued by a signal, as its
-// Status tells. See wait(2).
+// Exit is one child that was reaped, or that a signal suspended or continued, as Status says. See wait(2).
 type Exit struct {
 	Pid    int
 	Status syscall.WaitStatus
-	Name   string // if Reap was given who knows it
+	Name   string // if Reap was given a function for names
 }
 
-// Ended reports whether the child has ended: it was not only stopped or continued.
+// Ended reports whether the child has exited: it was not only suspended or continued.
 func (x Exit) Ended() bool { return !x.Status.Stopped() && !x.Status.Continued() }
 
 // Subreaper makes this process inherit the orphans of its tree. PID 1 inherits
@@ -48,9 +47,9 @@ func Subreaper() error {
 	return nil
 }
 
-// Reap collects every child that has ended, stopped or continued and does not wait. none is true when
-// no child is left: with a subreaper that means no descendant. If name is not nil, it is asked for
-// the name of each child that has ended, before that is reaped and its name gone. See wait(2).
+// Reap collects every child that has exited, stopped or continued, and does not wait. none is true when no child is
+// left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that has
+// exited, before the child is reaped and the name is gone. See wait(2).
 func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	for {
 		which, called := -1, ""
@@ -59,8 +58,7 @@ func Reap(name func(pid int) string) (exits []Exit, none bool) {
 				which, called = ended, name(ended)
 			}
 		}
-		// A raw call: it never waits, and telling the scheduler of each one costs more
-		// than the call.
+		// A raw call, because it never waits, and a report of each call to the scheduler costs more than the call.
 		var status syscall.WaitStatus
 		pid, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(which), uintptr(unsafe.Pointer(&status)),
 			syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED|syscall.WALL, 0, 0, 0)
@@ -74,7 +72,7 @@ func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	}
 }
 
-// zombie is a child that has ended and is not reaped yet, 0 for none. See waitid(2).
+// zombie returns a child that has exited and is not reaped yet, 0 for none. See waitid(2).
 func zombie() (pid int) {
 	var info struct { // siginfo_t, as far as it is needed here
 		_   [3]int32

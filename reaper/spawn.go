@@ -17,14 +17,13 @@ type Command struct {
 	Args []string // the file Args[0] is looked up as execvp(3) does
 	Env  []string // "KEY=value"
 
-	// Deathsig is sent to the child by the kernel when this process dies;
-	// 0 for none. See prctl(2), PR_SET_PDEATHSIG.
+	// The kernel sends Deathsig to the child when this process dies; 0 for none. See prctl(2), PR_SET_PDEATHSIG.
 	Deathsig syscall.Signal
 
-	// Inherited is what the child is to start with: what this process did.
+	// Inherited is how the child starts: with the same attributes as this process did.
 	Inherited entry.Attributes
 
-	// SameGroup leaves the child in the process group of this process; else it leads one of its own.
+	// SameGroup leaves the child in the process group of this process; else the child leads a group of its own.
 	SameGroup bool
 
 	// Terminal is a descriptor of the terminal whose foreground the child's
@@ -36,7 +35,7 @@ type Command struct {
 type Child struct {
 	Pid       int
 	FD        int  // its pidfd, -1 if the kernel gives none
-	Ungrouped bool // the kernel refused the parent death signal, the process group or the terminal: it has none of them
+	Ungrouped bool // the kernel refused the parent death signal, the process group or the terminal: the child has none of them
 }
 
 // SpawnError says why a command could not be started.
@@ -80,7 +79,7 @@ func Spawn(c Command) (child Child, err error) {
 	return child, err
 }
 
-// tryAll calls try with each path that execvp(3) would try, until one can be executed.
+// tryAll calls try with each path that execvp(3) would try, until a path can be executed.
 func (c Command) tryAll(try func(path string, args []string) error) error {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")
@@ -105,7 +104,7 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 			return nil
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 			if unix.Access(path, unix.F_OK) == nil {
-				// The file is there: what is missing is its interpreter.
+				// The file is there: its interpreter is missing.
 				failed = &SpawnError{name, NotExecutable, notFound(path)}
 			}
 		case errors.Is(err, unix.EACCES):
@@ -121,8 +120,8 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 	return failed
 }
 
-// passedOver reports whether execvp goes on to the next entry of PATH after this error:
-// the entry is no good, which says nothing about the others.
+// passedOver reports whether execvp goes on to the next entry of PATH after this error: a bad entry says nothing about
+// the others.
 func passedOver(err error) bool {
 	return errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ETIMEDOUT)
 }
@@ -152,7 +151,7 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		}
 	}
 	err := withMask(c.Inherited.Blocked, func() (err error) {
-		// A filter, or a sandbox that emulates a kernel, may refuse any of what is asked for.
+		// A filter, or a sandbox that emulates a kernel, may refuse any of these attributes.
 		refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
 		if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
 			attr.Sys.PidFD = nil
@@ -188,9 +187,9 @@ func withMask(blocked *uint64, do func() error) error {
 	return do()
 }
 
-// candidates lists the paths that execvp(3) tries for a file, in order: the file
-// itself if its name has a slash, else one for each entry of PATH, where an
-// empty entry is the working directory, and no PATH at all is /bin:/usr/bin.
+// candidates lists the paths that execvp(3) tries for a file, in order. A file with a slash in its name is the only
+// path. Else each entry of PATH gives a path. An empty entry is the working directory, and no PATH at all is
+// /bin:/usr/bin.
 func candidates(file string, env []string) []string {
 	if file == "" {
 		return nil
@@ -208,7 +207,7 @@ func candidates(file string, env []string) []string {
 	var paths []string
 	for dir := range strings.SplitSeq(path, ":") {
 		if len(dir) >= unix.PathMax {
-			continue // the C library passes over what no path can begin with
+			continue // the C library skips a directory that is too long for any path
 		}
 		if dir != "" {
 			dir += "/"

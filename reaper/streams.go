@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes this process's copies of what the command inherited, so that a
-// reader gets EOF, and a writer EPIPE, when the command alone would have given
-// it: standard input (unless keepStdin), standard output, and each descriptor
-// from 3 on that is not close-on-exec. Standard error stays.
+// CloseInherited closes this process's copies of the descriptors that the command inherited. So a reader gets EOF, and
+// a writer EPIPE, when the command alone would have given it. CloseInherited closes standard input (unless keepStdin),
+// standard output, and each descriptor from 3 on that is not close-on-exec. Standard error stays.
 //
 // Descriptors 0 and 1 stay in place as O_PATH references, which are neither a
 // reader nor a writer of a pipe: a process of the container that opens
@@ -21,8 +20,8 @@ func CloseInherited(keepStdin bool) {
 	}
 	release(1)
 	fd := 3
-	// This process's own descriptors were each the lowest free one when they were opened, so
-	// there is none behind more free ones than it has ever closed.
+	// Each of this process's own descriptors got the lowest free number when it was opened, so none of them is above
+	// more free numbers than this process has ever closed.
 	for free := 0; free < ownMost; fd++ {
 		flags, _, errno := unix.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0)
 		switch {
@@ -32,8 +31,7 @@ func CloseInherited(keepStdin bool) {
 			_ = unix.Close(fd)
 		}
 	}
-	// Before Linux 5.9, or under a filter, there is no such call. Without a list there is no telling which
-	// numbers are in use.
+	// Before Linux 5.9, or under a filter, there is no close_range(2). Without a list, any number may be in use.
 	if unix.CloseRange(uint(fd), math.MaxUint32, 0) == nil || closeListed(fd) == nil {
 		return
 	}
@@ -65,8 +63,8 @@ func closeListed(from int) error {
 	}
 }
 
-// numbers is how many numbers a descriptor may have, as far as anyone uses them. The Go runtime has made the
-// soft limit the hard one, which may be a thousand million.
+// numbers returns how many numbers a descriptor may have, as far as programs use them. The Go runtime has raised the
+// soft limit to the hard limit, which may be a thousand million.
 func numbers() int {
 	const enough = 1 << 16
 	var limit unix.Rlimit
@@ -76,7 +74,7 @@ func numbers() int {
 	return int(min(limit.Cur, enough))
 }
 
-// ownMost is more than the descriptors that a fini opens before it lets go.
+// ownMost is more than the descriptors that fini opens before it calls CloseInherited.
 const ownMost = 32
 
 // release turns fd into a reference that keeps no pipe open.

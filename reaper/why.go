@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why a file can't be executed. The kernel has one word for many reasons, and the file tells them apart. It
-// is read only after a failure.
+// This file finds why a program can't be executed. The kernel has one error for many reasons, and the program's file
+// tells them apart. fini reads the file only after a failure.
 
-// beginning is what the kernel looks at, and a little more, "" if there is nothing to be read. A FIFO is not
-// waited for.
+// beginning returns the part of a file that the kernel looks at, and a little more; "" if nothing can be read. It does
+// not wait for a FIFO.
 func beginning(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -28,7 +28,7 @@ func beginning(path string) string {
 	return string(text[:max(n, 0)])
 }
 
-// notFound is why execve(2) says ENOENT of a file that is there.
+// notFound returns why execve(2) fails with ENOENT although the file is there.
 func notFound(path string) error {
 	text := beginning(path)
 	interpreter, ok := interpreterOf(text)
@@ -45,7 +45,7 @@ func notFound(path string) error {
 	return errors.New("its interpreter was not found")
 }
 
-// interpreterOf is what stands behind the "#!" of a script: the kernel takes a word, which blanks end.
+// interpreterOf returns the word after the "#!" of a script. For the kernel, blanks end this word.
 func interpreterOf(text string) (name string, ok bool) {
 	line, ok := strings.CutPrefix(text, "#!")
 	if !ok {
@@ -59,16 +59,16 @@ func interpreterOf(text string) (name string, ok bool) {
 	return line, line != ""
 }
 
-// Of elf(5). Package debug/elf would make the binary 40 kB larger.
+// Values of elf(5). Package debug/elf would make the binary 40 kB larger.
 const (
 	classAt, class64  = 4, 2
 	dataAt, bigEndian = 5, 2
 	ptInterp          = 3
 	elfMagic          = "\x7fELF"
-	elfHeader         = 64 // what the larger one takes
+	elfHeader         = 64 // the size of the larger header
 )
 
-// foreign is for what else than this kernel and machine a file is, nil if it may be a script.
+// foreign says for which other kernel or machine a file is; nil if the file may be a script.
 func foreign(text string) error {
 	binaryFile := strings.Contains(text, "\x00")
 	switch {
@@ -94,16 +94,16 @@ func isMachO(text string) bool {
 	switch text[:4] {
 	case "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe":
 		return true
-	case "\xca\xfe\xba\xbe": // as the classes of Java begin: there a version follows, which is 45 or more
+	case "\xca\xfe\xba\xbe": // Java classes begin so too, but their next field is a version of 45 or more
 		return text[7] < 40
 	}
 	return false
 }
 
-// An elfFile is the beginning of one.
+// An elfFile is the beginning of an ELF file.
 type elfFile string
 
-// number is the one of size bytes at an offset, in the file's own order.
+// number reads a number of size bytes at an offset, in the file's own byte order.
 func (f elfFile) number(at, size int) (n int) {
 	for i := range size {
 		from := at + size - 1 - i
@@ -115,7 +115,7 @@ func (f elfFile) number(at, size int) (n int) {
 	return n
 }
 
-// machine is what the file is for, as uname(1) calls it: see e_machine in elf(5).
+// machine returns the machine that the file is for, as uname(1) calls it: see e_machine in elf(5).
 func (f elfFile) machine() string {
 	switch number := f.number(18, 2); number {
 	case 3:
@@ -147,7 +147,7 @@ func (f elfFile) machine() string {
 	}
 }
 
-// here is the machine that this is.
+// here returns the machine on which fini runs.
 func here() string {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -163,7 +163,7 @@ func here() string {
 	return machine
 }
 
-// loader is the program that loads the file, "" if none is found.
+// loader returns the path of the program that loads the file, "" if none is found.
 func (f elfFile) loader() string {
 	if !strings.HasPrefix(string(f), elfMagic) || len(f) < elfHeader || f[classAt] != class64 {
 		return ""
@@ -181,7 +181,7 @@ func (f elfFile) loader() string {
 	return ""
 }
 
-// refused is why a path can't be executed, for which the kernel says EACCES.
+// refused returns why a path can't be executed if the kernel says EACCES.
 func refused(path string, err error) error {
 	var st unix.Stat_t
 	var fs unix.Statfs_t

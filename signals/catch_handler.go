@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Catchable reports whether fini can receive sig from others and pass it on. SIGCHLD is left
-// out, which speaks of fini's own children, and 32 and 33, which the C library of the command
-// keeps for itself.
+// Catchable reports whether fini can receive sig from others and pass it on. It excludes SIGCHLD, which reports fini's
+// own children, and 32 and 33, which the C library of the command keeps for itself.
 func Catchable(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, 32, 33:
@@ -26,24 +25,24 @@ const Threads = 0
 
 var uncatchable = []syscall.Signal{32, 33}
 
-// caught is what handler works on.
+// caught is the state that handler works on.
 var caught catching
 
-// catching is this instead of os/signal, since receiving through that costs thread switches for
-// each signal that is to be caught, and a thread, and does not tell the sender.
+// catching takes the place of os/signal, which costs a thread, and thread switches for each caught signal, and does not
+// report the sender.
 type catching struct {
 	pending atomic.Uint64
 	eventFD int64     // the descriptor to write to
 	pid     int64     // of this process
-	one     uint64    // what is written
+	one     uint64    // the value to write
 	runtime uintptr   // the runtime's handler
-	senders [65]int64 // the last of each kind: si_code below, si_pid above
+	senders [65]int64 // of the last signal of each number: si_code in the low half, si_pid in the high half
 	counts  [65]atomic.Uint32
-	keeps   [65]uint64 // of those that are pending, which each kind leaves so
+	keeps   [65]uint64 // which pending signals each signal leaves pending
 }
 
-// setKeeps makes SIGCONT discard the stop signals that are pending, and each of them SIGCONT, as the
-// kernel does: see signal(7). They are taken in the order of the numbers, and not as they came.
+// setKeeps makes SIGCONT discard pending stop signals, and each stop signal discard a pending SIGCONT, as the kernel
+// does: see signal(7). Take returns signals in the order of their numbers, and not as they came.
 func (c *catching) setKeeps() {
 	for sig := range c.keeps {
 		c.keeps[sig] = ^uint64(0)
@@ -57,12 +56,12 @@ func (c *catching) setKeeps() {
 // handlerPC is where handler begins.
 var handlerPC uintptr
 
-// catch makes handler catch every signal but those to leave.
+// catch makes handler catch every signal except the signals in leave.
 func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	c.pending, c.origin, c.count = &caught.pending, origin, count
 	caught.eventFD, caught.pid, caught.one = int64(eventFD), int64(unix.Getpid()), 1
 	caught.setKeeps()
-	// Like the runtime's own: on the stack that it gives each thread for this, with all
+	// Like the runtime's handler, handler runs on the stack that the runtime gives each thread for signals, with all
 	// signals blocked.
 	action := segvAction()
 	caught.runtime, action[0] = action[0], handlerPC
@@ -73,7 +72,7 @@ func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	}
 }
 
-// catchAlso makes handler catch these, too.
+// catchAlso makes handler catch these signals, too.
 func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	action := segvAction()
 	for _, sig := range sigs {
@@ -81,15 +80,15 @@ func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	}
 }
 
-// segvAction is how SIGSEGV is caught: first by the runtime, which puts its handler in place of
-// whatever it finds, and then by handler.
+// segvAction is how this process catches SIGSEGV: first by the runtime, which replaces any handler that it finds, and
+// then by handler.
 func segvAction() (action sigaction) {
 	setAction(unix.SIGSEGV, nil, &action)
 	return action
 }
 
-// Children makes SIGCHLD be caught from now on, or not any more. It is for the caller to look
-// for children that ended before.
+// Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
+// before.
 func (c *Catcher) Children(on bool) {
 	var action sigaction // zero is SIG_DFL
 	if on {
@@ -98,13 +97,13 @@ func (c *Catcher) Children(on bool) {
 	setAction(unix.SIGCHLD, &action, nil)
 }
 
-// count is how many of a kind were caught since it was asked for.
+// count returns how many signals of a number were caught since the last call.
 func count(sig syscall.Signal) int { return int(caught.counts[sig].Swap(0)) }
 
-// origin is who sent the last signal of a kind.
+// origin returns the sender of the last signal of a number.
 func origin(sig syscall.Signal) Received {
 	info := atomic.LoadInt64(&caught.senders[sig])
-	if code := int32(info); code > 0 { // what follows it in the siginfo is no pid
+	if code := int32(info); code > 0 { // the next field of the siginfo is no pid
 		return Received{Signal: sig, Kernel: true}
 	}
 	return Received{Signal: sig, Sender: int(info >> 32)}

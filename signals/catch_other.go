@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Catchable reports whether fini can receive sig from others and pass it on. SIGCHLD is left
-// out: it speaks of fini's own children. The runtime keeps SIGURG, SIGPROF and 32 to 34 for
-// itself.
+// Catchable reports whether fini can receive sig from others and pass it on. It excludes SIGCHLD, which reports fini's
+// own children. The runtime keeps SIGURG, SIGPROF and 32 to 34 for itself.
 func Catchable(sig syscall.Signal) bool {
 	switch sig {
 	case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPROF:
@@ -24,18 +23,17 @@ func Catchable(sig syscall.Signal) bool {
 	return sig >= 1 && sig < 32 || sig > rtMin && sig <= rtMax
 }
 
-// Threads is how many threads catching takes: that of os/signal.
+// Threads is how many threads catching takes: os/signal takes a thread.
 const Threads = 1
 
 var uncatchable = []syscall.Signal{32, 33, 34}
 
-// received is where the runtime sends what it has caught. It drops what finds a channel full,
-// and merges equal pending signals, so this many are never under way.
+// The runtime sends the signals that it has caught to received. It drops a signal if the channel is full, and merges
+// equal pending signals, so there are never this many under way.
 var received = make(chan os.Signal, 256)
 
-// catch makes the Go runtime catch every signal but those to leave, if no handler is written
-// for the architecture. It does not say who sent one: what a terminal sends is taken for the
-// kernel's.
+// catch makes the Go runtime catch every signal except the signals in leave, if no handler is written for the
+// architecture. The runtime does not report the sender: signals that a terminal sends count as sent by the kernel.
 func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	c.pending = new(atomic.Uint64)
 	c.origin = func(sig syscall.Signal) Received {
@@ -56,15 +54,15 @@ func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
 	}()
 }
 
-// catchAlso makes the Go runtime catch these, too.
+// catchAlso makes the Go runtime catch these signals, too.
 func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	for _, sig := range sigs {
 		signal.Notify(received, sig)
 	}
 }
 
-// Children makes SIGCHLD be caught from now on, or not any more. It is for the caller to look
-// for children that ended before.
+// Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
+// before.
 func (c *Catcher) Children(on bool) {
 	if on {
 		signal.Notify(received, unix.SIGCHLD)

@@ -52,7 +52,7 @@ func Parse(name string) (syscall.Signal, error) {
 	return 0, unknown(name)
 }
 
-// realTime adds an offset such as "+3" to base; sign is the one that is allowed.
+// realTime adds an offset such as "+3" to base; sign is the sign that the offset must have.
 func realTime(name string, base int, offset, sign string) (syscall.Signal, error) {
 	if offset == "" {
 		return syscall.Signal(base), nil

@@ -2,15 +2,15 @@
 //
 // Facts it rests on:
 //
-//   - The Go runtime sends its own threads SIGURG to preempt goroutines, and makes panics of
-//     the faults of its own code. If the handler is fini's own (see catch_handler.go) it
-//     hands those on to the runtime's; otherwise SIGURG is not caught.
+//   - The Go runtime sends its own threads SIGURG to preempt goroutines, and turns faults of
+//     its own code into panics. If the handler is fini's own (see catch_handler.go), it hands
+//     these signals on to the runtime's handler; otherwise fini does not catch SIGURG.
 //   - A signal that this process ignored when it was started, as under nohup, is ignored in the
-//     command too if it is not caught here before that was started. See execve(2).
+//     command too, unless fini catches the signal before it starts the command. See execve(2).
 //   - kill(2) on a process group is atomic against fork: no member escapes it.
 //
-// It knows nothing of who ended: the caller sees to it that a pid or group it
-// sends to has not been reaped.
+// The package does not know which processes have exited: the caller must make sure that a pid or group to which it
+// sends has not been reaped.
 package signals
 
 import (
@@ -28,22 +28,22 @@ import (
 // Received is a signal that was caught.
 type Received struct {
 	Signal syscall.Signal
-	// Sender is the pid of the process that sent it; 0 if it is not known, not in this PID
-	// namespace, or the kernel itself.
+	// Sender is the pid of the sender; 0 if the sender is not known, is outside of this PID namespace, or is the
+	// kernel.
 	Sender int
 
 	Kernel bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
 	OfTree bool // the sender belongs to the tree of this process, in which it has another pid
 }
 
-// Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come
-// from its own writes, SIGXCPU from the time that it has used. They are not for the command.
+// Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from fini's
+// own writes, SIGXCPU from the CPU time that fini has used. These signals are not for the command.
 func (r Received) Own(self int) bool {
 	return r.Sender == self && !r.Kernel && self != 0 || r.Kernel && (r.Signal == unix.SIGXCPU || r.Signal == unix.SIGXFSZ || r.Signal == unix.SIGPIPE)
 }
 
-// Catcher receives the signals sent to this process. Two of a kind that come before the
-// first of them is taken are one, as the kernel merges them, unless they are real-time signals.
+// Catcher receives the signals sent to this process. Two equal signals that come before Take returns the first count as
+// one, as the kernel merges them, unless they are real-time signals.
 type Catcher struct {
 	FD int // becomes readable when there is something to take
 
@@ -60,10 +60,9 @@ type Catcher struct {
 	polled []unix.PollFd
 }
 
-// Catch starts to receive every signal but SIGCHLD, for which see Children. ignored are
-// those that were ignored when this process started: they stay ignored until CatchIgnored, except
-// for SIGCHLD, without which nothing is reaped. Those to keep are as they were. There is one Catcher
-// in a process.
+// Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
+// this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini reaps nothing. The
+// signals in keep stay as they were. A process has one Catcher.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	KeepIgnored(ignored)
 	read, write, err := eventFD()
@@ -81,15 +80,15 @@ func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	return c, nil
 }
 
-// CatchIgnored starts to receive what was ignored, too: the command may not ignore it any more. Call it
-// when the command has been started, which ignores it at first.
+// CatchIgnored starts to receive the ignored signals, too: the command may not ignore them any more. Call it after the
+// start of the command, which ignores them at first.
 func (c *Catcher) CatchIgnored() {
 	c.catchAlso(slices.DeleteFunc(slices.Clone(c.Ignored), func(sig syscall.Signal) bool {
 		return !Catchable(sig) || slices.Contains(c.keep, sig)
 	}))
 }
 
-// eventFD is a descriptor to wait for, and the one that makes it readable. See eventfd(2).
+// eventFD returns a descriptor to wait for, and a descriptor that makes it readable. See eventfd(2).
 func eventFD() (read, write int, err error) {
 	if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
 		return fd, fd, nil
@@ -99,12 +98,12 @@ func eventFD() (read, write int, err error) {
 	return fds[0], fds[1], err
 }
 
-// Take returns what was caught since the last Take, in the order of the numbers; of SIGCONT and
-// the signals that stop a job, what came last. It does not wait.
+// Take returns the signals that were caught since the last Take, in the order of their numbers; of SIGCONT and the
+// signals that suspend a job, the last that came. It does not wait.
 func (c *Catcher) Take() (taken []Received) {
-	// What is caught from here on makes it readable again. It may have become so for what was
-	// taken already. The call is raw, as are others on a signal's way: it does not
-	// wait, and while a goroutine is in one that may, the runtime gives its processor away.
+	// A signal that is caught from here on makes FD readable again. FD may be readable for a signal that Take has
+	// returned already. The call is raw, like other calls on a signal's way: it does not wait, and during a call that
+	// may wait, the runtime gives the goroutine's processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
 	pending, self := c.pending.Swap(0), unix.Getpid()
@@ -112,7 +111,7 @@ func (c *Catcher) Take() (taken []Received) {
 		if pending&(1<<(sig-1)) == 0 {
 			continue
 		}
-		n := c.count(sig) // 0 if the last Take has seen it before it was pending
+		n := c.count(sig) // 0 if the last Take has counted the signal before it was pending
 		if sig < rtMin {
 			n = min(n, 1)
 		}
@@ -127,12 +126,11 @@ func (c *Catcher) Take() (taken []Received) {
 	return taken
 }
 
-// Unblock unblocks all signals on this thread. Call it on the thread that started the command,
-// after that.
+// Unblock unblocks all signals on this thread. Call it on the thread that started the command, after the start.
 func (c *Catcher) Unblock() {
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
-	// The default of those that can't be caught is to end the process.
+	// The default action of the signals that can't be caught is to terminate the process.
 	for _, sig := range uncatchable {
 		setAction(sig, &sigaction{sigIgn}, nil)
 	}
@@ -150,8 +148,8 @@ func KeepIgnored(ignored []syscall.Signal) {
 // leftIgnored are the signals that the runtime leaves as they were if they are ignored.
 var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 
-// Ignored reports whether the disposition of sig is SIG_IGN, which is what it was at the
-// start only for leftIgnored. See sigaction(2).
+// Ignored reports whether the disposition of sig is SIG_IGN. Only for leftIgnored this is also the disposition at the
+// start. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
 	var now sigaction
 	setAction(sig, nil, &now)
@@ -170,9 +168,8 @@ func setAction(sig syscall.Signal, set, old *sigaction) {
 		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 }
 
-// ToGroup sends sig to the process group that leader leads, and to leader itself
-// if it has moved to another group. It is not an error if they have ended. See
-// kill(2).
+// ToGroup sends sig to the process group that leader leads, and to leader itself if leader has moved to another group.
+// It is not an error if these processes have exited. See kill(2).
 func ToGroup(leader int, sig syscall.Signal) error {
 	group := unix.Kill(-leader, sig)
 	if pgid, err := unix.Getpgid(leader); group == unix.ESRCH || err == nil && pgid != leader {
@@ -181,23 +178,22 @@ func ToGroup(leader int, sig syscall.Signal) error {
 	return sent(group, leader, sig)
 }
 
-// To sends sig to one process. It is not an error if it has ended.
+// To sends sig to one process. It is not an error if the process has exited.
 func To(pid int, sig syscall.Signal) error {
 	return sent(unix.Kill(pid, sig), pid, sig)
 }
 
-// EndBy ends this process by the default action of sig, without a core dump, so that its
-// parent sees in wait4(2) what it would have seen of a child that sig ended. It returns only
-// if that can't be.
+// EndBy terminates this process by the default action of sig, without a core dump. The parent process sees in wait4(2)
+// what it would have seen of a child that sig killed. EndBy returns only if this fails.
 func EndBy(sig syscall.Signal) {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // if a filter refuses that
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // if a filter refuses the prctl
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	setAction(sig, &sigaction{}, nil) // zero is SIG_DFL
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
-	// To this very thread: it takes effect before the call returns.
+	// Sent to this very thread, the signal takes effect before the call returns.
 	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
 }
 

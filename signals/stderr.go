@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SayLine writes one line to standard error and never waits for a reader: a line that can't be
-// written at once is lost. It reports whether it was written.
+// SayLine writes one line to standard error and never waits for a reader: a line that can't be written at once is lost.
+// It reports whether the line was written.
 func SayLine(line []byte) bool {
 	return nil == Quietly(func() error {
 		n, err := WriteNow(2, line)
@@ -20,10 +20,10 @@ func SayLine(line []byte) bool {
 	})
 }
 
-// Quietly calls write on a thread that blocks the signals which a write raises, for nobody sent them: SIGPIPE if the
-// reader is gone, which is taken back, so that it does not reach the command; SIGXFSZ; and SIGTTOU, by which a terminal
-// under `stty tostop` would stop a writer in the background, though it lets one through that blocks the signal. See
-// pipe(7), tty(4).
+// Quietly calls write on a thread that blocks the signals that a write raises, because no process sent them. SIGPIPE,
+// if the reader is gone, is taken back, so that it does not reach the command. The others are SIGXFSZ, and SIGTTOU, by
+// which a terminal under `stty tostop` suspends a writer in the background unless it blocks the signal. See pipe(7),
+// tty(4).
 func Quietly(write func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,7 +46,7 @@ func takeBack(sig unix.Signal) {
 	_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
 		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
-		// A filter refuses that. Ignoring a pending signal discards it.
+		// A filter refuses the call. Ignoring a pending signal discards it.
 		var caught sigaction
 		setAction(sig, &sigaction{sigIgn}, &caught)
 		setAction(sig, &caught, nil)
@@ -61,21 +61,21 @@ func setOf(sigs ...unix.Signal) (set unix.Sigset_t) {
 	return set
 }
 
-// A socket of messages takes this much at once, and a pipe that poll(2) calls ready does.
+// A socket of messages takes this many bytes at once, and so does a pipe that poll(2) calls ready.
 const atOnce = 4096
 
-// WriteNow writes what fd takes of text without waiting, and without O_NONBLOCK on a file description that the
-// command shares:
+// WriteNow writes as much of text as fd takes without waiting. It does not set O_NONBLOCK on a file description that
+// the command shares:
 //
 //	what it is                            how it is written
 //	a regular file, or it has O_NONBLOCK  by write(2)
 //	a socket                              by sendmsg(2) with MSG_DONTWAIT
 //	a pipe                                by pwritev2(2) with RWF_NOWAIT, since Linux 6.4; else by splice(2)
 //	a terminal or another device          by a file description of this process's own
-//	what is left                          after poll(2), though another writer may come between
+//	anything else                         after poll(2), though another writer may come between
 //
-// A terminal that has too little room for a line says that it has room, so poll(2) comes last. A process that reads a
-// pipe holds its lock meanwhile, and every writer waits for that.
+// poll(2) comes last, because a terminal that has too little room for a line says that it has room. A process that
+// reads a pipe holds the lock of the pipe meanwhile, and every writer waits for this lock.
 func WriteNow(fd int, text []byte) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -108,9 +108,8 @@ func WriteNow(fd int, text []byte) (int, error) {
 	return unix.Write(fd, text[:min(len(text), atOnce)])
 }
 
-// Own opens the terminal or device that fd has open once more, with O_NONBLOCK, so that the file description is this
-// process's own. Another user's terminal can't be opened like that; but /dev/tty, the controlling terminal, needs no
-// permission.
+// Own opens the terminal or device of fd once more, with O_NONBLOCK, so that the file description is this process's
+// own. Another user's terminal can't be opened like that; but /dev/tty, the controlling terminal, needs no permission.
 func Own(fd int) (int, error) {
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)
@@ -124,11 +123,11 @@ func Own(fd int) (int, error) {
 	return own, err
 }
 
-// tried reports whether a write has come so far that the reader decided what became of it.
+// tried reports whether a write came so far that its result depends on the reader.
 func tried(err error) bool { return err == nil || err == unix.EAGAIN || err == unix.EPIPE }
 
-// moveAtOnce writes to a pipe by way of another one: splice(2) moves from pipe to pipe without waiting on
-// every Linux. The other pipe is closed with what was not moved.
+// moveAtOnce writes to a pipe by way of a second pipe: on every Linux, splice(2) moves data from pipe to pipe without
+// waiting. Data that was not moved is lost with the second pipe.
 func moveAtOnce(fd int, text []byte) (int, error) {
 	var way [2]int
 	if err := unix.Pipe2(way[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

@@ -4,15 +4,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasTerminal reports whether this process has a controlling terminal: its keys send signals
-// to the process groups of the session. See credentials(7).
+// HasTerminal reports whether this process has a controlling terminal, whose keys send signals to the process groups of
+// the session. See credentials(7).
 func HasTerminal() bool {
 	for fd := range 3 {
 		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
 			return true
 		}
 	}
-	// The standard streams may be elsewhere.
+	// The standard streams may be redirected.
 	fd := openTerminal()
 	_ = unix.Close(fd)
 	return fd >= 0
@@ -29,15 +29,15 @@ func Foreground() int {
 	return -1
 }
 
-// TakeForeground makes this process's group the foreground of the controlling terminal, if
-// there is one: its keys reach this process from then on. See tcsetpgrp(3).
+// TakeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: the
+// terminal's keys reach this process from then on. See tcsetpgrp(3).
 func TakeForeground() {
 	tty := openTerminal()
 	if tty < 0 {
 		return
 	}
 	defer func() { _ = unix.Close(tty) }()
-	// A group in the background is stopped by SIGTTOU for it, unless that is blocked.
+	// SIGTTOU suspends a group in the background for this call, unless the signal is blocked.
 	_ = Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
 	})

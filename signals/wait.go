@@ -15,12 +15,12 @@ type timer struct {
 	at    time.Duration // what fd is set to
 }
 
-// poll is what to poll for an uptime: a descriptor, or a timeout if the kernel gives none.
+// poll returns what to poll for an uptime: a descriptor, or a timeout if the kernel gives no descriptor.
 func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if at == 0 {
 		return unix.PollFd{Fd: -1}, -1
 	}
-	if !t.tried { // a life without a deadline needs none
+	if !t.tried { // a life without a deadline needs no timer
 		t.tried = true
 		var err error
 		if t.fd, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
@@ -42,22 +42,22 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	return unix.PollFd{Fd: -1}, int(min((left+time.Millisecond-1)/time.Millisecond, most))
 }
 
-// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). Processes have their start
-// in the same clock: see proc_pid_stat(5).
+// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). The kernel shows the start of a process in the
+// same clock: see proc_pid_stat(5).
 func Uptime() time.Duration {
 	var ts unix.Timespec
-	// Raw, since it does not wait, and comes with every signal: see Take.
+	// A raw call, because it does not wait, and comes with every signal: see Take.
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
 	return time.Duration(ts.Nano())
 }
 
-// Wait sleeps until a signal was caught, the uptime has come (0 for never), or one of the
-// descriptors shows what it is asked for, and fills in what they show. See poll(2).
+// Wait sleeps until a signal was caught, the uptime has come (0 for never), or a descriptor of fds is ready, and fills
+// in what the descriptors show. See poll(2).
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	timer, milliseconds := c.timer.poll(until)
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
 	if _, err := unix.Poll(c.polled, milliseconds); err != nil && err != unix.EINTR {
-		// A filter refuses it, or the limit of descriptors is lower than their number here.
+		// A filter refuses poll, or the limit of descriptors is lower than the number of fds.
 		rest := unix.NsecToTimespec(int64(10 * time.Millisecond))
 		_ = unix.Nanosleep(&rest, nil)
 	}
