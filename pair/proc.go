@@ -24,8 +24,8 @@ func MountProc() *RefusedError {
 	if proc == nil {
 		return refused(entry.CallOpen, errNotMounted)
 	}
-	// A new mount on a shared mount, or on a copy of a shared mount, appears outside too. So MountProc first makes every
-	// mount at or below /proc a slave. A slave still receives mounts, for an automount.
+	// A new mount on a shared mount, or on a copy of a shared mount, appears outside too. So, before MountProc
+	// mounts anything, no mount at or below /proc stays shared. A slave still receives mounts, for an automount.
 	slave := uintptr(unix.MS_SLAVE)
 	if proc.unbindable { // only MS_PRIVATE removes this mark, and a copy leaves out such mounts
 		slave = unix.MS_PRIVATE
