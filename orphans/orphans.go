@@ -1,4 +1,4 @@
-// Package orphans finds the processes that descend from this one, reports which of
+// Package orphans finds the descendants of this process, reports which of
 // them hold its standard streams, and signals exactly those.
 //
 // Kernel facts it rests on:

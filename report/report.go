@@ -37,7 +37,7 @@ type record struct {
 	Ended         *time.Time // the end of the main child; null if fini did not see it
 	Finished      time.Time
 	Status        int
-	Error         *string // why the command was not started
+	Error         *string // why the main child was not started
 	Exit          *exit
 	Stopped       *string // why fini stopped the main child
 	Signals       []signal
