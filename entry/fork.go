@@ -56,7 +56,7 @@ func (p *process) fork(argv uintptr) {
 }
 
 // guess looks for the flags that make fini a single process or an isolated pair. It misses flags after a flag whose value
-// is a separate word. An inner fini can correct a wrong guess, and a single process can't. So if a later word may cancel
+// is a separate word. An inner fini can correct a wrong guess, and a single process can't. So if any word may cancel
 // the flag for a single process, fini makes a pair first.
 //
 //go:nosplit
