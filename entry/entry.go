@@ -11,9 +11,9 @@ import (
 // The entry points of the assembly.
 var _, _ = begin, rebuild
 
-// begin is called with the address of what the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
-// and the auxiliary vector. See getauxval(3). It returns the address at which rebuild shall lay these words anew. In the
-// outer fini of a pair begin returns only if the outer fini has to do more than sleep.
+// begin gets the address of the words that the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
+// and the auxiliary vector. See getauxval(3). begin returns the address at which rebuild writes these words anew. In the
+// outer fini of a pair, begin returns only if the outer fini has to do more than sleep.
 //
 //go:nosplit
 func begin(stack uintptr) (to uintptr) {
@@ -44,7 +44,7 @@ func (a *inherited) note() {
 }
 
 // rebuild copies the words that the kernel has put at from. Instead of the environment the runtime gets GOMAXPROCS=1 and
-// nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the command, and fini has work for one processor.
+// nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the main child, and fini needs one processor.
 //
 //go:nosplit
 func rebuild(from, to uintptr) {
@@ -55,7 +55,7 @@ func rebuild(from, to uintptr) {
 	copyWords(begin, end, to+16)
 }
 
-// vector returns the begin and the end of the auxiliary vector, which follows the environment.
+// vector returns the beginning and the end of the auxiliary vector, which follows the environment.
 //
 //go:nosplit
 func vector(environ uintptr) (begin, end uintptr) {
@@ -88,7 +88,7 @@ func call(number, a, b, c, d uintptr) int { return call6(number, a, b, c, d, 0, 
 //go:noescape
 func call6(number, a, b, c, d, e, f uintptr) int
 
-// address is that of a string which ends in a NUL.
+// address is the address of a string that ends in a NUL.
 //
 //go:nosplit
 func address(s string) uintptr { return uintptr(unsafe.Pointer(unsafe.StringData(s))) }

@@ -17,7 +17,7 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	CALL ·begin(SB) // begin(stack) stack
 	MOVQ 8(SP), AX
 	LEAQ 32(SP), BX
-	// First the stack pointer, then the words: older kernels grow a stack only near its pointer.
+	// Set the stack pointer before the words: older kernels grow a stack only near its pointer.
 	LEAQ -32(AX), SP
 	MOVQ BX, 0(SP)
 	MOVQ AX, 8(SP)

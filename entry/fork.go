@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fork makes a pair of this process, unless the arguments ask for no pair. It guesses: the inner fini reads the command
-// line, and says what is to be done if the guess was wrong. In the inner fini fork returns at once, in the outer fini
-// only if the outer fini is to start the runtime.
+// fork makes a pair of this process, unless the arguments ask for no pair. It guesses: the inner fini parses the command
+// line, and sends a correction if the guess was wrong. In the inner fini, fork returns at once. In the outer fini, fork
+// returns only if the outer fini has to start the runtime.
 //
 //go:nosplit
 func (p *process) fork(argv uintptr) {
@@ -21,21 +21,21 @@ func (p *process) fork(argv uintptr) {
 	if p.Self == 1 || kind == BeAlone {
 		return
 	}
-	if p.earliers < 0 { // nobody could tell them from the command's later
+	if p.earliers < 0 { // later, nothing tells these children from the main child's descendants
 		p.failed = p.earliers
 		return
 	}
 	p.noteParent()
-	// Until the inner fini has a process group of its own, a signal for this one's reaches both.
+	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
 	p.signalFD = high(signalFD(-1, p.wanted()))
 	if p.signalFD < 0 {
 		p.failed = p.signalFD
 		p.closeAll()
 		return
 	}
-	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // the inner fini says it if the kernel refuses
+	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
-		byDefault := [4]uint64{} // for ignored, the kernel keeps no status
+		byDefault := [4]uint64{} // if SIGCHLD is ignored, the kernel keeps no status
 		call(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
 	}
 	for kind != 0 {
@@ -55,9 +55,9 @@ func (p *process) fork(argv uintptr) {
 	p.closeAll()
 }
 
-// guess looks for the flags at which fini is no pair, or an isolated one. It does not see those that follow a flag whose
-// value is a word of its own. An inner fini can put a wrong guess right, and a process that is alone can't, so if any word
-// may take back what leaves fini alone, there is a pair first.
+// guess looks for the flags that make fini a single process or an isolated pair. It misses flags after a flag whose value
+// is a separate word. An inner fini can correct a wrong guess, and a single process can't. So if any word may cancel
+// the flag for a single process, fini makes a pair first.
 //
 //go:nosplit
 func guess(argv uintptr) Kind {
@@ -89,7 +89,7 @@ func begins(arg uintptr, with string) bool {
 	return true
 }
 
-// noteParent notes what is to be known of the parent process: in another PID namespace nobody can name it.
+// noteParent records the facts about the parent process: in another PID namespace, the parent process has no pid.
 //
 //go:nosplit
 func (p *process) noteParent() {
@@ -103,13 +103,13 @@ func (p *process) noteParent() {
 		p.parentErr = call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0)
 	}
 	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
-		closeFD(p.parentFD) // it may be of another process
+		closeFD(p.parentFD) // the pidfd may belong to another process
 		p.parentFD, p.parentGone = -1, true
 	}
 }
 
-// launch forks. The child is the inner fini, and goes on to the runtime. If the kernel refuses that, launch returns the
-// kind of life to be tried next, or 0 to be alone; else it returns kind.
+// launch forks. The child is the inner fini, and goes on to the runtime. If the kernel refuses the fork, launch returns
+// the kind of pair to try next, or 0 for a single process. Otherwise launch returns kind.
 //
 //go:nosplit
 func (p *process) launch(kind Kind) Kind {
@@ -135,8 +135,8 @@ func (p *process) launch(kind Kind) Kind {
 	pid := call(unix.SYS_CLONE, flags, 0, 0, 0)
 	if pid == 0 {
 		p.role = Inner
-		// Until it catches signals, it could be stopped, and the outer fini killed: nobody would continue it. So until then
-		// it is killed with the outer fini, even before it can see the hang-up. See Settled.
+		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
+		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See Settled.
 		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		closeFD(line)
 		return kind
@@ -170,7 +170,7 @@ func (p *process) closeAll() {
 	p.signalFD, p.parentFD, p.line, p.bounds = -1, -1, -1, 0
 }
 
-// beInner is what the inner fini does before it has a runtime.
+// beInner is the work of the inner fini before it has a runtime.
 //
 //go:nosplit
 func (p *process) beInner() {
@@ -180,7 +180,7 @@ func (p *process) beInner() {
 		if p.user {
 			p.isolateUser()
 		}
-		return // an outer fini that was killed by now shows as a hang-up
+		return // if the outer fini has been killed, the line hangs up
 	}
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {
 	case p.Self:
@@ -201,8 +201,8 @@ func (p *process) say(kind Kind, value, flags uint32, sender int32) {
 	call6(unix.SYS_SENDTO, uintptr(p.line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
-// noteEarlier notes the children that this process had before it became fini: a shell may start a process and then
-// execute fini in its own place. Nobody reaps them while the outer fini sleeps, so each of these pids stays that child's.
+// noteEarlier records the children that this process had before it became fini: a shell may start a process and then
+// execute fini in its own place. The outer fini does not reap them while it sleeps, so each child keeps its pid.
 //
 //go:nosplit
 func (p *process) noteEarlier() {
@@ -228,7 +228,7 @@ func readFile(path, to uintptr, size int) int {
 	return n
 }
 
-// high moves a descriptor to 3 or above, where no closed standard stream was.
+// high moves a descriptor to 3 or above, away from the numbers of closed standard streams.
 //
 //go:nosplit
 func high(fd int) int {

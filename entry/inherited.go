@@ -7,21 +7,21 @@ import (
 	"unsafe"
 )
 
-// atEntry is what fini inherited, before the Go runtime caught the signals that were ignored, unblocked some that were
-// blocked, and opened /dev/null for streams that were closed. If fini was linked without -E, or there is no entry for
+// atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, unblocked some of the
+// blocked signals, and opened /dev/null for the closed streams. If fini was linked without -E, or there is no entry for
 // the architecture, atEntry is empty.
 var atEntry inherited
 
 type inherited struct {
 	ignored, blocked uint64    // bit n-1 is signal n
-	closed           uint32    // bit n is descriptor n, of the first three
+	closed           uint32    // bit n is descriptor n; only the first three
 	known            bool      // begin has run
 	action           [4]uint64 // a struct sigaction, into which the kernel writes
-	environ          uintptr   // where the kernel put the environment; a 0 ends it
+	environ          uintptr   // where the kernel put the environment, which ends with a 0
 }
 
-// word is the word at an address that the kernel has given. The arithmetic begins at nil because the address is that of
-// no Go object.
+// word is the word at an address from the kernel. The arithmetic begins at nil because the address does not point to a
+// Go object.
 //
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
@@ -32,12 +32,12 @@ func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
 //go:nosplit
 func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 
-// Linked reports whether this program was linked with its own entry. Without it fini knows nothing of what the Go
-// runtime has changed, runs alone, and the runtime obeys variables that are meant for the command, such as GODEBUG and
-// GOMEMLIMIT.
+// Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go
+// runtime has changed, and runs as a single process. The runtime then obeys variables that are meant for the main child,
+// such as GODEBUG and GOMEMLIMIT.
 func Linked() bool { return atEntry.known }
 
-// Environ returns the environment as this process was given it, "name=value" each. A name may come twice. See
+// Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
 // environ(7).
 func Environ() (environ []string) {
 	if !Linked() {
@@ -49,7 +49,7 @@ func Environ() (environ []string) {
 	return environ
 }
 
-// stringAt is the string that the kernel has put at an address, up to its NUL. It is not copied because it never changes.
+// stringAt is the string that the kernel has put at an address, up to its NUL. It makes no copy: the text never changes.
 func stringAt(begin uintptr) string {
 	n := uintptr(0)
 	for byteAt(begin+n) != 0 {
@@ -58,8 +58,8 @@ func stringAt(begin uintptr) string {
 	return unsafe.String((*byte)(unsafe.Add(nil, begin)), n)
 }
 
-// Getenv returns the value of a variable of the environment that this process was given, "" if the variable is not set.
-// os.Getenv finds nothing there: see rebuild. See getenv(3).
+// Getenv returns the value of a variable in the environment that this process got, "" if the variable is not set.
+// os.Getenv would find nothing: see rebuild. See getenv(3).
 func Getenv(name string) string {
 	for _, variable := range Environ() {
 		if value, ok := strings.CutPrefix(variable, name+"="); ok {
@@ -69,14 +69,14 @@ func Getenv(name string) string {
 	return ""
 }
 
-// Attributes are what a process inherits by execve(2) and the Go runtime changes, as far as they are known.
+// Attributes are the attributes that a process keeps across execve(2) and the Go runtime changes, as far as known.
 type Attributes struct {
 	Ignored []syscall.Signal
 	Blocked *uint64 // bit n-1 is signal n; nil if not known
 	Closed  [3]bool // of the standard streams
 }
 
-// Inherited returns what this process was started with.
+// Inherited returns the attributes with which this process was started.
 func Inherited() (a Attributes) {
 	if !Linked() {
 		return a

@@ -8,21 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An isolated inner fini is the init of a PID namespace: when it ends, however it does, the kernel kills whatever else is
-// in the namespace. See pid_namespaces(7). It has a mount namespace too, for a /proc that shows these processes.
+// An isolated inner fini is the init of a PID namespace: when it ends in any way, the kernel kills all other processes in
+// the namespace. See pid_namespaces(7). It has a mount namespace too, for a /proc that shows these processes.
 //
-// If fini may not make the two, it makes them in a user namespace, which it owns. There its user and group are the only
-// ones, and keep their numbers. See user_namespaces(7). The capabilities that it has there until it has mounted /proc are
-// dropped here, while the process has one thread: later every thread would have to drop its own.
+// If fini may not make these two namespaces, it makes them in a user namespace, which it owns. In the user namespace,
+// fini's user and group are the only ids, and keep their numbers. See user_namespaces(7). There fini has capabilities until
+// it has mounted /proc. It drops them here, while it has one thread: later every thread would have to drop its own.
 
-// prepareIsolation notes what an isolated inner fini can't find out, and returns the flags of clone(2).
+// prepareIsolation records the facts that an isolated inner fini can't find out, and returns the flags of clone(2).
 //
 //go:nosplit
 func (p *process) prepareIsolation(line int) (flags uintptr) {
 	p.proc = high(call(unix.SYS_OPENAT, atCwd, address("/proc\x00"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
 	p.uid, p.gid = call(unix.SYS_GETEUID, 0, 0, 0, 0), call(unix.SYS_GETEGID, 0, 0, 0, 0)
-	// A process in a PID namespace can't signal one outside. If the outer fini is stopped with its job, a message from
-	// the inner fini continues it: the kernel sends the signal. See F_SETSIG in fcntl(2).
+	// A process in a PID namespace can't signal a process outside. If the outer fini is stopped with its job, a message
+	// from the inner fini continues it: the kernel sends the signal. See F_SETSIG in fcntl(2).
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETSIG, uintptr(unix.SIGCONT), 0)
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETOWN, uintptr(p.Self), 0)
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC, 0)
@@ -51,7 +51,7 @@ func bounding() (set uint64) {
 	return set
 }
 
-// whichClone finds out which part of the clone was refused: that of the user namespace, if there is one, or of the others.
+// whichClone finds out which part of the clone the kernel refused: the user namespace, if there is one, or the others.
 //
 //go:nosplit
 func (p *process) whichClone() uint32 {
@@ -89,7 +89,7 @@ func (p *process) isolateUser() {
 
 //go:nosplit
 func (p *process) mapIDs() (err int) {
-	// Without CAP_SETGID outside, a group can be mapped only if nobody may call setgroups(2). Older kernels lack the file.
+	// Without CAP_SETGID outside, a group can be mapped only if setgroups(2) is denied. Older kernels lack the file.
 	p.writeFile("/proc/self/setgroups\x00", address("deny"), 4)
 	if err = p.mapID("/proc/self/uid_map\x00", p.uid); err >= 0 {
 		err = p.mapID("/proc/self/gid_map\x00", p.gid)
@@ -118,8 +118,8 @@ func (p *process) writeFile(path string, text, size uintptr) int {
 	return n
 }
 
-// mountProc mounts a new /proc with the flags of the one that is there. The kernel refuses it if something is mounted
-// below /proc that hides a part of it. What is mounted elsewhere stays.
+// mountProc mounts a new /proc with the flags of the present /proc. The kernel refuses the mount if a mount below /proc
+// hides a part of /proc. Mounts elsewhere stay.
 //
 //go:nosplit
 func mountProc() int {
@@ -134,8 +134,8 @@ func mountProc() int {
 	return call6(unix.SYS_MOUNT, address("proc\x00"), address("/proc\x00"), address("proc\x00"), flags, 0, 0)
 }
 
-// dropCapabilities drops all capabilities, and from the bounding set those that fini did not have outside. With the
-// permitted and inheritable ones the ambient ones go.
+// dropCapabilities drops all capabilities, and drops from the bounding set the capabilities that fini's set outside
+// lacked. Without permitted and inheritable capabilities there are no ambient capabilities.
 //
 //go:nosplit
 func (p *process) dropCapabilities() int {
@@ -163,7 +163,7 @@ func (p *process) openBound(pid uint32) {
 	}
 }
 
-// isInside reports whether a process is in the PID namespace of the inner fini: it belongs to the tree.
+// isInside reports whether a process is in the PID namespace of the inner fini, and so belongs to the tree.
 //
 //go:nosplit
 func (p *process) isInside(pid int32) bool {

@@ -1,23 +1,23 @@
 package entry
 
-// The line between the two processes of a pair is a pair of connected stream sockets. The kernel closes the end of a
-// process that exited or was killed, and the other process sees the hang-up, on every kernel. A process of the tree that
-// may look at fini can't open a socket by its link in /proc/PID/fd, as it could a pipe. See unix(7).
+// The line between the two processes of a pair is a pair of connected stream sockets. If a process exited or was killed,
+// the kernel closes its end, and the other process sees the hang-up, on every kernel. A process of the tree that may read
+// fini's /proc/PID/fd can open a pipe by its link there, but not a socket. See unix(7).
 //
 //	message     from   means                                                      what the outer fini does
-//	BeAlone     inner  there is to be no pair                                     starts the runtime, and is alone
+//	BeAlone     inner  fini is to be a single process                             starts the runtime, as that process
 //	Bind        inner  Value is the pid of a process; BeIsolated follows          opens a pidfd for the next inner fini
-//	BeIsolated  inner  there is to be an isolated pair                            forks again, with namespaces
+//	BeIsolated  inner  the pair is to be isolated                                 forks again, with namespaces
 //	BePlain     inner  the isolation was refused: Value is the call, Flags errno  forks again, without namespaces
-//	Starting    inner  the command is about to be started: Started follows        lets terminating signals wait
-//	Started     inner  the command runs: Value is its pid, Flags are its job;     closes what it inherited, relays signals
+//	Starting    inner  the inner fini will start the main child: Started follows  lets terminating signals wait
+//	Started     inner  the main child runs: Value is its pid, Flags are its job;  closes what it inherited, relays signals
 //	                   the report's descriptor comes along, if there is one
-//	Done        inner  the work is done: Value is the wait status to end by       exits by it once the inner fini is gone
+//	Done        inner  the work is done: Value is the wait status to end with     exits with it after the inner fini has ended
 //	Signal      outer  the outer fini received signal Value from process Sender
-//	ParentDied  outer  the parent process has died, which a signal told
+//	ParentDied  outer  the parent process has died, as a signal showed
 //
-// An inner fini that sends one of the first four exits at once. An inner fini that exits before it says anything has
-// started nothing; the outer fini exits with its status.
+// An inner fini that sends one of the first four messages exits at once. An inner fini that exits before it sends a
+// message has started nothing; then the outer fini exits with the inner fini's status.
 type Message struct {
 	Kind   Kind
 	Value  uint32
@@ -25,7 +25,7 @@ type Message struct {
 	Flags  uint32
 }
 
-// Kind is what a Message says.
+// Kind is the kind of a Message.
 type Kind uint32
 
 const (
@@ -42,7 +42,7 @@ const (
 
 // Flags of Started.
 const (
-	InJob    = 1 << iota // the command is in the process group of the outer fini
+	InJob    = 1 << iota // the main child is in the process group of the outer fini
 	Orphaned             // that group would be orphaned without the inner fini: see setpgid(2)
 )
 
@@ -52,7 +52,7 @@ const (
 	FromTree               // the sender is in the PID namespace of an isolated inner fini
 )
 
-// The calls of an isolation, by which the inner fini says which one was refused.
+// The calls of an isolation. The inner fini names the call that was refused.
 const (
 	CallClonePID = iota
 	CallCloneUser

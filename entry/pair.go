@@ -1,18 +1,18 @@
-// Package entry is all of fini that runs before the Go runtime: it notes what fini has inherited, makes a pair of this
-// process, and is the outer fini of that pair until the outer fini is needed for more than sleep.
+// Package entry is all of fini that runs before the Go runtime. It records what fini has inherited and makes a pair of
+// this process. It then runs as the outer fini of that pair until the outer fini has to do more than sleep.
 //
 //	entry_*.s     where the kernel starts fini
 //	entry.go      the way from there to the runtime
-//	inherited.go  what the runtime is about to change
+//	inherited.go  the state that the runtime is about to change
 //	fork.go       the fork
-//	isolate.go    what an inner fini does in a user namespace of its own
-//	sleep.go      the outer fini, which does as step.go decides
+//	isolate.go    the work of an inner fini in a user namespace of its own
+//	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
-//	pair.go       the state of this process, and what the rest of fini learns from all this
+//	pair.go       the state of this process, and the functions that give this state to the rest of fini
 //
-// Before the runtime there is no stack that grows, no heap, and no thread that the runtime knows. So these functions are
-// nosplit, keep what they need in variables of the package that hold no Go pointer, and call nothing but the kernel. A
+// Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So these functions
+// are nosplit, keep their data in variables of the package that hold no Go pointer, and call only the kernel. A
 // test reads their machine code and refuses a call to anything else.
 package entry
 
@@ -25,22 +25,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outer is the outer fini of a pair, and in an inner fini what that knew when it forked.
+// outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
 var outer process
 
-// process is the state of this process before it has a runtime. There is no room on the stack for what the kernel
-// writes, and there is no heap.
+// process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
+// the stack has no room for them and there is no heap.
 type process struct {
 	Sleeper
 	role    Role
-	failed  int                          // the negative errno that hindered the pair, 0 if none did
+	failed  int                          // the negative errno that prevented the pair, 0 for none
 	refused struct{ call, errno uint32 } // of an isolation
 
 	parent, parentFD int // of the outer fini: the pid, 0 if it is outside of the PID namespace, and its pidfd or -1
 	group, session   int // of the outer fini
-	parentSession    int // negative if that can't be told
+	parentSession    int // negative if unknown
 	parentGone       bool
-	parentErr        int    // the negative errno for which ParentSignal does not tell of the parent's death
+	parentErr        int    // why no ParentSignal reports the parent's death: a negative errno
 	inner            int    // the pid of the inner fini
 	line             int    // this process's end
 	proc             int    // in an isolated inner fini: /proc as the outer fini sees it
@@ -48,7 +48,7 @@ type process struct {
 	uid, gid         int    // effective ones
 	bounding         uint64 // the capability bounding set: bit n is capability n
 	bound            [MaxBound]boundProcess
-	bounds           int // how many of them there are
+	bounds           int // the number of bound processes
 	reportFD         int
 
 	signalFD int
@@ -62,14 +62,14 @@ type process struct {
 	probes   [64]int32
 	text     [4096]byte // of a file, or a path
 	earlier  [4096]byte // the children from before the exec, as /proc lists them
-	earliers int        // how many bytes that are; -1 if there are more
-	dir      [4096]byte // the working directory, with a 0 behind it
+	earliers int        // the number of bytes in earlier; -1 if they have no room
+	dir      [4096]byte // the working directory, with a 0 at its end
 }
 
 // boundProcess is a process of --bind, for an isolated inner fini, which can't open its pidfd.
 type boundProcess struct{ pid, fd int32 }
 
-// MaxBound is how many processes of --bind an isolated inner fini can have.
+// MaxBound is the largest number of processes of --bind for an isolated inner fini.
 const MaxBound = 64
 
 // pollFD is a unix.PollFd that waits for input.
@@ -78,30 +78,30 @@ type pollFD struct {
 	events, revents int16
 }
 
-// siginfo is as the kernel has it: see sigaction(2).
+// siginfo has the kernel's layout: see sigaction(2).
 type siginfo struct {
 	signo, errno, code, _ int32
 	pid, uid, status      int32
 	_                     [25]int32
 }
 
-// ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. The last real-time
-// signal is the one least likely to be sent for another reason.
+// ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. It is the last
+// real-time signal, which is the least likely signal to be sent for another reason.
 const ParentSignal = 64
 
 // A Role is the part of this process.
 type Role int
 
 const (
-	Alone Role = iota // fini is this one process
+	Alone Role = iota // fini is this single process
 	Inner             // the inner fini of a pair
-	Heir              // the outer fini, which the end of the inner fini has woken
+	Heir              // the outer fini, after the end of the inner fini has woken it
 )
 
 // ThisRole returns the part that this process has since the fork.
 func ThisRole() Role { return outer.role }
 
-// Failed returns why the kernel let fini make no pair, nil if nothing hindered that.
+// Failed returns the reason why fini could not make a pair, nil if there was none.
 func Failed() error {
 	if outer.failed == 0 {
 		return nil
@@ -109,24 +109,24 @@ func Failed() error {
 	return syscall.Errno(-outer.failed)
 }
 
-// Refused returns which call of an isolation was refused, and why; errno is 0 if none was.
+// Refused returns the call of an isolation that was refused, and the reason; errno is 0 if no call was refused.
 func Refused() (call int, errno syscall.Errno) {
 	return int(outer.refused.call), syscall.Errno(outer.refused.errno)
 }
 
-// Isolated reports whether this process is, or was the outer fini of, an isolated inner fini, and whether that has a user
-// namespace.
+// Isolated reports whether this process is an isolated inner fini or was the outer fini of one, and whether the isolation
+// has a user namespace.
 func Isolated() (is, user bool) { return outer.Isolated, outer.user }
 
-// A Launcher is what an outer fini knew about the process that started it. In an inner fini these facts are the outer
-// fini's; pids are those of the outer fini's PID namespace.
+// A Launcher holds the facts that an outer fini knew about its parent process. In an inner fini they are the facts of the
+// outer fini, and the pids belong to the outer fini's PID namespace.
 type Launcher struct {
 	Pid     int   // 0 if it is outside of the PID namespace
 	FD      int   // a pidfd, -1 if there is none
-	Session int   // negative if that can't be told
+	Session int   // negative if unknown
 	Gone    bool  // it exited before fini could look
-	Err     error // why the outer fini does not learn of its end
-	Proc    int   // a descriptor of /proc in which these pids are found; -1 for that of this process
+	Err     error // why the outer fini gets no notice of its end
+	Proc    int   // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
 }
 
 // ParentProcess returns the process that started fini.
@@ -141,8 +141,8 @@ func ParentProcess() Launcher {
 // Outer returns the pid, process group and session of the outer fini.
 func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
 
-// Bound returns the pidfd that the outer fini has opened for the process pid, a negative errno if the kernel refused it, or
-// ok false if it was not asked to.
+// Bound returns the pidfd that the outer fini has opened for the process pid, or a negative errno if the kernel refused.
+// ok is false if no message asked for that pidfd.
 func Bound(pid int) (fd int, ok bool) {
 	for _, b := range outer.bound[:outer.bounds] {
 		if int(b.pid) == pid {
@@ -164,20 +164,20 @@ func Earlier() (pids []int, ok bool) {
 // LineFD is the inner fini's end of the line.
 func LineFD() int { return outer.line }
 
-// Settled is called by an inner fini that catches signals: it outlives the outer fini from then on.
+// An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
-// An Inheritance is what an heir has to go by.
+// An Inheritance holds the facts that an heir has.
 type Inheritance struct {
-	Main     int                // the pid of the command, 0 if it was not started
-	Status   syscall.WaitStatus // to end by: that of the inner fini, or if Done that of the command
+	Main     int                // the pid of the main child, 0 if it was not started
+	Status   syscall.WaitStatus // to end with: the main child's status if Done, else the inner fini's
 	Done     bool               // the inner fini had done its work
-	GaveUp   bool               // it does not end: it is the init of a PID namespace in which a process does not
-	EndBy    syscall.Signal     // the signal that asked fini to end before the command was started, 0 for none
+	GaveUp   bool               // the inner fini does not end: it is the init of a PID namespace in which a process does not end
+	EndBy    syscall.Signal     // the terminating signal from before the main child was started, 0 for none
 	ReportFD int                // the place of the report, -1 for none
 }
 
-// Inherit returns the inheritance of an heir, and takes this process back to the directory in which it was started.
+// Inherit returns the inheritance of an heir, and changes back to the directory in which this process was started.
 func Inherit() Inheritance {
 	if outer.dir[0] != 0 {
 		_ = os.Chdir(unix.ByteSliceToString(outer.dir[:]))

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleep is the outer fini's life. It returns what the process is to fork as next, or 0 to start the runtime; mostly it
-// does not return, because the outer fini exits as the command did.
+// sleep is the outer fini's main loop. It returns the kind of pair to fork next, or 0 to start the runtime. Mostly it
+// does not return, because the outer fini exits as the main child did.
 //
 //go:nosplit
 func (p *process) sleep() (next Kind) {
@@ -19,8 +19,8 @@ func (p *process) sleep() (next Kind) {
 	signalled := false
 	for {
 		p.poll()
-		// What a signal means depends on the messages before it. So the signal is read first and looked at last. If it is to
-		// wait, so do all that come after it.
+		// The meaning of a signal depends on the messages before it. So the loop reads the signal first and handles it last.
+		// If the signal has to wait, all later signals wait too.
 		signalled = signalled || p.readSignal()
 		started := Act(0)
 		for p.receive() {
@@ -34,8 +34,8 @@ func (p *process) sleep() (next Kind) {
 		if started != 0 {
 			p.deadline = 0
 			p.letGo()
-			// A key that was pressed before now may have come before the command was there to have it too. So it is relayed
-			// like a signal of a process, and the command may have it twice.
+			// A key pressed before now may have come before the main child was there to get its signal too. So the loop relays
+			// it like a signal from a process, and the main child may get it twice.
 			signalFD(p.signalFD, ^uint64(0))
 			for signalled = signalled || p.readSignal(); signalled; signalled = p.readSignal() {
 				p.takeSignal(false)
@@ -69,7 +69,7 @@ func (p *process) sleep() (next Kind) {
 	}
 }
 
-// poll waits until there is something to see. What stops and continues this process interrupts it. See ppoll(2).
+// poll waits for an event. A stop and continuation of this process interrupts the wait. See ppoll(2).
 //
 //go:nosplit
 func (p *process) poll() {
@@ -83,7 +83,7 @@ func (p *process) poll() {
 	call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 }
 
-// receive takes a message from the line, with a descriptor if there is one, and notes the hang-up.
+// receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
 //
 //go:nosplit
 func (p *process) receive() bool {
@@ -108,7 +108,7 @@ func (p *process) readSignal() bool {
 	return call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0
 }
 
-// takeSignal acts on the signal that was read. asKernel is false if the command may not have had a key that is this one.
+// takeSignal acts on the signal read. asKernel is false if the signal may be a key that the main child has not got.
 //
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) {
@@ -136,7 +136,7 @@ func (p *process) takeSignal(asKernel bool) {
 	}
 }
 
-// do carries out what does not end the sleep, but for Relay and OpenPidfd, for which the linker grants no more stack here.
+// do carries out the acts that do not end the sleep, except Relay and OpenPidfd: the linker grants no stack for them here.
 //
 //go:nosplit
 func (p *process) do(act Act) {
@@ -169,8 +169,8 @@ func (p *process) do(act Act) {
 	}
 }
 
-// bound0 is how long the outer fini waits for the end of the inner fini, in nanoseconds. Once the line has hung up, only
-// a tracer keeps a process from its end; but the init of a PID namespace ends after all others in that.
+// bound0 is the time that the outer fini waits for the end of the inner fini, in nanoseconds. After the line has hung up,
+// only a tracer delays the end of a process. But the init of a PID namespace ends after all other processes there.
 //
 //go:nosplit
 func (p *process) bound0() int64 {
@@ -183,7 +183,7 @@ func (p *process) bound0() int64 {
 	return 10e9
 }
 
-// ending looks whether the inner fini has ended, or the time is up, and returns what Step makes of that; 0 to wait on.
+// ending checks whether the inner fini has ended or the time is up, and returns the act that Step decides; 0 to wait on.
 //
 //go:nosplit
 func (p *process) ending() Act {
@@ -199,7 +199,7 @@ func (p *process) ending() Act {
 	case p.info.pid == 0:
 		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
 	}
-	// That child itself counts as well, but is reaped only if there is no other.
+	// In the next call the inner fini itself would count too, so it is reaped first.
 	if p.info.pid != 0 {
 		call(unix.SYS_WAIT4, uintptr(p.inner), 0, unix.WNOHANG, 0)
 	}
@@ -207,7 +207,7 @@ func (p *process) ending() Act {
 	return p.Step(seen)
 }
 
-// leave does what ends the sleep.
+// leave carries out the acts that end the sleep.
 //
 //go:nosplit
 func (p *process) leave(act Act) Kind {
@@ -227,8 +227,8 @@ func (p *process) leave(act Act) Kind {
 	return 0
 }
 
-// inherit makes ready for the runtime, which would end this process by some of the signals that are pending. All that the
-// tree is will be stopped now, whatever they ask for.
+// inherit prepares for the runtime: some of the pending signals would kill this process once the runtime starts. inherit
+// discards them, because the heir now stops the whole tree, whatever the signals ask for.
 //
 //go:nosplit
 func (p *process) inherit() {
@@ -251,10 +251,10 @@ func (p *process) letInnerGoOn() {
 	}
 }
 
-// childEnded is the set of SIGCHLD alone.
+// childEnded is the set that holds only SIGCHLD.
 const childEnded = 1 << (unix.SIGCHLD - 1)
 
-// wanted is the set of signals that are taken before the command was started. All others wait.
+// wanted is the set of signals that the outer fini takes before the main child is started. All others wait.
 //
 //go:nosplit
 func (p *process) wanted() uint64 {
@@ -265,7 +265,7 @@ func (p *process) wanted() uint64 {
 	return set
 }
 
-// beStoppable leaves to the kernel the signals that suspend this process with its job.
+// beStoppable lets the kernel handle the signals that suspend this process with its job.
 //
 //go:nosplit
 func (p *process) beStoppable() {
@@ -279,7 +279,7 @@ func (p *process) beStoppable() {
 	}
 }
 
-// relay tells the inner fini of the signal.
+// relay sends the inner fini a message about the signal.
 //
 //go:nosplit
 func (p *process) relay() {
@@ -293,8 +293,8 @@ func (p *process) relay() {
 	p.say(Signal, p.signal.Signo, flags, sender)
 }
 
-// letGo closes what this process has inherited, so that a reader gets end of file as if fini were not there, and leaves
-// the working directory, whose file system may be unmounted.
+// letGo closes the inherited descriptors, so that a reader gets end of file as if fini were not there. It also leaves the
+// working directory, so that its file system may be unmounted.
 //
 //go:nosplit
 func (p *process) letGo() {
@@ -307,7 +307,7 @@ func (p *process) letGo() {
 		}
 	}
 	p.bounds = 0
-	// Before Linux 5.9, or under a filter, there is no such call.
+	// Before Linux 5.9, or under a filter, close_range fails.
 	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 && !p.closeListed(last) {
 		limit := unix.Rlimit{}
 		call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
@@ -349,7 +349,7 @@ func (p *process) closeListed(last int) bool {
 }
 
 // release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If
-// there is no /proc, something else is put in the stream's place.
+// there is no /proc, release puts another file in the stream's place.
 //
 //go:nosplit
 func (p *process) release(fd uintptr, link string) {
@@ -365,7 +365,7 @@ func (p *process) release(fd uintptr, link string) {
 	closeFD(path)
 }
 
-// exitBy ends the outer fini by a wait status: by exit(2), or by the same signal, without a core dump.
+// exitBy ends the outer fini with a wait status: it calls exit(2), or dies from the same signal without a core dump.
 //
 //go:nosplit
 func (p *process) exitBy(status uint32) {
@@ -383,13 +383,13 @@ func (p *process) exitBy(status uint32) {
 }
 
 // makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
-// leaves all that runs. So if the table is nearly full, the command's group and the children are killed at once, until
-// there is room, for at most ten seconds.
+// all leftovers survive. So if the table is nearly full, makeRoom kills the main child's group and the children at once,
+// until there is room, for at most ten seconds.
 //
 //go:nosplit
 func (p *process) makeRoom() {
 	if p.hasRoom(len(p.probes)) {
-		return // to fill this, the tree would have to fork as often in a few milliseconds
+		return // to fill this room, the tree would have to make as many forks in a few milliseconds
 	}
 	for round := 0; round < 1000; round++ {
 		p.killChildren()
@@ -401,17 +401,17 @@ func (p *process) makeRoom() {
 	}
 }
 
-// threads are as many as the runtime makes, and some more.
+// threads is the number of threads that the runtime makes, and some more.
 const threads = 12
 
-// hasRoom tries whether there may be n processes more.
+// hasRoom tests whether the kernel allows n more processes.
 //
 //go:nosplit
 func (p *process) hasRoom(n int) bool {
 	has := true
 	for i := range p.probes {
 		if p.probes[i] = 0; i < n {
-			p.probes[i] = int32(call(unix.SYS_CLONE, 0, 0, 0, 0)) // without a signal at its end
+			p.probes[i] = int32(call(unix.SYS_CLONE, 0, 0, 0, 0)) // the clone sends no signal when it ends
 			if p.probes[i] == 0 {
 				exit(0)
 			}
@@ -427,9 +427,9 @@ func (p *process) hasRoom(n int) bool {
 	return has
 }
 
-// killChildren kills the command's process group, if the command leads one, and the children that /proc lists, as far as
-// there is room for the list, except those from before the exec. It reaps those that have exited, except the command, by
-// whose pid the group is known.
+// killChildren kills the main child's process group, if the main child leads a group. It also kills the children that
+// /proc lists, as far as there is room for the list, except the children from before the exec. It reaps children that
+// have exited, except the main child, whose pid names the group.
 //
 //go:nosplit
 func (p *process) killChildren() {
@@ -459,7 +459,7 @@ func (p *process) isEarlier(pid int) bool {
 	return false
 }
 
-// nextPid reads a number that ends in a blank, and returns where the next one begins.
+// nextPid reads a number that ends in a blank, and returns the position of the next number.
 //
 //go:nosplit
 func nextPid(text uintptr, at, end int) (pid, next int) {
@@ -473,7 +473,7 @@ func nextPid(text uintptr, at, end int) (pid, next int) {
 	return pid, at + 1
 }
 
-// signalFD makes a descriptor by which the signals of a set are received, or changes its set. See signalfd(2).
+// signalFD makes a descriptor that receives the signals of a set, or changes the set of a descriptor. See signalfd(2).
 //
 //go:nosplit
 func signalFD(fd int, set uint64) int {

@@ -2,49 +2,49 @@ package entry
 
 import "golang.org/x/sys/unix"
 
-// A Sleeper is what the outer fini goes by while it sleeps, before it has a runtime.
+// A Sleeper is the state of the outer fini while it sleeps, before it has a runtime.
 //
 //	what the outer fini sees          what follows
 //	a message                         see Message
 //	a signal, before Starting         a terminating signal kills the inner fini, and then ends the outer fini; all
 //	                                  others wait
-//	a signal, before Started          waits: the command may run already, and is to have it
+//	a signal, before Started          waits: the main child may run already, and shall get the signal
 //	a second since Starting           an execve(2) hangs, as on a dead file server: as before Starting
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
 //	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
 //	                                  is continued
 //	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
 //	waited for Started, in a job
-//	SIGTSTP in an orphaned job        the job is continued: the kernel stops nobody in such a job, and stopped this
-//	                                  one only because the inner fini has a group of its own
-//	the parent process has died       an inner fini that is stopped is continued, to act on that
+//	SIGTSTP in an orphaned job        the job is continued: the kernel stops no process in an orphaned job, and stopped
+//	                                  this job only because the inner fini has a group of its own
+//	the parent process has died       an inner fini that is stopped is continued, to act on the death
 //	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
-//	the inner fini has ended          after Done: the outer fini ends as the command did
-//	                                  before Started: by the terminating signal that came; else after BeAlone,
-//	                                  BeIsolated or BePlain as that says; else as the inner fini exited
+//	the inner fini has ended          after Done: the outer fini ends as the main child did
+//	                                  before Started: it ends by the terminating signal that came; else it follows
+//	                                  BeAlone, BeIsolated or BePlain; else it exits as the inner fini did
 //	                                  else it was killed: the outer fini starts the runtime, and is the heir
-//	it has not within the bound       the same, but the outer fini says so if the inner fini is the init of a PID
-//	                                  namespace
+//	the inner fini has not ended      the same, but the outer fini says so if the inner fini is the init of a PID
+//	within the bound                  namespace
 //
-// Step is a pure function of the Sleeper and of what it sees. begin's loop in sleep.go runs it, and so do the tests of
+// Step is a pure function of the Sleeper and a Seen. begin's loop in sleep.go runs Step, and so do the tests of
 // package life in their model of the kernel.
 type Sleeper struct {
 	Ignored uint64 // signals that were ignored when fini started: bit n-1 is signal n
-	Self    int    // its pid
+	Self    int    // the pid of the outer fini
 
 	Isolated bool   // the inner fini is the init of a PID namespace
-	Next     Kind   // BeAlone, BeIsolated or BePlain, if the inner fini has said that
-	Starting bool   // the inner fini has said so: the command may run already
-	Main     uint32 // the pid of the command, 0 before Started
+	Next     Kind   // BeAlone, BeIsolated or BePlain, if the inner fini has sent that message
+	Starting bool   // the inner fini has sent Starting: the main child may run already
+	Main     uint32 // the pid of the main child, 0 before Started
 	Job      uint32 // the flags of Started
-	Ending   bool   // there was a reason for the inner fini to end: it must not stay stopped
+	Ending   bool   // the inner fini has a reason to end, and must not stay stopped
 	EndBy    uint32 // the terminating signal that came before Started
 	Done     bool
-	Status   uint32 // the wait status to end by, if Done; else that of the inner fini, if it has ended
+	Status   uint32 // the wait status to end with, if Done; else the inner fini's, if it has ended
 	GaveUp   bool   // the inner fini did not end within the bound
 }
 
-// Seen is one thing that the outer fini sees.
+// Seen is one event that the outer fini sees.
 type Seen struct {
 	What     What
 	Message  Message
@@ -54,20 +54,20 @@ type Seen struct {
 	Children bool   // with Ended: there are other children
 }
 
-// What tells the kinds of Seen apart.
+// A What is a kind of Seen.
 type What int
 
 const (
 	Said What = iota // a Message
 	Signalled
 	ParentEnded
-	Waited // a second since Starting, and Started has not come
+	Waited // Started has not come within a second after Starting
 	HungUp // the inner fini exits, or was killed
-	Ended  // it can be reaped
-	TimeUp // it can't be, within the bound
+	Ended  // the inner fini can be reaped
+	TimeUp // the inner fini can't be reaped within the bound
 )
 
-// Act is what the outer fini does, a set of these bits.
+// Act is a set of actions of the outer fini, one bit for each.
 type Act uint32
 
 const (
@@ -75,20 +75,20 @@ const (
 	TellParent                   // that the parent process has died, if the inner fini can't see it
 	Continue                     // the inner fini by SIGCONT, if it is stopped
 	ContinueJob                  // by SIGCONT
-	Suspend                      // this process by the signal, as its job was
+	Suspend                      // this process by the signal, as its job was suspended
 	Kill                         // the inner fini by SIGKILL
 	OpenPidfd                    // of the process that Bind names
-	Hold                         // terminating signals, which are not to be received before LetGo
+	Hold                         // terminating signals until LetGo
 	Listen                       // to terminating signals again
-	LetGo                        // of what this process has inherited, and take all signals
+	LetGo                        // of the inherited descriptors, and take all signals
 	AwaitEnd                     // of the inner fini, for Bound
 	Reap                         // the inner fini
 	Fork                         // again, as Next says
 	Exit                         // by Status
-	StartRuntime                 // to be alone if Next is BeAlone, else to be the heir
+	StartRuntime                 // as a single process if Next is BeAlone, else as the heir
 )
 
-// Step returns what to do about one thing.
+// Step returns the acts that answer one event.
 //
 //go:nosplit
 func (s *Sleeper) Step(e Seen) Act {
@@ -135,7 +135,7 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 	orphaned := s.Job&Orphaned != 0
 	switch {
 	case sig == uint32(unix.SIGCHLD) && s.Ending:
-		return Continue // it may have been stopped just before it could take what was relayed
+		return Continue // the inner fini may have been stopped just before it could take the relayed signal
 	case sig == uint32(unix.SIGCHLD):
 		return 0
 	case s.Main == 0 && asks && !s.Starting:
@@ -148,7 +148,7 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 	case orphaned && sig == uint32(unix.SIGTSTP):
 		return ContinueJob
 	case orphaned && sig == uint32(unix.SIGCONT) && sender == s.Self:
-		return 0 // that of ContinueJob
+		return 0 // the SIGCONT of ContinueJob
 	case s.Ending:
 		return Relay | Continue
 	case s.Job&InJob != 0 && suspending>>(sig-1)&1 != 0:
@@ -165,7 +165,7 @@ func (s *Sleeper) ended(e Seen) Act {
 	}
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
-		s.Next = 0 // whoever asked fini to end wants no other fini either
+		s.Next = 0 // the sender of the terminating signal wants no other fini either
 	}
 	switch {
 	case s.Next == BeAlone:
@@ -187,7 +187,7 @@ func (s *Sleeper) ended(e Seen) Act {
 	return reap | StartRuntime
 }
 
-// terminating are the signals by which a sender wants fini to end: bit n-1 is signal n.
+// terminating are the terminating signals: bit n-1 is signal n.
 const terminating = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
 
 // suspending are the signals by which a terminal suspends a job.

@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// This file knows by their names the processes that are to be left alone.
+// This file decides by name which processes fini leaves alone.
 
-// allowed says which processes are left alone.
+// allowed says which processes fini leaves alone.
 type allowed struct {
 	patterns []string
-	main     int // the main child, which is none of them
+	main     int // the main child, which is never left alone
 }
 
-// maxName is what the kernel keeps of a name, in bytes. See PR_SET_NAME in prctl(2).
+// maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
-// Allow leaves a process alone, with all that descends from it, if a pattern matches the name
-// that the kernel keeps of it or the base name of its executable: Look marks it, Kill and
-// KillChildren spare it. Patterns are those of path.Match. The process main is never spared:
-// it is the command, whatever it is called.
+// Allow leaves a process and its descendants alone, if a pattern matches the name that the kernel
+// keeps for the process or the base name of its executable: Look marks such processes, Kill and
+// KillChildren spare them. path.Match defines the patterns. The process main is never spared:
+// main is the main child, whatever its name.
 func (t *Tree) Allow(patterns []string, main int) {
 	t.allowed = allowed{patterns, main}
 }
 
-// markAllowed marks those that are left alone. Parents stand before their children.
+// markAllowed marks the processes to leave alone. In found, parents stand before their children.
 func (t *Tree) markAllowed(found []Process) {
 	if len(t.allowed.patterns) == 0 {
 		return
@@ -37,7 +37,7 @@ func (t *Tree) markAllowed(found []Process) {
 	}
 }
 
-// allows reports whether a process is left alone by its own name.
+// allows reports whether the process's own name makes fini leave it alone.
 func (t *Tree) allows(p Process) bool {
 	if p.Pid == t.allowed.main || p.State == '?' || !p.Alive() {
 		return false
@@ -59,13 +59,13 @@ func matches(patterns []string, name, executable string) bool {
 			return true
 		}
 		if len(name) == maxName && strings.HasPrefix(pattern, name) && !strings.ContainsAny(pattern, `*?[\`) {
-			return true // the kernel has cut it
+			return true // the kernel has cut the name
 		}
 	}
 	return false
 }
 
-// executable is the base name of the file that a process executes, "" if that can't be told.
+// executable is the base name of the file that a process executes, "" if it is unknown.
 // See proc_pid_exe(5).
 func (f *files) executable(dir string) string {
 	link := f.link(dir + "/exe")

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file answers what the caller asks of one process. A pid may become another's at any
-// time unless it is that of a child that was not reaped, so each answer is of the process that
-// has it now.
+// This file answers the caller's questions about one process. Another process may get the pid
+// at any time, unless the pid belongs to a child that was not reaped. So each answer is about
+// the process that has the pid now.
 
-// Descends reports whether pid is a descendant of this process, and false if that can't be told.
+// Descends reports whether pid is a descendant of this process, and false if that is unknown.
 func (t *Tree) Descends(pid int) bool {
 	if !t.canRead() {
 		return isChild(pid)
@@ -21,12 +21,12 @@ func (t *Tree) Descends(pid int) bool {
 		s, err := t.status(at)
 		switch {
 		case err != nil && at == pid:
-			return isChild(pid) // it has ended
+			return isChild(pid) // pid has ended
 		case err != nil:
-			at = pid // an ancestor has ended, and left its children to another
+			at = pid // an ancestor has ended, and its children were reparented
 		case s.parent == t.self:
 			return !t.isEarlier(at)
-		case s.parent <= 1: // PID 1 has no parent, or one outside of the namespace
+		case s.parent <= 1: // PID 1 has no parent, or its parent is outside of the namespace
 			return false
 		default:
 			at = s.parent
@@ -35,10 +35,10 @@ func (t *Tree) Descends(pid int) bool {
 	return false
 }
 
-// EarlierAre notes the children that this process had before it became fini: a shell may start a process and then
-// execute fini in its own place. If they are not known, the children that it has now are taken for them. They are not
-// of the tree. Neither are their descendants of now, which may come to this process as orphans. Those
-// that they start later and leave to this process can't be told.
+// EarlierAre records the children that this process had before it became fini: a shell may start a process and then
+// execute fini in its own place. If these children are not known, EarlierAre takes the present children for them. They
+// do not belong to the tree. Neither do their present descendants, which may be reparented to this process. If an
+// earlier child starts a process later and leaves it to this process, fini can't tell that process from the tree.
 func (t *Tree) EarlierAre(pids []int, known bool) error {
 	if err := t.prepare(); err != nil {
 		return err
@@ -72,13 +72,13 @@ func (t *Tree) noteEarlier(pid, pidfd int) {
 	t.earlier[pid] = pidfd
 }
 
-// isEarlier reports whether a process is one that EarlierAre has noted.
+// isEarlier reports whether EarlierAre has recorded a process.
 func (t *Tree) isEarlier(pid int) bool {
 	pidfd, noted := t.earlier[pid]
 	return noted && (pidfd < 0 || !hasEnded(pidfd))
 }
 
-// Reaped forgets what is known of a child: its pid may become another's.
+// Reaped forgets a child, because another process may get its pid.
 func (t *Tree) Reaped(pid int) {
 	t.lastReaped = pid
 	t.forget(pid)
@@ -91,7 +91,7 @@ func (t *Tree) Reaped(pid int) {
 	}
 }
 
-// OnlyEarlier reports whether every child that this process has is an earlier one.
+// OnlyEarlier reports whether every child of this process is an earlier child.
 func (t *Tree) OnlyEarlier() bool {
 	if len(t.earlier) == 0 {
 		return false
@@ -100,8 +100,8 @@ func (t *Tree) OnlyEarlier() bool {
 		pids, err := t.listedChildren()
 		return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
 	}
-	// One that has ended since the caller reaped counts: what it has left may have come to this process behind the
-	// search. And every pid is asked for before it is said that there is nobody else.
+	// A child that has ended since the caller reaped counts: its own children may have been reparented to this process
+	// at pids that the search has passed. OnlyEarlier tries every pid before it says that there is no other child.
 	t.pidMax = max(t.pidMax, pidMax())
 	from := max(t.lastReaped, 0)
 	for i := range t.pidMax {
@@ -112,8 +112,8 @@ func (t *Tree) OnlyEarlier() bool {
 	return true
 }
 
-// canRead reports whether /proc can be read now. If it can't, it may be mounted before the first
-// look, for which nothing is settled here.
+// canRead reports whether /proc can be read now. If not, /proc may still be mounted before the
+// first look, so canRead settles nothing for that look.
 func (t *Tree) canRead() bool {
 	return t.proc >= 0 || !t.childrenOnly && t.openProc() == nil
 }

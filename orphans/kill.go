@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file signals: the process that was found, and no other.
+// This file signals the process that was found, and no other.
 
 // send sends a signal to the process that has the pid and was found with that parent.
 //
-// With a pidfd that is certain. There is none before Linux 5.3, where a filter refuses it, or while the table of
-// descriptors is full. Then a child of this process still has its pid, since this process alone reaps, and does not
-// now; unless the kernel reaps by itself, in which case waitid(2) tells whether it is a child's. For any other process
-// status is read once more: it must still be the child of that parent, or have come to this process. Only in the
-// moment after that the pid could become another's. A process that has ended is ESRCH.
+// A pidfd makes that certain. There is no pidfd before Linux 5.3, if a filter refuses it, or while the table of
+// descriptors is full. Then a child of this process still has its pid, because only this process reaps, and it does not
+// reap now. If the kernel itself reaps, waitid(2) tells whether the pid is a child's. For any other process, send reads
+// status once more: the process must still be the child of that parent, or have been reparented to this process. Only
+// in the moment after this check, another process could get the pid. If the process has ended, send returns ESRCH.
 func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 	byPidfd := pidfd >= 0
 	switch {
@@ -45,10 +45,10 @@ func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 }
 
 // Signal sends sig to a process that the last Look found. A process that has ended
-// is no error; unix.EPERM is wrapped if it may not be signalled.
+// is no error. If fini may not signal the process, the error wraps unix.EPERM.
 func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	if t.known[p.Pid] != p.kept {
-		return nil // it was reaped
+		return nil // the process was reaped
 	}
 	p.kept.signaled = true
 	err := t.send(p.Pid, p.Parent, p.kept.pidfd, sig)
@@ -58,12 +58,12 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
 }
 
-// KillChildren sends SIGKILL to the children of this process, unseen, for speed: a process
-// that forks and ends in a loop is gone before it could be looked at. It returns the pids
-// that it hit, zombies among them, and those it may not signal.
+// KillChildren sends SIGKILL to the children of this process without a look at them, for speed:
+// a process that forks and exits in a loop is gone before a look at it. KillChildren returns the
+// pids that it hit, including zombies, and the pids that it may not signal.
 //
-// PID 1 first kills the whole PID namespace by a single call, unless a process may stay. That leaves no process the time
-// to fork, and each of them would be killed at the end of PID 1 in any case. See kill(2).
+// PID 1 first kills the whole PID namespace by a single call, unless a process may stay. The call leaves no process the
+// time to fork, and the kernel would kill all of them when PID 1 ends in any case. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
@@ -81,7 +81,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		}
 	}
 	if t.childrenOnly {
-		// Each as soon as it is found, for the search takes longer than it may live.
+		// Kill each child as soon as it is found, because the search takes longer than the child may live.
 		t.eachOwnChild(func(pid int) {
 			if !t.isEarlier(pid) {
 				strike(pid)
@@ -102,7 +102,7 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// unspared are those children of this process that are not left alone.
+// unspared are the children of this process that fini does not leave alone.
 func (t *Tree) unspared(pids []int) (rest []int) {
 	var some []Process
 	for _, pid := range pids {
@@ -147,9 +147,9 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// LivingChild returns a pidfd of a child that has not ended, which is the caller's to close; -1 if there is none to be
-// had. ok is false where the kernel tells of the end of every child, so that none is needed: only one that was made
-// with CLONE_AUTOREAP is never a zombie.
+// LivingChild returns a pidfd of a child that has not ended, which the caller closes, or -1 if it gets no pidfd.
+// If the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a child that was made
+// with CLONE_AUTOREAP never becomes a zombie.)
 func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	if t.prepare() != nil || !t.autoreap {
 		return -1, false
@@ -166,8 +166,8 @@ func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	return -1, true
 }
 
-// maxPidfds is how many pidfds may be open at a time, so that some descriptors remain to read
-// /proc with.
+// maxPidfds is the largest number of pidfds that may be open at a time. The limit leaves some
+// descriptors for reading /proc.
 func maxPidfds() int {
 	const spare = 32
 	var limit unix.Rlimit
@@ -177,7 +177,7 @@ func maxPidfds() int {
 	return int(max(min(limit.Cur, 1<<20), 2*spare)/2 - spare/2)
 }
 
-// openPidfd opens a pidfd; -1 if there is none to be had.
+// openPidfd opens a pidfd, and returns -1 if it can't.
 func (t *Tree) openPidfd(pid int) int {
 	if !t.usePidfds || t.pidfds >= t.maxPidfds {
 		return -1
@@ -188,8 +188,8 @@ func (t *Tree) openPidfd(pid int) int {
 		return -1
 	}
 	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
-		// EPERM comes from a process that may not be signalled, or from a
-		// filter that refuses the call; kill(2) tells them apart.
+		// EPERM means that fini may not signal the process, or that a
+		// filter refuses the call; kill(2) tells the two apart.
 		_ = unix.Close(fd)
 		t.usePidfds = err != unix.ENOSYS
 		return -1
@@ -198,11 +198,11 @@ func (t *Tree) openPidfd(pid int) int {
 	return fd
 }
 
-// hasEnded reports whether a process has ended and was reaped, so that its pid may be another's.
+// hasEnded reports whether a process has ended and was reaped, so that another process may have its pid.
 func hasEnded(pidfd int) bool { return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH }
 
-// isOver reports whether the pid of a process may have become another's. A process without a
-// pidfd is taken for one that keeps it.
+// isOver reports whether another process may have got the pid of a process. A process without a
+// pidfd is assumed to keep its pid.
 func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pidfd) }
 
 // forget forgets a process.
@@ -213,7 +213,7 @@ func (t *Tree) forget(pid int) {
 	}
 }
 
-// drop closes what is open for a process.
+// drop closes the pidfd of a process.
 func (t *Tree) drop(k *kept) {
 	if k.pidfd >= 0 {
 		_ = unix.Close(k.pidfd)

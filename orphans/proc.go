@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads /proc, in a buffer that does not grow, and understands what is in it.
+// This file reads and parses /proc, in a buffer that does not grow.
 
-// files are those below /proc, as one thread reads them.
+// files are the files below /proc, as one thread reads them.
 type files struct {
 	proc  int // descriptor of /proc, -1 if it can't be used
 	buf   []byte
-	steps *atomic.Int64 // counts what was read, if it is not nil
+	steps *atomic.Int64 // counts the reads, if it is not nil
 }
 
-// dir is the directory of a process below /proc, or of a thread of it if the first one has ended: what that one had
-// is not to be seen there any more.
+// dir is the directory of a process below /proc. If the first thread has ended, dir is the directory of another thread,
+// because the directory of the process no longer shows its files.
 func (p Process) dir() string {
 	if p.thread == 0 || p.thread == p.Pid {
 		return strconv.Itoa(p.Pid)
@@ -29,12 +29,12 @@ func (p Process) dir() string {
 	return strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(p.thread)
 }
 
-// Name is what a process is called, "" if that can't be told. See proc_pid_comm(5).
+// Name is the name of a process, "" if it is unknown. See proc_pid_comm(5).
 func Name(pid int) string {
 	return string(bytes.TrimSuffix(readAtOnce("/proc/"+strconv.Itoa(pid)+"/comm"), []byte("\n")))
 }
 
-// readAtOnce reads the beginning of a file of the kernel's, for which nobody waits.
+// readAtOnce reads the beginning of a file of the kernel. The read never waits.
 func readAtOnce(name string) []byte {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -46,7 +46,7 @@ func readAtOnce(name string) []byte {
 	return text[:max(n, 0)]
 }
 
-// A status is what is read from /proc/PID/status. See proc_pid_status(5).
+// A status holds fields of /proc/PID/status. See proc_pid_status(5).
 type status struct {
 	name                  string
 	state                 byte
@@ -56,7 +56,7 @@ type status struct {
 	code                  string // the size of the program, "" if it has no memory
 }
 
-// inExec reports whether a process is inside execve(2), after which it has code again.
+// inExec reports whether a process is inside execve(2): it has no code until the call returns.
 func (s status) inExec() bool { return strings.TrimSpace(s.code) == "0 kB" }
 
 func (f *files) status(pid int) (status, error) {
@@ -67,12 +67,12 @@ func (f *files) status(pid int) (status, error) {
 	return s, err
 }
 
-// statusIn is the status of a process or thread, whose directory it is given.
+// statusIn is the status of the process or thread that has the directory dir.
 func (f *files) statusIn(dir string) (s status, err error) {
 	s = status{user: -1}
 	err = f.fields(dir, func(name, value []byte) (more bool) {
 		s.set(string(name), value)
-		return string(name) != "Threads" // the last that is wanted
+		return string(name) != "Threads" // the last wanted field
 	})
 	if err == nil && s.state == 0 {
 		err = fmt.Errorf("cannot read the status of %s", dir)
@@ -112,7 +112,7 @@ func (s *status) set(name string, value []byte) {
 
 // fields calls visit with the fields in the status of a process, until it returns false.
 func (f *files) fields(dir string, visit func(name, value []byte) (more bool)) error {
-	const long = 1 << 10 // no line is, but for one of up to 65536 supplementary groups
+	const long = 1 << 10 // no line is as long, except a list of up to 65536 supplementary groups
 	return f.scan(dir+"/status", func(text []byte, _ bool) int {
 		for {
 			line, rest, whole := bytes.Cut(text, []byte("\n"))
@@ -131,8 +131,8 @@ func (f *files) fields(dir string, visit func(name, value []byte) (more bool)) e
 	})
 }
 
-// read returns the first 4 KiB of a file below /proc, in which is all that is looked for. They
-// are valid until the next read.
+// read returns the first 4 KiB of a file below /proc, which hold everything that callers look for.
+// The text is valid until the next read.
 func (f *files) read(name string) (text []byte, err error) {
 	err = f.scan(name, func(all []byte, _ bool) int {
 		text = all
@@ -157,9 +157,9 @@ func (f *files) readPids(name string) (pids []int, err error) {
 	return pids, err
 }
 
-// scan reads a file below /proc and calls take after each read with what is in the buffer: the part that
-// take has kept, which are so many last bytes, and what was read since. At the end that is once more what
-// was kept. A full buffer that is kept is the end too, and so is less than 0.
+// scan reads a file below /proc and calls take after each read with the text in the buffer: the last keep
+// bytes of the call before, and then the new bytes. At the end of the file the text is the kept bytes alone.
+// scan also ends if take keeps the whole of a full buffer, or returns less than 0.
 func (f *files) scan(name string, take func(text []byte, end bool) (keep int)) error {
 	fd, err := f.open(name, 0)
 	if err != nil {
@@ -184,10 +184,10 @@ func (f *files) scan(name string, take func(text []byte, end bool) (keep int)) e
 	}
 }
 
-// each calls visit with each part of the first limit bytes of a file below /proc; end stands behind each. Of a
-// part that has no room in the buffer, or no end, visit gets the beginning, and that it is not whole.
+// each calls visit with each part of the first limit bytes of a file below /proc; the byte end follows each part.
+// If a part has no room in the buffer, or no end, visit gets its beginning, and whole is false.
 func (f *files) each(name string, end byte, limit int, visit func(part []byte, whole bool)) error {
-	total, kept, cut := 0, 0, false // the beginning of a long one has been visited
+	total, kept, cut := 0, 0, false // cut: visit has got the beginning of a long part
 	return f.scan(name, func(text []byte, over bool) int {
 		total += len(text) - kept
 		for kept = 0; ; {
@@ -219,7 +219,7 @@ func (f *files) list(name string, visit func(int) bool) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	buf := make([]byte, 4<<10) // one for each, for visit may list too
+	buf := make([]byte, 4<<10) // each call has its own buffer, because visit may call list too
 	for {
 		f.step()
 		n, err := unix.ReadDirent(fd, buf)
@@ -235,8 +235,8 @@ func (f *files) list(name string, visit func(int) bool) error {
 	}
 }
 
-// link is the text of a link below /proc, "" if it can't be read. The link is not followed, so that no file
-// system is asked.
+// link is the text of a link below /proc, "" if it can't be read. link does not follow the link, and so asks
+// no other file system.
 func (f *files) link(name string) string {
 	f.step()
 	n, err := unix.Readlinkat(f.proc, name, f.buf)
@@ -261,7 +261,7 @@ func (f *files) step() {
 // every architecture that fini is built for. See proc_pid_stat(5).
 const tick = 10 * time.Millisecond
 
-// startOf is when a process started, since boot; 0 if that can't be told.
+// startOf is the time at which a process started, since boot; 0 if it is unknown.
 func (f *files) startOf(dir string) time.Duration {
 	text, err := f.read(dir + "/stat")
 	if err != nil {
@@ -270,8 +270,8 @@ func (f *files) startOf(dir string) time.Duration {
 	return parseStart(text)
 }
 
-// parseStart reads the start in the text of /proc/PID/stat. The name in that may hold spaces,
-// newlines and ")", so the fields are counted from the last ")".
+// parseStart reads the start time in the text of /proc/PID/stat. The name in the text may hold
+// spaces, newlines and ")", so parseStart counts the fields from the last ")".
 func parseStart(text []byte) time.Duration {
 	// fields[0] is field 3 of the man page, the state.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])

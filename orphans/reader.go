@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads the details, for which the kernel may let the reader wait: see the package's comment. So a thread of
-// its own reads them. If a process holds that thread, the caller goes on without the details, and asks for no others
+// This file reads the details. Such a read may wait in the kernel: see the package's comment. So a separate thread
+// reads them. If a process holds up that thread, the caller goes on without the details, and asks for no others
 // until the thread is back.
 
 const (
-	// The reader is held if it sleeps uninterruptibly (state D in proc_pid_stat(5)), and has made no step for so long,
+	// The reader is held up if it has made no step for this time, and sleeps uninterruptibly (state D in proc_pid_stat(5)),
 	held = 100 * time.Millisecond
-	// or for so long in any state, as on a machine that is too busy to run it.
+	// or if it has made no step for this time in any state, as on a machine that is too busy to run the reader.
 	tooBusy = time.Second
 )
 
@@ -31,7 +31,7 @@ type reader struct {
 	buf    []byte
 }
 
-// newReader starts a reader, on a thread that is its own for good.
+// newReader starts a reader, on a thread that nothing else uses.
 func newReader() *reader {
 	r := &reader{jobs: make(chan func(), 1), buf: make([]byte, 4<<10)}
 	go func() {
@@ -45,8 +45,8 @@ func newReader() *reader {
 	return r
 }
 
-// ask has the reader do a job for each of some processes. It returns the answers for the first of them: for all,
-// unless one holds the reader. A job must touch nothing that is the caller's, because it may come back late.
+// ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the answers
+// for the processes before it. A job must touch no data of the caller, because the job may still run after ask returns.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
 	if len(of) == 0 || t.proc < 0 || r.busy.Load() {
@@ -67,7 +67,7 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	var since time.Duration // the last step
 	last := int64(-1)
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
-		// With one processor for Go code this runs the reader, until it has answered or waits in the kernel.
+		// With one processor for Go code, Gosched runs the reader until the reader has answered or waits in the kernel.
 		runtime.Gosched()
 		if !r.busy.Load() {
 			break
@@ -89,15 +89,15 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	return answers[:n]
 }
 
-// awaitRest waits until a thread that has handed the processor over sleeps. Until then the runtime can't give it
-// anything to do, and would make another thread, or abort if there can't be one. On a busy machine the thread may be
-// interrupted just there, again and again. It does not wait for ever for a thread that does something else.
+// awaitRest waits until a thread that has handed over the processor sleeps. Until then the runtime can't give that thread
+// any work, and would make another thread, or abort if it can't. On a busy machine the kernel may interrupt the thread
+// at just this point, again and again. awaitRest does not wait for ever for a thread that does something else.
 func awaitRest(thread int) {
 	for range 1000 {
 		if threadState(thread) != 'R' {
 			return
 		}
-		// To sleep gives the processor away, which sched_yield(2) need not do on a busy machine.
+		// A sleep yields the processor. sched_yield(2) may not yield it on a busy machine.
 		rest(20 * time.Microsecond)
 	}
 }
@@ -114,7 +114,7 @@ func monotonic() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// threadState is the state of a thread of this process as in proc_pid_stat(5), 0 if that can't be told.
+// threadState is the state of a thread of this process as in proc_pid_stat(5), 0 if it is unknown.
 func threadState(thread int) byte {
 	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
 	if end := bytes.LastIndexByte(text, ')'); end >= 0 && end+2 < len(text) {
@@ -123,23 +123,23 @@ func threadState(thread int) byte {
 	return 0
 }
 
-// facts are what a look wants to know of a process beside its place in the tree.
+// facts are the details of a process that a look needs, besides the place of the process in the tree.
 type facts struct {
 	start time.Duration
 	exe   string // see executable
 	holds Streams
 }
 
-// Details are what a person wants to know of a leftover. Each is empty if it can't be told.
+// Details describe a leftover to a person. Each detail is empty if it is unknown.
 type Details struct {
-	Variables map[string]string // of those that were asked for; nil if its environment may not be looked at
-	Listens   []string          // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if it can't be told
+	Variables map[string]string // the requested variables; nil if fini may not read its environment
+	Listens   []string          // as "127.0.0.1:3000", "[::1]:80", "/run/a.sock" or "@abstract"; nil if unknown
 	Dir       string            // its working directory, the first KiB of it
-	OtherDir  bool              // than that of this process, when it was started
+	OtherDir  bool              // Dir is not the directory in which this process was started
 }
 
-// askFacts adds to each process what the reader tells of it: once, and again where it has executed another program
-// since or where streams decide. A process that sleeps uninterruptibly or is inside execve(2) is not asked.
+// askFacts adds to each process the facts from the reader: once, and again if the process has executed another program
+// since or if streams decide. The reader skips a process that sleeps uninterruptibly or is inside execve(2).
 func (t *Tree) askFacts(found []Process) {
 	pending := make([]int, 0, len(found))
 	for i := range found {
@@ -168,10 +168,10 @@ func (t *Tree) askFacts(found []Process) {
 			p := &found[at[n]]
 			k := p.kept
 			if k.name != p.Name || k.code != p.code {
-				k.line = "" // it has executed another program
+				k.line = "" // the process has executed another program
 			}
 			if k.facts != nil {
-				told.start = k.facts.start // by which it is known
+				told.start = k.facts.start // the start time identifies the process
 			}
 			k.facts, k.name, k.code = &told, p.Name, p.code
 		}
@@ -179,7 +179,7 @@ func (t *Tree) askFacts(found []Process) {
 			break
 		}
 		if try == 0 {
-			rest(2 * time.Millisecond) // most are not there for long
+			rest(2 * time.Millisecond) // most processes leave these states soon
 		}
 	}
 	for i := range found {
@@ -221,7 +221,7 @@ func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
 }
 
 // CommandLine is the argument vector of a process that the last Look has found, joined by spaces and cut after
-// 4 KiB, or its name if there is none to show.
+// 4 KiB. If there are no arguments to show, CommandLine is the name of the process.
 func (t *Tree) CommandLine(p Process) string {
 	k := p.kept
 	if k == nil {
@@ -238,14 +238,14 @@ func (t *Tree) CommandLine(p Process) string {
 	return k.line
 }
 
-// commandLine reads memory of the process, under a lock that it holds while it changes its mappings, which may wait
-// for the server of a mapped file. See proc_pid_cmdline(5).
+// commandLine reads memory of the process. The read takes a lock that the process holds while it changes its mappings,
+// and such a change may wait for the server of a mapped file. See proc_pid_cmdline(5).
 func (f *files) commandLine(p Process) string {
 	text, _ := f.read(p.dir() + "/cmdline")
 	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
 }
 
-// quiet leaves out the processes of which a thread sleeps uninterruptibly, because such a thread may hold a lock for
+// quiet leaves out each process that has a thread in uninterruptible sleep, because such a thread may hold a lock for
 // which the reader would wait.
 func (t *Tree) quiet(some ...Process) []Process {
 	return slices.DeleteFunc(slices.Clone(some), func(p Process) bool {
@@ -262,12 +262,12 @@ func (t *Tree) quiet(some ...Process) []Process {
 	})
 }
 
-// maxDetailed is of how many processes the details are asked for at once.
+// maxDetailed is the largest number of processes whose details are read at once.
 const maxDetailed = 1000
 
-// Details returns the details of a process that the last Look has found, with these variables. The first call asks for
-// the details of all processes that the look has found, before any is sent a signal, because a process may close its
-// sockets when another one ends.
+// Details returns the details of a process that the last Look has found, with these variables. The first call reads the
+// details of all processes that the look has found, before fini signals any of them, because a process may close its
+// sockets when another process ends.
 func (t *Tree) Details(p Process, variables []string) Details {
 	if p.kept == nil {
 		return Details{}
@@ -302,15 +302,15 @@ func (f *files) details(dir string, variables []string, startDir string, listeni
 	return told
 }
 
-// So much of an environment is read, and so much of a value is kept, in bytes.
+// The bytes to read of an environment, and to keep of a value, at most.
 const (
 	maxEnviron = 256 << 10
 	maxValue   = 1 << 10
 )
 
-// environ is the environment that a process was given when it executed its program, reduced
-// to the variables of these names. A process may have written over it since. It is memory of
-// the process, as the arguments are: see commandLine. See proc_pid_environ(5).
+// environ is the environment that a process got when it executed its program, reduced to the
+// variables of these names. The process may have overwritten the environment since, which is
+// memory of the process, like the arguments: see commandLine. See proc_pid_environ(5).
 func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) {
@@ -319,8 +319,8 @@ func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	return found, err
 }
 
-// addVariable adds "name=value" if its name is one of names. Of one that comes twice the first
-// counts, as for getenv(3).
+// addVariable adds "name=value" if its name is one of names. If a name comes twice, the first
+// value counts, as for getenv(3).
 func addVariable(to map[string]string, variable []byte, names []string) {
 	name, value, ok := bytes.Cut(variable, []byte("="))
 	if _, known := to[string(name)]; ok && !known && slices.Contains(names, string(name)) {

@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tells where a process is and what it listens on, for who has to find it. Nothing here is read
-// before there is somebody to name, and no link is followed: the texts of those in /proc/PID/fd name the
-// sockets, as "socket:[4711]", and the tables in /proc/net say which of these listen. See
+// This file finds the addresses on which a process listens, to help a user find the process. It reads nothing
+// before there is a process to name, and follows no link: the texts of the links in /proc/PID/fd name the
+// sockets, as "socket:[4711]", and the tables in /proc/net say which of these sockets listen. See
 // proc_pid_net(5).
 
 const (
-	maxListens   = 16      // so many are told of each process,
-	maxSockets   = 4096    // found among so many of its descriptors,
-	maxListeners = 10_000  // in so many of the tables' sockets,
-	maxTable     = 1 << 20 // and so many bytes of each table; the kernel lists those first that listen
+	maxListens   = 16      // addresses named for each process, at most
+	maxSockets   = 4096    // descriptors read of each process
+	maxListeners = 10_000  // listening sockets kept from the tables
+	maxTable     = 1 << 20 // bytes read of each table; the kernel lists listening sockets first
 	maxDir       = 1 << 10
 	maxAddress   = 108 // as in unix(7)
 )
 
-// ownDir is the working directory of this process, "" if it has none that has a name here. It asks no
+// ownDir is the working directory of this process, "" if the directory has no name here. ownDir asks no
 // file system.
 func ownDir() string {
 	buf := make([]byte, unix.PathMax)
@@ -38,9 +38,9 @@ func ownDir() string {
 	return string(buf[:n-1])
 }
 
-// listens are the addresses on which a process listens, nil if that can't be told: its descriptors may not be
-// looked at, or it is in another network namespace, whose tables are others. The addresses by inode are read when the
-// first process has a socket.
+// listens are the addresses on which a process listens, nil if fini may not read the descriptors of the process. They
+// are also nil if the process is in another network namespace, which has other tables. (The first process that has a
+// socket makes listens read the tables.)
 func (f *files) listens(dir string, listening *map[uint64]string) []string {
 	own := f.link("self/ns/net")
 	if own == "" || own != f.link(dir+"/ns/net") {
@@ -73,7 +73,7 @@ func (f *files) listens(dir string, listening *map[uint64]string) []string {
 	return found
 }
 
-// socketInode is the inode that the text of a descriptor's link names, if it is a socket's.
+// socketInode is the inode in the text of a descriptor's link. ok is false if the link names no socket.
 func socketInode(link string) (inode uint64, ok bool) {
 	number, isSocket := strings.CutPrefix(link, "socket:[")
 	number, isWhole := strings.CutSuffix(number, "]")
@@ -81,7 +81,7 @@ func socketInode(link string) (inode uint64, ok bool) {
 	return inode, isSocket && isWhole && err == nil
 }
 
-// listeners are the sockets of this network namespace that listen, by their inodes.
+// listeners are the addresses of the listening sockets in this network namespace, by inode.
 func (f *files) listeners() map[uint64]string {
 	found := map[uint64]string{}
 	for _, table := range []struct {
@@ -109,7 +109,7 @@ func parseTCP(line []byte) (inode uint64, address string, ok bool) {
 	return inode, address, err == nil && err2 == nil
 }
 
-// parseAddress reads an address in hexadecimal: words of 32 bits as the machine has them, and the port.
+// parseAddress reads an address in hexadecimal: words of 32 bits in the byte order of the machine, and the port.
 func parseAddress(text string) (address string, err error) {
 	words, number, _ := strings.Cut(text, ":")
 	port, err := strconv.ParseUint(number, 16, 16)
@@ -133,8 +133,8 @@ func parseAddress(text string) (address string, err error) {
 	return host + ":" + strconv.FormatUint(port, 10), nil
 }
 
-// ipv6 is an address as RFC 5952 writes it; last is the same for its last four bytes, as IPv4 has it. It
-// is not package net's, which takes time at each start.
+// ipv6 is an address in the notation of RFC 5952; last is its last four bytes in the notation of IPv4. fini
+// does not use package net, which takes time at each start.
 func ipv6(ip []byte, last string) string {
 	if bytes.Equal(ip[:12], []byte{10: 0xff, 11: 0xff}) {
 		return "::ffff:" + last
@@ -143,7 +143,7 @@ func ipv6(ip []byte, last string) string {
 	for i := 0; i < 16; i += 2 {
 		text += ":" + strconv.FormatUint(uint64(binary.BigEndian.Uint16(ip[i:])), 16)
 	}
-	for n := 8; n > 1; n-- { // one 0 alone is not left out
+	for n := 8; n > 1; n-- { // a single 0 is not left out
 		if before, after, ok := strings.Cut(text+":", strings.Repeat(":0", n)+":"); ok {
 			return strings.TrimPrefix(before, ":") + "::" + strings.TrimSuffix(after, ":")
 		}
@@ -151,8 +151,8 @@ func ipv6(ip []byte, last string) string {
 	return text[1:]
 }
 
-// parseUnix reads a line of /proc/net/unix. ok is true if the socket listens and has a name, which a
-// process chooses as it likes.
+// parseUnix reads a line of /proc/net/unix. ok is true if the socket listens and has a name. A process
+// may choose any name.
 func parseUnix(line []byte) (inode uint64, path string, ok bool) {
 	const accepts = 0x10000 // __SO_ACCEPTCON in the kernel's linux/net.h
 	fields := bytes.Fields(line)

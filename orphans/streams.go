@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds out who holds the standard streams of this process, from the texts and the
-// modes of the links in /proc/PID/fd.
+// This file finds the processes that hold the standard streams of this process, from the texts
+// and the modes of the links in /proc/PID/fd.
 
 // Streams is a set of this process's standard streams.
 type Streams uint8
@@ -17,17 +17,17 @@ type Streams uint8
 const (
 	Stdout  Streams = 1 << iota
 	Stderr          // both may be the same pipe
-	Unknown         // its descriptors may not be looked at
+	Unknown         // fini may not read its descriptors
 )
 
-// A stream is the text of the link in /proc/PID/fd, which is the same for whoever has the pipe
-// or socket open, as "pipe:[4711]"; "" for what nobody waits for the end of.
+// A stream is the text of the link in /proc/PID/fd, as "pipe:[4711]", which is the same in every process
+// that has the pipe or socket open. It is "" for a file at the end of which no reader waits.
 type stream string
 
 const unreadable stream = "?" // a pipe or socket, and no /proc to say which
 
-// ownStream is what a descriptor of this process is. Nobody waits for the end of a terminal, a
-// file or /dev/null. The kind is asked for without stat(2), which may wait for a server.
+// ownStream is the stream of a descriptor of this process. No reader waits for the end of a terminal, a
+// file or /dev/null. ownStream finds the kind without stat(2), which may wait for a server.
 func (t *Tree) ownStream(fd int) stream {
 	_, notPipe := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	known := notPipe == nil
@@ -40,16 +40,16 @@ func (t *Tree) ownStream(fd int) stream {
 	switch {
 	case err != nil && known:
 		return unreadable
-	case known, strings.HasPrefix(link, "pipe:["), strings.HasPrefix(link, "socket:["): // the last two of an O_PATH reference
+	case known, strings.HasPrefix(link, "pipe:["), strings.HasPrefix(link, "socket:["): // the last two cases are an O_PATH reference
 		return stream(link)
 	}
 	return ""
 }
 
-// holds is which standard streams of this process another has open for writing, or a thread of it: it looks at the
-// descriptors in the directory that it is given. Both ends of a
+// holds are the standard streams of this process that another process or thread has open for writing. holds reads the
+// descriptors in dir, the directory of that process or thread. Both ends of a
 // pipe have the same text; the owner's bits of a link's mode are how the file was opened.
-// /proc/PID/fdinfo tells it too, but asks the file, which may wait: an epoll(7) instance does.
+// /proc/PID/fdinfo shows that mode too, but asks the file, which may wait: an epoll(7) instance does.
 func (f *files) holds(dir string, streams [2]stream) (held Streams) {
 	switch {
 	case streams == [2]stream{}:

@@ -10,25 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds the processes: from parent to children, each verified to be what it was
-// listed as.
+// This file finds the processes, from parent to children. It verifies that each process is
+// still the child that was listed.
 
-// A View is what a look has found.
+// A View is the result of a look.
 type View struct {
 	Found []Process // every live descendant, parents before their children
 
-	// Still says that no process came to be a child of this one, or ceased to be one, while the look lasted: so none
-	// can have slipped through it from one parent to another. Where nothing may stay it is not asked for.
+	// Still says that this process got no new child and lost no child during the look. So no process can have slipped
+	// through the look from one parent to another. If no process may stay, Look does not set Still.
 	Still bool
 
-	// Blind says that nobody can tell who holds a standard stream that somebody may wait for the end of: only
-	// children are found then, and one that comes to be a child meanwhile may be missed.
+	// Blind says that fini can't find the holders of a standard stream for the end of which a reader may wait. Then
+	// the look finds only children, and may miss a process that becomes a child meanwhile.
 	Blind bool
 
-	Nameless bool // there is no /proc that tells names
+	Nameless bool // there is no /proc to read names from
 }
 
-// Look finds every live descendant. What it found can be signalled until the next Look, as long as the caller reaps
+// Look finds every live descendant. The caller can signal these processes until the next Look, as long as it reaps
 // nothing in between.
 func (t *Tree) Look() (View, error) {
 	if err := t.prepare(); err != nil {
@@ -58,7 +58,7 @@ func (t *Tree) walk() (all []Process) {
 	if !t.byChildren && !t.childrenOnly {
 		snapshot, err := t.snapshot()
 		if err != nil || len(snapshot[t.self]) == 0 {
-			snapshot[t.self] = t.ownChildren() // there is no descriptor
+			snapshot[t.self] = t.ownChildren() // no descriptor is free
 		}
 		children = func(p Process) ([]int, error) { return snapshot[p.Pid], nil }
 	}
@@ -66,7 +66,7 @@ func (t *Tree) walk() (all []Process) {
 	at := Process{Pid: t.self, Threads: 1}
 	for next := 0; ; next++ {
 		pids, err := children(at)
-		// An error says that it has ended since; its children are this process's now.
+		// An error says that the parent has ended since; its children are now children of this process.
 		for _, pid := range pids {
 			if err != nil || seen[pid] || t.isEarlier(pid) {
 				continue
@@ -89,8 +89,8 @@ func (t *Tree) walk() (all []Process) {
 	return all
 }
 
-// verify looks at the process that pid is now and reports whether it is a child of
-// parent, or has become one of this process.
+// verify looks at the process that has the pid now and reports whether the process is
+// a child of parent, or has become a child of this process.
 func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	k := t.known[pid]
 	if k != nil && k.isOver() {
@@ -110,17 +110,17 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 		p.Group, _ = unix.Getpgid(pid)
 		p.Session, _ = unix.Getsid(pid)
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
-	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no descriptor
+	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	}
 	if !certain {
-		// Without a pidfd it is taken for the one of the last look if nothing tells otherwise.
+		// Without a pidfd, the process is taken for the process of the last look if nothing shows otherwise.
 		if k != nil && k.pidfd < 0 && k.name == p.Name && ok {
 			k.pidfd, fresh = fresh.pidfd, k
 		}
 		k = fresh
 	}
-	// If it was reaped meanwhile, its pid may have been another's.
+	// If the process was reaped meanwhile, another process may have had its pid.
 	if !ok || k.isOver() {
 		t.drop(fresh)
 		return Process{}, false
@@ -133,7 +133,7 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	return p, true
 }
 
-// headless fills in what a thread shows of a process whose first thread has ended.
+// headless fills in the state of a process whose first thread has ended, from another thread.
 func (t *Tree) headless(p *Process) {
 	tasks := strconv.Itoa(p.Pid) + "/task"
 	_ = t.list(tasks, func(tid int) bool {
@@ -151,7 +151,7 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 	if p.Pid == t.self {
 		pids, err := t.listedChildren()
 		if t.childrenOnly || err != nil {
-			return t.ownChildren(), nil // for which no descriptor is needed
+			return t.ownChildren(), nil // this search needs no descriptor
 		}
 		return pids, nil
 	}
@@ -168,7 +168,7 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 	return pids, err
 }
 
-// listedChildren are those of this process as /proc has them.
+// listedChildren are the children of this process in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
 	switch {
 	case t.childrenOnly:
@@ -190,11 +190,11 @@ func (t *Tree) ownChildren() (pids []int) {
 	return pids
 }
 
-// eachOwnChild calls visit for children of this process that have not ended, each as soon as it is found by
-// asking for pid after pid. Pids are given out in order and around, so that children are most likely among the
-// next after the one that was reaped last, which may have left them; at first after this one's. It goes on as
-// long as it finds none; otherwise it stops after maxMisses pids in a row that are no child's, which are twice
-// as many the next time.
+// eachOwnChild tries pid after pid, and calls visit for each child of this process that has not ended, as soon as
+// it finds the child. The kernel gives out pids in order and wraps around. So children are most likely at the pids
+// after the child reaped last, which may have left them, and at first at the pids after this process. The search goes
+// on until it finds a child, and then until maxMisses pids in a row belong to no child. The next search doubles
+// maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
 		return
@@ -211,14 +211,14 @@ func (t *Tree) eachOwnChild(visit func(pid int)) {
 		if found || t.pidMax == pidMaxLimit || ownChild(unix.P_ALL, 0) != 0 {
 			break
 		}
-		// There is one: the limit was lowered since it got its pid.
+		// There is a child: the limit was lowered since the child got its pid.
 	}
 	t.maxMisses = min(2*t.maxMisses, t.pidMax)
 }
 
 const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
 
-// pidMax is what new pids are below.
+// pidMax is the limit below which all new pids are.
 func pidMax() int {
 	text := readAtOnce("/proc/sys/kernel/pid_max")
 	if is, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && is > unix.Getpid() {
@@ -227,12 +227,12 @@ func pidMax() int {
 	return pidMaxLimit
 }
 
-// ownChild is 0 for a child of this process that has not ended, EAGAIN for one that waits to
-// be reaped, ECHILD for any other process, and otherwise why waitid(2) can't be asked. The
-// process is named as waitid names it: P_PID and its pid, or P_PIDFD and a descriptor.
-// With __WALL a child from before the exec counts, too, whose exit signal is not SIGCHLD: see clone(2).
+// ownChild is 0 for a child of this process that has not ended, EAGAIN for a zombie child, and
+// ECHILD for any other process. Any other error says why waitid(2) failed. As for waitid,
+// the arguments are P_PID and a pid, or P_PIDFD and a descriptor.
+// With __WALL a child from before the exec whose exit signal is not SIGCHLD counts too: see clone(2).
 func ownChild(idtype, id int) unix.Errno {
-	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if it has ended
+	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if the child has ended
 	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, uintptr(idtype), uintptr(id), uintptr(unsafe.Pointer(&info)),
 		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
 	if errno == 0 && info != [128]byte{} {
@@ -241,13 +241,13 @@ func ownChild(idtype, id int) unix.Errno {
 	return errno
 }
 
-// isChild reports whether pid is a child's that was not reaped.
+// isChild reports whether pid belongs to a child that was not reaped.
 func isChild(pid int) bool {
 	errno := ownChild(unix.P_PID, pid)
 	return errno == 0 || errno == unix.EAGAIN
 }
 
-// snapshot reads who is whose child from every process there is, for kernels without the children file.
+// snapshot reads the parent of every process in /proc, for kernels without the children file.
 func (t *Tree) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
 	err := t.list(".", func(pid int) bool {

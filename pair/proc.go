@@ -11,10 +11,10 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// MountProc gives an isolated inner fini that has no user namespace a /proc of its own; entry does it for one that has.
-// The mounts below /proc, which hide parts of it in a container, stay, and nothing that is mounted at or below /proc from
-// then on is seen outside. Nothing else of the file system changes: where mounts propagate, a mount that is made outside
-// arrives, and one that is made inside goes as far as it did. See mount_namespaces(7).
+// MountProc gives an isolated inner fini without a user namespace its own /proc. (Package entry mounts /proc if there is a
+// user namespace.) The mounts below /proc, which hide parts of it in a container, stay. No later mount at or below /proc is
+// visible outside. Nothing else of the file system changes: if mounts propagate, a mount made outside still arrives, and a
+// mount made inside still propagates as far as before. See mount_namespaces(7).
 func MountProc() *RefusedError {
 	text, err := reaper.ReadAll("/proc/self/mountinfo")
 	if err != nil {
@@ -24,16 +24,16 @@ func MountProc() *RefusedError {
 	if proc == nil {
 		return refused(entry.CallOpen, errNotMounted)
 	}
-	// What is mounted on a shared mount, or on a copy of one, appears outside too. So no mount at or below /proc is
-	// shared here, before any is made. A slave still receives, for an automount.
+	// A new mount on a shared mount, or on a copy of a shared mount, appears outside too. So, before MountProc
+	// mounts anything, no mount at or below /proc stays shared. A slave still receives mounts, for an automount.
 	slave := uintptr(unix.MS_SLAVE)
-	if proc.unbindable { // which only MS_PRIVATE takes away, and a copy leaves out
+	if proc.unbindable { // only MS_PRIVATE removes this mark, and a copy leaves out such mounts
 		slave = unix.MS_PRIVATE
 	}
 	if err := unix.Mount("", "/proc", "", slave|unix.MS_REC, ""); err != nil {
 		return refused(entry.CallSlave, err)
 	}
-	kept := map[string]int{} // with all that is mounted on them
+	kept := map[string]int{} // copies of the mounts, with all mounts on top of them
 	for _, path := range below {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.OPEN_TREE_CLOEXEC|unix.AT_NO_AUTOMOUNT|unix.AT_SYMLINK_NOFOLLOW)
 		if err != nil {
@@ -47,7 +47,7 @@ func MountProc() *RefusedError {
 	for _, path := range below {
 		err := unix.MoveMount(kept[path], "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 		_ = unix.Close(kept[path])
-		if err != nil && err != unix.ENOENT { // it hid what is not there now
+		if err != nil && err != unix.ENOENT { // the mount hid a path that does not exist now
 			return refused(entry.CallKeep, err)
 		}
 	}
@@ -56,14 +56,14 @@ func MountProc() *RefusedError {
 
 var errNotMounted = errors.New("it is not mounted")
 
-// A procMount is how /proc is mounted.
+// A procMount describes the mount of /proc.
 type procMount struct {
 	flags      uintptr
 	options    []string // of the file system, such as hidepid=2
-	unbindable bool     // something below it is: see mount_namespaces(7)
+	unbindable bool     // a mount below /proc is unbindable: see mount_namespaces(7)
 }
 
-// data are the options as mount(2) takes them.
+// data are the options in the form for mount(2).
 func (p *procMount) data() string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(p.options), func(option string) bool {
 		return option == "rw" || option == "ro"
@@ -75,9 +75,9 @@ var mountFlags = map[string]uintptr{
 	"noatime": unix.MS_NOATIME, "nodiratime": unix.MS_NODIRATIME, "relatime": unix.MS_RELATIME,
 }
 
-// procMounts reads the text of /proc/PID/mountinfo: how /proc is mounted, nil if it is not, and
-// which paths have something mounted on it. What is mounted on that in turn, or hidden, is not
-// among them. See proc_pid_mountinfo(5).
+// procMounts reads the text of /proc/PID/mountinfo. proc describes the mount of /proc, nil if there
+// is none. below are the paths of the mounts on /proc, without hidden mounts and without mounts on
+// top of these mounts. See proc_pid_mountinfo(5).
 func procMounts(mountinfo string) (proc *procMount, below []string) {
 	id := ""
 	parents := map[string][]string{} // of each path, by id
@@ -89,7 +89,7 @@ func procMounts(mountinfo string) (proc *procMount, below []string) {
 			continue
 		}
 		switch path := fields[4]; {
-		case path == "/proc" && fsFields[0] == "proc": // the last one is on top
+		case path == "/proc" && fsFields[0] == "proc": // the last mount is on top
 			proc, id = &procMount{}, fields[0]
 			for option := range strings.SplitSeq(fields[5], ",") {
 				proc.flags |= mountFlags[option]

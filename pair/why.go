@@ -11,11 +11,11 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// A RefusedError says which call of an isolation the kernel refused. Err is a syscall.Errno, if there is one.
+// A RefusedError names the call of an isolation that the kernel refused. Err is a syscall.Errno, if there is an errno.
 type RefusedError struct {
 	Call int // see entry.CallClonePID
 	Err  error
-	User bool // the isolation was to have a user namespace
+	User bool // the isolation should have had a user namespace
 }
 
 var calls = [...]string{
@@ -35,8 +35,8 @@ func refused(call int, err error) *RefusedError { return &RefusedError{Call: cal
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", calls[e.Call], e.Err) }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Refused says why the inner fini that was to be isolated could not be, with the likely reason and the remedy; nil if
-// nothing was refused.
+// Refused says why the isolation of the inner fini failed, with the likely reason and the remedy. It is nil if the kernel
+// refused nothing.
 func Refused() error {
 	call, errno := entry.Refused()
 	if call == 0 && errno == 0 {
@@ -50,7 +50,7 @@ func Refused() error {
 	return surroundingsHere().explain(e)
 }
 
-// AskPlain tells the outer fini what was refused, and exits: see entry.BePlain.
+// AskPlain tells the outer fini which call was refused, and exits: see entry.BePlain.
 func (l Line) AskPlain(why *RefusedError) {
 	errno, _ := why.Err.(syscall.Errno)
 	l.ask(entry.Message{Kind: entry.BePlain, Value: uint32(why.Call), Flags: uint32(errno)})
@@ -58,16 +58,16 @@ func (l Line) AskPlain(why *RefusedError) {
 
 // surroundings are the reasons for which systems refuse an isolation.
 type surroundings struct {
-	root     bool   // the user is
-	apparmor bool   // user namespaces are for programs with a profile
-	disabled bool   // user namespaces are for root
-	limit    string // a sysctl of which there may be none: "user.max_user_namespaces"
+	root     bool   // the user is root
+	apparmor bool   // only programs with a profile may have user namespaces
+	disabled bool   // only root may have user namespaces
+	limit    string // a sysctl that is 0 and so allows no namespace: "user.max_user_namespaces"
 	filter   bool   // a seccomp filter is in force
-	masked   bool   // something is mounted below /proc
+	masked   bool   // there is a mount below /proc
 	without  bool   // the kernel has no PID, mount or user namespaces
 }
 
-// surroundingsHere are those of this process.
+// surroundingsHere are the surroundings of this process.
 func surroundingsHere() (s surroundings) {
 	text := func(path string) string {
 		text, _ := reaper.ReadAll(path)
@@ -89,8 +89,8 @@ func surroundingsHere() (s surroundings) {
 	return s
 }
 
-// explain adds to what was refused the likely reason, and what helps. An error number alone is no
-// reason: where nothing else speaks for one, none is given.
+// explain adds the likely reason and the remedy to a refusal. An error number alone is no reason:
+// if nothing else points to a reason, explain adds none.
 func (s surroundings) explain(refused *RefusedError) error {
 	user := refused.User
 	mounts := refused.Call >= entry.CallSlave && refused.Call <= entry.CallKeep

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// json is the record as docs/report.schema.json describes it. It is written out field by field, since package
-// encoding/json asks for the type of each at run time, which took a fifth of a short life.
+// json is the record in the format of docs/report.schema.json. json writes field by field: package encoding/json
+// looks up the type of each field at run time, which took a fifth of the time of a short run.
 func (r *record) json() []byte {
 	j := &jsonText{}
 	j.object(func() {
@@ -36,7 +36,7 @@ func (r *record) json() []byte {
 		j.key("leftoversOmitted").int(r.MoreLeftovers)
 		j.key("reaped").int(r.Reaped)
 		j.key("seconds").object(func() {
-			// Each is null if its begin or end was not seen.
+			// A duration is null if fini did not see its beginning or its end.
 			var command, leftovers *float64
 			if r.Ended != nil {
 				command, leftovers = seconds(r.Ended.Sub(r.Started)), seconds(r.Finished.Sub(*r.Ended))
@@ -108,11 +108,11 @@ func (j *jsonText) texts(key, text, nextKey, nextText string) {
 	})
 }
 
-// A jsonText grows by one value after the other, on lines that are indented by their depth.
+// A jsonText grows value by value, on lines indented by their depth.
 type jsonText struct {
 	text  []byte
 	depth int
-	comma string // what stands before the next value of an object or a list
+	comma string // the text before the next value of an object or a list
 }
 
 // item begins the line of the next value.
@@ -124,7 +124,7 @@ func (j *jsonText) item(comma string) {
 	j.comma = ","
 }
 
-// within writes brackets around what inside writes.
+// within writes brackets around the output of inside.
 func (j *jsonText) within(brackets string, inside func()) {
 	j.text = append(j.text, brackets[0])
 	j.depth, j.comma = j.depth+1, ""
@@ -170,12 +170,12 @@ func (j *jsonText) bool(b bool)     { j.text = strconv.AppendBool(j.text, b) }
 func (j *jsonText) int(n int)       { j.text = strconv.AppendInt(j.text, int64(n), 10) }
 func (j *jsonText) float(f float64) { j.text = strconv.AppendFloat(j.text, f, 'f', -1, 64) }
 
-// time is in UTC, for which no file of time zones has to be read.
+// time writes a time in UTC, which needs no time zone file.
 func (j *jsonText) time(t time.Time) {
 	j.text = t.UTC().AppendFormat(j.text, `"`+time.RFC3339Nano+`"`)
 }
 
-// string has U+FFFD for each byte that is no UTF-8.
+// string writes U+FFFD for each byte that is not UTF-8.
 func (j *jsonText) string(s string) {
 	const hex = "0123456789abcdef"
 	j.text = append(j.text, '"')

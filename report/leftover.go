@@ -12,8 +12,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// OneLine is text without what is not printed as itself, and no longer than limit bytes:
-// a process may call itself anything.
+// OneLine is text with unprintable characters replaced, and at most limit bytes long:
+// a process may choose any name.
 func OneLine(text string, limit int) string {
 	return cut(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -23,7 +23,7 @@ func OneLine(text string, limit int) string {
 	}, text), limit)
 }
 
-// cut is text that ends in dots if there was more than limit bytes of it.
+// cut is text, cut to limit bytes and ending in dots if it was longer.
 func cut(text string, limit int) string {
 	if len(text) > limit {
 		text, _ = firstBytes(text, limit-3)
@@ -32,11 +32,11 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// An age below this says no more than that the command has started it.
+// A lower age only says that the main child has started the leftover, so a line omits it.
 const worthSaying = 10 * time.Second
 
-// Describe is what a line says of a leftover, in about limit bytes: the command line is cut to
-// that. One outside of fini's session is detached.
+// Describe is the text of a line about a leftover, in about limit bytes: Describe cuts the command
+// line. A leftover outside of fini's session is called detached.
 func Describe(p orphans.Process, commandLine string, session int, from Lineage, limit int) string {
 	var more string
 	if p.Session != session && p.Session != 0 {
@@ -56,7 +56,7 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	return pid + " (" + OneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
 }
 
-// startedBy is what a line says of where a leftover comes from, "" for nothing.
+// startedBy is the text about the origin of a leftover, "" if there is nothing to say.
 func startedBy(from Lineage) (text string) {
 	for i, a := range from.Chain {
 		text += []string{" by ", " < "}[min(i, 1)]
@@ -75,7 +75,7 @@ func startedBy(from Lineage) (text string) {
 	return text
 }
 
-// whereIs is what a line says of where a leftover is, as far as that helps to find it; "" for nothing.
+// whereIs is the text that helps a user find a leftover; "" if there is nothing to say.
 func whereIs(at orphans.Details) (text string) {
 	const most = 3
 	listens := at.Listens[:min(len(at.Listens), most)]
@@ -91,7 +91,7 @@ func whereIs(at orphans.Details) (text string) {
 	return text
 }
 
-// Held names streams, "" for none that are known.
+// Held names streams, "" if no stream is known.
 func Held(streams orphans.Streams) string {
 	const both = orphans.Stdout | orphans.Stderr
 	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
@@ -113,7 +113,7 @@ func age(d time.Duration) string {
 	return text
 }
 
-// Draw draws processes as a tree, one on a line.
+// Draw draws processes as a tree, one process on each line.
 func Draw(all []orphans.Process, commandLine func(orphans.Process) string) (lines []string) {
 	found, below := map[int]bool{}, map[int][]orphans.Process{}
 	for _, p := range all {

@@ -6,12 +6,12 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// A hint is a variable of the environment in which a tool says what is running.
+// A hint is an environment variable in which a tool names the test, script, step or job that runs.
 type hint struct{ variable, what string }
 
-// hints are what tools set according to their documentation, the most telling first.
+// hints are the variables that tools set according to their documentation, the most precise first.
 var hints = []hint{
-	{"FINI_TEST", "test"}, // for those that set nothing, such as go test
+	{"FINI_TEST", "test"}, // for tools that set no variable, such as go test
 	{"PYTEST_CURRENT_TEST", "test"},
 	{"NEXTEST_TEST_NAME", "test"}, // cargo-nextest 0.9.116 and later
 	{"BATS_TEST_NAME", "test"},
@@ -38,74 +38,74 @@ func hintNames() (names []string) {
 	return names
 }
 
-// shells are passed over in the search for who started a leftover: they run what others say.
+// The search for the starter of a leftover passes over shells, which run the commands of others.
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"}
 
-// Lineage is where a leftover comes from, as far as that was to be seen when it was seen first.
+// Lineage is the origin of a leftover, as far as fini could see it when it first found the leftover.
 type Lineage struct {
-	Chain  []Ancestor // those above it that were alive, the nearest first
-	Owner  *Owner     // the first of them that is no shell; nil for none
-	Marks  []Mark     // what its environment says, the most telling first
-	Open   bool       // its environment could be looked at
-	During string     // what the marks say, in words; "" for nothing
+	Chain  []Ancestor // the live processes above it, the nearest first
+	Owner  *Owner     // the first process in Chain that is no shell; nil for none
+	Marks  []Mark     // the hints in its environment, the most precise first
+	Open   bool       // fini could read its environment
+	During string     // the marks in words; "" for no marks
 
-	At orphans.Details // where it is
+	At orphans.Details // its directory and addresses
 }
 
-// Ancestor is a process above a leftover, by the pid that a user sees.
+// Ancestor is a process above a leftover, with the pid that a user sees.
 type Ancestor struct {
 	Pid  int
 	Name string
 }
 
-// Owner is who started a leftover, with the command line.
+// Owner is the process that started a leftover, with the command line.
 type Owner struct {
 	Ancestor
 	Command string
 }
 
-// Mark is a variable of a leftover's environment that says in which test, script, step or job it was
-// started.
+// Mark is a variable of a leftover's environment that names the test, script, step or job that started
+// the leftover.
 type Mark struct {
 	Variable string
 	Value    string
 }
 
 const (
-	maxLineages  = 1000 // so many leftovers are remembered,
-	maxAncestors = 16   // so many ancestors
-	maxMarks     = 4    // and marks of each,
-	maxText      = 512  // and so many bytes of an owner's command line or a mark
+	maxLineages  = 1000 // leftovers to remember
+	maxAncestors = 16   // ancestors of each leftover
+	maxMarks     = 4    // marks of each leftover
+	maxText      = 512  // bytes of an owner's command line or a mark
 )
 
-// Tree is what Owners has the details of processes from: an orphans.Tree.
+// Tree gives Owners the details of processes. It is an orphans.Tree.
 type Tree interface {
 	CommandLine(orphans.Process) string
 	Details(p orphans.Process, variables []string) orphans.Details
 }
 
-// Owners remembers who started what a look at the tree has found: who did may have ended by the time
-// that a leftover is told of.
+// Owners records the starters of the processes that a look at the tree has found, because a starter
+// may have ended before fini reports its leftover.
 type Owners struct {
 	tree     Tree
 	getenv   func(string) string // of fini's own environment
 	main     int                 // the main child's pid
-	mainLine string              // what it was started as
+	mainLine string              // its first command line
 	found    map[int]orphans.Process
-	lineages map[orphans.ID]Lineage // when they were first found
-	owners   map[orphans.ID]*Owner  // who started some of them
+	lineages map[orphans.ID]Lineage // as of the first look that found the process
+	owners   map[orphans.ID]*Owner  // the starters of some of these processes
 }
 
-// NewOwners remembers nobody yet. getenv looks up a variable of fini's own environment: what fini was
-// started with itself tells nothing about a part of its tree.
+// NewOwners returns Owners without records. getenv looks up a variable of fini's own environment: a
+// variable that fini itself was started with says nothing about a part of its tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
 	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{}}
 }
 
-// Main says what the main child was started as.
+// Main records the main child's pid and first command line.
 func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, commandLine }
 
-// Remember notes who started those that a look has found and none before it.
+// Remember records the starters of the processes that this look has found first.
 func (o *Owners) Remember(found []orphans.Process) {
 	o.found = map[int]orphans.Process{}
 	for _, p := range found {
@@ -141,7 +141,7 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
 			if l.Owner = o.owners[p.ID()]; l.Owner == nil {
 				line := o.tree.CommandLine(p)
-				if p.Pid == o.main && line == p.Name { // it is ending, and has nothing to show any more
+				if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
 					line = o.mainLine
 				}
 				text, _ := firstBytes(line, maxText)
@@ -155,7 +155,7 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 	return l
 }
 
-// Of is the lineage of a process which the last look has found.
+// Of is the lineage of a process that the last look has found.
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {

@@ -14,17 +14,17 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Place is where a report goes: one descriptor, which is opened before the command starts and written once,
-// at the end. Nothing that the tree does to names in between leads the report elsewhere.
+// A Place is the destination of a report: one descriptor, which fini opens before the main child starts and writes once,
+// at the end. If the tree renames or replaces files in between, the report still goes to the opened file.
 //
-// A file by its name is created empty, as any program creates it, or is there already and keeps its owner, mode and
-// ACL. A file that is empty at the end is that of a fini that was killed. A symbolic link is refused, and so is a file
-// with more names than one: a user may have put it there who may not write what it leads to.
+// fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and
+// ACL. If fini is killed, the file stays empty. fini refuses a symbolic link, and a file
+// with more than one name: a user who may not write to the target may have put the link there.
 //
-// A stream is a descriptor that this process inherited. It stays open until the report is written, so a reader gets
-// its EOF then, and not with the end of the command.
+// A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
+// gets its EOF then, and not at the end of the main child.
 type Place struct {
-	FD   int // of which the process that takes a life over gets a copy: see At
+	FD   int // the heir gets a copy of it: see At
 	path string
 }
 
@@ -45,15 +45,15 @@ func Open(path string) (Place, error) {
 	return At(path, fd), nil
 }
 
-// At is the place that another process has opened by this path and handed over as a descriptor.
+// At is a place that another process has opened by this path and passed on as a descriptor.
 func At(path string, fd int) Place { return Place{fd, path} }
 
 func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
-// descriptor reports whether a path names a descriptor, and which. Some shells name their process
-// substitutions by /proc.
+// descriptor reports whether a path names a descriptor, and returns its number. Some shells use
+// names in /proc for process substitutions.
 func descriptor(path string) (number string, ok bool) {
 	switch path {
 	case "-", "/dev/stdout":
@@ -67,10 +67,10 @@ func descriptor(path string) (number string, ok bool) {
 	return strings.CutPrefix(path, "/proc/self/fd/")
 }
 
-// openFile opens a regular file for writing, and creates it if it is not there.
+// openFile opens a regular file for writing, and creates it if it does not exist.
 func openFile(path string) (int, error) {
 	var st unix.Stat_t
-	if unix.Lstat(path, &st) == nil { // to open a device may set it off
+	if unix.Lstat(path, &st) == nil { // opening a device may trigger an action of the device
 		if err := wrongFile(&st); err != nil {
 			return -1, err
 		}
@@ -82,7 +82,7 @@ func openFile(path string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// What has the name may have changed since.
+	// Another file may have got the name since.
 	if err = unix.Fstat(fd, &st); err == nil {
 		err = wrongFile(&st)
 	}
@@ -93,7 +93,7 @@ func openFile(path string) (int, error) {
 	return fd, nil
 }
 
-// wrongFile is why a file by its name is not written; nil for one that is.
+// wrongFile is the reason why fini refuses a named file; nil for a good file.
 func wrongFile(st *unix.Stat_t) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -104,7 +104,7 @@ func wrongFile(st *unix.Stat_t) error {
 	return nil
 }
 
-// wrongKind is the error for a file of a kind that no report goes to. See inode(7) for the kinds.
+// wrongKind is the error for a file of a kind that can't hold a report. See inode(7) for the kinds.
 func wrongKind(mode uint32) error {
 	what := map[uint32]string{
 		unix.S_IFDIR: "a directory", unix.S_IFIFO: "a FIFO", unix.S_IFSOCK: "a socket",
@@ -113,10 +113,10 @@ func wrongKind(mode uint32) error {
 	return fmt.Errorf("it is %s: want a regular file, - or /dev/fd/N", cmp.Or(what, "no regular file"))
 }
 
-// openStream makes a copy of a descriptor that the command inherits too. CloseInherited of package reaper closes
-// that one, and not the copy.
+// openStream makes a copy of a descriptor that the main child inherits too. CloseInherited of package reaper closes
+// the descriptor itself, and not the copy.
 func openStream(fd int) (int, error) {
-	// A descriptor that this process opened itself is closed on exec, and not meant.
+	// A user can't mean a descriptor that this process opened itself. Such a descriptor is close-on-exec.
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	mode, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
@@ -139,8 +139,8 @@ func openStream(fd int) (int, error) {
 	return -1, wrongKind(st.Mode)
 }
 
-// write writes text, and closes the place. A file by its name has nothing else in it then: neither what was there before,
-// nor, if this fails, a half. A file system that hangs is waited for: another thread could be given up on, but a process
+// write writes text, and closes the place. A named file then holds nothing else: no text from before and, if write
+// fails, no part of the report. write waits for a file system that hangs. Another thread would not help: a process
 // does not exit while one of its threads is in uninterruptible sleep.
 func (p Place) write(text []byte) (err error) {
 	_, isStream := descriptor(p.path)
@@ -168,7 +168,7 @@ func empty(fd int) error {
 	return cmp.Or(err, unix.Ftruncate(fd, 0))
 }
 
-// A reader of a stream is waited for no longer than this, in all.
+// patience is the longest time to wait for the reader of a stream, in all.
 const patience = 5 * time.Second
 
 func writeAll(fd int, text []byte) error {
@@ -185,7 +185,7 @@ func writeAll(fd int, text []byte) error {
 		case left <= 0:
 			return fmt.Errorf("it was not taken within %v", patience)
 		}
-		// A stream may have room, and too little for what is written: then this is no busy loop.
+		// A stream may have too little room for the text: the pause then avoids a busy loop.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		if n, _ := unix.Poll(fds, left); n > 0 {
 			_, _ = unix.Poll(nil, 10)

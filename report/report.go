@@ -1,7 +1,7 @@
-// Package report is what --report writes: the record of one life, the file or stream that it goes to,
-// whose leak a leftover is, and what a line says of it. It takes facts and decides nothing; it knows no loop.
+// Package report makes the output of --report: the record of one run of fini, the file or stream for the record,
+// the owner of each leftover, and the line about it. The package takes facts and decides nothing; it knows no loop.
 //
-// It relies on the kernel that a descriptor leads to the same file whatever becomes of names: see open(2).
+// It relies on the kernel's promise that a descriptor keeps its file when names change: see open(2).
 package report
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one life. If none was asked for it has no place, and serves for what a CI is told.
+// Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI.
 type Report struct {
 	is   record
 	to   Place
-	seen map[orphans.ID]struct{} // leftovers: those that are listed, and the first that are not
+	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
 }
 
-// record is what docs/report.schema.json describes.
+// record holds the fields that docs/report.schema.json describes.
 type record struct {
 	Fini          string
 	Command       []string
 	Cut           bool
-	Isolated      bool // pids are those of its own PID namespace
+	Isolated      bool // pids belong to the tree's own PID namespace
 	Pid           int
 	Started       time.Time
-	Ended         *time.Time // the main child; null if fini did not see it
+	Ended         *time.Time // the end of the main child; null if fini did not see it
 	Finished      time.Time
 	Status        int
-	Error         *string // why the command was not started
+	Error         *string // why the main child was not started
 	Exit          *exit
-	Stopped       *string // why fini stopped the command
+	Stopped       *string // why fini stopped the main child
 	Signals       []signal
 	MoreSignals   int
 	Leftovers     []*leftover
@@ -48,13 +48,13 @@ type record struct {
 	Used          unix.Rusage
 }
 
-// A report is bounded, whatever the tree does: so many of each, and so many bytes of each text.
+// The limits of a report, whatever the tree does: the number of items, and the bytes of each text.
 const (
 	maxSignals     = 1000
 	maxLeftovers   = 250
 	maxSeen        = 10_000
 	maxCommand     = 256 << 10 // of fini's own command line
-	maxCommandLine = 4000      // of a leftover's, fewer than orphans reads
+	maxCommandLine = 4000      // of a leftover's command line, fewer than orphans reads
 )
 
 type exit struct {
@@ -74,7 +74,7 @@ type signal struct {
 	Sender *Ancestor
 }
 
-// Of a leftover, nil is what could not be known, and an empty list is none.
+// In a leftover, nil means unknown, and an empty list means none.
 type leftover struct {
 	Pid       int
 	Command   string
@@ -96,8 +96,8 @@ type leftover struct {
 	Age       *float64
 	Outlived  *float64
 
-	during string // what it was started in, in words
-	line   string // what the user was told of it, "" for nothing
+	during string // its test, script, step or job, in words
+	line   string // the line that fini printed about it, "" for none
 }
 
 // New begins the report of a command, which the given version of fini runs.
@@ -107,11 +107,11 @@ func New(to Place, command []string, version string) (r Report) {
 	return r
 }
 
-// Lists reports whether the report will be written, and so lists leftovers beyond those that fini says a
-// line of.
+// Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
+// line.
 func (r *Report) Lists() bool { return r.to.path != "" }
 
-// firstWords are those words that have room in so many bytes, the last of them cut if need be.
+// firstWords are the first words that have room in room bytes. The last word is cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
 	first = []string{}
 	for _, word := range words {
@@ -120,12 +120,12 @@ func firstWords(words []string, room int) (first []string, isCut bool) {
 		}
 		word, isCut = firstBytes(word, room)
 		first = append(first, word)
-		room -= len(word) + 1 // an empty one takes room too
+		room -= len(word) + 1 // an empty word takes room too
 	}
 	return first, isCut
 }
 
-// firstBytes is text up to about a limit, which cuts no rune in two.
+// firstBytes is text cut at about limit bytes, but never inside a rune.
 func firstBytes(text string, limit int) (first string, isCut bool) {
 	if len(text) <= limit {
 		return text, false
@@ -136,23 +136,23 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	return strings.Clone(text[:limit]), true
 }
 
-// Isolated says that all pids but those of senders outside are those of a PID namespace of the tree's own.
+// Isolated says that all pids, except the pids of senders outside, belong to the tree's own PID namespace.
 func (r *Report) Isolated() {
 	r.is.Isolated = true
 }
 
-// Started is the pid of the main child, 0 for none.
+// Started records the pid of the main child, 0 for none.
 func (r *Report) Started(pid int) {
 	r.is.Pid = pid
 }
 
-// NotStarted is why there is no main child.
+// NotStarted records why there is no main child.
 func (r *Report) NotStarted(why error) {
 	text := why.Error()
 	r.is.Error = &text
 }
 
-// Signal is a signal that fini has received.
+// Signal records a signal that fini has received.
 func (r *Report) Signal(got signals.Received) {
 	if !r.Lists() || len(r.is.Signals) == maxSignals {
 		r.is.MoreSignals++
@@ -165,16 +165,16 @@ func (r *Report) Signal(got signals.Received) {
 	r.is.Signals = append(r.is.Signals, s)
 }
 
-// Stopped is why fini stops the command, in a word of the schema. The first reason stays.
+// Stopped records why fini stops the main child, in a word of the schema. The first reason stays.
 func (r *Report) Stopped(why string) {
 	if r.is.Stopped == nil {
 		r.is.Stopped = &why
 	}
 }
 
-// Leftover takes in a leftover that was found. asked says that it had SIGTERM before the sweep, alone or
-// with its group; line is what the user is told of it, "" for nothing. One that is known already stays as it was found
-// first.
+// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with
+// its group; line is the line that fini prints about the leftover, "" for none. If the leftover is known already, the
+// first record stays.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
@@ -226,13 +226,13 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	r.is.Leftovers = append(r.is.Leftovers, left)
 }
 
-// seconds is a duration to the millisecond.
+// seconds is a duration in seconds, to the millisecond.
 func seconds(d time.Duration) *float64 {
 	n := float64(max(d, 0).Milliseconds()) / 1000
 	return &n
 }
 
-// living are the listed leftovers with a pid whose end was not seen.
+// living are the listed leftovers with a pid whose end fini has not seen.
 func (r *Report) living(pid int) (found []*leftover) {
 	for _, left := range r.is.Leftovers {
 		if left.Pid == pid && left.Ended == nil {
@@ -242,14 +242,14 @@ func (r *Report) living(pid int) (found []*leftover) {
 	return found
 }
 
-// Allowed is a leftover that is left alone.
+// Allowed records that fini leaves a leftover alone.
 func (r *Report) Allowed(p orphans.Process) {
 	for _, left := range r.living(p.Pid) {
 		left.Allowed = true
 	}
 }
 
-// Sent is a signal that a process was sent, which counts if it is a leftover.
+// Sent records a signal that fini sent to a process, if the process is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
 	for _, left := range r.living(pid) {
 		if name := signals.Name(sig); !slices.Contains(left.Sent, name) {
@@ -258,7 +258,7 @@ func (r *Report) Sent(pid int, sig syscall.Signal) {
 	}
 }
 
-// Reaped are children that were reaped, the main child among them or not.
+// Reaped records the reaped children, which may include the main child.
 func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 	for _, x := range exits {
 		if !x.Ended() {
@@ -289,8 +289,8 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 	}
 }
 
-// OOM is that a process which was reaped was ended by SIGKILL, not by fini, and whether it may have
-// been for memory: "likely" or "unknown", and why.
+// OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the
+// cause may be a lack of memory: "likely" or "unknown". reason says why.
 func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 	found := &oom{verdict, reason}
 	if pid == mainPid && r.is.Exit != nil {
@@ -303,12 +303,12 @@ func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 	}
 }
 
-// TakeOver makes the report of the outer fini of a pair that of a command whose end nobody has seen.
+// TakeOver makes this the report of an outer fini: no process has seen the end of the main child.
 func (r *Report) TakeOver(command int) {
 	r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
 }
 
-// Write writes the report of a life that ends with this status, once, and waits at most 5 seconds
+// Write writes the report of a run that ends with this status, once, and waits at most 5 seconds
 // for the reader of a stream.
 func (r *Report) Write(status int) error {
 	if !r.Lists() {

@@ -13,15 +13,15 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A summary has so many rows, and so many bytes of what a tree has chosen in each cell. An annotation is written to a
-// pipe as a whole, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
+// The limits of a summary: its rows, and the bytes of a cell's text from the tree. An annotation has to fit into one
+// write to a pipe, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
 const (
 	maxRows       = 20
 	maxCell       = 200
 	maxAnnotation = 1200
 )
 
-// A leak is a leftover that none of the others has started. It has the test and the ports of those below it, too.
+// A leak is a leftover that no other leftover has started. It also gets the test and the ports of leftovers below it.
 type leak struct {
 	leftover
 	below int
@@ -35,7 +35,7 @@ func (l *leak) who(text string) string {
 	return text
 }
 
-// Processes is a number of them in words.
+// Processes is a number of processes in words.
 func Processes(count int) string {
 	if count == 1 {
 		return "1 process"
@@ -43,7 +43,7 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks are the leftovers that count: --allow-orphan does not name them.
+// leaks are the leftovers that count, without leftovers that --allow-orphan names.
 func (r *Report) leaks() (all []*leak) {
 	found := map[int]*leak{}
 	for _, left := range r.is.Leftovers {
@@ -70,7 +70,7 @@ func (r *Report) leaks() (all []*leak) {
 	return all
 }
 
-// remedy tells a reader of a CI's page, who has never heard of fini, how to mend the step.
+// remedy tells the reader of a CI page how to mend the step. Such a reader may not know fini.
 func remedy(all []*leak) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
 	if slices.ContainsFunc(all, func(l *leak) bool { return l.during == "" }) {
@@ -79,8 +79,8 @@ func remedy(all []*leak) string {
 	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 }
 
-// Annotations are the lines by which GitHub's runner marks a step: one for the leaks of each test file, and one for those
-// whose file is not known. The first begins with what, a sentence without its full stop.
+// Annotations are the lines that make GitHub's runner mark a step: one line for the leaks of each test file, and one line
+// for the leaks without a known file. The first line begins with the text what, a sentence without its full stop.
 func (r *Report) Annotations(level, what string) (lines []string) {
 	all := r.leaks()
 	texts := map[string]string{}
@@ -115,7 +115,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 	return lines
 }
 
-// testFile is the file that a test is in, as far as its name says so: pytest's are FILE::NAME.
+// testFile is the file of a test, if the test's name contains it: pytest's names are FILE::NAME.
 func testFile(test string) string {
 	file, _, isPath := strings.Cut(strings.TrimPrefix(test, "test "), "::")
 	if !isPath || filepath.Ext(file) == "" || strings.ContainsFunc(file, unicode.IsSpace) {
@@ -124,8 +124,8 @@ func testFile(test string) string {
 	return OneLine(file, maxCell)
 }
 
-// Summary is a table of the leaks in Markdown, as GitHub shows it under a step: which process, of which
-// test, on which ports, and how it ended; "" for none. A column is there if it says something.
+// Summary is a table of the leaks in Markdown, which GitHub shows under a step: the process, its test,
+// its ports, and how it ended. It is "" without leaks. The table omits empty columns.
 func (r *Report) Summary(what string) string {
 	all := r.leaks()
 	if len(all) == 0 {
@@ -146,7 +146,7 @@ func (r *Report) Summary(what string) string {
 	column("leftover", func(l *leak) string { return l.who(fmt.Sprintf("%s (%d)", cut(l.Command, maxCell), l.Pid)) })
 	column("started by", func(l *leak) string {
 		if l.Owner == nil || l.Owner.Pid == r.is.Pid {
-			return "" // the command
+			return "" // the main child
 		}
 		return cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
 	})
@@ -165,8 +165,8 @@ func (r *Report) Summary(what string) string {
 	return text + "\n"
 }
 
-// inMarkdown is text that Markdown takes for nothing else: of ASCII's punctuation only what never means
-// anything stays, and the rest is written as a number, which is no markup.
+// inMarkdown is text without Markdown markup: punctuation of ASCII that never means anything in Markdown
+// stays, and all other punctuation is written as a number, which is no markup.
 func inMarkdown(text string) string {
 	var out strings.Builder
 	for _, c := range text {
@@ -183,8 +183,8 @@ func inMarkdown(text string) string {
 }
 
 // AppendSummary appends a summary to the file that the CI has made for it. The path is this process's
-// own, but what it leads to may be the tree's to change: only a regular file is written, no link is
-// followed to it, and by a privileged process none on the way there either.
+// own, but the tree may be able to change the file at the path. So AppendSummary writes only a regular file and
+// follows no link at the end of the path. A privileged process follows no link in the whole path.
 func AppendSummary(path, text string) error {
 	err := signals.Quietly(func() error { return appendTo(path, []byte(text)) })
 	if err != nil {
@@ -194,7 +194,7 @@ func AppendSummary(path, text string) error {
 }
 
 func appendTo(path string, text []byte) error {
-	if !filepath.IsAbs(path) { // the working directory was left
+	if !filepath.IsAbs(path) { // this process has left the working directory
 		return unix.ENOENT
 	}
 	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC}
