@@ -30,24 +30,24 @@ nothing behind: stop what the command left running (its leftovers).
   fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
-                           beginning with SIG; none: don't. As PID 1, under
-                           nohup and in docker exec only if given (TERM)
-  -i, --stdin-eof          stop the command --grace after stdin is closed
+                           beginning with SIG; none: go on. As PID 1, under
+                           nohup and in docker exec, on only if given (TERM)
+  -i, --stdin-eof          once stdin closes, wait --grace and stop the command
   -t, --timeout=DUR        stop the command after DUR and exit 124
       --bind=PID           when process PID exits, stop the command; repeatable
       --[no-]shield        run as a pair of processes, so that SIGKILL of fini
                            leaves nothing behind (on, except for PID 1)
-      --isolate            run the command in a PID namespace, which the kernel
-                           kills with fini; --isolate=try, if there is one
-      --grace=DUR          how long each step of a stop waits (` + grace + `)
-  -k, --kill-after=DUR     SIGKILL, DUR after a forwarded TERM, INT, HUP or QUIT
+      --isolate            run the command in a PID namespace, so that SIGKILL
+                           of both processes ends all; --isolate=try: if allowed
+      --grace=DUR          wait this long for SIGTERM to work, then SIGKILL (` + grace + `)
+  -k, --kill-after=DUR     SIGKILL DUR after a forwarded TERM, INT, HUP or QUIT
       --linger=DUR         leftovers get this long to exit unasked (` + linger + `)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
-                           or stderr (pipes), wait, or leave (` + life.StopAll + `)
+                           or stderr (pipes), wait for all, leave all (` + life.StopAll + `)
       --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
-      --allow-orphan=NAME  leave leftovers of this name, or pattern, alone
+      --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
       --report=FILE        write what happened to FILE (- is stdout), as JSON
-      --[no-]foreground    keep the command in the process group of fini; as
+      --[no-]foreground    keep the command in fini's process group; as
                            PID 1 only if given (on at a terminal)
   -c, --single-child       forward signals to the command alone, not its group
   -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
@@ -63,11 +63,11 @@ nothing behind: stop what the command left running (its leftovers).
   -h, --help               print this
 
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_NAME sets a long flag, as in FINI_GRACE=10s; FINI_TEST names a leak's test.
+FINI_GRACE=10s sets --grace, and so on. FINI_TEST names a test in reports.
 By default fini says on stderr what went wrong, and what it stopped and why.
-Exit status: the command's own; if signal n killed it, fini dies of n too, or as
-PID 1 exits 128+n; 124 after a timeout; 125 if fini failed (2: the Go runtime
-could not start); 126 if the command can't be executed; 127 if it was not found.
+Exit status: the command's own. If signal n killed the command, fini dies of n,
+or exits 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
+can't be executed. 127: it was not found. 2: the Go runtime could not start.
 `
 
 // The defaults of flags.
