@@ -30,6 +30,9 @@ func (p Proc) Ignores(pid int, sig unix.Signal) bool {
 // only at the process parent, which is the parent of a member, and at the ancestors of parent, because the other
 // members of a job have the same parents.
 func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
+	if group == 0 {
+		return false // the group is outside of the PID namespace, as are the parents of its members
+	}
 	for at := parent; at > 0; {
 		theirGroup, theirSession, ok := p.groupOf(at)
 		switch {

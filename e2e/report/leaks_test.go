@@ -68,7 +68,7 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 				t.Errorf("reports %+v, want it in %s, of user %d", left, dir, user)
 			}
 			want := "), listens on " + at[0] + " and " + at[1] + " and " + at[2] + " and 1 more, in " + dir
-			if !p.PID1 && !p.Isolated { // of the init of a namespace nothing outlives fini, and so keeps a reader waiting
+			if !p.PID1 { // no leftover of PID 1 outlives fini, so none keeps a reader waiting
 				want += ", which holds stdout and stderr"
 			}
 			if !strings.HasSuffix(line, want+"\n") {
