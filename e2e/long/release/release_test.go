@@ -1,11 +1,11 @@
 package release
 
 import (
-	"errors"
 	"archive/tar"
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
