@@ -84,7 +84,8 @@ race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./cli ./entry ./life ./orphans ./pair ./pdeath ./reaper ./report ./signals
 
 portable: ## run the tests of what differs where no signal handler is written for the architecture
-	GOARCH=386 $(GO) test ./signals ./reaper
+	$(GO) test -tags portable ./signals ./reaper
+	GOARCH=386 $(GO) vet ./signals ./reaper
 
 # KERNELS=sid,gVisor runs those columns alone, JOBS says how many at a time, and CHECK=1 leaves the page as it is.
 kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into docs/kernels.md

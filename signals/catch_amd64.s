@@ -1,3 +1,5 @@
+//go:build !portable
+
 #include "go_asm.h"
 #include "textflag.h"
 

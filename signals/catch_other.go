@@ -1,4 +1,6 @@
-//go:build !amd64 && !arm64
+//go:build (!amd64 && !arm64) || portable
+
+// The tag portable takes this file on every architecture, so that its tests run here: see make portable.
 
 package signals
 

@@ -19,7 +19,7 @@ import (
 )
 
 // withHandler is whether the handler is fini's own.
-var withHandler = runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
+var withHandler = Threads == 0
 
 // catcher is the program of the tests of Catch: it says each signal that it takes, with its
 // sender, until SIGTERM. SIGUSR1 and SIGUSR2 have it catch SIGCHLD and not, SIGHUP has it
