@@ -447,7 +447,7 @@ func helperThreadForks([]string) int {
 			thread <- unix.Gettid()
 		}()
 		for tid := <-thread; unix.Tgkill(os.Getpid(), tid, 0) == nil; {
-			runtime.Gosched()
+			time.Sleep(time.Millisecond)
 		}
 	}
 	fmt.Println("ready")
