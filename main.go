@@ -156,7 +156,7 @@ func run(options *cli.Options, environ []string) life.Result {
 	l.caught.Unblock()
 	reaper.CloseInherited(l.stdin == pdeath.Open)
 	_ = os.Chdir("/")        // its file system may be unmounted
-	runtime.UnlockOSThread() // or each question to the reader would switch threads once more: see package orphans
+	runtime.UnlockOSThread() // so that the reader of package orphans can use this thread
 	return l.begin(options, child).Run()
 }
 
@@ -191,6 +191,7 @@ func inherit(options *cli.Options) life.Result {
 	l.caught.Unblock()
 	l.tree.Allow(options.Patterns(), will.Main)
 	reserve()
+	runtime.UnlockOSThread() // as in run
 	result := life.ResultOf(will.Status)
 	switch {
 	case will.EndBy != 0:

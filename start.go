@@ -214,32 +214,28 @@ var reserve = sync.OnceFunc(func() {
 	}
 })
 
-// makeThreads adds n idle threads. The runtime makes a thread whenever it needs another thread, and aborts if it can't:
-// once the command has filled the process table, the runtime must not need any. With GOMAXPROCS(1) the runtime needs a
-// thread beside this thread, for other goroutines such as the garbage collector's, and another while the former is only
-// just coming to rest: the 2 in reserve. An idle fini has 7 threads: the main thread, the runtime's monitor, the thread
-// to start others (LockOSThread makes it), the reader of package orphans, the 2 in reserve, and the thread of the first
-// goroutine here.
+// makeThreads makes n idle threads. The runtime makes a thread whenever it needs another thread, and aborts if it can't:
+// once the command has filled the process table, the runtime must not need any. Because the loop makes only system
+// calls and Go code has one processor, at most three threads have work at a time: one waits in Wait, one reads a detail
+// for package orphans and may be held by the kernel, and one runs a goroutine of the runtime, such as the garbage
+// collector's. So the runtime needs two threads besides the main thread. An idle fini has five threads: these three, the
+// runtime's monitor, and the thread that starts others (LockOSThread makes it).
 func makeThreads(n int) {
-	runtime.GOMAXPROCS(1)
-	made, parked, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() { // else each of them would cost a switch to the first thread, which waits, and back
-		for range n {
-			go func() {
-				// A locked goroutine keeps its thread while the goroutine is parked. If it is unlocked before it ends,
-				// the thread stays behind.
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				parked <- struct{}{}
-				<-release
-			}()
-		}
-		for range n {
-			<-parked
-		}
-		close(made)
-	}()
-	<-made
+	runtime.GOMAXPROCS(1) // for a build without the entry, which sets the same
+	parked, release := make(chan struct{}), make(chan struct{})
+	for range n - 1 { // the runtime makes one more to come back to this thread
+		go func() {
+			// A locked goroutine keeps its thread while the goroutine is parked. If it is unlocked before it ends,
+			// the thread stays behind.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			parked <- struct{}{}
+			<-release
+		}()
+	}
+	for range n - 1 {
+		<-parked
+	}
 	close(release)
 }
 

@@ -116,10 +116,10 @@ type Tree struct {
 }
 
 // New records which pipes or sockets standard output and standard error are,
-// before fini closes them. It starts the reader.
+// before fini closes them.
 func New() *Tree {
 	t := &Tree{files: files{proc: -1, buf: make([]byte, 4<<10)}, self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
-		known: map[int]*kept{}, startDir: ownDir(), reader: newReader()}
+		known: map[int]*kept{}, startDir: ownDir(), reader: &reader{}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,9 +14,9 @@ import (
 
 // files are the files below /proc, as one thread reads them.
 type files struct {
-	proc  int // descriptor of /proc, -1 if it can't be used
-	buf   []byte
-	steps *atomic.Int64 // counts the reads, if it is not nil
+	proc   int // descriptor of /proc, -1 if it can't be used
+	buf    []byte
+	reader *reader // that these are read by, nil for the caller itself
 }
 
 // dir is the directory of a process below /proc. If the first thread has ended, dir is the directory of another thread,
@@ -252,8 +251,9 @@ func (f *files) open(name string, flags int) (int, error) {
 }
 
 func (f *files) step() {
-	if f.steps != nil {
-		f.steps.Add(1)
+	if f.reader != nil {
+		f.reader.thread.Store(int64(unix.Gettid()))
+		f.reader.steps.Add(1)
 	}
 }
 

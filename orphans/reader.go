@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads the details. Such a read may wait in the kernel: see the package's comment. So a separate thread
-// reads them. If a process holds up that thread, the caller goes on without the details, and asks for no others
-// until the thread is back.
+// This file reads the details. Such a read may wait in the kernel: see the package's comment. So a goroutine reads them,
+// the reader. If a process holds up the reader, the caller goes on without the details, and asks for no others until
+// the reader is back.
 
 const (
 	// The reader is held up if it has made no step for this time, and sleeps uninterruptibly (state D in proc_pid_stat(5)),
@@ -24,50 +24,37 @@ const (
 )
 
 type reader struct {
-	jobs   chan func()
 	busy   atomic.Bool
-	thread atomic.Int64
+	thread atomic.Int64 // of the last step
 	steps  atomic.Int64
-	buf    []byte
-}
-
-// newReader starts a reader, on a thread that nothing else uses.
-func newReader() *reader {
-	r := &reader{jobs: make(chan func(), 1), buf: make([]byte, 4<<10)}
-	go func() {
-		runtime.LockOSThread()
-		r.thread.Store(int64(unix.Gettid()))
-		for job := range r.jobs {
-			job()
-			r.busy.Store(false)
-		}
-	}()
-	return r
+	buf    [4 << 10]byte
 }
 
 // ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the answers
 // for the processes before it. A job must touch no data of the caller, because the job may still run after ask returns.
+//
+// Go code has one processor, so Gosched runs the job on the caller's own thread, which costs no switch. If a read waits,
+// the runtime runs the caller on one of its idle threads: see makeThreads in package main.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
 	if len(of) == 0 || t.proc < 0 || r.busy.Load() {
 		return nil
 	}
-	answers, caller := make([]T, len(of)), unix.Gettid()
+	answers := make([]T, len(of))
 	var done atomic.Int64
 	var over atomic.Bool
-	f := &files{proc: t.proc, buf: r.buf, steps: &r.steps}
+	f := &files{proc: t.proc, buf: r.buf[:], reader: r}
 	r.busy.Store(true)
-	r.jobs <- func() {
+	go func() {
 		for i := 0; i < len(of) && !over.Load(); i++ {
 			answers[i] = job(f, of[i])
 			done.Add(1)
 		}
-		awaitRest(caller)
-	}
+		r.busy.Store(false)
+	}()
 	var since time.Duration // the last step
 	last := int64(-1)
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
-		// With one processor for Go code, Gosched runs the reader until the reader has answered or waits in the kernel.
 		runtime.Gosched()
 		if !r.busy.Load() {
 			break
@@ -87,19 +74,6 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 	}
 	return answers[:n]
-}
-
-// awaitRest waits until a thread that has handed over the processor sleeps. Until then the runtime can't give that thread
-// any work, and would make another thread, or abort if it can't. On a busy machine the kernel may interrupt the thread
-// at just this point, again and again. awaitRest does not wait for ever for a thread that does something else.
-func awaitRest(thread int) {
-	for range 1000 {
-		if threadState(thread) != 'R' {
-			return
-		}
-		// A sleep yields the processor. sched_yield(2) may not yield it on a busy machine.
-		rest(20 * time.Microsecond)
-	}
 }
 
 // rest sleeps, without giving the runtime a reason to start a thread.
