@@ -15,7 +15,6 @@ package signals
 
 import (
 	"fmt"
-	"os/signal"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -140,7 +139,7 @@ func (c *Catcher) Unblock() {
 func KeepIgnored(ignored []syscall.Signal) {
 	for _, sig := range ignored {
 		if sig != unix.SIGCHLD && !Ignored(sig) {
-			signal.Ignore(sig)
+			Ignore(sig)
 		}
 	}
 }
