@@ -28,8 +28,11 @@ func (p Process) dir() string {
 	return strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(p.thread)
 }
 
-// Name is the name of a process, "" if it is unknown. See proc_pid_comm(5).
+// Name is the name of a process, "" if it is unknown, or if a read of it may wait. See proc_pid_comm(5).
 func Name(pid int) string {
+	if hidesProcesses() {
+		return ""
+	}
 	return string(bytes.TrimSuffix(readAtOnce("/proc/"+strconv.Itoa(pid)+"/comm"), []byte("\n")))
 }
 
