@@ -8,7 +8,6 @@ var (
 const (
 	orphaned  = "this gVisor does not count a subreaper as a parent: it takes the process group of a reparented process for orphaned, and sends SIGHUP to stopped members"
 	noPidfd   = "there is no pidfd_open(2), which --bind says"
-	awake     = "without pidfds the outer fini of a pair does not sleep: it has a runtime from the start"
 	noHup     = "this gVisor's poll(2) does not tell that the other end has closed"
 	parents64 = "without a pidfd signal 64 is taken for the end of a thread of the parent process"
 	partly    = "they test what Linux's /proc, namespaces and signals are like, and gVisor has a part of that"
@@ -19,12 +18,12 @@ var gaps = []gap{
 	{withoutPidfds, "e2e/bond", "TestBind", noPidfd},
 	{withoutPidfds, "e2e/bond", "TestBindKillMatrix", noPidfd},
 	{withoutPidfds, "e2e/bond", "TestBindToNobody", noPidfd},
-	{withoutPidfds, "e2e/cost", "TestOuterSleeps", awake},
 	{withoutPidfds, "e2e/signals", "TestEverySignalArrivesOnce/pair", parents64},
 	{withoutPidfds, "e2e/signals", "TestEverySignalArrivesOnce/alone", parents64},
 	{gvisor, "e2e/leftovers", "TestNothingIsLeft/.*/all_at_once", orphaned},
 	{gvisor, "e2e/leftovers", "TestNothingIsLeft/.*/stopped", orphaned},
 	{gvisor, "e2e/kill9", "TestInnerFiniIsKilled/as_it_was", "this gVisor sends the parent death signal once for each thread of the parent"},
+	{gvisor, "e2e/isolation", "TestIsolatedPolicies/root", "this gVisor ends the other processes of a PID namespace some time after its init"},
 	{gvisor, "e2e/signals", "TestIgnoredSignalsStayIgnored", "gVisor's /proc/PID/status has no SigIgn, by which the test sees it"},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/a_terminal_that_hangs_up", noHup},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/socketpair", noHup},
