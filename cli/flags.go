@@ -2,7 +2,6 @@
 package cli
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -13,8 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/alecthomas/kong"
+	"unicode/utf8"
 
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -39,11 +37,11 @@ nothing behind: stop what the command left running (its leftovers).
                            leaves nothing behind (on, except for PID 1)
       --isolate            run the command in a PID namespace, so that SIGKILL
                            of both processes ends all; --isolate=try: if allowed
-      --grace=DUR          wait this long for SIGTERM to work, then SIGKILL (` + grace + `)
+      --grace=DUR          wait this long for SIGTERM to work, then SIGKILL (5s)
   -k, --kill-after=DUR     SIGKILL DUR after a forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         leftovers get this long to exit unasked (` + linger + `)
+      --linger=DUR         leftovers get this long to exit unasked (500ms)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
-                           or stderr (pipes), wait for all, leave all (` + life.StopAll + `)
+                           or stderr (pipes), wait for all, leave all (stop)
       --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
       --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
       --report=FILE        write what happened to FILE (- is stdout), as JSON
@@ -70,281 +68,383 @@ or exits 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
 can't be executed. 127: it was not found. 2: the Go runtime could not start.
 `
 
-// The defaults of flags.
-const grace, linger = "5s", "500ms"
-
-var defaults = kong.Vars{"grace": grace, "linger": linger}
-
-// Options is what kong fills in. Most fields have a type whose UnmarshalText says in an error what is accepted.
+// Options is what the command line and the variables ask for.
 type Options struct {
-	Pdeathsig   *deathsig `short:"p"`
-	StdinEOF    bool      `short:"i" name:"stdin-eof"`
-	Timeout     duration  `short:"t"`
-	Shield      *bool     `negatable:""`
-	KillAfter   duration  `short:"k"`
-	Pause       bool      `short:"P"`
-	Grace       duration  `default:"${grace}"`
-	Linger      duration  `default:"${linger}"`
-	Orphans     string    `default:"stop" enum:"stop,pipes,wait,leave"`
-	OrphansExit *status
-	AllowOrphan []pattern `sep:"\x1f"`
-	Foreground  *bool     `negatable:""`
-	Bind        []pid     `sep:"\x1f"`
+	Command     []string
+	Pdeathsig   *syscall.Signal // 0 for none
 	Report      string
-	Rewrite     []rewrite `short:"r" sep:"\x1f"`
-	SingleChild bool      `short:"c"`
 	Isolate     Isolation
-	RemapExit   []status `short:"e" sep:"\x1f"`
-	WarnReaped  bool     `short:"w"`
-	Verbose     int      `short:"v" type:"counter"`
-	Quiet       bool     `short:"q"`
+	AllowOrphan []string
+	Bind        []int
+	Verbose     int
+	Misspelt    []string // a line for each variable that sets nothing, but whose name looks as if it did
 
-	// AlwaysOn changes nothing: fini always works so.
-	AlwaysOn bool `short:"s" aliases:"g" env:"-" hidden:""`
+	StdinEOF, Pause, SingleChild, Quiet bool
+	Shield, Foreground                  *bool // nil if neither --x nor --no-x is given
 
-	// No variable sets these flags, which run no command: in a Dockerfile, FINI_VERSION is
-	// the version to install.
-	Install *string `env:"-"`
-	License bool    `short:"l" aliases:"L" env:"-"`
-	Version bool    `short:"V" env:"-"`
-	Help    bool    `short:"h" env:"-"`
+	// These run no command.
+	License, Version, Help bool
+	Install                *string
 
-	Command []string `arg:"" optional:"" passthrough:"partial"`
-
-	// Misspelt has a line for each variable that sets nothing, but whose name looks as if it did.
-	Misspelt []string `kong:"-"`
+	policy life.Policy
 }
 
-type duration time.Duration
+// table has every flag. It is no package variable, because what is made at each start costs page faults.
+func (c *Options) table() table {
+	p := &c.policy
+	return table{
+		{long: "pdeathsig", letters: "p", set: read(deathsig, pointer(&c.Pdeathsig))},
+		{long: "stdin-eof", letters: "i", bare: true, set: read(truth, last(&c.StdinEOF))},
+		{long: "timeout", letters: "t", set: read(duration, last(&p.Timeout))},
+		{long: "shield", bare: true, set: read(truth, pointer(&c.Shield))},
+		{long: "no-shield", bare: true, set: read(untruth, pointer(&c.Shield))},
+		{long: "kill-after", letters: "k", set: read(duration, last(&p.KillAfter))},
+		{long: "pause", letters: "P", bare: true, set: read(truth, last(&c.Pause))},
+		{long: "grace", set: read(duration, last(&p.Grace))},
+		{long: "linger", set: read(duration, last(&p.Linger))},
+		{long: "orphans", set: read(orphans, last(&p.Orphans))},
+		{long: "orphans-exit", set: read(status, last(&p.OrphansExit))},
+		{long: "allow-orphan", repeatable: true, set: read(pattern, each(&c.AllowOrphan))},
+		{long: "foreground", bare: true, set: read(truth, pointer(&c.Foreground))},
+		{long: "no-foreground", bare: true, set: read(untruth, pointer(&c.Foreground))},
+		{long: "bind", repeatable: true, set: read(pid, each(&c.Bind))},
+		{long: "report", set: read(anything, last(&c.Report))},
+		{long: "rewrite", letters: "r", repeatable: true, set: c.rewrite},
+		{long: "single-child", letters: "c", bare: true, set: read(truth, last(&c.SingleChild))},
+		{long: "isolate", bare: true, set: read(isolation, last(&c.Isolate))},
+		{long: "remap-exit", letters: "e", repeatable: true, set: read(status, each(&p.Remap))},
+		{long: "warn-reaped", letters: "w", bare: true, set: read(truth, last(&p.WarnReaped))},
+		{long: "verbose", letters: "v", bare: true, set: c.count},
+		{long: "quiet", letters: "q", bare: true, set: read(truth, last(&c.Quiet))},
+		// It changes nothing: fini always works so.
+		{long: "always-on", letters: "sg", bare: true, noVariable: true, set: read(truth, func(bool) {})},
+		// In a Dockerfile, FINI_VERSION is the version to install.
+		{long: "install", noVariable: true, set: read(anything, pointer(&c.Install))},
+		{long: "license", letters: "lL", bare: true, noVariable: true, set: read(truth, last(&c.License))},
+		{long: "version", letters: "V", bare: true, noVariable: true, set: read(truth, last(&c.Version))},
+		{long: "help", letters: "h", bare: true, noVariable: true, set: read(truth, last(&c.Help))},
+	}
+}
 
-func (d *duration) UnmarshalText(text []byte) error {
-	// A deadline this far away does not overflow, and is as good as no deadline.
-	const most = duration(100 * 365 * 24 * time.Hour)
-	parsed, err := time.ParseDuration(string(text))
-	nanoseconds := float64(parsed)
-	if err != nil {
-		nanoseconds, err = inUnits(string(text))
+// Parse reads the command line. args is without the program's name.
+func Parse(args, environ []string) (*Options, error) {
+	c := &Options{policy: life.Policy{
+		Grace:       5 * time.Second,
+		Linger:      500 * time.Millisecond,
+		Deathsig:    syscall.SIGTERM,
+		Orphans:     life.StopAll,
+		OrphansExit: -1,
+		Rewrite:     map[syscall.Signal]syscall.Signal{},
+	}}
+	if err := c.parse(args, environ); err != nil {
+		return nil, fmt.Errorf("%w; see fini --help", err)
 	}
-	switch {
-	case err != nil || math.IsNaN(nanoseconds):
-		return fmt.Errorf("cannot use %q: want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", text)
-	case nanoseconds < 0:
-		return fmt.Errorf("cannot use %q: a duration can't be negative", text)
+	return c, nil
+}
+
+func (c *Options) parse(args, environ []string) (err error) {
+	t := c.table()
+	if c.Command, err = t.readLine(args); err != nil {
+		return err
 	}
-	if *d = most; nanoseconds < float64(most) {
-		*d = duration(math.Ceil(nanoseconds)) // not 0, which may mean never
+	if err := c.contradiction(t); err != nil {
+		return err
+	}
+	if len(args) == 1 && (c.Help || c.Version || c.License || c.Install != nil) {
+		environ = nil // the user may want to find out why a variable can't be used
+	}
+	quiet, verbose := t.find("--quiet"), t.find("--verbose")
+	quiet.given = quiet.given || verbose.given // a flag wins over FINI_QUIET
+	if c.Misspelt, err = t.readVariables(environ); err == nil && c.Pause && len(c.Command) > 0 {
+		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
+	}
+	return err
+}
+
+// A flag is a line of the table by which command lines and variables are read.
+type flag struct {
+	long       string
+	letters    string // any of them, after one dash, is the flag too
+	bare       bool   // it may come without a value
+	repeatable bool   // each value counts, and the variable has spaces between them
+	noVariable bool
+	set        func(value string) error
+	given      bool // the flag is set, and its variable has no effect
+}
+
+// noValue is the value of a bare flag that comes without one. No argument has this byte.
+const noValue = "\x00"
+
+type table []flag
+
+// find returns the flag called --name or -n, or nil.
+func (t table) find(name string) *flag {
+	long, isLong := strings.CutPrefix(name, "--")
+	for i := range t {
+		if f := &t[i]; isLong && f.long == long || len(name) == 2 && strings.Contains(f.letters, name[1:]) {
+			return f
+		}
 	}
 	return nil
+}
+
+// readLine reads the flags, and returns the command: the words after the flags and after one "--".
+func (t table) readLine(words []string) (command []string, err error) {
+	for len(words) > 0 && strings.HasPrefix(words[0], "-") && words[0] != "-" {
+		word := words[0]
+		words = words[1:]
+		if word == "--" {
+			break
+		}
+		for left := word; left != ""; {
+			name, value, hasValue, rest := t.cut(left)
+			left = rest
+			f := t.find(name)
+			switch {
+			case f == nil:
+				return nil, t.meant(word, t.unknown(name))
+			case hasValue:
+			case f.bare:
+				value = noValue
+			case len(words) > 0:
+				value, words = words[0], words[1:]
+			}
+			t.find("--" + strings.TrimPrefix(f.long, "no-")).given = true
+			if err := f.set(value); err != nil {
+				return nil, t.meant(word, fmt.Errorf("--%s: %w", f.long, err))
+			}
+		}
+	}
+	return words, nil
+}
+
+// cut takes the first flag off a word: its name, its value if the word has one, and the flags that are left.
+func (t table) cut(word string) (name, value string, hasValue bool, left string) {
+	if strings.HasPrefix(word, "--") {
+		name, value, hasValue = strings.Cut(word, "=")
+		return name, value, hasValue, ""
+	}
+	_, size := utf8.DecodeRuneInString(word[1:])
+	name, value = word[:1+size], word[1+size:]
+	if f := t.find(name); f != nil && f.bare && value != "" && value[0] != '-' {
+		return name, "", false, "-" + value
+	}
+	return name, value, value != "", ""
+}
+
+// variableName of a flag --no-x is no name, but says how the variable of --x is set to the same end.
+func (f *flag) variableName() string {
+	name := "FINI_" + strings.ToUpper(strings.ReplaceAll(f.long, "-", "_"))
+	if f.noVariable {
+		return ""
+	}
+	if positive, negated := strings.CutPrefix(name, "FINI_NO_"); negated {
+		return "FINI_" + positive + "=0"
+	}
+	return name
+}
+
+// readVariables sets the flags that are not given yet. It returns a line for each variable that sets nothing, but whose
+// name is nearly the name of a variable that does, or that another init would have obeyed.
+func (t table) readVariables(environ []string) (misspelt []string, err error) {
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		short, ours := strings.CutPrefix(name, "FINI_")
+		meant := ""
+		for _, other := range otherInits {
+			if other.theirs == variable {
+				meant = other.ours
+			}
+		}
+		if ours && value != "" && short != "TEST" { // which is for package report
+			switch f := t.nearest(strings.ReplaceAll(short, "_", "-")); {
+			case f == nil:
+			case f.variableName() != name:
+				variable, meant = name, f.variableName()
+			case !f.given:
+				if err := f.setByVariable(value); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if meant != "" {
+			misspelt = append(misspelt, fmt.Sprintf("%s sets nothing: did you mean %s?", variable, meant))
+		}
+	}
+	return misspelt, nil
+}
+
+func (f *flag) setByVariable(value string) error {
+	f.given = true // of two variables of the same name, the first counts
+	values := []string{value}
+	if words := strings.Fields(value); f.repeatable && len(words) > 0 {
+		values = words
+	}
+	for _, value := range values {
+		if err := f.set(value); err != nil {
+			return fmt.Errorf("%s: %w", f.variableName(), err)
+		}
+	}
+	return nil
+}
+
+// read returns the set of a flag whose value is read and kept by the two functions.
+func read[T any](text func(string) (T, error), keep func(T)) func(string) error {
+	return func(value string) error {
+		v, err := text(value)
+		if err == nil {
+			keep(v)
+		}
+		return err
+	}
+}
+
+func last[T any](kept *T) func(T) {
+	return func(v T) { *kept = v }
+}
+
+func pointer[T any](kept **T) func(T) {
+	return func(v T) { *kept = &v }
+}
+
+func each[T any](kept *[]T) func(T) {
+	return func(v T) { *kept = append(*kept, v) }
+}
+
+// accept returns an error that says what is wanted, unless the value is all right.
+func accept(right bool, value, want string) error {
+	if right {
+		return nil
+	}
+	return fmt.Errorf("cannot use %q: want %s", value, want)
+}
+
+func anything(text string) (string, error) { return text, nil }
+
+func truth(text string) (bool, error) {
+	is := slices.Contains([]string{noValue, "true", "1", "yes"}, strings.ToLower(text))
+	isNot := slices.Contains([]string{"false", "0", "no"}, strings.ToLower(text))
+	return is, accept(is || isNot, text, "true, 1, yes, false, 0 or no")
+}
+
+func untruth(text string) (bool, error) {
+	is, err := truth(text)
+	return !is, err
+}
+
+func isolation(text string) (Isolation, error) {
+	switch is, err := truth(text); {
+	case is:
+		return Isolate, nil
+	case err == nil:
+		return "", nil
+	}
+	return TryIsolate, accept(strings.EqualFold(text, string(TryIsolate)), text, "try, or no value")
+}
+
+// count counts the flags without a value; a value is the count.
+func (c *Options) count(text string) error {
+	n, err := strconv.Atoi(text)
+	if text == noValue {
+		n, err = c.Verbose+1, nil
+	}
+	c.Verbose = n
+	return accept(err == nil, text, "a number")
+}
+
+func orphans(text string) (string, error) {
+	known := slices.Contains([]string{life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll}, text)
+	return text, accept(known, text, "stop, pipes, wait or leave")
+}
+
+func status(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 8)
+	return int(n), accept(err == nil, text, "an exit status from 0 to 255")
+}
+
+// pid reads the number of one process. Numbers that kill(2) takes for a group, or for all processes, are not accepted.
+func pid(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), accept(err == nil && n > 0, text, "the pid of a process")
+}
+
+func duration(text string) (time.Duration, error) {
+	// A deadline this far away does not overflow, and is as good as no deadline.
+	const most = 100 * 365 * 24 * time.Hour
+	nanoseconds := inUnits(text)
+	if parsed, err := time.ParseDuration(text); err == nil {
+		nanoseconds = float64(parsed)
+	}
+	if nanoseconds < 0 {
+		return 0, fmt.Errorf("cannot use %q: a duration can't be negative", text)
+	}
+	kept := min(math.Ceil(nanoseconds), float64(most)) // not 0, which may mean never
+	return time.Duration(kept), accept(!math.IsNaN(kept), text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
 // inUnits reads a duration as timeout(1) does: a number, even "inf", with at most one unit. Without a unit it is in
-// seconds.
-func inUnits(text string) (nanoseconds float64, err error) {
-	number, unit := text, time.Second
-	for suffix, is := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
-		if cut, found := strings.CutSuffix(text, suffix); found {
-			number, unit = cut, is
-		}
+// seconds. What can't be read is no number.
+func inUnits(text string) (nanoseconds float64) {
+	unit := time.Second
+	if last := len(text) - 1; last >= 0 && strings.Contains("smhd", text[last:]) {
+		unit = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[text[last]]
+		text = text[:last]
 	}
-	value, err := strconv.ParseFloat(number, 64)
-	if strings.Contains(number, "_") {
-		err = strconv.ErrSyntax
+	value, err := strconv.ParseFloat(text, 64)
+	if strings.Contains(text, "_") || err != nil && !errors.Is(err, strconv.ErrRange) { // out of range is infinite
+		return math.NaN()
 	}
-	if errors.Is(err, strconv.ErrRange) {
-		err = nil // it is infinite
-	}
-	return value * float64(unit), err
+	return value * float64(unit)
 }
 
-// deathsig is a signal, or 0 for "none".
-type deathsig syscall.Signal
-
-func (d *deathsig) UnmarshalText(text []byte) error {
-	if strings.EqualFold(string(text), "none") {
-		*d = 0
-		return nil
+// deathsig reads a signal, or "none" as 0.
+func deathsig(text string) (syscall.Signal, error) {
+	sig, err := signals.Parse(text)
+	if err != nil && !strings.EqualFold(text, "none") {
+		return 0, fmt.Errorf("%w; or none", err)
 	}
-	sig, err := signals.Parse(string(text))
-	if err != nil {
-		return fmt.Errorf("%w; or none", err)
-	}
-	*d = deathsig(sig)
-	return nil
+	return sig, nil
 }
 
-// rewrite says as which signal fini forwards a signal; 0 drops the signal.
-type rewrite struct{ from, to syscall.Signal }
-
-func (r *rewrite) UnmarshalText(text []byte) (err error) {
-	from, to, found := strings.Cut(string(text), ":")
-	if !found {
-		return fmt.Errorf("cannot use %q: want FROM:TO, such as TERM:QUIT or HUP:0", text)
-	}
-	if r.from, err = signals.Parse(from); err != nil {
+// rewrite reads as which signal fini forwards a signal; 0 drops the signal.
+func (c *Options) rewrite(text string) error {
+	from, to, found := strings.Cut(text, ":")
+	sig, err := signals.Parse(from)
+	switch {
+	case !found:
+		return accept(false, text, "FROM:TO, such as TERM:QUIT or HUP:0")
+	case err != nil:
 		return err
+	case !signals.Catchable(sig):
+		return fmt.Errorf("cannot use %q: %s can't be caught", text, signals.Name(sig))
 	}
-	if !signals.Catchable(r.from) {
-		return fmt.Errorf("cannot use %q: %s can't be caught", text, signals.Name(r.from))
-	}
-	if to == "0" {
-		r.to = 0
-		return nil
-	}
-	if r.to, err = signals.Parse(to); err != nil {
+	if c.policy.Rewrite[sig], err = signals.Parse(to); err != nil && to != "0" {
 		return fmt.Errorf("%w; or 0", err)
 	}
 	return nil
 }
 
-// pattern matches names of processes. The user writes it as in glob(7); it is kept in the form that path.Match reads.
-type pattern string
-
-func (p *pattern) UnmarshalText(text []byte) error {
-	*p = pattern(strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(string(text)))
-	if _, err := path.Match(string(*p), ""); err != nil || len(text) == 0 || bytes.ContainsRune(text, '/') || text[0] == '-' {
-		return fmt.Errorf("cannot use %q: want the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*", text)
+// pattern reads a pattern of names of processes. The user writes it as in glob(7); it is kept as path.Match reads it.
+func pattern(text string) (string, error) {
+	p := strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(text)
+	want := "the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*"
+	if strings.Contains(text, ",") { // two names would match nothing, and fini would say nothing
+		want = "one name or pattern, and the flag again for the next; ? stands for a comma"
 	}
-	// Without this line, two names would match nothing, and fini would say nothing.
-	if bytes.ContainsRune(text, ',') {
-		return fmt.Errorf("cannot use %q: want one name or pattern, and the flag again for the next; ? stands for a comma", text)
-	}
-	return nil
+	_, err := path.Match(p, "")
+	return p, accept(err == nil && text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,"), text, want)
 }
 
 // Patterns are the values of --allow-orphan.
-func (c *Options) Patterns() (all []string) {
-	for _, p := range c.AllowOrphan {
-		all = append(all, string(p))
-	}
-	return all
-}
+func (c *Options) Patterns() []string { return c.AllowOrphan }
+
+// Pids are the values of --bind.
+func (c *Options) Pids() []int { return c.Bind }
 
 // Pair reports whether fini must be two processes, and whether the user has asked for a pair.
 func (c *Options) Pair() (is, asked bool) {
 	asked = c.Shield != nil && *c.Shield
 	return c.Shield == nil || asked, asked
-}
-
-// Pids are the values of --bind.
-func (c *Options) Pids() (all []int) {
-	for _, p := range c.Bind {
-		all = append(all, int(p))
-	}
-	return all
-}
-
-// pid is the number of one process. Numbers that kill(2) takes for a group, or for all processes, are not accepted.
-type pid int
-
-func (p *pid) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 10, 31)
-	if *p = pid(n); err != nil || n == 0 {
-		return fmt.Errorf("cannot use %q: want the pid of a process", text)
-	}
-	return nil
-}
-
-type status int
-
-func (s *status) UnmarshalText(text []byte) error {
-	n, err := strconv.ParseUint(string(text), 10, 8)
-	if *s = status(n); err != nil {
-		return fmt.Errorf("cannot use %q: want an exit status from 0 to 255", text)
-	}
-	return nil
-}
-
-// answers run no command. They work even if a variable can't be used, because the user may want to find out why.
-var answers = []string{"-h", "--help", "-V", "--version", "-l", "-L", "--license"}
-
-// Parse reads the command line. args is without the program's name.
-func Parse(args, environ []string) (c *Options, err error) {
-	if len(args) == 1 && (slices.Contains(answers, args[0]) || strings.HasPrefix(args[0], "--install=")) {
-		environ = nil
-	}
-	if c = parsePlain(args, environ); c == nil {
-		// kong copies the words that are left with each word that it reads: 100,000 words take minutes.
-		const enough = 1000
-		read := args[:min(enough, len(args))]
-		if c, err = parseByKong(read, environ); err != nil {
-			return nil, fmt.Errorf("%w; see fini --help", err)
-		}
-		if len(c.Command) > 0 {
-			c.Command = append(slices.Clip(c.Command), args[len(read):]...)
-		}
-	}
-	for _, variable := range environ {
-		if ours, known := otherInits[variable]; known {
-			c.Misspelt = append(c.Misspelt, fmt.Sprintf(setsNothing, variable, ours))
-		}
-	}
-	return c, nil
-}
-
-func parseByKong(args, environ []string) (*Options, error) {
-	c := &Options{}
-	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.DefaultEnvars("FINI"), defaults,
-		kong.WithHyphenPrefixedParameters(true)) // so that -t -5 is refused as a duration
-	if err != nil {
-		return nil, err
-	}
-	c.Misspelt = setVariables(parser.Model.Flags, environ)
-	parsed, err := parser.Parse(args)
-	if err != nil {
-		return nil, explain(err, parser.Model.Flags)
-	}
-	// kong keeps the "--" that ends the flags. Parse takes off exactly one "--".
-	if len(c.Command) > 0 && c.Command[0] == "--" {
-		c.Command = c.Command[1:]
-	}
-	given := map[string]bool{}
-	for _, word := range parsed.Path {
-		if word.Flag == nil || word.Resolved {
-			continue
-		}
-		given[word.Flag.Name] = true
-		if word.Flag.IsSlice() && word.Flag.Target.Len() == 0 {
-			return nil, fmt.Errorf("--%s: wants a value", word.Flag.Name)
-		}
-	}
-	c.Quiet = c.Quiet && (given["quiet"] || !given["verbose"]) // a flag wins over FINI_QUIET
-	return c, c.contradiction(given)
-}
-
-// parsePlain reads the most common command lines. It is there for the speed of the start, because kong takes a
-// millisecond. It returns nil if there is another flag, or a variable that kong must read.
-func parsePlain(args, environ []string) *Options {
-	if slices.ContainsFunc(environ, setsFlag) {
-		return nil
-	}
-	c := &Options{Orphans: life.StopAll}
-	_ = c.Grace.UnmarshalText([]byte(grace))
-	_ = c.Linger.UnmarshalText([]byte(linger))
-	for len(args) > 0 && args[0] != "--" && strings.HasPrefix(args[0], "-") {
-		switch file, isReport := strings.CutPrefix(args[0], "--report="); {
-		case args[0] == "--no-shield":
-			c.Shield = new(bool)
-		case args[0] == "--isolate":
-			c.Isolate = Isolate
-		case isReport && file != "" && (file[0] != '-' || file == "-"):
-			c.Report = file
-		default:
-			return nil
-		}
-		args = args[1:]
-	}
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
-	}
-	if c.Command = args; len(args) == 0 {
-		return nil
-	}
-	return c
-}
-
-// setsFlag reports whether a variable may stand for a flag. FINI_TEST is for the report: see hints in package report.
-func setsFlag(variable string) bool {
-	return strings.HasPrefix(variable, "FINI_") && !strings.HasPrefix(variable, "FINI_TEST=")
 }
 
 // Level says how much fini says.
@@ -357,32 +457,21 @@ func (c *Options) Level() life.Level {
 
 // Policy has the flags that a life obeys, as one half of its life.Rules.
 func (c *Options) Policy() life.Policy {
-	p := life.Policy{
-		Grace:       time.Duration(c.Grace),
-		Linger:      time.Duration(c.Linger),
-		KillAfter:   time.Duration(c.KillAfter),
-		Timeout:     time.Duration(c.Timeout),
-		Deathsig:    syscall.SIGTERM,
-		Orphans:     c.Orphans,
-		Allow:       len(c.AllowOrphan) > 0,
-		OrphansExit: -1,
-		WarnReaped:  c.WarnReaped,
-		Rewrite:     map[syscall.Signal]syscall.Signal{},
-	}
-	for _, rewrite := range c.Rewrite {
-		p.Rewrite[rewrite.from] = rewrite.to
-	}
+	p := c.policy
+	p.Allow = len(c.AllowOrphan) > 0
 	if c.Pdeathsig != nil && *c.Pdeathsig != 0 {
-		p.Deathsig = syscall.Signal(*c.Pdeathsig)
-	}
-	if c.OrphansExit != nil {
-		p.OrphansExit = int(*c.OrphansExit)
-	}
-	for _, n := range c.RemapExit {
-		p.Remap = append(p.Remap, int(n))
+		p.Deathsig = *c.Pdeathsig
 	}
 	return p
 }
+
+// An Isolation is the value of --isolate.
+type Isolation string
+
+const (
+	Isolate    Isolation = "1"
+	TryIsolate Isolation = "try" // and go on without it if the kernel refuses
+)
 
 // Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
 func Version() string {
@@ -410,33 +499,4 @@ func VersionNumber() string {
 		}
 	}
 	return "0.1.0"
-}
-
-// An Isolation is the value of --isolate.
-type Isolation string
-
-const (
-	Isolate    Isolation = "1"
-	TryIsolate Isolation = "try" // and go on without it if the kernel refuses
-)
-
-var isolations = map[string]Isolation{
-	"1": Isolate, "true": Isolate, "yes": Isolate, "0": "", "false": "", "no": "", "try": TryIsolate,
-}
-
-// IsBool tells kong that the flag may come without a value.
-func (i *Isolation) IsBool() bool { return true }
-
-// Decode reads the value, if there is one.
-func (i *Isolation) Decode(ctx *kong.DecodeContext) error {
-	value := "1"
-	if ctx.Scan.Peek().Type == kong.FlagValueToken {
-		value = fmt.Sprint(ctx.Scan.Pop().Value)
-	}
-	how, known := isolations[strings.ToLower(value)]
-	if !known {
-		return fmt.Errorf("cannot use %q: want try, or no value", value)
-	}
-	*i = how
-	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -9,8 +10,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/seed-126c5d8a/fini/life"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -34,11 +33,14 @@ func withoutVariables(t *testing.T, set map[string]string) {
 
 // sayingNothing is the command line that says nothing, as docs/behavior.md has it.
 func sayingNothing() *Options {
-	return &Options{
-		Grace:   duration(5 * time.Second),
-		Linger:  duration(500 * time.Millisecond),
-		Orphans: life.StopAll,
-	}
+	return &Options{policy: life.Policy{
+		Grace:       5 * time.Second,
+		Linger:      500 * time.Millisecond,
+		Deathsig:    syscall.SIGTERM,
+		Orphans:     life.StopAll,
+		OrphansExit: -1,
+		Rewrite:     map[syscall.Signal]syscall.Signal{},
+	}}
 }
 
 func of[T any](v T) *T { return &v }
@@ -46,7 +48,7 @@ func of[T any](v T) *T { return &v }
 func TestParse(t *testing.T) {
 	type set = map[string]string
 	type line = *Options
-	statuses := func(n ...status) func(line) { return func(c line) { c.RemapExit = n } }
+	statuses := func(n ...int) func(line) { return func(c line) { c.policy.Remap = n } }
 	for what, c := range map[string]struct {
 		args []string
 		env  set
@@ -55,76 +57,81 @@ func TestParse(t *testing.T) {
 		"nothing":       {nil, nil, func(line) {}},
 		"other program": {nil, set{"GRACE": "1s", "XFINI_GRACE": "1s", "FINI_": "x", "FINI_NOPE": "x"}, func(line) {}},
 
-		"pdeathsig":            {[]string{"--pdeathsig=KILL"}, nil, func(c line) { c.Pdeathsig = of(deathsig(9)) }},
-		"pdeathsig apart":      {[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, func(c line) { c.Pdeathsig = of(deathsig(37)) }},
-		"-p joined":            {[]string{"-pINT"}, nil, func(c line) { c.Pdeathsig = of(deathsig(2)) }},
-		"-p none":              {[]string{"-p", "none"}, nil, func(c line) { c.Pdeathsig = of(deathsig(0)) }},
-		"-p wins":              {[]string{"-p", "HUP"}, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(deathsig(1)) }},
+		"pdeathsig":            {[]string{"--pdeathsig=KILL"}, nil, func(c line) { c.Pdeathsig = of(syscall.Signal(9)) }},
+		"pdeathsig apart":      {[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, func(c line) { c.Pdeathsig = of(syscall.Signal(37)) }},
+		"-p joined":            {[]string{"-pINT"}, nil, func(c line) { c.Pdeathsig = of(syscall.Signal(2)) }},
+		"-p none":              {[]string{"-p", "none"}, nil, func(c line) { c.Pdeathsig = of(syscall.Signal(0)) }},
+		"-p wins":              {[]string{"-p", "HUP"}, set{"FINI_PDEATHSIG": "none"}, func(c line) { c.Pdeathsig = of(syscall.Signal(1)) }},
 		"stdin-eof":            {[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
 		"-i":                   {[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
 		"FINI_STDIN_EOF":       {nil, set{"FINI_STDIN_EOF": "true"}, func(c line) { c.StdinEOF = true }},
-		"timeout":              {[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = duration(90 * time.Second) }},
-		"-t joined":            {[]string{"-t5s"}, nil, func(c line) { c.Timeout = duration(5 * time.Second) }},
+		"timeout":              {[]string{"--timeout=1m30s"}, nil, func(c line) { c.policy.Timeout = 90 * time.Second }},
+		"-t joined":            {[]string{"-t5s"}, nil, func(c line) { c.policy.Timeout = 5 * time.Second }},
 		"shield":               {[]string{"--shield"}, nil, func(c line) { c.Shield = of(true) }},
 		"no-shield":            {[]string{"--no-shield"}, nil, func(c line) { c.Shield = of(false) }},
 		"FINI_SHIELD":          {nil, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = of(false) }},
 		"shield wins":          {[]string{"--shield"}, set{"FINI_SHIELD": "false"}, func(c line) { c.Shield = of(true) }},
-		"grace":                {[]string{"--grace=1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
-		"grace apart":          {[]string{"--grace", "1m"}, nil, func(c line) { c.Grace = duration(time.Minute) }},
-		"grace of nothing":     {[]string{"--grace=0"}, nil, func(c line) { c.Grace = 0 }},
-		"grace in seconds":     {[]string{"--grace=5"}, nil, func(c line) { c.Grace = duration(5 * time.Second) }},
-		"grace in days":        {[]string{"--grace=1.5d"}, nil, func(c line) { c.Grace = duration(36 * time.Hour) }},
-		"grace, past a Go one": {[]string{"--grace=9999999h"}, nil, func(c line) { c.Grace = duration(100 * 365 * 24 * time.Hour) }},
-		"grace twice":          {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.Grace = duration(2 * time.Minute) }},
-		"FINI_GRACE":           {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.Grace = duration(10 * time.Second) }},
+		"grace":                {[]string{"--grace=1m"}, nil, func(c line) { c.policy.Grace = time.Minute }},
+		"grace apart":          {[]string{"--grace", "1m"}, nil, func(c line) { c.policy.Grace = time.Minute }},
+		"grace of nothing":     {[]string{"--grace=0"}, nil, func(c line) { c.policy.Grace = 0 }},
+		"grace in seconds":     {[]string{"--grace=5"}, nil, func(c line) { c.policy.Grace = 5 * time.Second }},
+		"grace in days":        {[]string{"--grace=1.5d"}, nil, func(c line) { c.policy.Grace = 36 * time.Hour }},
+		"grace, past a Go one": {[]string{"--grace=9999999h"}, nil, func(c line) { c.policy.Grace = 100 * 365 * 24 * time.Hour }},
+		"grace twice":          {[]string{"--grace=1m", "--grace=2m"}, nil, func(c line) { c.policy.Grace = 2 * time.Minute }},
+		"FINI_GRACE":           {nil, set{"FINI_GRACE": "10s"}, func(c line) { c.policy.Grace = 10 * time.Second }},
 		"grace wins":           {[]string{"--grace=5s"}, set{"FINI_GRACE": "10s"}, func(line) {}},
-		"linger":               {[]string{"--linger=100us"}, nil, func(c line) { c.Linger = duration(100 * time.Microsecond) }},
+		"linger":               {[]string{"--linger=100us"}, nil, func(c line) { c.policy.Linger = 100 * time.Microsecond }},
 		"orphans=stop":         {[]string{"--orphans=stop"}, nil, func(line) {}},
-		"orphans=pipes":        {[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
-		"orphans=leave":        {[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
-		"FINI_ORPHANS":         {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.Orphans = life.WaitAll }},
-		"orphans-exit":         {[]string{"--orphans-exit=3"}, nil, func(c line) { c.OrphansExit = of(status(3)) }},
-		"orphans-exit of 0":    {[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(status(0)) }},
+		"orphans=pipes":        {[]string{"--orphans=pipes"}, nil, func(c line) { c.policy.Orphans = life.StopPipes }},
+		"orphans=leave":        {[]string{"--orphans", "leave"}, nil, func(c line) { c.policy.Orphans = life.LeaveAll }},
+		"FINI_ORPHANS":         {nil, set{"FINI_ORPHANS": "wait"}, func(c line) { c.policy.Orphans = life.WaitAll }},
+		"orphans-exit":         {[]string{"--orphans-exit=3"}, nil, func(c line) { c.policy.OrphansExit = 3 }},
+		"orphans-exit of 0":    {[]string{"--orphans-exit=0"}, nil, func(c line) { c.policy.OrphansExit = 0 }},
 		"allow-orphan": {[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
-			c.AllowOrphan = []pattern{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
+			c.AllowOrphan = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
-		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = []pattern{"java", "gpg-*"} }},
+		"FINI_ALLOW_ORPHAN":    {nil, set{"FINI_ALLOW_ORPHAN": "java gpg-*"}, func(c line) { c.AllowOrphan = []string{"java", "gpg-*"} }},
 		"FINI_TEST":            {nil, set{"FINI_TEST": "TestX"}, func(line) {}},
 		"FINI_INSTALL":         {nil, set{"FINI_INSTALL": "/x"}, func(line) {}},
 		"install":              {[]string{"--install=/x"}, nil, func(c line) { c.Install = of("/x") }},
-		"kill-after":           {[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = duration(9 * time.Second) }},
+		"kill-after":           {[]string{"--kill-after=9s"}, nil, func(c line) { c.policy.KillAfter = 9 * time.Second }},
 		"single-child":         {[]string{"--single-child"}, nil, func(c line) { c.SingleChild = true }},
 		"remap-exit":           {[]string{"--remap-exit=143"}, nil, statuses(143)},
 		"-e twice":             {[]string{"-e", "143", "-e", "0"}, nil, statuses(143, 0)},
 		"-e joined":            {[]string{"-e143"}, nil, statuses(143)},
 		"FINI_REMAP_EXIT, two": {nil, set{"FINI_REMAP_EXIT": " 143  130 "}, statuses(143, 130)},
 		"FINI_REWRITE": {nil, set{"FINI_REWRITE": "TERM:QUIT HUP:0"}, func(c line) {
-			c.Rewrite = []rewrite{{syscall.SIGTERM, syscall.SIGQUIT}, {syscall.SIGHUP, 0}}
+			c.policy.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
 		}},
-		"--bind":           {[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []pid{1, 2} }},
-		"FINI_BIND":        {nil, set{"FINI_BIND": "1 2"}, func(c line) { c.Bind = []pid{1, 2} }},
-		"-e wins":          {[]string{"-e", "1"}, set{"FINI_REMAP_EXIT": "143"}, statuses(1)},
-		"warn-reaped":      {[]string{"--warn-reaped"}, nil, func(c line) { c.WarnReaped = true }},
-		"verbose":          {[]string{"--verbose"}, nil, func(c line) { c.Verbose = 1 }},
-		"-vvv":             {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
-		"-v and --verbose": {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
-		"FINI_VERBOSE":     {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
-		"quiet":            {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
-		"-q":               {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
-		"pause":            {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
-		"-s":               {[]string{"-s"}, nil, func(c line) { c.AlwaysOn = true }},
-		"-g":               {[]string{"-g"}, nil, func(c line) { c.AlwaysOn = true }},
-		"license":          {[]string{"--license"}, nil, func(c line) { c.License = true }},
-		"-l":               {[]string{"-l"}, nil, func(c line) { c.License = true }},
-		"-L":               {[]string{"-L"}, nil, func(c line) { c.License = true }},
-		"version":          {[]string{"--version"}, nil, func(c line) { c.Version = true }},
-		"help":             {[]string{"--help"}, nil, func(c line) { c.Help = true }},
+		"--bind":                       {[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []int{1, 2} }},
+		"FINI_BIND":                    {nil, set{"FINI_BIND": "1 2"}, func(c line) { c.Bind = []int{1, 2} }},
+		"--no-shield wins":             {[]string{"--no-shield"}, set{"FINI_SHIELD": "true"}, func(c line) { c.Shield = of(false) }},
+		"no no-shield":                 {[]string{"--no-shield=0"}, nil, func(c line) { c.Shield = of(true) }},
+		"a flag, and a wrong variable": {[]string{"--grace=1s"}, set{"FINI_GRACE": "x"}, func(c line) { c.policy.Grace = time.Second }},
+		"-v, then a value":             {[]string{"-v", "--verbose=3", "-v"}, nil, func(c line) { c.Verbose = 4 }},
+		"a variable of nothing":        {nil, set{"FINI_GRACE": "", "FINI_GRAC": "", "FINI_SHIELD": ""}, func(line) {}},
+		"-e wins":                      {[]string{"-e", "1"}, set{"FINI_REMAP_EXIT": "143"}, statuses(1)},
+		"warn-reaped":                  {[]string{"--warn-reaped"}, nil, func(c line) { c.policy.WarnReaped = true }},
+		"verbose":                      {[]string{"--verbose"}, nil, func(c line) { c.Verbose = 1 }},
+		"-vvv":                         {[]string{"-vvv"}, nil, func(c line) { c.Verbose = 3 }},
+		"-v and --verbose":             {[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = 2 }},
+		"FINI_VERBOSE":                 {nil, set{"FINI_VERBOSE": "2"}, func(c line) { c.Verbose = 2 }},
+		"quiet":                        {[]string{"--quiet"}, nil, func(c line) { c.Quiet = true }},
+		"-q":                           {[]string{"-q"}, nil, func(c line) { c.Quiet = true }},
+		"pause":                        {[]string{"--pause"}, nil, func(c line) { c.Pause = true }},
+		"-s":                           {[]string{"-s"}, nil, func(line) {}},
+		"-g":                           {[]string{"-g"}, nil, func(line) {}},
+		"license":                      {[]string{"--license"}, nil, func(c line) { c.License = true }},
+		"-l":                           {[]string{"-l"}, nil, func(c line) { c.License = true }},
+		"-L":                           {[]string{"-L"}, nil, func(c line) { c.License = true }},
+		"version":                      {[]string{"--version"}, nil, func(c line) { c.Version = true }},
+		"help":                         {[]string{"--help"}, nil, func(c line) { c.Help = true }},
 		"letters joined": {[]string{"-cwqe7"}, nil, func(c line) {
-			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = true, true, true, []status{7}
+			c.SingleChild, c.policy.WarnReaped, c.Quiet, c.policy.Remap = true, true, true, []int{7}
 		}},
 		"tini -s -g -v -w -p -e": {[]string{"-s", "-g", "-vvv", "-w", "-p", "SIGKILL", "-e", "143", "--", "x"}, nil, func(c line) {
-			c.AlwaysOn, c.Verbose, c.WarnReaped = true, 3, true
-			c.Pdeathsig, c.RemapExit, c.Command = of(deathsig(9)), []status{143}, []string{"x"}
+			c.Verbose, c.policy.WarnReaped = 3, true
+			c.Pdeathsig, c.policy.Remap, c.Command = of(syscall.Signal(9)), []int{143}, []string{"x"}
 		}},
 
 		// A Dockerfile calls the version that it installs FINI_VERSION. A flag that prints a
@@ -143,6 +150,7 @@ func TestParse(t *testing.T) {
 			}
 			want := sayingNothing()
 			c.want(want)
+			want.Command = append(got.Command[:0], want.Command...) // nil or empty is the same
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("Parse(%q) with %v\n = %+v\nwant %+v", c.args, c.env, got, want)
 			}
@@ -197,7 +205,7 @@ func TestParseCommand(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	type set = map[string]string
-	const aDuration, aStatus, aPolicy, aSignal = "500ms, 5s or 1m", "0 to 255", `one of "stop","pipes","wait","leave"`, "SIGTERM"
+	const aDuration, aStatus, aPolicy, aSignal = "500ms, 5s or 1m", "0 to 255", "want stop, pipes, wait or leave", "SIGTERM"
 	for what, c := range map[string]struct {
 		args []string
 		env  set
@@ -241,8 +249,8 @@ func TestParseRefuses(t *testing.T) {
 		"pdeathsig of 0":          {[]string{"--pdeathsig=0"}, nil, []string{"--pdeathsig", `"0"`, aSignal, "none"}},
 		"empty pdeathsig":         {[]string{"--pdeathsig="}, nil, []string{"--pdeathsig", `""`, aSignal, "none"}},
 		"FINI_STDIN_EOF":          {nil, set{"FINI_STDIN_EOF": "perhaps"}, []string{"stdin-eof", "perhaps"}},
-		"bind to nobody":          {[]string{"--bind="}, nil, []string{"--bind: wants a value"}},
-		"FINI_SHIELD":             {nil, set{"FINI_SHIELD": "perhaps"}, []string{`FINI_SHIELD: bool value must be `, `"perhaps"`}},
+		"bind to nobody":          {[]string{"--bind="}, nil, []string{`--bind: cannot use "": want the pid of a process;`}},
+		"FINI_SHIELD":             {nil, set{"FINI_SHIELD": "perhaps"}, []string{`FINI_SHIELD: cannot use "perhaps": want true, 1, yes, false, 0 or no;`}},
 		"FINI_VERBOSE":            {nil, set{"FINI_VERBOSE": "much"}, []string{`FINI_VERBOSE: cannot use "much": want a number`}},
 		"one dash":                {[]string{"-timeout=5s", "x"}, nil, []string{"two dashes: --timeout=5s;"}},
 		"one dash, apart":         {[]string{"-i", "-timeout", "5s", "x"}, nil, []string{"two dashes: --timeout;"}},
@@ -253,7 +261,7 @@ func TestParseRefuses(t *testing.T) {
 		"a part of a flag":        {[]string{"--stdin", "x"}, nil, []string{"did you mean --stdin-eof?"}},
 		"like no flag":            {[]string{"--nope", "x"}, nil, []string{"unknown flag --nope; see"}},
 		"install with a command":  {[]string{"--install=/x", "y"}, nil, []string{"--install", `"y"`}},
-		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan: wants a value"}},
+		"allow-orphan of nothing": {[]string{"--allow-orphan="}, nil, []string{"--allow-orphan", `cannot use "": want the name of a program`}},
 		"allow-orphan of a flag":  {[]string{"--allow-orphan", "-v", "x"}, nil, []string{"--allow-orphan", `"-v"`}},
 		"allow-orphan of two":     {[]string{"--allow-orphan=java,gpg-agent"}, nil, []string{"--allow-orphan", `"java,gpg-agent"`, "again"}},
 		"allow-orphan of a path":  {[]string{"--allow-orphan=/bin/x"}, nil, []string{"--allow-orphan", `"/bin/x"`, "gpg-agent"}},
@@ -311,22 +319,16 @@ func usageFlags(t *testing.T) map[string]inUsage {
 }
 
 func TestUsageHasEveryFlag(t *testing.T) {
-	parser, err := kong.New(&Options{}, kong.Name("fini"), kong.NoDefaultHelp(), defaults)
-	if err != nil {
-		t.Fatal(err)
-	}
 	shown := usageFlags(t)
 	known := map[string]bool{}
-	for _, flag := range parser.Model.Flags {
+	flags := new(Options).table()
+	for _, flag := range flags {
 		var names []string
-		if flag.Short != 0 {
-			names = append(names, "-"+string(flag.Short))
+		for _, letter := range flag.letters {
+			names = append(names, "-"+string(letter))
 		}
-		for _, letter := range flag.Aliases {
-			names = append(names, "-"+letter)
-		}
-		if !flag.Hidden {
-			names = append(names, "--"+flag.Name)
+		if flag.long != "always-on" && !strings.HasPrefix(flag.long, "no-") {
+			names = append(names, "--"+flag.long)
 		}
 		for _, name := range names {
 			known[name] = true
@@ -335,14 +337,11 @@ func TestUsageHasEveryFlag(t *testing.T) {
 				t.Errorf("%s is not in the Usage", name)
 				continue
 			}
-			if takes := !flag.IsBool() && !flag.IsCounter(); u.value != takes {
-				t.Errorf("%s takes a value: %t, but in the Usage %t", name, takes, u.value)
+			if u.value == flag.bare {
+				t.Errorf("%s takes a value: %t, but in the Usage %t", name, !flag.bare, u.value)
 			}
-			if negatable := flag.Tag.Negatable != ""; strings.HasPrefix(name, "--") && u.negatable != negatable {
+			if negatable := flags.find("--no-"+flag.long) != nil; strings.HasPrefix(name, "--") && u.negatable != negatable {
 				t.Errorf("%s can be negated: %t, but in the Usage %t", name, negatable, u.negatable)
-			}
-			if flag.HasDefault && !flag.IsBool() && !strings.Contains(u.text, "("+flag.Default+")") {
-				t.Errorf("%s is %s by default, which the Usage does not say: %q", name, flag.Default, u.text)
 			}
 		}
 	}
@@ -353,6 +352,12 @@ func TestUsageHasEveryFlag(t *testing.T) {
 	}
 	if len(shown) < 20 {
 		t.Errorf("found only these in the Usage: %v", shown)
+	}
+	initial := sayingNothing().policy
+	for name, value := range map[string]any{"--grace": initial.Grace, "--linger": initial.Linger, "--orphans": initial.Orphans} {
+		if want := fmt.Sprintf("(%v)", value); !strings.Contains(shown[name].text, want) {
+			t.Errorf("%s is %s by default, which the Usage does not say: %q", name, want, shown[name].text)
+		}
 	}
 }
 
@@ -374,45 +379,13 @@ func TestUsageFits(t *testing.T) {
 	}
 }
 
-// parsePlain reads its command lines as kong does, and leaves all others to kong.
-func TestPlainIsWhatKongMakes(t *testing.T) {
-	t.Setenv("FINI_VERSION", "not a flag, and enough for kong to be asked")
-	for _, args := range [][]string{
-		{"true"}, {"sh", "-c", "exit 3"}, {"--", "true"}, {"--", "--", "x"}, {"--", "-v"}, {"a", "--", "-b"}, {""}, {"--isolate", ""},
-		{"/bin/x", "--timeout=1s"}, {"--", ""},
-		{"--no-shield", "x"}, {"--isolate", "--", "x"}, {"--report=a b", "--no-shield", "x", "-i"}, {"--report=-", "--report=y", "x"},
-	} {
-		quick := parsePlain(args, nil)
-		if quick == nil {
-			t.Errorf("%q: left to kong", args)
-			continue
-		}
-		whole, err := Parse(args, os.Environ())
-		if err != nil || !reflect.DeepEqual(quick, whole) {
-			t.Errorf("%q:\n got %+v\nkong %+v, %v", args, quick, whole, err)
-		}
-	}
-	for _, args := range [][]string{
-		nil, {"--"}, {"-v", "x"}, {"--grace=1s", "x"}, {"-i", "x"}, {"-s", "x"}, {"--isolate=try", "x"}, {"--report", "y", "x"},
-		{"--report=", "x"}, {"--report=-v", "x"}, {"-"},
-		{"--no-shield"}, {"--no-shield", "--"}, {"--no-shield=0", "x"},
-	} {
-		if quick := parsePlain(args, nil); quick != nil {
-			t.Errorf("%q: read as %+v without kong", args, quick)
-		}
-	}
-	if parsePlain([]string{"x"}, []string{"FINI_GRACE=1s"}) != nil || parsePlain([]string{"x"}, []string{"FINI_TEST=1s"}) == nil {
-		t.Error("a variable of a flag was overlooked, or another was taken for one")
-	}
-}
-
 // The longest duration that Go can write means never, and not now.
 func TestLongestDuration(t *testing.T) {
 	c, err := Parse([]string{"--grace=2562047h47m16s", "--", "command"}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := signals.Uptime() + time.Duration(c.Grace); sum < 50*365*24*time.Hour {
+	if sum := signals.Uptime() + c.Policy().Grace; sum < 50*365*24*time.Hour {
 		t.Errorf("it is over at %v", sum)
 	}
 }
@@ -425,13 +398,12 @@ func TestDurationAsTimeoutReadsIt(t *testing.T) {
 		".5h": 30 * time.Minute, "inf": most, "Infinity": most, "infd": most, "1e400": most, "1e-100": 1, "0": 0, "0d": 0,
 		"1m30s": 90 * time.Second, "0.3": 300 * time.Millisecond,
 	} {
-		var d duration
-		if err := d.UnmarshalText([]byte(text)); err != nil || time.Duration(d) != want {
-			t.Errorf("%q is %v, %v, want %v", text, time.Duration(d), err, want)
+		if got, err := duration(text); err != nil || got != want {
+			t.Errorf("%q is %v, %v, want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "s", "nan", "-1", "-inf", "-1e-1", "0x", "1_0", "1S", "1 s", "1ds"} {
-		if err := new(duration).UnmarshalText([]byte(text)); err == nil {
+		if _, err := duration(text); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
@@ -465,6 +437,7 @@ func TestNoCommand(t *testing.T) {
 
 func TestMisspeltVariables(t *testing.T) {
 	for name, want := range map[string]string{
+		"FINI_grace": "FINI_GRACE", "FINI_NO_FOREGROUND": "FINI_FOREGROUND=0",
 		"FINI_ORPHAN_EXIT": "FINI_ORPHANS_EXIT", "FINI_ORPHAN": "FINI_ORPHANS", "FINI_TIMOUT": "FINI_TIMEOUT",
 		"FINI_NO_SHIELD": "FINI_SHIELD=0", "FINI_NOSHIELD": "FINI_SHIELD=0", "FINI_GRAEC": "FINI_GRACE",
 		"FINI_ALLOW_ORPHANS": "FINI_ALLOW_ORPHAN", "FINI_STDIN": "FINI_STDIN_EOF", "FINI_GRACE_PERIOD": "FINI_GRACE",
@@ -495,16 +468,13 @@ func TestVariablesOfOtherInits(t *testing.T) {
 		"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=2",
 		"DUMB_INIT_SETSID=1": "", "TINI_SUBREAPER=": "", "TINI_KILL_PROCESS_GROUP=1": "", "TINI_VERBOSITY=1": "", "TINI_VERSION=v0.19.0": "",
 	} {
-		for _, args := range [][]string{{"x"}, {"-v", "x"}} { // without kong, and with it
-			withoutVariables(t, nil)
-			c, err := Parse(args, []string{variable})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := strings.Join(c.Misspelt, "\n")
-			if want := variable + " sets nothing: did you mean " + says + "?"; says == "" && got != "" || says != "" && got != want {
-				t.Errorf("%s: %q", variable, got)
-			}
+		c, err := Parse([]string{"x"}, []string{variable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(c.Misspelt, "\n")
+		if want := variable + " sets nothing: did you mean " + says + "?"; says == "" && got != "" || says != "" && got != want {
+			t.Errorf("%s: %q", variable, got)
 		}
 	}
 }
@@ -535,7 +505,7 @@ func TestParseManyArguments(t *testing.T) {
 	many := slices.Repeat([]string{"x"}, 100_000)
 	for _, flags := range [][]string{{"--grace=1s"}, {"--grace", "1s", "--"}} {
 		c, err := Parse(append(append(flags, "command"), many...), os.Environ())
-		if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Grace != duration(time.Second) {
+		if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Policy().Grace != time.Second {
 			t.Fatalf("%q: %d words, %v", flags, len(c.Command), err)
 		}
 	}
@@ -582,5 +552,13 @@ func TestIsolateFlag(t *testing.T) {
 		case len(got.Command) != 1:
 			t.Errorf("%q: the command is %q", c.args, got.Command)
 		}
+	}
+}
+
+// Of two variables of the same name the first counts, as in getenv(3).
+func TestSameVariableTwice(t *testing.T) {
+	c, err := Parse([]string{"x"}, []string{"FINI_BIND=1 2", "FINI_BIND=3", "FINI_GRACE=1s", "FINI_GRACE=x"})
+	if err != nil || !slices.Equal(c.Pids(), []int{1, 2}) || c.Policy().Grace != time.Second {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

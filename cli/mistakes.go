@@ -4,99 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/alecthomas/kong"
 )
 
 // This file has the messages about command lines and variables that fini can't use.
 
-// betweenValues separates the values of a variable. In the environment a space does, but a value on the command line
-// may contain a space.
-const betweenValues = "\x1f"
-
-// setVariables gives the variables to the parser. It returns a line for each variable whose name is nearly
-// the name of a variable that sets a flag.
-func setVariables(flags []*kong.Flag, environ []string) (misspelt []string) {
-	var names, several []string
-	for _, flag := range flags {
-		names = append(names, flag.Envs...)
-		if flag.Target.Kind() == reflect.Slice {
-			several = append(several, flag.Envs...)
-		}
+// unknown says that no flag has this name, and which long name is near.
+func (t table) unknown(name string) error {
+	if f := t.nearest(name[len("--"):]); f != nil {
+		return fmt.Errorf("unknown flag %s, did you mean --%s?", name, f.long)
 	}
-	for _, variable := range slices.Backward(environ) { // of two equal names, the first counts
-		name, value, _ := strings.Cut(variable, "=")
-		if !setsFlag(variable) {
-			continue
-		}
-		if value == "" { // a compose file may set a variable to nothing
-			_ = os.Unsetenv(name)
-			continue
-		}
-		if words := strings.Fields(value); slices.Contains(several, name) && len(words) > 0 {
-			value = strings.Join(words, betweenValues)
-		}
-		_ = os.Setenv(name, value) // where kong looks for it, and where entry may have removed it
-		if slices.Contains(names, name) {
-			continue
-		}
-		if other := nearest(name, names, "_"); other != "" {
-			if strings.HasPrefix(name, "FINI_NO") && (other == "FINI_SHIELD" || other == "FINI_FOREGROUND") {
-				other += "=0"
-			}
-			misspelt = append(misspelt, fmt.Sprintf(setsNothing, name, other))
-		}
-	}
-	return misspelt
+	return fmt.Errorf("unknown flag %s", name)
 }
 
-const setsNothing = "%s sets nothing: did you mean %s?"
+// meant returns an error about a word of flags, or a clearer one if the user meant something else by the word.
+func (t table) meant(word string, err error) error {
+	name, _, _ := strings.Cut("-"+word, "=")
+	switch {
+	case t.find(name) != nil:
+		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
+	case word == "-ti" || word == "-it":
+		return errors.New("cannot use -i and -t as docker's: here -t is --timeout=DUR and -i is --stdin-eof; a terminal needs neither")
+	}
+	return err
+}
 
 // otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
-var otherInits = map[string]string{
-	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
-	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=2",
-}
-
-// explain returns an error of the parser in one line. Most of the parser's words are good.
-func explain(err error, flags []*kong.Flag) error {
-	var names []string
-	for _, flag := range flags {
-		if names = append(names, flag.Name); flag.Tag.Negatable != "" {
-			names = append(names, "no-"+flag.Name)
-		}
-	}
-	text, _, _ := strings.Cut(err.Error(), ", did you mean") // which is for letters too, and never for --no-
-	word := ""                                               // of the command line, at which the parser stopped
-	if failed, ok := err.(*kong.ParseError); ok {
-		last := failed.Context.Path[len(failed.Context.Path)-1]
-		word = strings.Join(last.Remainder()[:min(1, len(last.Remainder()))], "")
-	}
-	long, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
-	switch name, unknown := strings.CutPrefix(text, "unknown flag --"); {
-	case slices.Contains(names, long) && !strings.HasPrefix(word, "--") && len(long) > 1:
-		text = fmt.Sprintf("cannot use %s: long flags have two dashes: -%s", word, word)
-	case strings.HasPrefix(text, "--timeout:") && (word == "-ti" || word == "-it" || word == "t"):
-		text = "cannot use -i and -t as docker's: here -t is --timeout=DUR and -i is --stdin-eof; a terminal needs neither"
-	case unknown:
-		text = "unknown flag " + word
-		if other := nearest(strings.ToLower(name), names, "-"); other != "" {
-			text += ", did you mean --" + other + "?"
-		}
-	}
-	for _, word := range []struct{ parsers, ours string }{
-		{`expected \S+ value but got ("-.*") \(.*`, `cannot use $1`},
-		{`missing value.*`, `wants a value`},
-		{`expected a counter but got (".*?") \(\w+\)`, `cannot use $1: want a number`},
-		{`^--\S+: (.*) \(from envar (\w+)=.*`, `$2: $1`},
-	} {
-		text = regexp.MustCompile(word.parsers).ReplaceAllString(text, word.ours)
-	}
-	return errors.New(text)
+var otherInits = []struct{ theirs, ours string }{
+	{"DUMB_INIT_SETSID=0", "FINI_SINGLE_CHILD=1"}, {"DUMB_INIT_DEBUG=1", "FINI_VERBOSE=1"},
+	{"TINI_VERBOSITY=0", "FINI_QUIET=1"}, {"TINI_VERBOSITY=2", "FINI_VERBOSE=1"}, {"TINI_VERBOSITY=3", "FINI_VERBOSE=2"},
 }
 
 // NoCommand says that there is no command, and which flag has taken the word that was meant to be the command.
@@ -115,20 +52,18 @@ func NoCommand(args []string) error {
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// contradiction says which flags do not go together, or need a value. given are the flags of the command line; a
-// variable may be set for the sake of another command.
-func (c *Options) contradiction(given map[string]bool) error {
+// contradiction says which flags do not go together, or need a value. It does not look at variables, because a variable
+// may be set for the sake of another command.
+func (c *Options) contradiction(t table) error {
 	isFlag := func(value string) bool { return value == "" || value[0] == '-' && len(value) > 1 }
 	switch {
-	case c.Pause && len(c.Command) > 0:
-		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
 	case c.Install != nil && len(c.Command) > 0:
 		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
-	case given["quiet"] && given["verbose"]:
+	case t.find("--quiet").given && t.find("--verbose").given:
 		return errors.New("--quiet and --verbose can't be used together")
-	case given["pause"] && given["stdin-eof"]:
+	case t.find("--pause").given && t.find("--stdin-eof").given:
 		return errors.New("--stdin-eof and --pause can't be used together: --pause runs no command to stop")
-	case given["report"] && isFlag(c.Report):
+	case t.find("--report").given && isFlag(c.Report):
 		return fmt.Errorf("--report: cannot use %q: want a FILE, or - for standard output", c.Report)
 	case c.Install != nil && isFlag(*c.Install):
 		return fmt.Errorf("--install: cannot use %q: want a PATH, as in --install=/shared/fini", *c.Install)
@@ -140,6 +75,7 @@ func (c *Options) contradiction(given map[string]bool) error {
 func Hint(command []string) string {
 	name := command[0]
 	first, _, blanks := strings.Cut(name, " ")
+	variable, _, assigned := strings.Cut(strings.ToUpper(name), "=")
 	switch {
 	case strings.HasPrefix(name, "-") && len(name) > 1:
 		return "fini's flags go before the --, and one -- is taken off"
@@ -157,7 +93,7 @@ func Hint(command []string) string {
 		return name + " is a word of the shell: fini -- sh -c " + shellQuoted(strings.Join(command, " "))
 	case strings.Contains(bashWords, " "+name+" "):
 		return name + " is a word of bash: fini -- bash -c " + shellQuoted(strings.Join(command, " "))
-	case regexp.MustCompile(`^[A-Za-z_]\w*=`).MatchString(name) && !blanks:
+	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && !blanks:
 		return "to set a variable: fini -- env " + strings.Join(append([]string{name}, command[1:min(2, len(command))]...), " ")
 	case name == "":
 		return ""
@@ -191,19 +127,21 @@ func shellQuoted(line string) string {
 	return "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
 }
 
-// nearest returns the name that the user likely meant, or "". sep joins the parts of a name.
-func nearest(name string, names []string, sep string) (best string) {
-	name = strings.TrimPrefix(name, "FINI_")
+// nearest returns the flag whose long name the user likely meant, or nil.
+func (t table) nearest(name string) (best *flag) {
+	name = strings.ToLower(name)
+	if f := t.find("--" + name); f != nil {
+		return f
+	}
 	least := len(name)
-	for _, full := range names {
-		other := strings.TrimPrefix(full, "FINI_")
-		letters := distance(name, other)
-		isPart := strings.HasPrefix(other, name+sep) || strings.HasPrefix(name, other+sep) || strings.HasSuffix(name, sep+other)
+	for i, f := range t {
+		letters := distance(name, f.long)
+		isPart := strings.HasPrefix(f.long, name+"-") || strings.HasPrefix(name, f.long+"-") || strings.HasSuffix(name, "-"+f.long)
 		if isPart {
 			letters = min(letters, 2)
 		}
 		if (isPart || letters <= len(name)/4) && letters < least {
-			best, least = full, letters
+			best, least = &t[i], letters
 		}
 	}
 	return best

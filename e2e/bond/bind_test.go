@@ -123,7 +123,7 @@ func TestBindToNobody(t *testing.T) {
 			{"past all pids", "2147483647", "it has ended already"},
 			{"a thread", strconv.Itoa(anotherThread(t)), "cannot"},
 			{"none", "0", "want the pid of a process"},
-			{"an empty word", "", "--bind: wants a value"},
+			{"an empty word", "", `--bind: cannot use "": want the pid of a process`},
 		} {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
 				status, stdout, stderr := rig.Ask(t, p.Command("--bind="+tt.pid, "--", "echo", "started"))
