@@ -45,9 +45,8 @@ var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish",
 type Lineage struct {
 	Chain  []Ancestor // the live processes above it, the nearest first
 	Owner  *Owner     // the first process in Chain that is no shell; nil for none
-	Marks  []Mark     // the hints in its environment, the most precise first
-	Open   bool       // fini could read its environment
-	During string     // the marks in words; "" for no marks
+	Marks  []object   // the hints in its environment, the most precise first; nil if fini may not read the environment
+	During string     // the test, script, step or job that a hint names; "" for none
 
 	At orphans.Details // its directory and addresses
 }
@@ -64,18 +63,11 @@ type Owner struct {
 	Command string
 }
 
-// Mark is a variable of a leftover's environment that names the test, script, step or job that started
-// the leftover.
-type Mark struct {
-	Variable string
-	Value    string
-}
-
 const (
 	maxLineages  = 1000 // leftovers to remember
 	maxAncestors = 16   // ancestors of each leftover
-	maxMarks     = 4    // marks of each leftover
-	maxText      = 512  // bytes of an owner's command line or a mark
+	maxMarks     = 4    // hints of each leftover
+	maxText      = 512  // bytes of an owner's command line or a hint
 )
 
 // Tree gives Owners the details of processes. It is an orphans.Tree.
@@ -93,13 +85,12 @@ type Owners struct {
 	mainLine string              // its first command line
 	found    map[int]orphans.Process
 	lineages map[orphans.ID]Lineage // as of the first look that found the process
-	owners   map[orphans.ID]*Owner  // the starters of some of these processes
 }
 
 // NewOwners returns Owners without records. getenv looks up a variable of fini's own environment: a
 // variable that fini itself was started with says nothing about a part of its tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
-	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{}}
+	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}}
 }
 
 // Main records the main child's pid and first command line.
@@ -139,17 +130,12 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 			l.Chain = append(l.Chain, a)
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
-			if l.Owner = o.owners[p.ID()]; l.Owner == nil {
-				line := o.tree.CommandLine(p)
-				if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
-					line = o.mainLine
-				}
-				text, _ := firstBytes(line, maxText)
-				l.Owner = &Owner{a, text}
-				if len(o.owners) < maxLineages {
-					o.owners[p.ID()] = l.Owner
-				}
+			line := o.tree.CommandLine(p)
+			if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
+				line = o.mainLine
 			}
+			text, _ := firstBytes(line, maxText)
+			l.Owner = &Owner{a, text}
 		}
 	}
 	return l
@@ -163,10 +149,13 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 	}
 	l.At = o.tree.Details(p, hintNames())
 	variables := l.At.Variables
-	l.Open = variables != nil
+	l.At.Variables = nil // because they may be large
+	if variables != nil {
+		l.Marks = []object{}
+	}
 	for _, m := range hints {
 		value := variables[m.variable]
-		if value == "" || len(l.Marks) == maxMarks && l.During != "" {
+		if value == "" {
 			continue
 		}
 		text, _ := firstBytes(value, maxText)
@@ -174,7 +163,7 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 			l.During = m.what + " " + text
 		}
 		if len(l.Marks) < maxMarks {
-			l.Marks = append(l.Marks, Mark{m.variable, text})
+			l.Marks = append(l.Marks, object{"variable", m.variable, "value", text})
 		}
 	}
 	return l
