@@ -117,7 +117,7 @@ func run(options *cli.Options, environ []string) life.Result {
 		if l.place, err = report.Open(options.Report); err != nil {
 			return l.notStarted(err)
 		}
-		l.report = report.New(l.place, options.Command, cli.VersionNumber())
+		l.report = report.New(l.place, options.Command, cli.VersionNumber(), l.isolated)
 	}
 	inherited := entry.Inherited()
 	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
@@ -127,9 +127,6 @@ func run(options *cli.Options, environ []string) life.Result {
 	entry.Settled()
 	if err := l.bind(options); err != nil {
 		return l.notStarted(err)
-	}
-	if l.isolated {
-		l.report.Isolated()
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
@@ -173,11 +170,8 @@ func inherit(options *cli.Options) life.Result {
 	case will.ReportFD < 0:
 		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber())
-		if l.isolated {
-			l.report.Isolated()
-		}
-		l.report.TakeOver(will.Main)
+		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber(), l.isolated)
+		l.report.Started(will.Main)
 	}
 	var err error
 	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {

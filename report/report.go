@@ -66,10 +66,11 @@ type leftover struct {
 	line     string // the line that fini printed about it, "" for none
 }
 
-// New begins the report of a command, which the given version of fini runs.
-func New(to Place, command []string, version string) Report {
+// New begins the report of a command, which the given version of fini runs. If the command is isolated, all pids, except
+// the pids of senders outside, belong to the tree's own PID namespace.
+func New(to Place, command []string, version string, isolated bool) Report {
 	first, isCut := firstWords(command, maxCommand)
-	return Report{to: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
+	return Report{to: to, fini: version, command: first, isCut: isCut, isolated: isolated, started: time.Now(), signals: []object{}}
 }
 
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
@@ -99,11 +100,6 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 		limit--
 	}
 	return strings.Clone(text[:limit]), true
-}
-
-// Isolated says that all pids, except the pids of senders outside, belong to the tree's own PID namespace.
-func (r *Report) Isolated() {
-	r.isolated = true
 }
 
 // Started records the pid of the main child, 0 for none.
@@ -230,11 +226,6 @@ func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
 			left.oom = found
 		}
 	}
-}
-
-// TakeOver makes this the report of an outer fini: no process has seen the end of the main child.
-func (r *Report) TakeOver(command int) {
-	r.pid = command
 }
 
 // Write writes the report of a run that ends with this status, once, and waits at most 5 seconds

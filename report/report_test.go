@@ -28,7 +28,7 @@ func newTestReport(t *testing.T) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(to, []string{"command"}, "1.2.3")
+	r := New(to, []string{"command"}, "1.2.3", false)
 	return &r
 }
 
@@ -305,7 +305,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	if err := errors.Join(os.Rename(path, path+".moved"), os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r := New(At(path, fd), []string{"command"}, "1.2.3")
+	r := New(At(path, fd), []string{"command"}, "1.2.3", false)
 	if err := r.Write(5); err != nil {
 		t.Fatal(err)
 	}
