@@ -26,33 +26,22 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// ErrNone says that there is no parent process to watch: it is outside the PID namespace.
-var ErrNone = errors.New("there is no parent process in this PID namespace")
-
-// Parent opens a pidfd of the process that started this process. Errors are ErrGone, ErrNone, or an error of
-// pidfd_open(2).
-func Parent() (fd, pid int, err error) {
+// Parent opens a pidfd of the process that started this process, -1 if the kernel gives none. pid is 0 if the parent
+// process is outside of the PID namespace. gone says that the parent process has exited, so that this process has
+// another parent.
+func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {
-		return -1, pid, ErrNone
+		return -1, pid, false
 	}
 	own, _ := unix.Getsid(0)
 	theirs, err := unix.Getsid(pid)
-	if err == nil && Adopted(os.Getpid(), own, pid, theirs) {
-		return -1, pid, ErrGone
+	fd, _ = unix.PidfdOpen(pid, 0)
+	if err == nil && Adopted(os.Getpid(), own, pid, theirs) || os.Getppid() != pid {
+		_ = unix.Close(fd) // it may be of another process that got the pid
+		return -1, pid, true
 	}
-	fd, err = unix.PidfdOpen(pid, 0)
-	if now := os.Getppid(); now != pid {
-		// The parent process exited meanwhile; the pidfd may be of another process that got its pid.
-		if err == nil {
-			_ = unix.Close(fd)
-		}
-		return -1, pid, ErrGone
-	}
-	if err != nil {
-		return -1, pid, fmt.Errorf("cannot watch the parent process %d: %w", pid, err)
-	}
-	return fd, pid, nil
+	return fd, pid, false
 }
 
 // Adopted reports whether parent has certainly inherited child from a process that has exited, which the sessions show.
@@ -65,15 +54,13 @@ func Adopted(child, session, parent, parentSession int) bool {
 // Signal makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
 // exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
 // signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
-func Signal(sig unix.Signal) (parent int, err error) {
-	parent = os.Getppid()
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
-		return parent, err
+func Signal(sig unix.Signal) error {
+	parent := os.Getppid()
+	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0)
+	if err == nil && os.Getppid() != parent {
+		return ErrGone
 	}
-	if os.Getppid() != parent {
-		return parent, ErrGone
-	}
-	return parent, nil
+	return err
 }
 
 // Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process
