@@ -70,17 +70,9 @@ func quoted(name string) string {
 }
 
 // Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other that is not
-// close-on-exec. The caller is on the main thread. The error is a *SpawnError.
-func Spawn(c Command) (child Child, err error) {
-	err = c.tryAll(func(path string, args []string) error {
-		child, err = spawn(path, args, c)
-		return err
-	})
-	return child, err
-}
-
-// tryAll calls try with each path that execvp(3) would try, until a path can be executed.
-func (c Command) tryAll(try func(path string, args []string) error) error {
+// close-on-exec. The caller is on the main thread. Spawn tries each path that execvp(3) would try, until a path can be
+// executed. The error is a *SpawnError.
+func Spawn(c Command) (Child, error) {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")
 	failed := &SpawnError{Name: name, Reason: NotFound, Err: unix.ENOENT}
@@ -88,42 +80,39 @@ func (c Command) tryAll(try func(path string, args []string) error) error {
 		failed.Err = errors.New("not found on PATH")
 	}
 	for _, path := range candidates(name, c.Env) {
-		err := try(path, c.Args)
-		if errors.Is(err, unix.ENOEXEC) {
+		child, err := spawn(path, c.Args, c)
+		if err == unix.ENOEXEC {
 			if why := foreign(beginning(path)); why != nil {
-				return &SpawnError{name, NotExecutable, why}
+				return child, &SpawnError{name, NotExecutable, why}
 			}
 			// A script without "#!", which execvp hands to the shell.
-			if err = try("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...)); errors.Is(err, unix.ENOENT) {
+			if child, err = spawn("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...), c); err == unix.ENOENT {
 				failed = &SpawnError{name, NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
 				continue
 			}
 		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		switch err {
+		case nil:
+			return child, nil
+		case unix.ENOENT, unix.ENOTDIR:
 			if unix.Access(path, unix.F_OK) == nil {
 				// The file is there: its interpreter is missing.
 				failed = &SpawnError{name, NotExecutable, notFound(path)}
 			}
-		case errors.Is(err, unix.EACCES):
+			continue
+		case unix.EACCES:
 			failed = &SpawnError{name, NotExecutable, refused(path, err)}
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM),
-			errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			return &SpawnError{name, NoProcess, err}
-		case searched && passedOver(err):
-		default:
-			return &SpawnError{name, NotExecutable, err}
+			continue
+		case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+			return child, &SpawnError{name, NoProcess, err}
+		case unix.ESTALE, unix.ENODEV, unix.ETIMEDOUT: // a bad entry of PATH says nothing about the others
+			if searched {
+				continue
+			}
 		}
+		return child, &SpawnError{name, NotExecutable, err}
 	}
-	return failed
-}
-
-// passedOver reports whether execvp goes on to the next entry of PATH after this error: a bad entry says nothing about
-// the others.
-func passedOver(err error) bool {
-	return errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ETIMEDOUT)
+	return Child{}, failed
 }
 
 // spawn forks once and executes path.
@@ -174,12 +163,7 @@ func withMask(blocked *uint64, do func() error) error {
 		return do()
 	}
 	var set, before unix.Sigset_t
-	for i := range 64 {
-		word := 8 * int(unsafe.Sizeof(set.Val[0]))
-		if *blocked&(1<<i) != 0 {
-			set.Val[i/word] |= 1 << (i % word)
-		}
-	}
+	*(*uint64)(unsafe.Pointer(&set)) = *blocked // all of the set that the kernel knows
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
 		return err
 	}
