@@ -6,11 +6,9 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// A hint is an environment variable in which a tool names the test, script, step or job that runs.
-type hint struct{ variable, what string }
-
-// hints are the variables that tools set according to their documentation, the most precise first.
-var hints = []hint{
+// hints are the environment variables in which tools name the test, script, step or job that runs, according to their
+// documentation, the most precise first.
+var hints = []struct{ variable, what string }{
 	{"FINI_TEST", "test"}, // for tools that set no variable, such as go test
 	{"PYTEST_CURRENT_TEST", "test"},
 	{"NEXTEST_TEST_NAME", "test"}, // cargo-nextest 0.9.116 and later
@@ -104,29 +102,21 @@ func (o *Owners) Remember(found []orphans.Process) {
 	}
 	for _, p := range found {
 		if _, known := o.lineages[p.ID()]; !known && len(o.lineages) < maxLineages {
-			o.lineages[p.ID()] = o.above(o.ancestors(p))
+			o.lineages[p.ID()] = o.above(p)
 		}
 	}
 }
 
-// ancestors are the processes above p, the nearest first, as far as the last look has found them.
-func (o *Owners) ancestors(p orphans.Process) (chain []orphans.Process) {
-	for range o.found {
+// above is the part of a lineage that the processes above p show, as far as the last look has found them.
+func (o *Owners) above(p orphans.Process) (l Lineage) {
+	for range o.found { // a look is not atomic, so there may be a circle
 		parent, ok := o.found[p.Parent]
 		if !ok {
 			break
 		}
 		p = parent
-		chain = append(chain, p)
-	}
-	return chain
-}
-
-// above is the part of a lineage that a chain of ancestors shows.
-func (o *Owners) above(chain []orphans.Process) (l Lineage) {
-	for i, p := range chain {
 		a := Ancestor{p.Pid, p.Name}
-		if i < maxAncestors {
+		if len(l.Chain) < maxAncestors {
 			l.Chain = append(l.Chain, a)
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
@@ -145,7 +135,7 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {
-		l = o.above(o.ancestors(p))
+		l = o.above(p)
 	}
 	l.At = o.tree.Details(p, hintNames())
 	variables := l.At.Variables
