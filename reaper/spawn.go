@@ -139,36 +139,27 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	err := withMask(c.Inherited.Blocked, func() (err error) {
-		// A filter, or a sandbox that emulates a kernel, may refuse any of these attributes.
-		refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
-		if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
-			attr.Sys.PidFD = nil
-			child.Pid, err = syscall.ForkExec(path, args, attr)
+	if c.Inherited.Blocked != nil { // a child starts with the mask of the thread that forked
+		var set, before unix.Sigset_t
+		*(*uint64)(unsafe.Pointer(&set)) = *c.Inherited.Blocked // all of the set that the kernel knows
+		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
+			return child, err
 		}
-		if refused() {
-			child.Ungrouped = true
-			attr.Sys = &syscall.SysProcAttr{}
-			child.Pid, err = syscall.ForkExec(path, args, attr)
-		}
-		return err
-	})
+		defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
+	}
+	// A filter, or a sandbox that emulates a kernel, may refuse any of these attributes.
+	var err error
+	refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
+	if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
+		attr.Sys.PidFD = nil
+		child.Pid, err = syscall.ForkExec(path, args, attr)
+	}
+	if refused() {
+		child.Ungrouped = true
+		attr.Sys = &syscall.SysProcAttr{}
+		child.Pid, err = syscall.ForkExec(path, args, attr)
+	}
 	return child, err
-}
-
-// withMask calls do while this thread blocks the given signals: a child starts with the
-// mask of the thread that forked.
-func withMask(blocked *uint64, do func() error) error {
-	if blocked == nil {
-		return do()
-	}
-	var set, before unix.Sigset_t
-	*(*uint64)(unsafe.Pointer(&set)) = *blocked // all of the set that the kernel knows
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
-		return err
-	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
-	return do()
 }
 
 // candidates lists the paths that execvp(3) tries for a file, in order. A file with a slash in its name is the only

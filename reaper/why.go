@@ -29,12 +29,12 @@ func beginning(path string) string {
 // notFound returns why execve(2) fails with ENOENT although the file is there.
 func notFound(path string) error {
 	text := beginning(path)
-	interpreter, ok := interpreterOf(text)
+	interpreter := interpreterOf(text)
 	switch {
 	case strings.HasSuffix(interpreter, "\r"):
 		return fmt.Errorf(`its interpreter was not found: %q is %s and a Windows line end; sed -i 's/\r$//' %[3]s removes those`,
 			interpreter, strings.TrimSuffix(interpreter, "\r"), path)
-	case ok:
+	case interpreter != "":
 		return fmt.Errorf("its interpreter was not found: %s", quoted(interpreter))
 	}
 	if loader := elfFile(text).loader(); loader != "" {
@@ -43,18 +43,15 @@ func notFound(path string) error {
 	return errors.New("its interpreter was not found")
 }
 
-// interpreterOf returns the word after the "#!" of a script. For the kernel, blanks end this word.
-func interpreterOf(text string) (name string, ok bool) {
-	line, ok := strings.CutPrefix(text, "#!")
-	if !ok {
-		return "", false
-	}
+// interpreterOf returns the word after the "#!" of a script, "" for none. For the kernel, blanks end this word.
+func interpreterOf(text string) string {
+	line, isScript := strings.CutPrefix(text, "#!")
 	line, _, _ = strings.Cut(line, "\n")
-	line = strings.TrimLeft(line, " \t")
-	if i := strings.IndexAny(line, " \t\x00"); i >= 0 {
-		line = line[:i]
+	words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' || r == 0 })
+	if !isScript || len(words) == 0 {
+		return ""
 	}
-	return line, line != ""
+	return words[0]
 }
 
 // Values of elf(5). Package debug/elf would make the binary 40 kB larger.
@@ -134,7 +131,7 @@ func refused(path string, err error) error {
 	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0:
 		return fmt.Errorf("%w: it is on a file system that is mounted noexec", err)
 	default:
-		if name, ok := interpreterOf(beginning(path)); ok && unix.Access(name, unix.X_OK) != nil {
+		if name := interpreterOf(beginning(path)); name != "" && unix.Access(name, unix.X_OK) != nil {
 			return fmt.Errorf("%w: its interpreter %s can't be executed", err, quoted(name))
 		}
 	}

@@ -69,7 +69,7 @@ func FuzzWhy(f *testing.F) {
 	f.Add("\xca\xfe\xba\xbe\x00\x00\x00\x02")
 	f.Fuzz(func(_ *testing.T, text string) {
 		_ = foreign(text)
-		_, _ = interpreterOf(text)
+		_ = interpreterOf(text)
 		_ = elfFile(text).loader()
 	})
 }
