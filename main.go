@@ -32,12 +32,6 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Exit statuses of fini's own, besides the statuses of package life. All others are the command's.
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
-)
-
 // license has the licenses of fini and of its parts, because an image may hold nothing but the binary.
 //
 //go:embed packaging/NOTICES

@@ -41,24 +41,20 @@ type Child struct {
 // SpawnError says why a command could not be started.
 type SpawnError struct {
 	Name   string
-	Reason Reason
+	Status int // the exit status for it
 	Err    error
 }
 
-// Reason tells the kinds of SpawnError apart.
-type Reason int
-
+// The exit statuses for a SpawnError, as env(1) gives them.
 const (
-	NotFound      Reason = iota // no such file on PATH
-	NotExecutable               // found, but it can't be executed
-	NoProcess                   // the kernel had no process, memory or descriptor to give
+	NoProcess     = 125 // the kernel had no process, memory or descriptor to give
+	NotExecutable = 126 // found, but it can't be executed
+	NotFound      = 127 // no such file on PATH
 )
 
 func (e *SpawnError) Error() string {
 	return fmt.Sprintf("cannot run %s: %v", quoted(e.Name), e.Err)
 }
-
-func (e *SpawnError) Unwrap() error { return e.Err }
 
 // quoted is name, in quotes if it is empty or has blanks or quotes in it.
 func quoted(name string) string {
@@ -75,7 +71,7 @@ func quoted(name string) string {
 func Spawn(c Command) (Child, error) {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")
-	failed := &SpawnError{Name: name, Reason: NotFound, Err: unix.ENOENT}
+	failed := &SpawnError{name, NotFound, unix.ENOENT}
 	if searched {
 		failed.Err = errors.New("not found on PATH")
 	}
