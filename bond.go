@@ -109,11 +109,11 @@ func (l *loop) openBound(pid int) (fd int, err error) {
 	fd, ok := entry.Bound(pid)
 	switch {
 	case !ok:
-		return pdeath.Process(pid)
+		fd, err = unix.PidfdOpen(pid, 0)
 	case fd < 0:
-		return fd, pdeath.Explain(unix.Errno(-fd))
+		err = unix.Errno(-fd)
 	}
-	return fd, pdeath.Alive(fd)
+	return fd, pdeath.CanWatch(fd, err)
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or

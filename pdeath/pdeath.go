@@ -67,34 +67,23 @@ func Signal(sig unix.Signal) error {
 // outside the PID namespace.
 func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
 
-// Process opens a pidfd of a process to watch. Errors are ErrGone, or an error of pidfd_open(2).
-func Process(pid int) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errno, ok := err.(unix.Errno); ok {
-		return -1, Explain(errno)
-	}
-	return fd, Alive(fd)
-}
-
-// Explain translates an error of pidfd_open(2).
-func Explain(err unix.Errno) error {
+// CanWatch returns why fini can't watch a process, of which pidfd_open(2) has returned a pidfd or an error: ErrGone, or
+// that error in words. It closes the pidfd of a process that has exited, because pidfd_open(2) opens a zombie too.
+func CanWatch(pidfd int, err error) error {
 	switch err {
+	case nil:
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(fds, 0); n > 0 {
+			_ = unix.Close(pidfd)
+			return ErrGone
+		}
+		return nil
 	case unix.ESRCH:
 		return ErrGone
 	case unix.ENOSYS:
 		return errors.New("this kernel or sandbox has no pidfd_open(2)")
 	}
 	return fmt.Errorf("cannot open a pidfd: %w", err)
-}
-
-// Alive returns ErrGone and closes the pidfd if the process has exited: pidfd_open(2) opens a zombie too.
-func Alive(pidfd int) error {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	if n, _ := unix.Poll(fds, 0); n > 0 {
-		_ = unix.Close(pidfd)
-		return ErrGone
-	}
-	return nil
 }
 
 // Stdin says whether fini can watch standard input.
