@@ -207,7 +207,7 @@ type loop struct {
 
 	caught *signals.Catcher
 	stdin  pdeath.Stdin
-	bond   *pdeath.Bond
+	bond   pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
 	place  report.Place

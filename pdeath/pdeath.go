@@ -132,35 +132,31 @@ func Unread() int {
 	return n
 }
 
-// A Bond is what the command is bound to.
-type Bond struct {
-	// Fds are the descriptors to poll, until all of them are negative.
-	Fds []unix.PollFd
-}
+// A Bond is what the command is bound to: the descriptors to poll.
+type Bond []unix.PollFd
 
 // Watch makes the bond to processes, by their pidfds, and to standard input if stdin is Open.
-func Watch(pidfds []int, stdin Stdin) *Bond {
-	b := &Bond{}
+func Watch(pidfds []int, stdin Stdin) (b Bond) {
 	for _, fd := range pidfds {
-		b.Fds = append(b.Fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		b = append(b, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	if stdin == Open {
-		b.Fds = append(b.Fds, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
+		b = append(b, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
 	}
 	return b
 }
 
-// Ended returns what a poll of Fds has shown, each once: the index of a pidfd whose process has exited, or the number
-// of pidfds for the end of standard input. fini does not poll this descriptor again.
-func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
+// Ended returns what a poll of the bond has shown, each once: the index of a pidfd whose process has exited, or the
+// number of pidfds for the end of standard input. fini does not poll this descriptor again.
+func (b Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {
 			ended = append(ended, i)
-			b.Fds[i].Fd = ^fd.Fd // negative: poll passes over it from now on
+			b[i].Fd = ^fd.Fd // negative: poll passes over it from now on
 		}
 	}
 	return ended
 }
 
 // Again makes fini poll the descriptor of this index, which Ended has returned, again.
-func (b *Bond) Again(i int) { b.Fds[i].Fd = ^b.Fds[i].Fd }
+func (b Bond) Again(i int) { b[i].Fd = ^b[i].Fd }
