@@ -54,11 +54,8 @@ func cannotWrite(path string, err error) error {
 // descriptor reports whether a path names a descriptor, and returns the descriptor. Some shells use
 // names in /proc for process substitutions.
 func descriptor(path string) (fd int, ok bool) {
-	switch path {
-	case "-", "/dev/stdout":
-		return 1, true
-	case "/dev/stderr":
-		return 2, true
+	if fd, ok = map[string]int{"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}[path]; ok {
+		return fd, true
 	}
 	number, ok := strings.CutPrefix(path, "/dev/fd/")
 	if !ok {

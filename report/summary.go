@@ -13,7 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// The limits of a summary: its rows, and the bytes of a cell's text from the tree. An annotation has to fit into one
+// The limits of a summary: its rows, and the bytes of a leak's command line or file. An annotation has to fit into one
 // write to a pipe, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
 const (
 	maxRows       = 20
@@ -124,38 +124,19 @@ func testFile(test string) string {
 	return OneLine(file, maxCell)
 }
 
-// Summary is a table of the leaks in Markdown, which GitHub shows under a step: the process, its test,
-// its ports, and how it ended. It is "" without leaks. The table omits empty columns.
+// Summary is a table of the leaks in Markdown, which GitHub shows under a step. It says of each leak what the line about
+// a leftover says, and how the leak ended. It is "" without leaks.
 func (r *Report) Summary(what string) string {
 	all := r.leaks()
 	if len(all) == 0 {
 		return ""
 	}
+	text := "### fini\n\n" + what + remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
-	rows := make([]string, 2+len(shown))
-	column := func(title string, of func(*leak) string) {
-		if !slices.ContainsFunc(shown, func(l *leak) bool { return of(l) != "" }) {
-			return
-		}
-		rows[0] += "| " + title + " "
-		rows[1] += "| --- "
-		for i, l := range shown {
-			rows[2+i] += "| " + inMarkdown(of(l)) + " "
-		}
+	for _, l := range shown {
+		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, cut(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
-	column("leftover", func(l *leak) string { return l.who(fmt.Sprintf("%s (%d)", cut(l.command, maxCell), l.Pid)) })
-	column("started by", func(l *leak) string {
-		if l.Owner == nil || l.Owner.Pid == r.pid {
-			return "" // the main child
-		}
-		return cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
-	})
-	column("started in", func(l *leak) string { return cut(l.During, maxCell) })
-	column("listens on", func(l *leak) string { return cut(strings.Join(l.At.Listens, " "), maxCell) })
-	column("ended", func(l *leak) string {
-		return fmt.Sprint(cmp.Or(l.ended, any("is still running")))
-	})
-	text := "### fini\n\n" + what + remedy(all) + "\n\n" + strings.Join(rows, "|\n") + "|\n"
 	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
 		text += fmt.Sprintf("\nAnd %d more.\n", more)
 	}
