@@ -164,7 +164,7 @@ func inherit(options *cli.Options) life.Result {
 	case will.ReportFD < 0:
 		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber(), l.isolated)
+		l.report = report.New(report.Place{FD: will.ReportFD, Path: options.Report}, options.Command, cli.VersionNumber(), l.isolated)
 		l.report.Started(will.Main)
 	}
 	var err error

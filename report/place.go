@@ -24,8 +24,8 @@ import (
 // A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
 // gets its EOF then, and not at the end of the main child.
 type Place struct {
-	FD   int // the heir gets a copy of it: see At
-	path string
+	FD   int // the heir gets a copy of it
+	Path string
 }
 
 // Open opens the place that path names: a regular file or a new one, "-" for standard output, or /dev/stdout,
@@ -41,11 +41,8 @@ func Open(path string) (Place, error) {
 	if err != nil {
 		return Place{}, cannotWrite(path, err)
 	}
-	return At(path, fd), nil
+	return Place{fd, path}, nil
 }
-
-// At is a place that another process has opened by this path and passed on as a descriptor.
-func At(path string, fd int) Place { return Place{fd, path} }
 
 func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
@@ -150,7 +147,7 @@ func openStream(fd int) (int, error) {
 // fails, no part of the report. write waits for a file system that hangs. Another thread would not help: a process
 // does not exit while one of its threads is in uninterruptible sleep.
 func (p Place) write(text []byte) error {
-	if _, isStream := descriptor(p.path); isStream {
+	if _, isStream := descriptor(p.Path); isStream {
 		return cmp.Or(writeAll(p.FD, text), unix.Close(p.FD))
 	}
 	var st unix.Stat_t

@@ -64,6 +64,7 @@ type leftover struct {
 	oom      any
 	outlived any    // for how many seconds it outlived the main child
 	line     string // the line that fini printed about it, "" for none
+	below    int    // of a leak: see leaks
 }
 
 // New begins the report of a command, which the given version of fini runs. If the command is isolated, all pids, except
@@ -75,7 +76,7 @@ func New(to Place, command []string, version string, isolated bool) Report {
 
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
 // line.
-func (r *Report) Lists() bool { return r.to.path != "" }
+func (r *Report) Lists() bool { return r.to.Path != "" }
 
 // firstWords are the first words that have room in room bytes. The last word is cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -236,7 +237,7 @@ func (r *Report) Write(status int) error {
 	}
 	text := r.json(status)
 	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
-		return cannotWrite(r.to.path, err)
+		return cannotWrite(r.to.Path, err)
 	}
 	return nil
 }

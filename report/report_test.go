@@ -305,7 +305,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	if err := errors.Join(os.Rename(path, path+".moved"), os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r := New(At(path, fd), []string{"command"}, "1.2.3", false)
+	r := New(Place{fd, path}, []string{"command"}, "1.2.3", false)
 	if err := r.Write(5); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 // A report that can't be written leaves nothing half written, and one whose file was removed says so.
 func TestPlaceThatFails(t *testing.T) {
 	r := newTestReport(t)
-	path := r.to.path
+	path := r.to.Path
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestPlaceThatFails(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
 		t.Fatal(err)
 	}
-	info, statErr := os.Stat(r.to.path)
+	info, statErr := os.Stat(r.to.Path)
 	if !errors.Is(err, unix.EFBIG) || statErr != nil || info.Size() != 0 {
 		t.Errorf("of one that is too large: %v, %v, %v", err, info, statErr)
 	}

@@ -21,14 +21,8 @@ const (
 	maxAnnotation = 1200
 )
 
-// A leak is a leftover that no other leftover has started. It also gets the test and the ports of leftovers below it.
-type leak struct {
-	leftover
-	below int
-}
-
 // who names a leak in words.
-func (l *leak) who(text string) string {
+func (l *leftover) who(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"
 	}
@@ -43,12 +37,13 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks are the leftovers that count, without leftovers that --allow-orphan names.
-func (r *Report) leaks() (all []*leak) {
-	found := map[int]*leak{}
+// leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan names. A
+// leak also gets the test and the ports of the leftovers below it.
+func (r *Report) leaks() (all []*leftover) {
+	found := map[int]*leftover{}
 	for _, left := range r.leftovers {
-		if !left.Allowed {
-			found[left.Pid] = &leak{leftover: *left}
+		if l := *left; !l.Allowed {
+			found[l.Pid] = &l
 		}
 	}
 	for _, left := range r.leftovers {
@@ -71,9 +66,9 @@ func (r *Report) leaks() (all []*leak) {
 }
 
 // remedy tells the reader of a CI page how to mend the step. Such a reader may not know fini.
-func remedy(all []*leak) string {
+func remedy(all []*leftover) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
-	if slices.ContainsFunc(all, func(l *leak) bool { return l.During == "" }) {
+	if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
 		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
 	}
 	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
