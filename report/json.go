@@ -15,11 +15,7 @@ func (r *Report) json(status int) []byte {
 	finished := time.Now()
 	var used unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &used)
-	var ended, exit, command, afterwards any // null if fini did not see the end of the main child
-	if !r.ended.IsZero() {
-		ended, exit = r.ended, object{"code", r.code, "signal", r.signal, "oom", r.oom}
-		command, afterwards = seconds(r.ended.Sub(r.started)), seconds(finished.Sub(r.ended))
-	}
+	ended := !r.ended.IsZero()
 	leftovers := []object{}
 	for _, left := range r.leftovers {
 		leftovers = append(leftovers, left.json())
@@ -32,11 +28,11 @@ func (r *Report) json(status int) []byte {
 		"isolated", r.isolated,
 		"pid", r.pid,
 		"started", r.started,
-		"ended", ended,
+		"ended", orNull(ended, r.ended),
 		"finished", finished,
 		"status", status,
 		"error", r.err,
-		"exit", exit,
+		"exit", orNull(ended, object{"code", r.code, "signal", r.signal, "oom", r.oom}),
 		"stopped", r.stopped,
 		"signals", r.signals,
 		"signalsOmitted", r.moreSignals,
@@ -44,8 +40,8 @@ func (r *Report) json(status int) []byte {
 		"leftoversOmitted", r.moreLeftovers,
 		"reaped", r.reaped,
 		"seconds", object{
-			"command", command,
-			"leftovers", afterwards,
+			"command", orNull(ended, seconds(r.ended.Sub(r.started))),
+			"leftovers", orNull(ended, seconds(finished.Sub(r.ended))),
 			"total", seconds(finished.Sub(r.started)),
 		},
 		"usage", object{
@@ -57,59 +53,51 @@ func (r *Report) json(status int) []byte {
 }
 
 func (l *leftover) json() object {
-	var started, age, group, session, user, dir, owner any // null if unknown
-	if l.Start != 0 {
-		started, age = l.found.Add(-l.age).Round(10*time.Millisecond), seconds(l.age)
-	}
-	if l.State != '?' {
-		group, session = l.Group, l.Session
-	}
-	if l.User >= 0 {
-		user = l.User
-	}
-	if l.At.Dir != "" {
-		dir = l.At.Dir
-	}
-	if l.Owner != nil {
-		owner = append(l.Owner.json(), "command", l.Owner.Command)
-	}
-	var holds []string
-	if l.Holds != orphans.Unknown {
-		holds = []string{}
+	startedBy, holds := []object{}, []string{}
+	for _, a := range l.Chain {
+		startedBy = append(startedBy, a.json())
 	}
 	for i, name := range []string{"stdout", "stderr"} {
 		if l.Holds&(orphans.Stdout<<i) != 0 {
 			holds = append(holds, name)
 		}
 	}
-	startedBy := []object{}
-	for _, a := range l.Chain {
-		startedBy = append(startedBy, a.json())
+	var owner any
+	if l.Owner != nil {
+		owner = append(l.Owner.json(), "command", l.Owner.Command)
 	}
 	return object{
 		"pid", l.Pid,
 		"command", l.command,
 		"commandCut", l.isCut,
 		"allowed", l.Allowed,
-		"started", started,
+		"started", orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond)),
 		"startedBy", startedBy,
 		"owner", owner,
 		"context", l.Marks,
-		"group", group,
-		"session", session,
-		"holds", holds,
+		"group", orNull(l.State != '?', l.Group),
+		"session", orNull(l.State != '?', l.Session),
+		"holds", orNull(l.Holds != orphans.Unknown, holds),
 		"listens", l.At.Listens,
-		"cwd", dir,
-		"user", user,
+		"cwd", orNull(l.At.Dir != "", l.At.Dir),
+		"user", orNull(l.User >= 0, l.User),
 		"sent", l.sent,
 		"ended", l.ended,
 		"oom", l.oom,
-		"ageSeconds", age,
+		"ageSeconds", orNull(l.Start != 0, seconds(l.age)),
 		"outlivedSeconds", l.outlived,
 	}
 }
 
 func (a Ancestor) json() object { return object{"pid", a.Pid, "name", a.Name} }
+
+// orNull is a value if it is known, and else null.
+func orNull(known bool, value any) any {
+	if known {
+		return value
+	}
+	return nil
+}
 
 // seconds is a duration in seconds, to the millisecond.
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
