@@ -26,9 +26,8 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// Parent opens a pidfd of the process that started this process, -1 if the kernel gives none. pid is 0 if the parent
-// process is outside of the PID namespace. gone says that the parent process has exited, so that this process has
-// another parent.
+// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives none, and pid is 0 if the
+// parent process is outside of the PID namespace. gone says that the parent process has exited.
 func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {
@@ -146,8 +145,8 @@ func Watch(pidfds []int, stdin Stdin) (b Bond) {
 	return b
 }
 
-// Ended returns what a poll of the bond has shown, each once: the index of a pidfd whose process has exited, or the
-// number of pidfds for the end of standard input. fini does not poll this descriptor again.
+// Ended returns what a poll of the bond has shown, each once. It is the index of a pidfd whose process has exited, or
+// the number of pidfds for the end of standard input. fini does not poll this descriptor again.
 func (b Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {

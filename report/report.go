@@ -17,8 +17,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI. Its
-// fields are described in docs/report.schema.json; those of type any are nil for null.
+// Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI.
+// docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
 	to   Place
 	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
@@ -50,7 +50,7 @@ const (
 	maxCommandLine = 4000      // of a leftover's command line, fewer than orphans reads
 )
 
-// A leftover is a process as fini found it, and what became of it.
+// A leftover is a process as fini found it, and its end.
 type leftover struct {
 	orphans.Process
 	Lineage
