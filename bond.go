@@ -77,7 +77,7 @@ func (l *loop) bind(options *cli.Options) error {
 	err := launcher.Err
 	if launcher.FD < 0 && l.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
-		if _, err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
+		if err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
 			return fmt.Errorf("the parent process: %w", err)
 		}
 	}
@@ -99,10 +99,9 @@ func (l *loop) launcher() entry.Launcher {
 		launcher.Gone = launcher.Gone || adopted
 		return launcher
 	}
-	fd, pid, err := pdeath.Parent()
+	fd, pid, gone := pdeath.Parent()
 	before := entry.ParentProcess().Pid // 0 if this process did not fork
-	gone := errors.Is(err, pdeath.ErrGone) || before != 0 && before != pid
-	return entry.Launcher{Pid: pid, FD: fd, Gone: gone, Proc: int(pdeath.Own)}
+	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid, Proc: int(pdeath.Own)}
 }
 
 // openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened the pidfd.
@@ -110,11 +109,11 @@ func (l *loop) openBound(pid int) (fd int, err error) {
 	fd, ok := entry.Bound(pid)
 	switch {
 	case !ok:
-		return pdeath.Process(pid)
+		fd, err = unix.PidfdOpen(pid, 0)
 	case fd < 0:
-		return fd, pdeath.Explain(unix.Errno(-fd))
+		err = unix.Errno(-fd)
 	}
-	return fd, pdeath.Alive(fd)
+	return fd, pdeath.CanWatch(fd, err)
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or

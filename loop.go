@@ -25,16 +25,13 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
-	fds := l.fds[:0]
-	if l.bond != nil { // an heir has no bond
-		fds = append(fds, l.bond.Fds...)
-	}
+	fds := append(l.fds[:0], l.bond...)
 	bonds, watched := len(fds), l.mainFD
 	if !main {
 		watched, until = l.livingChild(until)
 	}
 	if watched >= 0 {
-		fds = append(fds, pdeath.Watch([]int{watched}, pdeath.Unwatched).Fds...)
+		fds = append(fds, pdeath.Watch([]int{watched}, pdeath.Unwatched)...)
 	}
 	l.fds = fds
 	l.caught.Wait(until, fds)
@@ -54,9 +51,7 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			woken.Signals = append(woken.Signals, got)
 		}
 	}
-	if bonds > 0 {
-		l.ofBonds(fds[:bonds], &woken)
-	}
+	l.ofBonds(fds[:bonds], &woken)
 	ended := watched >= 0 && fds[len(fds)-1].Revents != 0
 	woken.Main = main && ended
 	woken.Children = woken.Children || ended || l.polls

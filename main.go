@@ -32,12 +32,6 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Exit statuses of fini's own, besides the statuses of package life. All others are the command's.
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
-)
-
 // license has the licenses of fini and of its parts, because an image may hold nothing but the binary.
 //
 //go:embed packaging/NOTICES
@@ -117,7 +111,7 @@ func run(options *cli.Options, environ []string) life.Result {
 		if l.place, err = report.Open(options.Report); err != nil {
 			return l.notStarted(err)
 		}
-		l.report = report.New(l.place, options.Command, cli.VersionNumber())
+		l.report = report.New(l.place, options.Command, cli.VersionNumber(), l.isolated)
 	}
 	inherited := entry.Inherited()
 	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
@@ -127,9 +121,6 @@ func run(options *cli.Options, environ []string) life.Result {
 	entry.Settled()
 	if err := l.bind(options); err != nil {
 		return l.notStarted(err)
-	}
-	if l.isolated {
-		l.report.Isolated()
 	}
 	l.caught.Children(true)
 	if os.Getpid() != 1 {
@@ -173,11 +164,8 @@ func inherit(options *cli.Options) life.Result {
 	case will.ReportFD < 0:
 		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		l.report = report.New(report.At(options.Report, will.ReportFD), options.Command, cli.VersionNumber())
-		if l.isolated {
-			l.report.Isolated()
-		}
-		l.report.TakeOver(will.Main)
+		l.report = report.New(report.Place{FD: will.ReportFD, Path: options.Report}, options.Command, cli.VersionNumber(), l.isolated)
+		l.report.Started(will.Main)
 	}
 	var err error
 	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {
@@ -220,7 +208,7 @@ type loop struct {
 
 	caught *signals.Catcher
 	stdin  pdeath.Stdin
-	bond   *pdeath.Bond
+	bond   pdeath.Bond
 	bound  []watched // what bond watches
 	tree   *orphans.Tree
 	place  report.Place

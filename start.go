@@ -242,9 +242,12 @@ func makeThreads(n int) {
 // notStarted says why there is no command, and returns how fini must end. The outer fini, if there is one, exits with
 // the same status as the inner fini.
 func (l *loop) notStarted(err error) life.Result {
-	status := failureStatus(err)
-	text := err.Error()
-	if status == exitNotFound {
+	status, text := life.ExitFailed, err.Error()
+	var failed *reaper.SpawnError
+	if errors.As(err, &failed) {
+		status = failed.Status
+	}
+	if status == reaper.NotFound {
 		if hint := cli.Hint(l.args); hint != "" {
 			text += "; " + hint
 		}
@@ -253,18 +256,4 @@ func (l *loop) notStarted(err error) life.Result {
 	l.report.NotStarted(err)
 	l.failed(l.report.Write(status))
 	return life.Result{Code: status}
-}
-
-// failureStatus is the exit status for a command that could not be started.
-func failureStatus(err error) int {
-	var spawn *reaper.SpawnError
-	if errors.As(err, &spawn) {
-		switch spawn.Reason {
-		case reaper.NotFound:
-			return exitNotFound
-		case reaper.NotExecutable:
-			return exitNotExecutable
-		}
-	}
-	return life.ExitFailed
 }

@@ -60,41 +60,31 @@ func (p Proc) groupOf(pid int) (group, session int, ok bool) {
 		return group, session, err == nil && err2 == nil
 	}
 	text := p.read(pid, "status")
-	group, err := strconv.Atoi(first(field(text, "NSpgid")))
-	session, err2 := strconv.Atoi(first(field(text, "NSsid")))
+	group, err := strconv.Atoi(field(text, "NSpgid"))
+	session, err2 := strconv.Atoi(field(text, "NSsid"))
 	return group, session, err == nil && err2 == nil
 }
 
-// first returns the first word: the number in the PID namespace of that /proc.
-func first(text string) string {
-	word, _, _ := strings.Cut(text, "\t")
-	return word
-}
-
-// field returns the value of a line of status.
+// field returns the first word of a line of status: of several numbers, the number in the PID namespace of that /proc.
 func field(status, name string) string {
 	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":\t")
-	value, _, _ := strings.Cut(rest, "\n")
-	return value
+	rest, _, _ = strings.Cut(rest, "\n")
+	rest, _, _ = strings.Cut(rest, "\t")
+	return rest
 }
 
 // read reads a file of a process, "" if it can't be read.
 func (p Proc) read(pid int, name string) string {
-	dir, path := int(p), strconv.Itoa(pid)+"/"+name
+	path := strconv.Itoa(pid) + "/" + name
 	if p == Own {
-		dir, path = unix.AT_FDCWD, "/proc/"+path
+		path = "/proc/" + path
 	}
-	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(int(p), path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = unix.Close(fd) }()
-	var text []byte
-	for buf := make([]byte, 4<<10); ; {
-		n, err := unix.Read(fd, buf)
-		if n <= 0 || err != nil {
-			return string(text)
-		}
-		text = append(text, buf[:n]...)
-	}
+	text := make([]byte, 16<<10) // a status with thousands of supplementary groups is not larger
+	n, _ := unix.Read(fd, text)
+	return string(text[:max(n, 0)])
 }

@@ -26,33 +26,21 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// ErrNone says that there is no parent process to watch: it is outside the PID namespace.
-var ErrNone = errors.New("there is no parent process in this PID namespace")
-
-// Parent opens a pidfd of the process that started this process. Errors are ErrGone, ErrNone, or an error of
-// pidfd_open(2).
-func Parent() (fd, pid int, err error) {
+// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives none, and pid is 0 if the
+// parent process is outside of the PID namespace. gone says that the parent process has exited.
+func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {
-		return -1, pid, ErrNone
+		return -1, pid, false
 	}
 	own, _ := unix.Getsid(0)
 	theirs, err := unix.Getsid(pid)
-	if err == nil && Adopted(os.Getpid(), own, pid, theirs) {
-		return -1, pid, ErrGone
+	fd, _ = unix.PidfdOpen(pid, 0)
+	if err == nil && Adopted(os.Getpid(), own, pid, theirs) || os.Getppid() != pid {
+		_ = unix.Close(fd) // it may be of another process that got the pid
+		return -1, pid, true
 	}
-	fd, err = unix.PidfdOpen(pid, 0)
-	if now := os.Getppid(); now != pid {
-		// The parent process exited meanwhile; the pidfd may be of another process that got its pid.
-		if err == nil {
-			_ = unix.Close(fd)
-		}
-		return -1, pid, ErrGone
-	}
-	if err != nil {
-		return -1, pid, fmt.Errorf("cannot watch the parent process %d: %w", pid, err)
-	}
-	return fd, pid, nil
+	return fd, pid, false
 }
 
 // Adopted reports whether parent has certainly inherited child from a process that has exited, which the sessions show.
@@ -65,49 +53,36 @@ func Adopted(child, session, parent, parentSession int) bool {
 // Signal makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
 // exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
 // signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
-func Signal(sig unix.Signal) (parent int, err error) {
-	parent = os.Getppid()
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0); err != nil {
-		return parent, err
+func Signal(sig unix.Signal) error {
+	parent := os.Getppid()
+	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0)
+	if err == nil && os.Getppid() != parent {
+		return ErrGone
 	}
-	if os.Getppid() != parent {
-		return parent, ErrGone
-	}
-	return parent, nil
+	return err
 }
 
 // Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process
 // outside the PID namespace.
 func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
 
-// Process opens a pidfd of a process to watch. Errors are ErrGone, or an error of pidfd_open(2).
-func Process(pid int) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errno, ok := err.(unix.Errno); ok {
-		return -1, Explain(errno)
-	}
-	return fd, Alive(fd)
-}
-
-// Explain translates an error of pidfd_open(2).
-func Explain(err unix.Errno) error {
+// CanWatch returns why fini can't watch a process, of which pidfd_open(2) has returned a pidfd or an error: ErrGone, or
+// that error in words. It closes the pidfd of a process that has exited, because pidfd_open(2) opens a zombie too.
+func CanWatch(pidfd int, err error) error {
 	switch err {
+	case nil:
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(fds, 0); n > 0 {
+			_ = unix.Close(pidfd)
+			return ErrGone
+		}
+		return nil
 	case unix.ESRCH:
 		return ErrGone
 	case unix.ENOSYS:
 		return errors.New("this kernel or sandbox has no pidfd_open(2)")
 	}
 	return fmt.Errorf("cannot open a pidfd: %w", err)
-}
-
-// Alive returns ErrGone and closes the pidfd if the process has exited: pidfd_open(2) opens a zombie too.
-func Alive(pidfd int) error {
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	if n, _ := unix.Poll(fds, 0); n > 0 {
-		_ = unix.Close(pidfd)
-		return ErrGone
-	}
-	return nil
 }
 
 // Stdin says whether fini can watch standard input.
@@ -156,35 +131,31 @@ func Unread() int {
 	return n
 }
 
-// A Bond is what the command is bound to.
-type Bond struct {
-	// Fds are the descriptors to poll, until all of them are negative.
-	Fds []unix.PollFd
-}
+// A Bond is what the command is bound to: the descriptors to poll.
+type Bond []unix.PollFd
 
 // Watch makes the bond to processes, by their pidfds, and to standard input if stdin is Open.
-func Watch(pidfds []int, stdin Stdin) *Bond {
-	b := &Bond{}
+func Watch(pidfds []int, stdin Stdin) (b Bond) {
 	for _, fd := range pidfds {
-		b.Fds = append(b.Fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		b = append(b, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	if stdin == Open {
-		b.Fds = append(b.Fds, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
+		b = append(b, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
 	}
 	return b
 }
 
-// Ended returns what a poll of Fds has shown, each once: the index of a pidfd whose process has exited, or the number
-// of pidfds for the end of standard input. fini does not poll this descriptor again.
-func (b *Bond) Ended(polled []unix.PollFd) (ended []int) {
+// Ended returns what a poll of the bond has shown, each once. It is the index of a pidfd whose process has exited, or
+// the number of pidfds for the end of standard input. fini does not poll this descriptor again.
+func (b Bond) Ended(polled []unix.PollFd) (ended []int) {
 	for i, fd := range polled {
 		if fd.Revents != 0 {
 			ended = append(ended, i)
-			b.Fds[i].Fd = ^fd.Fd // negative: poll passes over it from now on
+			b[i].Fd = ^fd.Fd // negative: poll passes over it from now on
 		}
 	}
 	return ended
 }
 
 // Again makes fini poll the descriptor of this index, which Ended has returned, again.
-func (b *Bond) Again(i int) { b.Fds[i].Fd = ^b.Fds[i].Fd }
+func (b Bond) Again(i int) { b[i].Fd = ^b[i].Fd }

@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,8 +22,7 @@ type Memory struct {
 func CountMemory() Memory {
 	text, _ := ReadAll("/proc/self/cgroup")
 	for _, file := range memoryFiles(text) {
-		text, _ := ReadAll(file)
-		if count, ok := parseKills(text); ok {
+		if count, err := kills(file); err == nil {
 			return Memory{file, count}
 		}
 	}
@@ -34,15 +34,8 @@ func (m Memory) KilledSince() (uint64, error) {
 	if m.File == "" {
 		return 0, errors.New("no memory cgroup was found")
 	}
-	text, err := ReadAll(m.File)
-	if err != nil {
-		return 0, fmt.Errorf("cannot read %s: %w", m.File, err)
-	}
-	count, ok := parseKills(text)
-	if !ok || count < m.Count {
-		return 0, fmt.Errorf("cannot read %s: it has no count", m.File)
-	}
-	return count - m.Count, nil
+	count, err := kills(m.File)
+	return max(count, m.Count) - m.Count, err
 }
 
 // memoryFiles are the files that may have the count for a process whose /proc/PID/cgroup has this text. In a container
@@ -67,15 +60,15 @@ func memoryFiles(text string) []string {
 	return two
 }
 
-// parseKills reads the count from memory.events or memory.oom_control.
-func parseKills(text string) (count uint64, ok bool) {
+// kills reads the count from a memory.events or memory.oom_control.
+func kills(file string) (uint64, error) {
+	text, err := ReadAll(file)
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, "oom_kill "); found {
-			count, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			return count, err == nil
+			return strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 		}
 	}
-	return 0, false
+	return 0, fmt.Errorf("cannot read %s: %w", file, cmp.Or(err, errors.New("it has no count")))
 }
 
 // ReadAll reads a file of the kernel. Package os would make the runtime set up epoll(7) for the file, and abort if this
@@ -87,16 +80,10 @@ func ReadAll(path string) (string, error) {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var text []byte
-	buf := make([]byte, 4<<10)
-	for {
+	for buf := make([]byte, 4<<10); ; {
 		n, err := unix.Read(fd, buf)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return "", err
-		case n == 0:
-			return string(text), nil
+		if n <= 0 {
+			return string(text), err
 		}
 		text = append(text, buf[:n]...)
 	}

@@ -16,7 +16,6 @@
 package reaper
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -37,11 +36,7 @@ func (x Exit) Ended() bool { return !x.Status.Stopped() && !x.Status.Continued()
 // Subreaper makes this process inherit the orphans of its tree. PID 1 inherits
 // them already. See prctl(2), PR_SET_CHILD_SUBREAPER.
 func Subreaper() error {
-	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	if err == unix.EINVAL {
-		return errors.New("this kernel or sandbox has no subreapers")
-	}
-	if err != nil {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become a subreaper: %w", err)
 	}
 	return nil

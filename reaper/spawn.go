@@ -41,24 +41,20 @@ type Child struct {
 // SpawnError says why a command could not be started.
 type SpawnError struct {
 	Name   string
-	Reason Reason
+	Status int // the exit status for it
 	Err    error
 }
 
-// Reason tells the kinds of SpawnError apart.
-type Reason int
-
+// The exit statuses for a SpawnError, as env(1) gives them.
 const (
-	NotFound      Reason = iota // no such file on PATH
-	NotExecutable               // found, but it can't be executed
-	NoProcess                   // the kernel had no process, memory or descriptor to give
+	NoProcess     = 125 // the kernel had no process, memory or descriptor to give
+	NotExecutable = 126 // found, but it can't be executed
+	NotFound      = 127 // no such file on PATH
 )
 
 func (e *SpawnError) Error() string {
 	return fmt.Sprintf("cannot run %s: %v", quoted(e.Name), e.Err)
 }
-
-func (e *SpawnError) Unwrap() error { return e.Err }
 
 // quoted is name, in quotes if it is empty or has blanks or quotes in it.
 func quoted(name string) string {
@@ -70,60 +66,49 @@ func quoted(name string) string {
 }
 
 // Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other that is not
-// close-on-exec. The caller is on the main thread. The error is a *SpawnError.
-func Spawn(c Command) (child Child, err error) {
-	err = c.tryAll(func(path string, args []string) error {
-		child, err = spawn(path, args, c)
-		return err
-	})
-	return child, err
-}
-
-// tryAll calls try with each path that execvp(3) would try, until a path can be executed.
-func (c Command) tryAll(try func(path string, args []string) error) error {
+// close-on-exec. The caller is on the main thread. Spawn tries each path that execvp(3) would try, until a path can be
+// executed. The error is a *SpawnError.
+func Spawn(c Command) (Child, error) {
 	name := c.Args[0]
 	searched := !strings.Contains(name, "/")
-	failed := &SpawnError{Name: name, Reason: NotFound, Err: unix.ENOENT}
+	failed := &SpawnError{name, NotFound, unix.ENOENT}
 	if searched {
 		failed.Err = errors.New("not found on PATH")
 	}
 	for _, path := range candidates(name, c.Env) {
-		err := try(path, c.Args)
-		if errors.Is(err, unix.ENOEXEC) {
+		child, err := spawn(path, c.Args, c)
+		if err == unix.ENOEXEC {
 			if why := foreign(beginning(path)); why != nil {
-				return &SpawnError{name, NotExecutable, why}
+				return child, &SpawnError{name, NotExecutable, why}
 			}
 			// A script without "#!", which execvp hands to the shell.
-			if err = try("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...)); errors.Is(err, unix.ENOENT) {
+			if child, err = spawn("/bin/sh", append([]string{"/bin/sh", path}, c.Args[1:]...), c); err == unix.ENOENT {
 				failed = &SpawnError{name, NotExecutable, errors.New("it has no #! line, and there is no /bin/sh to run it")}
 				continue
 			}
 		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		switch err {
+		case nil:
+			return child, nil
+		case unix.ENOENT, unix.ENOTDIR:
 			if unix.Access(path, unix.F_OK) == nil {
 				// The file is there: its interpreter is missing.
 				failed = &SpawnError{name, NotExecutable, notFound(path)}
 			}
-		case errors.Is(err, unix.EACCES):
+			continue
+		case unix.EACCES:
 			failed = &SpawnError{name, NotExecutable, refused(path, err)}
-		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM),
-			errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-			return &SpawnError{name, NoProcess, err}
-		case searched && passedOver(err):
-		default:
-			return &SpawnError{name, NotExecutable, err}
+			continue
+		case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+			return child, &SpawnError{name, NoProcess, err}
+		case unix.ESTALE, unix.ENODEV, unix.ETIMEDOUT: // a bad entry of PATH says nothing about the others
+			if searched {
+				continue
+			}
 		}
+		return child, &SpawnError{name, NotExecutable, err}
 	}
-	return failed
-}
-
-// passedOver reports whether execvp goes on to the next entry of PATH after this error: a bad entry says nothing about
-// the others.
-func passedOver(err error) bool {
-	return errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ETIMEDOUT)
+	return Child{}, failed
 }
 
 // spawn forks once and executes path.
@@ -150,41 +135,27 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	err := withMask(c.Inherited.Blocked, func() (err error) {
-		// A filter, or a sandbox that emulates a kernel, may refuse any of these attributes.
-		refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
-		if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
-			attr.Sys.PidFD = nil
-			child.Pid, err = syscall.ForkExec(path, args, attr)
+	if c.Inherited.Blocked != nil { // a child starts with the mask of the thread that forked
+		var set, before unix.Sigset_t
+		*(*uint64)(unsafe.Pointer(&set)) = *c.Inherited.Blocked // all of the set that the kernel knows
+		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
+			return child, err
 		}
-		if refused() {
-			child.Ungrouped = true
-			attr.Sys = &syscall.SysProcAttr{}
-			child.Pid, err = syscall.ForkExec(path, args, attr)
-		}
-		return err
-	})
+		defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
+	}
+	// A filter, or a sandbox that emulates a kernel, may refuse any of these attributes.
+	var err error
+	refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
+	if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
+		attr.Sys.PidFD = nil
+		child.Pid, err = syscall.ForkExec(path, args, attr)
+	}
+	if refused() {
+		child.Ungrouped = true
+		attr.Sys = &syscall.SysProcAttr{}
+		child.Pid, err = syscall.ForkExec(path, args, attr)
+	}
 	return child, err
-}
-
-// withMask calls do while this thread blocks the given signals: a child starts with the
-// mask of the thread that forked.
-func withMask(blocked *uint64, do func() error) error {
-	if blocked == nil {
-		return do()
-	}
-	var set, before unix.Sigset_t
-	for i := range 64 {
-		word := 8 * int(unsafe.Sizeof(set.Val[0]))
-		if *blocked&(1<<i) != 0 {
-			set.Val[i/word] |= 1 << (i % word)
-		}
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
-		return err
-	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
-	return do()
 }
 
 // candidates lists the paths that execvp(3) tries for a file, in order. A file with a slash in its name is the only

@@ -31,11 +31,12 @@ func CloseInherited(keepStdin bool) {
 			_ = unix.Close(fd)
 		}
 	}
-	// Before Linux 5.9, or under a filter, there is no close_range(2). Without a list, any number may be in use.
+	// Before Linux 5.9, or under a filter, there is no close_range(2). Without a list, any number may be in use:
+	// the Go runtime has raised the soft limit to the hard limit, which may be a thousand million.
 	if unix.CloseRange(uint(fd), math.MaxUint32, 0) == nil || closeListed(fd) == nil {
 		return
 	}
-	for most := numbers(); fd < most; fd++ {
+	for ; fd < 1<<16; fd++ {
 		_ = unix.Close(fd)
 	}
 }
@@ -63,19 +64,8 @@ func closeListed(from int) error {
 	}
 }
 
-// numbers returns how many numbers a descriptor may have, as far as programs use them. The Go runtime has raised the
-// soft limit to the hard limit, which may be a thousand million.
-func numbers() int {
-	const enough = 1 << 16
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return enough
-	}
-	return int(min(limit.Cur, enough))
-}
-
-// ownMost is more than the descriptors that fini opens before it calls CloseInherited.
-const ownMost = 32
+// ownMost is more than the descriptors that fini has opened and closed before it calls CloseInherited.
+const ownMost = 16
 
 // release turns fd into a reference that keeps no pipe open.
 func release(fd int) {

@@ -1,8 +1,10 @@
 package reaper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +16,6 @@ import (
 // beginning returns the part of a file that the kernel looks at, and a little more; "" if nothing can be read. It does
 // not wait for a FIFO.
 func beginning(path string) string {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return ""
-	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return ""
@@ -31,12 +29,12 @@ func beginning(path string) string {
 // notFound returns why execve(2) fails with ENOENT although the file is there.
 func notFound(path string) error {
 	text := beginning(path)
-	interpreter, ok := interpreterOf(text)
+	interpreter := interpreterOf(text)
 	switch {
 	case strings.HasSuffix(interpreter, "\r"):
 		return fmt.Errorf(`its interpreter was not found: %q is %s and a Windows line end; sed -i 's/\r$//' %[3]s removes those`,
 			interpreter, strings.TrimSuffix(interpreter, "\r"), path)
-	case ok:
+	case interpreter != "":
 		return fmt.Errorf("its interpreter was not found: %s", quoted(interpreter))
 	}
 	if loader := elfFile(text).loader(); loader != "" {
@@ -45,59 +43,38 @@ func notFound(path string) error {
 	return errors.New("its interpreter was not found")
 }
 
-// interpreterOf returns the word after the "#!" of a script. For the kernel, blanks end this word.
-func interpreterOf(text string) (name string, ok bool) {
-	line, ok := strings.CutPrefix(text, "#!")
-	if !ok {
-		return "", false
-	}
+// interpreterOf returns the word after the "#!" of a script, "" for none. For the kernel, blanks end this word.
+func interpreterOf(text string) string {
+	line, isScript := strings.CutPrefix(text, "#!")
 	line, _, _ = strings.Cut(line, "\n")
-	line = strings.TrimLeft(line, " \t")
-	if i := strings.IndexAny(line, " \t\x00"); i >= 0 {
-		line = line[:i]
+	words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' || r == 0 })
+	if !isScript || len(words) == 0 {
+		return ""
 	}
-	return line, line != ""
+	return words[0]
 }
 
 // Values of elf(5). Package debug/elf would make the binary 40 kB larger.
 const (
 	classAt, class64  = 4, 2
 	dataAt, bigEndian = 5, 2
+	machineAt         = 18
 	ptInterp          = 3
 	elfMagic          = "\x7fELF"
 	elfHeader         = 64 // the size of the larger header
 )
 
-// foreign says for which other kernel or machine a file is; nil if the file may be a script.
+// foreign says for which other machine a file is; nil if the file may be a script. The first line of a script has no
+// zero byte: see sh(1p).
 func foreign(text string) error {
-	binaryFile := strings.Contains(text, "\x00")
+	line, _, _ := strings.Cut(text, "\n")
 	switch {
-	case strings.HasPrefix(text, elfMagic):
-		if len(text) < elfHeader {
-			return fmt.Errorf("%w: it is too short for a program", unix.ENOEXEC)
-		}
-		is, this := elfFile(text).machine(), here()
-		if is == this {
-			return fmt.Errorf("%w: it is for %s, as this is, but the kernel does not take it", unix.ENOEXEC, is)
-		}
-		return fmt.Errorf("%w: it is for %s, this is %s", unix.ENOEXEC, is, this)
-	case binaryFile && strings.HasPrefix(text, "MZ"):
-		return fmt.Errorf("%w: it is for Windows, this is Linux", unix.ENOEXEC)
-	case binaryFile && len(text) >= 8 && isMachO(text):
-		return fmt.Errorf("%w: it is for macOS, this is Linux", unix.ENOEXEC)
+	case strings.HasPrefix(text, elfMagic) && len(text) >= elfHeader:
+		return fmt.Errorf("%w: it is for %s, this is %s", unix.ENOEXEC, elfFile(text).machine(), runtime.GOARCH)
+	case strings.Contains(line, "\x00"):
+		return fmt.Errorf("%w: it is a binary, but not for Linux", unix.ENOEXEC)
 	}
 	return nil
-}
-
-// isMachO reports whether a file is a program for macOS, of one processor or of several.
-func isMachO(text string) bool {
-	switch text[:4] {
-	case "\xcf\xfa\xed\xfe", "\xce\xfa\xed\xfe":
-		return true
-	case "\xca\xfe\xba\xbe": // Java classes begin so too, but their next field is a version of 45 or more
-		return text[7] < 40
-	}
-	return false
 }
 
 // An elfFile is the beginning of an ELF file.
@@ -115,52 +92,11 @@ func (f elfFile) number(at, size int) (n int) {
 	return n
 }
 
-// machine returns the machine that the file is for, as uname(1) calls it: see e_machine in elf(5).
+// machine returns the machine that the file is for, as GOARCH calls it. See e_machine in elf(5).
 func (f elfFile) machine() string {
-	switch number := f.number(18, 2); number {
-	case 3:
-		return "i386"
-	case 8:
-		return "mips"
-	case 21:
-		if f[dataAt] != bigEndian {
-			return "ppc64le"
-		}
-		return "ppc64"
-	case 22:
-		return "s390x"
-	case 40:
-		return "arm"
-	case 62:
-		if f[classAt] != class64 {
-			return "x32"
-		}
-		return "x86_64"
-	case 183:
-		return "aarch64"
-	case 243:
-		return "riscv64"
-	case 258:
-		return "loongarch64"
-	default:
-		return fmt.Sprintf("another machine, number %d", number)
-	}
-}
-
-// here returns the machine on which fini runs.
-func here() string {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return "another machine"
-	}
-	machine := unix.ByteSliceToString(name.Machine[:])
-	switch {
-	case strings.HasPrefix(machine, "armv") && !strings.HasPrefix(machine, "armv8"):
-		return "arm"
-	case len(machine) == 4 && machine[0] == 'i' && strings.HasSuffix(machine, "86"):
-		return "i386"
-	}
-	return machine
+	number := f.number(machineAt, 2)
+	names := map[int]string{3: "386", 8: "mips", 21: "ppc64", 22: "s390x", 40: "arm", 62: "amd64", 183: "arm64", 243: "riscv64", 258: "loong64"}
+	return cmp.Or(names[number], fmt.Sprintf("another machine, number %d", number))
 }
 
 // loader returns the path of the program that loads the file, "" if none is found.
@@ -195,7 +131,7 @@ func refused(path string, err error) error {
 	case unix.Statfs(path, &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0:
 		return fmt.Errorf("%w: it is on a file system that is mounted noexec", err)
 	default:
-		if name, ok := interpreterOf(beginning(path)); ok && unix.Access(name, unix.X_OK) != nil {
+		if name := interpreterOf(beginning(path)); name != "" && unix.Access(name, unix.X_OK) != nil {
 			return fmt.Errorf("%w: its interpreter %s can't be executed", err, quoted(name))
 		}
 	}

@@ -43,7 +43,7 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 		more += ", detached"
 	}
 	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
-		more += ", " + age(old) + " old"
+		more += ", " + old.Truncate(time.Second).String() + " old"
 	}
 	more += startedBy(from) + whereIs(from.At)
 	if p.User >= 0 && p.User != os.Geteuid() {
@@ -95,22 +95,6 @@ func whereIs(at orphans.Details) (text string) {
 func Held(streams orphans.Streams) string {
 	const both = orphans.Stdout | orphans.Stderr
 	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
-}
-
-// age is a duration in the two units that matter.
-func age(d time.Duration) string {
-	unit := time.Minute
-	switch d = max(d, 0); {
-	case d < time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Hour:
-		unit = time.Second
-	}
-	text := d.Truncate(unit).String()
-	if whole, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = whole + "m"
-	}
-	return text
 }
 
 // Draw draws processes as a tree, one process on each line.

@@ -12,38 +12,6 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-func TestAge(t *testing.T) {
-	const second, minute, hour = time.Second, time.Minute, time.Hour
-	for d, want := range map[time.Duration]string{
-		-second:                                "0.0s",
-		0:                                      "0.0s",
-		40 * time.Millisecond:                  "0.0s",
-		300 * time.Millisecond:                 "0.3s",
-		second:                                 "1s",
-		second + 900*time.Millisecond:          "1s",
-		10 * second:                            "10s",
-		59*second + 999*time.Millisecond:       "59s",
-		minute:                                 "1m",
-		minute + second:                        "1m1s",
-		minute + 10*second:                     "1m10s",
-		10 * minute:                            "10m",
-		20*minute + 30*second:                  "20m30s",
-		hour - time.Nanosecond:                 "59m59s",
-		hour:                                   "1h0m",
-		hour + 59*second:                       "1h0m",
-		hour + 20*minute + 30*second:           "1h20m",
-		10*hour + 10*minute:                    "10h10m",
-		25 * hour:                              "25h0m",
-		1000*hour + minute + time.Microsecond:  "1000h1m",
-		24*365*hour + 59*minute + 59*second:    "8760h59m",
-		2*minute + 3*second + time.Millisecond: "2m3s",
-	} {
-		if got := age(d); got != want {
-			t.Errorf("%v: %q, want %q", d, got, want)
-		}
-	}
-}
-
 func TestDescribe(t *testing.T) {
 	const wide = 1000
 	in := func(p orphans.Process, session int, holds orphans.Streams) orphans.Process {

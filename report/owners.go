@@ -6,11 +6,9 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// A hint is an environment variable in which a tool names the test, script, step or job that runs.
-type hint struct{ variable, what string }
-
-// hints are the variables that tools set according to their documentation, the most precise first.
-var hints = []hint{
+// hints are the environment variables in which tools name the test, script, step or job that runs, according to their
+// documentation, the most precise first.
+var hints = []struct{ variable, what string }{
 	{"FINI_TEST", "test"}, // for tools that set no variable, such as go test
 	{"PYTEST_CURRENT_TEST", "test"},
 	{"NEXTEST_TEST_NAME", "test"}, // cargo-nextest 0.9.116 and later
@@ -45,9 +43,8 @@ var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish",
 type Lineage struct {
 	Chain  []Ancestor // the live processes above it, the nearest first
 	Owner  *Owner     // the first process in Chain that is no shell; nil for none
-	Marks  []Mark     // the hints in its environment, the most precise first
-	Open   bool       // fini could read its environment
-	During string     // the marks in words; "" for no marks
+	Marks  []object   // the hints in its environment, the most precise first; nil if fini may not read the environment
+	During string     // the test, script, step or job that a hint names; "" for none
 
 	At orphans.Details // its directory and addresses
 }
@@ -64,18 +61,11 @@ type Owner struct {
 	Command string
 }
 
-// Mark is a variable of a leftover's environment that names the test, script, step or job that started
-// the leftover.
-type Mark struct {
-	Variable string
-	Value    string
-}
-
 const (
 	maxLineages  = 1000 // leftovers to remember
 	maxAncestors = 16   // ancestors of each leftover
-	maxMarks     = 4    // marks of each leftover
-	maxText      = 512  // bytes of an owner's command line or a mark
+	maxMarks     = 4    // hints of each leftover
+	maxText      = 512  // bytes of an owner's command line or a hint
 )
 
 // Tree gives Owners the details of processes. It is an orphans.Tree.
@@ -93,13 +83,12 @@ type Owners struct {
 	mainLine string              // its first command line
 	found    map[int]orphans.Process
 	lineages map[orphans.ID]Lineage // as of the first look that found the process
-	owners   map[orphans.ID]*Owner  // the starters of some of these processes
 }
 
 // NewOwners returns Owners without records. getenv looks up a variable of fini's own environment: a
 // variable that fini itself was started with says nothing about a part of its tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
-	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}, owners: map[orphans.ID]*Owner{}}
+	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}}
 }
 
 // Main records the main child's pid and first command line.
@@ -113,43 +102,30 @@ func (o *Owners) Remember(found []orphans.Process) {
 	}
 	for _, p := range found {
 		if _, known := o.lineages[p.ID()]; !known && len(o.lineages) < maxLineages {
-			o.lineages[p.ID()] = o.above(o.ancestors(p))
+			o.lineages[p.ID()] = o.above(p)
 		}
 	}
 }
 
-// ancestors are the processes above p, the nearest first, as far as the last look has found them.
-func (o *Owners) ancestors(p orphans.Process) (chain []orphans.Process) {
-	for range o.found {
+// above is the part of a lineage that the processes above p show, as far as the last look has found them.
+func (o *Owners) above(p orphans.Process) (l Lineage) {
+	for range o.found { // a look is not atomic, so there may be a circle
 		parent, ok := o.found[p.Parent]
 		if !ok {
 			break
 		}
 		p = parent
-		chain = append(chain, p)
-	}
-	return chain
-}
-
-// above is the part of a lineage that a chain of ancestors shows.
-func (o *Owners) above(chain []orphans.Process) (l Lineage) {
-	for i, p := range chain {
 		a := Ancestor{p.Pid, p.Name}
-		if i < maxAncestors {
+		if len(l.Chain) < maxAncestors {
 			l.Chain = append(l.Chain, a)
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
-			if l.Owner = o.owners[p.ID()]; l.Owner == nil {
-				line := o.tree.CommandLine(p)
-				if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
-					line = o.mainLine
-				}
-				text, _ := firstBytes(line, maxText)
-				l.Owner = &Owner{a, text}
-				if len(o.owners) < maxLineages {
-					o.owners[p.ID()] = l.Owner
-				}
+			line := o.tree.CommandLine(p)
+			if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
+				line = o.mainLine
 			}
+			text, _ := firstBytes(line, maxText)
+			l.Owner = &Owner{a, text}
 		}
 	}
 	return l
@@ -159,14 +135,17 @@ func (o *Owners) above(chain []orphans.Process) (l Lineage) {
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {
-		l = o.above(o.ancestors(p))
+		l = o.above(p)
 	}
 	l.At = o.tree.Details(p, hintNames())
 	variables := l.At.Variables
-	l.Open = variables != nil
+	l.At.Variables = nil // because they may be large
+	if variables != nil {
+		l.Marks = []object{}
+	}
 	for _, m := range hints {
 		value := variables[m.variable]
-		if value == "" || len(l.Marks) == maxMarks && l.During != "" {
+		if value == "" {
 			continue
 		}
 		text, _ := firstBytes(value, maxText)
@@ -174,7 +153,7 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 			l.During = m.what + " " + text
 		}
 		if len(l.Marks) < maxMarks {
-			l.Marks = append(l.Marks, Mark{m.variable, text})
+			l.Marks = append(l.Marks, object{"variable", m.variable, "value", text})
 		}
 	}
 	return l

@@ -46,38 +46,41 @@ func (e environment) Details(orphans.Process, []string) orphans.Details {
 
 func ownedBy() *Owners { return NewOwners(fakeTree{}, func(string) string { return "" }) }
 
-func TestOwner(t *testing.T) {
-	chain := func(names ...string) (all []orphans.Process) {
-		for i, name := range names {
-			all = append(all, process(1<<30+i, 1, name))
-		}
-		return all
+// below are processes of these names, each of them started by the next one; the first is the leftover.
+func below(names ...string) (all []orphans.Process) {
+	for i, name := range append([]string{"left"}, names...) {
+		all = append(all, process(1<<30+i, 1<<30+i+1, name))
 	}
+	return all
+}
+
+func TestOwner(t *testing.T) {
 	for what, c := range map[string]struct {
-		chain []orphans.Process
+		above []string
 		want  string
 	}{
 		"nobody":        {nil, ""},
-		"shells alone":  {chain("sh", "bash", "dash", "ash", "zsh", "ksh", "fish"), ""},
-		"one":           {chain("make"), "make"},
-		"behind shells": {chain("sh", "bash", "npm", "node"), "npm"},
-		"like a shell":  {chain("sshd", "sh"), "sshd"},
+		"shells alone":  {[]string{"sh", "bash", "dash", "ash", "zsh", "ksh", "fish"}, ""},
+		"one":           {[]string{"make"}, "make"},
+		"behind shells": {[]string{"sh", "bash", "npm", "node"}, "npm"},
+		"like a shell":  {[]string{"sshd", "sh"}, "sshd"},
 	} {
-		o := ownedBy().above(c.chain)
-		got := ""
-		if o.Owner != nil {
-			got = o.Owner.Command
+		o := ownedBy()
+		all := below(c.above...)
+		o.Remember(all)
+		l, got := o.Of(all[0]), ""
+		if l.Owner != nil {
+			got = l.Owner.Command
 		}
-		if got != c.want || len(o.Chain) != len(c.chain) {
-			t.Errorf("%s: %q, and %d ancestors", what, got, len(o.Chain))
+		if got != c.want || len(l.Chain) != len(c.above) {
+			t.Errorf("%s: %q, and %d ancestors", what, got, len(l.Chain))
 		}
 	}
-	var deep []string
-	for range 100 {
-		deep = append(deep, "sh")
-	}
-	if o := ownedBy().above(chain(append(deep, "make")...)); len(o.Chain) != maxAncestors || o.Owner == nil || o.Owner.Name != "make" {
-		t.Errorf("behind %d shells: %d ancestors, %+v", len(deep), len(o.Chain), o.Owner)
+	o := ownedBy()
+	all := below(append(slices.Repeat([]string{"sh"}, 100), "make")...)
+	o.Remember(all)
+	if l := o.Of(all[0]); len(l.Chain) != maxAncestors || l.Owner == nil || l.Owner.Name != "make" {
+		t.Errorf("behind 100 shells: %d ancestors, %+v", len(l.Chain), l.Owner)
 	}
 }
 
@@ -88,7 +91,7 @@ func TestRemember(t *testing.T) {
 	l.Remember([]orphans.Process{top, middle, low})
 	low.Parent = 1
 	l.Remember([]orphans.Process{low})
-	if o := l.Of(low); len(o.Chain) != 2 || o.Owner == nil || o.Owner.Name != "pytest" || o.Open {
+	if o := l.Of(low); len(o.Chain) != 2 || o.Owner == nil || o.Owner.Name != "pytest" || o.Marks != nil {
 		t.Errorf("%+v", o)
 	}
 	again := low
@@ -115,22 +118,22 @@ func TestAncestors(t *testing.T) {
 	})
 	for pid, want := range map[int][]int{10: nil, 11: {10}, 12: {11, 10}, 20: nil} {
 		var got []int
-		for _, p := range o.ancestors(o.found[pid]) {
-			got = append(got, p.Pid)
+		for _, a := range o.above(o.found[pid]).Chain {
+			got = append(got, a.Pid)
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("above %d: %v, want %v", pid, got, want)
 		}
 	}
-	if got := o.ancestors(process(99, 12, "new")); len(got) != 3 {
+	if got := o.above(process(99, 12, "new")).Chain; len(got) != 3 {
 		t.Errorf("above one that was not found: %v, want three", got)
 	}
 	for _, pid := range []int{30, 40} {
-		if got := o.ancestors(o.found[pid]); len(got) > len(o.found) {
+		if got := o.above(o.found[pid]).Chain; len(got) > len(o.found) {
 			t.Errorf("above %d in a circle: %d ancestors among %d", pid, len(got), len(o.found))
 		}
 	}
-	if got := ownedBy().ancestors(process(1, 1, "alone")); got != nil {
+	if got := ownedBy().above(process(1, 1, "alone")).Chain; got != nil {
 		t.Errorf("where nobody was found: %v", got)
 	}
 }
@@ -149,7 +152,7 @@ func TestDuring(t *testing.T) {
 		"test " + long[:maxText]:   {"FINI_TEST": long},
 	} {
 		l := NewOwners(found, own).Of(member)
-		if l.During != want || !l.Open || len(l.Marks) != len(found) {
+		if l.During != want || l.Marks == nil || len(l.Marks) != len(found) {
 			t.Errorf("%v: %+v, want %q", found, l, want)
 		}
 	}
@@ -160,7 +163,7 @@ func TestDuring(t *testing.T) {
 		many[name], same[name] = "same", "same"
 	}
 	l := NewOwners(many, func(name string) string { return same[name] }).Of(member)
-	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0].Variable != "FINI_TEST" {
+	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0][1] != "FINI_TEST" {
 		t.Errorf("%+v", l)
 	}
 }

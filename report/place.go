@@ -24,47 +24,45 @@ import (
 // A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
 // gets its EOF then, and not at the end of the main child.
 type Place struct {
-	FD   int // the heir gets a copy of it: see At
-	path string
+	FD   int // the heir gets a copy of it
+	Path string
 }
 
 // Open opens the place that path names: a regular file or a new one, "-" for standard output, or /dev/stdout,
 // /dev/stderr or /dev/fd/N for a descriptor that this process inherited.
 func Open(path string) (Place, error) {
-	var fd int
-	number, isStream := descriptor(path)
-	err := error(unix.ENOENT)
-	if !isStream {
+	fd, isStream := descriptor(path)
+	var err error
+	if isStream {
+		fd, err = openStream(fd)
+	} else {
 		fd, err = openFile(path)
-	} else if n, bad := strconv.Atoi(number); bad == nil {
-		fd, err = openStream(n)
 	}
 	if err != nil {
 		return Place{}, cannotWrite(path, err)
 	}
-	return At(path, fd), nil
+	return Place{fd, path}, nil
 }
-
-// At is a place that another process has opened by this path and passed on as a descriptor.
-func At(path string, fd int) Place { return Place{fd, path} }
 
 func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
-// descriptor reports whether a path names a descriptor, and returns its number. Some shells use
+// descriptor reports whether a path names a descriptor, and returns the descriptor. Some shells use
 // names in /proc for process substitutions.
-func descriptor(path string) (number string, ok bool) {
-	switch path {
-	case "-", "/dev/stdout":
-		return "1", true
-	case "/dev/stderr":
-		return "2", true
+func descriptor(path string) (fd int, ok bool) {
+	if fd, ok = map[string]int{"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}[path]; ok {
+		return fd, true
 	}
-	if number, ok = strings.CutPrefix(path, "/dev/fd/"); ok {
-		return number, true
+	number, ok := strings.CutPrefix(path, "/dev/fd/")
+	if !ok {
+		number, ok = strings.CutPrefix(path, "/proc/self/fd/")
 	}
-	return strings.CutPrefix(path, "/proc/self/fd/")
+	fd, err := strconv.Atoi(number)
+	if err != nil {
+		fd = -1
+	}
+	return fd, ok
 }
 
 // openFile opens a regular file for writing, and creates it if it does not exist.
@@ -79,10 +77,16 @@ func openFile(path string) (int, error) {
 	if dir := filepath.Dir(path); err == unix.ENOENT && dir != "." {
 		return -1, fmt.Errorf("%w; mkdir -p %s makes the directory", err, dir)
 	}
+	return checked(fd, err)
+}
+
+// checked returns a file that open(2) has returned, or the error. It closes a file that fini may not write: another file
+// may have got the name since fini looked.
+func checked(fd int, err error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// Another file may have got the name since.
+	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		err = wrongFile(&st)
 	}
@@ -142,30 +146,25 @@ func openStream(fd int) (int, error) {
 // write writes text, and closes the place. A named file then holds nothing else: no text from before and, if write
 // fails, no part of the report. write waits for a file system that hangs. Another thread would not help: a process
 // does not exit while one of its threads is in uninterruptible sleep.
-func (p Place) write(text []byte) (err error) {
-	_, isStream := descriptor(p.path)
-	if !isStream {
-		err = empty(p.FD)
+func (p Place) write(text []byte) error {
+	if _, isStream := descriptor(p.Path); isStream {
+		return cmp.Or(writeAll(p.FD, text), unix.Close(p.FD))
 	}
-	if err == nil {
-		err = writeAll(p.FD, text)
-	}
-	if err != nil && !isStream {
-		_ = unix.Ftruncate(p.FD, 0)
-	}
-	return cmp.Or(err, unix.Close(p.FD))
-}
-
-func empty(fd int) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size == 0 && st.Nlink > 0 {
+	if err := unix.Fstat(p.FD, &st); err != nil {
 		return err
 	}
 	if st.Nlink == 0 {
 		return errors.New("it was removed meanwhile")
 	}
-	_, err := unix.Seek(fd, 0, 0)
-	return cmp.Or(err, unix.Ftruncate(fd, 0))
+	_, err := unix.Seek(p.FD, 0, 0)
+	if err = cmp.Or(err, unix.Ftruncate(p.FD, 0)); err == nil {
+		err = writeAll(p.FD, text)
+	}
+	if err != nil {
+		_ = unix.Ftruncate(p.FD, 0)
+	}
+	return cmp.Or(err, unix.Close(p.FD))
 }
 
 // patience is the longest time to wait for the reader of a stream, in all.

@@ -12,40 +12,33 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI.
+// docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
-	is   record
 	to   Place
 	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
-}
 
-// record holds the fields that docs/report.schema.json describes.
-type record struct {
-	Fini          string
-	Command       []string
-	Cut           bool
-	Isolated      bool // pids belong to the tree's own PID namespace
-	Pid           int
-	Started       time.Time
-	Ended         *time.Time // the end of the main child; null if fini did not see it
-	Finished      time.Time
-	Status        int
-	Error         *string // why the main child was not started
-	Exit          *exit
-	Stopped       *string // why fini stopped the main child
-	Signals       []signal
-	MoreSignals   int
-	Leftovers     []*leftover
-	MoreLeftovers int
-	Reaped        int
-	Used          unix.Rusage
+	fini          string
+	command       []string
+	isCut         bool
+	isolated      bool // pids belong to the tree's own PID namespace
+	pid           int
+	started       time.Time
+	ended         time.Time // the end of the main child; zero if fini did not see it
+	code, signal  any       // the status of the main child
+	oom           any
+	err           any // why the main child was not started
+	stopped       any // why fini stopped the main child
+	signals       []object
+	moreSignals   int
+	leftovers     []*leftover
+	moreLeftovers int
+	reaped        int
 }
 
 // The limits of a report, whatever the tree does: the number of items, and the bytes of each text.
@@ -57,59 +50,33 @@ const (
 	maxCommandLine = 4000      // of a leftover's command line, fewer than orphans reads
 )
 
-type exit struct {
-	Code   *int
-	Signal *string
-	OOM    *oom
-}
-
-type oom struct {
-	Verdict string
-	Reason  string
-}
-
-type signal struct {
-	At     time.Time
-	Signal string
-	Sender *Ancestor
-}
-
-// In a leftover, nil means unknown, and an empty list means none.
+// A leftover is a process as fini found it, and its end.
 type leftover struct {
-	Pid       int
-	Command   string
-	Cut       bool
-	Allowed   bool
-	Started   *time.Time
-	StartedBy []Ancestor
-	Owner     *Owner
-	Context   []Mark
-	Group     *int
-	Session   *int
-	Holds     []string
-	Listens   []string
-	Dir       *string
-	User      *int
-	Sent      []string
-	Ended     *string
-	OOM       *oom
-	Age       *float64
-	Outlived  *float64
+	orphans.Process
+	Lineage
 
-	during string // its test, script, step or job, in words
-	line   string // the line that fini printed about it, "" for none
+	command  string
+	isCut    bool
+	found    time.Time
+	age      time.Duration
+	sent     []string
+	ended    any // how it ended, in words
+	oom      any
+	outlived any    // for how many seconds it outlived the main child
+	line     string // the line that fini printed about it, "" for none
+	below    int    // of a leak: see leaks
 }
 
-// New begins the report of a command, which the given version of fini runs.
-func New(to Place, command []string, version string) (r Report) {
-	r.to, r.is = to, record{Fini: version, Started: time.Now(), Signals: []signal{}, Leftovers: []*leftover{}}
-	r.is.Command, r.is.Cut = firstWords(command, maxCommand)
-	return r
+// New begins the report of a command, which the given version of fini runs. If the command is isolated, all pids, except
+// the pids of senders outside, belong to the tree's own PID namespace.
+func New(to Place, command []string, version string, isolated bool) Report {
+	first, isCut := firstWords(command, maxCommand)
+	return Report{to: to, fini: version, command: first, isCut: isCut, isolated: isolated, started: time.Now(), signals: []object{}}
 }
 
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
 // line.
-func (r *Report) Lists() bool { return r.to.path != "" }
+func (r *Report) Lists() bool { return r.to.Path != "" }
 
 // firstWords are the first words that have room in room bytes. The last word is cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -136,39 +103,33 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	return strings.Clone(text[:limit]), true
 }
 
-// Isolated says that all pids, except the pids of senders outside, belong to the tree's own PID namespace.
-func (r *Report) Isolated() {
-	r.is.Isolated = true
-}
-
 // Started records the pid of the main child, 0 for none.
 func (r *Report) Started(pid int) {
-	r.is.Pid = pid
+	r.pid = pid
 }
 
 // NotStarted records why there is no main child.
 func (r *Report) NotStarted(why error) {
-	text := why.Error()
-	r.is.Error = &text
+	r.err = why.Error()
 }
 
 // Signal records a signal that fini has received.
 func (r *Report) Signal(got signals.Received) {
-	if !r.Lists() || len(r.is.Signals) == maxSignals {
-		r.is.MoreSignals++
+	if !r.Lists() || len(r.signals) == maxSignals {
+		r.moreSignals++
 		return
 	}
-	s := signal{At: time.Now(), Signal: signals.Name(got.Signal)}
+	var sender any
 	if got.Sender > 0 {
-		s.Sender = &Ancestor{Pid: got.Sender, Name: orphans.Name(got.Sender)}
+		sender = Ancestor{got.Sender, orphans.Name(got.Sender)}.json()
 	}
-	r.is.Signals = append(r.is.Signals, s)
+	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
 // Stopped records why fini stops the main child, in a word of the schema. The first reason stays.
 func (r *Report) Stopped(why string) {
-	if r.is.Stopped == nil {
-		r.is.Stopped = &why
+	if r.stopped == nil {
+		r.stopped = why
 	}
 }
 
@@ -186,56 +147,24 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	if len(r.seen) < maxSeen {
 		r.seen[id] = struct{}{}
 	}
-	if len(r.is.Leftovers) == maxLeftovers {
-		r.is.MoreLeftovers++
+	if len(r.leftovers) == maxLeftovers {
+		r.moreLeftovers++
 		return
 	}
-	left := &leftover{
-		Pid: p.Pid, StartedBy: append([]Ancestor{}, from.Chain...), Owner: from.Owner, Sent: []string{},
-	}
-	left.Command, left.Cut = firstBytes(commandLine, maxCommandLine)
-	if from.Open {
-		left.Context = append([]Mark{}, from.Marks...)
-	}
-	left.Listens, left.during, left.line = from.At.Listens, from.During, line
-	if p.User >= 0 {
-		left.User = &p.User
-	}
-	if from.At.Dir != "" {
-		left.Dir = &from.At.Dir
-	}
-	if p.Start != 0 {
-		age := signals.Uptime() - p.Start
-		started := time.Now().Add(-age).Round(10 * time.Millisecond)
-		left.Started, left.Age = &started, seconds(age)
-	}
-	if p.State != '?' {
-		left.Group, left.Session = &p.Group, &p.Session
-	}
-	if p.Holds != orphans.Unknown {
-		left.Holds = []string{}
-	}
-	for i, name := range []string{"stdout", "stderr"} {
-		if p.Holds&(orphans.Stdout<<i) != 0 {
-			left.Holds = append(left.Holds, name)
-		}
-	}
+	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, line: line}
+	// Without the details that package orphans keeps of a process, because they may be large.
+	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds}
+	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	if asked {
-		left.Sent = append(left.Sent, signals.Name(syscall.SIGTERM))
+		left.sent = append(left.sent, signals.Name(syscall.SIGTERM))
 	}
-	r.is.Leftovers = append(r.is.Leftovers, left)
-}
-
-// seconds is a duration in seconds, to the millisecond.
-func seconds(d time.Duration) *float64 {
-	n := float64(max(d, 0).Milliseconds()) / 1000
-	return &n
+	r.leftovers = append(r.leftovers, left)
 }
 
 // living are the listed leftovers with a pid whose end fini has not seen.
 func (r *Report) living(pid int) (found []*leftover) {
-	for _, left := range r.is.Leftovers {
-		if left.Pid == pid && left.Ended == nil {
+	for _, left := range r.leftovers {
+		if left.Pid == pid && left.ended == nil {
 			found = append(found, left)
 		}
 	}
@@ -252,8 +181,8 @@ func (r *Report) Allowed(p orphans.Process) {
 // Sent records a signal that fini sent to a process, if the process is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
 	for _, left := range r.living(pid) {
-		if name := signals.Name(sig); !slices.Contains(left.Sent, name) {
-			left.Sent = append(left.Sent, name)
+		if name := signals.Name(sig); !slices.Contains(left.sent, name) {
+			left.sent = append(left.sent, name)
 		}
 	}
 }
@@ -264,26 +193,23 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 		if !x.Ended() {
 			continue
 		}
-		if x.Pid == mainPid && r.is.Exit == nil {
-			now := time.Now()
-			r.is.Ended, r.is.Exit = &now, &exit{}
-			if name := signals.Name(x.Status.Signal()); x.Status.Signaled() {
-				r.is.Exit.Signal = &name
+		if x.Pid == mainPid && r.ended.IsZero() {
+			r.ended = time.Now()
+			if x.Status.Signaled() {
+				r.signal = signals.Name(x.Status.Signal())
 			} else {
-				code := x.Status.ExitStatus()
-				r.is.Exit.Code = &code
+				r.code = x.Status.ExitStatus()
 			}
 			continue
 		}
-		r.is.Reaped++
+		r.reaped++
 		for _, left := range r.living(x.Pid) {
-			text := "exit " + strconv.Itoa(x.Status.ExitStatus())
+			left.ended = "exit " + strconv.Itoa(x.Status.ExitStatus())
 			if x.Status.Signaled() {
-				text = signals.Name(x.Status.Signal())
+				left.ended = signals.Name(x.Status.Signal())
 			}
-			left.Ended = &text
-			if r.is.Ended != nil {
-				left.Outlived = seconds(time.Since(*r.is.Ended))
+			if !r.ended.IsZero() {
+				left.outlived = seconds(time.Since(r.ended))
 			}
 		}
 	}
@@ -292,20 +218,15 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 // OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the
 // cause may be a lack of memory: "likely" or "unknown". reason says why.
 func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
-	found := &oom{verdict, reason}
-	if pid == mainPid && r.is.Exit != nil {
-		r.is.Exit.OOM = found
+	found := object{"verdict", verdict, "reason", reason}
+	if pid == mainPid {
+		r.oom = found
 	}
-	for _, left := range r.is.Leftovers {
-		if left.Pid == pid && left.Ended != nil {
-			left.OOM = found
+	for _, left := range r.leftovers {
+		if left.Pid == pid && left.ended != nil {
+			left.oom = found
 		}
 	}
-}
-
-// TakeOver makes this the report of an outer fini: no process has seen the end of the main child.
-func (r *Report) TakeOver(command int) {
-	r.is.Pid, r.is.Ended, r.is.Exit = command, nil, nil
 }
 
 // Write writes the report of a run that ends with this status, once, and waits at most 5 seconds
@@ -314,11 +235,9 @@ func (r *Report) Write(status int) error {
 	if !r.Lists() {
 		return nil
 	}
-	r.is.Status, r.is.Finished = status, time.Now()
-	_ = unix.Getrusage(unix.RUSAGE_CHILDREN, &r.is.Used)
-	text := r.is.json()
+	text := r.json(status)
 	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
-		return cannotWrite(r.to.path, err)
+		return cannotWrite(r.to.Path, err)
 	}
 	return nil
 }

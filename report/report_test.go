@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -26,7 +28,7 @@ func newTestReport(t *testing.T) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(to, []string{"command"}, "1.2.3")
+	r := New(to, []string{"command"}, "1.2.3", false)
 	return &r
 }
 
@@ -52,8 +54,8 @@ func process(pid, parent int, name string) orphans.Process {
 func TestNoReport(t *testing.T) {
 	r := &Report{}
 	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
-	if err := r.Write(0); err != nil || r.Lists() || r.is.Signals != nil {
-		t.Errorf("%v, %+v", err, r.is.Signals)
+	if err := r.Write(0); err != nil || r.Lists() || r.signals != nil {
+		t.Errorf("%v, %+v", err, r.signals)
 	}
 }
 
@@ -61,14 +63,14 @@ func TestReportTakesTheFirstReason(t *testing.T) {
 	r := newTestReport(t)
 	r.Stopped("timeout")
 	r.Stopped("launcher")
-	if r.is.Stopped == nil || *r.is.Stopped != "timeout" {
-		t.Errorf("%v, want the timeout", r.is.Stopped)
+	if r.stopped != "timeout" {
+		t.Errorf("%v, want the timeout", r.stopped)
 	}
 }
 
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
-	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Open: true}
+	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
 	r.Leftover(holder, "holder -v", from, false, "")
 	r.Leftover(member, "member", Lineage{}, true, "")
 	r.Leftover(holder, "holder again", Lineage{}, true, "") // is known
@@ -88,36 +90,48 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Leftover(next, "another with its pid", Lineage{}, false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
 
-	if r.is.Exit == nil || r.is.Exit.Signal != nil || r.is.Exit.Code == nil || *r.is.Exit.Code != 3 || r.is.Ended == nil {
-		t.Errorf("the main child: %+v, ended %v", r.is.Exit, r.is.Ended)
+	if r.signal != nil || r.code != 3 || r.ended.IsZero() {
+		t.Errorf("the main child: signal %v, code %v, ended %v", r.signal, r.code, r.ended)
 	}
-	if r.is.Reaped != 3 {
-		t.Errorf("reaped %d, want 3", r.is.Reaped)
+	if r.reaped != 3 {
+		t.Errorf("reaped %d, want 3", r.reaped)
 	}
-	if len(r.is.Leftovers) != 3 {
-		t.Fatalf("%d leftovers, want 3", len(r.is.Leftovers))
+	if len(r.leftovers) != 3 {
+		t.Fatalf("%d leftovers, want 3", len(r.leftovers))
 	}
-	ended := func(text string) *string { return &text }
-	for i, want := range []leftover{
-		{Pid: holder.Pid, Command: "holder -v", StartedBy: []Ancestor{{11, "sh"}, {10, "make"}}, Holds: []string{"stdout"}, Sent: []string{"SIGTERM", "SIGKILL"}, Ended: ended("SIGKILL")},
-		{Pid: member.Pid, Command: "member", Sent: []string{"SIGTERM"}, Ended: ended("exit 7")},
-		{Pid: next.Pid, Command: "another with its pid", Holds: []string{"stdout"}, Sent: []string{"SIGTERM"}},
+	for i, want := range []string{
+		`"pid":204,"command":"holder -v","startedBy":[{"name":"sh","pid":11},{"name":"make","pid":10}],"holds":["stdout"],"sent":["SIGTERM","SIGKILL"],"ended":"SIGKILL","context":[]`,
+		`"pid":201,"command":"member","startedBy":[],"owner":null,"holds":[],"sent":["SIGTERM"],"ended":"exit 7","context":null,"group":100,"session":1`,
+		`"pid":204,"command":"another with its pid","startedBy":[],"holds":["stdout"],"sent":["SIGTERM"],"ended":null,"outlivedSeconds":null`,
 	} {
-		got := r.is.Leftovers[i]
-		if got.Pid != want.Pid || got.Command != want.Command || !slices.Equal(got.StartedBy, want.StartedBy) ||
-			!slices.Equal(got.Holds, want.Holds) || !slices.Equal(got.Sent, want.Sent) {
-			t.Errorf("leftover %d: %+v, want %+v", i, *got, want)
+		got := written(t, r)[i]
+		mustHave(t, got, want)
+		if got["started"] == nil || got["ageSeconds"] == nil {
+			t.Errorf("leftover %d: %v", i, got)
 		}
-		if (got.Ended == nil) != (want.Ended == nil) || got.Ended != nil && *got.Ended != *want.Ended {
-			t.Errorf("leftover %d ended %v", i, got.Ended)
-		}
-		// An empty list is [] for a reader and not null.
-		if got.StartedBy == nil || got.Holds == nil || got.Sent == nil {
-			t.Errorf("leftover %d has a list that is null: %+v", i, *got)
-		}
-		// But null is what is not known.
-		if (got.Context == nil) != (i > 0) || (got.Owner == nil) != (i > 0) || got.Started == nil || got.Group == nil || got.Age == nil {
-			t.Errorf("leftover %d: %+v", i, *got)
+	}
+}
+
+// written are the leftovers of a report as its reader sees them.
+func written(t *testing.T, r *Report) []map[string]any {
+	t.Helper()
+	var whole struct{ Leftovers []map[string]any }
+	if err := json.Unmarshal(r.json(0), &whole); err != nil {
+		t.Fatal(err)
+	}
+	return whole.Leftovers
+}
+
+// mustHave compares some fields of an object, and knows null from what is empty.
+func mustHave(t *testing.T, got map[string]any, fields string) {
+	t.Helper()
+	var want map[string]any
+	if err := json.Unmarshal([]byte("{"+fields+"}"), &want); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range want {
+		if !reflect.DeepEqual(got[name], value) {
+			t.Errorf("%s is %#v, want %#v", name, got[name], value)
 		}
 	}
 }
@@ -125,14 +139,12 @@ func TestReportOfLeftovers(t *testing.T) {
 // What can't be seen is null, and not what it would be by default.
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
-	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", Holds: orphans.Unknown}
+	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
 	r.Leftover(hidden, "?", Lineage{}, false, "")
 	r.Allowed(hidden)
 	r.Allowed(orphans.Process{Pid: 301}) // is not known
-	got := *r.is.Leftovers[0]
-	if got.Started != nil || got.Age != nil || got.Group != nil || got.Session != nil || got.Holds != nil || got.Context != nil || !got.Allowed {
-		t.Errorf("%+v", got)
-	}
+	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
+		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true`)
 }
 
 func TestReportOfMemory(t *testing.T) {
@@ -144,15 +156,15 @@ func TestReportOfMemory(t *testing.T) {
 	r.OOM(mainPid, mainPid, "likely", "why")
 	r.OOM(member.Pid, mainPid, "unknown", "no count")
 	r.OOM(999, mainPid, "likely", "nobody's")
-	if got := r.is.Exit.OOM; got == nil || *got != (oom{"likely", "why"}) {
-		t.Errorf("the command: %+v", got)
+	if got := fmt.Sprint(r.oom); got != "[verdict likely reason why]" {
+		t.Errorf("the command: %s", got)
 	}
-	if got := r.is.Leftovers[0]; got.OOM == nil || *got.OOM != (oom{"unknown", "no count"}) || got.Outlived == nil {
-		t.Errorf("the leftover: %+v", *got)
+	left := written(t, r)
+	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
+	if left[0]["outlivedSeconds"] == nil {
+		t.Errorf("the leftover: %v", left[0])
 	}
-	if got := r.is.Leftovers[1]; got.OOM != nil || got.Outlived != nil {
-		t.Errorf("one that lives: %+v", *got)
-	}
+	mustHave(t, left[1], `"oom":null,"outlivedSeconds":null`)
 }
 
 // A report does not grow with what is reported, and says what it leaves out.
@@ -166,8 +178,8 @@ func TestReportIsBounded(t *testing.T) {
 	if allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }); allocs > 0 { // which runs it once more
 		t.Errorf("a signal too many costs %v allocations", allocs)
 	}
-	if len(r.is.Signals) != maxSignals || r.is.MoreSignals != most-maxSignals {
-		t.Errorf("%d signals and %d more, want %d in all", len(r.is.Signals), r.is.MoreSignals, most)
+	if len(r.signals) != maxSignals || r.moreSignals != most-maxSignals {
+		t.Errorf("%d signals and %d more, want %d in all", len(r.signals), r.moreSignals, most)
 	}
 
 	long := strings.Repeat("é", 100_000)
@@ -185,21 +197,21 @@ func TestReportIsBounded(t *testing.T) {
 			r.Leftover(left, "left", from, true, "") // is known
 		}
 	}
-	if len(r.is.Leftovers) != maxLeftovers || r.is.MoreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {
-		t.Errorf("%d leftovers and %d more, %d known", len(r.is.Leftovers), r.is.MoreLeftovers, len(r.seen))
+	if len(r.leftovers) != maxLeftovers || r.moreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {
+		t.Errorf("%d leftovers and %d more, %d known", len(r.leftovers), r.moreLeftovers, len(r.seen))
 	}
-	for i, left := range r.is.Leftovers {
-		if len(left.Command) != maxCommandLine || !left.Cut || len(left.Owner.Command) != maxText ||
-			len(left.Context) != maxMarks || len(left.StartedBy) != maxAncestors {
+	for i, left := range r.leftovers {
+		if len(left.command) != maxCommandLine || !left.isCut || len(left.Owner.Command) != maxText ||
+			len(left.Marks) != maxMarks || len(left.Chain) != maxAncestors || left.At.Variables != nil {
 			t.Fatalf("leftover %d is not cut: %.300v", i, *left)
 		}
-		for _, m := range left.Context {
-			if len(m.Value) != maxText {
-				t.Fatalf("leftover %d has %d bytes of %s", i, len(m.Value), m.Variable)
+		for _, m := range left.Marks {
+			if len(m[3].(string)) != maxText {
+				t.Fatalf("leftover %d has %d bytes of %s", i, len(m[3].(string)), m[1])
 			}
 		}
 	}
-	if text := r.is.json(); len(text) > 3<<20 || !json.Valid(text) {
+	if text := r.json(0); len(text) > 3<<20 || !json.Valid(text) {
 		t.Errorf("a report of %d bytes, or no JSON", len(text))
 	}
 }
@@ -228,16 +240,6 @@ func TestReportCutsTheCommand(t *testing.T) {
 	}
 }
 
-// Of a command whose fini was killed nobody has seen the end.
-func TestReportIsTakenOver(t *testing.T) {
-	r := newTestReport(t)
-	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}}, mainPid)
-	r.TakeOver(4242)
-	if r.is.Pid != 4242 || r.is.Exit != nil || r.is.Ended != nil {
-		t.Errorf("pid %d, exit %v, ended %v", r.is.Pid, r.is.Exit, r.is.Ended)
-	}
-}
-
 func TestReportNeedsAPlace(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -262,8 +264,8 @@ func TestReportNeedsAPlace(t *testing.T) {
 		in("none/file"):    unix.ENOENT.Error() + "; mkdir -p " + in("none") + " makes the directory",
 		in("none") + "/":   unix.EISDIR.Error(),
 		in("file/file"):    unix.ENOTDIR.Error(),
-		"/dev/fd/x":        unix.ENOENT.Error(),
-		"/dev/fd/":         unix.ENOENT.Error(),
+		"/dev/fd/x":        unix.EBADF.Error(),
+		"/dev/fd/":         unix.EBADF.Error(),
 		"/dev/fd/-1":       unix.EBADF.Error(),
 		"/dev/fd/1000000":  unix.EBADF.Error(),
 		"/proc/self/fd/-1": unix.EBADF.Error(),
@@ -303,7 +305,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	if err := errors.Join(os.Rename(path, path+".moved"), os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r := New(At(path, fd), []string{"command"}, "1.2.3")
+	r := New(Place{fd, path}, []string{"command"}, "1.2.3", false)
 	if err := r.Write(5); err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +324,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 // A report that can't be written leaves nothing half written, and one whose file was removed says so.
 func TestPlaceThatFails(t *testing.T) {
 	r := newTestReport(t)
-	path := r.to.path
+	path := r.to.Path
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +333,7 @@ func TestPlaceThatFails(t *testing.T) {
 	}
 
 	r = newTestReport(t)
-	r.is.Command = []string{strings.Repeat("x", 100_000)}
+	r.command = []string{strings.Repeat("x", 100_000)}
 	var before unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
 		t.Fatal(err)
@@ -343,7 +345,7 @@ func TestPlaceThatFails(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
 		t.Fatal(err)
 	}
-	info, statErr := os.Stat(r.to.path)
+	info, statErr := os.Stat(r.to.Path)
 	if !errors.Is(err, unix.EFBIG) || statErr != nil || info.Size() != 0 {
 		t.Errorf("of one that is too large: %v, %v, %v", err, info, statErr)
 	}
@@ -352,26 +354,21 @@ func TestPlaceThatFails(t *testing.T) {
 // What is written by hand is what package encoding/json reads.
 func TestReportIsJSON(t *testing.T) {
 	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>"} {
-		j := &jsonText{}
-		j.string(text)
+		j := appendJSON(nil, text, "")
 		var got string
-		if err := json.Unmarshal(j.text, &got); err != nil || got != strings.ToValidUTF8(text, "\ufffd") && text != "\xff\xfe" {
-			t.Errorf("%q is %s, which is %q, %v", text, j.text, got, err)
+		if err := json.Unmarshal(j, &got); err != nil || got != strings.ToValidUTF8(text, "\ufffd") && text != "\xff\xfe" {
+			t.Errorf("%q is %s, which is %q, %v", text, j, got, err)
 		}
 		if text == "\xff\xfe" && got != "\ufffd\ufffd" {
-			t.Errorf("%q is %s: want U+FFFD for each byte", text, j.text)
+			t.Errorf("%q is %s: want U+FFFD for each byte", text, j)
 		}
 	}
 	r := newTestReport(t)
-	r.is.Signals = append(r.is.Signals, signal{Signal: "SIGHUP"}, signal{Signal: "SIGINT", Sender: &Ancestor{1, "init"}})
-	r.is.Used.Utime, r.is.Used.Stime = unix.Timeval{Usec: 1}, unix.Timeval{Sec: 12345678, Usec: 500_000}
-	text := r.is.json()
-	var whole any
-	if err := json.Unmarshal(text, &whole); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	if !bytes.Contains(text, []byte(`"userSeconds": 0.000001,`)) || !bytes.Contains(text, []byte(`"systemSeconds": 12345678.5,`)) {
-		t.Errorf("the processor time in %s", text)
+	r.Signal(signals.Received{Signal: syscall.SIGHUP})
+	r.Signal(signals.Received{Signal: syscall.SIGINT, Sender: 1})
+	text := r.json(0)
+	if got := string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")); got != `[  {    "a": 0.000001,    "b": 12345678.5  }]` {
+		t.Errorf("numbers are %s", got)
 	}
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer
@@ -385,8 +382,8 @@ func TestReportNamesSignals(t *testing.T) {
 	r := newTestReport(t)
 	for n := syscall.Signal(1); n <= 64; n++ {
 		r.Signal(signals.Received{Signal: n})
-		if sig, err := signals.Parse(r.is.Signals[len(r.is.Signals)-1].Signal); err != nil || sig != n {
-			t.Errorf("signal %d is %q, which is %d, %v", n, r.is.Signals[len(r.is.Signals)-1].Signal, sig, err)
+		if sig, err := signals.Parse(r.signals[len(r.signals)-1][3].(string)); err != nil || sig != n {
+			t.Errorf("signal %d is %q, which is %d, %v", n, r.signals[len(r.signals)-1][3], sig, err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// The limits of a summary: its rows, and the bytes of a cell's text from the tree. An annotation has to fit into one
+// The limits of a summary: its rows, and the bytes of a leak's command line or file. An annotation has to fit into one
 // write to a pipe, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
 const (
 	maxRows       = 20
@@ -21,14 +21,8 @@ const (
 	maxAnnotation = 1200
 )
 
-// A leak is a leftover that no other leftover has started. It also gets the test and the ports of leftovers below it.
-type leak struct {
-	leftover
-	below int
-}
-
 // who names a leak in words.
-func (l *leak) who(text string) string {
+func (l *leftover) who(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"
 	}
@@ -43,18 +37,19 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks are the leftovers that count, without leftovers that --allow-orphan names.
-func (r *Report) leaks() (all []*leak) {
-	found := map[int]*leak{}
-	for _, left := range r.is.Leftovers {
-		if !left.Allowed {
-			found[left.Pid] = &leak{leftover: *left}
+// leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan names. A
+// leak also gets the test and the ports of the leftovers below it.
+func (r *Report) leaks() (all []*leftover) {
+	found := map[int]*leftover{}
+	for _, left := range r.leftovers {
+		if l := *left; !l.Allowed {
+			found[l.Pid] = &l
 		}
 	}
-	for _, left := range r.is.Leftovers {
+	for _, left := range r.leftovers {
 		l := found[left.Pid]
 		top := l
-		for _, a := range left.StartedBy { // the nearest first
+		for _, a := range left.Chain { // the nearest first
 			top = cmp.Or(found[a.Pid], top)
 		}
 		switch {
@@ -63,17 +58,17 @@ func (r *Report) leaks() (all []*leak) {
 			all = append(all, l)
 		default:
 			top.below++
-			top.during = cmp.Or(top.during, left.during)
-			top.Listens = slices.Concat(top.Listens, left.Listens)
+			top.During = cmp.Or(top.During, left.During)
+			top.At.Listens = slices.Concat(top.At.Listens, left.At.Listens)
 		}
 	}
 	return all
 }
 
 // remedy tells the reader of a CI page how to mend the step. Such a reader may not know fini.
-func remedy(all []*leak) string {
+func remedy(all []*leftover) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
-	if slices.ContainsFunc(all, func(l *leak) bool { return l.during == "" }) {
+	if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
 		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
 	}
 	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
@@ -91,7 +86,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 			untold++
 			continue
 		}
-		file := testFile(l.during)
+		file := testFile(l.During)
 		if !slices.Contains(files, file) {
 			files = append(files, file)
 		}
@@ -124,42 +119,20 @@ func testFile(test string) string {
 	return OneLine(file, maxCell)
 }
 
-// Summary is a table of the leaks in Markdown, which GitHub shows under a step: the process, its test,
-// its ports, and how it ended. It is "" without leaks. The table omits empty columns.
+// Summary is a table of the leaks in Markdown, which GitHub shows under a step. It says of each leak what the line about
+// a leftover says, and how the leak ended. It is "" without leaks.
 func (r *Report) Summary(what string) string {
 	all := r.leaks()
 	if len(all) == 0 {
 		return ""
 	}
+	text := "### fini\n\n" + what + remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
-	rows := make([]string, 2+len(shown))
-	column := func(title string, of func(*leak) string) {
-		if !slices.ContainsFunc(shown, func(l *leak) bool { return of(l) != "" }) {
-			return
-		}
-		rows[0] += "| " + title + " "
-		rows[1] += "| --- "
-		for i, l := range shown {
-			rows[2+i] += "| " + inMarkdown(of(l)) + " "
-		}
+	for _, l := range shown {
+		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, cut(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
-	column("leftover", func(l *leak) string { return l.who(fmt.Sprintf("%s (%d)", cut(l.Command, maxCell), l.Pid)) })
-	column("started by", func(l *leak) string {
-		if l.Owner == nil || l.Owner.Pid == r.is.Pid {
-			return "" // the main child
-		}
-		return cut(fmt.Sprintf("%s (%d)", l.Owner.Command, l.Owner.Pid), maxCell)
-	})
-	column("started in", func(l *leak) string { return cut(l.during, maxCell) })
-	column("listens on", func(l *leak) string { return cut(strings.Join(l.Listens, " "), maxCell) })
-	column("ended", func(l *leak) string {
-		if l.Ended == nil {
-			return "is still running"
-		}
-		return *l.Ended
-	})
-	text := "### fini\n\n" + what + remedy(all) + "\n\n" + strings.Join(rows, "|\n") + "|\n"
-	if more := len(all) - len(shown) + r.is.MoreLeftovers; more > 0 {
+	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
 		text += fmt.Sprintf("\nAnd %d more.\n", more)
 	}
 	return text + "\n"
@@ -186,36 +159,26 @@ func inMarkdown(text string) string {
 // own, but the tree may be able to change the file at the path. So AppendSummary writes only a regular file and
 // follows no link at the end of the path. A privileged process follows no link in the whole path.
 func AppendSummary(path, text string) error {
-	err := signals.Quietly(func() error { return appendTo(path, []byte(text)) })
+	err := signals.Quietly(func() error {
+		fd, err := openSummary(path)
+		if err != nil {
+			return err
+		}
+		return cmp.Or(writeAll(fd, []byte(text)), unix.Close(fd))
+	})
 	if err != nil {
 		return fmt.Errorf("cannot write the step's summary to %q: %w", path, err)
 	}
 	return nil
 }
 
-func appendTo(path string, text []byte) error {
-	if !filepath.IsAbs(path) { // this process has left the working directory
-		return unix.ENOENT
+func openSummary(path string) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	switch {
+	case !filepath.IsAbs(path): // this process has left the working directory
+		return -1, unix.ENOENT
+	case unix.Geteuid() == 0:
+		return checked(unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS}))
 	}
-	how := unix.OpenHow{Flags: unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC}
-	var fd int
-	var err error
-	if unix.Geteuid() == 0 {
-		how.Resolve = unix.RESOLVE_NO_SYMLINKS
-		fd, err = unix.Openat2(unix.AT_FDCWD, path, &how)
-	} else {
-		fd, err = unix.Open(path, int(how.Flags), 0)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if err := wrongFile(&st); err != nil {
-		return err
-	}
-	return writeAll(fd, text)
+	return checked(unix.Open(path, flags, 0))
 }

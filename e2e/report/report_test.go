@@ -632,7 +632,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		{"no descriptor", "/dev/fd/100", "bad file descriptor"},
 		// Go's runtime and fini have some of their own by then.
 		{"not one that was inherited", "/dev/fd/4", "bad file descriptor"},
-		{"no number", "/dev/fd/x", "no such file or directory"},
+		{"no number", "/dev/fd/x", "bad file descriptor"},
 		{"a descriptor that can't be written", "/dev/fd/0", "bad file descriptor"},
 	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {

@@ -127,7 +127,7 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 		{"an interpreter that is none", []string{byData}, 126, "its interpreter " + plain + " can't be executed"},
 		{"Windows line ends", []string{crlf}, 126, `"/bin/sh\r" is /bin/sh and a Windows line end`},
 		{"another machine", []string{s390x}, 126, "it is for s390x, this is "},
-		{"another system", []string{windows}, 126, "it is for Windows, this is Linux"},
+		{"another system", []string{windows}, 126, "it is a binary, but not for Linux"},
 		{"a shell line", []string{"a | b"}, 127, `not found on PATH; for a shell line: fini -- sh -c 'a | b'`},
 		{"a word of the shell", []string{"cd", "/a b"}, 127, `not found on PATH; cd is a word of the shell: fini -- sh -c 'cd /a b'`},
 		{"help", []string{"help"}, 127, "did you mean fini --help?"},
