@@ -16,8 +16,9 @@ import (
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
-	// mayDelayReap reports whether fini may reap children other than the main child later.
-	mayDelayReap() bool
+	// mayDelayReap reports whether fini may reap children other than the main child later. If watched is true, the
+	// kernel shows the main child's exit.
+	mayDelayReap(watched bool) bool
 }
 
 // An event is what the loop has learnt.

@@ -249,6 +249,9 @@ func (w *world) stepped(f *fini, before string, e event) {
 		if before == "asking" && !w.ghost.begun {
 			w.ghost.begun, w.ghost.askedAt = true, w.now
 		}
+		for _, p := range e.Found { // a reason may overrule the policy between the look and its answer
+			w.ghost.seen = w.ghost.seen || before == "asking" && w.ghost.overruled && !p.Allowed
+		}
 	}
 	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers

@@ -58,7 +58,7 @@ func newLadder(r Rules, main int) *ladder {
 	return &ladder{Rules: r, main: main, sent: map[syscall.Signal]time.Duration{}}
 }
 
-func (l *ladder) mayDelayReap() bool { return true }
+func (l *ladder) mayDelayReap(watched bool) bool { return watched }
 
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
@@ -158,7 +158,7 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 	}
 	switch {
 	case l.rung == running && why == StdinClosed:
-		l.rung, l.deadline, l.leftUnread = closing, now, math.MaxInt
+		l.rung, l.leftUnread = closing, math.MaxInt
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a key of the terminal killed the parent process, the key's signal has reached the command too. A command
@@ -174,16 +174,23 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 	return l.climb(now, why)
 }
 
-// climb starts to stop the command, with the signal for this reason.
+// climb sends the stop signal for this reason, unless the main child has had it, and waits for the main child to exit.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
+	l.stopReason = why
+	do := []action{because{Warning, "stopping the command", why}}
 	sig := syscall.SIGTERM
 	if why.overrules() {
 		sig = l.Deathsig
-		if !l.hadRecently(now, sig) {
+	}
+	if !l.hadRecently(now, sig) {
+		if why.overrules() {
 			l.expectedDuplicate = sig
 		}
+		do = append(do, l.forward(now, sig)...)
 	}
-	return l.startStopping(now, why, sig)
+	do = append(do, l.letGoOn(now)...)
+	do = append(do, remember{}) // a look may take long
+	return append(do, l.endIn(now, l.Grace)...)
 }
 
 // hadRecently reports whether fini has sent the main child sig for this very stop: the sender that killed the parent
@@ -192,18 +199,6 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
 	at, ok := l.sent[sig]
 	return ok && now-at <= sameEnd
-}
-
-// startStopping sends the stop signal, unless the main child has had it, and waits for the main child to exit.
-func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal) []action {
-	l.stopReason = why
-	do := []action{because{Warning, "stopping the command", why}}
-	if !l.hadRecently(now, sig) {
-		do = append(do, l.forward(now, sig)...)
-	}
-	do = append(do, l.letGoOn(now)...)
-	do = append(do, remember{}) // a look may take long
-	return append(do, l.endIn(now, l.Grace)...)
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action {
@@ -217,9 +212,9 @@ func (l *ladder) unread(now time.Duration, bytes int) []action {
 	case l.rung != closing:
 		return nil
 	case bytes >= l.leftUnread:
-		return l.startStopping(now, StdinClosed, syscall.SIGTERM)
+		return l.climb(now, StdinClosed)
 	}
-	l.leftUnread, l.deadline = bytes, now+l.Grace
+	l.leftUnread = bytes
 	return []action{wake{l.Grace}}
 }
 
@@ -236,8 +231,16 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	case !e.none && !e.hidden:
 		return do, l
 	}
-	rest, next := l.over(now, status, e.none)
-	return append(do, rest...), next
+	s := l.sweep(status)
+	switch {
+	case e.none:
+		return s.finish(do...)
+	case s.Orphans == LeaveAll && s.OrphansExit < 0:
+		return s.ask(do...) // the count is only for lines and the report, which say what is alive now
+	case s.Orphans == WaitAll && l.rung == running:
+		return s.enter(waiting, 0, do...)
+	}
+	return s.start(now, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
@@ -296,20 +299,6 @@ func (l *ladder) killing() action {
 		return because{Warning, "killing the command", NotEnded}
 	}
 	return say{Warning, fmt.Sprintf("killing the command: it has not ended %v after the stop signal; --grace gives it longer", l.Grace)}
-}
-
-// over decides what follows the exit of the main child.
-func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
-	s := l.sweep(status)
-	switch {
-	case none:
-		return s.finish()
-	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask() // the count is only for lines and the report, which say what is alive now
-	case s.Orphans == WaitAll && l.rung == running:
-		return s.wait()
-	}
-	return s.start(now)
 }
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.

@@ -121,11 +121,11 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	case !none:
 		l.todo = []action{say{Warning, "stopping the command: its inner fini was killed"}}
 	}
-	do, next := s.finish()
-	if !none {
-		do, next = s.ask()
+	if none {
+		l.todo, l.machine = s.finish(l.todo...)
+	} else {
+		l.todo, l.machine = s.ask(l.todo...)
 	}
-	l.todo, l.machine = append(l.todo, do...), next
 	return l
 }
 
@@ -218,7 +218,7 @@ func (l *Loop) received(got signals.Received) {
 // before it reaps again.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	rest := l.watched && l.machine.mayDelayReap() || l.pauses()
+	mayDelay := l.machine.mayDelayReap(l.watched)
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -228,7 +228,7 @@ func (l *Loop) reapAll() {
 	}
 	l.mainGone = false
 	switch {
-	case rest && len(e.exits) > 0 && !mainEnded:
+	case mayDelay && len(e.exits) > 0 && !mainEnded:
 		if l.reapAt == 0 {
 			l.CatchChildren(false)
 		}
@@ -252,19 +252,10 @@ func (l *Loop) collect() (e ended) {
 			l.mainEnded()
 		}
 	}
-	if l.pauses() {
-		e.none = false // --pause goes on without a child
-	}
 	if len(e.exits) > 0 || e.none {
 		l.queue = append(l.queue, e)
 	}
 	return e
-}
-
-// pauses reports whether this is a life without a command. An heir may not know the pid of a command either.
-func (l *Loop) pauses() bool {
-	_, pauses := l.machine.(paused)
-	return pauses
 }
 
 func (l *Loop) mainEnded() {
@@ -287,6 +278,8 @@ func (look) do(l *Loop) {
 		return
 	}
 	view, err := l.Look()
+	// Send knows only the processes of the last look, so an earlier answer that still waits is of no use.
+	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{view, err})
 }
 

@@ -154,3 +154,14 @@ func TestHurry(t *testing.T) {
 		}
 	}
 }
+
+// Send knows only the processes of the last look, so the machine gets no earlier answer after that look.
+func TestAnEarlierLookIsDropped(t *testing.T) {
+	l := &Loop{Kernel: &script{}, main: mainPid}
+	l.queue = []event{elapsed{}}
+	look{}.do(l)
+	look{}.do(l)
+	if got := l.queue; len(got) != 2 || got[0] != (elapsed{}) {
+		t.Errorf("queued %+v, want elapsed and one answer", got)
+	}
+}

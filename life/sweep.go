@@ -111,7 +111,7 @@ func newSweep(r Rules) *sweep {
 	return &sweep{Rules: r, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
 }
 
-func (s *sweep) mayDelayReap() bool { return false }
+func (s *sweep) mayDelayReap(bool) bool { return false }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
@@ -131,46 +131,35 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves.
-func (s *sweep) start(now time.Duration) ([]action, Machine) {
+// start gives leftovers the time to finish by themselves. The methods that take actions return these actions first.
+func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Linger == 0 {
-		return s.ask()
+		return s.ask(do...)
 	}
-	s.enter(lingering, now+s.Linger)
-	if s.looks() {
-		return []action{look{}}, s
-	}
-	return []action{remember{}, wake{s.Linger}}, s
-}
-
-// wait gives leftovers all the time that they want: the kernel reports the last exit. Only with --allow-orphan fini
-// looks again, for a while and ever more rarely, because a process may take an allowed name late.
-func (s *sweep) wait() ([]action, Machine) {
-	s.enter(waiting, 0)
-	if s.looks() {
-		return []action{look{}}, s
-	}
-	return []action{remember{}}, s
+	return s.enter(lingering, now+s.Linger, do...)
 }
 
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
 // comes. Under --orphans=leave no process is asked.
-func (s *sweep) ask() ([]action, Machine) {
-	s.enter(asking, notAnswered)
+func (s *sweep) ask(do ...action) ([]action, Machine) {
 	if s.Orphans == LeaveAll {
-		s.stage = counting
+		return s.enter(counting, notAnswered, do...)
 	}
-	return []action{look{}}, s
+	return s.enter(asking, notAnswered, do...)
 }
 
-// finishOff begins to kill, after one more look, which names the processes that did not exit.
-func (s *sweep) finishOff(now time.Duration) ([]action, Machine) {
-	s.enter(killing, now+killedBound)
-	return []action{look{}}, s
-}
-
-func (s *sweep) enter(stage stage, deadline time.Duration) {
+// enter begins a stage. If the stage needs no look, the kernel reports the last exit.
+func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
 	s.stage, s.deadline, s.pause = stage, deadline, shortPause
+	switch {
+	case s.looks():
+		do = append(do, look{})
+	case stage == lingering:
+		do = append(do, remember{}, wake{s.Linger})
+	default:
+		do = append(do, remember{})
+	}
+	return do, s
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
@@ -184,8 +173,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 	s.interrupted = s.interrupted || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
-		do, next := s.finishOff(now)
-		return append([]action{say{Warning, "killing the leftovers: a second SIGINT"}}, do...), next
+		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT"})
 	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
 		return s.ask()
 	}
@@ -197,14 +185,13 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	if why.overrules() {
 		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
 	}
-	if s.Orphans == LeaveAll && s.stage == lingering && why != StdinClosed {
+	switch {
+	case !spared && s.stage != waiting && (s.stage != lingering || why == StdinClosed):
+		return nil, s
+	case s.Orphans == LeaveAll:
 		return s.ask()
 	}
-	if spared || s.stage == waiting || s.stage == lingering && why != StdinClosed {
-		do, next := s.ask()
-		return append([]action{because{Warning, "stopping the leftovers", why}}, do...), next
-	}
-	return nil, s
+	return s.ask(because{Warning, "stopping the leftovers", why})
 }
 
 func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
@@ -221,8 +208,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	}
 	switch {
 	case e.none:
-		rest, next := s.finish()
-		return append(do, rest...), next
+		return s.finish(do...)
 	case s.stage == waiting && s.looks():
 		// Leftovers may exit in quick succession, and no reader waits for them.
 		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
@@ -234,9 +220,10 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	return do, s
 }
 
-// looks reports whether fini looks at the tree again and again in this stage.
+// looks reports whether fini looks at the tree in this stage, mostly again and again. Under --orphans=wait fini looks
+// only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) looks() bool {
-	return s.stage == asking || s.stage == killing || s.stage == lingering && s.Orphans == StopPipes || s.Allow
+	return s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow
 }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
@@ -244,7 +231,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
 	case s.stage == asking && now >= s.deadline:
-		return s.finishOff(now)
+		return s.enter(killing, now+killedBound) // the look names the processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
 	case s.looks():
@@ -255,10 +242,10 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 
 func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil && s.stage == counting {
-		return s.giveUp(fmt.Sprintf("cannot count leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot count leftovers: %v", e.err)})
 	}
 	if e.err != nil {
-		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
 	}
 	s.lookedAt = now
 	var do []action
@@ -287,10 +274,9 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		s.alone = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
-		rest, next := s.leave(allowed)
-		return append(do, rest...), next
+		return s.leave(allowed, do)
 	case mayEnd && s.stage == killing && now >= s.deadline:
-		return s.giveUp("gave up on leftovers: processes come and go all the time")
+		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time"})...)
 	}
 	s.alone = mayEnd
 	switch s.stage {
@@ -300,8 +286,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.Found))...), s.again(now)), s
 	case killing:
-		rest, next := s.killEach(now, found)
-		return append(do, rest...), next
+		return s.killEach(now, found, do)
 	case lingering:
 		if !s.looks() {
 			return append(do, wake{max(s.deadline-now, 0)}), s
@@ -314,28 +299,21 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return do, s
 	case counting:
-		return s.count(found, allowed)
+		for i, p := range found {
+			do = append(do, tell{p, "leaving", i >= MaxTold, false})
+		}
+		s.left = len(found)
+		return s.leave(allowed, do)
 	}
 	return nil, s
 }
 
-// count lists the leftovers, and signals none of them.
-func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
-	for i, p := range found {
-		do = append(do, tell{p, "leaving", i >= MaxTold, false})
-	}
-	s.left = len(found)
-	rest, next := s.leave(allowed)
-	return append(do, rest...), next
-}
-
 // leave ends the life while processes are alive that fini leaves alone.
-func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
+func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
 	for i, p := range allowed {
 		do = append(do, leave{p, i >= MaxTold})
 	}
-	rest, next := s.finish()
-	return append(do, rest...), next
+	return s.finish(do...)
 }
 
 // cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
@@ -378,7 +356,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		}
 		s.asked[p.Pid] = p.Start
 		had := s.had.by(p)
-		do = append(do, s.tell(p, "stopping", had))
+		s.stopped++
+		do = append(do, tell{p, "stopping", s.stopped > MaxTold, had})
 		if !had {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
@@ -392,17 +371,11 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	return do
 }
 
-// tell counts a leftover that fini has to stop, and names the first of them.
-func (s *sweep) tell(p orphans.Process, what string, had bool) action {
-	s.stopped++
-	return tell{p, what, s.stopped > MaxTold, had}
-}
-
 // killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills these leftovers alone,
 // after each look; else the whole tree, by kill.
-func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next Machine) {
+func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow {
-		return []action{s.again(now)}, s // the last leftovers are exiting
+		return append(do, s.again(now)), s // the last leftovers are exiting
 	}
 	var hit []int
 	for i, p := range found {
@@ -414,24 +387,21 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []actio
 			hit = append(hit, p.Pid)
 		}
 	}
-	var rest []action
 	if s.Orphans == StopPipes {
-		rest, next = s.swept(now, swept{hit: hit})
-	} else {
-		rest, next = s.kill(now)
+		return s.swept(now, swept{hit: hit}, do...)
 	}
-	return append(do, rest...), next
+	return s.kill(now, do...)
 }
 
 // kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor.
-func (s *sweep) kill(now time.Duration) ([]action, Machine) {
+func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 	s.burstEnd = now + burstFor
-	return []action{kill{childrenOnly: true}}, s
+	return append(do, kill{childrenOnly: true}), s
 }
 
-func (s *sweep) swept(now time.Duration, e swept) ([]action, Machine) {
+func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machine) {
 	if e.err != nil {
-		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
 	}
 	fresh := false
 	for _, pid := range e.hit {
@@ -443,24 +413,24 @@ func (s *sweep) swept(now time.Duration, e swept) ([]action, Machine) {
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
-		return []action{look{}}, s // does --allow-orphan spare every process that is left?
+		return append(do, look{}), s // does --allow-orphan spare every process that is left?
 	case s.burstEnd != 0 && fresh && now < s.burstEnd:
-		return []action{kill{childrenOnly: true}}, s
+		return append(do, kill{childrenOnly: true}), s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
-		return []action{kill{}}, s
+		return append(do, kill{}), s
 	case fresh:
 		// A process may have forked before SIGKILL hit it: sweep again at once.
-		return []action{wake{0}}, s
+		return append(do, wake{0}), s
 	}
 	bound := s.deadline
 	if len(e.hit) == 0 {
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.giveUp(fmt.Sprintf("gave up on leftovers that do not end: %v", left))
+		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not end: %v", left)})...)
 	}
-	return []action{s.again(now)}, s
+	return append(do, s.again(now)), s
 }
 
 // again asks for the next look, later each time and not after the stage's end.
@@ -470,14 +440,8 @@ func (s *sweep) again(now time.Duration) action {
 	return wake{after}
 }
 
-// giveUp leaves the processes that fini can't stop.
-func (s *sweep) giveUp(why string) ([]action, Machine) {
-	do, next := s.finish()
-	return append([]action{say{Failure, why}}, do...), next
-}
-
 // finish ends the life with the status that the rules make of the command's status.
-func (s *sweep) finish() (do []action, next Machine) {
+func (s *sweep) finish(do ...action) ([]action, Machine) {
 	if s.stopped > MaxTold {
 		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
 	}
