@@ -187,13 +187,6 @@ func (l *loop) Look() (orphans.View, error) {
 	return view, err
 }
 
-// Remember records which process started which, while the tree still shows this.
-func (l *loop) Remember() {
-	if view, err := l.tree.Look(); err == nil {
-		l.owners.Remember(view.Found)
-	}
-}
-
 // Forward sends a signal to the command.
 func (l *loop) Forward(sig syscall.Signal, group bool) {
 	l.sayf(life.Detail, "sending %s to the command", signals.Name(sig))

@@ -259,9 +259,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	l.tree.Allow(options.Patterns(), child.Pid)
 	l.report.Started(child.Pid)
 	l.bond = pdeath.Watch(pidfds(l.bound), l.stdin)
-	role := life.Alone
 	if options.Pause {
-		role = life.Pause
 		l.sayf(life.Detail, "pausing")
 	} else {
 		whose := ""
@@ -272,7 +270,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 		l.owners.Main(child.Pid, strings.Join(options.Command, " "))
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
-	lived := life.New(l, role, l.rules, child.Pid, child.FD >= 0)
+	lived := life.New(l, l.rules, child.Pid, child.FD >= 0)
 	if l.stdin == pdeath.Ended {
 		lived.Stop(life.StdinClosed)
 	}

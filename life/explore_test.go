@@ -667,7 +667,7 @@ func begin(r Rules, as part, unbound bool) *world {
 		case pair:
 			f.inner, f.bound = true, append([]bond{{c.outer, FiniDied}}, bonds...)
 		}
-		f.Loop = *New(nil, Alone, r, firstMain, true)
+		f.Loop = *New(nil, r, firstMain, true)
 		return f
 	}
 	if pair {

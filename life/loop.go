@@ -26,8 +26,7 @@ type Kernel interface {
 	OfTree(pid int) bool                                    // whether the sender of a signal belongs to the tree
 	Received(got signals.Received)                          // records a signal on which the Loop acts
 	Unread() int                                            // bytes of standard input
-	Look() (orphans.View, error)                            // at the live tree
-	Remember()                                              // which process started which
+	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
@@ -84,20 +83,12 @@ type Loop struct {
 	reapAt     time.Duration // until then SIGCHLD is not caught
 }
 
-// A Role is the kind of life that a Loop leads.
-type Role int
-
-const (
-	Alone Role = iota // of a command
-	Pause             // without a command
-)
-
 // New returns the loop of a life that begins now. main is the pid of the main child, whose exit the kernel shows if
-// watched is true.
-func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
+// watched is true. Without a main child, as under --pause, main is 0.
+func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// Reaping first finds a child that exited before SIGCHLD was caught.
 	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
-	if l.machine = newLadder(rules, main); role == Pause {
+	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules.WarnReaped}
 	}
 	if rules.Timeout > 0 {
@@ -270,7 +261,7 @@ func (a forward) do(l *Loop) {
 }
 
 func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
-func (remember) do(l *Loop) { l.Remember() }
+func (remember) do(l *Loop) { _, _ = l.Look() }
 func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
 
 func (look) do(l *Loop) {

@@ -747,8 +747,6 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	return v, nil
 }
 
-func (k *kernel) Remember() {}
-
 // Forward is to the command: to its group, if that is to be, or else to it alone.
 func (k *kernel) Forward(sig syscall.Signal, group bool) {
 	k.called = true
