@@ -110,7 +110,8 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 	}
 	from, line := l.owners.Of(p), ""
 	if !silent {
-		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
+		session, _ := unix.Getsid(0)
+		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session, from, lineWidth()-len("fini: stopping leftover "))
 	}
 	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
 	if silent {
@@ -154,7 +155,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 
 // close writes what fini says last.
 func (l *loop) close(end life.End) {
-	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
+	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		l.failed(l.tellGitHub(end.Leaks))
 	}
 	l.failed(l.report.Write(end.Status()))
@@ -193,13 +194,4 @@ func (l *loop) tellGitHub(leaks life.Leaks) error {
 		return nil
 	}
 	return report.AppendSummary(path, text)
-}
-
-// onGitHub reports whether this is a step of GitHub's CI.
-func onGitHub() bool { return entry.Getenv("GITHUB_ACTIONS") == "true" }
-
-// session is the session of this process.
-func session() int {
-	id, _ := unix.Getsid(0)
-	return id
 }

@@ -402,9 +402,6 @@ func (w *world) ending(f *fini) {
 	seen.Children = len(w.childrenOf(f.id)) > 0
 	act := w.decide(f, seen, how)
 	took := func(after string) { w.supply.rows.one("asleep", how, after) }
-	if waits := seen.What == entry.TimeUp; waits == (act&entry.Reap != 0) {
-		w.breach("the pair", "the acts are %#x, and inner can be reaped: %t", act, !waits)
-	}
 	switch {
 	case act&entry.Fork != 0:
 		took("forks")
