@@ -37,6 +37,7 @@ type sleeper struct {
 	takes     takes
 	signal    caught // that was read; none if its sig is 0
 	letsGo    bool   // Started was received in this round
+	drains    bool   // what came before Started is taken now, and no signal is known to be a key
 	stoppable bool   // TSTP stops it
 	hungUp    bool
 	saidSo    bool // and Step knows
@@ -251,8 +252,9 @@ func (w *world) asleep(f *fini) {
 			s.hungUp = s.hungUp || w.ended(w.cast.inner)
 		case lets:
 			if s.letsGo {
-				s.letsGo, s.takes, s.deadline = false, everything, 0
-			} else if s.takes != everything || s.stoppable {
+				s.letsGo, s.drains, s.takes, s.deadline = false, true, everything, 0
+			}
+			if !s.drains {
 				break
 			}
 			if s.signal.sig != 0 || w.read(f) {
@@ -260,6 +262,7 @@ func (w *world) asleep(f *fini) {
 				w.takeSignal(f, false)
 				return
 			}
+			s.drains = false
 			w.beStoppable(f)
 			return
 		case hangsUp:
@@ -555,7 +558,7 @@ func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), fr
 	num(int(s.Job) | int(s.signal.sig)<<8)
 	num(s.signal.sender)
 	num(int(s.Status))
-	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.stoppable, s.hungUp, s.saidSo, s.parent} {
+	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.hungUp, s.saidSo, s.parent} {
 		flag(set)
 	}
 	from(s.deadline)
