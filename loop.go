@@ -257,7 +257,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 			count = fmt.Sprintf("%d processes", n)
 		}
 		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
-		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
+		if l.toldOfMemory++; l.toldOfMemory > life.MaxNamed {
 			continue
 		}
 		who := fmt.Sprintf("leftover %d was ended by SIGKILL", x.Pid)

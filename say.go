@@ -103,7 +103,7 @@ func (l *loop) culprit(why life.Reason) string {
 }
 
 // Tell says what fini does about a leftover.
-func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
+func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	silent := quietly || l.threshold < life.Warning
 	if silent && !l.report.Lists() {
 		return
@@ -113,17 +113,17 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
 		session, _ := unix.Getsid(0)
 		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session, from, lineWidth()-len("fini: stopping leftover "))
 	}
-	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, hadTerm, line)
 	if silent {
 		return
 	}
-	if !l.told && l.threshold >= life.Detail {
+	if !l.namedLeftover && l.threshold >= life.Detail {
 		l.sayf(life.Detail, "the command has ended and left running:")
 		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	l.told = true
+	l.namedLeftover = true
 	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 

@@ -27,7 +27,7 @@ const (
 	settled  // it outlives the outer one
 	starting // it has said so
 	spawned  // it has started the command
-	told     // and said so
+	reported // and said so
 )
 
 // A sleeper is an outer fini that sleeps.
@@ -167,8 +167,8 @@ func (w *world) beginning(f *fini) {
 	case spawned:
 		w.sayStarted()
 		w.ghost.started = true
-		f.phase = told
-	case told:
+		f.phase = reported
+	case reported:
 		w.setpgid(self)
 		f.phase = awake
 	}
@@ -462,11 +462,11 @@ func (w *world) wake(f *fini) {
 	f.mainID = w.cast.main
 	w.ghost.overruled, w.ghost.unwait = true, true
 	// Everybody is asked once more, and once only.
-	w.ghost.asked, w.ghost.begun = false, false
+	w.ghost.lookedToAsk, w.ghost.begun = false, false
 	w.may(syscall.SIGTERM, false)
 	for i := range w.all {
 		m := &w.all[i].mark
-		m.asks, m.had, m.afterAsk = 0, false, false
+		m.asks, m.hadTerm, m.afterAsk = 0, false, false
 	}
 	result := ResultOf(syscall.WaitStatus(s.Status))
 	switch {

@@ -88,8 +88,8 @@ type (
 	tell struct { // says what fini does about a leftover
 		process orphans.Process
 		what    string
-		quietly bool // without a line: see MaxTold
-		asked   bool // the leftover has had SIGTERM already
+		quietly bool // without a line: see MaxNamed
+		hadTerm bool // the leftover has had SIGTERM already
 	}
 	leave struct { // says that a leftover goes on living
 		process orphans.Process

@@ -47,15 +47,15 @@ type ladder struct {
 	deadline   time.Duration // when the rung ends, as uptime
 	leftUnread int           // unread bytes of stdin at the last look
 
-	stopReason Reason // why fini stops the command
-	isStopped  bool   // the main child is suspended by a signal
+	stopReason  Reason // why fini stops the command
+	isSuspended bool   // the main child is suspended by a signal
 	// the stop signal sent when the parent process died; the next signal of that kind is a duplicate
 	expectedDuplicate syscall.Signal
-	sent              map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
+	sentAt            map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
 }
 
 func newLadder(r Rules, main int) *ladder {
-	return &ladder{Rules: r, main: main, sent: map[syscall.Signal]time.Duration{}}
+	return &ladder{Rules: r, main: main, sentAt: map[syscall.Signal]time.Duration{}}
 }
 
 func (l *ladder) mayDelayReap(watched bool) bool { return watched }
@@ -138,16 +138,16 @@ func (i Identity) asksForEnd(sig syscall.Signal) bool {
 
 // forward sends sig to the command and records the time.
 func (l *ladder) forward(now time.Duration, sig syscall.Signal) []action {
-	l.sent[sig] = now
+	l.sentAt[sig] = now
 	return []action{forward{sig}}
 }
 
 // letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
 func (l *ladder) letGoOn(now time.Duration) []action {
-	if !l.isStopped {
+	if !l.isSuspended {
 		return nil
 	}
-	l.isStopped = false
+	l.isSuspended = false
 	return l.forward(now, syscall.SIGCONT)
 }
 
@@ -197,7 +197,7 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 // process may have sent fini the same signal within the same second. A signal from before that second was for something
 // else, such as a reload.
 func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
-	at, ok := l.sent[sig]
+	at, ok := l.sentAt[sig]
 	return ok && now-at <= sameEnd
 }
 
@@ -246,12 +246,12 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
 // suspended: the suspension may have been under way when fini sent its signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
-	l.isStopped = status.Stopped()
-	asked := false
-	for sig, at := range l.sent {
-		asked = asked || l.asksForEnd(sig) && now-at <= sameEnd
+	l.isSuspended = status.Stopped()
+	hasToExit := false
+	for sig, at := range l.sentAt {
+		hasToExit = hasToExit || l.asksForEnd(sig) && now-at <= sameEnd
 	}
-	if l.rung == stoppingRung || asked {
+	if l.rung == stoppingRung || hasToExit {
 		return l.letGoOn(now)
 	}
 	return nil
@@ -287,7 +287,7 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
 		s := l.sweep(nil)
-		s.Orphans, s.had.pid = StopAll, l.main
+		s.Orphans, s.earlierTerm.pid = StopAll, l.main
 		return s.ask()
 	}
 	return nil, l
@@ -311,10 +311,10 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	case status != nil:
 		s.result = ResultOf(*status)
 	default:
-		s.result, s.unknown = Result{Sig: syscall.SIGKILL}, true
+		s.result, s.resultUnknown = Result{Sig: syscall.SIGKILL}, true
 	}
-	if at, ok := l.sent[syscall.SIGTERM]; ok && l.Group {
-		s.had = had{group: l.main, at: at}
+	if at, ok := l.sentAt[syscall.SIGTERM]; ok && l.Group {
+		s.earlierTerm = earlierTerm{group: l.main, at: at}
 	}
 	return s
 }

@@ -33,8 +33,8 @@ type Kernel interface {
 
 	Say(level Level, text string)
 	Because(level Level, what string, why Reason)
-	Tell(of orphans.Process, what string, quietly, asked bool)
-	Leave(alone orphans.Process, quietly bool)
+	Tell(p orphans.Process, what string, quietly, hadTerm bool)
+	Leave(p orphans.Process, quietly bool)
 	Exit(end End) // the last action of a life
 }
 
@@ -72,22 +72,22 @@ type Loop struct {
 	todo    []action
 	result  Result
 
-	main       int           // the main child's pid, 0 for none
-	watched    bool          // the kernel shows the main child's exit
-	mainGone   bool          // the kernel has just shown the exit
-	reaped     bool          // the main child was reaped, or its exit is hidden: fini signals it no more
-	wasStopped bool          // the main child has been suspended by a signal
-	mustReap   bool          // children may have changed
-	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
-	wake       time.Duration // when the machine wants to be woken
-	reapAt     time.Duration // until then SIGCHLD is not caught
+	main        int           // the main child's pid, 0 for none
+	watchesMain bool          // the kernel shows the main child's exit
+	mainGone    bool          // the kernel has just shown the exit
+	mainReaped  bool          // the main child was reaped, or its exit is hidden: fini signals it no more
+	wasStopped  bool          // the main child has been suspended by a signal
+	mustReap    bool          // children may have changed
+	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
+	wake        time.Duration // when the machine wants to be woken
+	reapAt      time.Duration // until then SIGCHLD is not caught
 }
 
 // New returns the loop of a life that begins now. main is the pid of the main child, whose exit the kernel shows if
 // watched is true. Without a main child, as under --pause, main is 0.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// Reaping first finds a child that exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
+	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
 	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules.WarnReaped}
 	}
@@ -153,7 +153,7 @@ func (l *Loop) turn() {
 
 // wait sleeps until something has happened. fini spends its life here.
 func (l *Loop) wait() {
-	woken := l.Wait(l.next(), l.watched)
+	woken := l.Wait(l.next(), l.watchesMain)
 	for _, got := range woken.Signals {
 		l.received(got)
 	}
@@ -161,7 +161,7 @@ func (l *Loop) wait() {
 		l.queue = append(l.queue, stop{why})
 	}
 	if woken.Main {
-		l.watched, l.mainGone = false, true
+		l.watchesMain, l.mainGone = false, true
 	}
 	now := l.Now()
 	if due(&l.timeout, now) {
@@ -209,7 +209,7 @@ func (l *Loop) received(got signals.Received) {
 // before it reaps again.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	mayDelay := l.machine.mayDelayReap(l.watched)
+	mayDelay := l.machine.mayDelayReap(l.watchesMain)
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -239,7 +239,7 @@ func (l *Loop) collect() (e ended) {
 		case x.Pid != l.main || x.Status.Continued():
 		case x.Status.Stopped():
 			l.wasStopped = true
-		case !l.reaped:
+		case !l.mainReaped:
 			l.mainEnded()
 		}
 	}
@@ -250,12 +250,12 @@ func (l *Loop) collect() (e ended) {
 }
 
 func (l *Loop) mainEnded() {
-	l.watched, l.reaped = false, true
+	l.watchesMain, l.mainReaped = false, true
 	l.MainEnded()
 }
 
 func (a forward) do(l *Loop) {
-	if !l.reaped {
+	if !l.mainReaped {
 		l.Forward(a.sig, l.rules.Group)
 	}
 }
@@ -290,7 +290,7 @@ func (a hurry) do(l *Loop) {
 
 func (a say) do(l *Loop)     { l.Say(a.level, a.text) }
 func (a because) do(l *Loop) { l.Because(a.level, a.what, a.why) }
-func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.asked) }
+func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
 func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
 
 func (a exit) do(l *Loop) {

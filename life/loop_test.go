@@ -128,12 +128,12 @@ func TestLoop(t *testing.T) {
 // stopped must not reach who has its pid next.
 func TestNothingIsSentToAReapedPid(t *testing.T) {
 	k := &script{}
-	l := &Loop{Kernel: k, main: mainPid, reaped: true}
+	l := &Loop{Kernel: k, main: mainPid, mainReaped: true}
 	forward{syscall.SIGKILL}.do(l)
 	if len(k.calls) > 0 {
 		t.Errorf("%q", k.calls)
 	}
-	l.reaped = false
+	l.mainReaped = false
 	forward{syscall.SIGTERM}.do(l)
 	if want := []string{"forward 15 false"}; !slices.Equal(k.calls, want) {
 		t.Errorf("%q, want %q", k.calls, want)

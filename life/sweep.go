@@ -53,8 +53,8 @@ const (
 	// look. This phase lasts at most this long, while each round hits new processes.
 	burstFor = 100 * time.Millisecond
 
-	// MaxTold is how many leftovers fini names, each in a line. fini only counts the others.
-	MaxTold = 20
+	// MaxNamed is how many leftovers fini names, each in a line. fini only counts the others.
+	MaxNamed = 20
 
 	// The unit of orphans.Process.Start, which is rounded down to it.
 	tick = 10 * time.Millisecond
@@ -63,52 +63,52 @@ const (
 	startUnknown = time.Second
 )
 
-// had says which processes have had SIGTERM already when a sweep begins: the members of a process group at an uptime,
-// however long ago, or one process.
-type had struct {
+// An earlierTerm is a SIGTERM from before the sweep: to a process group at an uptime, however long ago, or to one
+// process.
+type earlierTerm struct {
 	group int
 	at    time.Duration
 	pid   int
 }
 
-// by reports whether p has certainly had SIGTERM: a process that started within the same tick may have come after the
-// signal.
-func (h had) by(p orphans.Process) bool {
-	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start != 0 && p.Start+tick <= h.at
+// reached reports whether p has certainly had this SIGTERM: a process that started within the same tick may have come
+// after the signal.
+func (t earlierTerm) reached(p orphans.Process) bool {
+	return t.pid != 0 && p.Pid == t.pid || t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
 }
 
-// The value of began before all were asked, and of deadline before the look that asks has been answered.
+// The value of askedAt before fini asks the leftovers to exit, and of deadline before the look that asks has been answered.
 const (
-	notBegun    time.Duration = -1
+	notAsked    time.Duration = -1
 	notAnswered time.Duration = math.MaxInt64
 )
 
 // sweep stops a command's leftovers.
 type sweep struct {
 	Rules
-	main int // the main child's pid
-	had  had
+	main        int // the main child's pid
+	earlierTerm earlierTerm
 
-	result  Result // of the command
-	unknown bool   // the result is: a tracer keeps the main child from being reaped
+	result        Result // of the command
+	resultUnknown bool   // a tracer keeps the main child from being reaped
 
-	stage       stage
-	deadline    time.Duration // when the stage ends, as uptime
-	pause       time.Duration // until the next look
-	began       time.Duration // when all were asked, as uptime; notBegun before
-	interrupted bool          // SIGINT came, since the sweep began
+	stage        stage
+	deadline     time.Duration // when the stage ends, as uptime
+	pause        time.Duration // until the next look
+	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
+	sawInterrupt bool          // SIGINT has come since the sweep began
 
-	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
-	stopped  int                   // how many leftovers fini had to stop
-	left     int                   // how many leftovers fini counted, and left
-	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
-	burstEnd time.Duration         // until then fini kills only children
-	alone    bool                  // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt time.Duration         // the uptime of that look
+	startOfAsked map[int]time.Duration // by pid: when each leftover that has had SIGTERM started
+	stoppedCount int                   // how many leftovers fini had to stop
+	leftCount    int                   // how many leftovers fini counted, and left
+	killedPids   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
+	burstEnd     time.Duration         // until then fini kills only children
+	quietLook    bool                  // the last look found only processes that the policy or --allow-orphan spares
+	lookedAt     time.Duration         // the uptime of that look
 }
 
 func newSweep(r Rules) *sweep {
-	return &sweep{Rules: r, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
+	return &sweep{Rules: r, askedAt: notAsked, startOfAsked: map[int]time.Duration{}, killedPids: map[int]bool{}}
 }
 
 func (s *sweep) mayDelayReap(bool) bool { return false }
@@ -169,8 +169,8 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
 		return nil, s // the command has exited by this key, and the rest of the job does so too
 	}
-	again := sig == syscall.SIGINT && s.interrupted
-	s.interrupted = s.interrupted || sig == syscall.SIGINT
+	again := sig == syscall.SIGINT && s.sawInterrupt
+	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
 		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT"})
@@ -196,14 +196,14 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 
 func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	do, status := sortExits(e.exits, s.main, s.WarnReaped)
-	if status != nil && s.unknown {
-		s.result, s.unknown = ResultOf(*status), false
+	if status != nil && s.resultUnknown {
+		s.result, s.resultUnknown = ResultOf(*status), false
 	}
 	for _, x := range e.exits {
 		if x.Ended() {
 			// Another process may get this pid, even within the same tick.
-			delete(s.killed, x.Pid)
-			delete(s.asked, x.Pid)
+			delete(s.killedPids, x.Pid)
+			delete(s.startOfAsked, x.Pid)
 		}
 	}
 	switch {
@@ -269,16 +269,16 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
 	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
 	switch {
-	case mayEnd && !s.alone:
+	case mayEnd && !s.quietLook:
 		// A process that has forked during the look may have slipped through it.
-		s.alone = true
+		s.quietLook = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
 		return s.leave(allowed, do)
 	case mayEnd && s.stage == killing && now >= s.deadline:
 		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time"})...)
 	}
-	s.alone = mayEnd
+	s.quietLook = mayEnd
 	switch s.stage {
 	case asking:
 		if s.deadline == notAnswered {
@@ -300,9 +300,9 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return do, s
 	case counting:
 		for i, p := range found {
-			do = append(do, tell{p, "leaving", i >= MaxTold, false})
+			do = append(do, tell{p, "leaving", i >= MaxNamed, false})
 		}
-		s.left = len(found)
+		s.leftCount = len(found)
 		return s.leave(allowed, do)
 	}
 	return nil, s
@@ -311,7 +311,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 // leave ends the life while processes are alive that fini leaves alone.
 func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
 	for i, p := range allowed {
-		do = append(do, leave{p, i >= MaxTold})
+		do = append(do, leave{p, i >= MaxNamed})
 	}
 	return s.finish(do...)
 }
@@ -321,17 +321,17 @@ func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine
 // started within the tick of the request counts too; see startUnknown. Parents come before their children in found.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
 	spared = map[int]bool{}
-	trusts := s.began == notBegun || now < s.began+min(startUnknown, s.Grace/2)
+	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
 	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
 		at, ok := since[p.Parent]
 		switch {
 		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
 			spared[p.Pid], since[p.Pid] = true, at
-		case s.had.group != 0 && s.had.by(p):
-			since[p.Pid] = s.had.at
-		case s.began != notBegun:
-			since[p.Pid] = s.began
+		case s.earlierTerm.group != 0 && s.earlierTerm.reached(p):
+			since[p.Pid] = s.earlierTerm.at
+		case s.askedAt != notAsked:
+			since[p.Pid] = s.askedAt
 		}
 	}
 	return spared
@@ -340,33 +340,33 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
-	var first, rest []orphans.Process
+	var first, others []orphans.Process
 	for _, p := range found {
 		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
 			first = append(first, p)
 		} else {
-			rest = append(rest, p)
+			others = append(others, p)
 		}
 	}
-	for _, p := range append(first, rest...) {
-		start, asked := s.asked[p.Pid]
+	for _, p := range append(first, others...) {
+		start, wasAsked := s.startOfAsked[p.Pid]
 		known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
-		if asked && (start == p.Start || !known) || spared[p.Pid] {
+		if wasAsked && (start == p.Start || !known) || spared[p.Pid] {
 			continue
 		}
-		s.asked[p.Pid] = p.Start
-		had := s.had.by(p)
-		s.stopped++
-		do = append(do, tell{p, "stopping", s.stopped > MaxTold, had})
-		if !had {
+		s.startOfAsked[p.Pid] = p.Start
+		hadTerm := s.earlierTerm.reached(p)
+		s.stoppedCount++
+		do = append(do, tell{p, "stopping", s.stoppedCount > MaxNamed, hadTerm})
+		if !hadTerm {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
 		if p.State == 'T' {
 			do = append(do, send{p, syscall.SIGCONT}) // a suspended process can't act on SIGTERM
 		}
 	}
-	if s.began == notBegun {
-		s.began = now
+	if s.askedAt == notAsked {
+		s.askedAt = now
 	}
 	return do
 }
@@ -379,8 +379,8 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	}
 	var hit []int
 	for i, p := range found {
-		if !s.killed[p.Pid] {
-			do = append(do, tell{p, "killing", i >= MaxTold, false})
+		if !s.killedPids[p.Pid] {
+			do = append(do, tell{p, "killing", i >= MaxNamed, false})
 		}
 		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
@@ -405,8 +405,8 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 	}
 	fresh := false
 	for _, pid := range e.hit {
-		fresh = fresh || !s.killed[pid]
-		s.killed[pid] = true
+		fresh = fresh || !s.killedPids[pid]
+		s.killedPids[pid] = true
 	}
 	if fresh {
 		s.deadline, s.pause = now+killedBound, shortPause
@@ -442,21 +442,21 @@ func (s *sweep) again(now time.Duration) action {
 
 // finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
-	if s.stopped > MaxTold {
-		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
+	if s.stoppedCount > MaxNamed {
+		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stoppedCount)})
 	}
-	if s.left > MaxTold {
-		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.left)})
+	if s.leftCount > MaxNamed {
+		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.leftCount)})
 	}
 	result, leaked := s.result, false
 	if slices.Contains(s.Remap, result.Status()) {
 		result.Sig, result.Code = 0, 0
 	}
-	if count := s.stopped + s.left; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
+	if count := s.stoppedCount + s.leftCount; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
 		result.Code, leaked = s.OrphansExit, true
 		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
-	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}}), nil
+	return append(do, exit{result, Leaks{s.stoppedCount, s.leftCount, leaked}}), nil
 }
 
 // Leftovers is a number of leftovers in words.

@@ -270,7 +270,7 @@ func (w *world) notify(p *proc) {
 	parent := w.get(p.parent)
 	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
 		w.free(p)
-		if f := w.fini(p.parent); f != nil && f.reaped {
+		if f := w.fini(p.parent); f != nil && f.mainReaped {
 			f.child = true // it watches a pidfd: see LivingChild in package orphans
 		}
 		return
@@ -613,7 +613,7 @@ func (w *world) bondEnded(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) }
+func (w *world) mainShows(f *fini) bool { return f.watchesMain && w.ended(f.mainID) }
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
