@@ -619,7 +619,7 @@ func begin(r Rules, as part, unbound bool) *world {
 		group = 20
 	}
 	switch as {
-	case asLeader:
+	case asLeader, asPairInOrphanedJob: // the parent process is in another session, and so no link of the job
 		session = 20
 	case asPID1:
 		session, group, top = 20, 20, 0
@@ -820,6 +820,10 @@ func scenarios(whole bool, depth int) (all []scenario) {
 						}
 						begins := as == asBeginning || as == asBeginningInJob
 						pair := as != asSolo && as != asPID1 && as != asSoloInJob
+						// Without a pidfd nothing shows an end that a tracer hides.
+						if setting.name == "no pidfds" && kind.name == "traced" {
+							continue
+						}
 						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "stubborn" && kind.name != "one from before" ||
 							!pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
 							continue
