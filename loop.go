@@ -182,13 +182,6 @@ func (l *loop) Look() (orphans.View, error) {
 	return view, err
 }
 
-// Remember records which process started which, while the tree still shows this.
-func (l *loop) Remember() {
-	if view, err := l.tree.Look(); err == nil {
-		l.owners.Remember(view.Found)
-	}
-}
-
 // Forward sends a signal to the command.
 func (l *loop) Forward(sig syscall.Signal, group bool) {
 	l.sayf(life.Detail, "sending %s to the command", signals.Name(sig))
@@ -259,7 +252,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 			count = fmt.Sprintf("%d processes", n)
 		}
 		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
-		if l.toldOfMemory++; l.toldOfMemory > life.MaxTold {
+		if l.toldOfMemory++; l.toldOfMemory > life.MaxNamed {
 			continue
 		}
 		who := fmt.Sprintf("leftover %d was ended by SIGKILL", x.Pid)

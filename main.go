@@ -217,10 +217,10 @@ type loop struct {
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	found    []orphans.Process // the leftovers that the last look has found
-	owners   *report.Owners    // who started them
-	told     bool              // a line has named a leftover
-	terminal int               // the terminal whose foreground the command got, -1 for none
+	found         []orphans.Process // the leftovers that the last look has found
+	owners        *report.Owners    // who started them
+	namedLeftover bool              // a line has named a leftover
+	terminal      int               // the terminal whose foreground the command got, -1 for none
 
 	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
 
@@ -248,9 +248,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	l.tree.Allow(options.Patterns(), child.Pid)
 	l.report.Started(child.Pid)
 	l.bond = pdeath.Watch(pidfds(l.bound), l.stdin)
-	role := life.Alone
 	if options.Pause {
-		role = life.Pause
 		l.sayf(life.Detail, "pausing")
 	} else {
 		whose := ""
@@ -261,7 +259,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 		l.owners.Main(child.Pid, strings.Join(options.Command, " "))
 		l.memory = reaper.CountMemory() // while the command is being executed
 	}
-	lived := life.New(l, role, l.rules, child.Pid, child.FD >= 0)
+	lived := life.New(l, l.rules, child.Pid, child.FD >= 0)
 	if l.stdin == pdeath.Ended {
 		lived.Stop(life.StdinClosed)
 	}

@@ -103,26 +103,27 @@ func (l *loop) culprit(why life.Reason) string {
 }
 
 // Tell says what fini does about a leftover.
-func (l *loop) Tell(p orphans.Process, what string, quietly, asked bool) {
+func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	silent := quietly || l.threshold < life.Warning
 	if silent && !l.report.Lists() {
 		return
 	}
 	from, line := l.owners.Of(p), ""
 	if !silent {
-		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session(), from, lineWidth()-len("fini: stopping leftover "))
+		session, _ := unix.Getsid(0)
+		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session, from, lineWidth()-len("fini: stopping leftover "))
 	}
-	l.report.Leftover(p, l.tree.CommandLine(p), from, asked, line)
+	l.report.Leftover(p, l.tree.CommandLine(p), from, hadTerm, line)
 	if silent {
 		return
 	}
-	if !l.told && l.threshold >= life.Detail {
+	if !l.namedLeftover && l.threshold >= life.Detail {
 		l.sayf(life.Detail, "the command has ended and left running:")
 		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
 	}
-	l.told = true
+	l.namedLeftover = true
 	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 
@@ -154,7 +155,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 
 // close writes what fini says last.
 func (l *loop) close(end life.End) {
-	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && onGitHub() {
+	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		l.failed(l.tellGitHub(end.Leaks))
 	}
 	l.failed(l.report.Write(end.Status()))
@@ -193,13 +194,4 @@ func (l *loop) tellGitHub(leaks life.Leaks) error {
 		return nil
 	}
 	return report.AppendSummary(path, text)
-}
-
-// onGitHub reports whether this is a step of GitHub's CI.
-func onGitHub() bool { return entry.Getenv("GITHUB_ACTIONS") == "true" }
-
-// session is the session of this process.
-func session() int {
-	id, _ := unix.Getsid(0)
-	return id
 }

@@ -25,6 +25,9 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	ADDQ $32, SP
 	JMP  _rt0_amd64_linux(SB)
 
+// The memory that FS points into.
+GLOBL ·noThread(SB), NOPTR, $16
+
 // func call6(number, a, b, c, d, e, f uintptr) int
 TEXT ·call6(SB),NOSPLIT|NOFRAME,$0-64
 	MOVQ number+0(FP), AX

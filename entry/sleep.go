@@ -112,7 +112,6 @@ func (p *process) readSignal() bool {
 //
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) {
-	kernel := p.signal.Code > 0
 	const pollIn = 1 // POLL_IN: see prepareIsolation
 	switch {
 	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
@@ -123,7 +122,7 @@ func (p *process) takeSignal(asKernel bool) {
 		}
 	default:
 		seen := Seen{What: Signalled, Signal: p.signal.Signo}
-		if !kernel {
+		if p.signal.Code <= 0 {
 			seen.Sender = int(int32(p.signal.Pid))
 		} else if !asKernel {
 			p.signal.Code, p.signal.Pid = 0, 0
@@ -165,15 +164,15 @@ func (p *process) do(act Act) {
 		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 	if act&AwaitEnd != 0 {
-		p.deadline = now() + p.bound0()
+		p.deadline = now() + p.patience()
 	}
 }
 
-// bound0 is the time that the outer fini waits for the end of the inner fini, in nanoseconds. After the line has hung up,
+// patience is how long the outer fini waits for the end of the inner fini, in nanoseconds. After the line has hung up,
 // only a tracer delays the end of a process. But the init of a PID namespace ends after all other processes there.
 //
 //go:nosplit
-func (p *process) bound0() int64 {
+func (p *process) patience() int64 {
 	switch {
 	case !p.Isolated:
 		return 1e9
@@ -336,11 +335,7 @@ func (p *process) closeListed(last int) bool {
 		}
 		for at := text; at < text+uintptr(n); {
 			const length, name = 16, 19
-			fd := 0
-			for c := at + name; byteAt(c) >= '0' && byteAt(c) <= '9'; c++ {
-				fd = 10*fd + int(byteAt(c)-'0')
-			}
-			if fd > last && fd != dir {
+			if fd, _ := number(at + name); fd > last && fd != dir {
 				closeFD(fd)
 			}
 			at += uintptr(byteAt(at+length)) | uintptr(byteAt(at+length+1))<<8
@@ -438,11 +433,10 @@ func (p *process) killChildren() {
 	if isChild && p.Job&InJob == 0 {
 		call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
-	n := readFile(address("/proc/thread-self/children\x00"), uintptr(unsafe.Pointer(&p.text)), len(p.text))
-	for at := 0; at < n; {
-		pid := 0
-		pid, at = nextPid(uintptr(unsafe.Pointer(&p.text)), at, n)
-		if pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
+	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
+	n := readFile(address("/proc/thread-self/children\x00"), text, len(p.text)-1)
+	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
+		if pid, at = number(at); pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}
@@ -450,27 +444,23 @@ func (p *process) killChildren() {
 
 //go:nosplit
 func (p *process) isEarlier(pid int) bool {
-	for at := 0; at < p.earliers; {
-		other := 0
-		if other, at = nextPid(uintptr(unsafe.Pointer(&p.earlier)), at, p.earliers); other == pid {
+	text, other := uintptr(unsafe.Pointer(&p.earlier)), 0
+	for at := text; at < text+uintptr(p.earliers); at++ {
+		if other, at = number(at); other == pid {
 			return true
 		}
 	}
 	return false
 }
 
-// nextPid reads a number that ends in a blank, and returns the position of the next number.
+// number reads a number, and returns the address of the byte that follows it.
 //
 //go:nosplit
-func nextPid(text uintptr, at, end int) (pid, next int) {
-	for ; at < end; at++ {
-		c := byteAt(text + uintptr(at))
-		if c == ' ' {
-			break
-		}
-		pid = 10*pid + int(c-'0')
+func number(at uintptr) (n int, end uintptr) {
+	for ; byteAt(at) >= '0' && byteAt(at) <= '9'; at++ {
+		n = 10*n + int(byteAt(at)-'0')
 	}
-	return pid, at + 1
+	return n, at
 }
 
 // signalFD makes a descriptor that receives the signals of a set, or changes the set of a descriptor. See signalfd(2).

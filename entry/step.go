@@ -82,7 +82,6 @@ const (
 	Listen                       // to terminating signals again
 	LetGo                        // of the inherited descriptors, and take all signals
 	AwaitEnd                     // of the inner fini, for Bound
-	Reap                         // the inner fini
 	Fork                         // again, as Next says
 	Exit                         // by Status
 	StartRuntime                 // as a single process if Next is BeAlone, else as the heir
@@ -159,32 +158,29 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 
 //go:nosplit
 func (s *Sleeper) ended(e Seen) Act {
-	reap, exited := Reap, e.Status&0x7f == 0
-	if e.What == TimeUp {
-		reap, exited, s.GaveUp = 0, false, s.Isolated
-	}
+	s.GaveUp = e.What == TimeUp && s.Isolated
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
 		s.Next = 0 // the sender of the terminating signal wants no other fini either
 	}
 	switch {
 	case s.Next == BeAlone:
-		return reap | StartRuntime
+		return StartRuntime
 	case s.Next != 0:
-		return reap | Fork
+		return Fork
 	case s.Done && !s.GaveUp:
-		return reap | Exit
+		return Exit
 	case s.Done:
 		return StartRuntime
 	case asked && !e.Children:
 		s.Status = s.EndBy
-		return reap | Exit
+		return Exit
 	}
 	s.Status = e.Status
-	if s.Main == 0 && exited && !asked {
-		return reap | Exit
+	if exited := e.Status&0x7f == 0; s.Main == 0 && exited && !asked {
+		return Exit
 	}
-	return reap | StartRuntime
+	return StartRuntime
 }
 
 // terminating are the terminating signals: bit n-1 is signal n.

@@ -27,7 +27,7 @@ const (
 	settled  // it outlives the outer one
 	starting // it has said so
 	spawned  // it has started the command
-	told     // and said so
+	reported // and said so
 )
 
 // A sleeper is an outer fini that sleeps.
@@ -37,6 +37,7 @@ type sleeper struct {
 	takes     takes
 	signal    caught // that was read; none if its sig is 0
 	letsGo    bool   // Started was received in this round
+	drains    bool   // what came before Started is taken now, and no signal is known to be a key
 	stoppable bool   // TSTP stops it
 	hungUp    bool
 	saidSo    bool // and Step knows
@@ -166,8 +167,8 @@ func (w *world) beginning(f *fini) {
 	case spawned:
 		w.sayStarted()
 		w.ghost.started = true
-		f.phase = told
-	case told:
+		f.phase = reported
+	case reported:
 		w.setpgid(self)
 		f.phase = awake
 	}
@@ -251,8 +252,9 @@ func (w *world) asleep(f *fini) {
 			s.hungUp = s.hungUp || w.ended(w.cast.inner)
 		case lets:
 			if s.letsGo {
-				s.letsGo, s.takes, s.deadline = false, everything, 0
-			} else if s.takes != everything || s.stoppable {
+				s.letsGo, s.drains, s.takes, s.deadline = false, true, everything, 0
+			}
+			if !s.drains {
 				break
 			}
 			if s.signal.sig != 0 || w.read(f) {
@@ -260,6 +262,7 @@ func (w *world) asleep(f *fini) {
 				w.takeSignal(f, false)
 				return
 			}
+			s.drains = false
 			w.beStoppable(f)
 			return
 		case hangsUp:
@@ -402,9 +405,6 @@ func (w *world) ending(f *fini) {
 	seen.Children = len(w.childrenOf(f.id)) > 0
 	act := w.decide(f, seen, how)
 	took := func(after string) { w.supply.rows.one("asleep", how, after) }
-	if waits := seen.What == entry.TimeUp; waits == (act&entry.Reap != 0) {
-		w.breach("the pair", "the acts are %#x, and inner can be reaped: %t", act, !waits)
-	}
 	switch {
 	case act&entry.Fork != 0:
 		took("forks")
@@ -462,11 +462,11 @@ func (w *world) wake(f *fini) {
 	f.mainID = w.cast.main
 	w.ghost.overruled, w.ghost.unwait = true, true
 	// Everybody is asked once more, and once only.
-	w.ghost.asked, w.ghost.begun = false, false
+	w.ghost.lookedToAsk, w.ghost.begun = false, false
 	w.may(syscall.SIGTERM, false)
 	for i := range w.all {
 		m := &w.all[i].mark
-		m.asks, m.had, m.afterAsk = 0, false, false
+		m.asks, m.hadTerm, m.afterAsk = 0, false, false
 	}
 	result := ResultOf(syscall.WaitStatus(s.Status))
 	switch {
@@ -558,7 +558,7 @@ func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), fr
 	num(int(s.Job) | int(s.signal.sig)<<8)
 	num(s.signal.sender)
 	num(int(s.Status))
-	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.stoppable, s.hungUp, s.saidSo, s.parent} {
+	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.hungUp, s.saidSo, s.parent} {
 		flag(set)
 	}
 	from(s.deadline)

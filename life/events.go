@@ -16,8 +16,9 @@ import (
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
-	// mayDelayReap reports whether fini may reap children other than the main child later.
-	mayDelayReap() bool
+	// mayDelayReap reports whether fini may reap children other than the main child later. If watched is true, the
+	// kernel shows the main child's exit.
+	mayDelayReap(watched bool) bool
 }
 
 // An event is what the loop has learnt.
@@ -87,8 +88,8 @@ type (
 	tell struct { // says what fini does about a leftover
 		process orphans.Process
 		what    string
-		quietly bool // without a line: see MaxTold
-		asked   bool // the leftover has had SIGTERM already
+		quietly bool // without a line: see MaxNamed
+		hadTerm bool // the leftover has had SIGTERM already
 	}
 	leave struct { // says that a leftover goes on living
 		process orphans.Process

@@ -31,34 +31,34 @@ var invariants = []string{
 type ghost struct {
 	firstLeftover int // the first id after the cast
 
-	mainEnded  bool
-	mainStatus syscall.WaitStatus
-	stopping   bool // a stop signal has gone to the command, or all were asked
-	asked      bool // a look was taken to ask all
-	begun      bool // and they are being asked
-	askedAt    time.Duration
-	stopAt     time.Duration  // when the command was, for the first time
-	termAt     time.Duration  // when the command's group was, for the last time
-	interrupts int            // SIGINTs that the sweep took
-	sent       bool           // a leftover was sent SIGTERM
-	seen       bool           // one was found when all were to be asked
-	overruled  bool           // a machine has had a reason that overrules the policy, or to stop waiting
-	unwait     bool           // the same for --orphans=wait
-	unended    bool           // the command could not be ended by SIGKILL
-	reason     bool           // there was one to stop, beside --timeout
-	timeout    byte           // 1 if --timeout may have been why the command ended, 2 if it was
-	killed     int            // how many finis were
-	wordless   bool           // one of them was the inner one, before it was done
-	early      int            // with what an inner one has ended by itself before its loop has
-	started    bool           // an inner one has said so
-	done       bool           // the same
-	suspended  bool           // by a key that the outer one has taken itself
-	toEnd      bool           // a signal has asked fini to end
-	endBy      syscall.Signal // the one for which the outer one has killed the inner one
+	mainEnded   bool
+	mainStatus  syscall.WaitStatus
+	stopping    bool // a stop signal has gone to the command, or all were asked
+	lookedToAsk bool // a look was taken to ask all
+	begun       bool // and they are being asked
+	askedAt     time.Duration
+	stopAt      time.Duration  // when the command was, for the first time
+	termAt      time.Duration  // when the command's group was, for the last time
+	interrupts  int            // SIGINTs that the sweep took
+	sent        bool           // a leftover was sent SIGTERM
+	seen        bool           // one was found when all were to be asked
+	overruled   bool           // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait      bool           // the same for --orphans=wait
+	unended     bool           // the command could not be ended by SIGKILL
+	reason      bool           // there was one to stop, beside --timeout
+	timeout     byte           // 1 if --timeout may have been why the command ended, 2 if it was
+	killed      int            // how many finis were
+	wordless    bool           // one of them was the inner one, before it was done
+	early       int            // with what an inner one has ended by itself before its loop has
+	started     bool           // an inner one has said so
+	done        bool           // the same
+	suspended   bool           // by a key that the outer one has taken itself
+	toEnd       bool           // a signal has asked fini to end
+	endBy       syscall.Signal // the one for which the outer one has killed the inner one
 
-	got, due [4]int        // how often the main child got a signal, and may have: see counted
-	told     [4]bool       // a process has sent it to fini for the main child
-	mustEnd  time.Duration // at the latest; 0 for no reason yet
+	got, due    [4]int        // how often the main child got a signal, and may have: see counted
+	sentForMain [4]bool       // a process has sent it to fini for the main child
+	mustEnd     time.Duration // at the latest; 0 for no reason yet
 }
 
 // mark is what the invariants remember of a process.
@@ -66,7 +66,7 @@ type mark struct {
 	afterStop bool // born when the command had had a stop signal
 	afterAsk  bool // born when the leftovers were being asked
 	termed    bool // had a stop signal
-	had       bool // SIGTERM with the group, certainly
+	hadTerm   bool // SIGTERM with the group, certainly
 	sender    bool // of a signal to the job
 	byKey     bool // that is how it was stopped
 	adopted   bool // it was there when all were asked, or had come to fini since
@@ -127,7 +127,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 			w.breach("grace", "%s is killed %v after it was asked", w.name(p.id), w.now-since)
 		}
 	case sig == syscall.SIGTERM && by == bySend:
-		if p.mark.asks > 0 || p.mark.had && p.group == w.rules.commandGroup(firstMain) {
+		if p.mark.asks > 0 || p.mark.hadTerm && p.group == w.rules.commandGroup(firstMain) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
 		parent := w.get(p.parent)
@@ -137,7 +137,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		p.mark.asks++
 		w.ghost.sent = true
 	case sig == syscall.SIGTERM && f.rules.Group:
-		p.mark.had = p.mark.had || p.start/tick*tick+tick <= w.now
+		p.mark.hadTerm = p.mark.hadTerm || p.start/tick*tick+tick <= w.now
 		w.ghost.termAt = w.now
 	}
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
@@ -151,7 +151,7 @@ func (w *world) isCleanUp(p *proc) bool {
 	if parent == nil || !parent.alive() || !parent.has(ofTree) {
 		return false
 	}
-	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.had || parent.has(privileged))
+	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.hadTerm || parent.has(privileged))
 	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
@@ -200,8 +200,8 @@ func (w *world) judgeLook(f *fini, ids []int) {
 	if !ok || s.stage != asking {
 		return
 	}
-	first := !w.ghost.asked
-	w.ghost.asked, w.ghost.stopping = true, true
+	first := !w.ghost.lookedToAsk
+	w.ghost.lookedToAsk, w.ghost.stopping = true, true
 	for _, id := range ids {
 		p := w.get(id)
 		if w.stays(p) || w.rules.Orphans == StopPipes && !w.ghost.overruled && !p.has(holding) {
@@ -249,6 +249,9 @@ func (w *world) stepped(f *fini, before string, e event) {
 		if before == "asking" && !w.ghost.begun {
 			w.ghost.begun, w.ghost.askedAt = true, w.now
 		}
+		for _, p := range e.Found { // a reason may overrule the policy between the look and its answer
+			w.ghost.seen = w.ghost.seen || before == "asking" && w.ghost.overruled && !p.Allowed
+		}
 	}
 	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers
@@ -274,7 +277,7 @@ func (w *world) got(p *proc, sig syscall.Signal) {
 func (w *world) may(sig syscall.Signal, sent bool) {
 	if i := slices.Index(counted, sig); i >= 0 {
 		w.ghost.due[i]++
-		w.ghost.told[i] = w.ghost.told[i] || sent
+		w.ghost.sentForMain[i] = w.ghost.sentForMain[i] || sent
 	}
 }
 
@@ -380,11 +383,11 @@ func (w *world) judgeRest(next time.Duration) {
 		return
 	}
 	for i, sig := range counted {
-		if w.ghost.told[i] && w.ghost.got[i] == 0 {
+		if w.ghost.sentForMain[i] && w.ghost.got[i] == 0 {
 			w.breach("forwarded", "main has not got signal %d", sig)
 		}
 	}
-	if main.state == 'T' && l.rung == stoppingRung && l.isStopped {
+	if main.state == 'T' && l.rung == stoppingRung && l.isSuspended {
 		w.breach("bounded", "main is to end, and is left stopped")
 	}
 }

@@ -47,18 +47,18 @@ type ladder struct {
 	deadline   time.Duration // when the rung ends, as uptime
 	leftUnread int           // unread bytes of stdin at the last look
 
-	stopReason Reason // why fini stops the command
-	isStopped  bool   // the main child is suspended by a signal
+	stopReason  Reason // why fini stops the command
+	isSuspended bool   // the main child is suspended by a signal
 	// the stop signal sent when the parent process died; the next signal of that kind is a duplicate
 	expectedDuplicate syscall.Signal
-	sent              map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
+	sentAt            map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
 }
 
 func newLadder(r Rules, main int) *ladder {
-	return &ladder{Rules: r, main: main, sent: map[syscall.Signal]time.Duration{}}
+	return &ladder{Rules: r, main: main, sentAt: map[syscall.Signal]time.Duration{}}
 }
 
-func (l *ladder) mayDelayReap() bool { return true }
+func (l *ladder) mayDelayReap(watched bool) bool { return watched }
 
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
@@ -138,16 +138,16 @@ func (i Identity) asksForEnd(sig syscall.Signal) bool {
 
 // forward sends sig to the command and records the time.
 func (l *ladder) forward(now time.Duration, sig syscall.Signal) []action {
-	l.sent[sig] = now
+	l.sentAt[sig] = now
 	return []action{forward{sig}}
 }
 
 // letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
 func (l *ladder) letGoOn(now time.Duration) []action {
-	if !l.isStopped {
+	if !l.isSuspended {
 		return nil
 	}
-	l.isStopped = false
+	l.isSuspended = false
 	return l.forward(now, syscall.SIGCONT)
 }
 
@@ -158,7 +158,7 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 	}
 	switch {
 	case l.rung == running && why == StdinClosed:
-		l.rung, l.deadline, l.leftUnread = closing, now, math.MaxInt
+		l.rung, l.leftUnread = closing, math.MaxInt
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a key of the terminal killed the parent process, the key's signal has reached the command too. A command
@@ -174,36 +174,31 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 	return l.climb(now, why)
 }
 
-// climb starts to stop the command, with the signal for this reason.
+// climb sends the stop signal for this reason, unless the main child has had it, and waits for the main child to exit.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
+	l.stopReason = why
+	do := []action{because{Warning, "stopping the command", why}}
 	sig := syscall.SIGTERM
 	if why.overrules() {
 		sig = l.Deathsig
-		if !l.hadRecently(now, sig) {
+	}
+	if !l.hadRecently(now, sig) {
+		if why.overrules() {
 			l.expectedDuplicate = sig
 		}
+		do = append(do, l.forward(now, sig)...)
 	}
-	return l.startStopping(now, why, sig)
+	do = append(do, l.letGoOn(now)...)
+	do = append(do, remember{}) // a look may take long
+	return append(do, l.endIn(now, l.Grace)...)
 }
 
 // hadRecently reports whether fini has sent the main child sig for this very stop: the sender that killed the parent
 // process may have sent fini the same signal within the same second. A signal from before that second was for something
 // else, such as a reload.
 func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
-	at, ok := l.sent[sig]
+	at, ok := l.sentAt[sig]
 	return ok && now-at <= sameEnd
-}
-
-// startStopping sends the stop signal, unless the main child has had it, and waits for the main child to exit.
-func (l *ladder) startStopping(now time.Duration, why Reason, sig syscall.Signal) []action {
-	l.stopReason = why
-	do := []action{because{Warning, "stopping the command", why}}
-	if !l.hadRecently(now, sig) {
-		do = append(do, l.forward(now, sig)...)
-	}
-	do = append(do, l.letGoOn(now)...)
-	do = append(do, remember{}) // a look may take long
-	return append(do, l.endIn(now, l.Grace)...)
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action {
@@ -217,9 +212,9 @@ func (l *ladder) unread(now time.Duration, bytes int) []action {
 	case l.rung != closing:
 		return nil
 	case bytes >= l.leftUnread:
-		return l.startStopping(now, StdinClosed, syscall.SIGTERM)
+		return l.climb(now, StdinClosed)
 	}
-	l.leftUnread, l.deadline = bytes, now+l.Grace
+	l.leftUnread = bytes
 	return []action{wake{l.Grace}}
 }
 
@@ -236,19 +231,27 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	case !e.none && !e.hidden:
 		return do, l
 	}
-	rest, next := l.over(now, status, e.none)
-	return append(do, rest...), next
+	s := l.sweep(status)
+	switch {
+	case e.none:
+		return s.finish(do...)
+	case s.Orphans == LeaveAll && s.OrphansExit < 0:
+		return s.ask(do...) // the count is only for lines and the report, which say what is alive now
+	case s.Orphans == WaitAll && l.rung == running:
+		return s.enter(waiting, 0, do...)
+	}
+	return s.start(now, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
 // suspended: the suspension may have been under way when fini sent its signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
-	l.isStopped = status.Stopped()
-	asked := false
-	for sig, at := range l.sent {
-		asked = asked || l.asksForEnd(sig) && now-at <= sameEnd
+	l.isSuspended = status.Stopped()
+	hasToExit := false
+	for sig, at := range l.sentAt {
+		hasToExit = hasToExit || l.asksForEnd(sig) && now-at <= sameEnd
 	}
-	if l.rung == stoppingRung || asked {
+	if l.rung == stoppingRung || hasToExit {
 		return l.letGoOn(now)
 	}
 	return nil
@@ -284,7 +287,7 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
 		s := l.sweep(nil)
-		s.Orphans, s.had.pid = StopAll, l.main
+		s.Orphans, s.earlierTerm.pid = StopAll, l.main
 		return s.ask()
 	}
 	return nil, l
@@ -298,20 +301,6 @@ func (l *ladder) killing() action {
 	return say{Warning, fmt.Sprintf("killing the command: it has not ended %v after the stop signal; --grace gives it longer", l.Grace)}
 }
 
-// over decides what follows the exit of the main child.
-func (l *ladder) over(now time.Duration, status *syscall.WaitStatus, none bool) ([]action, Machine) {
-	s := l.sweep(status)
-	switch {
-	case none:
-		return s.finish()
-	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask() // the count is only for lines and the report, which say what is alive now
-	case s.Orphans == WaitAll && l.rung == running:
-		return s.wait()
-	}
-	return s.start(now)
-}
-
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules)
@@ -322,10 +311,10 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	case status != nil:
 		s.result = ResultOf(*status)
 	default:
-		s.result, s.unknown = Result{Sig: syscall.SIGKILL}, true
+		s.result, s.resultUnknown = Result{Sig: syscall.SIGKILL}, true
 	}
-	if at, ok := l.sent[syscall.SIGTERM]; ok && l.Group {
-		s.had = had{group: l.main, at: at}
+	if at, ok := l.sentAt[syscall.SIGTERM]; ok && l.Group {
+		s.earlierTerm = earlierTerm{group: l.main, at: at}
 	}
 	return s
 }

@@ -76,21 +76,14 @@ func (r Reason) overrules() bool { return r == ParentDied || r == FiniDied || r 
 
 // String is the reason in a report, as its schema has it; "" for none.
 func (r Reason) String() string {
-	switch r {
-	case ParentDied:
-		return "launcher"
-	case FiniDied:
-		return "fini"
-	case BoundEnded:
-		return "bind"
-	case StdinClosed:
-		return "stdin"
-	case TimedOut:
-		return "timeout"
-	case NotEnded:
-		return "killAfter"
-	}
-	return ""
+	return [Reasons]string{
+		ParentDied:  "launcher",
+		FiniDied:    "fini",
+		BoundEnded:  "bind",
+		StdinClosed: "stdin",
+		TimedOut:    "timeout",
+		NotEnded:    "killAfter",
+	}[r]
 }
 
 // Rules are all that a life obeys.
@@ -128,15 +121,12 @@ type Identity struct {
 // PID namespace.
 const OutsideJob = -1
 
-// commandGroup is the process group of the command, as proc_pid_stat(5) has it.
+// commandGroup is the process group of the command, as proc_pid_stat(5) has it: 0 for OutsideJob.
 func (i Identity) commandGroup(main int) int {
-	switch i.Job {
-	case 0:
+	if i.Job == 0 {
 		return main
-	case OutsideJob:
-		return 0
 	}
-	return i.Job
+	return max(i.Job, 0)
 }
 
 // The policies of --orphans.

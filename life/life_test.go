@@ -935,8 +935,8 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 	}
 	do, m := m.step(0, found(crowd...))
 	got := text(do)
-	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != MaxTold || sent != 100 {
-		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, MaxTold)
+	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != MaxNamed || sent != 100 {
+		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, MaxNamed)
 	}
 	do, _ = m.step(1, reaped(true))
 	if got := text(do); got != `say "stopped 100 leftovers in all", exit 0` {
@@ -1073,7 +1073,7 @@ func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
 	r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
 	for _, rung := range []rung{running, closing} {
 		l := newLadder(r, mainPid)
-		l.rung, l.isStopped = rung, true
+		l.rung, l.isSuspended = rung, true
 		for range 2 {
 			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
 			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung {

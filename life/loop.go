@@ -26,16 +26,15 @@ type Kernel interface {
 	OfTree(pid int) bool                                    // whether the sender of a signal belongs to the tree
 	Received(got signals.Received)                          // records a signal on which the Loop acts
 	Unread() int                                            // bytes of standard input
-	Look() (orphans.View, error)                            // at the live tree
-	Remember()                                              // which process started which
+	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
 	Say(level Level, text string)
 	Because(level Level, what string, why Reason)
-	Tell(of orphans.Process, what string, quietly, asked bool)
-	Leave(alone orphans.Process, quietly bool)
+	Tell(p orphans.Process, what string, quietly, hadTerm bool)
+	Leave(p orphans.Process, quietly bool)
 	Exit(end End) // the last action of a life
 }
 
@@ -73,31 +72,23 @@ type Loop struct {
 	todo    []action
 	result  Result
 
-	main       int           // the main child's pid, 0 for none
-	watched    bool          // the kernel shows the main child's exit
-	mainGone   bool          // the kernel has just shown the exit
-	reaped     bool          // the main child was reaped, or its exit is hidden: fini signals it no more
-	wasStopped bool          // the main child has been suspended by a signal
-	mustReap   bool          // children may have changed
-	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
-	wake       time.Duration // when the machine wants to be woken
-	reapAt     time.Duration // until then SIGCHLD is not caught
+	main        int           // the main child's pid, 0 for none
+	watchesMain bool          // the kernel shows the main child's exit
+	mainGone    bool          // the kernel has just shown the exit
+	mainReaped  bool          // the main child was reaped, or its exit is hidden: fini signals it no more
+	wasStopped  bool          // the main child has been suspended by a signal
+	mustReap    bool          // children may have changed
+	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
+	wake        time.Duration // when the machine wants to be woken
+	reapAt      time.Duration // until then SIGCHLD is not caught
 }
 
-// A Role is the kind of life that a Loop leads.
-type Role int
-
-const (
-	Alone Role = iota // of a command
-	Pause             // without a command
-)
-
 // New returns the loop of a life that begins now. main is the pid of the main child, whose exit the kernel shows if
-// watched is true.
-func New(k Kernel, role Role, rules Rules, main int, watched bool) *Loop {
+// watched is true. Without a main child, as under --pause, main is 0.
+func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// Reaping first finds a child that exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watched: watched, mustReap: true}
-	if l.machine = newLadder(rules, main); role == Pause {
+	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
+	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules.WarnReaped}
 	}
 	if rules.Timeout > 0 {
@@ -121,11 +112,11 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	case !none:
 		l.todo = []action{say{Warning, "stopping the command: its inner fini was killed"}}
 	}
-	do, next := s.finish()
-	if !none {
-		do, next = s.ask()
+	if none {
+		l.todo, l.machine = s.finish(l.todo...)
+	} else {
+		l.todo, l.machine = s.ask(l.todo...)
 	}
-	l.todo, l.machine = append(l.todo, do...), next
 	return l
 }
 
@@ -162,7 +153,7 @@ func (l *Loop) turn() {
 
 // wait sleeps until something has happened. fini spends its life here.
 func (l *Loop) wait() {
-	woken := l.Wait(l.next(), l.watched)
+	woken := l.Wait(l.next(), l.watchesMain)
 	for _, got := range woken.Signals {
 		l.received(got)
 	}
@@ -170,7 +161,7 @@ func (l *Loop) wait() {
 		l.queue = append(l.queue, stop{why})
 	}
 	if woken.Main {
-		l.watched, l.mainGone = false, true
+		l.watchesMain, l.mainGone = false, true
 	}
 	now := l.Now()
 	if due(&l.timeout, now) {
@@ -218,7 +209,7 @@ func (l *Loop) received(got signals.Received) {
 // before it reaps again.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	rest := l.watched && l.machine.mayDelayReap() || l.pauses()
+	mayDelay := l.machine.mayDelayReap(l.watchesMain)
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -228,7 +219,7 @@ func (l *Loop) reapAll() {
 	}
 	l.mainGone = false
 	switch {
-	case rest && len(e.exits) > 0 && !mainEnded:
+	case mayDelay && len(e.exits) > 0 && !mainEnded:
 		if l.reapAt == 0 {
 			l.CatchChildren(false)
 		}
@@ -248,12 +239,9 @@ func (l *Loop) collect() (e ended) {
 		case x.Pid != l.main || x.Status.Continued():
 		case x.Status.Stopped():
 			l.wasStopped = true
-		case !l.reaped:
+		case !l.mainReaped:
 			l.mainEnded()
 		}
-	}
-	if l.pauses() {
-		e.none = false // --pause goes on without a child
 	}
 	if len(e.exits) > 0 || e.none {
 		l.queue = append(l.queue, e)
@@ -261,25 +249,19 @@ func (l *Loop) collect() (e ended) {
 	return e
 }
 
-// pauses reports whether this is a life without a command. An heir may not know the pid of a command either.
-func (l *Loop) pauses() bool {
-	_, pauses := l.machine.(paused)
-	return pauses
-}
-
 func (l *Loop) mainEnded() {
-	l.watched, l.reaped = false, true
+	l.watchesMain, l.mainReaped = false, true
 	l.MainEnded()
 }
 
 func (a forward) do(l *Loop) {
-	if !l.reaped {
+	if !l.mainReaped {
 		l.Forward(a.sig, l.rules.Group)
 	}
 }
 
 func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
-func (remember) do(l *Loop) { l.Remember() }
+func (remember) do(l *Loop) { _, _ = l.Look() }
 func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
 
 func (look) do(l *Loop) {
@@ -287,6 +269,8 @@ func (look) do(l *Loop) {
 		return
 	}
 	view, err := l.Look()
+	// Send knows only the processes of the last look, so an earlier answer that still waits is of no use.
+	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{view, err})
 }
 
@@ -306,7 +290,7 @@ func (a hurry) do(l *Loop) {
 
 func (a say) do(l *Loop)     { l.Say(a.level, a.text) }
 func (a because) do(l *Loop) { l.Because(a.level, a.what, a.why) }
-func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.asked) }
+func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
 func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
 
 func (a exit) do(l *Loop) {

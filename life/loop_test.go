@@ -59,7 +59,6 @@ func (k *script) OfTree(pid int) bool                         { return pid == k.
 func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
 func (k *script) Unread() int                                 { return 0 }
 func (k *script) Look() (orphans.View, error)                 { k.note("look"); return orphans.View{}, nil }
-func (k *script) Remember()                                   {}
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
 func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
 func (k *script) Say(Level, string)                           {}
@@ -101,7 +100,7 @@ func TestLoop(t *testing.T) {
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
 			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 7,
-			want: "reap, wait 0s true, reap, main ended, wait 1.5s false"},
+			want: "reap, wait 0s true, reap, main ended, look, wait 1.5s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
@@ -112,7 +111,7 @@ func TestLoop(t *testing.T) {
 				c.rules(&rules)
 			}
 			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps, tree: 7}
-			l := New(k, Alone, rules, mainPid, true)
+			l := New(k, rules, mainPid, true)
 			for range c.turns {
 				if !l.over() {
 					l.turn()
@@ -129,12 +128,12 @@ func TestLoop(t *testing.T) {
 // stopped must not reach who has its pid next.
 func TestNothingIsSentToAReapedPid(t *testing.T) {
 	k := &script{}
-	l := &Loop{Kernel: k, main: mainPid, reaped: true}
+	l := &Loop{Kernel: k, main: mainPid, mainReaped: true}
 	forward{syscall.SIGKILL}.do(l)
 	if len(k.calls) > 0 {
 		t.Errorf("%q", k.calls)
 	}
-	l.reaped = false
+	l.mainReaped = false
 	forward{syscall.SIGTERM}.do(l)
 	if want := []string{"forward 15 false"}; !slices.Equal(k.calls, want) {
 		t.Errorf("%q, want %q", k.calls, want)
@@ -152,5 +151,16 @@ func TestHurry(t *testing.T) {
 		if l.wake != c.want {
 			t.Errorf("woken at %v instead of %v, want %v", l.wake, c.before, c.want)
 		}
+	}
+}
+
+// Send knows only the processes of the last look, so the machine gets no earlier answer after that look.
+func TestAnEarlierLookIsDropped(t *testing.T) {
+	l := &Loop{Kernel: &script{}, main: mainPid}
+	l.queue = []event{elapsed{}}
+	look{}.do(l)
+	look{}.do(l)
+	if got := l.queue; len(got) != 2 || got[0] != (elapsed{}) {
+		t.Errorf("queued %+v, want elapsed and one answer", got)
 	}
 }

@@ -53,8 +53,8 @@ const (
 	// look. This phase lasts at most this long, while each round hits new processes.
 	burstFor = 100 * time.Millisecond
 
-	// MaxTold is how many leftovers fini names, each in a line. fini only counts the others.
-	MaxTold = 20
+	// MaxNamed is how many leftovers fini names, each in a line. fini only counts the others.
+	MaxNamed = 20
 
 	// The unit of orphans.Process.Start, which is rounded down to it.
 	tick = 10 * time.Millisecond
@@ -63,55 +63,55 @@ const (
 	startUnknown = time.Second
 )
 
-// had says which processes have had SIGTERM already when a sweep begins: the members of a process group at an uptime,
-// however long ago, or one process.
-type had struct {
+// An earlierTerm is a SIGTERM from before the sweep: to a process group at an uptime, however long ago, or to one
+// process.
+type earlierTerm struct {
 	group int
 	at    time.Duration
 	pid   int
 }
 
-// by reports whether p has certainly had SIGTERM: a process that started within the same tick may have come after the
-// signal.
-func (h had) by(p orphans.Process) bool {
-	return h.pid != 0 && p.Pid == h.pid || h.group != 0 && p.Group == h.group && p.Start != 0 && p.Start+tick <= h.at
+// reached reports whether p has certainly had this SIGTERM: a process that started within the same tick may have come
+// after the signal.
+func (t earlierTerm) reached(p orphans.Process) bool {
+	return t.pid != 0 && p.Pid == t.pid || t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
 }
 
-// The value of began before all were asked, and of deadline before the look that asks has been answered.
+// The value of askedAt before fini asks the leftovers to exit, and of deadline before the look that asks has been answered.
 const (
-	notBegun    time.Duration = -1
+	notAsked    time.Duration = -1
 	notAnswered time.Duration = math.MaxInt64
 )
 
 // sweep stops a command's leftovers.
 type sweep struct {
 	Rules
-	main int // the main child's pid
-	had  had
+	main        int // the main child's pid
+	earlierTerm earlierTerm
 
-	result  Result // of the command
-	unknown bool   // the result is: a tracer keeps the main child from being reaped
+	result        Result // of the command
+	resultUnknown bool   // a tracer keeps the main child from being reaped
 
-	stage       stage
-	deadline    time.Duration // when the stage ends, as uptime
-	pause       time.Duration // until the next look
-	began       time.Duration // when all were asked, as uptime; notBegun before
-	interrupted bool          // SIGINT came, since the sweep began
+	stage        stage
+	deadline     time.Duration // when the stage ends, as uptime
+	pause        time.Duration // until the next look
+	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
+	sawInterrupt bool          // SIGINT has come since the sweep began
 
-	asked    map[int]time.Duration // leftovers that have had SIGTERM: by pid, when they started
-	stopped  int                   // how many leftovers fini had to stop
-	left     int                   // how many leftovers fini counted, and left
-	killed   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
-	burstEnd time.Duration         // until then fini kills only children
-	alone    bool                  // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt time.Duration         // the uptime of that look
+	startOfAsked map[int]time.Duration // by pid: when each leftover that has had SIGTERM started
+	stoppedCount int                   // how many leftovers fini had to stop
+	leftCount    int                   // how many leftovers fini counted, and left
+	killedPids   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
+	burstEnd     time.Duration         // until then fini kills only children
+	quietLook    bool                  // the last look found only processes that the policy or --allow-orphan spares
+	lookedAt     time.Duration         // the uptime of that look
 }
 
 func newSweep(r Rules) *sweep {
-	return &sweep{Rules: r, began: notBegun, asked: map[int]time.Duration{}, killed: map[int]bool{}}
+	return &sweep{Rules: r, askedAt: notAsked, startOfAsked: map[int]time.Duration{}, killedPids: map[int]bool{}}
 }
 
-func (s *sweep) mayDelayReap() bool { return false }
+func (s *sweep) mayDelayReap(bool) bool { return false }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
@@ -131,46 +131,35 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves.
-func (s *sweep) start(now time.Duration) ([]action, Machine) {
+// start gives leftovers the time to finish by themselves. The methods that take actions return these actions first.
+func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Linger == 0 {
-		return s.ask()
+		return s.ask(do...)
 	}
-	s.enter(lingering, now+s.Linger)
-	if s.looks() {
-		return []action{look{}}, s
-	}
-	return []action{remember{}, wake{s.Linger}}, s
-}
-
-// wait gives leftovers all the time that they want: the kernel reports the last exit. Only with --allow-orphan fini
-// looks again, for a while and ever more rarely, because a process may take an allowed name late.
-func (s *sweep) wait() ([]action, Machine) {
-	s.enter(waiting, 0)
-	if s.looks() {
-		return []action{look{}}, s
-	}
-	return []action{remember{}}, s
+	return s.enter(lingering, now+s.Linger, do...)
 }
 
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
 // comes. Under --orphans=leave no process is asked.
-func (s *sweep) ask() ([]action, Machine) {
-	s.enter(asking, notAnswered)
+func (s *sweep) ask(do ...action) ([]action, Machine) {
 	if s.Orphans == LeaveAll {
-		s.stage = counting
+		return s.enter(counting, notAnswered, do...)
 	}
-	return []action{look{}}, s
+	return s.enter(asking, notAnswered, do...)
 }
 
-// finishOff begins to kill, after one more look, which names the processes that did not exit.
-func (s *sweep) finishOff(now time.Duration) ([]action, Machine) {
-	s.enter(killing, now+killedBound)
-	return []action{look{}}, s
-}
-
-func (s *sweep) enter(stage stage, deadline time.Duration) {
+// enter begins a stage. If the stage needs no look, the kernel reports the last exit.
+func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
 	s.stage, s.deadline, s.pause = stage, deadline, shortPause
+	switch {
+	case s.looks():
+		do = append(do, look{})
+	case stage == lingering:
+		do = append(do, remember{}, wake{s.Linger})
+	default:
+		do = append(do, remember{})
+	}
+	return do, s
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
@@ -180,12 +169,11 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
 		return nil, s // the command has exited by this key, and the rest of the job does so too
 	}
-	again := sig == syscall.SIGINT && s.interrupted
-	s.interrupted = s.interrupted || sig == syscall.SIGINT
+	again := sig == syscall.SIGINT && s.sawInterrupt
+	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
-		do, next := s.finishOff(now)
-		return append([]action{say{Warning, "killing the leftovers: a second SIGINT"}}, do...), next
+		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT"})
 	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
 		return s.ask()
 	}
@@ -197,32 +185,30 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	if why.overrules() {
 		spared, s.Orphans = s.Orphans == StopPipes || s.Orphans == LeaveAll, StopAll
 	}
-	if s.Orphans == LeaveAll && s.stage == lingering && why != StdinClosed {
+	switch {
+	case !spared && s.stage != waiting && (s.stage != lingering || why == StdinClosed):
+		return nil, s
+	case s.Orphans == LeaveAll:
 		return s.ask()
 	}
-	if spared || s.stage == waiting || s.stage == lingering && why != StdinClosed {
-		do, next := s.ask()
-		return append([]action{because{Warning, "stopping the leftovers", why}}, do...), next
-	}
-	return nil, s
+	return s.ask(because{Warning, "stopping the leftovers", why})
 }
 
 func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	do, status := sortExits(e.exits, s.main, s.WarnReaped)
-	if status != nil && s.unknown {
-		s.result, s.unknown = ResultOf(*status), false
+	if status != nil && s.resultUnknown {
+		s.result, s.resultUnknown = ResultOf(*status), false
 	}
 	for _, x := range e.exits {
 		if x.Ended() {
 			// Another process may get this pid, even within the same tick.
-			delete(s.killed, x.Pid)
-			delete(s.asked, x.Pid)
+			delete(s.killedPids, x.Pid)
+			delete(s.startOfAsked, x.Pid)
 		}
 	}
 	switch {
 	case e.none:
-		rest, next := s.finish()
-		return append(do, rest...), next
+		return s.finish(do...)
 	case s.stage == waiting && s.looks():
 		// Leftovers may exit in quick succession, and no reader waits for them.
 		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
@@ -234,9 +220,10 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	return do, s
 }
 
-// looks reports whether fini looks at the tree again and again in this stage.
+// looks reports whether fini looks at the tree in this stage, mostly again and again. Under --orphans=wait fini looks
+// only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) looks() bool {
-	return s.stage == asking || s.stage == killing || s.stage == lingering && s.Orphans == StopPipes || s.Allow
+	return s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow
 }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
@@ -244,7 +231,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
 	case s.stage == asking && now >= s.deadline:
-		return s.finishOff(now)
+		return s.enter(killing, now+killedBound) // the look names the processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
 	case s.looks():
@@ -255,10 +242,10 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 
 func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil && s.stage == counting {
-		return s.giveUp(fmt.Sprintf("cannot count leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot count leftovers: %v", e.err)})
 	}
 	if e.err != nil {
-		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
 	}
 	s.lookedAt = now
 	var do []action
@@ -282,17 +269,16 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
 	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
 	switch {
-	case mayEnd && !s.alone:
+	case mayEnd && !s.quietLook:
 		// A process that has forked during the look may have slipped through it.
-		s.alone = true
+		s.quietLook = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
-		rest, next := s.leave(allowed)
-		return append(do, rest...), next
+		return s.leave(allowed, do)
 	case mayEnd && s.stage == killing && now >= s.deadline:
-		return s.giveUp("gave up on leftovers: processes come and go all the time")
+		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time"})...)
 	}
-	s.alone = mayEnd
+	s.quietLook = mayEnd
 	switch s.stage {
 	case asking:
 		if s.deadline == notAnswered {
@@ -300,8 +286,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.Found))...), s.again(now)), s
 	case killing:
-		rest, next := s.killEach(now, found)
-		return append(do, rest...), next
+		return s.killEach(now, found, do)
 	case lingering:
 		if !s.looks() {
 			return append(do, wake{max(s.deadline-now, 0)}), s
@@ -314,28 +299,21 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return do, s
 	case counting:
-		return s.count(found, allowed)
+		for i, p := range found {
+			do = append(do, tell{p, "leaving", i >= MaxNamed, false})
+		}
+		s.leftCount = len(found)
+		return s.leave(allowed, do)
 	}
 	return nil, s
 }
 
-// count lists the leftovers, and signals none of them.
-func (s *sweep) count(found, allowed []orphans.Process) (do []action, next Machine) {
-	for i, p := range found {
-		do = append(do, tell{p, "leaving", i >= MaxTold, false})
-	}
-	s.left = len(found)
-	rest, next := s.leave(allowed)
-	return append(do, rest...), next
-}
-
 // leave ends the life while processes are alive that fini leaves alone.
-func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
+func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
 	for i, p := range allowed {
-		do = append(do, leave{p, i >= MaxTold})
+		do = append(do, leave{p, i >= MaxNamed})
 	}
-	rest, next := s.finish()
-	return append(do, rest...), next
+	return s.finish(do...)
 }
 
 // cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
@@ -343,17 +321,17 @@ func (s *sweep) leave(allowed []orphans.Process) (do []action, next Machine) {
 // started within the tick of the request counts too; see startUnknown. Parents come before their children in found.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
 	spared = map[int]bool{}
-	trusts := s.began == notBegun || now < s.began+min(startUnknown, s.Grace/2)
+	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
 	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
 		at, ok := since[p.Parent]
 		switch {
 		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
 			spared[p.Pid], since[p.Pid] = true, at
-		case s.had.group != 0 && s.had.by(p):
-			since[p.Pid] = s.had.at
-		case s.began != notBegun:
-			since[p.Pid] = s.began
+		case s.earlierTerm.group != 0 && s.earlierTerm.reached(p):
+			since[p.Pid] = s.earlierTerm.at
+		case s.askedAt != notAsked:
+			since[p.Pid] = s.askedAt
 		}
 	}
 	return spared
@@ -362,105 +340,97 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
-	var first, rest []orphans.Process
+	var first, others []orphans.Process
 	for _, p := range found {
 		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
 			first = append(first, p)
 		} else {
-			rest = append(rest, p)
+			others = append(others, p)
 		}
 	}
-	for _, p := range append(first, rest...) {
-		start, asked := s.asked[p.Pid]
+	for _, p := range append(first, others...) {
+		start, wasAsked := s.startOfAsked[p.Pid]
 		known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
-		if asked && (start == p.Start || !known) || spared[p.Pid] {
+		if wasAsked && (start == p.Start || !known) || spared[p.Pid] {
 			continue
 		}
-		s.asked[p.Pid] = p.Start
-		had := s.had.by(p)
-		do = append(do, s.tell(p, "stopping", had))
-		if !had {
+		s.startOfAsked[p.Pid] = p.Start
+		hadTerm := s.earlierTerm.reached(p)
+		s.stoppedCount++
+		do = append(do, tell{p, "stopping", s.stoppedCount > MaxNamed, hadTerm})
+		if !hadTerm {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
 		if p.State == 'T' {
 			do = append(do, send{p, syscall.SIGCONT}) // a suspended process can't act on SIGTERM
 		}
 	}
-	if s.began == notBegun {
-		s.began = now
+	if s.askedAt == notAsked {
+		s.askedAt = now
 	}
 	return do
 }
 
-// tell counts a leftover that fini has to stop, and names the first of them.
-func (s *sweep) tell(p orphans.Process, what string, had bool) action {
-	s.stopped++
-	return tell{p, what, s.stopped > MaxTold, had}
-}
-
 // killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills these leftovers alone,
 // after each look; else the whole tree, by kill.
-func (s *sweep) killEach(now time.Duration, found []orphans.Process) (do []action, next Machine) {
+func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow {
-		return []action{s.again(now)}, s // the last leftovers are exiting
+		return append(do, s.again(now)), s // the last leftovers are exiting
 	}
 	var hit []int
 	for i, p := range found {
-		if !s.killed[p.Pid] {
-			do = append(do, tell{p, "killing", i >= MaxTold, false})
+		if !s.killedPids[p.Pid] {
+			do = append(do, tell{p, "killing", i >= MaxNamed, false})
 		}
 		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
 			hit = append(hit, p.Pid)
 		}
 	}
-	var rest []action
 	if s.Orphans == StopPipes {
-		rest, next = s.swept(now, swept{hit: hit})
-	} else {
-		rest, next = s.kill(now)
+		return s.swept(now, swept{hit: hit}, do...)
 	}
-	return append(do, rest...), next
+	return s.kill(now, do...)
 }
 
 // kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor.
-func (s *sweep) kill(now time.Duration) ([]action, Machine) {
+func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 	s.burstEnd = now + burstFor
-	return []action{kill{childrenOnly: true}}, s
+	return append(do, kill{childrenOnly: true}), s
 }
 
-func (s *sweep) swept(now time.Duration, e swept) ([]action, Machine) {
+func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machine) {
 	if e.err != nil {
-		return s.giveUp(fmt.Sprintf("cannot stop leftovers: %v", e.err))
+		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
 	}
 	fresh := false
 	for _, pid := range e.hit {
-		fresh = fresh || !s.killed[pid]
-		s.killed[pid] = true
+		fresh = fresh || !s.killedPids[pid]
+		s.killedPids[pid] = true
 	}
 	if fresh {
 		s.deadline, s.pause = now+killedBound, shortPause
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
-		return []action{look{}}, s // does --allow-orphan spare every process that is left?
+		return append(do, look{}), s // does --allow-orphan spare every process that is left?
 	case s.burstEnd != 0 && fresh && now < s.burstEnd:
-		return []action{kill{childrenOnly: true}}, s
+		return append(do, kill{childrenOnly: true}), s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
-		return []action{kill{}}, s
+		return append(do, kill{}), s
 	case fresh:
 		// A process may have forked before SIGKILL hit it: sweep again at once.
-		return []action{wake{0}}, s
+		return append(do, wake{0}), s
 	}
 	bound := s.deadline
 	if len(e.hit) == 0 {
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.giveUp(fmt.Sprintf("gave up on leftovers that do not end: %v", left))
+		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not end: %v", left)})...)
 	}
-	return []action{s.again(now)}, s
+	return append(do, s.again(now)), s
 }
 
 // again asks for the next look, later each time and not after the stage's end.
@@ -470,29 +440,23 @@ func (s *sweep) again(now time.Duration) action {
 	return wake{after}
 }
 
-// giveUp leaves the processes that fini can't stop.
-func (s *sweep) giveUp(why string) ([]action, Machine) {
-	do, next := s.finish()
-	return append([]action{say{Failure, why}}, do...), next
-}
-
 // finish ends the life with the status that the rules make of the command's status.
-func (s *sweep) finish() (do []action, next Machine) {
-	if s.stopped > MaxTold {
-		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stopped)})
+func (s *sweep) finish(do ...action) ([]action, Machine) {
+	if s.stoppedCount > MaxNamed {
+		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stoppedCount)})
 	}
-	if s.left > MaxTold {
-		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.left)})
+	if s.leftCount > MaxNamed {
+		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.leftCount)})
 	}
 	result, leaked := s.result, false
 	if slices.Contains(s.Remap, result.Status()) {
 		result.Sig, result.Code = 0, 0
 	}
-	if count := s.stopped + s.left; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
+	if count := s.stoppedCount + s.leftCount; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
 		result.Code, leaked = s.OrphansExit, true
 		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
 	}
-	return append(do, exit{result, Leaks{s.stopped, s.left, leaked}}), nil
+	return append(do, exit{result, Leaks{s.stoppedCount, s.leftCount, leaked}}), nil
 }
 
 // Leftovers is a number of leftovers in words.

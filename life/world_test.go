@@ -270,7 +270,7 @@ func (w *world) notify(p *proc) {
 	parent := w.get(p.parent)
 	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
 		w.free(p)
-		if f := w.fini(p.parent); f != nil && f.reaped {
+		if f := w.fini(p.parent); f != nil && f.mainReaped {
 			f.child = true // it watches a pidfd: see LivingChild in package orphans
 		}
 		return
@@ -390,8 +390,12 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	}
 }
 
-// stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job. See keepDefault, beStoppable.
+// stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job, and no process in an orphaned group. See
+// keepDefault, beStoppable, setpgid(2).
 func (w *world) stopsByKey(p *proc) bool {
+	if w.orphaned && !slices.Contains(w.linkedGroups(), p.group) {
+		return false
+	}
 	if !p.has(isFini) {
 		return true
 	}
@@ -613,7 +617,7 @@ func (w *world) bondEnded(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.watched && w.ended(f.mainID) }
+func (w *world) mainShows(f *fini) bool { return f.watchesMain && w.ended(f.mainID) }
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
@@ -746,8 +750,6 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	}
 	return v, nil
 }
-
-func (k *kernel) Remember() {}
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
 func (k *kernel) Forward(sig syscall.Signal, group bool) {

@@ -41,7 +41,7 @@ func MountProc() *RefusedError {
 		}
 		kept[path] = fd
 	}
-	if err := unix.Mount("proc", "/proc", "proc", proc.flags, proc.data()); err != nil {
+	if err := unix.Mount("proc", "/proc", "proc", proc.flags, proc.data); err != nil {
 		return refused(entry.CallMount, err)
 	}
 	for _, path := range below {
@@ -59,15 +59,8 @@ var errNotMounted = errors.New("it is not mounted")
 // A procMount describes the mount of /proc.
 type procMount struct {
 	flags      uintptr
-	options    []string // of the file system, such as hidepid=2
-	unbindable bool     // a mount below /proc is unbindable: see mount_namespaces(7)
-}
-
-// data are the options in the form for mount(2).
-func (p *procMount) data() string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(p.options), func(option string) bool {
-		return option == "rw" || option == "ro"
-	}), ",")
+	data       string // options of the file system, such as hidepid=2, in the form for mount(2)
+	unbindable bool   // a mount below /proc is unbindable: see mount_namespaces(7)
 }
 
 var mountFlags = map[string]uintptr{
@@ -95,7 +88,7 @@ func procMounts(mountinfo string) (proc *procMount, below []string) {
 				proc.flags |= mountFlags[option]
 			}
 			if len(fsFields) > 2 {
-				proc.options = strings.Split(fsFields[2], ",")
+				_, proc.data, _ = strings.Cut(fsFields[2], ",") // behind "rw" or "ro"
 			}
 		case path == "/proc":
 			proc = nil
