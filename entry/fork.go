@@ -120,10 +120,13 @@ func (p *process) launch(kind Kind) Kind {
 	// The inner fini needs some more descriptors.
 	spare := call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
 	closeFD(spare)
-	if err < 0 || line < 0 || inner < 0 || spare < 0 {
+	if err = min(err, line, inner, spare); err >= 0 {
+		err = p.tryCalls(line)
+	}
+	if err < 0 {
 		closeFD(line)
 		closeFD(inner)
-		p.failed, p.line = min(err, line, inner, spare), -1
+		p.failed, p.line = err, -1
 		return 0
 	}
 	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
@@ -156,6 +159,25 @@ func (p *process) launch(kind Kind) Kind {
 	}
 	p.inner, p.line = pid, line
 	return kind
+}
+
+// tryCalls makes each call that the outer fini can't do without, because a filter may refuse one: see seccomp(2). It
+// returns the negative errno of a call that was refused, else 0.
+//
+//go:nosplit
+func (p *process) tryCalls(line int) int {
+	p.polled[0].fd, p.polled[1].fd, p.polled[2].fd = -1, -1, -1
+	now, head := unix.Timespec{}, [7]uintptr{}
+	refused := min(
+		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&now)), 0, 8, 0),
+		call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
+		call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0),
+		call(unix.SYS_READ, uintptr(line), 0, 0, 0),
+	)
+	if n := call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT, 0); n < 0 && n != -int(unix.EAGAIN) {
+		return n
+	}
+	return min(refused, 0)
 }
 
 //go:nosplit

@@ -512,3 +512,20 @@ func setUserID(t *testing.T, program string) string {
 	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
 	return path
 }
+
+// The outer fini can't do without these calls. If a filter refuses one, fini is a single process.
+func TestNoPairWithoutTheCallsOfTheOuterFini(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"recvmsg", "sendto", "ppoll"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			argv := append(rig.Mode("refuse", call+":EPERM"), rig.Fini, "--", "sh", "-c", "exit 7")
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			l.MustEnd(7)
+			const want = "fini: cannot fork: operation not permitted: going on without a shield\n"
+			if said := l.Err.Whole(); said != want {
+				t.Errorf("it says %q, want %q", said, want)
+			}
+		})
+	}
+}

@@ -240,6 +240,9 @@ var refusals = map[string]refusal{
 	"rt_sigtimedwait":   {number: unix.SYS_RT_SIGTIMEDWAIT},
 	"pwritev2":          {number: unix.SYS_PWRITEV2},
 	"setpgid":           {number: unix.SYS_SETPGID},
+	"recvmsg":           {number: unix.SYS_RECVMSG},
+	"sendto":            {number: unix.SYS_SENDTO},
+	"ppoll":             {number: unix.SYS_PPOLL},
 	"TIOCSPGRP":         {number: unix.SYS_IOCTL, arg: 1, is: unix.TIOCSPGRP},
 }
 
