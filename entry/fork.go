@@ -120,6 +120,9 @@ func (p *process) launch(kind Kind) Kind {
 	// The inner fini needs some more descriptors.
 	spare := call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
 	closeFD(spare)
+	if spare == -int(unix.EINVAL) { // the number is beyond the limit
+		spare = -int(unix.EMFILE)
+	}
 	if err = min(err, line, inner, spare); err >= 0 {
 		err = p.tryCalls(line)
 	}

@@ -83,7 +83,7 @@ func (p *process) poll() {
 	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 	if err == -int(unix.EINVAL) { // another process has lowered the limit of descriptors since
 		after.Sec, after.Nsec = 0, 10e6
-		call6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
+		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[2])), 1, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
 	}
 }
 

@@ -85,7 +85,7 @@ func where(m Machine) string {
 func found(p ...orphans.Process) looked   { return looked{View: orphans.View{Found: p, Still: true}} }
 func unstill(p ...orphans.Process) looked { return looked{View: orphans.View{Found: p}} }
 func blind(p ...orphans.Process) looked {
-	return looked{View: orphans.View{Found: p, Blind: true, Nameless: true}}
+	return looked{View: orphans.View{Found: p, Nameless: true}}
 }
 
 // text is a list of actions as the tables below write it.
@@ -465,7 +465,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc nobody can tell its name", wake 500ms`, "lingering"},
+			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc fini can't tell its name", wake 500ms`, "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 		}},
@@ -532,7 +532,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, blind(opaque), `say "stopping every leftover: without /proc nobody can tell who holds the output", wake 500ms`, "lingering"},
+			{0, blind(opaque), `say "stopping every leftover: without /proc fini can't tell which process holds the output", wake 500ms`, "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{505 * ms, elapsed{}, "look", "asking"},

@@ -249,17 +249,17 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	}
 	s.lookedAt = now
 	var do []action
-	if e.Blind && s.Orphans == StopPipes {
+	if e.Nameless && s.Orphans == StopPipes {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "stopping every leftover: without /proc nobody can tell who holds the output"})
+			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which process holds the output"})
 		}
 	}
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc nobody can tell its name"})
+			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell its name"})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {

@@ -739,7 +739,7 @@ func (k *kernel) Unread() int {
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	v.Found, k.f.looked = k.w.look(k.f.id, k.missed)
-	v.Still, v.Blind, v.Nameless = len(k.missed) == 0, k.w.blind, k.w.blind
+	v.Still, v.Nameless = len(k.missed) == 0, k.w.blind
 	k.f.pids = nil
 	for _, p := range v.Found {
 		k.f.pids = append(k.f.pids, p.Pid)

@@ -21,11 +21,9 @@ type View struct {
 	// through the look from one parent to another. If no process may stay, Look does not set Still.
 	Still bool
 
-	// Blind says that fini can't find the holders of a standard stream for the end of which a reader may wait. Then
-	// the look finds only children, and may miss a process that becomes a child meanwhile.
-	Blind bool
-
-	Nameless bool // there is no /proc to read names from
+	// Nameless says that there is no /proc to read: the look finds only children, and may miss a process that becomes a
+	// child meanwhile. Nothing shows their names, or which of them hold a stream.
+	Nameless bool
 }
 
 // Look finds every live descendant. The caller can signal these processes until the next Look, as long as it reaps
@@ -34,7 +32,7 @@ func (t *Tree) Look() (View, error) {
 	if err := t.prepare(); err != nil {
 		return View{}, err
 	}
-	v := View{Nameless: t.childrenOnly, Blind: t.childrenOnly && t.streams != [2]stream{}}
+	v := View{Nameless: t.childrenOnly}
 	mayStay := t.proc >= 0 && (t.Pipes || len(t.allowed.patterns) > 0)
 	var before []int
 	if mayStay {

@@ -57,9 +57,12 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 	timer, milliseconds := c.timer.poll(until)
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
 	if _, err := unix.Poll(c.polled, milliseconds); err != nil && err != unix.EINTR {
-		// A filter refuses poll, or the limit of descriptors is lower than the number of fds.
+		// A filter refuses poll, or another process has set the limit of descriptors below the number of fds.
 		rest := unix.NsecToTimespec(int64(10 * time.Millisecond))
 		_ = unix.Nanosleep(&rest, nil)
+		for i := range c.polled {
+			_, _ = unix.Poll(c.polled[i:i+1], 0)
+		}
 	}
 	copy(fds, c.polled[2:])
 }

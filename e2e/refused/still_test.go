@@ -21,8 +21,22 @@ func TestAllowOrphanWithoutProc(t *testing.T) {
 	l.Out.Want("ready")
 	rig.Write(t, l, "go\n")
 	l.MustEnd(3)
-	const want = "fini: --allow-orphan leaves no process alone: without /proc nobody can tell its name"
+	const want = "fini: --allow-orphan leaves no process alone: without /proc fini can't tell its name"
 	if text := l.Err.Whole(); strings.Count(text, want) != 1 {
 		t.Errorf("it says %q, want once %q", text, want)
+	}
+}
+
+// Without /proc fini can't tell which process holds a stream, so --orphans=pipes is --orphans=stop, even if no stream is
+// a pipe.
+func TestPipesWithoutProc(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	argv := []string{need.Program(t, "unshare"), "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@" >/dev/null 2>&1`,
+		rig.Fini, "--orphans=pipes", "--linger=0", "--grace=10m", "--", "/bin/sh", "-c", `setsid sleep 1000 & exit 3`}
+	l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+	l.MustEnd(3)
+	if !rig.HungUp(l.Witness) {
+		t.Error("a leftover is alive")
 	}
 }
