@@ -70,7 +70,11 @@ func foreign(text string) error {
 	line, _, _ := strings.Cut(text, "\n")
 	switch {
 	case strings.HasPrefix(text, elfMagic) && len(text) >= elfHeader:
-		return fmt.Errorf("%w: it is for %s, this is %s", unix.ENOEXEC, elfFile(text).machine(), runtime.GOARCH)
+		is, this := elfFile(text).machine(), "this is "+runtime.GOARCH
+		if is == runtime.GOARCH {
+			this = "as this is, but the kernel does not take it"
+		}
+		return fmt.Errorf("%w: it is for %s, %s", unix.ENOEXEC, is, this)
 	case strings.Contains(line, "\x00"):
 		return fmt.Errorf("%w: it is a binary, but not for Linux", unix.ENOEXEC)
 	}

@@ -3,6 +3,7 @@ package reaper
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,11 @@ func TestForeign(t *testing.T) {
 		}
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%.20q: %q, want %q", c.text, got, c.want)
+		}
+	}
+	if own := map[string]int{"amd64": 62, "arm64": 183}[runtime.GOARCH]; own != 0 {
+		if got := foreign(elf(2, own)).Error(); !strings.HasSuffix(got, ", as this is, but the kernel does not take it") {
+			t.Error(got)
 		}
 	}
 }
