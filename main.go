@@ -107,13 +107,13 @@ func run(options *cli.Options, environ []string) life.Result {
 	for _, text := range options.Misspelt {
 		l.sayf(life.Warning, "%s", text)
 	}
+	inherited := entry.Inherited()
 	if options.Report != "" {
-		if l.place, err = report.Open(options.Report); err != nil {
+		if l.place, err = report.Open(options.Report, inherited.Closed); err != nil {
 			return l.notStarted(err)
 		}
 		l.report = report.New(l.place, options.Command, cli.VersionNumber(), l.isolated)
 	}
-	inherited := entry.Inherited()
 	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
 		return l.notStarted(err)
 	}

@@ -29,13 +29,17 @@ type Place struct {
 }
 
 // Open opens the place that path names: a regular file or a new one, "-" for standard output, or /dev/stdout,
-// /dev/stderr or /dev/fd/N for a descriptor that this process inherited.
-func Open(path string) (Place, error) {
+// /dev/stderr or /dev/fd/N for a descriptor that this process inherited. closed says which standard streams were closed
+// when fini started: in their place the Go runtime has opened /dev/null.
+func Open(path string, closed [3]bool) (Place, error) {
 	fd, isStream := descriptor(path)
 	var err error
-	if isStream {
+	switch {
+	case isStream && fd >= 0 && fd < len(closed) && closed[fd]:
+		err = unix.EBADF
+	case isStream:
 		fd, err = openStream(fd)
-	} else {
+	default:
 		fd, err = openFile(path)
 	}
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // newTestReport is a report to a file of its own.
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
-	to, err := Open(filepath.Join(t.TempDir(), "report.json"))
+	to, err := Open(filepath.Join(t.TempDir(), "report.json"), [3]bool{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestReportNeedsAPlace(t *testing.T) {
 		"/dev/fd/1000000":  unix.EBADF.Error(),
 		"/proc/self/fd/-1": unix.EBADF.Error(),
 	} {
-		to, err := Open(path)
+		to, err := Open(path, [3]bool{})
 		if err == nil {
 			t.Errorf("%s: no error, %+v", path, to)
 			continue
@@ -291,7 +291,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("old ", 10_000)), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	to, err := Open(path)
+	to, err := Open(path, [3]bool{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,6 +384,15 @@ func TestReportNamesSignals(t *testing.T) {
 		r.Signal(signals.Received{Signal: n})
 		if sig, err := signals.Parse(r.signals[len(r.signals)-1][3].(string)); err != nil || sig != n {
 			t.Errorf("signal %d is %q, which is %d, %v", n, r.signals[len(r.signals)-1][3], sig, err)
+		}
+	}
+}
+
+// The Go runtime opens /dev/null for a stream that was closed at the start, which is no place for a report.
+func TestClosedStreamIsNoPlace(t *testing.T) {
+	for path, closed := range map[string][3]bool{"-": {1: true}, "/dev/stderr": {2: true}, "/dev/fd/0": {true}} {
+		if _, err := Open(path, closed); !errors.Is(err, unix.EBADF) {
+			t.Errorf("Open(%q) = %v", path, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -115,31 +114,6 @@ func migratesRun(t *testing.T, diff string) {
 	c := run(after)
 	c.MustBeFini()
 	mustStopWell(t, c)
-}
-
-func migratesCompose(t *testing.T, diff string) {
-	image := built(t, imageOfServer)
-	before, after := sides(t, diff)
-	if init := at(t, fromYAML(t, before), "services", "server", "init"); init != true {
-		t.Errorf("init is %v before", init)
-	}
-	service := at(t, fromYAML(t, after), "services", "server")
-	entry := words(t, at(t, service, "entrypoint"))
-	flags := append([]string{"--entrypoint", entry[0], image}, entry[1:]...)
-	c := containers.StartContainer(t, append(flags, words(t, at(t, service, "command"))...)...)
-	c.MustBeFini()
-	mustStopWell(t, c)
-}
-
-// What an engine does with such a path is TestDropInDocker's and TestDropInPodman's.
-func migratesEngine(t *testing.T, diff string) {
-	for i, want := range []string{"/usr/libexec/docker/docker-init", "/usr/local/bin/fini"} {
-		before, after := sides(t, diff)
-		var settings map[string]string
-		if text := []string{before, after}[i]; json.Unmarshal([]byte(text), &settings) != nil || settings["init-path"] != want {
-			t.Errorf("no settings with %s: %s", want, text)
-		}
-	}
 }
 
 // The command that finds what to change names each line that a diff takes away and speaks of an init, nothing of

@@ -123,16 +123,12 @@ var recipes = []recipe{
 	{"sh", "fini --isolate -- make test", isScript}, // see e2e/isolation
 	{"sh", "dpkg -i", isScript},                     // see releaseReadme
 	{"dockerfile", "HEALTHCHECK", healthCheck},
-	{"dockerfile", "/usr/local/bin/fini", jobImage},
 	{"dockerfile", "COPY --from=fini", dockerfile},
-	{"sh", "docker push", isScript},
 	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
 	{"yaml", "shell: bash", serverForLaterSteps},
-	{"yaml", "upload-artifact", isYAML},
 	{"yaml", "shell: \"fini", githubWorkflow},
 	{"yaml", "script:", gitlabJob},
 	{"yaml", "entrypoint:", composed},
-	{"yaml", "image:\n        reference:", kubernetesVolume},
 	{"yaml", "--install=", kubernetesInit},
 	{"yaml", "exec:", execProbe},
 	{"json", "", mcpServers},
@@ -145,25 +141,16 @@ var recipes = []recipe{
 	{"sh", `exec fini -q -- sh "$@"`, npmScript},
 	{"ini", "script-shell", func(*testing.T, string) {}}, // see npmScript
 	{"python", "@pytest.fixture", pytestFixture},
-	{"go", "func TestServer", goTest},
-	{"go", "FINI_TEST", leakInGoTest},
-	{"js", "node:test", leakInNodeTest},
 	{"js", "require('fini-init')", embedsNode},
 	{"js", "StdioClientTransport", embedsTransport},
 	{"python", "import fini_init", embedsPython},
 	{"go", "func Run(", embedsGo},
 	{"js", "handleTestEvent", leakInJest},
-	{"bats", "FINI_TEST", leakInBats},
 	{"sh", "jq -nr 'def xml", leaksAsJUnit},
 	{"sh", "jq -nr", leakRanking},
-	{"sh", "--cap-drop=ALL", isScript},      // see TestDropInPodman
-	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
-	{"sh", "go test ./e2e/", isScript},      // see TestPagesCommandLines
 	{"sh", "grep -rn", migrationGrep},
 	{"diff", "FROM ", migratesImage},
 	{"diff", "docker run", migratesRun},
-	{"diff", "services:", migratesCompose},
-	{"diff", "init-path", migratesEngine},
 }
 
 func TestRecipes(t *testing.T) {
@@ -376,14 +363,6 @@ func dockerfile(t *testing.T, text string) {
 	c.MustEnd(128 + int(syscall.SIGTERM))
 }
 
-// jobImage has fini on PATH.
-func jobImage(t *testing.T, text string) {
-	c := containers.StartContainer(t, built(t, text), "fini", "--version")
-	if out := c.MustEnd(0); !strings.HasPrefix(out, "fini version ") {
-		t.Errorf("it says %q", out)
-	}
-}
-
 // healthCheck runs the check as Docker does, without a shell. The check takes too long, and leaves a process.
 func healthCheck(t *testing.T, text string) {
 	m := regexp.MustCompile(`(?m)^HEALTHCHECK .*CMD (\[.*\])$`).FindStringSubmatch(text)
@@ -512,18 +491,6 @@ func podFromRecipe(t *testing.T, text string) (e *rig.Engine, manifest, fini, ba
 		"image: fini:0.1.0\n", "image: "+fini+"\n      imagePullPolicy: Never\n",
 	).Replace(text)
 	return e, manifest, fini, server
-}
-
-// podman knows volumes of images, but not in a pod's manifest.
-func kubernetesVolume(t *testing.T, text string) {
-	e, _, fini, server := podFromRecipe(t, text)
-	container := at(t, fromYAML(t, text), "spec", "containers", 0)
-	command := words(t, at(t, container, "command"))
-	e.Must(t, append([]string{"run", "-d", "--network", "none", "--name", "fini-e2e-volume",
-		"--mount", "type=image,source=" + fini + ",destination=" + filepath.Dir(command[0]),
-		"--entrypoint", command[0], server, command[1]}, words(t, at(t, container, "args"))...)...)
-	t.Cleanup(func() { e.Must(t, "rm", "-f", "-t", "0", "fini-e2e-volume") })
-	e.MustStopWell(t, "fini-e2e-volume")
 }
 
 // The two containers by hand: podman's play kube looks for the end of an init container too early
@@ -779,20 +746,6 @@ func mustNameTest(t *testing.T, name string, files map[string]string, argv ...st
 	}
 }
 
-func leakInGoTest(t *testing.T, text string) {
-	mustNameTest(t, "TestCheckout", map[string]string{"go.mod": "module shop\n\ngo 1.21\n", "shop_test.go": text}, "go", "test", ".")
-}
-
-func leakInNodeTest(t *testing.T, text string) {
-	node := need.Program(t, "node")
-	mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, node, "--test")
-	for _, k := range rig.NodeKinds(t) {
-		if !k.Stay { // a newer Node
-			mustNameTest(t, "checkout", map[string]string{"shop.test.mjs": text}, strings.TrimPrefix(strings.Split(k.Env[0], ":")[0], "PATH=")+"/node", "--test")
-		}
-	}
-}
-
 func leakInJest(t *testing.T, text string) {
 	modules, err := filepath.Abs("node_modules")
 	if err != nil {
@@ -807,10 +760,6 @@ func leakInJest(t *testing.T, text string) {
 		"shop.test.js": "const { spawn } = require('child_process');\n" +
 			"describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));\n",
 	}, jest, "--no-cache", "--ci")
-}
-
-func leakInBats(t *testing.T, text string) {
-	mustNameTest(t, "the shop checks out", map[string]string{"shop.bats": text}, need.Program(t, "bats"), "shop.bats")
 }
 
 // leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
@@ -919,17 +868,4 @@ func leaksAsJUnit(t *testing.T, text string) {
 	if suite.XMLName.Local != "testsuite" || suite.attr("tests") != "2" || suite.attr("failures") != "2" || !slices.Equal(names, want) {
 		t.Errorf("the cases are %q, want %q: %s", names, want, made)
 	}
-}
-
-func goTest(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"server": "setsid sleep 1000 & " + serving})
-	k.File("go.mod", "module server\n\ngo "+strings.TrimPrefix(strings.Join(strings.Split(runtime.Version(), ".")[:2], "."), "go")+"\n", 0o644)
-	k.File("server_test.go", text, 0o644)
-	k.MustLeaveNothing(k.Start("go", "test", "-count=1", "."), 0)
-	k.File("server_test.go", strings.Replace(text, "	t.Cleanup(", "	panic(\"in the midst\")\n	t.Cleanup(", 1), 0o644)
-	l := k.Start("go", "test", "-count=1", "-vet=off", ".")
-	if got := l.Status(); got != 1 {
-		t.Errorf("go test ends with %s", strconv.Itoa(got))
-	}
-	k.MustBeEmpty()
 }
