@@ -75,15 +75,15 @@ func (l *loop) because(why life.Reason) string {
 	case life.ParentDied:
 		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
 	case life.FiniDied:
-		return fmt.Sprintf("its outer fini%s was killed", l.culprit(why))
+		return fmt.Sprintf("the outer fini%s was killed", l.culprit(why))
 	case life.BoundEnded:
-		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
+		return fmt.Sprintf("a process of --bind%s exited", l.culprit(why))
 	case life.StdinClosed:
-		return "its standard input has closed (--stdin-eof)"
+		return "standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.rules.Timeout)
+		return fmt.Sprintf("--timeout=%v has passed", l.rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.rules.KillAfter)
+		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", l.rules.KillAfter)
 	}
 	return ""
 }
@@ -118,7 +118,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 		return
 	}
 	if !l.namedLeftover && l.threshold >= life.Detail {
-		l.sayf(life.Detail, "the command has ended and left running:")
+		l.sayf(life.Detail, "the command left these processes running:")
 		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
@@ -147,7 +147,7 @@ func (l *loop) Leave(p orphans.Process, quietly bool) {
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
 	if held := report.Held(l.keepsReader(p).Holds); held != "" {
-		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits until it closes that (--allow-orphan)", who, held)
+		l.sayf(life.Warning, "leaving %s alone (--allow-orphan): a reader waits until this leftover closes %s", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
 	}
@@ -164,16 +164,16 @@ func (l *loop) close(end life.End) {
 
 // sayEnd says how fini ends, and when.
 func (l *loop) sayEnd(end life.End) {
-	how := fmt.Sprintf("with status %d", end.Status())
+	how := fmt.Sprintf("exiting with status %d", end.Status())
 	if end.Sig != 0 && (os.Getpid() != 1 || l.isolated) {
-		how = "by " + signals.Name(end.Sig)
+		how = "dying by " + signals.Name(end.Sig)
 	}
 	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }
 	var command string
 	if l.ended > 0 {
-		command = fmt.Sprintf("; the command ended after %v", since(l.ended))
+		command = fmt.Sprintf("; the command ran for %v", since(l.ended))
 	}
-	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
+	l.sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)
 }
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.

@@ -298,7 +298,7 @@ func (l *ladder) killing() action {
 	if l.stopReason == NotEnded {
 		return because{Warning, "killing the command", NotEnded}
 	}
-	return say{Warning, fmt.Sprintf("killing the command: it has not ended %v after the stop signal; --grace gives it longer", l.Grace)}
+	return say{Warning, fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
 }
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
@@ -322,7 +322,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 // howEnded says in words how a process exited or died.
 func howEnded(status syscall.WaitStatus) string {
 	if status.Signaled() {
-		return "was ended by " + signals.Name(status.Signal())
+		return "was killed by " + signals.Name(status.Signal())
 	}
-	return fmt.Sprintf("ended with status %d", status.ExitStatus())
+	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }

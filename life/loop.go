@@ -108,9 +108,9 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	_, none := k.Reap()
 	switch {
 	case isolated && main != 0:
-		l.todo = []action{say{Warning, "the command was killed: its inner fini was, and with it the PID namespace"}}
+		l.todo = []action{say{Warning, "the inner fini was killed, so the kernel killed the command and the whole PID namespace"}}
 	case !none:
-		l.todo = []action{say{Warning, "stopping the command: its inner fini was killed"}}
+		l.todo = []action{say{Warning, "stopping the command: the inner fini was killed"}}
 	}
 	if none {
 		l.todo, l.machine = s.finish(l.todo...)

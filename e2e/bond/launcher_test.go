@@ -144,7 +144,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 func TestNohupFurtherUp(t *testing.T) {
 	t.Parallel()
 	nohup := need.Program(t, "nohup")
-	const unbound = "fini: not bound to the parent process: nohup started fini; -p TERM binds it"
+	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
 		for _, p := range rig.AloneOrPair {
 			for _, tt := range []struct {
