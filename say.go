@@ -105,6 +105,10 @@ func (l *loop) culprit(why life.Reason) string {
 // Tell says what fini does about a leftover.
 func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	silent := quietly || l.threshold < life.Warning
+	if p.Allowed {
+		l.leave(p, silent)
+		return
+	}
 	if silent && !l.report.Lists() {
 		return
 	}
@@ -136,13 +140,13 @@ func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 	return p
 }
 
-// Leave says that fini leaves a leftover alone, and what this means for a reader.
-func (l *loop) Leave(p orphans.Process, quietly bool) {
+// leave says that fini leaves a leftover alone, and what this means for a reader.
+func (l *loop) leave(p orphans.Process, silent bool) {
 	if l.report.Lists() {
 		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
 		l.report.Allowed(p)
 	}
-	if quietly || l.threshold < life.Warning {
+	if silent {
 		return
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))

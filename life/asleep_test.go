@@ -431,7 +431,7 @@ func (w *world) forkAnew(f *fini) {
 	w.cast.inner = p.id
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.rules.Self = p.id, p.pid
+	anew.id = p.id
 	anew.phase = forked
 	s := &f.sleeper
 	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
@@ -442,7 +442,7 @@ func (w *world) forkAnew(f *fini) {
 func (w *world) beAlone(f *fini) {
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Self = f.id, false, f.caught, f.child, w.get(f.id).pid
+	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
 	anew.bound = anew.bound[1:] // but for the outer fini
 	if w.noPidfds {
 		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
@@ -482,7 +482,7 @@ func (w *world) wake(f *fini) {
 	case result.Sig == 0:
 		result.Code = ExitFailed
 	}
-	rules := Rules{Policy: w.rules.Policy, Identity: Identity{Self: w.get(f.id).pid}}
+	rules := Rules{Policy: w.rules.Policy}
 	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), w.isolated, result)
 }
 

@@ -85,15 +85,11 @@ type (
 		what  string
 		why   Reason
 	}
-	tell struct { // says what fini does about a leftover
+	tell struct { // says what fini does about a leftover: one that is allowed is left alone
 		process orphans.Process
 		what    string
 		quietly bool // without a line: see MaxNamed
 		hadTerm bool // the leftover has had SIGTERM already
-	}
-	leave struct { // says that a leftover goes on living
-		process orphans.Process
-		quietly bool
 	}
 	say struct { // anything else
 		level Level

@@ -45,7 +45,7 @@ func orphaned(p orphans.Process) orphans.Process {
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
-		Identity{Self: 1, Group: true},
+		Identity{Group: true},
 	}
 }
 
@@ -112,8 +112,6 @@ func text(actions []action) string {
 				continue
 			}
 			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why))
-		case leave:
-			words = append(words, fmt.Sprintf("(leaving %s)", a.process.Name))
 		case remember: // it changes nothing
 		case tell:
 			if !a.quietly {

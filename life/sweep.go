@@ -311,7 +311,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 // leave ends the life while processes are alive that fini leaves alone.
 func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
 	for i, p := range allowed {
-		do = append(do, leave{p, i >= MaxNamed})
+		do = append(do, tell{p, "leaving", i >= MaxNamed, false})
 	}
 	return s.finish(do...)
 }
