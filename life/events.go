@@ -34,7 +34,7 @@ type (
 	ended  struct {             // children were reaped
 		exits  []reaper.Exit
 		none   bool // no child is left: the tree is empty
-		hidden bool // the main child has ended, but a tracer keeps it from being reaped
+		hidden bool // the main child has exited, but a tracer keeps it from being reaped
 	}
 	looked struct { // the answer to look
 		orphans.View

@@ -24,10 +24,9 @@ import (
 //	stopping   the main child has had a stop signal --grace or --kill-after: ending
 //	ending     the main child has had SIGKILL       the main child lives on: the sweep, asking
 //
-// On each rung the exit of the main child leads to the sweep of its leftovers. The sweep begins with lingering or, if
-// the rung was running under --orphans=wait, with waiting. If no child is left, or under --orphans=leave, the life is
-// over. But if --orphans-exit or a report asks for it, the sweep under --orphans=leave counts the leftovers first. Some
-// reasons overrule every policy: see overrules.
+// On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of the
+// life. The sweep begins with lingering. But it begins with waiting if the rung was running under --orphans=wait, and
+// with counting under --orphans=leave without --orphans-exit. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
