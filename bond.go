@@ -66,13 +66,13 @@ func (l *loop) bind(options *cli.Options) error {
 	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1 && l.line.FD < 0:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(proc, launcher):
-		l.sayf(life.Detail, "not bound to the parent process: nohup started fini; -p TERM binds it")
+		l.sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
 		return nil
 	case !asked && launcher.Pid == 0:
-		l.sayf(life.Detail, "not bound to the parent process: it is outside of the PID namespace")
+		l.sayf(life.Detail, "the command is not bound to the parent process, which is outside of the PID namespace")
 		return nil
 	case launcher.Gone:
-		return errors.New("the parent process has ended before fini was ready: the command is not started; -p none starts it all the same")
+		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
 	}
 	err := launcher.Err
 	if launcher.FD < 0 && l.line.FD < 0 {

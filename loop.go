@@ -255,12 +255,12 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxNamed {
 			continue
 		}
-		who := fmt.Sprintf("leftover %d was ended by SIGKILL", x.Pid)
+		who := fmt.Sprintf("leftover %d was killed by SIGKILL", x.Pid)
 		switch {
 		case x.Pid == l.main && x.Status.Exited():
 			who = "the command exited with 137, as for SIGKILL"
 		case x.Pid == l.main:
-			who = "the command was ended by SIGKILL"
+			who = "the command was killed by SIGKILL"
 		}
 		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
 	}

@@ -236,7 +236,6 @@ func newLoop(options *cli.Options) *loop {
 	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, place: report.Place{FD: -1}, tree: orphans.New()}
 	l.owners = report.NewOwners(l.tree, entry.Getenv)
 	l.rules.Policy = options.Policy()
-	l.rules.Self = os.Getpid()
 	l.tree.Pipes = l.rules.Orphans == life.StopPipes
 	return l
 }

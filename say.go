@@ -73,17 +73,17 @@ func (l *loop) Because(level life.Level, what string, why life.Reason) {
 func (l *loop) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
-		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
+		return fmt.Sprintf("the parent process%s has died; -p none keeps the command running", l.culprit(why))
 	case life.FiniDied:
-		return fmt.Sprintf("its outer fini%s was killed", l.culprit(why))
+		return fmt.Sprintf("the outer fini%s was killed", l.culprit(why))
 	case life.BoundEnded:
-		return fmt.Sprintf("a process that it is bound to%s has ended (--bind)", l.culprit(why))
+		return fmt.Sprintf("a process of --bind%s exited", l.culprit(why))
 	case life.StdinClosed:
-		return "its standard input has closed (--stdin-eof)"
+		return "standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v is over", l.rules.Timeout)
+		return fmt.Sprintf("--timeout=%v has passed", l.rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("it has not ended %v after it was asked to (--kill-after)", l.rules.KillAfter)
+		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", l.rules.KillAfter)
 	}
 	return ""
 }
@@ -105,6 +105,10 @@ func (l *loop) culprit(why life.Reason) string {
 // Tell says what fini does about a leftover.
 func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	silent := quietly || l.threshold < life.Warning
+	if p.Allowed {
+		l.leave(p, silent)
+		return
+	}
 	if silent && !l.report.Lists() {
 		return
 	}
@@ -118,7 +122,7 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 		return
 	}
 	if !l.namedLeftover && l.threshold >= life.Detail {
-		l.sayf(life.Detail, "the command has ended and left running:")
+		l.sayf(life.Detail, "the command left these processes running:")
 		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
 			l.sayf(life.Detail, "%s", line)
 		}
@@ -136,18 +140,18 @@ func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 	return p
 }
 
-// Leave says that fini leaves a leftover alone, and what this means for a reader.
-func (l *loop) Leave(p orphans.Process, quietly bool) {
+// leave says that fini leaves a leftover alone, and what this means for a reader.
+func (l *loop) leave(p orphans.Process, silent bool) {
 	if l.report.Lists() {
 		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
 		l.report.Allowed(p)
 	}
-	if quietly || l.threshold < life.Warning {
+	if silent {
 		return
 	}
 	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
 	if held := report.Held(l.keepsReader(p).Holds); held != "" {
-		l.sayf(life.Warning, "leaving %s alone, which holds %s: a reader waits until it closes that (--allow-orphan)", who, held)
+		l.sayf(life.Warning, "leaving %s alone (--allow-orphan): a reader waits until this leftover closes %s", who, held)
 	} else {
 		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
 	}
@@ -164,16 +168,16 @@ func (l *loop) close(end life.End) {
 
 // sayEnd says how fini ends, and when.
 func (l *loop) sayEnd(end life.End) {
-	how := fmt.Sprintf("with status %d", end.Status())
+	how := fmt.Sprintf("exiting with status %d", end.Status())
 	if end.Sig != 0 && (os.Getpid() != 1 || l.isolated) {
-		how = "by " + signals.Name(end.Sig)
+		how = "dying by " + signals.Name(end.Sig)
 	}
 	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }
 	var command string
 	if l.ended > 0 {
-		command = fmt.Sprintf("; the command ended after %v", since(l.ended))
+		command = fmt.Sprintf("; the command ran for %v", since(l.ended))
 	}
-	l.sayf(life.Detail, "ending %s, after %v%s", how, since(signals.Uptime()), command)
+	l.sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)
 }
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.

@@ -210,7 +210,7 @@ func (p *process) beInner() {
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {
 	case p.Self:
 	case 0:
-		const says = "fini: children are in another PID namespace, in which fini has to be too: use unshare --fork\n"
+		const says = "fini: children of fini are in another PID namespace than fini: use unshare --fork\n"
 		call(unix.SYS_WRITE, 2, address(says), uintptr(len(says)), 0)
 		exit(125)
 	default:

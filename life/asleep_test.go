@@ -39,6 +39,7 @@ type sleeper struct {
 	letsGo    bool   // Started was received in this round
 	drains    bool   // what came before Started is taken now, and no signal is known to be a key
 	stoppable bool   // TSTP stops it
+	staysUp   bool   // it was to end when it took a TSTP that waited for Started
 	hungUp    bool
 	saidSo    bool // and Step knows
 	parent    bool // its end was seen
@@ -321,6 +322,7 @@ func (w *world) takeSignal(f *fini, asKernel bool) {
 	}
 	got.kernel = got.kernel && asKernel
 	act := w.decide(f, seen, fmt.Sprintf("signal %d", got.sig))
+	s.staysUp = s.staysUp || !asKernel && got.sig == syscall.SIGTSTP && s.Ending
 	if act&entry.Kill != 0 && w.ghost.endBy == 0 {
 		w.ghost.endBy = got.sig
 		w.oblige(w.ladder())
@@ -431,7 +433,7 @@ func (w *world) forkAnew(f *fini) {
 	w.cast.inner = p.id
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.rules.Self = p.id, p.pid
+	anew.id = p.id
 	anew.phase = forked
 	s := &f.sleeper
 	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
@@ -442,7 +444,7 @@ func (w *world) forkAnew(f *fini) {
 func (w *world) beAlone(f *fini) {
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Self = f.id, false, f.caught, f.child, w.get(f.id).pid
+	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
 	anew.bound = anew.bound[1:] // but for the outer fini
 	if w.noPidfds {
 		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
@@ -482,7 +484,7 @@ func (w *world) wake(f *fini) {
 	case result.Sig == 0:
 		result.Code = ExitFailed
 	}
-	rules := Rules{Policy: w.rules.Policy, Identity: Identity{Self: w.get(f.id).pid}}
+	rules := Rules{Policy: w.rules.Policy}
 	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), w.isolated, result)
 }
 
@@ -530,7 +532,7 @@ func (w *world) judgePair() {
 		w.breach("bounded", "inner is left stopped, and fini is to end")
 	}
 	if w.rules.Job != 0 && !w.orphaned && w.ghost.killed == 0 && main != nil && main.state == 'T' && main.mark.byKey && !main.has(privileged|asleep|traced) && (inner == nil || inner.state == 'S') &&
-		!(w.ghost.suspended && w.used("gets fg")) { // the relayed one may come after that: a limit
+		!outer.sleeper.staysUp && !(w.ghost.suspended && w.used("gets fg")) { // the relayed one may come after that: a limit
 		w.breach("the terminal", "a key has stopped main, and not %s", w.name(top.id))
 	}
 }
@@ -558,7 +560,7 @@ func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), fr
 	num(int(s.Job) | int(s.signal.sig)<<8)
 	num(s.signal.sender)
 	num(int(s.Status))
-	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.hungUp, s.saidSo, s.parent} {
+	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.staysUp, s.hungUp, s.saidSo, s.parent} {
 		flag(set)
 	}
 	from(s.deadline)

@@ -34,7 +34,7 @@ type (
 	ended  struct {             // children were reaped
 		exits  []reaper.Exit
 		none   bool // no child is left: the tree is empty
-		hidden bool // the main child has ended, but a tracer keeps it from being reaped
+		hidden bool // the main child has exited, but a tracer keeps it from being reaped
 	}
 	looked struct { // the answer to look
 		orphans.View
@@ -85,15 +85,11 @@ type (
 		what  string
 		why   Reason
 	}
-	tell struct { // says what fini does about a leftover
+	tell struct { // says what fini does about a leftover: one that is allowed is left alone
 		process orphans.Process
 		what    string
 		quietly bool // without a line: see MaxNamed
 		hadTerm bool // the leftover has had SIGTERM already
-	}
-	leave struct { // says that a leftover goes on living
-		process orphans.Process
-		quietly bool
 	}
 	say struct { // anything else
 		level Level

@@ -658,8 +658,6 @@ func begin(r Rules, as part, unbound bool) *world {
 	}
 	w.rules = r
 	life := func(id int) fini {
-		r := r
-		r.Self = w.get(id).pid
 		f := fini{id: id, mainID: c.main, bound: bonds, pid1: as == asPID1}
 		switch {
 		case pair && id == c.outer:

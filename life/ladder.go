@@ -24,10 +24,9 @@ import (
 //	stopping   the main child has had a stop signal --grace or --kill-after: ending
 //	ending     the main child has had SIGKILL       the main child lives on: the sweep, asking
 //
-// On each rung the exit of the main child leads to the sweep of its leftovers. The sweep begins with lingering or, if
-// the rung was running under --orphans=wait, with waiting. If no child is left, or under --orphans=leave, the life is
-// over. But if --orphans-exit or a report asks for it, the sweep under --orphans=leave counts the leftovers first. Some
-// reasons overrule every policy: see overrules.
+// On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of the
+// life. The sweep begins with lingering. But it begins with waiting if the rung was running under --orphans=wait, and
+// with counting under --orphans=leave without --orphans-exit. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -298,7 +297,7 @@ func (l *ladder) killing() action {
 	if l.stopReason == NotEnded {
 		return because{Warning, "killing the command", NotEnded}
 	}
-	return say{Warning, fmt.Sprintf("killing the command: it has not ended %v after the stop signal; --grace gives it longer", l.Grace)}
+	return say{Warning, fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
 }
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
@@ -322,7 +321,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 // howEnded says in words how a process exited or died.
 func howEnded(status syscall.WaitStatus) string {
 	if status.Signaled() {
-		return "was ended by " + signals.Name(status.Signal())
+		return "was killed by " + signals.Name(status.Signal())
 	}
-	return fmt.Sprintf("ended with status %d", status.ExitStatus())
+	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }

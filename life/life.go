@@ -19,8 +19,7 @@ import (
 type Level int
 
 const (
-	Silence Level = iota // no line at all
-	Failure              // something went wrong
+	Failure Level = iota // something went wrong
 	Warning              // leftovers that had to be stopped
 	Detail               // what fini did
 )
@@ -109,7 +108,6 @@ type Policy struct {
 
 // An Identity is the place of this process and of the command among other processes.
 type Identity struct {
-	Self   int  // this process's pid
 	Group  bool // forwarded signals go to the main child's group, and not to the main child alone
 	Leader bool // of the session: a hang-up reaches fini alone
 	Job    int  // the job's process group, if the command is in the job; 0 if the command has a group of its own

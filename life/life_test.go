@@ -45,7 +45,7 @@ func orphaned(p orphans.Process) orphans.Process {
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
-		Identity{Self: 1, Group: true},
+		Identity{Group: true},
 	}
 }
 
@@ -112,8 +112,6 @@ func text(actions []action) string {
 				continue
 			}
 			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why))
-		case leave:
-			words = append(words, fmt.Sprintf("(leaving %s)", a.process.Name))
 		case remember: // it changes nothing
 		case tell:
 			if !a.quietly {
@@ -190,7 +188,7 @@ func TestStep(t *testing.T) {
 			{2, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"-w", with(func(r *Rules) { r.WarnReaped = true }), []turn{
-			{1, reaped(false, 300), `say "reaped zombie 300 (), which ended with status 0"`, "running"},
+			{1, reaped(false, 300), `say "reaped zombie 300 (), which exited with status 0"`, "running"},
 		}},
 		{"a signal is passed on and starts nothing", defaults(), []turn{
 			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -465,7 +463,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc fini can't tell its name", wake 500ms`, "lingering"},
+			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 		}},
@@ -532,7 +530,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, blind(opaque), `say "stopping every leftover: without /proc fini can't tell which process holds the output", wake 500ms`, "lingering"},
+			{0, blind(opaque), `say "stopping every leftover: without /proc fini can't tell which processes hold the output", wake 500ms`, "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{505 * ms, elapsed{}, "look", "asking"},
@@ -585,7 +583,7 @@ func TestStep(t *testing.T) {
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
-			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
+			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
 		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
 			{0, mainExits(exited(0), false), "look", "asking"},
@@ -600,13 +598,13 @@ func TestStep(t *testing.T) {
 			{9050 * ms, swept{hit: []int{escapee.Pid, 301}}, "kill children", "killing"},
 			{9100 * ms, swept{hit: []int{escapee.Pid, 302}}, "kill", "killing"}, // there may be others than children
 			{18000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
-			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not end: [203]", exit 0`, "over"},
+			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
 			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
 			{1 * ms, stop{StdinClosed}, "", "stopping"},
 			{2 * ms, stop{TimedOut}, "", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
 			{5001 * ms, stop{BoundEnded}, "", "ending"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
@@ -657,7 +655,7 @@ func TestStep(t *testing.T) {
 			{0, unread{0}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{}, "ask stdin", "closing"},
 			{5000 * ms, unread{0}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
-			{10000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed}, "ask stdin", "closing"},
@@ -676,7 +674,7 @@ func TestStep(t *testing.T) {
 			{0, stop{StdinClosed}, "ask stdin", "closing"},
 			{0, unread{0}, "wake 5s", "closing"},
 			{2000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
-			{7000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{7000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
 			{0, stop{StdinClosed}, "ask stdin", "closing"},
@@ -714,24 +712,24 @@ func TestStep(t *testing.T) {
 		}},
 		{"a command that SIGKILL does not end", defaults(), []turn{
 			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{20000 * ms, elapsed{}, "look", "killing"},
 			{20000 * ms, found(member), "(killing member), kill children", "killing"},
 			{20000 * ms, swept{hit: []int{member.Pid}}, "kill children", "killing"},
 			{20200 * ms, swept{hit: []int{member.Pid}}, "kill", "killing"},
-			{30000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not end: [201]", exit 124`, "over"},
+			{30000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not exit: [201]", exit 124`, "over"},
 		}},
 		{"nor are those spared that hold nothing", pipes, []turn{
 			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"nor is one sent TERM again that SIGKILL does not end", with(func(r *Rules) { r.Group = false }), []turn{
 			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: it has not ended 5s after the stop signal; --grace gives it longer", forward 9, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, member), "(stopping main), (stopping member), member<-15, wake 5ms", "asking"},
 		}},
@@ -879,26 +877,26 @@ func TestHeir(t *testing.T) {
 		begins   string
 		turns    []turn
 	}{
-		{"the inner fini was killed", mainPid, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+		{"the inner fini was killed", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1, reaped(true, member.Pid, escapee.Pid), "end by 9", "over"},
 		}},
-		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{ParentDied}, "", "asking"},
 			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{1, reaped(true, member.Pid), "exit 125", "over"},
 		}},
-		{"escapees that hold a stream come first then too", mainPid, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+		{"escapees that hold a stream come first then too", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
 		}},
 		{"it has left nothing", mainPid, false, killed, reaped(true, mainPid), "end by 9", nil},
 		{"it had started nothing", 0, false, Result{Sig: syscall.SIGTERM}, reaped(true), "end by 15", nil},
-		{"it had started the command, and not said so", 0, false, killed, lives, `say "stopping the command: its inner fini was killed", look`, []turn{
+		{"it had started the command, and not said so", 0, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(mainChild), "(stopping main), main<-15, wake 5ms", "asking"},
 		}},
 		{"it was isolated", mainPid, true, killed, reaped(true),
-			`say "the command was killed: its inner fini was, and with it the PID namespace", end by 9`, nil},
+			`say "the inner fini was killed, so the kernel killed the command and the whole PID namespace", end by 9`, nil},
 		{"it was isolated, and had started nothing", 0, true, killed, reaped(true), "end by 9", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

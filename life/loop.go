@@ -34,7 +34,6 @@ type Kernel interface {
 	Say(level Level, text string)
 	Because(level Level, what string, why Reason)
 	Tell(p orphans.Process, what string, quietly, hadTerm bool)
-	Leave(p orphans.Process, quietly bool)
 	Exit(end End) // the last action of a life
 }
 
@@ -108,9 +107,9 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	_, none := k.Reap()
 	switch {
 	case isolated && main != 0:
-		l.todo = []action{say{Warning, "the command was killed: its inner fini was, and with it the PID namespace"}}
+		l.todo = []action{say{Warning, "the inner fini was killed, so the kernel killed the command and the whole PID namespace"}}
 	case !none:
-		l.todo = []action{say{Warning, "stopping the command: its inner fini was killed"}}
+		l.todo = []action{say{Warning, "stopping the command: the inner fini was killed"}}
 	}
 	if none {
 		l.todo, l.machine = s.finish(l.todo...)
@@ -291,7 +290,6 @@ func (a hurry) do(l *Loop) {
 func (a say) do(l *Loop)     { l.Say(a.level, a.text) }
 func (a because) do(l *Loop) { l.Because(a.level, a.what, a.why) }
 func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
-func (a leave) do(l *Loop)   { l.Leave(a.process, a.quietly) }
 
 func (a exit) do(l *Loop) {
 	l.result = a.result

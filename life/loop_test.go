@@ -64,7 +64,6 @@ func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d 
 func (k *script) Say(Level, string)                           {}
 func (k *script) Because(Level, string, Reason)               {}
 func (k *script) Tell(orphans.Process, string, bool, bool)    {}
-func (k *script) Leave(orphans.Process, bool)                 {}
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {

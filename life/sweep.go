@@ -253,13 +253,13 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which process holds the output"})
+			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which processes hold the output"})
 		}
 	}
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell its name"})
+			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes"})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
@@ -311,7 +311,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 // leave ends the life while processes are alive that fini leaves alone.
 func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
 	for i, p := range allowed {
-		do = append(do, leave{p, i >= MaxNamed})
+		do = append(do, tell{p, "leaving", i >= MaxNamed, false})
 	}
 	return s.finish(do...)
 }
@@ -428,7 +428,7 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not end: %v", left)})...)
+		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not exit: %v", left)})...)
 	}
 	return append(do, s.again(now)), s
 }

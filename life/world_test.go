@@ -817,7 +817,6 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 func (k *kernel) Say(Level, string)                        {}
 func (k *kernel) Because(Level, string, Reason)            {}
 func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
-func (k *kernel) Leave(orphans.Process, bool)              {}
 
 func (k *kernel) Exit(end End) {
 	k.called = true

@@ -28,7 +28,7 @@ func TestRefusalIsExplained(t *testing.T) {
 		"Ubuntu 23.10":           {surroundings{apparmor: true}, entry.CallCloneUser, true, syscall.EACCES, "userns,"},
 		"old Debian":             {surroundings{disabled: true}, entry.CallCloneUser, true, syscall.EPERM, "kernel.unprivileged_userns_clone"},
 		"none allowed":           {surroundings{limit: "user.max_user_namespaces"}, entry.CallCloneUser, true, syscall.ENOSPC, "user.max_user_namespaces"},
-		"too many":               {surroundings{}, entry.CallClonePID, false, syscall.ENOSPC, "as many such namespaces"},
+		"too many":               {surroundings{}, entry.CallClonePID, false, syscall.ENOSPC, "the limit of such namespaces"},
 		"a kernel without":       {surroundings{root: true, without: true}, entry.CallClonePID, false, syscall.EINVAL, "this kernel"},
 		"root with nothing":      {surroundings{root: true}, entry.CallMap, true, syscall.EPERM, "CAP_SETFCAP"},
 		"root, another reason":   {surroundings{root: true}, entry.CallCloneUser, true, syscall.EPERM, "CAP_SYS_ADMIN"},

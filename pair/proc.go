@@ -54,7 +54,7 @@ func MountProc() *RefusedError {
 	return nil
 }
 
-var errNotMounted = errors.New("it is not mounted")
+var errNotMounted = errors.New("/proc is not mounted")
 
 // A procMount describes the mount of /proc.
 type procMount struct {

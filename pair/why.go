@@ -24,9 +24,9 @@ var calls = [...]string{
 	entry.CallMap:       "write to uid_map",
 	entry.CallOpen:      "open(/proc)",
 	entry.CallSlave:     "mount(/proc, MS_SLAVE | MS_REC)",
-	entry.CallCopy:      "open_tree(what is mounted below /proc)",
+	entry.CallCopy:      "open_tree(a mount below /proc)",
 	entry.CallMount:     "mount(proc, /proc)",
-	entry.CallKeep:      "move_mount(what is mounted below /proc)",
+	entry.CallKeep:      "move_mount(a mount below /proc)",
 	entry.CallCapset:    "capset",
 }
 
@@ -99,30 +99,30 @@ func (s surroundings) explain(refused *RefusedError) error {
 	why := ""
 	switch {
 	case errors.Is(refused, syscall.ENOSPC) && mounts:
-		why = "there are as many mounts as may be; see the sysctl fs.mount-max"
+		why = "the limit of mounts is reached; see the sysctl fs.mount-max"
 	case errors.Is(refused, syscall.ENOSPC) && s.limit != "":
-		why = "there may be no such namespace here; set the sysctl " + s.limit
+		why = "no such namespace is allowed here; raise the sysctl " + s.limit
 	case errors.Is(refused, syscall.ENOSPC) && namespaces:
-		why = "there are as many such namespaces as may be, or one in another too often; see the sysctls user.max_*_namespaces"
+		why = "the limit of such namespaces, or of namespaces inside each other, is reached; see the sysctls user.max_*_namespaces"
 	case namespaces && s.without && (errors.Is(refused, syscall.EINVAL) || errors.Is(refused, syscall.ENOSYS)):
 		why = "this kernel has no such namespaces"
 	case !denied || !mounts && !namespaces:
 	case refused.Call == entry.CallMount && user && s.masked && errors.Is(refused, syscall.EPERM):
-		why = "parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=; be a container's PID 1, which promises the same, or unmask them (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes, ProtectKernelTunables=no and ProtectKernelLogs=no in a unit)"
+		why = "parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=; run fini as a container's PID 1, which promises the same, or unmask these parts (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes, ProtectKernelTunables=no and ProtectKernelLogs=no in a unit)"
 	case user && s.apparmor:
-		why = "AppArmor lets only programs with a profile have user namespaces; be root, give fini a profile with `userns,`, or set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0"
+		why = "AppArmor lets only programs with a profile create user namespaces; run fini as root, give fini a profile with `userns,`, or set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0"
 	case user && s.disabled:
-		why = "user namespaces are for root; be root, or set the sysctl kernel.unprivileged_userns_clone to 1"
+		why = "only root may create user namespaces; run fini as root, or set the sysctl kernel.unprivileged_userns_clone to 1"
 	case mounts:
-		why = "a security module, as AppArmor in a container, refuses mounts; be the container's PID 1, which promises the same, or take its profile off (docker run --security-opt apparmor=unconfined)"
+		why = "a security module, such as AppArmor in a container, refuses mounts; run fini as the container's PID 1, which promises the same, or remove the profile (docker run --security-opt apparmor=unconfined)"
 	case s.root && refused.Call == entry.CallMap:
-		why = "root has too few capabilities; give it CAP_SYS_ADMIN or CAP_SETFCAP"
+		why = "root has too few capabilities here; give fini CAP_SYS_ADMIN or CAP_SETFCAP"
 	case s.filter:
-		why = "a seccomp filter, as of a container, refuses namespaces; be the container's PID 1, which promises the same, or give it CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)"
+		why = "a seccomp filter, such as a container's, refuses namespaces; run fini as the container's PID 1, which promises the same, or give the container CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)"
 	case s.root:
-		why = "CAP_SYS_ADMIN is missing"
+		why = "fini lacks CAP_SYS_ADMIN"
 	default:
-		why = "user namespaces are for root here, or this is a chroot"
+		why = "only root may create user namespaces here, or fini runs in a chroot"
 	}
 	if why == "" {
 		return refused

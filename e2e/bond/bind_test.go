@@ -93,7 +93,7 @@ func TestBind(t *testing.T) {
 				}
 				l.Status()
 				rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
-				want := fmt.Sprintf("stopping the command: a process that it is bound to (sleep, %d) has ended (--bind)", client.Process.Pid)
+				want := fmt.Sprintf("stopping the command: a process of --bind (sleep, %d) exited", client.Process.Pid)
 				if said := l.Err.Whole(); strings.Count(said, want) != 1 {
 					t.Errorf("says %q, want %q", said, want)
 				}
@@ -235,7 +235,7 @@ func TestBindAsPID1(t *testing.T) {
 		}
 	}
 	l.MustEnd(143)
-	if want := fmt.Sprintf("bound to (sleep, %d) has ended", pid); !strings.Contains(l.Err.Whole(), want) {
+	if want := fmt.Sprintf("process of --bind (sleep, %d) exited", pid); !strings.Contains(l.Err.Whole(), want) {
 		t.Errorf("says %q, want %q", l.Err.Text(), want)
 	}
 }

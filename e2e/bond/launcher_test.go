@@ -63,7 +63,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 func TestLauncherEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "setsid")
-	const said = " has died; -p none keeps it\n"
+	const said = " has died; -p none keeps the command running\n"
 	record := append([]string{"--grace=1s", "--"}, rig.Mode("signals", "12")...)
 	adopted := func(t *testing.T, argv ...string) *rig.Life {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 func TestNohupFurtherUp(t *testing.T) {
 	t.Parallel()
 	nohup := need.Program(t, "nohup")
-	const unbound = "fini: not bound to the parent process: nohup started fini; -p TERM binds it"
+	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
 		for _, p := range rig.AloneOrPair {
 			for _, tt := range []struct {

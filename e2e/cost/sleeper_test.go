@@ -118,7 +118,7 @@ func TestOuterSleeps(t *testing.T) {
 		rig.MustKill(t, l.Worker(), syscall.SIGKILL)
 		l.Out.Want("signal 15")
 		l.MustEnd(128 + 9)
-		if text := l.Err.Whole(); text != "" && !strings.HasPrefix(text, "fini: stopping the command: its inner fini was killed\n") {
+		if text := l.Err.Whole(); text != "" && !strings.HasPrefix(text, "fini: stopping the command: the inner fini was killed\n") {
 			t.Errorf("says %q", text)
 		}
 	})
@@ -159,7 +159,7 @@ func TestOuterSleeps(t *testing.T) {
 		t.Parallel()
 		need.Root(t)
 		out, err := exec.Command(need.Program(t, "unshare"), "--pid", rig.Fini, "true").CombinedOutput()
-		if text := string(out); err == nil || !strings.HasPrefix(text, "fini: children are in another PID namespace") || strings.Count(text, "\n") != 1 {
+		if text := string(out); err == nil || !strings.HasPrefix(text, "fini: children of fini are in another PID namespace") || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v, and says %q", err, text)
 		}
 	})

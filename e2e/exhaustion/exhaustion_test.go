@@ -709,13 +709,13 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 			if err := syscall.Kill(alive[0], syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
-			want := fmt.Sprintf("fini: gave up on leftovers that do not end: [%d]\n", alive[0])
+			want := fmt.Sprintf("fini: gave up on leftovers that do not exit: [%d]\n", alive[0])
 			if n := strings.Count(stderr.Whole(), want); n != 1 {
 				t.Errorf("says %q %d times, want it once, in:\n%s", want, n, stderr.Text())
 			}
 		}
 		said := stderr.Whole()
-		for _, want := range []string{"gave up on leftovers that do not end", "operation not permitted"} {
+		for _, want := range []string{"gave up on leftovers that do not exit", "operation not permitted"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("says nothing of %q: %s", want, said)
 			}

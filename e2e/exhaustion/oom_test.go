@@ -22,11 +22,11 @@ func TestKilledForMemory(t *testing.T) {
 		command  string // the report's verdict
 		leftover string
 	}{
-		{"the command", "", "exec $EAT", 137, "the command was ended by SIGKILL; " + likely, "likely", ""},
+		{"the command", "", "exec $EAT", 137, "the command was killed by SIGKILL; " + likely, "likely", ""},
 		{"the shell's command", "", "$EAT; exit $?", 137, "the command exited with 137, as for SIGKILL; " + likely, "likely", ""},
-		{"a leftover while it lingers", "--linger=20s", "(read go; exec $EAT) <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "was ended by SIGKILL; " + likely, "", ""},
+		{"a leftover while it lingers", "--linger=20s", "(read go; exec $EAT) <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "was killed by SIGKILL; " + likely, "", ""},
 		{"a leftover that was asked to end", "--linger=0 --grace=20s", "sh -c 'trap \"exec $EAT\" TERM; echo >$DIR/go; while :; do sleep 0.01; done' & read line <$DIR/go", 0,
-			"was ended by SIGKILL; " + likely, "", "likely"},
+			"was killed by SIGKILL; " + likely, "", "likely"},
 		{"somebody else", "", "$EAT; exit 3", 3, "", "", ""},
 		{"somebody else, and the command ends by another signal", "", "$EAT; kill -TERM $$", 143, "", "", ""},
 		{"a plain kill -9", "", "kill -9 $$", 137, "", "", ""},

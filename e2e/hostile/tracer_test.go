@@ -74,7 +74,7 @@ func TestTracerThatHangs(t *testing.T) {
 					rig.Until(t, "the signal has come", func() bool { return rig.StatOf(main).State() == 't' })
 					rig.MustKill(t, main, syscall.SIGKILL)
 				}
-				l.Err.Want("fini: gave up on leftovers that do not end: [")
+				l.Err.Want("fini: gave up on leftovers that do not exit: [")
 				if took := time.Since(started); took > grace+killed+busy {
 					t.Errorf("took %v", took)
 				}
@@ -109,7 +109,7 @@ func TestTracerThatHangs(t *testing.T) {
 		thread, _ := strconv.Atoi(threads[len(threads)-1].Name())
 		end := hang(t, thread)
 		rig.MustKill(t, main, syscall.SIGKILL)
-		l.Err.Want("fini: gave up on leftovers that do not end: [")
+		l.Err.Want("fini: gave up on leftovers that do not exit: [")
 		if got := l.Status(); got != 124 {
 			t.Errorf("status %d", got)
 		}

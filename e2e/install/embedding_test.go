@@ -71,7 +71,7 @@ func TestEmbeddingStatuses(t *testing.T) {
 	for row, argv := range map[string][]string{
 		"the command exits 3":                {"sh", "-c", "exit 3"},
 		"a signal ends it":                   {"sh", "-c", "kill -TERM $$"},
-		"`-t` is over":                       {"-q", "-t", "0.1", "sleep", "1000"},
+		"the time of `-t` has passed":        {"-q", "-t", "0.1", "sleep", "1000"},
 		"fini fails, or its flags are wrong": {"--no-such-flag", "true"},
 		"there is no such command":           {"no such command"},
 	} {

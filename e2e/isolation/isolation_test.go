@@ -95,7 +95,7 @@ func TestOneOfAnIsolatedPairKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Out.Want("asked")
-			l.Err.Want(fmt.Sprintf("fini: stopping the command: its outer fini (%.15s, %d) was killed", filepath.Base(rig.Fini), l.PID()))
+			l.Err.Want(fmt.Sprintf("fini: stopping the command: the outer fini (%.15s, %d) was killed", filepath.Base(rig.Fini), l.PID()))
 			rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
 		})
 		t.Run("inner", func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestIsolationRefused(t *testing.T) {
 			out, err := limited("true").CombinedOutput()
 			need.That(t, err == nil, "a user namespace: "+string(out))
 			out, err = limited("--isolate", "--", "echo", "started").CombinedOutput()
-			want := "fini: --isolate: clone(CLONE_NEWPID | CLONE_NEWNS): no space left on device: there may be no such namespace here; set the sysctl user.max_"
+			want := "fini: --isolate: clone(CLONE_NEWPID | CLONE_NEWNS): no space left on device: no such namespace is allowed here; raise the sysctl user.max_"
 			if exitCode(err) != 125 || !strings.HasPrefix(string(out), want) || strings.Count(string(out), "\n") != 1 {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -450,7 +450,7 @@ func TestIsolatedNames(t *testing.T) {
 		if err := syscall.Kill(bound, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		l.Err.Want(fmt.Sprintf("fini: stopping the command: a process that it is bound to (sleep, %d) has ended", bound))
+		l.Err.Want(fmt.Sprintf("fini: stopping the command: a process of --bind (sleep, %d) exited", bound))
 		l.MustEnd(128 + 15)
 	})
 }

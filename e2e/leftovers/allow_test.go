@@ -66,7 +66,7 @@ func TestAllowOrphan(t *testing.T) {
 		{"by the kernel's name", byName + quiet, "--linger=1h --allow-orphan=gpg-agent", "read line", 0, nil, "leftover"},
 		{"by a pattern", byFile + quiet, "--linger=1h --allow-orphan=no --allow-orphan=g*t", "read line", 0, nil, "leftover"},
 		{"holds stdout", byFile + " 2>/dev/null <&1", "--linger=1h --allow-orphan=gpg-agent", "read line", 0,
-			[]string{"leaving leftover", "alone, which holds stdout"}, "stopping"},
+			[]string{"leaving leftover", "until this leftover closes stdout"}, "stopping"},
 		{"holds both, and nothing may be said", byFile, "-q --linger=1h --allow-orphan=gpg-agent", "read line", 0, nil, "fini"},
 		{"another is stopped", byFile + quiet, "--linger=0 --orphans-exit=9 --allow-orphan=gpg-agent", "setsid sh -c 'echo there; exec sleep 1000' & read line", 9,
 			[]string{"stopping leftover"}, "leaving"},
@@ -76,7 +76,7 @@ func TestAllowOrphan(t *testing.T) {
 		{"pipes", byFile, "--linger=0 --orphans=pipes --allow-orphan=gpg-agent", "setsid sh -c 'echo there; exec sleep 1000' & read line; exit 5", 5,
 			[]string{"stopping leftover", "leaving leftover"}, "killing"},
 		{"at a stop", byFile + quiet, "--timeout=2s --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; sleep 1000; sleep 1000`, 124,
-			[]string{"--timeout=2s is over", "killing the command"}, "leftover"},
+			[]string{"--timeout=2s has passed", "killing the command"}, "leftover"},
 	} {
 		for _, p := range rig.Places {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAllowOrphan(t *testing.T) {
 				says := tt.says
 				if p.PID1 && !strings.Contains(tt.flags, "-v") { // no reader waits for a process that stays
 					says = slices.DeleteFunc(slices.Clone(says), func(text string) bool {
-						return strings.Contains(text, "leaving") || strings.Contains(text, "holds")
+						return strings.Contains(text, "leaving") || strings.Contains(text, "closes stdout")
 					})
 				}
 				for _, want := range says {

@@ -321,7 +321,7 @@ func TestMCPStdinForms(t *testing.T) {
 // SIGTERM later, which looks the same from outside.
 func mustHaveSeenEnd(stderr *rig.Lines) {
 	stderr.T.Helper()
-	stderr.Want("fini: waiting for the command: its standard input has closed")
+	stderr.Want("fini: waiting for the command: standard input has closed")
 }
 
 // The client is killed when npx has asked for the server's package, which comes only then.

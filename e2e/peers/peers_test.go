@@ -45,7 +45,7 @@ func TestAsTini(t *testing.T) {
 		})
 		t.Run("tini: -w says what is reaped", func(t *testing.T) {
 			l := rig.Start(t, p, with("-w --", rig.Mode("orphans", "1"))...)
-			if line := l.Err.Want("fini: reaped zombie "); !strings.HasSuffix(line, "(sh), which ended with status 0") {
+			if line := l.Err.Want("fini: reaped zombie "); !strings.HasSuffix(line, "(sh), which exited with status 0") {
 				t.Errorf("says of an orphan: %q", line)
 			}
 			_ = l.Stdin.Close()

@@ -455,7 +455,7 @@ func TestRefusedProc(t *testing.T) {
 		{"hidepid unprivileged", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
 			leftover, 0, []string{"stopping leftover", "killing leftover"}},
 		{"hidepid unprivileged, and another user's leftover", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
-			`$SUID --reuid 0 --clear-groups ` + leftover, 2, []string{"stopping leftover", "gave up on leftovers that do not end: ["}},
+			`$SUID --reuid 0 --clear-groups ` + leftover, 2, []string{"stopping leftover", "gave up on leftovers that do not exit: ["}},
 		{"read-only", `mount -o remount,ro,bind /proc`, nil, leftover, 0, []string{"stopping leftover", "killing leftover"}},
 		{"none, and all else refused", `mount -t tmpfs none /proc`, rig.Mode("refuse", rig.RefuseAll+":EPERM"), leftover, 2,
 			[]string{"what the command leaves running goes on", "going on without a shield"}},

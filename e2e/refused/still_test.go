@@ -21,7 +21,7 @@ func TestAllowOrphanWithoutProc(t *testing.T) {
 	l.Out.Want("ready")
 	rig.Write(t, l, "go\n")
 	l.MustEnd(3)
-	const want = "fini: --allow-orphan leaves no process alone: without /proc fini can't tell its name"
+	const want = "fini: --allow-orphan leaves no process alone: without /proc fini can't tell the names of processes"
 	if text := l.Err.Whole(); strings.Count(text, want) != 1 {
 		t.Errorf("it says %q, want once %q", text, want)
 	}

@@ -111,7 +111,7 @@ var Moments = []struct {
 	{"in the ladder", func(l *BoundLife) {
 		l.Out.Want("ready")
 		_ = l.Stdin.Close()
-		l.Err.Want("fini: waiting for the command: its standard input has closed")
+		l.Err.Want("fini: waiting for the command: standard input has closed")
 	}},
 	{"stopping leftovers", func(l *BoundLife) {
 		for range 2 { // "stubborn" and "ready", in any order

@@ -137,7 +137,7 @@ func (l *Life) MustBeAsked(inner, outer int, kernel bool) {
 	if n := len(asked) - byKernel; n > 1 || !kernel && n == 0 || kernel != (byKernel > 0) {
 		l.T.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, n)
 	}
-	const said = "fini: stopping the command: its inner fini was killed\n"
+	const said = "fini: stopping the command: the inner fini was killed\n"
 	if n := strings.Count(l.Err.Whole(), said); n != 1 {
 		l.T.Errorf("says %d times that it stops the command: %s", n, l.Err.Text())
 	}

@@ -94,8 +94,8 @@ func TestSaidOnATerminal(t *testing.T) {
 						"fini: started":                "\x1b[m",
 						"fini: stopping leftover":      "\x1b[33m",
 						"fini: command":                "\x1b[m",
-						"fini: ending":                 "\x1b[m",
-						"fini: the command has ended":  "\x1b[m",
+						"fini: exiting":                "\x1b[m",
+						"fini: the command left these": "\x1b[m",
 						"fini: \u2514\u2500 ":          "\x1b[m",
 					} {
 						if !strings.Contains(line, kind) {
@@ -275,15 +275,15 @@ func TestVerboseSaysHowItEnds(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		for script, says := range map[string][2]string{
-			"kill -KILL $$": {" was ended by SIGKILL\n", "by SIGKILL"},
-			"exit 3":        {" ended with status 3\n", "with status 3"},
+			"kill -KILL $$": {" was killed by SIGKILL\n", "dying by SIGKILL"},
+			"exit 3":        {" exited with status 3\n", "exiting with status 3"},
 		} {
 			if p.PID1 && script != "exit 3" {
-				says[1] = "with status 137"
+				says[1] = "exiting with status 137"
 			}
 			_, _, stderr := rig.Ask(t, p.Command("-v", "--", "/bin/sh", "-c", script))
-			last := "fini: ending " + says[1] + ", after "
-			if !strings.Contains(stderr, says[0]) || strings.Count(stderr, last) != 1 || !strings.Contains(stderr, "; the command ended after ") {
+			last := "fini: " + says[1] + ", after "
+			if !strings.Contains(stderr, says[0]) || strings.Count(stderr, last) != 1 || !strings.Contains(stderr, "; the command ran for ") {
 				t.Errorf("%s: says %q, want %q and %q", script, stderr, says[0], last)
 			}
 		}

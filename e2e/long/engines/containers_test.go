@@ -632,7 +632,7 @@ func TestContainerKilledForMemory(t *testing.T) {
 	for _, namespace := range []string{"host", "private"} {
 		_, _, stderr := rig.Ask(t, rig.DockerCommand(t, "run", "--rm", "--memory=32m", "--cgroupns="+namespace, "--entrypoint=/fini", image.Whole,
 			"--", "tail", "/dev/zero"))
-		if !strings.Contains(stderr, "fini: the command was ended by SIGKILL; the kernel killed a process for memory") {
+		if !strings.Contains(stderr, "fini: the command was killed by SIGKILL; the kernel killed a process for memory") {
 			t.Errorf("--cgroupns=%s: %q", namespace, stderr)
 		}
 	}
