@@ -73,7 +73,7 @@ func (l *loop) Because(level life.Level, what string, why life.Reason) {
 func (l *loop) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
-		return fmt.Sprintf("the parent process%s has died; -p none keeps the command running", l.culprit(why))
+		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
 	case life.FiniDied:
 		return fmt.Sprintf("the outer fini%s was killed", l.culprit(why))
 	case life.BoundEnded:

@@ -128,7 +128,7 @@ func TestLauncherDies(t *testing.T) {
 						t.Errorf("the command got %q, want %s once", got, tt.want)
 					}
 					l.MustVanish(2 * time.Second)
-					want := fmt.Sprintf("fini: stopping the command: the parent process (exe, %d) has died; -p none keeps the command running\n", l.Launcher)
+					want := fmt.Sprintf("fini: stopping the command: its parent (exe, %d) has died; -p none keeps it\n", l.Launcher)
 					if said := l.Err.Whole(); !strings.HasPrefix(said, want) {
 						t.Errorf("says %q, want first %q", said, want)
 					}

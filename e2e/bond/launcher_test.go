@@ -63,7 +63,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 func TestLauncherEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "setsid")
-	const said = " has died; -p none keeps the command running\n"
+	const said = " has died; -p none keeps it\n"
 	record := append([]string{"--grace=1s", "--"}, rig.Mode("signals", "12")...)
 	adopted := func(t *testing.T, argv ...string) *rig.Life {
 		t.Helper()
