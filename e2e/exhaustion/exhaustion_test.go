@@ -451,7 +451,7 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 func TestDescriptorTableIsTooSmall(t *testing.T) {
 	t.Parallel()
 	const own = 4 // that fini is started with here: its streams, and the witness
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for free := range 16 {
 			if !rig.All() && !p.Takes(free) {
@@ -833,7 +833,7 @@ func TestOddSurroundings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for n, tt := range []struct{ name, script string }{
 			{"PATH", `export PATH=$DIR:$PATH; exec "$@"`},
 			{"PATH, working directory", `cd $DIR; export PATH=.:$PATH; exec "$@"`},

@@ -41,7 +41,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 	for i, d := range deadEnds {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if d.unkillable && !rig.All() && !p.Takes(i) {
 					return // fini waits 10 s for it, wherever it is
 				}

@@ -35,7 +35,7 @@ func TestNpx(t *testing.T) {
 			tt.plain(plain)
 			want := plain.Status()
 
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if !rig.All() && !p.Takes(i) {
 					return
 				}

@@ -404,7 +404,7 @@ func TestReportToASlowReader(t *testing.T) {
 // So many signals and leftovers are in a report, the others are counted.
 func TestReportLeavesOut(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Run("leftovers", func(t *testing.T) {
 			if !rig.Full() && p != rig.Pair {
 				return // it takes its time to make so many

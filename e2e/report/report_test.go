@@ -63,7 +63,7 @@ func TestReportOfTheCommand(t *testing.T) {
 			l.Signal(unix.SIGTERM)
 		}, 7, "7 exit 7", []string{"SIGTERM"}},
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()

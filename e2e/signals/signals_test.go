@@ -45,7 +45,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 
 func TestEverySignalArrivesOnce(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, append([]string{"--"}, rig.Mode("signals", "3")...)...)
 		l.Out.Want("ready")
 		l.Caught()

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 func TestEveryExitStatusArrives(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for want := range 256 {
 			if (testing.Short() || !p.Takes(want)) && want > 2 && (want < 124 || want > 144) {
 				continue
@@ -72,7 +72,7 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 			if ws := bare[2]; !ws.Signaled() || ws.Signal() != syscall.SIGINT {
 				t.Fatalf("without fini SIGINT shows as %#x", uint32(ws))
 			}
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				t.Parallel()
 				for sig, want := range bare {
 					if !rig.All() && !p.Takes(sig) {

@@ -53,7 +53,7 @@ func TestStuckInExec(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			where := slices.DeleteFunc(slices.Clone(rig.Places), func(p rig.Place) bool { return slices.Contains(way.not, p) })
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if slices.Contains(way.not, p) || !rig.All() && p != where[i%len(where)] {
 					return // fini waits 10 s for each
 				}

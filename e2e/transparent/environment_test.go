@@ -64,7 +64,7 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 	}
 	all := strings.Join(settings, ",")
 	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for n, variable := range cases {
 			if !p.Takes(n) {
