@@ -24,8 +24,8 @@ SEED       ?= 1
 
 # The rooms of e2e that nothing may run beside.
 QUIET       = cost|isolation|stuck
-# The rooms in which make test-all tries more than make test does: see Long and All in e2e/rig.
-MORE        = exhaustion hostile install leftovers mcp refused report status terminal transparent
+# The rooms in which make test-all tries more than make test does: they call what asks for FINI_ALL, in e2e/rig.
+MORE        = $(shell grep -lE 'rig\.(InPlaces|InEveryPlace|Long|All|QuickOrFull|DrawnFor|InColumns)\b' e2e/*/*_test.go | cut -d/ -f2 | sort -u)
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)
@@ -54,8 +54,8 @@ build: ## build bin/fini, static
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-test: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
-test-all: packages = $(addprefix ./e2e/,$(MORE)) ./e2e/long/...
+test: packages = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
+test-all: packages = $(addprefix ./e2e/,$(filter-out $(subst |, ,$(QUIET)),$(MORE))) ./e2e/long/...
 test-all: export FINI_ALL = 1
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak

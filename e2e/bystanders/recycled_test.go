@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestBindAmongRecycledPids(t *testing.T) {
 	script := `
 echo 400 >/proc/sys/kernel/ns_last_pid 2>/dev/null
 echo 450 >/proc/sys/kernel/pid_max || exit 77
-for round in 1 2 3 4 5 6 7 8 9 10; do
+for round in $(seq $1); do
 	sleep 1000 & client=$!
 	"$0" -q --grace=5s --bind=$client -- sh -c 'echo ready; exec sleep 1000' >/tmp/ready.$$ & fini=$!
 	while ! test -s /tmp/ready.$$; do :; done
@@ -34,7 +35,8 @@ for round in 1 2 3 4 5 6 7 8 9 10; do
 	rm /tmp/ready.$$; all= last=
 done
 echo done`
-	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c", script, rig.Fini)
+	rounds := rig.QuickOrFull(10, 30)
+	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c", script, rig.Fini, strconv.Itoa(rounds))
 	rig.AsPID1(cmd)
 	l := rig.StartCmd(t, cmd)
 	again := 0
@@ -52,7 +54,7 @@ echo done`
 			t.Fatalf("%q; stderr: %s", line, l.Err.Text())
 		}
 	}
-	t.Logf("%d pids of 10 came again", again)
+	t.Logf("%d pids of %d came again", again, rounds)
 	if again == 0 {
 		t.Error("no pid came again: this says nothing")
 	}

@@ -123,7 +123,7 @@ var recipes = []recipe{
 	{"sh", "fini --isolate -- make test", isScript}, // see e2e/isolation
 	{"sh", "dpkg -i", isScript},                     // see releaseReadme
 	{"dockerfile", "HEALTHCHECK", healthCheck},
-	{"dockerfile", "/usr/local/bin/fini", jobImage},
+	{"dockerfile", "/usr/local/bin/fini", inAll(jobImage)},
 	{"dockerfile", "COPY --from=fini", dockerfile},
 	{"sh", "docker push", isScript},
 	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
@@ -131,28 +131,28 @@ var recipes = []recipe{
 	{"yaml", "upload-artifact", isYAML},
 	{"yaml", "shell: \"fini", githubWorkflow},
 	{"yaml", "script:", gitlabJob},
-	{"yaml", "entrypoint:", composed},
-	{"yaml", "image:\n        reference:", kubernetesVolume},
-	{"yaml", "--install=", kubernetesInit},
+	{"yaml", "entrypoint:", inAll(composed)},
+	{"yaml", "image:\n        reference:", inAll(kubernetesVolume)},
+	{"yaml", "--install=", inAll(kubernetesInit)},
 	{"yaml", "exec:", execProbe},
 	{"json", "", mcpServers},
 	{"python", "def shell(", agentsShell},
 	{"ini", "[Service]", systemdUnit},
 	{"cron", "", cronJob},
-	{"sh", "ssh host", overSSH},
+	{"sh", "ssh host", inAll(overSSH)},
 	{"sh", "setsid -f", inBackground},
 	{"make", ".SHELLFLAGS", makesShell},
 	{"sh", `exec fini -q -- sh "$@"`, npmScript},
 	{"ini", "script-shell", func(*testing.T, string) {}}, // see npmScript
 	{"python", "@pytest.fixture", pytestFixture},
-	{"go", "func TestServer", goTest},
+	{"go", "func TestServer", inAll(goTest)},
 	{"go", "FINI_TEST", leakInGoTest},
 	{"js", "node:test", leakInNodeTest},
 	{"js", "require('fini-init')", embedsNode},
-	{"js", "StdioClientTransport", embedsTransport},
+	{"js", "StdioClientTransport", inAll(embedsTransport)},
 	{"python", "import fini_init", embedsPython},
-	{"go", "func Run(", embedsGo},
-	{"js", "handleTestEvent", leakInJest},
+	{"go", "func Run(", inAll(embedsGo)},
+	{"js", "handleTestEvent", inAll(leakInJest)},
 	{"bats", "FINI_TEST", leakInBats},
 	{"sh", "jq -nr 'def xml", leaksAsJUnit},
 	{"sh", "jq -nr", leakRanking},
@@ -160,10 +160,18 @@ var recipes = []recipe{
 	{"sh", "dockerd --init-path", isScript}, // see TestDropInPodman
 	{"sh", "go test ./e2e/", isScript},      // see TestPagesCommandLines
 	{"sh", "grep -rn", migrationGrep},
-	{"diff", "FROM ", migratesImage},
-	{"diff", "docker run", migratesRun},
-	{"diff", "services:", migratesCompose},
+	{"diff", "FROM ", inAll(migratesImage)},
+	{"diff", "docker run", inAll(migratesRun)},
+	{"diff", "services:", inAll(migratesCompose)},
 	{"diff", "init-path", migratesEngine},
+}
+
+// inAll leaves a recipe to make test-all, where another one like it is quicker.
+func inAll(run func(t *testing.T, text string)) func(t *testing.T, text string) {
+	return func(t *testing.T, text string) {
+		rig.Long(t)
+		run(t, text)
+	}
 }
 
 func TestRecipes(t *testing.T) {
