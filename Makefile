@@ -25,7 +25,7 @@ SEED       ?= 1
 # The rooms of e2e that nothing may run beside.
 QUIET       = cost|isolation|stuck
 # The rooms in which make test-all tries more than make test does: they call what asks for FINI_ALL, in e2e/rig.
-MORE        = $(shell grep -lE 'rig\.(InPlaces|InEveryPlace|Long|All|QuickOrFull|DrawnFor|InColumns)\b' e2e/*/*_test.go | cut -d/ -f2 | sort -u)
+MORE        = $(shell grep -lE 'rig\.(InPlaces|InEveryPlace|AloneOrPair|EachUser|Long|All|QuickOrFull|DrawnFor|InColumns)\b' e2e/*/*_test.go | cut -d/ -f2 | sort -u)
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)

@@ -108,7 +108,7 @@ func TestEarlierChildren(t *testing.T) {
 			})
 		}
 	})
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
 			t.Parallel()
 			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)

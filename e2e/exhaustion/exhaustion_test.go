@@ -782,7 +782,7 @@ func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
 		"without /proc":       withoutProc,
 		"without both":        append(rig.Mode("refuse", "close_range"), withoutProc...),
 	} {
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if strings.HasPrefix(name, "without") {

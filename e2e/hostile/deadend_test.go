@@ -78,7 +78,7 @@ func TestEndsByDeadEnd(t *testing.T) {
 	t.Parallel()
 	// The shell keeps nothing that the tree has, but for the streams.
 	const launcher = `exec 5<&0; "$0" "$@" <&5 5<&- & exec 3>&- 4>&- 5<&-; echo fini $!; wait`
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, name := range []string{"descriptor", "lock of its mappings"} {
 			unkillable := name != "descriptor"
 			for _, by := range []struct {

@@ -67,7 +67,7 @@ func TestWaitsAsleep(t *testing.T) {
 // Orphans that come and go all the time cost little, also where each of them might have a name that is left alone.
 func TestWaitsAmongOrphans(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			// Those that stay make each look cost something.

@@ -282,7 +282,7 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	unshare := need.Program(t, "unshare")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			report := rig.ReportPath(t)
@@ -304,7 +304,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	without := func(t *testing.T, script string, args ...string) *exec.Cmd {
 		return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)
 	}
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, kernel := range []struct {
 			name   string
 			before []string
@@ -346,7 +346,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 // A terminal that nobody reads has room, and says so, but for less than a page: who writes one waits.
 func TestReportToATerminalThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			theirs, ours := rig.Terminal(t)
@@ -454,7 +454,7 @@ func TestReportLeavesOut(t *testing.T) {
 // A terminal under `stty tostop` stops who writes in the background: not fini, and not its job.
 func TestReportToATerminalInTheBackground(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
 			l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},

@@ -117,7 +117,7 @@ func TestReportOfTheCommand(t *testing.T) {
 
 func TestReportOfTheLaunchersDeath(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			path := rig.ReportPath(t)
@@ -570,7 +570,7 @@ func TestReportFile(t *testing.T) {
 			exits(t, cmd, "broken pipe")
 		})
 	})
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run("full disk "+p.Name, func(t *testing.T) {
 			need.Root(t)
 			t.Parallel()

@@ -194,14 +194,20 @@ func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
 
 // chosen is the place that a name stands for, of those that there can be here.
 func chosen(name string) Place {
-	there, sum := Places, 0
+	there := Places
 	if pidNamespace() != nil {
 		there = slices.DeleteFunc(slices.Clone(there), func(p Place) bool { return p.PID1 })
 	}
+	return there[turn(name, len(there))]
+}
+
+// turn is a number below n for a name: always the same, and of many names each number is that of some.
+func turn(name string, n int) int {
+	sum := 0
 	for _, letter := range []byte(name) {
 		sum += int(letter)
 	}
-	return there[sum%len(there)]
+	return sum % n
 }
 
 // InEveryPlace runs a test in all places, also in make test: the first test of a promise, a test that differs from place
