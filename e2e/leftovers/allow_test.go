@@ -125,7 +125,7 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 	t.Parallel()
 	agent := rig.Linked(t, "gpg-agent") + " @agent >/dev/null 2>&1 <&1"
 	for _, victim := range rig.Victims[:5] {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 			t.Run(victim.Name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if p.Alone && (strings.Contains(victim.Name, "fini") || victim.Name == "launcher's group") {

@@ -198,7 +198,7 @@ func TestReportIsRefused(t *testing.T) {
 		cmd.ExtraFiles = files
 		mustRefuse(t, cmd, fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		const want = ": want a regular file, - or /dev/fd/N"
 		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket"+want) })
 		t.Run("FIFO", func(t *testing.T) { refuses(t, p, fifo, "it is a FIFO"+want) })
