@@ -407,7 +407,10 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 			}
 			t.Parallel()
 			h := rig.NewCgroup(t)
-			for _, most := range tt.limits {
+			for i, most := range tt.limits {
+				if i%2 != 0 && !rig.All() {
+					continue
+				}
 				h.Limit("pids.max", strconv.Itoa(most))
 				var seen []string
 				for range rounds {
