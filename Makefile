@@ -24,8 +24,8 @@ SEED       ?= 1
 
 # The rooms of e2e that nothing may run beside.
 QUIET       = cost|isolation|stuck
-# The rooms in which make test-all tries more than make test does: see Long and All in e2e/rig.
-MORE        = exhaustion hostile install leftovers mcp refused report status terminal transparent
+# The rooms in which make test-all tries more than make test does: they call what asks for FINI_ALL, in e2e/rig.
+MORE        = $(shell grep -lE 'rig\.(InPlaces|InEveryPlace|AloneOrPair|EachUser|Long|All|QuickOrFull|DrawnFor|InColumns)\b' e2e/*/*_test.go | cut -d/ -f2 | sort -u)
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)
@@ -54,15 +54,17 @@ build: ## build bin/fini, static
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-test: packages = $(shell $(GO) list ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
-test-all: packages = $(addprefix ./e2e/,$(MORE)) ./e2e/long/...
+test: packages = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
+# Most tests wait most of the time, so that some more than there are processors run at a time.
+test: atonce = -p=$(shell echo $$(($$(nproc) + 1))) -parallel=$(shell echo $$(($$(nproc) * 2)))
+test-all: packages = $(addprefix ./e2e/,$(filter-out $(subst |, ,$(QUIET)),$(MORE))) ./e2e/long/...
 test-all: export FINI_ALL = 1
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak
 test test-all:
 	@: >bin/skipped; : >bin/status
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	for run in '$(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+	for run in '$(atonce) $(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
 		$(GO) test -count=1 -timeout 2h -ldflags=-w $$run || echo 1 >bin/status; \
 	done | tee bin/tested; \
 	status=$$(cat bin/status); status=$${status:-0}; \

@@ -30,7 +30,7 @@ func endOf(t testing.TB, cmd *exec.Cmd, reap bool) {
 func TestBindKillMatrix(t *testing.T) {
 	t.Parallel()
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, moment := range rig.Moments {
 			for _, tree := range rig.Trees {
 				t.Run(p.Name+"/"+moment.Name+"/"+tree.Name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestBindKillMatrix(t *testing.T) {
 // One of those that the command is bound to ends: it is stopped as at its launcher's death, and the line names who.
 func TestBind(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, tt := range []struct {
 			name  string
 			flags func(pid int) []string
@@ -112,7 +112,7 @@ func TestBindToNobody(t *testing.T) {
 	endOf(t, gone, true)
 	endOf(t, zombie, false)
 	rig.Until(t, "a zombie", func() bool { return strings.HasPrefix(rig.ProcStatus(zombie.Process.Pid, "State"), "Z") })
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, tt := range []struct {
 			name string
 			pid  string

@@ -142,7 +142,7 @@ func TestLauncherDies(t *testing.T) {
 func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
 	t.Parallel()
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
 				for range rig.QuickOrFull(3, 10) {
@@ -171,7 +171,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 		// Nor can a parent be asked that has ended meanwhile, as a shell behind its "nohup fini &".
 		{"nohup without a proc", []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil},
 	} {
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
 				if len(tt.before) > 0 {
 					need.Program(t, tt.before[0])
@@ -211,7 +211,7 @@ func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
 				init := rig.Start(t, rig.PID1, "-P", "-v")

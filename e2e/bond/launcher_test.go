@@ -18,7 +18,7 @@ import (
 func TestLauncherMovesToASession(t *testing.T) {
 	t.Parallel()
 	rounds := rig.QuickOrFull(30, 100)
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
@@ -74,7 +74,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 	later := func(fini []string) []string {
 		return append([]string{"/bin/sh", "-c", `exec 5<&0; setsid "$@" <&5 & read line; echo later $!`, "sh"}, fini...)
 	}
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name+"/before or after it is bound", func(t *testing.T) {
 			t.Parallel()
 			for range 10 {
@@ -146,7 +146,7 @@ func TestNohupFurtherUp(t *testing.T) {
 	nohup := need.Program(t, "nohup")
 	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range rig.AloneOrPair {
+		for _, p := range rig.AloneOrPair(t) {
 			for _, tt := range []struct {
 				name     string
 				launcher string

@@ -16,7 +16,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 	t.Parallel()
 	const grace = time.Second
 	half := func(t testing.TB) (*os.File, *os.File) { o, th := rig.Socketpair(t); return th, o }
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name  string
 			make  func(t testing.TB) (*os.File, *os.File)

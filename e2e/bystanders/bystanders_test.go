@@ -77,7 +77,7 @@ func TestEarlierChildren(t *testing.T) {
 	t.Parallel()
 	const leftovers = `setsid sleep 1000 & setsid sh -c 'trap "" TERM; echo up; while :; do sleep 1000; done' & `
 	flags := []string{"--grace=300ms", "--linger=50ms"}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for _, policy := range []string{"stop", "pipes", "wait"} {
 			t.Run("the command ends, "+policy, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestEarlierChildren(t *testing.T) {
 			})
 		}
 	})
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
 			t.Parallel()
 			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)

@@ -45,6 +45,7 @@ func TestPostgres(t *testing.T) {
 
 	// What has its log in a file holds nothing of the job's.
 	t.Run("log in a file", func(t *testing.T) {
+		rig.Long(t)
 		t.Parallel()
 		c := template.Copy(t)
 		s := c.Start(t, fini, pgStart+" -l log", pgTests+"echo tests passed; exit 4")

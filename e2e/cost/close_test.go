@@ -12,6 +12,7 @@ import (
 // fini adds nothing to the close of a session that goes well. Where the machine was busy
 // elsewhere, more pairs are measured.
 func TestMCPCloseTakesAsLong(t *testing.T) {
+	rig.Long(t)
 	rig.Serial(t, "it compares times")
 	clients.NeedHosts(t)
 	const limit = 100 * time.Millisecond

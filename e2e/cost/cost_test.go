@@ -216,6 +216,7 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 
 // What a start takes its time for is page faults, and most of them are memory that stays.
 func TestGuardMemory(t *testing.T) {
+	rig.Long(t)
 	rig.Serial(t, "the runtime takes more memory where it has to wait for a processor")
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	const (
@@ -280,6 +281,7 @@ var notCounted = map[string]bool{
 
 // The limits are 1.3 times what was measured, without the calls of which the number varies.
 func TestGuardSyscalls(t *testing.T) {
+	rig.Long(t)
 	rig.Serial(t, "how many calls the runtime makes depends on the load")
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	strace := need.Program(t, "strace")

@@ -15,6 +15,7 @@ import (
 
 // packaging/NOTICES, which is in the binary, has the licenses of what is linked in.
 func TestNotices(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	cmd := exec.Command("go", "run", "./packaging", "notices")
 	cmd.Dir = ".."

@@ -261,6 +261,7 @@ func TestPagesPicture(t *testing.T) {
 
 // The configuration for an MCP host starts a server that answers.
 func TestReadmeMCPRecipe(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	clients.NeedMCP(t)
 	var config struct {

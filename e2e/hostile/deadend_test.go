@@ -41,9 +41,9 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 	for i, d := range deadEnds {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-				if d.unkillable && !rig.All() && !p.Takes(i) {
-					return // fini waits 10 s for it, wherever it is
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
+				if !rig.All() && !p.Takes(i) {
+					return // each kind in one place: for some fini waits 10 s
 				}
 				t.Parallel()
 				e := rig.NewDeadEnd(t, d.name)
@@ -78,7 +78,7 @@ func TestEndsByDeadEnd(t *testing.T) {
 	t.Parallel()
 	// The shell keeps nothing that the tree has, but for the streams.
 	const launcher = `exec 5<&0; "$0" "$@" <&5 5<&- & exec 3>&- 4>&- 5<&-; echo fini $!; wait`
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, name := range []string{"descriptor", "lock of its mappings"} {
 			unkillable := name != "descriptor"
 			for _, by := range []struct {

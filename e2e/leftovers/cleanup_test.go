@@ -88,7 +88,7 @@ func TestSecondInterruptOfTheLeftovers(t *testing.T) {
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		start := func(t testing.TB, script string) (*rig.Life, []int) {
 			l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", "100ms", "--allow-orphan=keepme", "--", "/bin/sh", "-c", keepme+script)
 			pids := []int{l.Out.WantPID("ready ")}

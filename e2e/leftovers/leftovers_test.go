@@ -33,7 +33,7 @@ var leftoverKinds = []struct {
 
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for i, kind := range leftoverKinds {
 			if !rig.All() && !p.Takes(i) {
 				continue // all at once they are in each place

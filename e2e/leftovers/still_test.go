@@ -16,7 +16,7 @@ import (
 // holds the output, so --orphans=pipes may not end before its last child: a look proves nothing while children come.
 func TestHopsAreNotMissed(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		if p.PID1 || p.Isolated {
 			return // the kernel ends what is missed
 		}
@@ -67,7 +67,7 @@ func TestWaitsAsleep(t *testing.T) {
 // Orphans that come and go all the time cost little, also where each of them might have a name that is left alone.
 func TestWaitsAmongOrphans(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			// Those that stay make each look cost something.

@@ -29,13 +29,16 @@ func TestNpx(t *testing.T) {
 		{"server killed", (*clients.Session).KillServer, (*clients.Session).KillServer, true},
 	}
 	for i, tt := range tests {
+		if !rig.All() && i%2 != 0 {
+			continue // one end by itself, and one by a signal
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			plain := startPlain(t)
 			tt.plain(plain)
 			want := plain.Status()
 
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if !rig.All() && !p.Takes(i) {
 					return
 				}

@@ -63,7 +63,7 @@ func TestAsTini(t *testing.T) {
 			}
 		})
 	})
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run("tini: -p KILL at the launcher's death/"+p.Name, func(t *testing.T) {
 			l := rig.Launch(t, p, with("-p KILL", sh(`trap "" TERM INT HUP; echo ready; while :; do sleep 0.01; done`))...)
 			l.Out.Want("ready")
@@ -114,7 +114,7 @@ func TestAsTiniOddSignals(t *testing.T) {
 			}
 			return found
 		}
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run("tini: signals "+how+"/"+p.Name, func(t *testing.T) {
 				direct := masks(t, nil)
 				got := masks(t, p.Command("--").Args)
@@ -161,7 +161,7 @@ func TestAsDumbInit(t *testing.T) {
 // stays awake, to stop the command when its parent dies; the command stops and goes on the same.
 func TestAsDumbInitStops(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
 			t.Run("dumb-init: "+unix.SignalName(sig)+" stops the child and CONT continues it/"+p.Name, func(t *testing.T) {
 				t.Parallel()
@@ -199,7 +199,7 @@ func TestAsDumbInitStops(t *testing.T) {
 
 func TestAsDumbInitOnATerminal(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		// dumb-init gives up its terminal, which sends it HUP and CONT, so it has to
 		// swallow the first of each. fini gives up nothing and swallows nothing.
 		t.Run("dumb-init: a session leader's HUP and CONT/"+p.Name, func(t *testing.T) {
@@ -237,6 +237,9 @@ func TestForegroundChild(t *testing.T) {
 	const traps = `for s in HUP INT TERM USR2; do trap "kill \$!; echo $s; exit 3" $s; done
 		sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; echo ready; wait`
 	for _, wrapper := range [][]string{nil, {rig.Fini, "--"}, {rig.Fini, "--no-shield", "-c", "--"}} {
+		if !rig.All() && slices.Contains(wrapper, "--no-shield") {
+			continue
+		}
 		run := func(t *testing.T, script string) *rig.Life {
 			argv := slices.Concat([]string{"-e", wrapsInNode}, wrapper, []string{"/bin/sh", "-c", script})
 			cmd := exec.Command(node, argv...)

@@ -198,7 +198,7 @@ func TestReportIsRefused(t *testing.T) {
 		cmd.ExtraFiles = files
 		mustRefuse(t, cmd, fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		const want = ": want a regular file, - or /dev/fd/N"
 		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket"+want) })
 		t.Run("FIFO", func(t *testing.T) { refuses(t, p, fifo, "it is a FIFO"+want) })
@@ -282,7 +282,7 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	unshare := need.Program(t, "unshare")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			report := rig.ReportPath(t)
@@ -304,7 +304,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	without := func(t *testing.T, script string, args ...string) *exec.Cmd {
 		return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)
 	}
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, kernel := range []struct {
 			name   string
 			before []string
@@ -346,7 +346,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 // A terminal that nobody reads has room, and says so, but for less than a page: who writes one waits.
 func TestReportToATerminalThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			theirs, ours := rig.Terminal(t)
@@ -401,60 +401,41 @@ func TestReportToASlowReader(t *testing.T) {
 	}
 }
 
-// So many signals and leftovers are in a report, the others are counted.
+// So many leftovers, and so much of a command line, are in a report. What is left out is counted; that of signals is
+// TestReportIsBounded's, in package report.
 func TestReportLeavesOut(t *testing.T) {
 	t.Parallel()
+	t.Run("leftovers", func(t *testing.T) {
+		rig.Long(t) // it takes its time to make so many
+		path := rig.ReportPath(t)
+		l := rig.Start(t, rig.Pair, "-q", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
+			`i=0; while [ $i -lt 260 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
+		l.MustEnd(5)
+		if r := rig.MustHaveReport(t, path); len(r.Leftovers) != 250 || r.LeftoversOmitted != 10 || r.Reaped != 260 {
+			t.Errorf("%d leftovers, %d omitted, %d reaped", len(r.Leftovers), r.LeftoversOmitted, r.Reaped)
+		}
+	})
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Run("leftovers", func(t *testing.T) {
-			if !rig.Full() && p != rig.Pair {
-				return // it takes its time to make so many
-			}
-			path := rig.ReportPath(t)
-			l := rig.Start(t, p, "-q", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
-				`i=0; while [ $i -lt 260 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
-			l.MustEnd(5)
-			if r := rig.MustHaveReport(t, path); len(r.Leftovers) != 250 || r.LeftoversOmitted != 10 || r.Reaped != 260 {
-				t.Errorf("%d leftovers, %d omitted, %d reaped", len(r.Leftovers), r.LeftoversOmitted, r.Reaped)
-			}
-		})
-		t.Run("signals", func(t *testing.T) {
-			path := rig.ReportPath(t)
-			l := rig.Start(t, p, append([]string{"--report=" + path, "--"}, rig.Mode("signals", "10")...)...)
-			l.Out.Want("ready")
-			l.Caught()
-			const sent = 1100
-			for range sent { // two that come at once may be one
-				l.Signal(unix.SIGUSR2)
-				l.Out.Want("signal 12")
-			}
-			l.Signal(unix.SIGUSR1)
-			l.MustEnd(7)
-			if r := rig.MustHaveReport(t, path); len(r.Signals) != 1000 || r.SignalsOmitted != sent+1-1000 {
-				t.Errorf("%d signals, %d omitted", len(r.Signals), r.SignalsOmitted)
-			}
-		})
-		t.Run("command lines", func(t *testing.T) {
-			path := rig.ReportPath(t)
-			long := strings.Repeat("x", 100_000)
-			l := rig.Start(t, p, append([]string{"-q", "--linger=0", "--report=" + path}, rig.Leak("", long, long, long)...)...)
-			l.Out.Want("ready")
-			rig.Write(t, l, "go\n")
-			l.MustEnd(0)
-			r := rig.MustHaveReport(t, path)
-			if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
-				t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
-			}
-			if len(r.Leftovers) != 1 || !r.Leftovers[0].CommandCut || len(r.Leftovers[0].Command) != 4000 {
-				t.Errorf("%.300v", r.Leftovers)
-			}
-		})
+		path := rig.ReportPath(t)
+		long := strings.Repeat("x", 100_000)
+		l := rig.Start(t, p, append([]string{"-q", "--linger=0", "--report=" + path}, rig.Leak("", long, long, long)...)...)
+		l.Out.Want("ready")
+		rig.Write(t, l, "go\n")
+		l.MustEnd(0)
+		r := rig.MustHaveReport(t, path)
+		if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
+			t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
+		}
+		if len(r.Leftovers) != 1 || !r.Leftovers[0].CommandCut || len(r.Leftovers[0].Command) != 4000 {
+			t.Errorf("%.300v", r.Leftovers)
+		}
 	})
 }
 
 // A terminal under `stty tostop` stops who writes in the background: not fini, and not its job.
 func TestReportToATerminalInTheBackground(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
 			l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},

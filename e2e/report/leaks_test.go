@@ -116,7 +116,7 @@ func TestListenerThatEndsWithItsParent(t *testing.T) {
 // An audit counts and names what is left, and touches nobody.
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, tt := range []struct {
 			name   string
 			flags  []string

@@ -50,7 +50,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	const group = 54321
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, tt := range []struct {
 			name     string
 			uid, gid int

@@ -145,6 +145,7 @@ func TestReportTypes(t *testing.T) {
 
 // TypeScript takes a real report for one, and knows each field.
 func TestReportTypesInTypeScript(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	node := need.Program(t, "node")
 	compiler, err := filepath.Abs("node_modules/typescript/bin/tsc")

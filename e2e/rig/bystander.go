@@ -25,8 +25,15 @@ func init() {
 	Modes["@autoreap"] = helperAutoreap
 }
 
-// AloneOrPair are the ways to live outside of a PID namespace.
-var AloneOrPair = []Place{Pair, Alone}
+// AloneOrPair are the ways to live outside of a PID namespace. In make test it is one of them, which the test's name chooses.
+func AloneOrPair(t *testing.T) []Place {
+	t.Helper()
+	ways := []Place{Pair, Alone}
+	if All() {
+		return ways
+	}
+	return ways[turn(t.Name(), len(ways)):][:1]
+}
 
 // MustRecord asserts what is left of a recorder's lines.
 func MustRecord(t testing.TB, who string, got []string, want ...string) {

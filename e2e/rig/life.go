@@ -182,8 +182,37 @@ func (p Place) Takes(n int) bool {
 }
 
 // InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace; and isolated, as CI
-// does.
+// does. In make test it is one of these places, which the test's name chooses.
 func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
+	t.Helper()
+	if !All() {
+		inPlace(t, chosen(t.Name()), test)
+		return
+	}
+	InEveryPlace(t, test)
+}
+
+// chosen is the place that a name stands for, of those that there can be here.
+func chosen(name string) Place {
+	there := Places
+	if pidNamespace() != nil {
+		there = slices.DeleteFunc(slices.Clone(there), func(p Place) bool { return p.PID1 })
+	}
+	return there[turn(name, len(there))]
+}
+
+// turn is a number below n for a name: always the same, and of many names each number is that of some.
+func turn(name string, n int) int {
+	sum := 0
+	for _, letter := range []byte(name) {
+		sum += int(letter)
+	}
+	return sum % n
+}
+
+// InEveryPlace runs a test in all places, also in make test: the first test of a promise, a test that differs from place
+// to place, and a test that deals its cases out among the places.
+func InEveryPlace(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
 	InPlacesButIsolated(t, "", test)
 	if All() {
@@ -198,13 +227,18 @@ func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
 func InPlacesButIsolated(t *testing.T, _ string, test func(t *testing.T, p Place)) {
 	t.Helper()
 	for _, p := range Places {
-		t.Run(p.Name, func(t *testing.T) {
-			if p.PID1 {
-				NeedPidNamespace(t)
-			}
-			test(t, p)
-		})
+		inPlace(t, p, test)
 	}
+}
+
+func inPlace(t *testing.T, p Place, test func(t *testing.T, p Place)) {
+	t.Helper()
+	t.Run(p.Name, func(t *testing.T) {
+		if p.PID1 {
+			NeedPidNamespace(t)
+		}
+		test(t, p)
+	})
 }
 
 var pidNamespace = sync.OnceValue(func() error {

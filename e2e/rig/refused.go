@@ -123,8 +123,24 @@ func (row RefusedRow) SaysIn(p Place) []string {
 
 // Kinds are the errors with which a row's kills are tried: both where it takes another way to tell of an end.
 func (row RefusedRow) Kinds() []string {
-	if strings.Contains(row.Calls, "pidfd_open") {
+	if strings.Contains(row.Calls, "pidfd_open") && All() {
 		return []string{"ENOSYS", "EPERM"}
 	}
 	return []string{"EPERM"}
+}
+
+// Victims are what is killed: in make test the one by which the row differs from others, or one in turn.
+func (row RefusedRow) Victims(turn int) []string {
+	victims := []string{"launcher", "outer", "inner", "only"}
+	switch {
+	case All():
+		return victims
+	case row.Unbound:
+		return []string{"launcher"}
+	case row.Inner != Nothing:
+		return []string{"inner"}
+	case row.Alone != Leftovers:
+		return []string{"only"}
+	}
+	return victims[turn%len(victims):][:1]
 }

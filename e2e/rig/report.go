@@ -138,11 +138,14 @@ func Verdicts(t testing.TB, text []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// MustBeReport asserts that text is one whole report, which the schema describes.
+// MustBeReport asserts that text is one whole report, which the schema describes. In make test TestReportSchema alone asks
+// the schema: the checker takes longer than the life.
 func MustBeReport(t testing.TB, text []byte) (r Reported) {
 	t.Helper()
-	if got := Verdicts(t, text); !slices.Equal(got, []string{"valid"}) {
-		t.Fatalf("the schema says %q of the report: %s", got, text)
+	if All() {
+		if got := Verdicts(t, text); !slices.Equal(got, []string{"valid"}) {
+			t.Fatalf("the schema says %q of the report: %s", got, text)
+		}
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()

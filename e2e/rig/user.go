@@ -40,9 +40,13 @@ func NeedIsolation(t *testing.T, u Account) {
 	need.That(t, err == nil, fmt.Sprintf("--isolate as %s (%s)", u.Name, out))
 }
 
-// EachUser runs a test as each user who can be isolated.
+// EachUser runs a test as each user who can be isolated. In make test it is one of them, whom the test's name chooses.
 func EachUser(t *testing.T, test func(t *testing.T, u Account)) {
-	for _, u := range Users(t) {
+	users := Users(t)
+	if !All() {
+		users = users[turn(t.Name(), len(users)):][:1]
+	}
+	for _, u := range users {
 		t.Run(u.Name, func(t *testing.T) {
 			NeedIsolation(t, u)
 			test(t, u)

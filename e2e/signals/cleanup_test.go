@@ -14,7 +14,7 @@ import (
 // does, whatever --grace is (#36.5).
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		other := exec.Command("sleep", "1000")
 		if err := other.Start(); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 
 func TestEverySignalArrivesOnce(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, append([]string{"--"}, rig.Mode("signals", "3")...)...)
 		l.Out.Want("ready")
 		l.Caught()
@@ -151,7 +151,7 @@ while True: signal.sigtimedwait([], 1)`},
 // It shortens none of the waits if the command, and what that leaves behind, ignores it as it did.
 func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			argv := p.Executed(nil, "-v", "--kill-after=1ms", "--", "/bin/sh", "-c", "echo up; read line; exit 7").Args
@@ -279,7 +279,7 @@ func TestRewrite(t *testing.T) {
 // on watching its launcher. What it has stopped can be continued, ended and killed.
 func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for name, tt := range map[string]struct {
 			end    func(l *rig.BoundLife) error
 			status int // of fini

@@ -18,7 +18,7 @@ import (
 func TestSignalWhileFiniStarts(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, 40} {
 			t.Run(fmt.Sprint(p.Name, " ", sig), func(t *testing.T) {
 				t.Parallel()

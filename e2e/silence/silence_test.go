@@ -273,7 +273,7 @@ func TestSaidToAPipe(t *testing.T) {
 // -v says how the command has ended, and how fini ends, and when.
 func TestVerboseSaysHowItEnds(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for script, says := range map[string][2]string{
 			"kill -KILL $$": {" was killed by SIGKILL\n", "dying by SIGKILL"},
 			"exit 3":        {" exited with status 3\n", "exiting with status 3"},

@@ -100,7 +100,7 @@ func TestStormOfLeftovers(t *testing.T) {
 	t.Parallel()
 	const grace = time.Second
 	many := rig.QuickOrFull(500, 5000)
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for _, kind := range termKinds {
 			if !rig.Full() && p.Alone == (kind.first != "") {
 				continue // one kind in each place: to make so many takes its time

@@ -31,7 +31,7 @@ func TestReaderGetsEOF(t *testing.T) {
 	t.Parallel()
 	node := func() (*os.File, *os.File) { return rig.Socketpair(t) } // libuv's kind of pipe
 	plain := func() (*os.File, *os.File) { return rig.Pipe(t) }
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for name, stream := range map[string]func() (*os.File, *os.File){"pipe": plain, "socketpair": node} {
 			t.Run(name, func(t *testing.T) {
 				r, w := stream()

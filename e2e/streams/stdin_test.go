@@ -64,7 +64,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 
 func TestUnwatchedStdinMayEnd(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--grace=0", "--", "/bin/sh", "-c", "cat; echo ready; exec "+strings.Join(rig.Mode("signals", "10"), " "))
 		_ = l.Stdin.Close()
 		l.Out.Want("ready")

@@ -56,7 +56,10 @@ func TestSnakes(t *testing.T) {
 		})
 	})
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		for _, kind := range kinds {
+		for i, kind := range kinds {
+			if !rig.All() && i != 1 {
+				continue
+			}
 			t.Run(kind.name, func(t *testing.T) {
 				h, l := rig.StartInCgroup(t, p, append([]string{"-q", "--linger=0", "--grace=200ms", "--"}, program(kind.more, kind.first)...)...)
 				l.Out.Want("laid")

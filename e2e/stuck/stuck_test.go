@@ -53,7 +53,7 @@ func TestStuckInExec(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
 			where := slices.DeleteFunc(slices.Clone(rig.Places), func(p rig.Place) bool { return slices.Contains(way.not, p) })
-			rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if slices.Contains(way.not, p) || !rig.All() && p != where[i%len(where)] {
 					return // fini waits 10 s for each
 				}
@@ -141,7 +141,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 // A child from before, which is stuck, is none of the command's, and holds up neither start nor end.
 func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 	rig.Serial(t, "who else reads /proc/*/stat waits too")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			e := rig.NewDeadEnd(t, "execve")

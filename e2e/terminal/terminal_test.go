@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 func TestSecondControlC(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(bash, "--norc", "--noediting", "-i")
@@ -119,7 +119,7 @@ func TestTerminalIsHandedOnByPID1(t *testing.T) {
 // what the keys of the terminal send.
 func TestNoForeground(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			l, screen, keys := rig.OnTerminal(t, p.Command("--no-foreground", "--", "/bin/sh", "-c",
 				`trap "" TTIN; read line </dev/tty || echo in the background; exec sleep 1000`))
@@ -147,7 +147,7 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 			l.MustEnd(0)
 			return text
 		}
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		for _, p := range rig.AloneOrPair(t) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				without, with := screenOf(t), screenOf(t, p.Command("--").Args...)
@@ -163,7 +163,7 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 // line is cut.
 func TestTerminalsOwnSignals(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			theirs, ours := rig.Terminal(t)
 			cmd := p.Command(append([]string{"-q", "--"}, rig.Mode("signals", "10")...)...)
@@ -198,7 +198,7 @@ func TestTerminalsOwnSignals(t *testing.T) {
 func TestHangUpOfAShellsTerminal(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			fini := strings.Join(p.Command("-q", "--grace=300ms", "--").Args, " ")
 			theirs, ours := rig.Terminal(t)

@@ -64,11 +64,11 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 	}
 	all := strings.Join(settings, ",")
 	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for n, variable := range cases {
-			if !p.Takes(n) {
-				continue
+			if !p.Takes(n) || !rig.All() && n%4 != 0 && n < len(cases)-3 {
+				continue // in make test a quarter of them, and all settings at once
 			}
 			name, _, _ := strings.Cut(variable, "=")
 			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}

@@ -3,8 +3,6 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,17 +128,13 @@ func StartBrowser(t *testing.T, server BrowserServer, wrap []string) *BrowserSes
 
 	text := LargeText(1 << 17) // a pipe or a socket holds less
 	var requests atomic.Int64
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/page" {
-			http.NotFound(w, r)
-			return
+	url := serve(t, func(path string, _ <-chan struct{}) (kind string, body []byte) {
+		if path != "/page" {
+			return "", nil
 		}
 		requests.Add(1)
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff") // or it is taken for a download
-		_, _ = w.Write([]byte(text))
-	}))
-	t.Cleanup(page.Close)
+		return "text/plain; charset=utf-8", []byte(text)
+	})
 
 	s := &BrowserSession{Tmp: rig.ShortTempDir(t)}
 	env := map[string]string{"HOME": s.Tmp, "TMPDIR": s.Tmp,
@@ -153,7 +147,7 @@ func StartBrowser(t *testing.T, server BrowserServer, wrap []string) *BrowserSes
 	config, err := json.Marshal(map[string]any{
 		"argv":  s.Cgroup.Wrap(append(append(slices.Clone(wrap), "npx", "-y"), server.args...)...),
 		"env":   env,
-		"calls": server.calls(page.URL + "/page"),
+		"calls": server.calls(url + "/page"),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -296,26 +294,26 @@ func NewRegistry(t testing.TB) *registry {
 	}
 	manifest := map[string]any{"name": r.Name, "version": "1.0.0", "bin": "server.js"}
 	archive := r.archive(manifest)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/"+r.Name, func(w http.ResponseWriter, _ *http.Request) {
-		version := maps.Clone(manifest)
-		version["dist"] = map[string]any{"tarball": r.url + "/archive.tgz"}
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"name": r.Name, "dist-tags": map[string]any{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
-		})
-	})
-	mux.HandleFunc("/archive.tgz", func(w http.ResponseWriter, request *http.Request) {
-		r.asked <- struct{}{}
-		select {
-		case <-r.Deliver:
-			_, _ = w.Write(archive)
-		case <-request.Context().Done():
-			r.HungUp <- struct{}{}
+	r.url = serve(t, func(path string, gone <-chan struct{}) (kind string, body []byte) {
+		switch path {
+		case "/" + r.Name:
+			version := maps.Clone(manifest)
+			version["dist"] = map[string]any{"tarball": r.url + "/archive.tgz"}
+			text, _ := json.Marshal(map[string]any{
+				"name": r.Name, "dist-tags": map[string]any{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
+			})
+			return "application/json", text
+		case "/archive.tgz":
+			r.asked <- struct{}{}
+			select {
+			case <-r.Deliver:
+				return "application/octet-stream", archive
+			case <-gone:
+				r.HungUp <- struct{}{}
+			}
 		}
+		return "", nil
 	})
-	server := httptest.NewServer(mux)
-	r.url = server.URL
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	return r
 }
 
