@@ -21,47 +21,47 @@ import (
 // Usage is what --help prints.
 const Usage = `usage: fini [flags] [--] command [args...]
 
-Run command, forward signals to it, reap orphans, and exit as it did. Leave
-nothing behind: stop what the command left running (its leftovers).
+Run command, forward signals to it, reap orphans, and exit with its status.
+Stop each process that the command leaves running (a leftover).
 
   fini -- make test          in CI, in front of a command; also as PID 1
   fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
-                           beginning with SIG; none: go on. As PID 1, under
-                           nohup and in docker exec, on only if given (TERM)
+                           beginning with SIG (TERM); none: do not stop it. As
+                           PID 1, under nohup and in docker exec: only if given
   -i, --stdin-eof          once stdin closes, wait --grace and stop the command
   -t, --timeout=DUR        stop the command after DUR and exit 124
       --bind=PID           when process PID exits, stop the command; repeatable
       --[no-]shield        run as a pair of processes, so that SIGKILL of fini
                            leaves nothing behind (on, except for PID 1)
-      --isolate            run the command in a PID namespace, so that SIGKILL
-                           of both processes ends all; --isolate=try: if allowed
+      --isolate            use a PID namespace: SIGKILL of both processes leaves
+                           nothing. --isolate=try: only if the kernel allows it
       --grace=DUR          wait this long for SIGTERM to work, then SIGKILL (5s)
   -k, --kill-after=DUR     SIGKILL DUR after a forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         leftovers get this long to exit unasked (500ms)
+      --linger=DUR         leftovers get no signal for this long (500ms)
       --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
                            or stderr (pipes), wait for all, leave all (stop)
       --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
       --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
-      --report=FILE        write what happened to FILE (- is stdout), as JSON
-      --[no-]foreground    keep the command in fini's process group; as
-                           PID 1 only if given (on at a terminal)
-  -c, --single-child       forward signals to the command alone, not its group
+      --report=FILE        write a report in JSON to FILE; - is stdout
+      --[no-]foreground    keep the command in fini's process group (on at a
+                           terminal, except for PID 1)
+  -c, --single-child       forward signals to the main child, not its group
   -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
   -e, --remap-exit=N       exit 0 if the command exits N; repeatable
-  -w, --warn-reaped        name each orphan that is reaped, and how it ended
-  -v, --verbose            say more: each step that fini takes
+  -w, --warn-reaped        name each orphan that fini reaps, and its status
+  -v, --verbose            say more: the start, each signal, and the exit
   -q, --quiet              say nothing but errors
       --install=PATH       copy this binary to PATH, and exit
   -P, --pause              run no command: reap until SIGTERM or SIGINT
   -s, -g                   accepted from tini and catatonit; always on
   -l, -L, --license        print the license
   -V, --version            print the version
-  -h, --help               print this
+  -h, --help               print this help
 
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_GRACE=10s sets --grace, and so on. FINI_TEST names a test in reports.
+FINI_GRACE=10s sets --grace, and so on. FINI_TEST names a test.
 By default fini says on stderr what went wrong, and what it stopped and why.
 Exit status: the command's own. If signal n killed the command, fini dies of n,
 or exits 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
