@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // Install copies this binary to path, whole or not at all: it writes the copy to the same directory, and renames it when
@@ -32,9 +31,7 @@ func Install(path string) error {
 		dir = "." // CreateTemp would take "" for /tmp
 	}
 	// A terminating signal would leave a part of the copy behind.
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
-		signals.Ignore(sig)
-	}
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	to, err := os.CreateTemp(dir, ".fini-")
 	if err != nil {
 		return cannotWrite(path, err)

@@ -80,9 +80,6 @@ func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	}
 }
 
-// Ignore makes this process ignore a signal. See SIG_IGN in sigaction(2).
-func Ignore(sig syscall.Signal) { setAction(sig, &sigaction{sigIgn}, nil) }
-
 // segvAction is how this process catches SIGSEGV: first by the runtime, which replaces any handler that it finds, and
 // then by handler.
 func segvAction() (action sigaction) {

@@ -63,9 +63,6 @@ func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	}
 }
 
-// Ignore makes this process ignore a signal. See SIG_IGN in sigaction(2).
-func Ignore(sig syscall.Signal) { signal.Ignore(sig) }
-
 // Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
 // before.
 func (c *Catcher) Children(on bool) {

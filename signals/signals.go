@@ -15,6 +15,7 @@ package signals
 
 import (
 	"fmt"
+	"os/signal"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -139,7 +140,7 @@ func (c *Catcher) Unblock() {
 func KeepIgnored(ignored []syscall.Signal) {
 	for _, sig := range ignored {
 		if sig != unix.SIGCHLD && !Ignored(sig) {
-			Ignore(sig)
+			signal.Ignore(sig)
 		}
 	}
 }
