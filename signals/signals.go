@@ -140,7 +140,7 @@ func (c *Catcher) Unblock() {
 func KeepIgnored(ignored []syscall.Signal) {
 	for _, sig := range ignored {
 		if sig != unix.SIGCHLD && !Ignored(sig) {
-			signal.Ignore(sig)
+			signal.Ignore(sig) // and not by setAction: a fork resets each signal that the runtime believes it handles
 		}
 	}
 }
