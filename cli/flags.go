@@ -28,8 +28,8 @@ Stop each process that the command leaves running (a leftover).
   fini -i -k 5s npx -y SERVER   around an MCP server
 
   -p, --pdeathsig=SIG      when the parent process dies, stop the command,
-                           beginning with SIG (TERM); none: do not stop it. As
-                           PID 1, under nohup and in docker exec: only if given
+                           beginning with SIG; none: do not stop it. As PID 1,
+                           under nohup, in docker exec: only if given (TERM)
   -i, --stdin-eof          once stdin closes, wait --grace and stop the command
   -t, --timeout=DUR        stop the command after DUR and exit 124
       --bind=PID           when process PID exits, stop the command; repeatable
@@ -45,8 +45,8 @@ Stop each process that the command leaves running (a leftover).
       --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
       --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
       --report=FILE        write a report in JSON to FILE; - is stdout
-      --[no-]foreground    keep the command in fini's process group (on at a
-                           terminal, except for PID 1)
+      --[no-]foreground    keep the command in fini's process group; as
+                           PID 1 only if given (on at a terminal)
   -c, --single-child       forward signals to the main child, not its group
   -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
   -e, --remap-exit=N       exit 0 if the command exits N; repeatable
