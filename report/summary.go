@@ -75,7 +75,7 @@ func remedy(all []*leftover) string {
 }
 
 // Annotations are the lines that make GitHub's runner mark a step: one line for the leaks of each test file, and one line
-// for the leaks without a known file. The first line begins with the text what, a sentence without its full stop.
+// for the leaks without a known file. Each line begins with the text what, a sentence without its full stop.
 func (r *Report) Annotations(level, what string) (lines []string) {
 	all := r.leaks()
 	texts := map[string]string{}
@@ -92,11 +92,11 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 		}
 		texts[file] += "\n" + l.who(l.line)
 	}
+	if len(files) > 1 {
+		what = strings.Replace(what, " (below)", "", 1) // each line lists some of them
+	}
 	for i, file := range files {
-		text := strings.TrimPrefix(texts[file], "\n")
-		if i == 0 {
-			text = what + remedy(all) + texts[file]
-		}
+		text := what + remedy(all) + texts[file]
 		if untold > 0 && i == len(files)-1 {
 			text += fmt.Sprintf("\nAnd %d more.", untold)
 		}

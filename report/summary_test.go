@@ -109,9 +109,9 @@ func TestAnnotations(t *testing.T) {
 	const remedied = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 	want := []string{
 		"::error title=fini,file=tests/x.py::It left 4" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
-		"::error title=fini::301 (left)%0AAnd 1 more.\n",
+		"::error title=fini::It left 4" + remedied + "%0A301 (left)%0AAnd 1 more.\n",
 	}
-	if got := r.Annotations("error", "It left 4"); !slices.Equal(got, want) {
+	if got := r.Annotations("error", "It left 4 (below)"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for test, want := range map[string]string{

@@ -151,7 +151,7 @@ func TestOwnerIsRemembered(t *testing.T) {
 		script string
 		status int
 	}{
-		{"it ends while leftovers linger", "--linger=1s", "exec 4<&0; " + supervisor + " <&4 & read go <$DIR/go; exit 5", 5},
+		{"it ends while leftovers linger", "--linger=10s", "exec 4<&0; " + supervisor + " <&4 & read go <$DIR/go; exit 5", 5},
 	} {
 		for _, p := range rig.Places {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
