@@ -56,7 +56,6 @@ test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
 test: packages = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
 # Most tests wait most of the time, so that some more than there are processors run at a time.
-test: atonce = -p=$(shell echo $$(($$(nproc) + 1))) -parallel=$(shell echo $$(($$(nproc) * 2)))
 test-all: packages = $(addprefix ./e2e/,$(filter-out $(subst |, ,$(QUIET)),$(MORE))) ./e2e/long/...
 test-all: export FINI_ALL = 1
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
@@ -64,7 +63,7 @@ test-all: build ## run the rest: all engines, browsers, peers and places, a rele
 test test-all:
 	@: >bin/skipped; : >bin/status
 	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	for run in '$(atonce) $(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+	for run in '$(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
 		$(GO) test -count=1 -timeout 2h -ldflags=-w $$run || echo 1 >bin/status; \
 	done | tee bin/tested; \
 	status=$$(cat bin/status); status=$${status:-0}; \

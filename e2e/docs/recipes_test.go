@@ -284,7 +284,10 @@ func githubWorkflow(t *testing.T, text string) {
 		}
 		s.Out.Want("deleted")
 		s.Out.Whole() // to EOF
-		s.MustHaveStatus(128 + int(syscall.SIGKILL))
+		// On a busy machine the runner's SIGKILL may come when fini has done its work.
+		if got := s.Status(); got != 128+int(syscall.SIGKILL) && got != 128+int(syscall.SIGTERM) {
+			t.Errorf("status %d; stderr: %s", got, s.Err.Text())
+		}
 		s.MustBeGone()
 		rig.WantOnce(t, s.Out.Text(), "deleting")
 	}
