@@ -55,7 +55,6 @@ test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
 test: packages = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
-# Most tests wait most of the time, so that some more than there are processors run at a time.
 test-all: packages = $(addprefix ./e2e/,$(filter-out $(subst |, ,$(QUIET)),$(MORE))) ./e2e/long/...
 test-all: export FINI_ALL = 1
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
