@@ -62,7 +62,7 @@ import { transport } from './transport.mjs';
 const client = new Client({ name: 'host', version: '1' });
 await client.connect(transport);
 await client.close();
-console.log(JSON.parse(readFileSync('report.json', 'utf8')).leftovers.length);
+console.log(JSON.parse(readFileSync('server.json', 'utf8')).leftovers.length);
 `, 0o644)
 	if out := k.MustLeaveNothing(k.Start(node, host), 0); out != "0\n" {
 		t.Errorf("the host says %q", out)
