@@ -123,10 +123,11 @@ func TestTracerThatHangs(t *testing.T) {
 			l.Out.Want("ready")
 			l.Caught()
 			inner := l.Worker()
+			var release func()
 			if end == "the command ends" {
-				hang(t, inner, "continue it")
+				release = hang(t, inner, "continue it")
 			} else {
-				hang(t, inner)
+				release = hang(t, inner)
 			}
 			started := time.Now()
 			status := 5
@@ -145,6 +146,9 @@ func TestTracerThatHangs(t *testing.T) {
 			}
 			if took := time.Since(started); took > grace+killed+busy {
 				t.Errorf("took %v; stderr: %s", took, l.Err.Text())
+			}
+			if end == "the outer one is killed" {
+				release() // without an outer fini nobody acts in place of an inner fini that a tracer holds
 			}
 			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 		})
