@@ -215,11 +215,11 @@ var reserve = sync.OnceFunc(func() {
 })
 
 // makeThreads makes n idle threads. The runtime makes a thread whenever it needs another thread, and aborts if it can't:
-// once the command has filled the process table, the runtime must not need any. Because the loop makes only system
-// calls and Go code has one processor, at most three threads have work at a time: one waits in Wait, one reads a detail
-// for package orphans and may be held by the kernel, and one runs a goroutine of the runtime, such as the garbage
-// collector's. So the runtime needs two threads besides the main thread. An idle fini has five threads: these three, the
-// runtime's monitor, and the thread that starts others (LockOSThread makes it).
+// once the command has filled the process table, the runtime must not need any. Go code has one processor. So at most
+// three threads have work at a time: the first waits in Wait, the second reads a detail for package orphans, and the
+// third runs a goroutine of the runtime, such as the garbage collector's. So the runtime needs two threads besides the
+// main thread. An idle fini has five threads: these three, the runtime's monitor, and the thread that starts others
+// (LockOSThread makes it).
 func makeThreads(n int) {
 	runtime.GOMAXPROCS(1) // for a build without the entry, which sets the same
 	parked, release := make(chan struct{}), make(chan struct{})

@@ -383,7 +383,7 @@ func duration(text string) (time.Duration, error) {
 }
 
 // inUnits reads a duration as timeout(1) does: a number, even "inf", with at most one unit. Without a unit it is in
-// seconds. What can't be read is no number.
+// seconds. For any other text inUnits returns NaN.
 func inUnits(text string) (nanoseconds float64) {
 	unit := time.Second
 	if last := len(text) - 1; last >= 0 && strings.Contains("smhd", text[last:]) {

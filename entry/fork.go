@@ -170,9 +170,9 @@ func (p *process) launch(kind Kind) Kind {
 //go:nosplit
 func (p *process) tryCalls(line int) int {
 	p.polled[0].fd, p.polled[1].fd, p.polled[2].fd = -1, -1, -1
-	now, head := unix.Timespec{}, [7]uintptr{}
+	atOnce, head := unix.Timespec{}, [7]uintptr{}
 	refused := min(
-		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&now)), 0, 8, 0),
+		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
 		call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
 		call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0),
 		call(unix.SYS_READ, uintptr(line), 0, 0, 0),

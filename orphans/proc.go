@@ -16,7 +16,7 @@ import (
 type files struct {
 	proc   int // descriptor of /proc, -1 if it can't be used
 	buf    []byte
-	reader *reader // that these are read by, nil for the caller itself
+	reader *reader // nil if the caller itself reads
 }
 
 // dir is the directory of a process below /proc. If the first thread has ended, dir is the directory of another thread,

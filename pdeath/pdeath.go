@@ -26,8 +26,8 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives none, and pid is 0 if the
-// parent process is outside of the PID namespace. gone says that the parent process has exited.
+// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives none. pid is 0 if the parent
+// process is outside of the PID namespace. gone says that the parent process has exited.
 func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {

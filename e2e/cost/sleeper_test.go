@@ -147,10 +147,10 @@ func TestOuterSleeps(t *testing.T) {
 	})
 	t.Run("a killed inner one, and who is left", func(t *testing.T) {
 		t.Parallel()
-		l := rig.Start(t, rig.Pair, "--", "/bin/sh", "-c", `trap "" TERM; echo ready; kill -KILL $PPID; exec sleep 1000`)
+		l := rig.Start(t, rig.Pair, "--grace=100ms", "--", "/bin/sh", "-c", `trap "" TERM; echo ready; kill -KILL $PPID; read endless`)
 		l.Out.Want("ready")
 		l.MustEnd(128 + 9)
-		if text := l.Err.Whole(); !strings.Contains(text, "(sleep 1000), which holds stdout and stderr\n") {
+		if text := l.Err.Whole(); !strings.Contains(text, "read endless), which holds stdout and stderr\n") {
 			t.Errorf("says %q", text)
 		}
 	})

@@ -118,9 +118,8 @@ func TestPolicies(t *testing.T) {
 	t.Parallel()
 	// One leftover holds stdout, the other holds nothing but the witness.
 	const script = `
-		setsid sh -c 'echo holder $$; exec sleep 1000' &
-		setsid sleep 1000 >/dev/null 2>&1 </dev/null &
-		while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; echo quiet $!
+		setsid sleep 1000 & ` + rig.UntilSleeps + `; echo holder $!
+		setsid sleep 1000 >/dev/null 2>&1 </dev/null & ` + rig.UntilSleeps + `; echo quiet $!
 		read go; exit 4`
 	started := func(t *testing.T, p rig.Place, flags ...string) (l *rig.Life) {
 		l = rig.Start(t, p, append(flags, "--linger=0", "--", "/bin/sh", "-c", script)...)

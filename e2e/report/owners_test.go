@@ -219,7 +219,7 @@ func TestReportTellsUnknownFromNone(t *testing.T) {
 		}
 	}
 	cmd := exec.Command("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", rig.Fini, "--linger=0", "--report="+report, "--",
-		"/bin/sh", "-c", closed+` @closed & env -i sh -c 'echo open; exec sleep 1000' & read go; exit 0`)
+		"/bin/sh", "-c", closed+` @closed & env -i sleep 1000 & `+rig.UntilSleeps+`; echo open; read go; exit 0`)
 	l := rig.StartCmd(t, cmd)
 	for range 2 {
 		l.Out.Next()

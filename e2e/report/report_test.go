@@ -192,7 +192,6 @@ func TestReportOfAPairThatLosesOne(t *testing.T) {
 func TestReportOfLeftovers(t *testing.T) {
 	t.Parallel()
 	signals := strings.Join(rig.Mode("signals"), " ")
-	const sleeps = `echo sleeps $$; exec sleep 1000`
 	rig.InPlacesButIsolated(t, "the command tells pids inside, and the report those outside: see TestIsolatedReport", func(t *testing.T, p rig.Place) {
 		if p.Alone && !rig.All() {
 			return // it does what the inner one of a pair does
@@ -230,7 +229,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		}
 		t.Run("ends on SIGTERM", func(t *testing.T) {
 			t.Parallel()
-			r, pids, _ := run(t, "--linger=0", `setsid sh -c '`+sleeps+`' &`, "sleeps")
+			r, pids, _ := run(t, "--linger=0", `setsid sleep 1000 & `+rig.UntilSleeps+`; echo sleeps $!`, "sleeps")
 			left := r.Leftover(t, pids["sleeps"])
 			left.MustBe(t, "SIGTERM", "SIGTERM")
 			if left.Group != left.Pid || left.Session != left.Pid || len(left.StartedBy) > 0 || len(r.Leftovers) != 1 || r.Reaped != 1 {
@@ -293,7 +292,7 @@ func TestReportOfLeftovers(t *testing.T) {
 			t.Run("holds "+holds.want, func(t *testing.T) {
 				t.Parallel()
 				r, _, l := run(t, "--linger=0",
-					fmt.Sprintf(`sleep 1000 %s & while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; echo holds $!`, holds.redirect), "holds")
+					`sleep 1000 `+holds.redirect+` & `+rig.UntilSleeps+`; echo holds $!`, "holds")
 				if len(r.Leftovers) != 1 || strings.Join(r.Leftovers[0].Holds, " ") != holds.want {
 					t.Errorf("leftovers %+v, want one that holds %q", r.Leftovers, holds.want)
 				}
