@@ -160,7 +160,7 @@ func (l *loop) Reap() (exits []reaper.Exit, none bool) {
 			l.kills.Over = l.kills.Over || x.Pid == l.main
 		}
 	}
-	l.report.Reaped(exits, l.main)
+	l.report.Reaped(exits)
 	l.tellOfMemory(exits)
 	return exits, none || l.tree.OnlyEarlier()
 }
@@ -177,7 +177,6 @@ func (l *loop) MainEnded() {
 // Look finds the live tree.
 func (l *loop) Look() (orphans.View, error) {
 	view, err := l.tree.Look()
-	l.found = view.Found
 	l.owners.Remember(view.Found)
 	return view, err
 }
@@ -241,7 +240,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range l.kills.Others(exits, l.main) {
 		n, err := l.memory.KilledSince()
 		if err != nil {
-			l.report.OOM(x.Pid, l.main, "unknown", err.Error())
+			l.report.OOM(x.Pid, "unknown", err.Error())
 			continue
 		}
 		if n == 0 {
@@ -251,7 +250,7 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if n > 1 {
 			count = fmt.Sprintf("%d processes", n)
 		}
-		l.report.OOM(x.Pid, l.main, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
+		l.report.OOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxNamed {
 			continue
 		}

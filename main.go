@@ -217,10 +217,8 @@ type loop struct {
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	found         []orphans.Process // the leftovers that the last look has found
-	owners        *report.Owners    // who started them
-	namedLeftover bool              // a line has named a leftover
-	terminal      int               // the terminal whose foreground the command got, -1 for none
+	owners   *report.Owners // the starters of the leftovers
+	terminal int            // the terminal whose foreground the command got, -1 for none
 
 	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
 

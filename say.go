@@ -118,17 +118,9 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session, from, lineWidth()-len("fini: stopping leftover "))
 	}
 	l.report.Leftover(p, l.tree.CommandLine(p), from, hadTerm, line)
-	if silent {
-		return
+	if !silent {
+		l.sayf(life.Warning, "%s leftover %s", what, line)
 	}
-	if !l.namedLeftover && l.threshold >= life.Detail {
-		l.sayf(life.Detail, "the command left these processes running:")
-		for _, line := range report.Draw(l.found, l.tree.CommandLine) {
-			l.sayf(life.Detail, "%s", line)
-		}
-	}
-	l.namedLeftover = true
-	l.sayf(life.Warning, "%s leftover %s", what, line)
 }
 
 // keepsReader returns a leftover as a line describes it. The exit of PID 1 of a container kills the whole tree, so no
@@ -144,7 +136,6 @@ func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 func (l *loop) leave(p orphans.Process, silent bool) {
 	if l.report.Lists() {
 		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
-		l.report.Allowed(p)
 	}
 	if silent {
 		return

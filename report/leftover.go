@@ -96,31 +96,3 @@ func Held(streams orphans.Streams) string {
 	const both = orphans.Stdout | orphans.Stderr
 	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
 }
-
-// Draw draws processes as a tree, one process on each line.
-func Draw(all []orphans.Process, commandLine func(orphans.Process) string) (lines []string) {
-	found, below := map[int]bool{}, map[int][]orphans.Process{}
-	for _, p := range all {
-		found[p.Pid] = true
-		below[p.Parent] = append(below[p.Parent], p)
-	}
-	var draw func(ps []orphans.Process, indent string)
-	draw = func(ps []orphans.Process, indent string) {
-		for i, p := range ps {
-			branch, next := "├─ ", "│  "
-			if i == len(ps)-1 {
-				branch, next = "└─ ", "   "
-			}
-			lines = append(lines, fmt.Sprintf("%s%s%d %s", indent, branch, p.Pid, OneLine(commandLine(p), 100)))
-			draw(below[p.Pid], indent+next)
-		}
-	}
-	var roots []orphans.Process
-	for _, p := range all {
-		if !found[p.Parent] {
-			roots = append(roots, p)
-		}
-	}
-	draw(roots, "")
-	return lines
-}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -107,58 +106,5 @@ func TestWhereIs(t *testing.T) {
 	long := orphans.Details{Listens: slices.Repeat([]string{strings.Repeat("x", 108)}, 16), Dir: strings.Repeat("x", 1000), OtherDir: true}
 	if got := whereIs(long); len(got) > 500 {
 		t.Errorf("%d bytes of a line", len(got))
-	}
-}
-
-func TestDraw(t *testing.T) {
-	name := func(p orphans.Process) string { return p.Name }
-	for what, c := range map[string]struct {
-		all  []orphans.Process
-		want []string
-	}{
-		"nobody": {nil, nil},
-		"one":    {[]orphans.Process{process(10, 1, "a")}, []string{"└─ 10 a"}},
-		"brothers": {[]orphans.Process{process(10, 1, "a"), process(11, 1, "b")}, []string{
-			"├─ 10 a",
-			"└─ 11 b",
-		}},
-		"generations": {
-			[]orphans.Process{
-				process(10, 1, "a"), process(20, 1, "b"), process(11, 10, "c"), process(12, 10, "d"),
-				process(21, 20, "e"), process(13, 11, "f"), process(22, 21, "g"),
-			},
-			[]string{
-				"├─ 10 a",
-				"│  ├─ 11 c",
-				"│  │  └─ 13 f",
-				"│  └─ 12 d",
-				"└─ 20 b",
-				"   └─ 21 e",
-				"      └─ 22 g",
-			},
-		},
-		"odd names": {[]orphans.Process{process(10, 1, "a\nb"), process(11, 10, strings.Repeat("x", 200))}, []string{
-			"└─ 10 a?b",
-			"   └─ 11 " + strings.Repeat("x", 97) + "...",
-		}},
-		// What is in a circle has no place in a tree, but drawing must come to an end.
-		"a circle": {[]orphans.Process{process(10, 1, "a"), process(30, 31, "b"), process(31, 30, "c"), process(40, 40, "d")}, []string{"└─ 10 a"}},
-	} {
-		if got := Draw(c.all, name); !slices.Equal(got, c.want) {
-			t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
-		}
-	}
-}
-
-// A family as large as a process table must be drawn in no time.
-func TestDrawMany(t *testing.T) {
-	const many = 20000
-	all := []orphans.Process{process(2, 1, "root")}
-	for pid := 3; len(all) < many; pid++ {
-		all = append(all, process(pid, 2, fmt.Sprint("child", pid)))
-	}
-	lines := Draw(all, func(p orphans.Process) string { return p.Name })
-	if len(lines) != many || lines[many-1] != fmt.Sprintf("   └─ %d child%d", many+1, many+1) {
-		t.Errorf("%d lines for %d, the last of them %q", len(lines), many, lines[len(lines)-1])
 	}
 }

@@ -139,6 +139,9 @@ func (r *Report) Stopped(why string) {
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
+		for _, left := range r.living(p.Pid) {
+			left.Allowed = left.Allowed || p.Allowed // it may have got its name since
+		}
 		return
 	}
 	if r.seen == nil {
@@ -153,7 +156,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	}
 	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, line: line}
 	// Without the details that package orphans keeps of a process, because they may be large.
-	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds}
+	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	if asked {
 		left.sent = append(left.sent, signals.Name(syscall.SIGTERM))
@@ -171,13 +174,6 @@ func (r *Report) living(pid int) (found []*leftover) {
 	return found
 }
 
-// Allowed records that fini leaves a leftover alone.
-func (r *Report) Allowed(p orphans.Process) {
-	for _, left := range r.living(p.Pid) {
-		left.Allowed = true
-	}
-}
-
 // Sent records a signal that fini sent to a process, if the process is a leftover.
 func (r *Report) Sent(pid int, sig syscall.Signal) {
 	for _, left := range r.living(pid) {
@@ -187,13 +183,13 @@ func (r *Report) Sent(pid int, sig syscall.Signal) {
 	}
 }
 
-// Reaped records the reaped children, which may include the main child.
-func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
+// Reaped records the reaped children, maybe with the main child.
+func (r *Report) Reaped(exits []reaper.Exit) {
 	for _, x := range exits {
 		if !x.Ended() {
 			continue
 		}
-		if x.Pid == mainPid && r.ended.IsZero() {
+		if x.Pid == r.pid && r.ended.IsZero() {
 			r.ended = time.Now()
 			if x.Status.Signaled() {
 				r.signal = signals.Name(x.Status.Signal())
@@ -217,9 +213,9 @@ func (r *Report) Reaped(exits []reaper.Exit, mainPid int) {
 
 // OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the
 // cause may be a lack of memory: "likely" or "unknown". reason says why.
-func (r *Report) OOM(pid, mainPid int, verdict, reason string) {
+func (r *Report) OOM(pid int, verdict, reason string) {
 	found := object{"verdict", verdict, "reason", reason}
-	if pid == mainPid {
+	if pid == r.pid {
 		r.oom = found
 	}
 	for _, left := range r.leftovers {

@@ -29,6 +29,7 @@ func newTestReport(t *testing.T) *Report {
 		t.Fatal(err)
 	}
 	r := New(to, []string{"command"}, "1.2.3", false)
+	r.Started(mainPid)
 	return &r
 }
 
@@ -86,7 +87,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		{Pid: mainPid, Status: exited(3)},
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
-	}, mainPid)
+	})
 	r.Leftover(next, "another with its pid", Lineage{}, false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
 
@@ -141,21 +142,21 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
 	r.Leftover(hidden, "?", Lineage{}, false, "")
-	r.Allowed(hidden)
-	r.Allowed(orphans.Process{Pid: 301}) // is not known
+	hidden.Allowed = true // since it has another name
+	r.Leftover(hidden, "?", Lineage{}, false, "")
 	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true`)
 }
 
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
-	r.OOM(mainPid, mainPid, "likely", "why") // the outer fini of a pair has seen no end
+	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
 	r.Leftover(member, "member", Lineage{}, false, "")
 	r.Leftover(holder, "holder", Lineage{}, false, "")
-	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}}, mainPid)
-	r.OOM(mainPid, mainPid, "likely", "why")
-	r.OOM(member.Pid, mainPid, "unknown", "no count")
-	r.OOM(999, mainPid, "likely", "nobody's")
+	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}})
+	r.OOM(mainPid, "likely", "why")
+	r.OOM(member.Pid, "unknown", "no count")
+	r.OOM(999, "likely", "nobody's")
 	if got := fmt.Sprint(r.oom); got != "[verdict likely reason why]" {
 		t.Errorf("the command: %s", got)
 	}

@@ -42,9 +42,10 @@ func TestSummary(t *testing.T) {
 	}
 	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false, "")
 	r.Leftover(member, "member", Lineage{}, false, "")
-	r.Leftover(process(300, 1, "stays"), "stays", Lineage{}, false, "")
-	r.Allowed(process(300, 1, "stays"))
-	r.Reaped([]reaper.Exit{{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)}}, mainPid)
+	stays := process(300, 1, "stays")
+	stays.Allowed = true
+	r.Leftover(stays, "stays", Lineage{}, false, "")
+	r.Reaped([]reaper.Exit{{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)}})
 	text := r.Summary("It left 2 processes running")
 	want := [][]string{
 		{"204 (node `a` | <b> *c* @d?![e](f)), started in test x.py::y, listens on 127.0.0.1:3000 and /run/a|b", "SIGTERM"},
@@ -81,9 +82,10 @@ func TestSummaryOfFamilies(t *testing.T) {
 	r.Leftover(process(400, mainPid, "redis"), "redis", by(), false, "")
 	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), false, "")
 	// One whose parent is left alone is a leak of its own.
-	r.Leftover(process(500, mainPid, "daemon"), "daemon", by(), false, "")
+	daemon := process(500, mainPid, "daemon")
+	daemon.Allowed = true
+	r.Leftover(daemon, "daemon", by(), false, "")
 	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false, "")
-	r.Allowed(process(500, mainPid, "daemon"))
 	text := r.Summary("It left 6 processes running")
 	want := [][]string{
 		{"300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on 127.0.0.1:3000", "is still running"},

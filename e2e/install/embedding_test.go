@@ -50,6 +50,11 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			says(rig.Fini+"\n", nil, "false", rig.Fini)
 			says(rig.Fini+"\n", []string{"FINI_BINARY=" + rig.Fini}, "true")
 			says("threw ", []string{"FINI_BINARY=/no/such/file"}, "true")
+			other := []byte(rig.ReadFile(t, rig.Fini)[:4096])
+			other[18] = 0xfd // e_machine in elf(5): none that there is
+			for _, file := range []string{k.Dir, k.File("other", string(other), 0o755), k.File("script", "#!/bin/sh\n", 0o755)} {
+				says("threw ", nil, "true", file)
+			}
 			says("server\n", []string{"FINI_BINARY=/no/such/file"}, "false")
 			for _, folder := range []string{"node_modules/fini-init-linux-x64", "node_modules/fini-init-linux-arm64", "python/bin"} {
 				if err := os.RemoveAll(filepath.Join(k.Dir, folder)); err != nil {

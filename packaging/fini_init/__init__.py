@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
-from typing import Iterator, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 _said = False
 
@@ -19,11 +19,13 @@ class Wrapped(NamedTuple):
 
 def path(binary: str | None = None) -> str:
     """The path of the binary: the given one, that of FINI_BINARY, of this wheel, or on PATH. Without one, FileNotFoundError."""
-    binary = binary or os.environ.get("FINI_BINARY")
-    for file in [binary] if binary else [*_packaged(), *_on_path()]:
-        if os.access(file, os.X_OK):
+    given = binary or os.environ.get("FINI_BINARY")
+    for file in [given] if given else [*_packaged(), *_on_path()]:
+        if os.access(file, os.X_OK) and _machine(file) == _machine("/proc/self/exe"):
             return os.path.abspath(file)
-    raise FileNotFoundError(f"cannot execute {binary}" if binary else "it needs Linux, and a wheel for this machine")
+    if given:
+        raise FileNotFoundError(f"{'binary' if binary else 'FINI_BINARY'}: {given} is not a program for this machine")
+    raise FileNotFoundError("it needs Linux, and a wheel for this machine")
 
 
 def _packaged() -> list[str]:
@@ -36,15 +38,18 @@ def _packaged() -> list[str]:
     return [str(f.locate()) for f in files if f.name == "fini-init"] + [beside]
 
 
-def _on_path() -> Iterator[str]:
-    """A fini on PATH. PyPI has another program of that name, which is no binary."""
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        try:
-            with open(os.path.join(folder, "fini"), "rb") as file:
-                if file.read(4) == b"\x7fELF":
-                    yield file.name
-        except OSError:
-            pass
+def _on_path() -> list[str]:
+    return [os.path.join(folder, "fini") for folder in os.environ.get("PATH", "").split(os.pathsep)]
+
+
+def _machine(path: str) -> bytes:
+    """The part of elf(5)'s header that names the machine. PyPI has another program called fini, which is no binary."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(20)
+    except OSError:
+        return b""
+    return header[:6] + header[18:]
 
 
 def wrap(

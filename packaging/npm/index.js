@@ -7,14 +7,13 @@ const { delimiter, join } = require('node:path');
 const { name, version, optionalDependencies: parts } = require('./package.json');
 
 // path returns the path of the binary: the given one, that of FINI_BINARY, of the package for this machine, or on PATH.
-function path({ binary = process.env.FINI_BINARY } = {}) {
+function path({ binary } = {}) {
   const part = `${name}-linux-${process.arch}`;
   if (process.platform !== 'linux') throw new Error(`it needs Linux, and this is ${process.platform}`);
-  const file = binary || packaged(part) || onPath();
-  if (file) {
-    fs.accessSync(file, fs.constants.X_OK); // an execve that fails ends Node by SIGABRT
-    return file;
-  }
+  const given = binary || process.env.FINI_BINARY;
+  const file = (given ? [given] : [packaged(part), ...onPath()]).find(isBinary);
+  if (file) return file;
+  if (given) throw new Error(`${binary ? 'the option binary' : 'FINI_BINARY'}: ${given} is not a program for this machine`);
   if (!(part in parts)) throw new Error(`there is none for ${process.arch}`);
   throw new Error(`the npm package ${part} is missing: npm install ${part}@${version}`);
 }
@@ -27,20 +26,29 @@ function packaged(part) {
   }
 }
 
-// onPath looks for a binary, because a script called fini may be this package's own, or another program.
-function onPath() {
-  return (process.env.PATH ?? '').split(delimiter).map(folder => join(folder, 'fini')).find(file => {
-    try {
-      fs.accessSync(file, fs.constants.X_OK);
-      const start = Buffer.alloc(4);
-      const fd = fs.openSync(file);
-      fs.readSync(fd, start);
-      fs.closeSync(fd);
-      return start.toString('latin1') === '\x7fELF';
-    } catch {
-      return false;
-    }
-  });
+const onPath = () => (process.env.PATH ?? '').split(delimiter).map(folder => join(folder, 'fini'));
+
+// isBinary says whether this machine can execute a file: an execve that fails ends Node by SIGABRT. A script called fini
+// may be this package's own, or another program.
+function isBinary(file) {
+  try {
+    fs.accessSync(file, fs.constants.X_OK);
+    return machine(file) === machine('/proc/self/exe');
+  } catch {
+    return false;
+  }
+}
+
+// machine is the part of elf(5)'s header that names the machine: the magic number, class, byte order and e_machine.
+function machine(file) {
+  const header = Buffer.alloc(20);
+  const fd = fs.openSync(file);
+  try {
+    fs.readSync(fd, header);
+  } finally {
+    fs.closeSync(fd);
+  }
+  return header.toString('latin1', 0, 6) + header.toString('latin1', 18);
 }
 
 let said = false;
