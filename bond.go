@@ -17,21 +17,15 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// watched is a descriptor that shows the exit of a process, which is a reason to stop the command.
-type watched struct {
-	fd   int // its pidfd, or the line to the outer fini; -1 if a signal reports its exit
-	pid  int
-	name string // for the line that gives the reason
-	why  life.Reason
+// A bond is a descriptor that shows a reason to stop the command: the exit of a process, or the end of standard input.
+type bond struct {
+	fd     int // of a process: its pidfd, or the line to the outer fini; -1 if a signal reports its exit
+	events int16
+	pid    int
+	name   string // for the line that gives the reason
+	why    life.Reason
 
 	ended bool
-}
-
-func pidfds(all []watched) (fds []int) {
-	for _, w := range all {
-		fds = append(fds, w.fd)
-	}
-	return fds
 }
 
 // parentSignal reports that the parent process may have died, if fini has no pidfd of the parent process.
@@ -48,7 +42,7 @@ func (l *loop) bind(options *cli.Options) error {
 		}
 	}()
 	watch := func(fd, pid int, why life.Reason) {
-		l.bound = append(l.bound, watched{fd: fd, pid: pid, name: proc.Name(pid), why: why})
+		l.bonds = append(l.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
 	}
 	if l.line.FD >= 0 {
 		outer, _, _ := entry.Outer()

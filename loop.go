@@ -25,14 +25,15 @@ func (l *loop) Now() time.Duration { return signals.Uptime() }
 
 // Wait is where fini spends its life: one thread, in one system call.
 func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
-	fds := append(l.fds[:0], l.bond...)
-	bonds, watched := len(fds), l.mainFD
+	fds := l.fds[:0]
+	for _, b := range l.bonds {
+		fds = append(fds, unix.PollFd{Fd: int32(b.fd), Events: b.events})
+	}
+	child := l.mainFD
 	if !main {
-		watched, until = l.livingChild(until)
+		child, until = l.livingChild(until)
 	}
-	if watched >= 0 {
-		fds = append(fds, pdeath.Watch([]int{watched}, pdeath.Unwatched)...)
-	}
+	fds = append(fds, unix.PollFd{Fd: int32(child), Events: unix.POLLIN})
 	l.fds = fds
 	l.caught.Wait(until, fds)
 
@@ -51,29 +52,19 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			woken.Signals = append(woken.Signals, got)
 		}
 	}
-	l.ofBonds(fds[:bonds], &woken)
-	ended := watched >= 0 && fds[len(fds)-1].Revents != 0
-	woken.Main = main && ended
-	woken.Children = woken.Children || ended || l.polls
-	if !main && watched >= 0 {
-		_ = unix.Close(watched)
-	}
-	return woken
-}
-
-// ofBonds adds the reasons to stop that the watched descriptors have shown.
-func (l *loop) ofBonds(polled []unix.PollFd, woken *life.Woken) {
-	for _, i := range l.bond.Ended(polled) {
-		switch {
-		case i == len(l.bound):
-			woken.Stop = append(woken.Stop, life.StdinClosed)
-		case l.bound[i].why == life.FiniDied && l.heard(woken):
-			l.bond.Again(i)
-		default:
-			l.bound[i].ended = true
-			woken.Stop = append(woken.Stop, l.bound[i].why)
+	for i := range l.bonds {
+		if b := &l.bonds[i]; fds[i].Revents != 0 && (b.why != life.FiniDied || !l.heard(&woken)) {
+			b.fd, b.ended = -1, true // poll passes over it from now on
+			woken.Stop = append(woken.Stop, b.why)
 		}
 	}
+	ended := fds[len(fds)-1].Revents != 0
+	woken.Main = main && ended
+	woken.Children = woken.Children || ended || l.polls
+	if !main && child >= 0 {
+		_ = unix.Close(child)
+	}
+	return woken
 }
 
 // heard adds the messages of the outer fini, and reports whether the outer fini is still alive.
@@ -113,8 +104,8 @@ func (l *loop) notForInner(got signals.Received) {
 
 // parentPid is the pid of the parent process that is watched.
 func (l *loop) parentPid() int {
-	i := slices.IndexFunc(l.bound, func(w watched) bool { return w.why == life.ParentDied })
-	return l.bound[i].pid
+	i := slices.IndexFunc(l.bonds, func(b bond) bool { return b.why == life.ParentDied })
+	return l.bonds[i].pid
 }
 
 // livingChild returns a pidfd of a leftover if the kernel may not report the leftover's exit, so that Wait sees the

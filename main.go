@@ -177,7 +177,7 @@ func inherit(options *cli.Options) life.Result {
 	l.rules.Ignored = l.caught.Ignored
 	l.caught.Children(true)
 	l.caught.Unblock()
-	l.tree.Allow(options.Patterns(), will.Main)
+	l.tree.Allow(options.AllowOrphan, will.Main)
 	reserve()
 	runtime.UnlockOSThread() // as in run
 	result := life.ResultOf(will.Status)
@@ -208,8 +208,7 @@ type loop struct {
 
 	caught *signals.Catcher
 	stdin  pdeath.Stdin
-	bond   pdeath.Bond
-	bound  []watched // what bond watches
+	bonds  []bond
 	tree   *orphans.Tree
 	place  report.Place
 	report report.Report
@@ -242,9 +241,11 @@ func newLoop(options *cli.Options) *loop {
 func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	l.begun = signals.Uptime()
 	l.main, l.mainFD = child.Pid, child.FD
-	l.tree.Allow(options.Patterns(), child.Pid)
+	l.tree.Allow(options.AllowOrphan, child.Pid)
 	l.report.Started(child.Pid)
-	l.bond = pdeath.Watch(pidfds(l.bound), l.stdin)
+	if l.stdin == pdeath.Open {
+		l.bonds = append(l.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
+	}
 	if options.Pause {
 		l.sayf(life.Detail, "pausing")
 	} else {

@@ -90,7 +90,7 @@ func (l *loop) because(why life.Reason) string {
 
 // culprit names the process whose exit is the reason, as " (name, pid)"; "" if the process is not known.
 func (l *loop) culprit(why life.Reason) string {
-	for _, w := range l.bound {
+	for _, w := range l.bonds {
 		switch {
 		case w.why != why || why == life.BoundEnded && !w.ended:
 		case w.name == "": // the process may have exited before fini could read its name

@@ -62,8 +62,8 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		return line, errNotIsolated(refused)
 	case isolate && len(options.Bind) > entry.MaxBound:
 		return line, fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
-	case isolate && (!isolated || slices.ContainsFunc(options.Pids(), notOpened)):
-		line.AskIsolated(options.Pids())
+	case isolate && (!isolated || slices.ContainsFunc(options.Bind, notOpened)):
+		line.AskIsolated(options.Bind)
 	}
 	if isolated && !user {
 		if refused := pair.MountProc(); refused != nil {

@@ -435,12 +435,6 @@ func pattern(text string) (string, error) {
 	return p, accept(err == nil && text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,"), text, want)
 }
 
-// Patterns are the values of --allow-orphan.
-func (c *Options) Patterns() []string { return c.AllowOrphan }
-
-// Pids are the values of --bind.
-func (c *Options) Pids() []int { return c.Bind }
-
 // Pair reports whether fini must be two processes, and whether the user has asked for a pair.
 func (c *Options) Pair() (is, asked bool) {
 	asked = c.Shield != nil && *c.Shield

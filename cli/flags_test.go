@@ -495,8 +495,8 @@ func TestAnswers(t *testing.T) {
 
 func TestPids(t *testing.T) {
 	c, err := Parse([]string{"--bind=3", "--bind=5", "x"}, nil)
-	if err != nil || !slices.Equal(c.Pids(), []int{3, 5}) {
-		t.Errorf("%v, %v", c.Pids(), err)
+	if err != nil || !slices.Equal(c.Bind, []int{3, 5}) {
+		t.Errorf("%v, %v", c.Bind, err)
 	}
 }
 
@@ -558,7 +558,7 @@ func TestIsolateFlag(t *testing.T) {
 // Of two variables of the same name the first counts, as in getenv(3).
 func TestSameVariableTwice(t *testing.T) {
 	c, err := Parse([]string{"x"}, []string{"FINI_BIND=1 2", "FINI_BIND=3", "FINI_GRACE=1s", "FINI_GRACE=x"})
-	if err != nil || !slices.Equal(c.Pids(), []int{1, 2}) || c.Policy().Grace != time.Second {
+	if err != nil || !slices.Equal(c.Bind, []int{1, 2}) || c.Policy().Grace != time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -393,8 +393,12 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	return s.kill(now, do...)
 }
 
-// kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor.
+// kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor. If
+// --allow-orphan may spare a child, each round needs a look.
 func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
+	if s.Allow {
+		return append(do, kill{}), s
+	}
 	s.burstEnd = now + burstFor
 	return append(do, kill{childrenOnly: true}), s
 }

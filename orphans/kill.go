@@ -60,13 +60,17 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 
 // KillChildren sends SIGKILL to the children of this process without a look at them, for speed:
 // a process that forks and exits in a loop is gone before a look at it. KillChildren returns the
-// pids that it hit, including zombies, and the pids that it may not signal.
+// pids that it hit, including zombies, and the pids that it may not signal. If Allow may spare a child, KillChildren
+// kills none: only a look tells which.
 //
-// PID 1 first kills the whole PID namespace by a single call, unless a process may stay. The call leaves no process the
-// time to fork, and the kernel would kill all of them when PID 1 ends in any case. See kill(2).
+// PID 1 first kills the whole PID namespace by a single call. The call leaves no process the time to fork, and the
+// kernel would kill all of them when PID 1 ends in any case. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
+	}
+	if len(t.allowed.patterns) > 0 && !t.childrenOnly {
+		return nil, nil, nil
 	}
 	pids, _ := t.listedChildren()
 	if t.self == 1 && len(t.allowed.patterns) == 0 && len(t.earlier) == 0 {
@@ -92,32 +96,12 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if len(pids) == 0 {
 		pids, _ = t.childrenOf(Process{Pid: t.self})
 	}
-	pids = slices.DeleteFunc(pids, t.isEarlier)
-	if len(t.allowed.patterns) > 0 {
-		pids = t.unspared(pids)
-	}
 	for _, pid := range pids {
-		strike(pid)
+		if !t.isEarlier(pid) {
+			strike(pid)
+		}
 	}
 	return hit, refused, nil
-}
-
-// unspared are the children of this process that fini does not leave alone.
-func (t *Tree) unspared(pids []int) (rest []int) {
-	var some []Process
-	for _, pid := range pids {
-		if p, ok := t.verify(pid, Process{Pid: t.self}); ok {
-			some = append(some, p)
-		}
-	}
-	t.askFacts(some)
-	t.markAllowed(some)
-	for _, p := range some {
-		if !p.Allowed {
-			rest = append(rest, p.Pid)
-		}
-	}
-	return rest
 }
 
 // Kill sends SIGKILL to every descendant that the walk finds, and returns as KillChildren does.

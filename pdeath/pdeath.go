@@ -130,32 +130,3 @@ func Unread() int {
 	}
 	return n
 }
-
-// A Bond is what the command is bound to: the descriptors to poll.
-type Bond []unix.PollFd
-
-// Watch makes the bond to processes, by their pidfds, and to standard input if stdin is Open.
-func Watch(pidfds []int, stdin Stdin) (b Bond) {
-	for _, fd := range pidfds {
-		b = append(b, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	}
-	if stdin == Open {
-		b = append(b, unix.PollFd{Fd: 0, Events: unix.POLLRDHUP})
-	}
-	return b
-}
-
-// Ended returns what a poll of the bond has shown, each once. It is the index of a pidfd whose process has exited, or
-// the number of pidfds for the end of standard input. fini does not poll this descriptor again.
-func (b Bond) Ended(polled []unix.PollFd) (ended []int) {
-	for i, fd := range polled {
-		if fd.Revents != 0 {
-			ended = append(ended, i)
-			b[i].Fd = ^fd.Fd // negative: poll passes over it from now on
-		}
-	}
-	return ended
-}
-
-// Again makes fini poll the descriptor of this index, which Ended has returned, again.
-func (b Bond) Again(i int) { b[i].Fd = ^b[i].Fd }
