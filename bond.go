@@ -31,8 +31,9 @@ type bond struct {
 // parentSignal reports that the parent process may have died, if fini has no pidfd of the parent process.
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
-// bind makes the exit of the outer fini, of a --bind process or of the parent process a reason to stop. The parent
-// process is no reason if -p is none or, without -p, if this is PID 1 or nohup(1) started fini.
+// bind makes the exit of the outer fini, of a --bind process or of the parent process a reason to stop. The exit of the
+// parent process is no reason if -p is none. Without -p it is no reason either if fini itself is PID 1, if nohup(1)
+// started fini, or if the parent process is outside of the PID namespace.
 func (l *loop) bind(options *cli.Options) error {
 	launcher := l.launcher()
 	proc := pdeath.Proc(launcher.Proc)

@@ -46,8 +46,8 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parentPid()):
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case got.Signal == parentSignal && l.bySignal:
-			// Only one thread of the parent process has exited. The sender does not show which case it is: in gVisor
-			// the sender is that thread, by a number of its own.
+			// Only one thread of the parent process has exited, not the process. The signal's sender does not tell one
+			// from the other: in gVisor the sender is the thread that exited, by its thread ID.
 		default:
 			woken.Signals = append(woken.Signals, got)
 		}
@@ -108,8 +108,9 @@ func (l *loop) parentPid() int {
 	return l.bonds[i].pid
 }
 
-// livingChild returns a pidfd of a leftover if the kernel may not report the leftover's exit, so that Wait sees the
-// last leftover exit; else -1. If a pidfd is needed and there is none, Wait returns after at most a second.
+// livingChild returns a pidfd of a leftover, so that Wait returns when that leftover exits. It returns -1 if the kernel
+// reports every exit of a child, as before Linux 7.1: see LivingChild in package orphans. It also returns -1 before the
+// main child has exited. If a pidfd is needed and there is none, Wait returns after at most a second.
 func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
 	l.polls = false
 	if l.ended == 0 {
@@ -212,7 +213,8 @@ func (l *loop) Exit(end life.End) {
 	}
 	l.line.Done(end.WaitStatus())
 	// If the outer fini is in the job, it may have been suspended with the command. If the outer fini had been killed,
-	// this process would have another parent by now. For an isolated inner fini the message continues the outer fini.
+	// this process would have another parent by now. The message Done of an isolated inner fini makes the kernel
+	// continue the outer fini: see prepareIsolation in package entry.
 	if outer, _, _ := entry.Outer(); end.WasStopped && l.rules.Job != 0 && os.Getppid() == outer {
 		l.failed(signals.To(outer, syscall.SIGCONT))
 	}

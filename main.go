@@ -1,12 +1,15 @@
 // Command fini runs one command and leaves nothing behind: it forwards signals to the command, reaps every orphan, stops
 // what the command left running, and ends as the command did.
 //
-// A life: Parse the command line. Settle whether this process is alone, the inner fini of a pair, or the heir of a
-// killed inner fini. Catch signals; bind the command to fini's parent process; start the command; let go of what fini
-// has inherited; run a life.Loop. For each event the loop asks a machine of package life what to do, and does it by the
-// methods in loop.go, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
+// Except as PID 1, fini by default forks into a pair before its Go runtime starts. The inner fini runs the command. The
+// outer fini sleeps in package entry. If the inner fini was killed, the outer fini starts its Go runtime as the heir,
+// which stops what the command left running. If the inner fini asks for a single process, the outer fini starts its Go
+// runtime as that process.
 //
-// An outer fini sleeps in package entry, before its Go runtime starts, and reaches main only as the heir.
+// A life: Parse the command line. Settle whether this process is alone, the inner fini or the heir. Catch signals; bind
+// the command to fini's parent process; start the command; let go of what fini has inherited; run a life.Loop. For each
+// event the loop asks a machine of package life what to do, and does it by the methods in loop.go, until the machine
+// says exit. CONTRIBUTING.md says where each thing is decided.
 package main
 
 import (
@@ -37,8 +40,8 @@ import (
 //go:embed packaging/NOTICES
 var license string
 
-// fini starts the command on the main thread, which never exits, because for the kernel the exit of the thread that
-// forked is the death of the parent.
+// fini starts the command on the main thread, because the main thread never exits. The kernel sends a parent death
+// signal as soon as the thread that forked exits.
 func init() { runtime.LockOSThread() }
 
 // By default the Go runtime first collects garbage at a heap of 4 MB: too much if fini and its command have 8 MiB (see
@@ -197,7 +200,7 @@ func inherit(options *cli.Options) life.Result {
 }
 
 // loop is the real life.Kernel: through its methods a life.Loop learns what happens, and acts. Only one goroutine uses
-// the loop, reaps and signals: see loop.go.
+// the loop, reaps and signals: see life.Loop.
 type loop struct {
 	logger
 	args   []string // the command
@@ -216,7 +219,7 @@ type loop struct {
 	memory reaper.Memory
 	fds    []unix.PollFd // see Wait
 
-	owners   *report.Owners // the starters of the leftovers
+	owners   *report.Owners // which process started each leftover
 	terminal int            // the terminal whose foreground the command got, -1 for none
 
 	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
@@ -255,7 +258,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 		}
 		l.sayf(life.Detail, "started %d (%s)%s", child.Pid, options.Command[0], whose)
 		l.owners.Main(child.Pid, strings.Join(options.Command, " "))
-		l.memory = reaper.CountMemory() // while the command is being executed
+		l.memory = reaper.CountMemory() // after the start, which it would delay
 	}
 	lived := life.New(l, l.rules, child.Pid, child.FD >= 0)
 	if l.stdin == pdeath.Ended {

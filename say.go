@@ -18,8 +18,8 @@ import (
 // summary of a CI step.
 type logger struct{ threshold life.Level }
 
-// sayf writes one line, whatever the text holds, if the level is wanted. A line
-// that can't be written at once is lost: fini waits for no reader.
+// sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost:
+// fini waits for no reader.
 func (s logger) sayf(l life.Level, format string, args ...any) {
 	if l > s.threshold {
 		return
@@ -33,8 +33,7 @@ func (s logger) sayf(l life.Level, format string, args ...any) {
 
 const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 
-// coloured reports whether lines go to a terminal whose user has nothing against colour. See
-// no-color.org.
+// coloured reports whether lines go to a terminal whose user has nothing against colour. See no-color.org.
 func coloured() bool {
 	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
@@ -69,7 +68,7 @@ func (l *loop) Because(level life.Level, what string, why life.Reason) {
 	l.report.Stopped(why.String())
 }
 
-// because says why fini stops the command, and which flag would prevent the stop.
+// because returns why fini stops the command, with the flag, if any, that asked for this stop or that prevents it.
 func (l *loop) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
@@ -123,8 +122,8 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	}
 }
 
-// keepsReader returns a leftover as a line describes it. The exit of PID 1 of a container kills the whole tree, so no
-// reader of a stream waits for a leftover.
+// keepsReader returns a leftover with only the streams whose reader waits for the leftover. The exit of PID 1 kills the
+// whole tree, so under PID 1 no reader waits for a leftover.
 func (l *loop) keepsReader(p orphans.Process) orphans.Process {
 	if os.Getpid() == 1 && l.line.FD < 0 {
 		p.Holds = 0

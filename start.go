@@ -23,8 +23,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// settle settles whether this process is what the options ask for, and returns the line to the outer fini, if there is
-// an outer fini. The entry has guessed. An inner fini of the wrong kind tells the outer fini so, and exits here.
+// settle settles whether this process is what the options ask for: package entry has only guessed. settle returns the
+// line to the outer fini, if there is one. An inner fini of the wrong kind tells the outer fini so, and exits here.
 //
 //	wanted    this process is alone        inner                    isolated inner
 //	alone     goes on                      asks for it              asks for it
@@ -91,12 +91,13 @@ func notOpened(pid int) bool {
 	return !ok
 }
 
-// errNotIsolated has the status of a fini that failed, and not of a command that was not found.
+// errNotIsolated is the error if --isolate does not allow going on without. fini then exits with life.ExitFailed.
 func errNotIsolated(why error) error {
 	return fmt.Errorf("--isolate: %v; --isolate=try goes on without", why)
 }
 
-// alone says why this process has no shield, if the options ask for a shield.
+// alone says why no outer fini shields this process, if the options ask for a shield or for isolation. It returns an
+// error if --isolate does not allow going on without.
 func (l *loop) alone(options *cli.Options, initial bool) error {
 	isolate := options.Isolate != ""
 	shield, asked := options.Pair()
@@ -141,8 +142,8 @@ func job(options *cli.Options, group int, initial bool) int {
 	return 0
 }
 
-// keepDefault returns the signals that fini does not catch, so that they suspend a fini that is in a job along with the
-// job. An inner fini catches these signals.
+// keepDefault returns the signals that fini leaves at their default action. In a job these are the signals that suspend
+// the job, so that fini is suspended together with the job. An inner fini catches these signals.
 func (l *loop) keepDefault() []syscall.Signal {
 	if l.rules.Job == 0 || l.line.FD >= 0 {
 		return nil

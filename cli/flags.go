@@ -89,7 +89,7 @@ type Options struct {
 	policy life.Policy
 }
 
-// table has every flag. It is no package variable, because what is made at each start costs page faults.
+// table returns every flag, with the field of c that the flag sets.
 func (c *Options) table() table {
 	p := &c.policy
 	return table{
@@ -232,7 +232,7 @@ func (t table) cut(word string) (name, value string, hasValue bool, left string)
 	return name, value, value != "", ""
 }
 
-// variableName of a flag --no-x is no name, but says how the variable of --x is set to the same end.
+// variableName returns the name of a flag's variable, "" for none. For --no-x it returns FINI_X=0, which does the same.
 func (f *flag) variableName() string {
 	name := "FINI_" + strings.ToUpper(strings.ReplaceAll(f.long, "-", "_"))
 	if f.noVariable {
@@ -256,7 +256,7 @@ func (t table) readVariables(environ []string) (misspelt []string, err error) {
 				meant = other.ours
 			}
 		}
-		if ours && value != "" && short != "TEST" { // which is for package report
+		if ours && value != "" && short != "TEST" { // package report reads FINI_TEST
 			switch f := t.nearest(strings.ReplaceAll(short, "_", "-")); {
 			case f == nil:
 			case f.variableName() != name:
@@ -288,7 +288,7 @@ func (f *flag) setByVariable(value string) error {
 	return nil
 }
 
-// read returns the set of a flag whose value is read and kept by the two functions.
+// read returns the function set of a flag: text reads the value, and keep keeps it.
 func read[T any](text func(string) (T, error), keep func(T)) func(string) error {
 	return func(value string) error {
 		v, err := text(value)
@@ -378,7 +378,7 @@ func duration(text string) (time.Duration, error) {
 	if nanoseconds < 0 {
 		return 0, fmt.Errorf("cannot use %q: a duration can't be negative", text)
 	}
-	kept := min(math.Ceil(nanoseconds), float64(most)) // not 0, which may mean never
+	kept := min(math.Ceil(nanoseconds), float64(most)) // rounded up, because 0 may mean never
 	return time.Duration(kept), accept(!math.IsNaN(kept), text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
@@ -406,7 +406,7 @@ func deathsig(text string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// rewrite reads as which signal fini forwards a signal; 0 drops the signal.
+// rewrite reads FROM:TO: fini forwards the signal FROM as TO. If TO is 0, fini drops the signal.
 func (c *Options) rewrite(text string) error {
 	from, to, found := strings.Cut(text, ":")
 	sig, err := signals.Parse(from)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The entry points of the assembly.
+// Linters do not see that the assembly calls these functions.
 var _, _ = begin, rebuild
 
 // begin gets the address of the words that the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
@@ -43,8 +43,9 @@ func (a *inherited) note() {
 	}
 }
 
-// rebuild copies the words that the kernel has put at from. Instead of the environment the runtime gets GOMAXPROCS=1 and
-// nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the main child, and fini needs one processor.
+// rebuild copies the words that the kernel has put on the stack to another address. Instead of the environment the
+// runtime gets GOMAXPROCS=1 and nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the main child,
+// and fini needs one processor.
 //
 //go:nosplit
 func rebuild(from, to uintptr) {

@@ -17,7 +17,7 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	CALL ·begin(SB) // begin(stack) stack
 	MOVQ 8(SP), AX
 	LEAQ 32(SP), BX
-	// Set the stack pointer before the words: older kernels grow a stack only near its pointer.
+	// Move the stack pointer below the new words before rebuild writes them: older kernels grow a stack only near it.
 	LEAQ -32(AX), SP
 	MOVQ BX, 0(SP)
 	MOVQ AX, 8(SP)

@@ -89,7 +89,8 @@ func begins(arg uintptr, with string) bool {
 	return true
 }
 
-// noteParent records the facts about the parent process: in another PID namespace, the parent process has no pid.
+// noteParent records the facts about the parent process. An isolated inner fini can't find them out itself, because the
+// parent process has no pid in its PID namespace.
 //
 //go:nosplit
 func (p *process) noteParent() {

@@ -69,7 +69,7 @@ func Getenv(name string) string {
 	return ""
 }
 
-// Attributes are the attributes that a process keeps across execve(2) and the Go runtime changes, as far as known.
+// Attributes are the attributes that a process keeps across execve(2) and that the Go runtime changes, as far as known.
 type Attributes struct {
 	Ignored []syscall.Signal
 	Blocked *uint64 // bit n-1 is signal n; nil if not known

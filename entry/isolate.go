@@ -119,7 +119,7 @@ func (p *process) writeFile(path string, text, size uintptr) int {
 }
 
 // mountProc mounts a new /proc with the flags of the present /proc. The kernel refuses the mount if a mount below /proc
-// hides a part of /proc. Mounts elsewhere stay.
+// hides a part of /proc. A proc file system that is mounted elsewhere stays as it is.
 //
 //go:nosplit
 func mountProc() int {
@@ -134,8 +134,8 @@ func mountProc() int {
 	return call6(unix.SYS_MOUNT, address("proc\x00"), address("/proc\x00"), address("proc\x00"), flags, 0, 0)
 }
 
-// dropCapabilities drops all capabilities, and drops from the bounding set the capabilities that fini's set outside
-// lacked. Without permitted and inheritable capabilities there are no ambient capabilities.
+// dropCapabilities drops all capabilities. It also drops from the bounding set each capability that fini's bounding set
+// lacked before the fork. Without permitted and inheritable capabilities there are no ambient capabilities.
 //
 //go:nosplit
 func (p *process) dropCapabilities() int {

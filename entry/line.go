@@ -8,16 +8,16 @@ package entry
 //	BeAlone     inner  fini is to be a single process                             starts the runtime, as that process
 //	Bind        inner  Value is the pid of a process; BeIsolated follows          opens a pidfd for the next inner fini
 //	BeIsolated  inner  the pair is to be isolated                                 forks again, with namespaces
-//	BePlain     inner  the isolation was refused: Value is the call, Flags errno  forks again, without namespaces
-//	Starting    inner  the inner fini will start the main child: Started follows  lets terminating signals wait
+//	BePlain     inner  a plain pair; Value is a refused call if any, Flags errno  forks again, without namespaces
+//	Starting    inner  the inner fini is about to start the main child            lets terminating signals wait
 //	Started     inner  the main child runs: Value is its pid, Flags are its job;  closes what it inherited, relays signals
 //	                   the report's descriptor comes along, if there is one
 //	Done        inner  the work is done: Value is the wait status to end with     exits with it after the inner fini has ended
 //	Signal      outer  the outer fini received signal Value from process Sender
 //	ParentDied  outer  the parent process has died, as a signal showed
 //
-// An inner fini that sends one of the first four messages exits at once. An inner fini that exits before it sends a
-// message has started nothing; then the outer fini exits with the inner fini's status.
+// An inner fini that sends BeAlone, BeIsolated or BePlain exits at once. An inner fini that exits before Started, and
+// has sent none of these three, has started nothing: the outer fini exits with the inner fini's status.
 type Message struct {
 	Kind   Kind
 	Value  uint32
@@ -48,7 +48,7 @@ const (
 
 // Flags of Signal.
 const (
-	FromKernel = 1 << iota // as for a key of the terminal
+	FromKernel = 1 << iota // such as the SIGINT of Ctrl-C
 	FromTree               // the sender is in the PID namespace of an isolated inner fini
 )
 

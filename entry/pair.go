@@ -62,7 +62,7 @@ type process struct {
 	probes   [64]int32
 	text     [4096]byte // of a file, or a path
 	earlier  [4096]byte // the children from before the exec, as /proc lists them
-	earliers int        // the number of bytes in earlier; -1 if they have no room
+	earliers int        // the number of bytes in earlier; negative if the children could not be read or have no room
 	dir      [4096]byte // the working directory, with a 0 at its end
 }
 
@@ -89,7 +89,7 @@ type siginfo struct {
 // real-time signal, which is the least likely signal to be sent for another reason.
 const ParentSignal = 64
 
-// A Role is the part of this process.
+// A Role is the part that this process plays.
 type Role int
 
 const (
@@ -98,7 +98,7 @@ const (
 	Heir              // the outer fini, after the end of the inner fini has woken it
 )
 
-// ThisRole returns the part that this process has since the fork.
+// ThisRole returns the role that this process has now.
 func ThisRole() Role { return outer.role }
 
 // Failed returns the reason why fini could not make a pair, nil if there was none.

@@ -34,8 +34,8 @@ func (p *process) sleep() (next Kind) {
 		if started != 0 {
 			p.deadline = 0
 			p.letGo()
-			// A key pressed before now may have come before the main child was there to get its signal too. So the loop relays
-			// it like a signal from a process, and the main child may get it twice.
+			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
+			// like a signal from a process, and the main child may get it twice.
 			signalFD(p.signalFD, ^uint64(0))
 			for signalled = signalled || p.readSignal(); signalled; signalled = p.readSignal() {
 				p.takeSignal(false)
@@ -112,7 +112,8 @@ func (p *process) readSignal() bool {
 	return call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0
 }
 
-// takeSignal acts on the signal read. asKernel is false if the signal may be a key that the main child has not got.
+// takeSignal acts on the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT of
+// Ctrl-C, counts as sent by a process, because the main child may not have got it.
 //
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) {
@@ -382,13 +383,13 @@ func (p *process) exitBy(status uint32) {
 }
 
 // makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
-// all leftovers survive. So if the table is nearly full, makeRoom kills the main child's group and the children at once,
-// until there is room, for at most ten seconds.
+// all leftovers survive. So if the table is nearly full, makeRoom kills the main child's group and the children, again
+// and again until there is room. It gives up after about ten seconds.
 //
 //go:nosplit
 func (p *process) makeRoom() {
 	if p.hasRoom(len(p.probes)) {
-		return // to fill this room, the tree would have to make as many forks in a few milliseconds
+		return // the tree can hardly fork that often in the few milliseconds until the heir has its threads
 	}
 	for round := 0; round < 1000; round++ {
 		p.killChildren()

@@ -9,7 +9,7 @@ import "golang.org/x/sys/unix"
 //	a signal, before Starting         a terminating signal kills the inner fini, and then ends the outer fini; all
 //	                                  others wait
 //	a signal, before Started          waits: the main child may run already, and shall get the signal
-//	a second since Starting           an execve(2) hangs, as on a dead file server: as before Starting
+//	a second since Starting           the execve(2) of the command may hang: signals are treated as before Starting
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
 //	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
 //	                                  is continued
@@ -26,8 +26,8 @@ import "golang.org/x/sys/unix"
 //	the inner fini has not ended      the same, but the outer fini says so if the inner fini is the init of a PID
 //	within the bound                  namespace
 //
-// Step is a pure function of the Sleeper and a Seen. begin's loop in sleep.go runs Step, and so do the tests of
-// package life in their model of the kernel.
+// Step is a pure function of the Sleeper and a Seen. The loop in sleep.go runs Step. So do the tests of package life,
+// in their model of the kernel.
 type Sleeper struct {
 	Ignored uint64 // signals that were ignored when fini started: bit n-1 is signal n
 	Self    int    // the pid of the outer fini
@@ -81,7 +81,7 @@ const (
 	Hold                         // terminating signals until LetGo
 	Listen                       // to terminating signals again
 	LetGo                        // of the inherited descriptors, and take all signals
-	AwaitEnd                     // of the inner fini, for Bound
+	AwaitEnd                     // of the inner fini, for as long as patience says
 	Fork                         // again, as Next says
 	Exit                         // by Status
 	StartRuntime                 // as a single process if Next is BeAlone, else as the heir

@@ -16,8 +16,8 @@ import (
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
-	// mayDelayReap reports whether fini may reap children other than the main child later. If watched is true, the
-	// kernel shows the main child's exit.
+	// mayDelayReap reports whether fini may reap children other than the main child later. watched is true if a pidfd
+	// reports the main child's exit, so that fini sees that exit without SIGCHLD.
 	mayDelayReap(watched bool) bool
 }
 
@@ -61,7 +61,7 @@ type origin int
 const (
 	fromProcess origin = iota // outside of the tree
 	fromTree                  // a process of the tree
-	fromKernel                // as for a key of the terminal
+	fromKernel                // such as the SIGINT of Ctrl-C
 )
 
 // An action is what the loop has to do. Its method do, in this package's loop.go, carries the action out: an action

@@ -11,22 +11,24 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A rung is where a ladder stands.
+// A rung is a state of the ladder.
 //
 //	rung       what is so                           what leads to the next
-//	running    the main child lives                 end of stdin: closing; another reason to stop, or
-//	                                                a terminating signal with --kill-after: stopping
-//	heeding    fini's parent process has died,      --linger (at most sameEnd), another reason:
-//	           perhaps by a key of the terminal     stopping
-//	           that has reached the command too
+//	running    the main child lives                 end of stdin: closing; in a job, the parent's death,
+//	                                                unless --linger is 0: heeding; another reason, or a
+//	                                                terminating signal with --kill-after: stopping
+//	heeding    fini's parent process has died,      --linger (at most sameEnd), a reason other than
+//	           perhaps by a Ctrl-C whose SIGINT     end of stdin: stopping
+//	           has reached the command too
 //	closing    the command can see the end of stdin --grace without a byte read, another
 //	                                                reason, a terminating signal: stopping
 //	stopping   the main child has had a stop signal --grace or --kill-after: ending
 //	ending     the main child has had SIGKILL       the main child lives on: the sweep, asking
 //
-// On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of the
-// life. The sweep begins with lingering. But it begins with waiting if the rung was running under --orphans=wait, and
-// with counting under --orphans=leave without --orphans-exit. Some reasons overrule every policy: see overrules.
+// On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of
+// the life. The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with
+// waiting if the main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with
+// counting. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -95,7 +97,7 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	}
 	do = append(do, l.letGoOn(now)...)
 	switch {
-	case l.rung == closing: // the sender has climbed to the next rung
+	case l.rung == closing: // the sender's signal serves as the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
 	case l.rung == running && l.KillAfter > 0:
 		l.stopReason = NotEnded
@@ -160,8 +162,8 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 		l.rung, l.leftUnread = closing, math.MaxInt
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
-		// If a key of the terminal killed the parent process, the key's signal has reached the command too. A command
-		// that dies by this signal needs no signal from fini, and no line.
+		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that dies by this
+		// signal needs no signal from fini, and no line.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}
@@ -188,7 +190,7 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 		do = append(do, l.forward(now, sig)...)
 	}
 	do = append(do, l.letGoOn(now)...)
-	do = append(do, remember{}) // a look may take long
+	do = append(do, remember{}) // after the signal, because a look may take long
 	return append(do, l.endIn(now, l.Grace)...)
 }
 

@@ -6,8 +6,8 @@
 //	sweep    the machine that stops a command's leftovers
 //	paused   the machine of --pause
 //
-// Each machine has its table in the comment over its type. The tests run the same Loop and the same machines in a model
-// of the kernel, and try every order of events.
+// The tables of the ladder and of the sweep are in the comments over the types rung and stage. The tests run the same
+// Loop and the same machines in a model of the kernel, and try every order of events.
 package life
 
 import (
@@ -92,7 +92,7 @@ type Rules struct {
 }
 
 // A Policy is all that the command line asks of a life. Each machine has a copy, in which some reasons overrule
-// Orphans. In comments, the policy of leftovers is the value in this copy.
+// Orphans. Where a comment says "the policy", it means Orphans in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
 	KillAfter     time.Duration  // 0 for off

@@ -41,7 +41,7 @@ type Kernel interface {
 type Woken struct {
 	Signals  []signals.Received
 	Children bool     // SIGCHLD came
-	Main     bool     // the kernel shows that the main child has exited
+	Main     bool     // a pidfd shows that the main child has exited
 	Stop     []Reason // a process or stream to which the command is bound has ended
 }
 
@@ -72,8 +72,8 @@ type Loop struct {
 	result  Result
 
 	main        int           // the main child's pid, 0 for none
-	watchesMain bool          // the kernel shows the main child's exit
-	mainGone    bool          // the kernel has just shown the exit
+	watchesMain bool          // Wait watches for the main child's exit
+	mainGone    bool          // Wait has just seen that exit
 	mainReaped  bool          // the main child was reaped, or its exit is hidden: fini signals it no more
 	wasStopped  bool          // the main child has been suspended by a signal
 	mustReap    bool          // children may have changed
@@ -82,10 +82,10 @@ type Loop struct {
 	reapAt      time.Duration // until then SIGCHLD is not caught
 }
 
-// New returns the loop of a life that begins now. main is the pid of the main child, whose exit the kernel shows if
-// watched is true. Without a main child, as under --pause, main is 0.
+// New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
+// --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
-	// Reaping first finds a child that exited before SIGCHLD was caught.
+	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
 	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
 	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules.WarnReaped}
@@ -97,9 +97,10 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 }
 
 // NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
-// main, and all that the command has started, and ends as result says. The command had not finished, so no policy
-// leaves a process alone. Every process is asked to exit, although the kernel may have sent the command its parent
-// death signal. After an isolated inner fini nothing is left: the kernel has killed everything.
+// main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
+// spares no leftover. --allow-orphan still spares the leftovers that it names. Every other process is asked to exit,
+// although the kernel may have sent the command its parent death signal. After an isolated inner fini nothing is left:
+// the kernel has killed everything.
 func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main}
 	s := newSweep(rules)
@@ -204,8 +205,8 @@ func (l *Loop) received(got signals.Received) {
 	l.queue = append(l.queue, received{got.Signal, from})
 }
 
-// reapAll reaps the children that have exited. If a delay makes nothing else wait, it catches no SIGCHLD for a while
-// before it reaps again.
+// reapAll reaps the children that have exited. If the main child is not among them and the machine permits a delay,
+// reapAll leaves SIGCHLD uncaught for reapDelay. The children that exit in this time are then reaped together.
 func (l *Loop) reapAll() {
 	l.mustReap = false
 	mayDelay := l.machine.mayDelayReap(l.watchesMain)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// A stage is where a sweep stands.
+// A stage is a state of the sweep.
 //
 //	stage      what is so                           what leads to the next
 //	lingering  leftovers may finish by themselves   --linger has passed, a reason or a signal
@@ -42,8 +42,8 @@ const (
 )
 
 const (
-	// The time between two looks at the tree. It starts short after each death,
-	// since a death may bring new leftovers to light, and doubles.
+	// The time between two looks at the tree. It starts short after each death, since a death may bring new leftovers
+	// to light, and doubles.
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
@@ -77,7 +77,8 @@ func (t earlierTerm) reached(p orphans.Process) bool {
 	return t.pid != 0 && p.Pid == t.pid || t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
 }
 
-// The value of askedAt before fini asks the leftovers to exit, and of deadline before the look that asks has been answered.
+// notAsked is askedAt until fini asks the leftovers to exit. notAnswered is the deadline of asking and counting until
+// the first look of that stage has been answered.
 const (
 	notAsked    time.Duration = -1
 	notAnswered time.Duration = math.MaxInt64
@@ -90,7 +91,7 @@ type sweep struct {
 	earlierTerm earlierTerm
 
 	result        Result // of the command
-	resultUnknown bool   // a tracer keeps the main child from being reaped
+	resultUnknown bool   // the main child is not reaped yet: a tracer holds it, or it has outlived SIGKILL
 
 	stage        stage
 	deadline     time.Duration // when the stage ends, as uptime
@@ -104,7 +105,7 @@ type sweep struct {
 	killedPids   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd     time.Duration         // until then fini kills only children
 	quietLook    bool                  // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt     time.Duration         // the uptime of that look
+	lookedAt     time.Duration         // the uptime of the last look
 }
 
 func newSweep(r Rules) *sweep {
@@ -131,7 +132,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves. The methods that take actions return these actions first.
+// start gives leftovers the time to finish by themselves. A method with a parameter do returns those actions first.
 func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Linger == 0 {
 		return s.ask(do...)
@@ -167,7 +168,7 @@ func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]
 		return nil, s
 	}
 	if s.stage == lingering && s.Job != 0 && from == fromKernel {
-		return nil, s // the command has exited by this key, and the rest of the job does so too
+		return nil, s // the kernel sent it, such as the SIGINT of Ctrl-C, to the rest of the job too
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
 	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
@@ -318,7 +319,8 @@ func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine
 
 // cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
 // with its group. The leftover has to finish them itself: its clean-up may need a sleep or an rm. A process that
-// started within the tick of the request counts too; see startUnknown. Parents come before their children in found.
+// started within the tick of the request counts too. So does, for a while, a process whose start is unknown: see
+// startUnknown. Parents come before their children in found.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
 	spared = map[int]bool{}
 	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)

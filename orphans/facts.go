@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file answers the caller's questions about one process. Another process may get the pid
-// at any time, unless the pid belongs to a child that was not reaped. So each answer is about
-// the process that has the pid now.
+// This file answers the caller's questions about one process. Another process may get the pid at any time, unless the
+// pid belongs to a child that was not reaped. So each answer is about the process that has the pid now.
 
 // Descends reports whether pid is a descendant of this process, and false if that is unknown.
 func (t *Tree) Descends(pid int) bool {
@@ -100,8 +99,8 @@ func (t *Tree) OnlyEarlier() bool {
 		pids, err := t.listedChildren()
 		return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
 	}
-	// A child that has ended since the caller reaped counts: its own children may have been reparented to this process
-	// at pids that the search has passed. OnlyEarlier tries every pid before it says that there is no other child.
+	// Here a zombie counts as a child: its own children may have been reparented to this process, at pids that the
+	// search has passed. OnlyEarlier tries every pid before it says that there is no other child.
 	t.pidMax = max(t.pidMax, pidMax())
 	from := max(t.lastReaped, 0)
 	for i := range t.pidMax {
@@ -112,8 +111,8 @@ func (t *Tree) OnlyEarlier() bool {
 	return true
 }
 
-// canRead reports whether /proc can be read now. If not, /proc may still be mounted before the
-// first look, so canRead settles nothing for that look.
+// canRead reports whether /proc can be read now. If it can't, it may be mounted later, before the first look. So only
+// prepare, and not canRead, sets childrenOnly.
 func (t *Tree) canRead() bool {
 	return t.proc >= 0 || !t.childrenOnly && t.openProc() == nil
 }

@@ -16,7 +16,7 @@ import (
 // descriptors is full. Then a child of this process still has its pid, because only this process reaps, and it does not
 // reap now. If the kernel itself reaps, waitid(2) tells whether the pid is a child's. For any other process, send reads
 // status once more: the process must still be the child of that parent, or have been reparented to this process. Only
-// in the moment after this check, another process could get the pid. If the process has ended, send returns ESRCH.
+// in the moment after this check could another process get the pid. If the process has ended, send returns ESRCH.
 func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 	byPidfd := pidfd >= 0
 	switch {
@@ -58,10 +58,9 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 	return fmt.Errorf("cannot signal %d (%s): %w", p.Pid, p.Name, err)
 }
 
-// KillChildren sends SIGKILL to the children of this process without a look at them, for speed:
-// a process that forks and exits in a loop is gone before a look at it. KillChildren returns the
-// pids that it hit, including zombies, and the pids that it may not signal. If Allow may spare a child, KillChildren
-// kills none: only a look tells which.
+// KillChildren sends SIGKILL to the children of this process without a look at them, for speed: a process that forks
+// and exits in a loop is gone before a look at it. KillChildren returns the pids that it hit, including zombies, and
+// the pids that it may not signal. If Allow may spare a child, KillChildren kills none: only a look tells which.
 //
 // PID 1 first kills the whole PID namespace by a single call. The call leaves no process the time to fork, and the
 // kernel would kill all of them when PID 1 ends in any case. See kill(2).

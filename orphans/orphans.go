@@ -1,19 +1,16 @@
-// Package orphans finds the descendants of this process, reports which of
-// them hold its standard streams, and signals exactly those.
+// Package orphans finds the descendants of this process, reports which of them hold its standard streams, and signals
+// the descendants that the caller chooses.
 //
 // Kernel facts it rests on:
 //
-//   - When the parent of a process ends, the kernel reparents the process to the nearest
-//     subreaper above, which /proc/PID/status then names as the parent. So a walk down from
-//     a subreaper finds each of its descendants, whatever session, group or
-//     user they moved to. See proc_pid_status(5), PR_SET_CHILD_SUBREAPER in prctl(2).
-//   - A child keeps its pid until its parent has reaped it. Only the caller reaps,
-//     and it does not reap while a function of this package runs: so the direct
-//     children of this process can be signalled by pid. From Linux 7.1 on this does
-//     not hold for a process that was made with CLONE_AUTOREAP, see clone3(2).
-//   - A pidfd refers to the same process for ever. If a pidfd was opened before /proc
-//     was read, and the process had not been reaped after, then the text read is about
-//     that process. See pidfd_open(2), pidfd_send_signal(2).
+//   - When the parent of a process ends, the kernel reparents the process to the nearest subreaper above, which
+//     /proc/PID/status then names as the parent. So a walk down from a subreaper finds each of its descendants,
+//     whatever session, group or user they moved to. See proc_pid_status(5), PR_SET_CHILD_SUBREAPER in prctl(2).
+//   - A child keeps its pid until its parent has reaped it. Only the caller reaps, and it does not reap while a
+//     function of this package runs: so the direct children of this process can be signalled by pid. From Linux 7.1 on
+//     this does not hold for a process that was made with CLONE_AUTOREAP, see clone3(2).
+//   - A pidfd refers to the same process for ever. If a pidfd was opened before /proc was read, and the process has not
+//     been reaped by the end of the read, the text is about that process. See pidfd_open(2), pidfd_send_signal(2).
 //   - waitid(2) answers ECHILD at once for a pid that belongs to no child. So the
 //     children of this process can be found without /proc, by trying every pid.
 //   - /proc/PID/task/TID/children lists the children of one thread
@@ -57,7 +54,7 @@ type Process struct {
 	Holds   Streams       // the streams that it has open for writing
 	Allowed bool          // fini leaves it alone: see Allow
 
-	thread int    // the thread of which State is
+	thread int    // the thread that State describes
 	inExec bool   // it may be inside execve(2)
 	code   string // the size of its program
 	kept   *kept
@@ -69,7 +66,7 @@ type kept struct {
 	child    bool // it is a child of this process
 	last     int  // the number of the last look that found it
 	signaled bool // it was sent a signal
-	silent   bool // the process held the reader, which asks it no more
+	silent   bool // reading about it held up the reader, so it is not read again: see reader.go
 
 	name, code string // the program it executed when the reader read these
 	facts      *facts // nil if they were not read
@@ -86,8 +83,7 @@ type ID struct {
 // ID is the identity of the process.
 func (p Process) ID() ID { return ID{p.Pid, p.Start} }
 
-// Alive reports whether a thread of the process still runs: the other threads of a
-// zombie may.
+// Alive reports whether a thread of the process still runs: the other threads of a zombie may.
 func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Threads > 1 }
 
 // Tree looks at and signals the descendants of this process. One goroutine uses it.
@@ -115,8 +111,7 @@ type Tree struct {
 	startDir     string // where this process was started, "" if unknown
 }
 
-// New records which pipes or sockets standard output and standard error are,
-// before fini closes them.
+// New records which pipes or sockets standard output and standard error are, before fini closes them.
 func New() *Tree {
 	t := &Tree{files: files{proc: -1, buf: make([]byte, 4<<10)}, self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
 		known: map[int]*kept{}, startDir: ownDir(), reader: &reader{}}
@@ -126,9 +121,8 @@ func New() *Tree {
 	return t
 }
 
-// prepare opens /proc, once. The first look calls prepare, so that a command
-// without leftovers costs nothing. An error says that there is neither a /proc
-// of this PID namespace nor another way to find children.
+// prepare opens /proc, once. The first look calls prepare, so that a command without leftovers costs nothing. An error
+// says that there is neither a /proc of this PID namespace nor another way to find children.
 func (t *Tree) prepare() error {
 	if t.proc >= 0 || t.childrenOnly {
 		return nil
@@ -166,8 +160,8 @@ func (t *Tree) openProc() error {
 	return nil
 }
 
-// hidesProcesses reports whether /proc is mounted with hidepid, see proc(5). Then the kernel decides by
-// exec_update_lock whether a reader may see any file of a process, so that a read of any file may wait.
+// hidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes
+// exec_update_lock to check whether a reader may see the process, so a read of any file may wait.
 var hidesProcesses = sync.OnceValue(func() (hides bool) {
 	f := files{proc: unix.AT_FDCWD, buf: make([]byte, 4<<10)}
 	_ = f.each("/proc/self/mountinfo", '\n', 1<<20, func(line []byte, _ bool) {

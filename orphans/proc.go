@@ -114,7 +114,7 @@ func (s *status) set(name string, value []byte) {
 
 // fields calls visit with the fields in the status of a process, until it returns false.
 func (f *files) fields(dir string, visit func(name, value []byte) (more bool)) error {
-	const long = 1 << 10 // no line is as long, except a list of up to 65536 supplementary groups
+	const long = 1 << 10 // only the line of supplementary groups, at most 65536, may be longer
 	return f.scan(dir+"/status", func(text []byte, _ bool) int {
 		for {
 			line, rest, whole := bytes.Cut(text, []byte("\n"))

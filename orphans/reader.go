@@ -17,9 +17,9 @@ import (
 // the reader is back.
 
 const (
-	// The reader is held up if it has made no step for this time, and sleeps uninterruptibly (state D in proc_pid_stat(5)),
+	// The reader is held up if it has made no step for this time and is in state D: see proc_pid_stat(5).
 	held = 100 * time.Millisecond
-	// or if it has made no step for this time in any state, as on a machine that is too busy to run the reader.
+	// In any state the reader is held up after this time without a step, as on a machine that is too busy to run it.
 	tooBusy = time.Second
 )
 
@@ -112,8 +112,8 @@ type Details struct {
 	OtherDir  bool              // Dir is not the directory in which this process was started
 }
 
-// askFacts adds to each process the facts from the reader: once, and again if the process has executed another program
-// since or if streams decide. The reader skips a process that sleeps uninterruptibly or is inside execve(2).
+// askFacts adds the facts from the reader to each process. It keeps them, and has them read again only if Pipes is set
+// or the process has executed another program. The reader skips a process in uninterruptible sleep or inside execve(2).
 func (t *Tree) askFacts(found []Process) {
 	pending := make([]int, 0, len(found))
 	for i := range found {
@@ -282,9 +282,9 @@ const (
 	maxValue   = 1 << 10
 )
 
-// environ is the environment that a process got when it executed its program, reduced to the
-// variables of these names. The process may have overwritten the environment since, which is
-// memory of the process, like the arguments: see commandLine. See proc_pid_environ(5).
+// environ is the environment that a process got when it executed its program, reduced to the variables of these names.
+// Like the arguments, the environment is memory of the process: see commandLine. So the process may have overwritten
+// the environment since. See proc_pid_environ(5).
 func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	found := map[string]string{}
 	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) {
@@ -293,8 +293,8 @@ func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	return found, err
 }
 
-// addVariable adds "name=value" if its name is one of names. If a name comes twice, the first
-// value counts, as for getenv(3).
+// addVariable adds "name=value" if its name is one of names. If a name comes twice, the first value counts, as for
+// getenv(3).
 func addVariable(to map[string]string, variable []byte, names []string) {
 	name, value, ok := bytes.Cut(variable, []byte("="))
 	if _, known := to[string(name)]; ok && !known && slices.Contains(names, string(name)) {

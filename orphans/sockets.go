@@ -22,7 +22,7 @@ const (
 	maxListens   = 16      // addresses named for each process, at most
 	maxSockets   = 4096    // descriptors read of each process
 	maxListeners = 10_000  // listening sockets kept from the tables
-	maxTable     = 1 << 20 // bytes read of each table; the kernel lists listening sockets first
+	maxTable     = 1 << 20 // bytes read of each table; the kernel lists listening TCP sockets first
 	maxDir       = 1 << 10
 	maxAddress   = 108 // as in unix(7)
 )

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds the processes that hold the standard streams of this process, from the texts
-// and the modes of the links in /proc/PID/fd.
+// This file finds the processes that hold the standard streams of this process, from the texts and the modes of the
+// links in /proc/PID/fd.
 
 // Streams is a set of this process's standard streams.
 type Streams uint8
@@ -17,11 +17,11 @@ type Streams uint8
 const (
 	Stdout  Streams = 1 << iota
 	Stderr          // both may be the same pipe
-	Unknown         // fini may not read its descriptors
+	Unknown         // fini could not read the descriptors of the process
 )
 
-// A stream is the text of the link in /proc/PID/fd, as "pipe:[4711]", which is the same in every process
-// that has the pipe or socket open. It is "" for a file at the end of which no reader waits.
+// A stream is the text of the link in /proc/PID/fd, as "pipe:[4711]", which is the same in every process that has the
+// pipe or socket open. It is "" for a file whose end no reader waits for.
 type stream string
 
 const unreadable stream = "?" // a pipe or socket, and no /proc to say which

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file finds the processes, from parent to children. It verifies that each process is
-// still the child that was listed.
+// This file finds the processes, from parent to children. It verifies that each process is still the child that was
+// listed.
 
 // A View is the result of a look.
 type View struct {
 	Found []Process // every live descendant, parents before their children
 
 	// Still says that this process got no new child and lost no child during the look. So no process can have slipped
-	// through the look from one parent to another. If no process may stay, Look does not set Still.
+	// through the look from one parent to another. Look sets Still only under --orphans=pipes and --allow-orphan.
 	Still bool
 
 	// Nameless says that there is no /proc to read: the look finds only children, and may miss a process that becomes a
@@ -188,11 +188,11 @@ func (t *Tree) ownChildren() (pids []int) {
 	return pids
 }
 
-// eachOwnChild tries pid after pid, and calls visit for each child of this process that has not ended, as soon as
-// it finds the child. The kernel gives out pids in order and wraps around. So children are most likely at the pids
-// after the child reaped last, which may have left them, and at first at the pids after this process. The search goes
-// on until it finds a child, and then until maxMisses pids in a row belong to no child. The next search doubles
-// maxMisses.
+// eachOwnChild tries pid after pid, and calls visit for each child of this process that has not ended, as soon as it
+// finds the child. The kernel gives out pids in order and wraps around. So the search begins at the pid of the child
+// reaped last: the children that this child left behind are most likely at the pids after its own. Before any child was
+// reaped, the search begins at this process's pid. The search goes on until it finds a child, and then until maxMisses
+// pids in a row belong to no child. The next search doubles maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
 		return

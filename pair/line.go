@@ -15,7 +15,7 @@ import (
 // A Line is the inner fini's end of the line to the outer fini.
 type Line struct{ FD int }
 
-// Ask asks the outer fini for another kind of life than this fork, and exits: see entry.Message.
+// Ask asks the outer fini for a single process or another kind of pair, and exits: see entry.Message.
 func (l Line) Ask(kind entry.Kind) { l.ask(entry.Message{Kind: kind}) }
 
 // AskIsolated asks for an isolated inner fini, which watches the processes bound.
@@ -60,7 +60,7 @@ func (l Line) send(m entry.Message, fd int) {
 func (l Line) Receive() (messages []entry.Message, open bool) {
 	for {
 		var m entry.Message
-		// A raw call, like all calls that handle a signal and do not wait: see signals.Catcher.
+		// A raw call, like all calls that handle a signal and do not wait: see Take in package signals.
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(l.FD), uintptr(unsafe.Pointer(&m)), unsafe.Sizeof(m), unix.MSG_DONTWAIT, 0, 0)
 		switch {
 		case errno == unix.EINTR:

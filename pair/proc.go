@@ -88,7 +88,7 @@ func procMounts(mountinfo string) (proc *procMount, below []string) {
 				proc.flags |= mountFlags[option]
 			}
 			if len(fsFields) > 2 {
-				_, proc.data, _ = strings.Cut(fsFields[2], ",") // behind "rw" or "ro"
+				_, proc.data, _ = strings.Cut(fsFields[2], ",") // after "rw" or "ro"
 			}
 		case path == "/proc":
 			proc = nil

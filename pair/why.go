@@ -50,13 +50,13 @@ func Refused() error {
 	return surroundingsHere().explain(e)
 }
 
-// AskPlain tells the outer fini which call was refused, and exits: see entry.BePlain.
+// AskPlain tells the outer fini which call was refused, and exits: see entry.Message.
 func (l Line) AskPlain(why *RefusedError) {
 	errno, _ := why.Err.(syscall.Errno)
 	l.ask(entry.Message{Kind: entry.BePlain, Value: uint32(why.Call), Flags: uint32(errno)})
 }
 
-// surroundings are the reasons for which systems refuse an isolation.
+// surroundings are the facts about a system that may explain why it refuses an isolation.
 type surroundings struct {
 	root     bool   // the user is root
 	apparmor bool   // only programs with a profile may have user namespaces

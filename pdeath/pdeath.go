@@ -26,8 +26,8 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives none. pid is 0 if the parent
-// process is outside of the PID namespace. gone says that the parent process has exited.
+// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives no pidfd. pid is 0 if the
+// parent process is outside of the PID namespace. gone is true if the parent process has exited.
 func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {
@@ -43,7 +43,7 @@ func Parent() (fd, pid int, gone bool) {
 	return fd, pid, false
 }
 
-// Adopted reports whether parent has certainly inherited child from a process that has exited, which the sessions show.
+// Adopted reports whether the sessions prove that parent has inherited child from a process that has exited.
 // A child is in the session of its parent, unless the child leads a session, or the parent has made a session since,
 // which the parent leads. PID 1 has made its session before it starts a process. See credentials(7), setsid(2).
 func Adopted(child, session, parent, parentSession int) bool {
@@ -94,8 +94,7 @@ const (
 	Ended           // it has no far end: /dev/null
 )
 
-// LookAtStdin reports whether the end of standard input can be watched. An error says why
-// not.
+// LookAtStdin reports whether the end of standard input can be watched. An error says why not.
 func LookAtStdin() (Stdin, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(0, &st); err != nil {

@@ -15,7 +15,7 @@ const enoughFree = 14
 // sets after some garbage collection, and abort if no descriptor were left. After an error epoll is not set up, and no
 // timer may be set.
 func StartPoller() error {
-	// StartPoller first tries all calls that the runtime will make, beside the file that makes the runtime begin.
+	// First try all calls that the runtime will make. file is the descriptor for which the runtime sets up epoll(7).
 	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	waker, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	file, err3 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -28,7 +28,7 @@ func StartPoller() error {
 		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN})
 	}
 	if err == nil {
-		// epoll_wait(2) is another call, which the runtime does not use.
+		// unix.EpollWait may call epoll_wait(2), which the runtime does not use.
 		var event unix.EpollEvent
 		if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poller), uintptr(unsafe.Pointer(&event)), 1, 0, 0, 0); errno != 0 {
 			err = errno

@@ -49,7 +49,7 @@ type SpawnError struct {
 const (
 	NoProcess     = 125 // the kernel had no process, memory or descriptor to give
 	NotExecutable = 126 // found, but it can't be executed
-	NotFound      = 127 // no such file on PATH
+	NotFound      = 127 // no such file, or none on PATH
 )
 
 func (e *SpawnError) Error() string {
@@ -65,7 +65,7 @@ func quoted(name string) string {
 	return name
 }
 
-// Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other that is not
+// Spawn starts the command. The child inherits descriptors 0, 1 and 2 and every other descriptor that is not
 // close-on-exec. The caller is on the main thread. Spawn tries each path that execvp(3) would try, until a path can be
 // executed. The error is a *SpawnError.
 func Spawn(c Command) (Child, error) {

@@ -20,8 +20,8 @@ func CloseInherited(keepStdin bool) {
 	}
 	release(1)
 	fd := 3
-	// Each of this process's own descriptors got the lowest free number when it was opened, so none of them is above
-	// more free numbers than this process has ever closed.
+	// Each of this process's own descriptors got the lowest free number when it was opened. So each free number below
+	// it belonged to a descriptor that was closed since. There are fewer than ownMost of these.
 	for free := 0; free < ownMost; fd++ {
 		flags, _, errno := unix.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0)
 		switch {
@@ -67,7 +67,7 @@ func closeListed(from int) error {
 // ownMost is more than the descriptors that fini has opened and closed before it calls CloseInherited.
 const ownMost = 16
 
-// release turns fd into a reference that keeps no pipe open.
+// release turns fd into a reference that keeps no pipe open. Without /proc, release closes fd.
 func release(fd int) {
 	path, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // This file finds why a program can't be executed. The kernel has one error for many reasons, and the program's file
 // tells them apart. fini reads the file only after a failure.
 
-// beginning returns the part of a file that the kernel looks at, and a little more; "" if nothing can be read. It does
-// not wait for a FIFO.
+// beginning returns the part of a file that the kernel looks at, and more; "" if nothing can be read. It does not wait
+// for a FIFO.
 func beginning(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -64,8 +64,8 @@ const (
 	elfHeader         = 64 // the size of the larger header
 )
 
-// foreign says for which other machine a file is; nil if the file may be a script. The first line of a script has no
-// zero byte: see sh(1p).
+// foreign returns why the kernel does not take a binary; nil if the file may be a script. The first line of a script
+// has no zero byte: see sh(1p).
 func foreign(text string) error {
 	line, _, _ := strings.Cut(text, "\n")
 	switch {

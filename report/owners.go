@@ -36,7 +36,7 @@ func hintNames() (names []string) {
 	return names
 }
 
-// The search for the starter of a leftover passes over shells, which run the commands of others.
+// The search for the Owner of a leftover passes over shells, because they run the commands of others.
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"}
 
 // Lineage is the origin of a leftover, as far as fini could see it when it first found the leftover.
@@ -74,8 +74,8 @@ type Tree interface {
 	Details(p orphans.Process, variables []string) orphans.Details
 }
 
-// Owners records the starters of the processes that a look at the tree has found, because a starter
-// may have ended before fini reports its leftover.
+// Owners records which process started each process that a look at the tree has found: that process may have exited
+// before fini reports its leftover.
 type Owners struct {
 	tree     Tree
 	getenv   func(string) string // of fini's own environment
@@ -94,7 +94,7 @@ func NewOwners(tree Tree, getenv func(string) string) *Owners {
 // Main records the main child's pid and first command line.
 func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, commandLine }
 
-// Remember records the starters of the processes that this look has found first.
+// Remember records which process started each process that no earlier look has found.
 func (o *Owners) Remember(found []orphans.Process) {
 	o.found = map[int]orphans.Process{}
 	for _, p := range found {

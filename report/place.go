@@ -17,9 +17,9 @@ import (
 // A Place is the destination of a report: one descriptor, which fini opens before the main child starts and writes once,
 // at the end. If the tree renames or replaces files in between, the report still goes to the opened file.
 //
-// fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and
-// ACL. If fini is killed, the file stays empty. fini refuses a symbolic link, and a file
-// with more than one name: a user who may not write to the target may have put the link there.
+// fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and ACL. If fini
+// is killed before it writes the report, the file stays as it was. Open refuses a symbolic link, and a file with
+// more than one name: a user who may not write to the target may have put the link there.
 //
 // A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
 // gets its EOF then, and not at the end of the main child.

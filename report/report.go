@@ -33,7 +33,7 @@ type Report struct {
 	code, signal  any       // the status of the main child
 	oom           any
 	err           any // why the main child was not started
-	stopped       any // why fini stopped the main child
+	stopped       any // why fini stopped the main child or its leftovers
 	signals       []object
 	moreSignals   int
 	leftovers     []*leftover
@@ -92,7 +92,7 @@ func firstWords(words []string, room int) (first []string, isCut bool) {
 	return first, isCut
 }
 
-// firstBytes is text cut at about limit bytes, but never inside a rune.
+// firstBytes is text cut to at most limit bytes, but never inside a rune.
 func firstBytes(text string, limit int) (first string, isCut bool) {
 	if len(text) <= limit {
 		return text, false
@@ -126,7 +126,7 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
-// Stopped records why fini stops the main child, in a word of the schema. The first reason stays.
+// Stopped records why fini stops the main child or its leftovers, in a word of the schema. The first reason stays.
 func (r *Report) Stopped(why string) {
 	if r.stopped == nil {
 		r.stopped = why
@@ -183,7 +183,7 @@ func (r *Report) Sent(pid int, sig syscall.Signal) {
 	}
 }
 
-// Reaped records the reaped children, maybe with the main child.
+// Reaped records children that were reaped. The main child may be among them.
 func (r *Report) Reaped(exits []reaper.Exit) {
 	for _, x := range exits {
 		if !x.Ended() {

@@ -21,7 +21,7 @@ const (
 	maxAnnotation = 1200
 )
 
-// who names a leak in words.
+// who adds to the text about a leak how many other leftovers it has started.
 func (l *leftover) who(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"

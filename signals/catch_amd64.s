@@ -3,9 +3,9 @@
 #include "go_asm.h"
 #include "textflag.h"
 
-// handler is called by the kernel, on any thread: DI is the signal, SI its siginfo, DX the
-// context. It notes what came and makes eventFD readable. What is the runtime's own
-// goes on to the runtime's handler as it came. See sigaction(2), signal-safety(7).
+// The kernel calls handler, on any thread: DI is the signal, SI its siginfo, DX the context. handler records the signal
+// and makes eventFD readable. It hands a signal of the Go runtime's own on to the runtime's handler, with the same
+// arguments. See sigaction(2), signal-safety(7).
 TEXT ·handler(SB),NOSPLIT|NOFRAME,$0
 	MOVL 8(SI), AX             // si_code
 	MOVL 16(SI), CX            // si_pid
@@ -16,14 +16,14 @@ TEXT ·handler(SB),NOSPLIT|NOFRAME,$0
 	JEQ  own
 	JMP  note
 others:
-	CMPL DI, $23               // SIGURG from nobody: the runtime's, if the kernel had no
-	JNE  fault                 // memory for a siginfo; to PID 1 somebody outside sent it
+	CMPL DI, $23               // SIGURG without a sender: the runtime's, if the kernel had no memory
+	JNE  fault                 // for a siginfo; as PID 1, from a process outside of the PID namespace
 	TESTL CX, CX
 	JNE  fault
 	CMPQ catching_pid(R8), $1
 	JNE  own
 fault:
-	CMPL AX, $0                // at most 0 is what processes send
+	CMPL AX, $0                // a signal from a process has at most 0
 	JLE  note
 	CMPL DI, $32
 	JCC  note

@@ -80,8 +80,8 @@ func (c *Catcher) catchAlso(sigs []syscall.Signal) {
 	}
 }
 
-// segvAction is how this process catches SIGSEGV: first by the runtime, which replaces any handler that it finds, and
-// then by handler.
+// segvAction is how this process catches SIGSEGV. At the start the runtime replaces any handler of SIGSEGV by its own.
+// Once catch has returned, handler catches SIGSEGV.
 func segvAction() (action sigaction) {
 	setAction(unix.SIGSEGV, nil, &action)
 	return action

@@ -32,8 +32,8 @@ type Received struct {
 	// kernel.
 	Sender int
 
-	Kernel bool // the kernel sent it, as for a key of the terminal; see si_code in sigaction(2)
-	OfTree bool // the sender belongs to the tree of this process, in which it has another pid
+	Kernel bool // the kernel sent it, such as the SIGINT of Ctrl-C; see si_code in sigaction(2)
+	OfTree bool // the sender belongs to the isolated tree, in whose PID namespace it has another pid
 }
 
 // Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from fini's
@@ -98,12 +98,12 @@ func eventFD() (read, write int, err error) {
 	return fds[0], fds[1], err
 }
 
-// Take returns the signals that were caught since the last Take, in the order of their numbers; of SIGCONT and the
-// signals that suspend a job, the last that came. It does not wait.
+// Take returns the signals that were caught since the last Take, in the order of their numbers. If SIGCONT and a signal
+// that suspends a job came, Take returns only the later of the two. Take does not wait.
 func (c *Catcher) Take() (taken []Received) {
 	// A signal that is caught from here on makes FD readable again. FD may be readable for a signal that Take has
-	// returned already. The call is raw, like other calls on a signal's way: it does not wait, and during a call that
-	// may wait, the runtime gives the goroutine's processor away.
+	// returned already. The call is raw, because it does not wait. During a call that may wait, the runtime gives the
+	// goroutine's processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
 	pending, self := c.pending.Swap(0), unix.Getpid()
@@ -148,7 +148,7 @@ func KeepIgnored(ignored []syscall.Signal) {
 // leftIgnored are the signals that the runtime leaves as they were if they are ignored.
 var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT}
 
-// Ignored reports whether the disposition of sig is SIG_IGN. Only for leftIgnored this is also the disposition at the
+// Ignored reports whether the disposition of sig is SIG_IGN. Only for leftIgnored is this also the disposition at the
 // start. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
 	var now sigaction

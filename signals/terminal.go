@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasTerminal reports whether this process has a controlling terminal, whose keys send signals to the process groups of
-// the session. See credentials(7).
+// HasTerminal reports whether this process has a controlling terminal, which sends signals, such as the SIGINT of
+// Ctrl-C, to a process group of the session. See credentials(7).
 func HasTerminal() bool {
 	for fd := range 3 {
 		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
@@ -29,8 +29,8 @@ func Foreground() int {
 	return -1
 }
 
-// TakeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: the
-// terminal's keys reach this process from then on. See tcsetpgrp(3).
+// TakeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: from
+// then on the SIGINT of Ctrl-C reaches this process. See tcsetpgrp(3).
 func TakeForeground() {
 	tty := openTerminal()
 	if tty < 0 {
