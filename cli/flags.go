@@ -20,51 +20,51 @@ import (
 
 // Usage is what --help prints.
 const Usage = `usage: fini [flags] [--] command [args...]
-
 Run command, forward signals to it, reap orphans, and exit with its status.
 Stop each process that the command leaves running (a leftover).
 
-  fini -- make test          in CI, in front of a command; also as PID 1
+  fini -- make test             in front of a command in CI; also as PID 1
   fini -i -k 5s npx -y SERVER   around an MCP server
 
-  -p, --pdeathsig=SIG      when the parent process dies, stop the command,
-                           beginning with SIG; none: do not stop it. As PID 1,
-                           under nohup, in docker exec: only if given (TERM)
+  -p, --pdeathsig=SIG      when the parent process dies, stop the command with
+                           SIG; none: do not. Off as PID 1, under nohup and in
+                           docker exec, unless given (default: TERM)
   -i, --stdin-eof          once stdin closes, wait --grace and stop the command
   -t, --timeout=DUR        stop the command after DUR and exit 124
       --bind=PID           when process PID exits, stop the command; repeatable
       --[no-]shield        run as a pair of processes, so that SIGKILL of fini
-                           leaves nothing behind (on, except for PID 1)
+                           leaves nothing behind (default: on, except as PID 1)
       --isolate            use a PID namespace: SIGKILL of both processes leaves
                            nothing. --isolate=try: only if the kernel allows it
-      --grace=DUR          wait this long for SIGTERM to work, then SIGKILL (5s)
-  -k, --kill-after=DUR     SIGKILL DUR after a forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         leftovers get no signal for this long (500ms)
-      --orphans=POLICY     leftovers: stop all, stop only those that hold stdout
-                           or stderr (pipes), wait for all, leave all (stop)
+      --grace=DUR          from SIGTERM to SIGKILL, wait this long (default: 5s)
+  -k, --kill-after=DUR     send SIGKILL if the command still runs DUR after a
+                           forwarded TERM, INT, HUP or QUIT
+      --linger=DUR         leftovers may run on for this long (default: 500ms)
+      --orphans=POLICY     leftovers: stop, wait or leave; pipes: stop only
+                           those that hold stdout or stderr (default: stop)
       --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
       --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
       --report=FILE        write a report in JSON to FILE; - is stdout
-      --[no-]foreground    keep the command in fini's process group; as
-                           PID 1 only if given (on at a terminal)
+      --[no-]foreground    keep the command in fini's process group
+                           (default: on at a terminal, except as PID 1)
   -c, --single-child       forward signals to the main child, not its group
-  -r, --rewrite=FROM:TO    forward signal FROM as TO; TO 0 drops it; repeatable
-  -e, --remap-exit=N       exit 0 if the command exits N; repeatable
+  -r, --rewrite=FROM:TO    forward FROM as TO, or drop it if TO is 0; repeatable
+  -e, --remap-exit=N       exit 0 if the command exits with N; repeatable
   -w, --warn-reaped        name each orphan that fini reaps, and its status
   -v, --verbose            say more: the start, each signal, and the exit
   -q, --quiet              say nothing but errors
       --install=PATH       copy this binary to PATH, and exit
   -P, --pause              run no command: reap until SIGTERM or SIGINT
-  -s, -g                   accepted from tini and catatonit; always on
+  -s, -g                   for compatibility with tini and catatonit; always on
   -l, -L, --license        print the license
   -V, --version            print the version
   -h, --help               print this help
 
 SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_GRACE=10s sets --grace, and so on. FINI_TEST names a test.
+FINI_GRACE=10s sets --grace, and so on. FINI_TEST=NAME names a leftover's test.
 By default fini says on stderr what went wrong, and what it stopped and why.
-Exit status: the command's own. If signal n killed the command, fini dies of n,
-or exits 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
+Exit status: the command's own. If signal n killed the command, fini dies by n,
+or exits with 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
 can't be executed. 127: it was not found. 2: the Go runtime could not start.
 `
 

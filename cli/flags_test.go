@@ -355,7 +355,7 @@ func TestUsageHasEveryFlag(t *testing.T) {
 	}
 	initial := sayingNothing().policy
 	for name, value := range map[string]any{"--grace": initial.Grace, "--linger": initial.Linger, "--orphans": initial.Orphans} {
-		if want := fmt.Sprintf("(%v)", value); !strings.Contains(shown[name].text, want) {
+		if want := fmt.Sprintf("(default: %v)", value); !strings.Contains(shown[name].text, want) {
 			t.Errorf("%s is %s by default, which the Usage does not say: %q", name, want, shown[name].text)
 		}
 	}

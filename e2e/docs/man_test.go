@@ -32,7 +32,7 @@ func TestNotices(t *testing.T) {
 func TestManOptions(t *testing.T) {
 	need.Program(t, "mandoc")
 	t.Parallel()
-	help := rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(([^()]+)\)$`))
+	help := rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(default: ([^()]+)\)$`))
 	page := regexp.MustCompile(`.\x08`).ReplaceAllString(rig.Run(t, "mandoc", "-T", "ascii", "-O", "width=90", "../docs/fini.1"), "")
 	_, page, _ = strings.Cut(page, "\nOPTIONS\n")
 	page, _, _ = strings.Cut(page, "\nENVIRONMENT\n")

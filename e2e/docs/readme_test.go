@@ -363,7 +363,7 @@ func TestReadmeFlags(t *testing.T) {
 		}
 	}
 	help := map[string]string{}
-	for _, o := range rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(([^()]+)\)$`)) {
+	for _, o := range rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(default: ([^()]+)\)$`)) {
 		for _, flag := range names(o.Names) {
 			help[flag] = o.Preset
 		}
