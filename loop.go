@@ -128,7 +128,8 @@ func (l *loop) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
 // CatchChildren makes SIGCHLD wake Wait, or not.
 func (l *loop) CatchChildren(on bool) { l.caught.Children(on) }
 
-// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped counts as outside.
+// OfTree reports whether the sender of a signal belongs to the tree. A leftover that has been reaped counts as outside;
+// the main child counts as inside even then.
 func (l *loop) OfTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
 }

@@ -145,11 +145,11 @@ func run(options *cli.Options, environ []string) life.Result {
 		return l.notStarted(err)
 	}
 
-	// From here on fini exits only after the command and its tree.
+	// From here on fini ends as the loop decides: it first deals with the command and its tree.
 	l.caught.CatchIgnored()
 	l.caught.Unblock()
 	reaper.CloseInherited(l.stdin == pdeath.Open)
-	_ = os.Chdir("/")        // its file system may be unmounted
+	_ = os.Chdir("/")        // so that the file system of the old working directory may be unmounted
 	runtime.UnlockOSThread() // so that the reader of package orphans can use this thread
 	return l.begin(options, child).Run()
 }
@@ -194,7 +194,7 @@ func inherit(options *cli.Options) life.Result {
 		}
 		return result
 	case result.Sig == 0:
-		result.Code = life.ExitFailed // the runtime of the inner fini gave up
+		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
 	return life.NewHeir(l, l.rules, will.Main, l.isolated, result).Run()
 }
@@ -222,7 +222,7 @@ type loop struct {
 	owners   *report.Owners // which process started each leftover
 	terminal int            // the terminal whose foreground the command got, -1 for none
 
-	isolated bool // the inner fini is the init of a PID namespace, whose pids the lines and the report name
+	isolated bool // the inner fini is the init of a PID namespace; messages and report use the pids of that namespace
 
 	jobFlags     uint32        // see entry.Started
 	bySignal     bool          // parentSignal reports the parent process's death

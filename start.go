@@ -31,6 +31,8 @@ import (
 //	pair      says why it is alone         goes on                  asks for it
 //	isolated  fails, or says why not       asks for it, unless the  goes on, or asks for the
 //	                                       kernel has refused       pidfds of --bind
+//
+// PID 1 and a fini that pauses need no outer fini, and say nothing.
 func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	line.FD = -1
 	isolate := options.Isolate != ""
@@ -97,7 +99,7 @@ func errNotIsolated(why error) error {
 }
 
 // alone says why no outer fini shields this process, if the options ask for a shield or for isolation. It returns an
-// error if --isolate does not allow going on without.
+// error if --isolate does not allow going on without. PID 1 and a fini that pauses need no outer fini: alone returns nil.
 func (l *loop) alone(options *cli.Options, initial bool) error {
 	isolate := options.Isolate != ""
 	shield, asked := options.Pair()
@@ -170,7 +172,8 @@ func (l *loop) command(options *cli.Options, environ []string, inherited entry.A
 	return c
 }
 
-// start starts the command, if any, says what the kernel has refused the child, and tells the outer fini.
+// start starts the command, if any, and says what the kernel has refused the child. It tells the outer fini before and
+// after the start.
 func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {

@@ -153,7 +153,8 @@ func (p *process) dropCapabilities() int {
 	return call(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&none)), 0, 0)
 }
 
-// openBound opens the pidfd of a process of --bind for the next inner fini, -errno if the kernel refuses.
+// openBound opens the pidfd of a process of --bind for the next inner fini, and keeps it, or -errno if the kernel
+// refuses.
 //
 //go:nosplit
 func (p *process) openBound(pid uint32) {

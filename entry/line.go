@@ -52,7 +52,8 @@ const (
 	FromTree               // the sender is in the PID namespace of an isolated inner fini
 )
 
-// The calls of an isolation. The inner fini names the call that was refused.
+// The calls of an isolation. The outer fini notes a refused clone itself; the inner fini names any other call that was
+// refused.
 const (
 	CallClonePID = iota
 	CallCloneUser

@@ -11,9 +11,9 @@
 //	line.go       the messages between the two processes
 //	pair.go       the state of this process, and the functions that give this state to the rest of fini
 //
-// Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So these functions
-// are nosplit, keep their data in variables of the package that hold no Go pointer, and call only the kernel. A
-// test reads their machine code and refuses a call to anything else.
+// Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So the
+// functions that run before it are nosplit, keep their data in variables of the package that hold no Go pointer, and
+// call only the kernel. A test reads their machine code and refuses a call to anything else.
 package entry
 
 import (

@@ -140,7 +140,8 @@ func (p *process) takeSignal(asKernel bool) {
 	}
 }
 
-// do carries out the acts that do not end the sleep, except Relay and OpenPidfd: the linker grants no stack for them here.
+// do carries out the acts that do not end the sleep, except LetGo, Relay and OpenPidfd: sleep carries them out,
+// because the linker grants no stack for them here.
 //
 //go:nosplit
 func (p *process) do(act Act) {

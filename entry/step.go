@@ -15,14 +15,16 @@ import "golang.org/x/sys/unix"
 //	                                  is continued
 //	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
 //	waited for Started, in a job
-//	SIGTSTP in an orphaned job        the job is continued: the kernel stops no process in an orphaned job, and stopped
-//	                                  this job only because the inner fini has a group of its own
+//	SIGTSTP in a job that would be    the job is continued: without fini the kernel would have stopped no process of it
+//	orphaned without the inner fini
 //	the parent process has died       an inner fini that is stopped is continued, to act on the death
 //	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
-//	the inner fini has ended          after Done: the outer fini ends as the main child did
-//	                                  before Started: it ends by the terminating signal that came; else it follows
-//	                                  BeAlone, BeIsolated or BePlain; else it exits as the inner fini did
-//	                                  else it was killed: the outer fini starts the runtime, and is the heir
+//	the inner fini has ended          after Done: the outer fini ends as Done says
+//	                                  before Started, after a terminating signal: the outer fini ends by this signal, or
+//	                                  is the heir if it has other children
+//	                                  after BeAlone, BeIsolated or BePlain: the outer fini does as the message says
+//	                                  before Started, if the inner fini exited: the outer fini exits with its status
+//	                                  in all other cases: the outer fini starts the runtime, and is the heir
 //	the inner fini has not ended      the same, but the outer fini says so if the inner fini is the init of a PID
 //	within the bound                  namespace
 //

@@ -50,7 +50,7 @@ type ladder struct {
 
 	stopReason  Reason // why fini stops the command
 	isSuspended bool   // the main child is suspended by a signal
-	// the stop signal sent when the parent process died; the next signal of that kind is a duplicate
+	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
 	sentAt            map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
 }
@@ -163,7 +163,7 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that dies by this
-		// signal needs no signal from fini, and no line.
+		// signal needs no signal from fini, and no message.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}

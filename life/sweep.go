@@ -47,10 +47,11 @@ const (
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
-	longestPause = time.Minute // the same under --orphans=wait: no look follows once the pause is this long
+	// In the stage waiting the pause doubles up to this. From then on fini looks only when a child has exited.
+	longestPause = time.Minute
 
-	// At first fini kills only children, without a look at /proc: a process that forks and exits in a loop outruns any
-	// look. This phase lasts at most this long, while each round hits new processes.
+	// At first fini kills only children, without a walk of the tree: a process that forks and exits in a loop outruns any
+	// walk. This phase lasts at most this long, while each round hits new processes.
 	burstFor = 100 * time.Millisecond
 
 	// MaxNamed is how many leftovers fini names, each in a line. fini only counts the others.
@@ -63,8 +64,8 @@ const (
 	startUnknown = time.Second
 )
 
-// An earlierTerm is a SIGTERM from before the sweep: to a process group at an uptime, however long ago, or to one
-// process.
+// An earlierTerm says which processes need no SIGTERM in the sweep: the members of a process group that got SIGTERM at
+// an uptime, no matter how long ago, or the main child that has survived SIGKILL.
 type earlierTerm struct {
 	group int
 	at    time.Duration
@@ -132,7 +133,8 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves. A method with a parameter do returns those actions first.
+// start gives leftovers the time to finish by themselves. A method that takes
+// actions as its parameter returns them before its own.
 func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Linger == 0 {
 		return s.ask(do...)
@@ -149,7 +151,8 @@ func (s *sweep) ask(do ...action) ([]action, Machine) {
 	return s.enter(asking, notAnswered, do...)
 }
 
-// enter begins a stage. If the stage needs no look, the kernel reports the last exit.
+// enter begins a stage. A stage without looks ends when wait4(2) shows that no child is left; for such a stage enter
+// only records which process started which.
 func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
 	s.stage, s.deadline, s.pause = stage, deadline, shortPause
 	switch {
@@ -211,7 +214,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	case e.none:
 		return s.finish(do...)
 	case s.stage == waiting && s.looks():
-		// Leftovers may exit in quick succession, and no reader waits for them.
+		// Leftovers may exit in quick succession, and nothing is urgent: one look in longPause is enough.
 		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
 	case s.looks():
 		// A tree that never stops dying must not put the next look off for ever.
@@ -221,7 +224,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	return do, s
 }
 
-// looks reports whether fini looks at the tree in this stage, mostly again and again. Under --orphans=wait fini looks
+// looks reports whether fini looks at the tree in this stage, mostly again and again. In the stage waiting fini looks
 // only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) looks() bool {
 	return s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow

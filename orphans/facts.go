@@ -9,7 +9,8 @@ import (
 // This file answers the caller's questions about one process. Another process may get the pid at any time, unless the
 // pid belongs to a child that was not reaped. So each answer is about the process that has the pid now.
 
-// Descends reports whether pid is a descendant of this process, and false if that is unknown.
+// Descends reports whether pid is a descendant of this process. It returns false if that is unknown, and for an earlier
+// child and its descendants: see EarlierAre.
 func (t *Tree) Descends(pid int) bool {
 	if !t.canRead() {
 		return isChild(pid)

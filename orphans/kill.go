@@ -63,7 +63,7 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // the pids that it may not signal. If Allow may spare a child, KillChildren kills none: only a look tells which.
 //
 // PID 1 first kills the whole PID namespace by a single call. The call leaves no process the time to fork, and the
-// kernel would kill all of them when PID 1 ends in any case. See kill(2).
+// kernel would kill these processes in any case when PID 1 ends. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err

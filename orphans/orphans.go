@@ -68,7 +68,7 @@ type kept struct {
 	signaled bool // it was sent a signal
 	silent   bool // reading about it held up the reader, so it is not read again: see reader.go
 
-	name, code string // the program it executed when the reader read these
+	name, code string // of the program that it executed when the reader read its facts
 	facts      *facts // nil if they were not read
 	line       string // its command line, "" if it was not read
 	details    *Details
@@ -88,7 +88,7 @@ func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Thr
 
 // Tree looks at and signals the descendants of this process. One goroutine uses it.
 type Tree struct {
-	Pipes bool // fini stops only processes that hold a standard stream: each look reads this anew
+	Pipes bool // fini stops only processes that hold a standard stream: each look finds out anew which do
 
 	files        // of the caller's thread
 	reader       *reader

@@ -227,7 +227,7 @@ func pidMax() int {
 
 // ownChild is 0 for a child of this process that has not ended, EAGAIN for a zombie child, and
 // ECHILD for any other process. Any other error says why waitid(2) failed. As for waitid,
-// the arguments are P_PID and a pid, or P_PIDFD and a descriptor.
+// the arguments are P_PID and a pid, P_PIDFD and a descriptor, or P_ALL and 0 for any child.
 // With __WALL a child from before the exec whose exit signal is not SIGCHLD counts too: see clone(2).
 func ownChild(idtype, id int) unix.Errno {
 	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if the child has ended
