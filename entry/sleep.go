@@ -37,7 +37,7 @@ func (p *process) sleep() (next Kind) {
 			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
 			// like a signal from a process, and the main child may get it twice.
 			signalFD(p.signalFD, ^uint64(0))
-			for signalled = signalled || p.readSignal(); signalled; signalled = p.readSignal() {
+			for signalled = signalled || p.readSignal(); signalled && p.canSay(); signalled = p.readSignal() {
 				p.takeSignal(false)
 			}
 			p.beStoppable()
@@ -53,13 +53,20 @@ func (p *process) sleep() (next Kind) {
 			p.polled[2] = pollFD{fd: -1}
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
+		full := false
 		if signalled && (p.Main != 0 || !p.Starting) {
-			p.takeSignal(true)
-			signalled = false
+			if full = !p.canSay(); !full {
+				p.takeSignal(true)
+				signalled = false
+			}
 		}
-		p.polled[0].fd = int32(p.signalFD)
+		p.polled[0].fd, p.polled[1].events = int32(p.signalFD), unix.POLLIN
 		if signalled {
 			p.polled[0].fd = -1
+		}
+		if full {
+			p.polled[1].events |= unix.POLLOUT
+			p.letInnerGoOn() // it reads nothing while it is stopped
 		}
 		if p.hungUp {
 			if act := p.ending(); act != 0 {
@@ -105,6 +112,15 @@ func (p *process) receive() bool {
 		p.reportFD = high(int(int32(p.control[2])))
 	}
 	return n == int(unsafe.Sizeof(p.message))
+}
+
+// canSay reports whether the line takes a message now. If signals come faster than the inner fini reads messages, the
+// line is full: then signals have to stay pending, because a message that finds no room is lost.
+//
+//go:nosplit
+func (p *process) canSay() bool {
+	line, atOnce := pollFD{fd: int32(p.line), events: unix.POLLOUT}, unix.Timespec{}
+	return call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 }
 
 //go:nosplit

@@ -92,6 +92,33 @@ func TestStormOfSignals(t *testing.T) {
 	})
 }
 
+// Signals that come faster than the inner fini takes them stay pending: none is lost between the two processes.
+func TestStormFillsTheLine(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		if p.Alone || p.PID1 {
+			return // there is no line
+		}
+		const many, sig = 600, syscall.Signal(40)
+		path := rig.ReportPath(t)
+		l := rig.Start(t, p, append([]string{"--report=" + path, "--"}, rig.Mode("signals", "12")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		inner := l.Worker()
+		rig.MustKill(t, inner, syscall.SIGSTOP)
+		for range many {
+			l.Signal(sig)
+		}
+		rig.MustKill(t, inner, syscall.SIGCONT)
+		rig.Until(t, "no signal is pending", func() bool { return !rig.MaskHas(rig.ProcStatus(l.PID(), "ShdPnd"), sig) })
+		l.Signal(unix.SIGUSR2)
+		l.MustEnd(7)
+		if got := len(rig.MustHaveReport(t, path).Signals); got != many+1 {
+			t.Errorf("%d signals have reached the inner fini, want %d", got, many+1)
+		}
+	})
+}
+
 var termKinds = []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore SIGTERM", "ignore 15"}}
 
 // Leftovers by the thousand, and as many that ignore SIGTERM: five thousand where FINI_FULL asks
