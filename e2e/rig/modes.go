@@ -173,7 +173,6 @@ func helperLauncher(args []string) int {
 // helperThreads starts a command that copies its stdin from a thread that ends, as often
 // as it is told, and says "all alive" if each of them outlived that thread.
 func helperThreads(args []string) int {
-	runtime.LockOSThread() // the main thread can't end, so no other goroutine may have it
 	rounds, _ := strconv.Atoi(args[0])
 	for round := range rounds {
 		cmd := exec.Command(args[1], args[2:]...)

@@ -24,9 +24,11 @@ func init() {
 	Modes["@pidReuse"] = helperPidReuse
 }
 
+// In these helpers other threads end. The runtime keeps the main thread for ever, so such a thread may not be the main
+// thread: only a lock in an init function makes the main goroutine keep that.
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == "@leaderless" {
-		runtime.LockOSThread() // in init, this makes the main goroutine keep the main thread
+	if len(os.Args) > 1 && slices.Contains([]string{"@leaderless", "@threads", "@threadforks"}, os.Args[1]) {
+		runtime.LockOSThread()
 	}
 }
 
@@ -433,7 +435,6 @@ func helperLeaderless(args []string) int {
 
 // helperThreadForks starts children from threads that end, says "ready", and stays.
 func helperThreadForks([]string) int {
-	runtime.LockOSThread() // no thread that ends may be this one
 	for range 5 {
 		thread := make(chan int)
 		go func() {
