@@ -121,7 +121,8 @@ func (t *Tree) askFacts(found []Process) {
 			pending = append(pending, i)
 		}
 	}
-	for try := range 2 {
+	const tries = 4
+	for try := range tries {
 		var of []Process
 		var at, waiting []int
 		for _, i := range pending {
@@ -152,8 +153,8 @@ func (t *Tree) askFacts(found []Process) {
 		if pending = waiting; len(pending) == 0 {
 			break
 		}
-		if try == 0 {
-			rest(2 * time.Millisecond) // most processes leave these states soon
+		if try < tries-1 {
+			rest(2 * time.Millisecond << try) // most processes leave these states soon
 		}
 	}
 	for i := range found {

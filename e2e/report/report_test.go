@@ -303,7 +303,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		}
 		t.Run("25", func(t *testing.T) {
 			t.Parallel()
-			r, _, l := run(t, "--linger=0", `for i in $(seq 25); do sleep 1000 & done; echo made $$`, "made")
+			r, _, l := run(t, "--linger=0", `for i in $(seq 25); do sleep 1000 & `+rig.UntilSleeps+`; done; echo made $$`, "made")
 			if len(r.Leftovers) != 25 || r.Reaped != 25 {
 				t.Errorf("%d leftovers, reaped %d, want 25", len(r.Leftovers), r.Reaped)
 			}

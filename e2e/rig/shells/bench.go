@@ -589,10 +589,21 @@ func (p *shellUser) do(what string) error {
 		text = strings.ReplaceAll(text, "fini", p.wrap)
 		if what == "" || what[0] >= ' ' {
 			text += "\n"
+		} else {
+			// A key in the moment in which the command starts may count twice: see docs/limits.md.
+			rig.Poll(p.limit, p.finisHaveStarted)
 		}
 	}
 	_, err := p.keys.WriteString(text)
 	return err
+}
+
+// finisHaveStarted reports whether each fini has left its working directory, which it does once the command runs.
+func (p *shellUser) finisHaveStarted() bool {
+	return !slices.ContainsFunc(p.marked(), func(proc markedProcess) bool {
+		dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", proc.pid))
+		return proc.name == "fini" && err == nil && dir != "/"
+	})
 }
 
 // kill sends a signal to the shell, to its child, which is the wrapper if there is one, to the
