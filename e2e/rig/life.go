@@ -376,23 +376,27 @@ func (l *Life) Enter() []string {
 func (l *Life) Worker() int {
 	l.T.Helper()
 	pid := l.PID()
-	Until(l.T, "fini's child", func() bool { return len(ChildrenOf(l.T, pid)) > 0 })
-	if child := ChildrenOf(l.T, pid)[0]; isInner(l.T, child) {
-		return child
+	var children []int
+	Until(l.T, "fini's child", func() bool {
+		children = ChildrenOf(l.T, pid)
+		return len(children) > 0
+	})
+	if isInner(l.T, children[0]) {
+		return children[0]
 	}
 	return pid
 }
 
 // isInner reports whether a child of fini is the inner fini, as soon as that can be told: until it has
-// executed something, a command is a copy of its fini.
+// executed something, a command is a copy of its fini. What has ended has no executable, and was the command.
 func isInner(t testing.TB, pid int) (inner bool) {
 	t.Helper()
 	Until(t, "what fini's child is", func() bool {
 		own, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		fini, _ := os.Readlink(fmt.Sprintf("/proc/%s/exe", ProcStatus(pid, "PPid")))
 		ignored := ProcStatus(pid, "SigIgn")
-		inner = own == fini && (MaskHas(ignored, 33) || ignored == "") // gVisor shows no mask
-		return inner || own != fini || StatOf(pid).Gone()
+		inner = own != "" && own == fini && (MaskHas(ignored, 33) || ignored == "") // gVisor shows no mask
+		return inner || own == "" || own != fini
 	})
 	return inner
 }
