@@ -24,8 +24,6 @@ SEED       ?= 1
 
 # The rooms of e2e that nothing may run beside.
 QUIET       = cost|isolation|stuck
-# The rooms in which make test-all tries more than make test does: they call what asks for FINI_ALL, in e2e/rig.
-MORE        = $(shell grep -lE 'rig\.(InPlaces|InEveryPlace|AloneOrPair|EachUser|Long|All|QuickOrFull|DrawnFor|InColumns)\b' e2e/*/*_test.go | cut -d/ -f2 | sort -u)
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)
@@ -54,9 +52,10 @@ build: ## build bin/fini, static
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-test: packages = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)|long/.*)$$')
-test-all: packages = $(addprefix ./e2e/,$(filter-out $(subst |, ,$(QUIET)),$(MORE))) ./e2e/long/...
-test-all: export FINI_ALL = 1
+tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(1) | grep -vE '/e2e/($(QUIET)$(2))$$')
+test: packages = $(call tests,./...,|long/.*)
+test-all: packages = $(call tests,./e2e/...)
+test-all: export FINI_ALL = rest
 test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak
 test test-all:

@@ -25,14 +25,13 @@ func init() {
 	Modes["@autoreap"] = helperAutoreap
 }
 
-// AloneOrPair are the ways to live outside of a PID namespace. In make test it is one of them, which the test's name chooses.
+// AloneOrPair are the ways to live outside of a PID namespace. In make test it is one of them, which the test's name
+// chooses, and in make test-all the other.
 func AloneOrPair(t *testing.T) []Place {
 	t.Helper()
 	ways := []Place{Pair, Alone}
-	if All() {
-		return ways
-	}
-	return ways[turn(t.Name(), len(ways)):][:1]
+	chosen := ways[turn(t.Name(), len(ways))]
+	return slices.DeleteFunc(ways, func(p Place) bool { return !takes(p == chosen) })
 }
 
 // MustRecord asserts what is left of a recorder's lines.

@@ -37,7 +37,8 @@ func Main(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		helper(os.Args[1], os.Args[2:])
 	}
-	if err := toE2E(); err != nil {
+	room, err := toE2E()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -48,6 +49,12 @@ func Main(m *testing.M) {
 	if isDefault("test.parallel") {
 		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
+	}
+	if rest() && !strings.HasPrefix(room, "long/") {
+		if err := leaveOut(room); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(func() int {
 		if Fini == "" {
@@ -104,19 +111,20 @@ func build(to string) error {
 	})
 }
 
-// toE2E goes up from the room's folder.
-func toE2E() error {
+// toE2E goes up from the room's folder, and returns the room's name.
+func toE2E() (room string, err error) {
 	dir, err := os.Getwd()
 	for err == nil && filepath.Base(dir) != "e2e" {
 		if filepath.Dir(dir) == dir {
-			return errors.New("the tests of a room run in its folder, which is below e2e")
+			return "", errors.New("the tests of a room run in its folder, which is below e2e")
 		}
+		room = filepath.Join(filepath.Base(dir), room)
 		dir = filepath.Dir(dir)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	return os.Chdir(dir)
+	return room, os.Chdir(dir)
 }
 
 // withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
@@ -182,14 +190,14 @@ func (p Place) Takes(n int) bool {
 }
 
 // InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace; and isolated, as CI
-// does. In make test it is one of these places, which the test's name chooses.
+// does. In make test it is one of these places, which the test's name chooses, and in make test-all the others.
 func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
-	if !All() {
-		inPlace(t, chosen(t.Name()), test)
-		return
+	for _, p := range append(slices.Clone(Places), Isolated) {
+		if takes(p == chosen(t.Name())) {
+			inPlace(t, p, test)
+		}
 	}
-	InEveryPlace(t, test)
 }
 
 // chosen is the place that a name stands for, of those that there can be here.
@@ -216,10 +224,7 @@ func InEveryPlace(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
 	InPlacesButIsolated(t, "", test)
 	if All() {
-		t.Run(Isolated.Name, func(t *testing.T) {
-			NeedIsolation(t, Account{Name: "this user"})
-			test(t, Isolated)
-		})
+		inPlace(t, Isolated, test)
 	}
 }
 
@@ -236,6 +241,9 @@ func inPlace(t *testing.T, p Place, test func(t *testing.T, p Place)) {
 	t.Run(p.Name, func(t *testing.T) {
 		if p.PID1 {
 			NeedPidNamespace(t)
+		}
+		if p.Isolated {
+			NeedIsolation(t, Account{Name: "this user"})
 		}
 		test(t, p)
 	})
