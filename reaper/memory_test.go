@@ -61,6 +61,11 @@ func TestMemory(t *testing.T) {
 	if n, err := m.KilledSince(); n != 0 || err != nil {
 		t.Errorf("%d in a cgroup whose count has fallen, %v", n, err)
 	}
+	file := t.TempDir() + "/memory.events"
+	check(t, os.WriteFile(file, []byte("oom_kill 5\n"), 0o600))
+	if n, err := (Memory{file, 3}).KilledSince(); n != 2 || err != nil {
+		t.Errorf("%d of 5 since there were 3, %v", n, err)
+	}
 	if _, err := (Memory{}).KilledSince(); err == nil {
 		t.Error("no error without a cgroup")
 	}

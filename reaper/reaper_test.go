@@ -234,6 +234,10 @@ func TestReapTellsOfAStop(t *testing.T) {
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
 			t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
 		}
+		check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
+		if exits, _ := Reap(nil); len(exits) != 1 || !exits[0].Status.Continued() {
+			t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
+		}
 	})
 }
 

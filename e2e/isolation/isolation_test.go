@@ -311,6 +311,19 @@ func TestMasksOfProcStay(t *testing.T) {
 	}
 }
 
+// A /proc that hides the processes of other users hides them inside too.
+func TestHidepidStays(t *testing.T) {
+	need.Root(t)
+	rig.NeedIsolation(t, rig.Users(t)[0])
+	// A PID namespace of its own: before Linux 5.8 the option is one of the namespace.
+	script := `mount -o remount,hidepid=2 /proc && "$0" --isolate -- grep " /proc " /proc/self/mountinfo`
+	out, err := exec.Command(need.Program(t, "unshare"), "-fpm", "--mount-proc", "sh", "-c", script, rig.Fini).CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(lines) < 3 || !strings.Contains(lines[len(lines)-1], "hidepid=") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -351,6 +364,18 @@ func TestIsolationRefused(t *testing.T) {
 				t.Errorf("FINI_ISOLATE=try: %v: %s", err, out)
 			}
 		})
+	}
+}
+
+// What is refused to the isolated fini alone is told by the other one, with the call and the likely reason.
+func TestIsolationRefusedInside(t *testing.T) {
+	need.Root(t)
+	rig.NeedIsolation(t, rig.Users(t)[0])
+	argv := rig.Mode("refuse", "mount:EPERM", rig.Fini, "--isolate", "--", "echo", "started")
+	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	const want = "fini: --isolate: mount(/proc, MS_SLAVE | MS_REC): operation not permitted: a security module, "
+	if exitCode(err) != 125 || !strings.HasPrefix(string(out), want) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -231,6 +231,7 @@ var refusals = map[string]refusal{
 	"waitid":            {number: unix.SYS_WAITID},
 	"WNOWAIT":           {number: unix.SYS_WAITID, arg: 3, has: unix.WNOWAIT},
 	"close_range":       {number: unix.SYS_CLOSE_RANGE},
+	"mount":             {number: unix.SYS_MOUNT},
 	"timerfd_create":    {number: unix.SYS_TIMERFD_CREATE},
 	"eventfd2":          {number: unix.SYS_EVENTFD2},
 	"epoll_create1":     {number: unix.SYS_EPOLL_CREATE1},

@@ -45,7 +45,7 @@ var settings = []struct{ name, script string }{
 	{"as it is", `exec "$@"`},
 	{"nohup", `exec nohup "$@"`},
 	{"INT ignored", `trap "" INT; exec "$@"`},
-	{"many signals ignored", `trap "" HUP INT QUIT USR1 PIPE ALRM TERM TSTP TTIN TTOU WINCH RTMIN+3; exec "$@"`},
+	{"many signals ignored", `trap "" HUP INT QUIT USR1 PIPE ALRM TERM TSTP TTIN TTOU WINCH RTMIN+3 RTMAX; exec "$@"`},
 	{"descriptors 3 to 9", `exec 3</dev/null 4>/dev/null 5<>/dev/null 6</etc/passwd 7<. 8>>/dev/null 9<&0; exec "$@"`},
 	{"a gap in the descriptors", `exec 5</dev/null 9>/dev/null; exec "$@"`},
 	{"ulimit -n 256", `ulimit -n 256; exec "$@"`},
