@@ -27,7 +27,7 @@ var waysToPair = map[string]struct {
 	"FINI_BIND":     {nil, "FINI_BIND=1", runIt},
 	"a wrong guess": {[]string{"--timeout", "1000", "--isolate=try"}, "", runIt},
 	"closed stream": {nil, "", runIt + " 2>&-"},
-	"no SIGCHLD":    {nil, "", "trap '' CHLD; " + runIt},
+	"no SIGCHLD":    {nil, "", "exec env --ignore-signal=CHLD \"$@\""},
 	"a child":       {nil, "", "sleep 1000 >/dev/null 2>&1 </dev/null 3>&- 4>&- & " + runIt},
 	"isolate":       {[]string{"--isolate=try"}, "", runIt},
 	"and bind":      {[]string{"--isolate=try", "--bind=1"}, "", runIt},
