@@ -490,7 +490,6 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		}
 	case *sweep:
 		b = append(b, m.Orphans...)
-		num(m.earlierTerm.pid)
 		b = w.encodeHad(m.earlierTerm, b)
 		b = w.encodeHad(earlierTerm{at: m.askedAt}, b)
 		num(m.result.Code + int(m.result.Sig)<<8)
@@ -501,8 +500,7 @@ func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool),
 		num(int(m.pause / ms))
 		flag(m.askedAt != notAsked)
 		flag(m.sawInterrupt)
-		num(m.stoppedCount)
-		num(m.leftCount)
+		num(m.count)
 		from(m.burstEnd)
 		flag(m.quietLook)
 		flag(m.Allow)
@@ -561,9 +559,9 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt startOfAsked stoppedCount leftCount killedPids burstEnd quietLook lookedAt"},
+		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt startOfAsked count killedPids burstEnd quietLook lookedAt"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
-		{earlierTerm{}, "group at pid"},
+		{earlierTerm{}, "group at"},
 	} {
 		var names []string
 		kind := reflect.TypeOf(tt.of)

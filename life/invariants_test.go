@@ -379,7 +379,7 @@ func (w *world) judgeRest(next time.Duration) {
 	worker := &w.finis[len(w.finis)-1]
 	l, ok := worker.machine.(*ladder)
 	main := w.get(w.cast.main)
-	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) {
+	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
 		return
 	}
 	for i, sig := range counted {
@@ -580,15 +580,9 @@ func (r *rows) count(before string, e event, after string, do []action) {
 		} else if before == "stopping" && len(do) > 0 {
 			what = "a reason with a shorter grace"
 		}
-	case unread:
-		what = "bytes were read"
-		if after == "stopping" {
-			what = "--grace without a byte read"
-		} else if e.bytes == 0 {
-			return
-		}
 	case elapsed:
 		what = map[string]string{
+			"closing":  map[bool]string{true: "bytes were read", false: "--grace without a byte read"}[after == before],
 			"stopping": "--grace or --kill-after", "ending": "it does not end",
 			"lingering": "--linger has passed", "asking": "--grace has passed",
 		}[before]

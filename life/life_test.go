@@ -95,8 +95,6 @@ func text(actions []action) string {
 		switch a := a.(type) {
 		case forward:
 			words = append(words, fmt.Sprintf("forward %d", a.sig))
-		case askStdin:
-			words = append(words, "ask stdin")
 		case look:
 			words = append(words, "look")
 		case send:
@@ -107,25 +105,23 @@ func text(actions []action) string {
 			words = append(words, fmt.Sprint("wake ", a.after))
 		case hurry:
 			words = append(words, fmt.Sprint("hurry ", a.after))
-		case because:
-			if a.level >= Detail {
-				continue
-			}
-			words = append(words, fmt.Sprintf("(%s: %s)", a.what, a.why))
-		case remember: // it changes nothing
 		case tell:
 			if !a.quietly {
 				words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
 			}
 		case say:
-			if a.level < Detail {
+			switch {
+			case a.level >= Detail:
+			case a.why != NoReason:
+				words = append(words, fmt.Sprintf("(%s: %s)", a.text, a.why))
+			default:
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
 		case exit:
-			if a.result.Sig != 0 {
-				words = append(words, fmt.Sprint("end by ", int(a.result.Sig)))
+			if a.Sig != 0 {
+				words = append(words, fmt.Sprint("end by ", int(a.Sig)))
 			} else {
-				words = append(words, fmt.Sprint("exit ", a.result.Code))
+				words = append(words, fmt.Sprint("exit ", a.Code))
 			}
 		default:
 			panic(a)
@@ -196,20 +192,20 @@ func TestStep(t *testing.T) {
 			{3, received{sig: syscall.SIGWINCH}, "forward 28", "running"},
 		}},
 		{"a command whose end a tracer hides at first", defaults(), []turn{
-			{0, ended{hidden: true}, "wake 500ms", "lingering"},
+			{0, ended{hidden: true}, "look", "lingering"},
 			{10 * ms, mainExits(exited(3), true), "exit 3", "over"},
 		}},
 		{"a command whose end a tracer hides for good", defaults(), []turn{
-			{0, ended{hidden: true}, "wake 500ms", "lingering"},
+			{0, ended{hidden: true}, "look", "lingering"},
 			{10 * ms, reaped(true), "end by 9", "over"},
 		}},
 		{"leftovers that end while lingering", defaults(), []turn{
-			{0, mainExits(exited(4), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(4), false), "look", "lingering"},
 			{10 * ms, reaped(false, 300), "", "lingering"},
 			{20 * ms, reaped(true, 301), "exit 4", "over"},
 		}},
 		{"the whole way to the end", defaults(), []turn{
-			{1000 * ms, mainExits(exited(4), false), "wake 500ms", "lingering"},
+			{1000 * ms, mainExits(exited(4), false), "look", "lingering"},
 			{1500 * ms, elapsed{}, "look", "asking"},
 			{1500 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1505 * ms, elapsed{}, "look", "asking"},
@@ -276,13 +272,13 @@ func TestStep(t *testing.T) {
 			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a signal that asks for an end cuts lingering short", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{10 * ms, received{sig: syscall.SIGUSR1}, "", "lingering"},
 			{20 * ms, received{sig: syscall.SIGINT}, "look", "asking"},
 			{30 * ms, received{sig: syscall.SIGTERM}, "", "asking"},
 		}},
 		{"nobody is killed before all were asked, however late that is", with(func(r *Rules) { r.Grace = 0 }), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{500 * ms, received{sig: syscall.SIGTERM}, "look", "asking"},
 			{500 * ms, elapsed{}, "look", "asking"}, // the end of lingering
 			{500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
@@ -314,7 +310,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"nor by a second SIGINT", defaults(), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
-			{1, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{1, mainExits(signaled(2), false), "look", "lingering"},
 			{2, received{sig: syscall.SIGINT}, "look", "asking"},
 			{2, received{sig: syscall.SIGINT}, "", "asking"},
 			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -388,7 +384,7 @@ func TestStep(t *testing.T) {
 			{5 * ms, found(agent, member), "(leaving agent), exit 5", "over"},
 		}},
 		{"the parent's death leaves alone what is to be", allow, []turn{
-			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
 			{1 * ms, found(agent), "look", "lingering"},
 			{1 * ms, found(agent), "(leaving agent), end by 15", "over"},
@@ -401,14 +397,14 @@ func TestStep(t *testing.T) {
 			{1, mainExits(exited(5), true), "exit 5", "over"},
 		}},
 		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{10 * ms, reaped(false, 300), "", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
 			{500 * ms, found(member, escapee),
 				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "over"},
 		}},
 		{"an audit leaves a failure alone", audit, []turn{
-			{0, mainExits(exited(3), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(3), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
 			{500 * ms, found(member), "(leaving member), exit 3", "over"},
 		}},
@@ -416,11 +412,11 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"an audit of what ends by itself", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{10 * ms, reaped(true, 300), "exit 0", "over"},
 		}},
 		{"an audit of what ends during the look", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
 			{500 * ms, found(), "exit 0", "over"},
 		}},
@@ -429,31 +425,31 @@ func TestStep(t *testing.T) {
 			{0, found(member), `(leaving member), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"an audit is cut short by a signal", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{10 * ms, received{sig: syscall.SIGTERM}, "look", "counting"},
 			{10 * ms, found(member), `(leaving member), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"an audit is cut short by the time", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
-			{5 * ms, stop{StdinClosed}, "", "lingering"},
-			{10 * ms, stop{TimedOut}, "look", "counting"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{5 * ms, stop{why: StdinClosed}, "", "lingering"},
+			{10 * ms, stop{why: TimedOut}, "look", "counting"},
 		}},
 		{"an audit of a command that was stopped", audit, []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{1 * ms, mainExits(signaled(15), false), "wake 500ms", "lingering"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
+			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
 			{501 * ms, elapsed{}, "look", "counting"},
 			{501 * ms, found(member), "(leaving member), exit 124", "over"},
 		}},
 		{"the parent's death overrules an audit, also while it counts", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
-			{500 * ms, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{500 * ms, stop{why: ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"an audit that can't look", audit, []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
-			{500 * ms, looked{err: errors.New("cannot open /proc")}, `say "cannot count leftovers: cannot open /proc", exit 0`, "over"},
+			{500 * ms, looked{err: errors.New("cannot open /proc")}, `say "cannot find leftovers: cannot open /proc", exit 0`, "over"},
 		}},
 		{"an audit counts nobody that may stay", with(func(r *Rules) { r.Orphans, r.OrphansExit, r.Allow = LeaveAll, 9, true }), []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
@@ -483,13 +479,13 @@ func TestStep(t *testing.T) {
 			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", exit 5`, "over"},
 		}},
 		{"wait", wait, []turn{
-			{1, mainExits(exited(5), false), "", "waiting"},
+			{1, mainExits(exited(5), false), "look", "waiting"},
 			{2, reaped(false, 300), "", "waiting"},
 			{3, received{sig: syscall.SIGUSR1}, "", "waiting"},
 			{1001 * ms, reaped(true, 301), "exit 5", "over"},
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
-			{1, mainExits(exited(5), false), "", "waiting"},
+			{1, mainExits(exited(5), false), "look", "waiting"},
 			{2, received{sig: syscall.SIGHUP}, "look", "asking"},
 			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
@@ -543,8 +539,8 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(5), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{5000 * ms, stop{TimedOut}, "", "asking"},
-			{5000 * ms, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{5000 * ms, stop{why: TimedOut}, "", "asking"},
+			{5000 * ms, stop{why: ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 			{5500 * ms, elapsed{}, "look", "asking"}, // the end of the holder's grace
 			{5500 * ms, found(holder, escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
@@ -554,7 +550,7 @@ func TestStep(t *testing.T) {
 			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
 			{5500 * ms, elapsed{}, "look", "killing"},
 			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
-			{5500 * ms, stop{FiniDied}, "(stopping the leftovers: fini), look", "asking"},
+			{5500 * ms, stop{why: FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"--orphans-exit", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 99 }), []turn{
@@ -573,7 +569,7 @@ func TestStep(t *testing.T) {
 			{2, reaped(true, escapee.Pid), "exit 3", "over"},
 		}},
 		{"--orphans-exit where nothing had to be stopped", with(func(r *Rules) { r.OrphansExit = 99 }), []turn{
-			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{1, mainExits(exited(0), false), "look", "lingering"},
 			{2, reaped(true, escapee.Pid), "exit 0", "over"},
 		}},
 		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
@@ -602,103 +598,93 @@ func TestStep(t *testing.T) {
 			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
-			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
-			{1 * ms, stop{StdinClosed}, "", "stopping"},
-			{2 * ms, stop{TimedOut}, "", "stopping"},
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
+			{2 * ms, stop{why: TimedOut}, "", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
-			{5001 * ms, stop{BoundEnded}, "", "ending"},
+			{5001 * ms, stop{why: BoundEnded}, "", "ending"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
 		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *Rules) { r.Job = 7 }), []turn{
-			{0, stop{ParentDied}, "wake 500ms", "heeding"},
-			{1 * ms, stop{StdinClosed}, "", "heeding"},
+			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
+			{1 * ms, stop{why: StdinClosed}, "", "heeding"},
 			{2 * ms, mainExits(signaled(2), true), "end by 2", "over"},
 		}},
 		{"by one that it does not heed", with(func(r *Rules) { r.Job = 7 }), []turn{
-			{0, stop{ParentDied}, "wake 500ms", "heeding"},
-			{500 * ms, elapsed{}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
+			{500 * ms, elapsed{}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"in the job by TERM, which the whole job gets", with(func(r *Rules) { r.Job = 7 }), []turn{
-			{0, stop{ParentDied}, "wake 500ms", "heeding"},
+			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
 			{1 * ms, received{sig: syscall.SIGTERM}, "forward 15", "heeding"},
-			{500 * ms, elapsed{}, "(stopping the command: launcher), wake 5s", "stopping"},
+			{500 * ms, elapsed{}, "(stopping the command: launcher), look, wake 5s", "stopping"},
 		}},
 		{"-p", with(func(r *Rules) { r.Deathsig = syscall.SIGINT }), []turn{
-			{0, stop{ParentDied}, "(stopping the command: launcher), forward 2, wake 5s", "stopping"},
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 2, look, wake 5s", "stopping"},
 		}},
 		{"a TERM that came with the launcher's death is not passed on again", defaults(), []turn{
-			{1, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{2, received{sig: syscall.SIGTERM}, "", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"a TERM that came before it is not repeated", defaults(), []turn{
 			{1, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{2, stop{ParentDied}, "(stopping the command: launcher), wake 5s", "stopping"},
+			{2, stop{why: ParentDied}, "(stopping the command: launcher), look, wake 5s", "stopping"},
 			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{1000 * ms, stop{TimedOut}, "(stopping the command: timeout), wake 1m0s", "stopping"},
-			{1001 * ms, stop{ParentDied}, "", "stopping"},
+			{1000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), look, wake 1m0s", "stopping"},
+			{1001 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
 		{"and is sent again", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{1001 * ms, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 1m0s", "stopping"},
+			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 1m0s", "stopping"},
 		}},
 		{"nor is one that comes more than a second behind it a copy", defaults(), []turn{
-			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1001 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 			{1002 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
 		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
-			{5000 * ms, elapsed{}, "ask stdin", "closing"},
-			{5000 * ms, unread{0}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
+			{5000 * ms, elapsed{}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
 			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{65536}, "wake 5s", "closing"},
-			{5000 * ms, elapsed{}, "ask stdin", "closing"},
-			{5000 * ms, unread{4096}, "wake 5s", "closing"},
-			{10000 * ms, elapsed{}, "ask stdin", "closing"},
-			{10000 * ms, unread{4096}, "(stopping the command: stdin), forward 15, wake 5s", "stopping"},
+			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
+			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
+			{10000 * ms, elapsed{4096}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"a command that ends at the end of its stdin", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
 			{10 * ms, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"a signal that asks for an end is the next rung", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
 			{2000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
 			{7000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
 			{5000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, "", "stopping"},
 		}},
 		{"another signal is not", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
 			{1 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "closing"},
 		}},
 		{"the launcher's death skips the wait", defaults(), []turn{
-			{0, stop{StdinClosed}, "ask stdin", "closing"},
-			{0, unread{0}, "wake 5s", "closing"},
-			{1000 * ms, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"--timeout", defaults(), []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{1, mainExits(exited(0), true), "exit 124", "over"},
 		}},
 		{"--timeout, -e 124", with(func(r *Rules) { r.Remap = []int{124} }), []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
 		{"-k", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
@@ -709,10 +695,10 @@ func TestStep(t *testing.T) {
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
-			{1000 * ms, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"a command that SIGKILL does not end", defaults(), []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -723,37 +709,31 @@ func TestStep(t *testing.T) {
 			{30000 * ms, swept{hit: []int{member.Pid}}, `say "gave up on leftovers that do not exit: [201]", exit 124`, "over"},
 		}},
 		{"nor are those spared that hold nothing", pipes, []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{15000 * ms, elapsed{}, "look", "asking"},
-			{15000 * ms, found(mainChild, escapee), "(stopping main), (stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
-		{"nor is one sent TERM again that SIGKILL does not end", with(func(r *Rules) { r.Group = false }), []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
-			{15000 * ms, elapsed{}, "look", "asking"},
-			{15000 * ms, found(mainChild, member), "(stopping main), (stopping member), member<-15, wake 5ms", "asking"},
+			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"a reason to stop cuts lingering short", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
-			{1, stop{ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{1, stop{why: ParentDied}, "(stopping the leftovers: launcher), look", "asking"},
 		}},
 		{"a reason to stop ends --orphans=wait", wait, []turn{
-			{0, mainExits(exited(0), false), "", "waiting"},
-			{1, stop{TimedOut}, "(stopping the leftovers: timeout), look", "asking"},
+			{0, mainExits(exited(0), false), "look", "waiting"},
+			{1, stop{why: TimedOut}, "(stopping the leftovers: timeout), look", "asking"},
 			{2, reaped(true), "exit 0", "over"},
 		}},
 		{"the end of stdin leaves lingering alone: the command may have ended by it", defaults(), []turn{
-			{0, mainExits(exited(0), false), "wake 500ms", "lingering"},
-			{1, stop{StdinClosed}, "", "lingering"},
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{1, stop{why: StdinClosed}, "", "lingering"},
 		}},
 		{"a command that was stopped leaves nothing to wait for", wait, []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
+			{1, mainExits(exited(0), false), "look", "lingering"},
 		}},
 		{"the launcher's death overrules leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{0, stop{ParentDied}, "(stopping the command: launcher), forward 15, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "wake 500ms", "lingering"},
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{1, mainExits(exited(0), false), "look", "lingering"},
 		}},
 		{"-r", with(func(r *Rules) {
 			r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
@@ -770,7 +750,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"a stopped command is let go on to act on its TERM", defaults(), []turn{
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{1, stop{TimedOut}, "(stopping the command: timeout), forward 15, forward 18, wake 5s", "stopping"},
+			{1, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, forward 18, look, wake 5s", "stopping"},
 		}},
 		{"a stop that was under way when it was asked", defaults(), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -778,7 +758,7 @@ func TestStep(t *testing.T) {
 			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
 		}},
 		{"also one that stops while it is being stopped", defaults(), []turn{
-			{0, stop{TimedOut}, "(stopping the command: timeout), forward 15, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{2000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
 		{"also where somebody else has sent it", defaults(), []turn{
@@ -789,7 +769,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"no /proc", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, mainExits(exited(7), false), "look", "asking"},
-			{0, looked{err: errors.New("no /proc")}, `say "cannot stop leftovers: no /proc", exit 7`, "over"},
+			{0, looked{err: errors.New("no /proc")}, `say "cannot find leftovers: no /proc", exit 7`, "over"},
 		}},
 	}
 	for _, tt := range tests {
@@ -839,12 +819,12 @@ func TestInTheJobsGroup(t *testing.T) {
 			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a Ctrl-C that ended the command leaves the rest of the job the time to end by it", lingers, []turn{
-			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{0, mainExits(signaled(2), false), "look", "lingering"},
 			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
 			{2, reaped(true, member.Pid), "end by 2", "over"},
 		}},
 		{"nor does that Ctrl-C count as the first one", lingers, []turn{
-			{0, mainExits(signaled(2), false), "wake 500ms", "lingering"},
+			{0, mainExits(signaled(2), false), "look", "lingering"},
 			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
@@ -883,7 +863,7 @@ func TestHeir(t *testing.T) {
 			{1, reaped(true, member.Pid, escapee.Pid), "end by 9", "over"},
 		}},
 		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
-			{0, stop{ParentDied}, "", "asking"},
+			{0, stop{why: ParentDied}, "", "asking"},
 			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{1, reaped(true, member.Pid), "exit 125", "over"},
@@ -915,11 +895,11 @@ func TestPause(t *testing.T) {
 		{0, reaped(false), "", "pausing"},
 		{1, reaped(false, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
-		{3, stop{TimedOut}, "", "pausing"},
+		{3, stop{why: TimedOut}, "", "pausing"},
 		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
 	})
 	for _, why := range []Reason{ParentDied, BoundEnded} {
-		play(t, paused{}, []turn{{0, stop{why}, "exit 0", "over"}})
+		play(t, paused{}, []turn{{0, stop{why: why}, "exit 0", "over"}})
 	}
 }
 
@@ -974,7 +954,7 @@ func FuzzStep(f *testing.F) {
 			do, m = m.step(now, e)
 			for _, a := range do {
 				switch a := a.(type) {
-				case look, kill, askStdin:
+				case look, kill:
 					pending = append(pending, a)
 				case wake:
 					awake, due = true, now+a.after
@@ -1005,7 +985,7 @@ func FuzzStep(f *testing.F) {
 				if b&8 == 0 {
 					take(received{sig: syscall.SIGTERM})
 				} else {
-					take(stop{ParentDied + Reason(b>>4)%(NotEnded-ParentDied)})
+					take(stop{ParentDied + Reason(b>>4)%(NotEnded-ParentDied), int(b >> 4)})
 				}
 			case 1:
 				take(received{sig: syscall.Signal(b%64 + 1)})
@@ -1021,8 +1001,6 @@ func FuzzStep(f *testing.F) {
 					switch a.(type) {
 					case look:
 						take(found(some...))
-					case askStdin:
-						take(unread{int(b >> 4)})
 					case kill:
 						if r.Allow && b&128 != 0 {
 							take(swept{})
@@ -1033,7 +1011,7 @@ func FuzzStep(f *testing.F) {
 				} else if awake {
 					awake = false
 					now = max(now, due)
-					take(elapsed{})
+					take(elapsed{int(b >> 4)})
 				}
 			case 6:
 				if !mainAlive {
