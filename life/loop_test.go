@@ -2,7 +2,6 @@ package life
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,8 +90,6 @@ func TestLoop(t *testing.T) {
 			turns: 4, want: "reap, wait 0s true, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
-		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended, exit 3 true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
 			want: "reap, wait 0s true, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
@@ -118,22 +115,6 @@ func TestLoop(t *testing.T) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// The main child may be stopped and end between two calls of wait4(2). What is then decided because it was
-// stopped must not reach who has its pid next.
-func TestNothingIsSentToAReapedPid(t *testing.T) {
-	k := &script{}
-	l := &Loop{Kernel: k, main: mainPid, mainReaped: true}
-	forward{syscall.SIGKILL}.do(l)
-	if len(k.calls) > 0 {
-		t.Errorf("%q", k.calls)
-	}
-	l.mainReaped = false
-	forward{syscall.SIGTERM}.do(l)
-	if want := []string{"forward 15 false"}; !slices.Equal(k.calls, want) {
-		t.Errorf("%q, want %q", k.calls, want)
 	}
 }
 
