@@ -666,21 +666,32 @@ func TestPause(t *testing.T) {
 
 // More leftovers than anybody reads are counted.
 func TestManyLeftoversAreCounted(t *testing.T) {
-	r := defaults()
-	r.Linger = 0
-	_, m := newLadder(r, mainPid).step(0, mainExits(exited(0), false))
 	var crowd []orphans.Process
 	for i := range 100 {
 		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
 	}
-	do, m := m.step(0, found(crowd...))
-	got := text(do)
-	if told, sent := strings.Count(got, "(stopping"), strings.Count(got, "<-15"); told != MaxNamed || sent != 100 {
-		t.Errorf("told of %d and sent %d, want %d and 100", told, sent, MaxNamed)
-	}
-	do, _ = m.step(1, reaped(true))
-	if got := text(do); got != `say "stopped 100 leftovers in all", exit 0` {
-		t.Errorf("at the end: %s", got)
+	for policy, did := range map[string]string{StopAll: "stopping stopped", LeaveAll: "leaving left"} {
+		r := defaults()
+		r.Linger, r.Orphans = 0, policy
+		_, m := newLadder(r, mainPid).step(0, mainExits(exited(0), false))
+		do, m := m.step(0, found(crowd...))
+		if m != nil {
+			more, _ := m.step(1, reaped(true))
+			do = append(do, more...)
+		}
+		doing, done, _ := strings.Cut(did, " ")
+		if told := strings.Count(text(do), "("+doing); told != MaxNamed {
+			t.Errorf("%s: told of %d, want %d", policy, told, MaxNamed)
+		}
+		if sent := strings.Count(text(do), "<-15"); policy == StopAll && sent != 100 {
+			t.Errorf("sent %d, want 100", sent)
+		}
+		if want := fmt.Sprintf(`say "%s 100 leftovers in all", exit 0`, done); !strings.HasSuffix(text(do), want) {
+			t.Errorf("%s: %s, want %s at the end", policy, text(do), want)
+		}
+		if got, want := do[len(do)-1], (exit{End{Leaks: Leaks{Count: 100, Left: policy == LeaveAll}}}); got != want {
+			t.Errorf("%s: %+v, want %+v", policy, got, want)
+		}
 	}
 }
 
