@@ -221,12 +221,13 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	switch {
 	case e.none:
 		return s.finish(do...)
-	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask(do...) // the count is only for lines and the report, which say what is alive now
 	case s.Orphans == WaitAll && l.rung == running:
 		return s.enter(waiting, 0, do...)
+	case s.Linger == 0,
+		s.Orphans == LeaveAll && s.OrphansExit < 0: // the count is only for lines and the report, which say what is alive now
+		return s.ask(do...)
 	}
-	return s.start(now, do...)
+	return s.enter(lingering, now+s.Linger, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
@@ -234,8 +235,8 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
 	hasToExit := false
-	for sig, at := range l.sentAt {
-		hasToExit = hasToExit || l.asksForEnd(sig) && now-at <= sameEnd
+	for sig := range l.sentAt {
+		hasToExit = hasToExit || l.asksForEnd(sig) && l.hadRecently(now, sig)
 	}
 	if l.rung == stoppingRung || hasToExit {
 		return l.letGoOn(now)

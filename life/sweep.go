@@ -129,17 +129,9 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves. A method that takes
-// actions as its parameter returns them before its own.
-func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
-	if s.Linger == 0 {
-		return s.ask(do...)
-	}
-	return s.enter(lingering, now+s.Linger, do...)
-}
-
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
-// comes. Under --orphans=leave no process is asked.
+// comes. Under --orphans=leave no process is asked. A method that takes actions as its parameter returns them before
+// its own.
 func (s *sweep) ask(do ...action) ([]action, Machine) {
 	if s.Orphans == LeaveAll {
 		return s.enter(counting, notAnswered, do...)
