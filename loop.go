@@ -58,6 +58,9 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			woken.Stop = append(woken.Stop, b.why)
 		}
 	}
+	for _, got := range woken.Signals {
+		l.report.Signal(got)
+	}
 	ended := fds[len(fds)-1].Revents != 0
 	woken.Main = main && ended
 	woken.Children = woken.Children || ended || l.polls
@@ -134,11 +137,13 @@ func (l *loop) OfTree(pid int) bool {
 	return pid > 0 && (pid == l.main || l.tree.Descends(pid))
 }
 
-// Received records a signal.
-func (l *loop) Received(got signals.Received) { l.report.Signal(got) }
-
-// Unread returns how much of standard input the command has not read.
-func (l *loop) Unread() int { return pdeath.Unread() }
+// Unread returns how much of standard input the command has not read, if fini watches standard input.
+func (l *loop) Unread() int {
+	if l.stdin != pdeath.Open {
+		return 0
+	}
+	return pdeath.Unread()
+}
 
 // Reap reaps, and records the exits.
 func (l *loop) Reap() (exits []reaper.Exit, none bool) {

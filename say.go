@@ -59,12 +59,13 @@ func lineWidth() int {
 // A pipe takes a line of this length as a whole. See PIPE_BUF in pipe(7).
 const maxLine = 1024
 
-// Say says a line.
-func (l *loop) Say(level life.Level, text string) { l.sayf(level, "%s", text) }
-
-// Because says what fini does to the command or its leftovers, and why.
-func (l *loop) Because(level life.Level, what string, why life.Reason) {
-	l.sayf(level, "%s: %s", what, l.because(why))
+// Say says a line. A reason is why fini stops or kills the command or its leftovers.
+func (l *loop) Say(level life.Level, text string, why life.Reason) {
+	if why == life.NoReason {
+		l.sayf(level, "%s", text)
+		return
+	}
+	l.sayf(level, "%s: %s", text, l.because(why))
 	l.report.Stopped(why.String())
 }
 
@@ -149,7 +150,7 @@ func (l *loop) leave(p orphans.Process, silent bool) {
 
 // close writes what fini says last.
 func (l *loop) close(end life.End) {
-	if end.Stopped+end.Left > 0 && l.threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
+	if end.Count > 0 && l.threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		l.failed(l.tellGitHub(end.Leaks))
 	}
 	l.failed(l.report.Write(end.Status()))
@@ -176,10 +177,10 @@ func (l *loop) tellGitHub(leaks life.Leaks) error {
 	switch {
 	case leaks.Decided:
 		level, what = "error", "The command succeeded, but left %s running (below), so this step fails (--orphans-exit)"
-	case leaks.Left > 0:
+	case leaks.Left:
 		what = "The command left %s running (below), and --orphans=leave stops nothing"
 	}
-	what = fmt.Sprintf(what, report.Processes(leaks.Stopped+leaks.Left))
+	what = fmt.Sprintf(what, report.Processes(leaks.Count))
 	for _, line := range l.report.Annotations(level, what) {
 		signals.SayLine([]byte(line))
 	}

@@ -15,23 +15,21 @@ import (
 // a pair begins with the sweep.
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
-
-	// mayDelayReap reports whether fini may reap children other than the main child later. watched is true if a pidfd
-	// reports the main child's exit, so that fini sees that exit without SIGCHLD.
-	mayDelayReap(watched bool) bool
 }
 
-// An event is what the loop has learnt.
-type event interface{ isEvent() }
+// An event is what the loop has learnt: one of the types below.
+type event any
 
 type (
 	received struct { // a process or the kernel sent fini a signal
 		sig  syscall.Signal
 		from origin
 	}
-	stop   struct{ why Reason } // fini itself has a reason to stop the command
-	unread struct{ bytes int }  // the answer to askStdin
-	ended  struct {             // children were reaped
+	stop struct { // fini itself has a reason to stop the command
+		why    Reason
+		unread int // bytes of standard input
+	}
+	ended struct { // children were reaped
 		exits  []reaper.Exit
 		none   bool // no child is left: the tree is empty
 		hidden bool // the main child has exited, but a tracer keeps it from being reaped
@@ -44,16 +42,8 @@ type (
 		hit, refused []int // pids: sent SIGKILL, and not allowed to be signalled
 		err          error
 	}
-	elapsed struct{} // the time asked for with wake has come
+	elapsed struct{ unread int } // the time asked for with wake has come
 )
-
-func (received) isEvent() {}
-func (stop) isEvent()     {}
-func (unread) isEvent()   {}
-func (ended) isEvent()    {}
-func (looked) isEvent()   {}
-func (swept) isEvent()    {}
-func (elapsed) isEvent()  {}
 
 // An origin is the kind of sender of a signal.
 type origin int
@@ -69,23 +59,16 @@ const (
 type action interface{ do(l *Loop) }
 
 type (
-	forward  struct{ sig syscall.Signal } // to the command
-	askStdin struct{}                     // how much is unread; answered by unread
-	look     struct{}                     // at the tree, after reaping; answered by looked
-	remember struct{}                     // which process started which, while the kernel still shows this
-	send     struct {                     // to one leftover
+	forward struct{ sig syscall.Signal } // to the command
+	look    struct{}                     // at the tree, after reaping; answered by looked
+	send    struct {                     // to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}
-	kill    struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
-	wake    struct{ after time.Duration } // replaces the wake before
-	hurry   struct{ after time.Duration } // the same, unless the wake before comes sooner
-	because struct {                      // says what fini does to the command or its leftovers
-		level Level
-		what  string
-		why   Reason
-	}
-	tell struct { // says what fini does about a leftover: one that is allowed is left alone
+	kill  struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
+	wake  struct{ after time.Duration } // replaces the wake before
+	hurry struct{ after time.Duration } // the same, unless the wake before comes sooner
+	tell  struct {                      // says what fini does about a leftover: one that is allowed is left alone
 		process orphans.Process
 		what    string
 		quietly bool // without a line: see MaxNamed
@@ -94,9 +77,7 @@ type (
 	say struct { // anything else
 		level Level
 		text  string
+		why   Reason // why fini stops or kills the command or its leftovers
 	}
-	exit struct {
-		result Result
-		leaks  Leaks
-	}
+	exit struct{ End }
 )

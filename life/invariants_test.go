@@ -2,6 +2,7 @@ package life
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -379,7 +380,7 @@ func (w *world) judgeRest(next time.Duration) {
 	worker := &w.finis[len(w.finis)-1]
 	l, ok := worker.machine.(*ladder)
 	main := w.get(w.cast.main)
-	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) {
+	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
 		return
 	}
 	for i, sig := range counted {
@@ -481,52 +482,54 @@ func (w *world) judgeStatus(f *fini) {
 }
 
 // The rows of the tables in ladder.go, sweep.go and package entry's step.go: where a machine stands, what
-// happens, and where one stands then. Each has to be taken by the explorer.
+// event happens, and where one stands then. Each has to be taken by the explorer.
 var tableRows = []string{
-	"running: stdin's end -> closing",
-	"running: another reason -> stopping",
-	"running: a signal to end, --kill-after -> stopping",
-	"closing: bytes were read -> closing",
-	"closing: --grace without a byte read -> stopping",
-	"closing: another reason -> stopping",
-	"closing: a signal to end -> stopping",
-	"stopping: a reason with a shorter grace -> stopping",
-	"stopping: --grace or --kill-after -> ending",
-	"ending: it does not end -> asking",
-	"running: the end of the main child -> lingering",
-	"closing: the end of the main child -> lingering",
-	"stopping: the end of the main child -> lingering",
-	"ending: the end of the main child -> lingering",
-	"running: the end of the main child -> waiting",
-	"running: the end of the main child -> asking",
-	"stopping: the end of the main child -> asking",
-	"running: the end of the main child -> over",
-	"closing: the end of the main child -> over",
-	"stopping: the end of the main child -> over",
-	"ending: the end of the main child -> over",
-	"lingering: --linger has passed -> asking",
-	"lingering: a reason to stop -> asking",
-	"lingering: a signal to end -> asking",
-	"lingering: no child is left -> over",
-	"lingering: nobody holds a stream -> over",
-	"waiting: a reason to stop -> asking",
-	"waiting: a signal to end -> asking",
-	"waiting: no child is left -> over",
-	"lingering: --linger has passed -> counting",
-	"lingering: a reason to stop -> counting",
-	"lingering: a signal to end -> counting",
-	"running: the end of the main child -> counting",
-	"counting: the look was answered -> over",
-	"counting: no child is left -> over",
-	"asking: --grace has passed -> killing",
-	"asking: a second SIGINT -> killing",
-	"asking: no child is left -> over",
-	"asking: nobody holds a stream -> over",
-	"asking: a reason that overrules --orphans=pipes -> asking",
-	"killing: a reason that overrules --orphans=pipes -> asking",
-	"killing: no child is left -> over",
-	"killing: nobody holds a stream -> over",
-	"killing: nothing more can be done -> over",
+	"running: stop -> closing",
+	"running: stop -> heeding",
+	"running: stop -> stopping",
+	"running: received -> stopping",
+	"heeding: elapsed -> stopping",
+	"closing: elapsed -> closing",
+	"closing: elapsed -> stopping",
+	"closing: stop -> stopping",
+	"closing: received -> stopping",
+	"stopping: stop -> stopping",
+	"stopping: elapsed -> ending",
+	"ending: elapsed -> asking",
+	"running: ended -> lingering",
+	"closing: ended -> lingering",
+	"stopping: ended -> lingering",
+	"ending: ended -> lingering",
+	"running: ended -> waiting",
+	"running: ended -> asking",
+	"stopping: ended -> asking",
+	"running: ended -> over",
+	"closing: ended -> over",
+	"stopping: ended -> over",
+	"ending: ended -> over",
+	"lingering: elapsed -> asking",
+	"lingering: stop -> asking",
+	"lingering: received -> asking",
+	"lingering: ended -> over",
+	"lingering: looked -> over",
+	"waiting: stop -> asking",
+	"waiting: received -> asking",
+	"waiting: ended -> over",
+	"lingering: elapsed -> counting",
+	"lingering: stop -> counting",
+	"lingering: received -> counting",
+	"running: ended -> counting",
+	"counting: looked -> over",
+	"counting: ended -> over",
+	"asking: elapsed -> killing",
+	"asking: received -> killing",
+	"asking: ended -> over",
+	"asking: looked -> over",
+	"asking: stop -> asking",
+	"killing: stop -> asking",
+	"killing: ended -> over",
+	"killing: looked -> over",
+	"killing: swept -> over",
 	"asleep: a signal, before Starting -> kills the inner one",
 	"asleep: a signal, before Started -> waits",
 	"asleep: a second since Starting -> listens",
@@ -559,58 +562,9 @@ var rowNumber = func() map[[3]string]int {
 }()
 
 func (r *rows) count(before string, e event, after string, do []action) {
-	what := ""
-	switch e := e.(type) {
-	case received:
-		what = "a signal to end"
-		if before == "running" {
-			what = "a signal to end, --kill-after"
-		} else if after == "killing" {
-			what = "a second SIGINT"
-		}
-	case stop:
-		what = "a reason to stop"
-		if before == "running" || before == "closing" {
-			what = "another reason"
-			if e.why == StdinClosed {
-				what = "stdin's end"
-			}
-		} else if before == "asking" && len(do) > 0 || before == "killing" {
-			what = "a reason that overrules --orphans=pipes"
-		} else if before == "stopping" && len(do) > 0 {
-			what = "a reason with a shorter grace"
-		}
-	case unread:
-		what = "bytes were read"
-		if after == "stopping" {
-			what = "--grace without a byte read"
-		} else if e.bytes == 0 {
-			return
-		}
-	case elapsed:
-		what = map[string]string{
-			"stopping": "--grace or --kill-after", "ending": "it does not end",
-			"lingering": "--linger has passed", "asking": "--grace has passed",
-		}[before]
-	case ended:
-		switch before {
-		case "running", "closing", "stopping", "ending":
-			what = "the end of the main child"
-		default:
-			what = "no child is left"
-		}
-	case looked:
-		what = "nobody holds a stream"
-		if before == "counting" {
-			what = "the look was answered"
-		}
-		if after == "over" && before == "killing" && e.err != nil {
-			what = "nothing more can be done"
-		}
-	case swept:
-		what = "nothing more can be done"
+	if before != after || len(do) > 0 {
+		r.one(before, reflect.TypeOf(e).Name(), after)
 	}
-	r.one(before, what, after)
 }
 
 func (r *rows) one(before, what, after string) {

@@ -2,7 +2,6 @@ package life
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"syscall"
 	"time"
@@ -59,20 +58,16 @@ func newLadder(r Rules, main int) *ladder {
 	return &ladder{Rules: r, main: main, sentAt: map[syscall.Signal]time.Duration{}}
 }
 
-func (l *ladder) mayDelayReap(watched bool) bool { return watched }
-
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case received:
 		do = l.received(now, e)
 	case stop:
-		do = l.stop(now, e.why)
-	case unread:
-		do = l.unread(now, e.bytes)
+		do = l.stop(now, e)
 	case ended:
 		return l.ended(now, e)
 	case elapsed:
-		return l.elapsed(now)
+		return l.elapsed(now, e.unread)
 	}
 	return do, l
 }
@@ -153,14 +148,15 @@ func (l *ladder) letGoOn(now time.Duration) []action {
 }
 
 // stop climbs the ladder for a reason of fini's own.
-func (l *ladder) stop(now time.Duration, why Reason) []action {
+func (l *ladder) stop(now time.Duration, e stop) []action {
+	why := e.why
 	if why.overrules() {
 		l.Orphans = StopAll
 	}
 	switch {
 	case l.rung == running && why == StdinClosed:
-		l.rung, l.leftUnread = closing, math.MaxInt
-		return []action{because{Detail, "waiting for the command", why}, askStdin{}}
+		l.rung, l.leftUnread = closing, e.unread
+		return []action{say{Detail, "waiting for the command", why}, wake{l.Grace}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that dies by this
 		// signal needs no signal from fini, and no message.
@@ -178,7 +174,7 @@ func (l *ladder) stop(now time.Duration, why Reason) []action {
 // climb sends the stop signal for this reason, unless the main child has had it, and waits for the main child to exit.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
-	do := []action{because{Warning, "stopping the command", why}}
+	do := []action{say{Warning, "stopping the command", why}}
 	sig := syscall.SIGTERM
 	if why.overrules() {
 		sig = l.Deathsig
@@ -190,7 +186,8 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 		do = append(do, l.forward(now, sig)...)
 	}
 	do = append(do, l.letGoOn(now)...)
-	do = append(do, remember{}) // after the signal, because a look may take long
+	// The look records which process started which. It comes after the signal, because it may take long.
+	do = append(do, look{})
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
@@ -207,18 +204,6 @@ func (l *ladder) endIn(now, after time.Duration) []action {
 	return []action{wake{after}}
 }
 
-// unread waits longer while the command still reads its stdin: the command sees the end only after the last byte.
-func (l *ladder) unread(now time.Duration, bytes int) []action {
-	switch {
-	case l.rung != closing:
-		return nil
-	case bytes >= l.leftUnread:
-		return l.climb(now, StdinClosed)
-	}
-	l.leftUnread = bytes
-	return []action{wake{l.Grace}}
-}
-
 func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	do, status := sortExits(e.exits, l.main, l.WarnReaped)
 	for _, x := range e.exits {
@@ -228,7 +213,7 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	}
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main, howEnded(*status))})
+		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main, howEnded(*status)), NoReason})
 	case !e.none && !e.hidden:
 		return do, l
 	}
@@ -236,12 +221,13 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 	switch {
 	case e.none:
 		return s.finish(do...)
-	case s.Orphans == LeaveAll && s.OrphansExit < 0:
-		return s.ask(do...) // the count is only for lines and the report, which say what is alive now
 	case s.Orphans == WaitAll && l.rung == running:
 		return s.enter(waiting, 0, do...)
+	case s.Linger == 0,
+		s.Orphans == LeaveAll && s.OrphansExit < 0: // the count is only for lines and the report, which say what is alive now
+		return s.ask(do...)
 	}
-	return s.start(now, do...)
+	return s.enter(lingering, now+s.Linger, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
@@ -249,8 +235,8 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
 	hasToExit := false
-	for sig, at := range l.sentAt {
-		hasToExit = hasToExit || l.asksForEnd(sig) && now-at <= sameEnd
+	for sig := range l.sentAt {
+		hasToExit = hasToExit || l.asksForEnd(sig) && l.hadRecently(now, sig)
 	}
 	if l.rung == stoppingRung || hasToExit {
 		return l.letGoOn(now)
@@ -267,16 +253,19 @@ func sortExits(exits []reaper.Exit, main int, warn bool) (do []action, status *s
 		case x.Pid == main && status == nil:
 			status = &x.Status
 		case warn:
-			do = append(do, say{Warning, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status))})
+			do = append(do, say{Warning, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason})
 		}
 	}
 	return do, status
 }
 
-func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
+func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
+	case l.rung == closing && unread < l.leftUnread: // the command sees the end only after the last byte
+		l.leftUnread = unread
+		return []action{wake{l.Grace}}, l
 	case l.rung == closing:
-		return []action{askStdin{}}, l
+		return l.climb(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
 		return l.climb(now, ParentDied), l
 	case l.rung == stoppingRung && now >= l.deadline:
@@ -288,7 +277,7 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
 		s := l.sweep(nil)
-		s.Orphans, s.earlierTerm.pid = StopAll, l.main
+		s.Orphans = StopAll
 		return s.ask()
 	}
 	return nil, l
@@ -297,9 +286,9 @@ func (l *ladder) elapsed(now time.Duration) ([]action, Machine) {
 // killing says that fini kills the command, and which flag gives the command longer.
 func (l *ladder) killing() action {
 	if l.stopReason == NotEnded {
-		return because{Warning, "killing the command", NotEnded}
+		return say{Warning, "killing the command", NotEnded}
 	}
-	return say{Warning, fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
+	return say{Warning, fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace), NoReason}
 }
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
@@ -315,7 +304,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 		s.result, s.resultUnknown = Result{Sig: syscall.SIGKILL}, true
 	}
 	if at, ok := l.sentAt[syscall.SIGTERM]; ok && l.Group {
-		s.earlierTerm = earlierTerm{group: l.main, at: at}
+		s.earlierTerm = earlierTerm{l.main, at}
 	}
 	return s
 }

@@ -24,15 +24,13 @@ type Kernel interface {
 	MainEnded() // records the exit of the main child
 
 	OfTree(pid int) bool                                    // whether the sender of a signal belongs to the tree
-	Received(got signals.Received)                          // records a signal on which the Loop acts
-	Unread() int                                            // bytes of standard input
+	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
-	Say(level Level, text string)
-	Because(level Level, what string, why Reason)
+	Say(level Level, text string, why Reason) // adds the reason, if any
 	Tell(p orphans.Process, what string, quietly, hadTerm bool)
 	Exit(end End) // the last action of a life
 }
@@ -54,8 +52,8 @@ type End struct {
 
 // Leaks are the leftovers that count for --orphans-exit.
 type Leaks struct {
-	Stopped int  // how many fini had to stop
-	Left    int  // how many fini counted, and left alone
+	Count   int
+	Left    bool // fini has only counted them, and left them alone
 	Decided bool // leftovers decide the status: the command has succeeded, and fini does not
 }
 
@@ -72,7 +70,7 @@ type Loop struct {
 	result  Result
 
 	main        int           // the main child's pid, 0 for none
-	watchesMain bool          // Wait watches for the main child's exit
+	watchesMain bool          // Wait watches for the main child's exit, if there is a main child
 	mainGone    bool          // Wait has just seen that exit
 	mainReaped  bool          // the main child was reaped, or its exit is hidden: fini signals it no more
 	wasStopped  bool          // the main child has been suspended by a signal
@@ -86,7 +84,7 @@ type Loop struct {
 // --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
+	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched || main == 0, mustReap: true}
 	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules.WarnReaped}
 	}
@@ -108,9 +106,9 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	_, none := k.Reap()
 	switch {
 	case isolated && main != 0:
-		l.todo = []action{say{Warning, "the inner fini was killed, so the kernel killed the command and the whole PID namespace"}}
+		l.todo = []action{say{Warning, "the inner fini was killed, so the kernel killed the command and the whole PID namespace", NoReason}}
 	case !none:
-		l.todo = []action{say{Warning, "stopping the command: the inner fini was killed"}}
+		l.todo = []action{say{Warning, "stopping the command: the inner fini was killed", NoReason}}
 	}
 	if none {
 		l.todo, l.machine = s.finish(l.todo...)
@@ -120,8 +118,8 @@ func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loo
 	return l
 }
 
-// Stop stops the command for a reason from before the life began.
-func (l *Loop) Stop(why Reason) { l.queue = append(l.queue, stop{why}) }
+// Stop stops the command for this reason.
+func (l *Loop) Stop(why Reason) { l.queue = append(l.queue, stop{why, l.Unread()}) }
 
 // Run takes in events until the life is over, and returns how fini must end.
 func (l *Loop) Run() Result {
@@ -158,17 +156,17 @@ func (l *Loop) wait() {
 		l.received(got)
 	}
 	for _, why := range woken.Stop {
-		l.queue = append(l.queue, stop{why})
+		l.Stop(why)
 	}
 	if woken.Main {
 		l.watchesMain, l.mainGone = false, true
 	}
 	now := l.Now()
 	if due(&l.timeout, now) {
-		l.queue = append(l.queue, stop{TimedOut})
+		l.Stop(TimedOut)
 	}
 	if due(&l.wake, now) {
-		l.queue = append(l.queue, elapsed{})
+		l.queue = append(l.queue, elapsed{l.Unread()})
 	}
 	l.mustReap = woken.Children || woken.Main || l.reapAt != 0 && l.reapAt <= now
 }
@@ -194,7 +192,6 @@ func (l *Loop) next() (first time.Duration) {
 
 // received takes in a signal.
 func (l *Loop) received(got signals.Received) {
-	l.Received(got)
 	from := fromProcess
 	switch {
 	case got.Kernel:
@@ -205,11 +202,11 @@ func (l *Loop) received(got signals.Received) {
 	l.queue = append(l.queue, received{got.Signal, from})
 }
 
-// reapAll reaps the children that have exited. If the main child is not among them and the machine permits a delay,
-// reapAll leaves SIGCHLD uncaught for reapDelay. The children that exit in this time are then reaped together.
+// reapAll reaps the children that have exited. If the main child is not among them and needs no SIGCHLD, reapAll leaves
+// SIGCHLD uncaught for reapDelay. The children that exit in this time are then reaped together.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	mayDelay := l.machine.mayDelayReap(l.watchesMain)
+	mayDelay := l.watchesMain
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -260,9 +257,7 @@ func (a forward) do(l *Loop) {
 	}
 }
 
-func (askStdin) do(l *Loop) { l.queue = append(l.queue, unread{l.Unread()}) }
-func (remember) do(l *Loop) { _, _ = l.Look() }
-func (a send) do(l *Loop)   { l.Send(a.process, a.sig) }
+func (a send) do(l *Loop) { l.Send(a.process, a.sig) }
 
 func (look) do(l *Loop) {
 	if l.collect().none {
@@ -288,11 +283,10 @@ func (a hurry) do(l *Loop) {
 	}
 }
 
-func (a say) do(l *Loop)     { l.Say(a.level, a.text) }
-func (a because) do(l *Loop) { l.Because(a.level, a.what, a.why) }
-func (a tell) do(l *Loop)    { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
+func (a say) do(l *Loop)  { l.Say(a.level, a.text, a.why) }
+func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
 
 func (a exit) do(l *Loop) {
-	l.result = a.result
-	l.Exit(End{a.result, a.leaks, l.wasStopped})
+	l.result, a.WasStopped = a.Result, l.wasStopped
+	l.Exit(a.End)
 }

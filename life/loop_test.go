@@ -2,7 +2,6 @@ package life
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,13 +55,11 @@ func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopp
 func (k *script) CatchChildren(on bool)                       { k.note("catch %t", on) }
 func (k *script) MainEnded()                                  { k.note("main ended") }
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
-func (k *script) Received(got signals.Received)               { k.note("received %d", got.Signal) }
 func (k *script) Unread() int                                 { return 0 }
 func (k *script) Look() (orphans.View, error)                 { k.note("look"); return orphans.View{}, nil }
 func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
 func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
-func (k *script) Say(Level, string)                           {}
-func (k *script) Because(Level, string, Reason)               {}
+func (k *script) Say(Level, string, Reason)                   {}
 func (k *script) Tell(orphans.Process, string, bool, bool)    {}
 
 // sent is a Wait that ends by a signal from a process.
@@ -84,22 +81,20 @@ func TestLoop(t *testing.T) {
 		want  string
 	}{
 		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 4,
-			want: "reap, wait 0s true, received 15, forward 15 true"},
+			want: "reap, wait 0s true, forward 15 true"},
 		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
-			want: "reap, wait 0s true, received 15, wait 0s true"},
+			want: "reap, wait 0s true, wait 0s true"},
 		"a sender that has another pid in the tree": {rules: func(r *Rules) { r.Job, r.Group = OutsideJob, false },
-			waits: []Woken{{Signals: []signals.Received{{Signal: 15, OfTree: true}}}}, turns: 4, want: "reap, wait 0s true, received 15, wait 0s true"},
+			waits: []Woken{{Signals: []signals.Received{{Signal: 15, OfTree: true}}}}, turns: 4, want: "reap, wait 0s true, wait 0s true"},
 		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
-			turns: 4, want: "reap, wait 0s true, received 2, wait 0s true"},
+			turns: 4, want: "reap, wait 0s true, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
-		"it was stopped": {waits: []Woken{child, child}, reaps: []ended{{}, mainStops(19), mainExits(exited(3), true)}, turns: 9,
-			want: "reap, wait 0s true, reap, wait 0s true, reap, main ended, exit 3 true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
-			want: "reap, wait 0s true, received 15, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
-		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 7,
-			want: "reap, wait 0s true, reap, main ended, look, wait 1.5s false"},
+			want: "reap, wait 0s true, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 8,
+			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.5s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
@@ -120,22 +115,6 @@ func TestLoop(t *testing.T) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// The main child may be stopped and end between two calls of wait4(2). What is then decided because it was
-// stopped must not reach who has its pid next.
-func TestNothingIsSentToAReapedPid(t *testing.T) {
-	k := &script{}
-	l := &Loop{Kernel: k, main: mainPid, mainReaped: true}
-	forward{syscall.SIGKILL}.do(l)
-	if len(k.calls) > 0 {
-		t.Errorf("%q", k.calls)
-	}
-	l.mainReaped = false
-	forward{syscall.SIGTERM}.do(l)
-	if want := []string{"forward 15 false"}; !slices.Equal(k.calls, want) {
-		t.Errorf("%q, want %q", k.calls, want)
 	}
 }
 

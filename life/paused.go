@@ -8,8 +8,6 @@ import (
 // paused is the machine of --pause: there is no command.
 type paused struct{ warnReaped bool }
 
-func (paused) mayDelayReap(bool) bool { return true }
-
 func (p paused) step(_ time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case received:

@@ -65,17 +65,16 @@ const (
 )
 
 // An earlierTerm says which processes need no SIGTERM in the sweep: the members of a process group that got SIGTERM at
-// an uptime, no matter how long ago, or the main child that has survived SIGKILL.
+// an uptime, no matter how long ago.
 type earlierTerm struct {
-	group int
+	group int // 0 for none
 	at    time.Duration
-	pid   int
 }
 
 // reached reports whether p has certainly had this SIGTERM: a process that started within the same tick may have come
 // after the signal.
 func (t earlierTerm) reached(p orphans.Process) bool {
-	return t.pid != 0 && p.Pid == t.pid || t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
+	return t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
 }
 
 // notAsked is askedAt until fini asks the leftovers to exit. notAnswered is the deadline of asking and counting until
@@ -101,8 +100,7 @@ type sweep struct {
 	sawInterrupt bool          // SIGINT has come since the sweep began
 
 	startOfAsked map[int]time.Duration // by pid: when each leftover that has had SIGTERM started
-	stoppedCount int                   // how many leftovers fini had to stop
-	leftCount    int                   // how many leftovers fini counted, and left
+	count        int                   // how many leftovers fini had to stop, or in the stage counting has left
 	killedPids   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
 	burstEnd     time.Duration         // until then fini kills only children
 	quietLook    bool                  // the last look found only processes that the policy or --allow-orphan spares
@@ -112,8 +110,6 @@ type sweep struct {
 func newSweep(r Rules) *sweep {
 	return &sweep{Rules: r, askedAt: notAsked, startOfAsked: map[int]time.Duration{}, killedPids: map[int]bool{}}
 }
-
-func (s *sweep) mayDelayReap(bool) bool { return false }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
@@ -133,17 +129,9 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
-// start gives leftovers the time to finish by themselves. A method that takes
-// actions as its parameter returns them before its own.
-func (s *sweep) start(now time.Duration, do ...action) ([]action, Machine) {
-	if s.Linger == 0 {
-		return s.ask(do...)
-	}
-	return s.enter(lingering, now+s.Linger, do...)
-}
-
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
-// comes. Under --orphans=leave no process is asked.
+// comes. Under --orphans=leave no process is asked. A method that takes actions as its parameter returns them before
+// its own.
 func (s *sweep) ask(do ...action) ([]action, Machine) {
 	if s.Orphans == LeaveAll {
 		return s.enter(counting, notAnswered, do...)
@@ -151,34 +139,22 @@ func (s *sweep) ask(do ...action) ([]action, Machine) {
 	return s.enter(asking, notAnswered, do...)
 }
 
-// enter begins a stage. A stage without looks ends when wait4(2) shows that no child is left; for such a stage enter
-// only records which process started which.
+// enter begins a stage, with a look that also records which process started which.
 func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
 	s.stage, s.deadline, s.pause = stage, deadline, shortPause
-	switch {
-	case s.looks():
-		do = append(do, look{})
-	case stage == lingering:
-		do = append(do, remember{}, wake{s.Linger})
-	default:
-		do = append(do, remember{})
-	}
-	return do, s
+	return append(do, look{}), s
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
-	if slices.Contains(s.Ignored, sig) {
-		return nil, s
-	}
-	if s.stage == lingering && s.Job != 0 && from == fromKernel {
+	if !s.asksForEnd(sig) || s.stage == lingering && s.Job != 0 && from == fromKernel {
 		return nil, s // the kernel sent it, such as the SIGINT of Ctrl-C, to the rest of the job too
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
 	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
 	switch {
 	case again && s.stage == asking && s.deadline != notAnswered:
-		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT"})
-	case asksForEnd(sig) && (s.stage == lingering || s.stage == waiting):
+		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT", NoReason})
+	case s.stage == lingering || s.stage == waiting:
 		return s.ask()
 	}
 	return nil, s
@@ -195,7 +171,7 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	case s.Orphans == LeaveAll:
 		return s.ask()
 	}
-	return s.ask(because{Warning, "stopping the leftovers", why})
+	return s.ask(say{Warning, "stopping the leftovers", why})
 }
 
 func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
@@ -245,11 +221,8 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 }
 
 func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
-	if e.err != nil && s.stage == counting {
-		return s.finish(say{Failure, fmt.Sprintf("cannot count leftovers: %v", e.err)})
-	}
 	if e.err != nil {
-		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
+		return s.finish(cannotFind(e.err))
 	}
 	s.lookedAt = now
 	var do []action
@@ -257,13 +230,13 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which processes hold the output"})
+			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which processes hold the output", NoReason})
 		}
 	}
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes"})
+			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", NoReason})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
@@ -280,7 +253,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	case mayEnd && e.Still:
 		return s.leave(allowed, do)
 	case mayEnd && s.stage == killing && now >= s.deadline:
-		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time"})...)
+		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time", NoReason})...)
 	}
 	s.quietLook = mayEnd
 	switch s.stage {
@@ -303,18 +276,15 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 		return do, s
 	case counting:
-		for i, p := range found {
-			do = append(do, tell{p, "leaving", i >= MaxNamed, false})
-		}
-		s.leftCount = len(found)
-		return s.leave(allowed, do)
+		s.count = len(found)
+		return s.leave(append(found, allowed...), do)
 	}
 	return nil, s
 }
 
 // leave ends the life while processes are alive that fini leaves alone.
-func (s *sweep) leave(allowed []orphans.Process, do []action) ([]action, Machine) {
-	for i, p := range allowed {
+func (s *sweep) leave(alive []orphans.Process, do []action) ([]action, Machine) {
+	for i, p := range alive {
 		do = append(do, tell{p, "leaving", i >= MaxNamed, false})
 	}
 	return s.finish(do...)
@@ -333,7 +303,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 		switch {
 		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
 			spared[p.Pid], since[p.Pid] = true, at
-		case s.earlierTerm.group != 0 && s.earlierTerm.reached(p):
+		case s.earlierTerm.reached(p):
 			since[p.Pid] = s.earlierTerm.at
 		case s.askedAt != notAsked:
 			since[p.Pid] = s.askedAt
@@ -361,8 +331,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		}
 		s.startOfAsked[p.Pid] = p.Start
 		hadTerm := s.earlierTerm.reached(p)
-		s.stoppedCount++
-		do = append(do, tell{p, "stopping", s.stoppedCount > MaxNamed, hadTerm})
+		s.count++
+		do = append(do, tell{p, "stopping", s.count > MaxNamed, hadTerm})
 		if !hadTerm {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
@@ -410,7 +380,7 @@ func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 
 func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machine) {
 	if e.err != nil {
-		return s.finish(say{Failure, fmt.Sprintf("cannot stop leftovers: %v", e.err)})
+		return s.finish(cannotFind(e.err))
 	}
 	fresh := false
 	for _, pid := range e.hit {
@@ -437,7 +407,7 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not exit: %v", left)})...)
+		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not exit: %v", left), NoReason})...)
 	}
 	return append(do, s.again(now)), s
 }
@@ -451,27 +421,28 @@ func (s *sweep) again(now time.Duration) action {
 
 // finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
-	if s.stoppedCount > MaxNamed {
-		do = append(do, say{Warning, fmt.Sprintf("stopped %d leftovers in all", s.stoppedCount)})
+	end := End{Result: s.result, Leaks: Leaks{Count: s.count, Left: s.stage == counting}}
+	did, leftovers := "stopped", fmt.Sprintf("%d leftovers", s.count)
+	if end.Left {
+		did = "left"
 	}
-	if s.leftCount > MaxNamed {
-		do = append(do, say{Warning, fmt.Sprintf("left %d leftovers in all", s.leftCount)})
+	if s.count == 1 {
+		leftovers = "1 leftover"
 	}
-	result, leaked := s.result, false
-	if slices.Contains(s.Remap, result.Status()) {
-		result.Sig, result.Code = 0, 0
+	if s.count > MaxNamed {
+		do = append(do, say{Warning, did + " " + leftovers + " in all", NoReason})
 	}
-	if count := s.stoppedCount + s.leftCount; result.Status() == 0 && count > 0 && s.OrphansExit > 0 {
-		result.Code, leaked = s.OrphansExit, true
-		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, Leftovers(count))})
+	if slices.Contains(s.Remap, end.Status()) {
+		end.Result = Result{}
 	}
-	return append(do, exit{result, Leaks{s.stoppedCount, s.leftCount, leaked}}), nil
+	if end.Status() == 0 && s.count > 0 && s.OrphansExit > 0 {
+		end.Code, end.Decided = s.OrphansExit, true
+		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leftovers), NoReason})
+	}
+	return append(do, exit{end}), nil
 }
 
-// Leftovers is a number of leftovers in words.
-func Leftovers(count int) string {
-	if count == 1 {
-		return "1 leftover"
-	}
-	return fmt.Sprintf("%d leftovers", count)
+// cannotFind says why fini leaves the leftovers alone.
+func cannotFind(err error) action {
+	return say{Failure, fmt.Sprintf("cannot find leftovers: %v", err), NoReason}
 }

@@ -356,7 +356,7 @@ const (
 // wakes. SIGCONT continues, and its parent is told. Any other signal waits until then. See
 // signal(7).
 func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
-	if !p.alive() {
+	if !p.alive() || p.pending.has(syscall.SIGKILL) { // it acts on nothing more
 		return
 	}
 	w.got(p, sig)
@@ -729,12 +729,7 @@ func (k *kernel) OfTree(pid int) bool {
 	return p != nil && k.w.descends(p, k.f.id)
 }
 
-func (k *kernel) Received(signals.Received) {}
-
-func (k *kernel) Unread() int {
-	k.called = true
-	return k.w.stdin.unread
-}
+func (k *kernel) Unread() int { return k.w.stdin.unread }
 
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
@@ -814,8 +809,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-func (k *kernel) Say(Level, string)                        {}
-func (k *kernel) Because(Level, string, Reason)            {}
+func (k *kernel) Say(Level, string, Reason)                {}
 func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
 
 func (k *kernel) Exit(end End) {

@@ -21,25 +21,15 @@ func TestCandidates(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		"PATH":                      {"x", []string{"PATH=/a:/b"}, []string{"/a/x", "/b/x"}},
-		"PATH among others":         {"x", []string{"XPATH=/no", "PATHX=/no", "PATH=/a", "A=PATH=/no"}, []string{"/a/x"}},
-		"PATH twice":                {"x", []string{"PATH=/a", "PATH=/no"}, []string{"/a/x"}},
-		"relative entries":          {"x", []string{"PATH=a:.:../b"}, []string{"a/x", "./x", "../b/x"}},
-		"entry with a slash":        {"x", []string{"PATH=/a/"}, []string{"/a//x"}},
-		"no PATH":                   {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
-		"no environment":            {"x", nil, []string{"/bin/x", "/usr/bin/x"}},
-		"empty PATH":                {"x", []string{"PATH="}, []string{"x"}},
-		"leading empty entry":       {"x", []string{"PATH=:/a"}, []string{"x", "/a/x"}},
-		"trailing empty entry":      {"x", []string{"PATH=/a:"}, []string{"/a/x", "x"}},
-		"empty entry in the middle": {"x", []string{"PATH=/a::/b"}, []string{"/a/x", "x", "/b/x"}},
-		"empty entries alone":       {"x", []string{"PATH=:"}, []string{"x", "x"}},
-		"absolute":                  {"/b/x", []string{"PATH=/a"}, []string{"/b/x"}},
-		"relative":                  {"./x", []string{"PATH=/a"}, []string{"./x"}},
-		"slash in the middle":       {"b/x", []string{"PATH=/a"}, []string{"b/x"}},
-		"slash at the end":          {"x/", []string{"PATH=/a"}, []string{"x/"}},
-		"name with a colon":         {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
-		"empty name":                {"", []string{"PATH=/a"}, nil},
-		"empty name and entry":      {"", []string{"PATH="}, nil},
+		"PATH among others":   {"x", []string{"XPATH=/no", "PATHX=/no", "PATH=/a", "A=PATH=/no"}, []string{"/a/x"}},
+		"PATH twice":          {"x", []string{"PATH=/a", "PATH=/no"}, []string{"/a/x"}},
+		"relative entries":    {"x", []string{"PATH=a:.:../b"}, []string{"a/x", "./x", "../b/x"}},
+		"entry with a slash":  {"x", []string{"PATH=/a/"}, []string{"/a//x"}},
+		"no PATH":             {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
+		"empty entries alone": {"x", []string{"PATH=:"}, []string{"x", "x"}},
+		"slash at the end":    {"x/", []string{"PATH=/a"}, []string{"x/"}},
+		"name with a colon":   {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
+		"empty name":          {"", []string{"PATH=/a"}, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if got := candidates(c.file, c.env); !slices.Equal(got, c.want) {
@@ -166,8 +156,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		"after a missing interpreter":  {map[string]laid{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
 		"after an entry past PATH_MAX": {map[string]laid{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
 
-		"script without #!":           {map[string]laid{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
-		"script without #!, absolute": {map[string]laid{"x": script("", "bare")}, "", []string{"D/x", "1"}, "bare [1]", 3, ""},
+		"script without #!": {map[string]laid{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
 		"script without #!, in the working directory": {
 			map[string]laid{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
 		"empty executable": {map[string]laid{"x": {"", 0o755}}, "D", []string{"x"}, "", 0, ""},
@@ -176,21 +165,14 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 
 		"not found":                {nil, "D", []string{"x"}, "", 127, ""},
 		"not found, absolute":      {nil, "", []string{"D/x"}, "", 127, ""},
-		"not found, no directory":  {nil, "", []string{"D/none/x"}, "", 127, ""},
 		"dangling link":            {map[string]laid{"x": {"-> gone", 0}}, "D", []string{"x"}, "", 127, ""},
 		"no permission":            {map[string]laid{"x": noExec}, "D", []string{"x"}, "", 126, ""},
-		"no permission, absolute":  {map[string]laid{"x": noExec}, "", []string{"D/x"}, "", 126, ""},
 		"no permission, then none": {map[string]laid{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
 		"directory":                {map[string]laid{"x/": {}}, "D", []string{"x"}, "", 126, ""},
-		"directory, absolute":      {map[string]laid{"x/": {}}, "", []string{"D/x"}, "", 126, ""},
 		"links in a circle":        {map[string]laid{"x": {"-> y", 0}, "y": {"-> x", 0}}, "D", []string{"x"}, "", 126, ""},
 		"a name past NAME_MAX":     {nil, "D", []string{strings.Repeat("x", 300)}, "", 126, ""},
 		"empty name":               {nil, "D", []string{""}, "", 127, ""},
 		"missing interpreter": {map[string]laid{"x": noShell}, "D", []string{"x"}, "", 126,
-			"it reports ENOENT, and can't tell which file was meant"},
-		"missing interpreter, absolute": {map[string]laid{"x": noShell}, "", []string{"D/x"}, "", 126,
-			"it reports ENOENT, and can't tell which file was meant"},
-		"missing interpreter, then none": {map[string]laid{"a/x": noShell}, "D/a:D/b", []string{"x"}, "", 126,
 			"it reports ENOENT, and can't tell which file was meant"},
 		"file for a directory": {map[string]laid{"a": {"", 0o644}}, "", []string{"D/a/x"}, "", 127,
 			"it counts ENOTDIR as found"},
@@ -244,13 +226,10 @@ func TestSpawnErrorReads(t *testing.T) {
 		err  *SpawnError
 		want string
 	}{
-		"plain":    {&SpawnError{"x", NotFound, errors.New("why")}, "cannot run x: why"},
-		"path":     {&SpawnError{"/a/x-1.2_3", NotFound, errors.New("why")}, "cannot run /a/x-1.2_3: why"},
-		"empty":    {&SpawnError{"", NotFound, errors.New("why")}, `cannot run "": why`},
-		"spaces":   {&SpawnError{"a b", NotFound, errors.New("why")}, `cannot run "a b": why`},
-		"newline":  {&SpawnError{"a\nb", NotFound, errors.New("why")}, `cannot run "a\nb": why`},
-		"quotes":   {&SpawnError{`a"b`, NotFound, errors.New("why")}, `cannot run "a\"b": why`},
-		"an errno": {&SpawnError{"x", NotExecutable, unix.EACCES}, "cannot run x: permission denied"},
+		"path":   {&SpawnError{"/a/x-1.2_3", NotFound, errors.New("why")}, "cannot run /a/x-1.2_3: why"},
+		"empty":  {&SpawnError{"", NotFound, errors.New("why")}, `cannot run "": why`},
+		"spaces": {&SpawnError{"a b", NotFound, errors.New("why")}, `cannot run "a b": why`},
+		"quotes": {&SpawnError{`a"b`, NotFound, errors.New("why")}, `cannot run "a\"b": why`},
 	} {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)

@@ -1,7 +1,6 @@
 package reaper
 
 import (
-	"math"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -19,30 +18,18 @@ func CloseInherited(keepStdin bool) {
 		release(0)
 	}
 	release(1)
-	fd := 3
-	// Each of this process's own descriptors got the lowest free number when it was opened. So each free number below
-	// it belonged to a descriptor that was closed since. There are fewer than ownMost of these.
-	for free := 0; free < ownMost; fd++ {
-		flags, _, errno := unix.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0)
-		switch {
-		case errno != 0:
-			free++
-		case flags&unix.FD_CLOEXEC == 0:
-			_ = unix.Close(fd)
-		}
-	}
-	// Before Linux 5.9, or under a filter, there is no close_range(2). Without a list, any number may be in use:
-	// the Go runtime has raised the soft limit to the hard limit, which may be a thousand million.
-	if unix.CloseRange(uint(fd), math.MaxUint32, 0) == nil || closeListed(fd) == nil {
+	if closeListed() == nil {
 		return
 	}
-	for ; fd < 1<<16; fd++ {
-		_ = unix.Close(fd)
+	// Without a list, any number may be in use: the Go runtime has raised the soft limit to the hard limit, which may be
+	// a thousand million.
+	for fd := 3; fd < 1<<16; fd++ {
+		closeUnlessOwn(fd)
 	}
 }
 
-// closeListed closes the descriptors from a number on that are not close-on-exec, as /proc lists them.
-func closeListed(from int) error {
+// closeListed closes the descriptors from 3 on that are not close-on-exec, as /proc lists them.
+func closeListed() error {
 	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -56,16 +43,19 @@ func closeListed(from int) error {
 		}
 		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
 		for _, name := range names {
-			fd, _ := strconv.Atoi(name)
-			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); fd >= from && err == nil && flags&unix.FD_CLOEXEC == 0 {
-				_ = unix.Close(fd)
+			if fd, _ := strconv.Atoi(name); fd >= 3 {
+				closeUnlessOwn(fd)
 			}
 		}
 	}
 }
 
-// ownMost is more than the descriptors that fini has opened and closed before it calls CloseInherited.
-const ownMost = 16
+// closeUnlessOwn closes fd unless it is close-on-exec, as each descriptor is that fini has opened itself.
+func closeUnlessOwn(fd int) {
+	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+		_ = unix.Close(fd)
+	}
+}
 
 // release turns fd into a reference that keeps no pipe open. Without /proc, release closes fd.
 func release(fd int) {
