@@ -51,7 +51,7 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		return line, l.alone(options, initial)
 	}
 	line.FD = entry.LineFD()
-	isolated, user := entry.Isolated()
+	isolated, _ := entry.Isolated()
 	refused := pair.Refused()
 	switch {
 	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
@@ -67,8 +67,8 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	case isolate && (!isolated || slices.ContainsFunc(options.Bind, notOpened)):
 		line.AskIsolated(options.Bind)
 	}
-	if isolated && !user {
-		if refused := pair.MountProc(); refused != nil {
+	if isolated {
+		if refused := pair.Isolate(); refused != nil {
 			line.AskPlain(refused)
 		}
 	}

@@ -155,7 +155,10 @@ func (p *process) launch(kind Kind) Kind {
 		closeFD(line)
 		p.line = -1
 		if p.Isolated {
-			p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
+			p.refused.call, p.refused.errno = CallClonePID, uint32(-pid)
+			if p.user.Is {
+				p.refused.call = CallCloneUser
+			}
 			return BePlain
 		}
 		p.failed = pid
@@ -203,9 +206,6 @@ func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
 	if p.Isolated {
-		if p.user {
-			p.isolateUser()
-		}
 		return // if the outer fini has been killed, the line hangs up
 	}
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {

@@ -20,7 +20,7 @@ type RefusedError struct {
 
 var calls = [...]string{
 	entry.CallClonePID:  "clone(CLONE_NEWPID | CLONE_NEWNS)",
-	entry.CallCloneUser: "clone(CLONE_NEWUSER)",
+	entry.CallCloneUser: "clone(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS)",
 	entry.CallMap:       "write to uid_map",
 	entry.CallOpen:      "open(/proc)",
 	entry.CallSlave:     "mount(/proc, MS_SLAVE | MS_REC)",
@@ -30,7 +30,13 @@ var calls = [...]string{
 	entry.CallCapset:    "capset",
 }
 
-func refused(call int, err error) *RefusedError { return &RefusedError{Call: call, Err: err} }
+// refused is nil if err is nil.
+func refused(call int, err error) *RefusedError {
+	if err == nil {
+		return nil
+	}
+	return &RefusedError{Call: call, Err: err}
+}
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", calls[e.Call], e.Err) }
 func (e *RefusedError) Unwrap() error { return e.Err }
@@ -43,7 +49,7 @@ func Refused() error {
 		return nil
 	}
 	_, user := entry.Isolated()
-	e := &RefusedError{call % len(calls), error(errno), user}
+	e := &RefusedError{call % len(calls), error(errno), user.Is}
 	if errno == 0 {
 		e.Err = errNotMounted
 	}
