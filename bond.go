@@ -49,8 +49,8 @@ func (l *loop) bind(options *cli.Options) error {
 		outer, _, _ := entry.Outer()
 		watch(l.line.FD, outer, life.FiniDied)
 	}
-	for _, pid := range options.Bind {
-		fd, err := l.openBound(int(pid))
+	for i, pid := range options.Bind {
+		fd, err := openBound(i, int(pid))
 		if err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
@@ -99,13 +99,12 @@ func (l *loop) launcher() entry.Launcher {
 	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid, Proc: int(pdeath.Own)}
 }
 
-// openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened the pidfd.
-func (l *loop) openBound(pid int) (fd int, err error) {
-	fd, ok := entry.Bound(pid)
-	switch {
-	case !ok:
+// openBound opens the pidfd of the process of the --bind number i. For an isolated inner fini the outer fini has opened
+// the pidfd.
+func openBound(i, pid int) (fd int, err error) {
+	if opened := entry.Bound(); i >= len(opened) {
 		fd, err = unix.PidfdOpen(pid, 0)
-	case fd < 0:
+	} else if fd = int(opened[i]); fd < 0 {
 		err = unix.Errno(-fd)
 	}
 	return fd, pdeath.CanWatch(fd, err)

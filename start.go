@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -64,7 +63,7 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		return line, errNotIsolated(refused)
 	case isolate && len(options.Bind) > entry.MaxBound:
 		return line, fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
-	case isolate && (!isolated || slices.ContainsFunc(options.Bind, notOpened)):
+	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
 		line.AskIsolated(options.Bind)
 	}
 	if isolated {
@@ -85,12 +84,6 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		}
 	}
 	return line, nil
-}
-
-// notOpened reports whether the outer fini has not been asked yet for the pidfd of a process.
-func notOpened(pid int) bool {
-	_, ok := entry.Bound(pid)
-	return !ok
 }
 
 // errNotIsolated is the error if --isolate does not allow going on without. fini then exits with life.ExitFailed.

@@ -193,10 +193,7 @@ func (p *process) closeAll() {
 	closeFD(p.signalFD)
 	closeFD(p.parentFD)
 	closeFD(p.line)
-	for i := 0; i < p.bounds && i < len(p.bound); i++ {
-		closeFD(int(p.bound[i].fd))
-	}
-	p.signalFD, p.parentFD, p.line, p.bounds = -1, -1, -1, 0
+	p.signalFD, p.parentFD, p.line = -1, -1, -1
 }
 
 // beInner is the work of the inner fini before it has a runtime.

@@ -41,61 +41,12 @@ func (p *process) prepareIsolation(line int) (flags uintptr) {
 	return unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUSER
 }
 
-// openBound opens the pidfd of a process of --bind for the next inner fini, and keeps it, or -errno if the kernel
-// refuses.
+// openBound opens the pidfd of a process of --bind for the next inner fini, which can't open it: see Bound.
 //
 //go:nosplit
 func (p *process) openBound(pid uint32) {
 	if i := uint(p.bounds); i < MaxBound {
-		p.bound[i] = boundProcess{int32(pid), int32(high(call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)))}
+		p.bound[i] = int32(high(call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)))
 		p.bounds++
 	}
-}
-
-// isInside reports whether a process is in the PID namespace of the inner fini, and so belongs to the tree.
-//
-//go:nosplit
-func (p *process) isInside(pid int32) bool {
-	text := uintptr(unsafe.Pointer(&p.text))
-	ours, theirs := text+1024, text+2048 // namespace writes a path before these
-	n := p.namespace(uintptr(p.inner), ours)
-	if n <= 0 || n != p.namespace(uintptr(pid), theirs) {
-		return false
-	}
-	for i := uintptr(0); i < uintptr(n); i++ {
-		if byteAt(ours+i) != byteAt(theirs+i) {
-			return false
-		}
-	}
-	return true
-}
-
-// namespace reads the link that names the PID namespace of a process. See proc_pid_ns(5).
-//
-//go:nosplit
-func (p *process) namespace(pid, to uintptr) int {
-	text := uintptr(unsafe.Pointer(&p.text))
-	appendText(appendNumber(appendText(text, "/proc/"), int(pid)), "/ns/pid\x00")
-	return call(unix.SYS_READLINKAT, atCwd, text, to, 64)
-}
-
-//go:nosplit
-func appendText(at uintptr, text string) uintptr {
-	for i := uintptr(0); i < uintptr(len(text)); i++ {
-		*(*byte)(unsafe.Add(nil, at+i)) = byteAt(address(text) + i)
-	}
-	return at + uintptr(len(text))
-}
-
-//go:nosplit
-func appendNumber(at uintptr, n int) uintptr {
-	size := uintptr(1)
-	for rest := n / 10; rest > 0; rest /= 10 {
-		size++
-	}
-	for i := size; i > 0; i-- {
-		*(*byte)(unsafe.Add(nil, at+i-1)) = byte('0' + n%10)
-		n /= 10
-	}
-	return at + size
 }

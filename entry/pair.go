@@ -45,8 +45,8 @@ type process struct {
 	line             int // this process's end
 	proc             int // in an isolated inner fini: /proc as the outer fini sees it
 	user             UserNamespace
-	bound            [MaxBound]boundProcess
-	bounds           int // the number of bound processes
+	bound            [MaxBound]int32 // see Bound
+	bounds           int
 	reportFD         int
 
 	signalFD int
@@ -63,9 +63,6 @@ type process struct {
 	earliers int        // the number of bytes in earlier; negative if the children could not be read or have no room
 	dir      [4096]byte // the working directory, with a 0 at its end
 }
-
-// boundProcess is a process of --bind, for an isolated inner fini, which can't open its pidfd.
-type boundProcess struct{ pid, fd int32 }
 
 // MaxBound is the largest number of processes of --bind for an isolated inner fini.
 const MaxBound = 64
@@ -145,16 +142,9 @@ func ParentProcess() Launcher {
 // Outer returns the pid, process group and session of the outer fini.
 func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
 
-// Bound returns the pidfd that the outer fini has opened for the process pid, or a negative errno if the kernel refused.
-// ok is false if no message asked for that pidfd.
-func Bound(pid int) (fd int, ok bool) {
-	for _, b := range outer.bound[:outer.bounds] {
-		if int(b.pid) == pid {
-			return int(b.fd), true
-		}
-	}
-	return -1, false
-}
+// Bound returns the pidfds that the outer fini has opened, in the order of the messages that asked for them. If the kernel
+// refused one, a negative errno stands in its place.
+func Bound() []int32 { return outer.bound[:outer.bounds] }
 
 // Earlier returns the children that this process had before it became fini. ok is false if they are not known.
 func Earlier() (pids []int, ok bool) {

@@ -305,11 +305,8 @@ func (p *process) beStoppable() {
 //go:nosplit
 func (p *process) relay() {
 	flags, sender := uint32(0), int32(p.signal.Pid)
-	switch {
-	case p.signal.Code > 0:
+	if p.signal.Code > 0 {
 		flags, sender = FromKernel, 0
-	case p.Isolated && p.isInside(sender):
-		flags = FromTree
 	}
 	p.say(Signal, p.signal.Signo, flags, sender)
 }
@@ -327,10 +324,9 @@ func (p *process) letGo() {
 			closeFD(fd)
 		}
 	}
-	p.bounds = 0
 	// Before Linux 5.9, or under a filter, close_range fails.
-	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 && !p.closeListed(last) {
-		limit := unix.Rlimit{}
+	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 {
+		limit := unix.Rlimit{Cur: 1 << 16}
 		call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
 		for fd := last + 1; fd < int(min(limit.Cur, 1<<16)); fd++ {
 			closeFD(fd)
@@ -338,31 +334,6 @@ func (p *process) letGo() {
 	}
 	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
 	call(unix.SYS_CHDIR, address("/\x00"), 0, 0, 0)
-}
-
-// closeListed closes the descriptors above last, as /proc lists them. See getdents(2).
-//
-//go:nosplit
-func (p *process) closeListed(last int) bool {
-	dir := call(unix.SYS_OPENAT, atCwd, address("/proc/self/fd\x00"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if dir < 0 {
-		return false
-	}
-	text := uintptr(unsafe.Pointer(&p.text))
-	for {
-		n := call(unix.SYS_GETDENTS64, uintptr(dir), text, uintptr(len(p.text)), 0)
-		if n <= 0 {
-			closeFD(dir)
-			return n == 0
-		}
-		for at := text; at < text+uintptr(n); {
-			const length, name = 16, 19
-			if fd, _ := number(at + name); fd > last && fd != dir {
-				closeFD(fd)
-			}
-			at += uintptr(byteAt(at+length)) | uintptr(byteAt(at+length+1))<<8
-		}
-	}
 }
 
 // release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If
