@@ -69,7 +69,10 @@ func (l *loop) bind(options *cli.Options) error {
 	case launcher.Gone:
 		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
 	}
-	err := launcher.Err
+	var err error
+	if launcher.Err != 0 {
+		err = launcher.Err
+	}
 	if launcher.FD < 0 && l.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
 		if err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {

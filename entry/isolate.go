@@ -19,7 +19,7 @@ import (
 //
 //go:nosplit
 func (p *process) prepareIsolation(line int) (flags uintptr) {
-	p.proc = high(call(unix.SYS_OPENAT, atCwd, address("/proc\x00"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
+	p.parent.Proc = high(call(unix.SYS_OPENAT, atCwd, address("/proc\x00"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
 	// A process in a PID namespace can't signal a process outside. If the outer fini is stopped with its job, a message
 	// from the inner fini continues it: the kernel sends the signal. See F_SETSIG in fcntl(2).
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETSIG, uintptr(unix.SIGCONT), 0)

@@ -36,18 +36,14 @@ type process struct {
 	failed  int                          // the negative errno that prevented the pair, 0 for none
 	refused struct{ call, errno uint32 } // of an isolation
 
-	parent, parentFD int // of the outer fini: the pid, 0 if it is outside of the PID namespace, and its pidfd or -1
-	group, session   int // of the outer fini
-	parentSession    int // negative if unknown
-	parentGone       bool
-	parentErr        int // why no ParentSignal reports the parent's death: a negative errno
-	inner            int // the pid of the inner fini
-	line             int // this process's end
-	proc             int // in an isolated inner fini: /proc as the outer fini sees it
-	user             UserNamespace
-	bound            [MaxBound]int32 // see Bound
-	bounds           int
-	reportFD         int
+	parent         Launcher
+	group, session int // of the outer fini
+	inner          int // the pid of the inner fini
+	line           int // this process's end
+	user           UserNamespace
+	bound          [MaxBound]int32 // see Bound
+	bounds         int
+	reportFD       int
 
 	signalFD int
 	polled   [3]pollFD
@@ -122,22 +118,16 @@ type UserNamespace struct {
 // A Launcher holds the facts that an outer fini knew about its parent process. In an inner fini they are the facts of the
 // outer fini, and the pids belong to the outer fini's PID namespace.
 type Launcher struct {
-	Pid     int   // 0 if it is outside of the PID namespace
-	FD      int   // a pidfd, -1 if there is none
-	Session int   // negative if unknown
-	Gone    bool  // it exited before fini could look
-	Err     error // why the outer fini gets no notice of its end
-	Proc    int   // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
+	Pid     int           // 0 if it is outside of the PID namespace
+	FD      int           // a pidfd, -1 if there is none
+	Session int           // negative if unknown
+	Gone    bool          // it exited before fini could look
+	Err     syscall.Errno // why no ParentSignal tells the outer fini of its end
+	Proc    int           // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
 }
 
 // ParentProcess returns the process that started fini.
-func ParentProcess() Launcher {
-	launcher := Launcher{Pid: outer.parent, FD: outer.parentFD, Session: outer.parentSession, Gone: outer.parentGone, Proc: outer.proc}
-	if outer.parentErr != 0 {
-		launcher.Err = syscall.Errno(-outer.parentErr)
-	}
-	return launcher
-}
+func ParentProcess() Launcher { return outer.parent }
 
 // Outer returns the pid, process group and session of the outer fini.
 func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
@@ -161,20 +151,11 @@ func LineFD() int { return outer.line }
 // An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
-// An Inheritance holds the facts that an heir has.
-type Inheritance struct {
-	Main     int                // the pid of the main child, 0 if it was not started
-	Status   syscall.WaitStatus // to end with: the main child's status if Done, else the inner fini's
-	Done     bool               // the inner fini had done its work
-	GaveUp   bool               // the inner fini does not end: it is the init of a PID namespace in which a process does not end
-	EndBy    syscall.Signal     // the terminating signal from before the main child was started, 0 for none
-	ReportFD int                // the place of the report, -1 for none
-}
-
-// Inherit returns the inheritance of an heir, and changes back to the directory in which this process was started.
-func Inherit() Inheritance {
+// Inherit returns what an heir knows, and the descriptor of the report's place or -1. It changes back to the directory in
+// which this process was started.
+func Inherit() (will Sleeper, reportFD int) {
 	if outer.dir[0] != 0 {
 		_ = os.Chdir(unix.ByteSliceToString(outer.dir[:]))
 	}
-	return Inheritance{int(outer.Main), syscall.WaitStatus(outer.Status), outer.Done, outer.GaveUp, syscall.Signal(outer.EndBy), outer.reportFD}
+	return outer.Sleeper, outer.reportFD
 }

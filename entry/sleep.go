@@ -15,7 +15,7 @@ import (
 func (p *process) sleep() (next Kind) {
 	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
 	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
-	p.polled[2] = pollFD{fd: int32(p.parentFD), events: unix.POLLIN}
+	p.polled[2] = pollFD{fd: int32(p.parent.FD), events: unix.POLLIN}
 	signalled := false
 	for {
 		p.poll()
@@ -87,11 +87,7 @@ func (p *process) poll() {
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
 	p.polled[2].revents = 0
-	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
-	if err == -int(unix.EINVAL) { // another process has lowered the limit of descriptors since
-		after.Sec, after.Nsec = 0, 10e6
-		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[2])), 1, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
-	}
+	call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 }
 
 // receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
@@ -136,9 +132,9 @@ func (p *process) takeSignal(asKernel bool) {
 	const pollIn = 1 // POLL_IN: see prepareIsolation
 	switch {
 	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
-	case p.signal.Signo == ParentSignal && p.parentFD < 0 && (p.parent != 0 || p.signal.Pid == 0):
+	case p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0):
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.parent == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
+		if p.parent.Pid == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
 	default:
@@ -169,7 +165,7 @@ func (p *process) do(act Act) {
 		signalFD(p.signalFD, p.wanted())
 		p.deadline = 0
 	}
-	if act&TellParent != 0 && p.parentFD < 0 {
+	if act&TellParent != 0 && p.parent.FD < 0 {
 		p.say(ParentDied, 0, 0, 0)
 	}
 	if act&Continue != 0 {
@@ -186,22 +182,13 @@ func (p *process) do(act Act) {
 		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 	if act&AwaitEnd != 0 {
-		p.deadline = now() + p.patience()
+		// After the line has hung up, only a tracer delays the end of a process. But the init of a PID namespace ends
+		// after all other processes there.
+		p.deadline = now() + 1e9
+		if p.Isolated {
+			p.deadline = now() + 10e9
+		}
 	}
-}
-
-// patience is how long the outer fini waits for the end of the inner fini, in nanoseconds. After the line has hung up,
-// only a tracer delays the end of a process. But the init of a PID namespace ends after all other processes there.
-//
-//go:nosplit
-func (p *process) patience() int64 {
-	switch {
-	case !p.Isolated:
-		return 1e9
-	case p.Done:
-		return 2e9
-	}
-	return 10e9
 }
 
 // ending checks whether the inner fini has ended or the time is up, and returns the act that Step decides; 0 to wait on.
@@ -280,7 +267,7 @@ const childEnded = 1 << (unix.SIGCHLD - 1)
 //go:nosplit
 func (p *process) wanted() uint64 {
 	set := childEnded | terminating&^p.Ignored
-	if p.parentFD < 0 {
+	if p.parent.FD < 0 {
 		set |= 1 << (ParentSignal - 1)
 	}
 	return set
@@ -318,9 +305,9 @@ func (p *process) relay() {
 func (p *process) letGo() {
 	p.release(0, "/proc/self/fd/0\x00")
 	p.release(1, "/proc/self/fd/1\x00")
-	last := max(p.signalFD, p.parentFD, p.line, p.reportFD)
+	last := max(p.signalFD, p.parent.FD, p.line, p.reportFD)
 	for fd := 3; fd < last; fd++ {
-		if fd != p.signalFD && fd != p.parentFD && fd != p.line && fd != p.reportFD {
+		if fd != p.signalFD && fd != p.parent.FD && fd != p.line && fd != p.reportFD {
 			closeFD(fd)
 		}
 	}
@@ -376,21 +363,14 @@ func (p *process) exitBy(status uint32) {
 //
 //go:nosplit
 func (p *process) makeRoom() {
-	if p.hasRoom(len(p.probes)) {
-		return // the tree can hardly fork that often in the few milliseconds until the heir has its threads
-	}
-	for round := 0; round < 1000; round++ {
-		p.killChildren()
-		if p.hasRoom(threads) {
-			return
-		}
+	need := len(p.probes) // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	for round := 0; round < 1000 && !p.hasRoom(need); round++ {
 		moment := unix.Timespec{Nsec: 10e6}
 		call6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&moment)), 0, 8, 0)
+		p.killChildren()
+		need = 12 // the threads that the runtime makes, and some more
 	}
 }
-
-// threads is the number of threads that the runtime makes, and some more.
-const threads = 12
 
 // hasRoom tests whether the kernel allows n more processes.
 //
