@@ -54,9 +54,9 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	refused := pair.Refused()
 	switch {
 	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
-		line.Ask(entry.BeAlone)
+		line.Ask(entry.Message{Kind: entry.BeAlone})
 	case isolated && !isolate:
-		line.Ask(entry.BePlain)
+		line.Ask(entry.Message{Kind: entry.BePlain})
 	case isolate && refused != nil && options.Isolate == cli.TryIsolate:
 		l.sayf(life.Failure, "--isolate: %v: going on without", refused)
 	case isolate && refused != nil:

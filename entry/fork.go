@@ -30,9 +30,7 @@ func (p *process) fork(argv uintptr) {
 	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
 	p.signalFD = high(signalFD(-1, p.wanted()))
 	if p.signalFD < 0 {
-		p.failed = p.signalFD
-		p.closeAll()
-		return
+		p.failed, kind = p.signalFD, 0
 	}
 	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {

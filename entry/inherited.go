@@ -85,8 +85,7 @@ func Inherited() (a Attributes) {
 			a.Ignored = append(a.Ignored, sig)
 		}
 	}
-	blocked := atEntry.blocked
-	a.Blocked = &blocked
+	a.Blocked = &atEntry.blocked
 	for fd := range a.Closed {
 		a.Closed[fd] = atEntry.closed&(1<<fd) != 0
 	}

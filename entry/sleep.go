@@ -138,15 +138,15 @@ func (p *process) takeSignal(asKernel bool) {
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
 	default:
-		seen := Seen{What: Signalled, Signal: p.signal.Signo}
+		seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)
 		if p.signal.Code <= 0 {
 			seen.Sender = int(int32(p.signal.Pid))
-		} else if !asKernel {
-			p.signal.Code, p.signal.Pid = 0, 0
+		} else if asKernel {
+			flags = FromKernel
 		}
 		act := p.Step(seen)
 		if act&Relay != 0 {
-			p.relay()
+			p.say(Signal, p.signal.Signo, flags, int32(seen.Sender))
 		}
 		p.do(act)
 	}
@@ -287,17 +287,6 @@ func (p *process) beStoppable() {
 	}
 }
 
-// relay sends the inner fini a message about the signal.
-//
-//go:nosplit
-func (p *process) relay() {
-	flags, sender := uint32(0), int32(p.signal.Pid)
-	if p.signal.Code > 0 {
-		flags, sender = FromKernel, 0
-	}
-	p.say(Signal, p.signal.Signo, flags, sender)
-}
-
 // letGo closes the inherited descriptors, so that a reader gets end of file as if fini were not there. It also leaves the
 // working directory, so that its file system may be unmounted.
 //
@@ -363,14 +352,21 @@ func (p *process) exitBy(status uint32) {
 //
 //go:nosplit
 func (p *process) makeRoom() {
-	need := len(p.probes) // the tree can hardly fork that often in the few milliseconds until the heir has its threads
-	for round := 0; round < 1000 && !p.hasRoom(need); round++ {
+	if p.hasRoom(len(p.probes)) {
+		return // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	}
+	for round := 0; round < 1000; round++ {
+		p.killChildren()
+		if p.hasRoom(threads) {
+			return
+		}
 		moment := unix.Timespec{Nsec: 10e6}
 		call6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&moment)), 0, 8, 0)
-		p.killChildren()
-		need = 12 // the threads that the runtime makes, and some more
 	}
 }
+
+// threads is the number of threads that the runtime makes, and some more.
+const threads = 12
 
 // hasRoom tests whether the kernel allows n more processes.
 //

@@ -1,7 +1,6 @@
 package pair
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ func mountProc(user bool) *RefusedError {
 	}
 	proc, below := procMounts(text)
 	if proc == nil {
-		return refused(entry.CallOpen, errNotMounted)
+		return refused(entry.CallOpen, unix.ENOENT)
 	}
 	if user {
 		return refused(entry.CallMount, unix.Mount("proc", "/proc", "proc", proc.flags, ""))
@@ -56,8 +55,6 @@ func mountProc(user bool) *RefusedError {
 	}
 	return nil
 }
-
-var errNotMounted = errors.New("/proc is not mounted")
 
 // A procMount describes the mount of /proc.
 type procMount struct {
