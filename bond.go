@@ -49,8 +49,8 @@ func (l *loop) bind(options *cli.Options) error {
 		outer, _, _ := entry.Outer()
 		watch(l.line.FD, outer, life.FiniDied)
 	}
-	for _, pid := range options.Bind {
-		fd, err := l.openBound(int(pid))
+	for i, pid := range options.Bind {
+		fd, err := openBound(i, int(pid))
 		if err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
@@ -69,7 +69,10 @@ func (l *loop) bind(options *cli.Options) error {
 	case launcher.Gone:
 		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
 	}
-	err := launcher.Err
+	var err error
+	if launcher.Err != 0 {
+		err = launcher.Err
+	}
 	if launcher.FD < 0 && l.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
 		if err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
@@ -99,13 +102,12 @@ func (l *loop) launcher() entry.Launcher {
 	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid, Proc: int(pdeath.Own)}
 }
 
-// openBound opens the pidfd of a process of --bind. For an isolated inner fini the outer fini has opened the pidfd.
-func (l *loop) openBound(pid int) (fd int, err error) {
-	fd, ok := entry.Bound(pid)
-	switch {
-	case !ok:
+// openBound opens the pidfd of the process of the --bind number i. For an isolated inner fini the outer fini has opened
+// the pidfd.
+func openBound(i, pid int) (fd int, err error) {
+	if opened := entry.Bound(); i >= len(opened) {
 		fd, err = unix.PidfdOpen(pid, 0)
-	case fd < 0:
+	} else if fd = int(opened[i]); fd < 0 {
 		err = unix.Errno(-fd)
 	}
 	return fd, pdeath.CanWatch(fd, err)

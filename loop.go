@@ -78,7 +78,7 @@ func (l *loop) heard(woken *life.Woken) bool {
 		case m.Kind == entry.ParentDied && l.bySignal:
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0, OfTree: m.Flags&entry.FromTree != 0}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
 			if l.isolated {
 				got.Sender = 0 // here that pid is another process
 			}

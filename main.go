@@ -156,37 +156,37 @@ func run(options *cli.Options, environ []string) life.Result {
 
 // inherit is the rest of a life whose inner fini was killed.
 func inherit(options *cli.Options) life.Result {
-	will := entry.Inherit()
+	will, reportFD := entry.Inherit()
+	result := life.ResultOf(syscall.WaitStatus(will.Status))
 	l := newLoop(options)
-	l.isolated, _ = entry.Isolated()
-	l.begun, l.main = signals.Uptime(), will.Main
+	l.isolated = will.Isolated
+	l.begun, l.main = signals.Uptime(), int(will.Main)
 	l.kills.Over = true
 	l.failed(l.tree.EarlierAre(entry.Earlier()))
 	switch {
 	case options.Report == "" || will.Main == 0:
-	case will.ReportFD < 0:
+	case reportFD < 0:
 		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		l.report = report.New(report.Place{FD: will.ReportFD, Path: options.Report}, options.Command, cli.VersionNumber(), l.isolated)
-		l.report.Started(will.Main)
+		l.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber(), l.isolated)
+		l.report.Started(l.main)
 	}
 	var err error
 	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {
 		l.failed(err)
 		_, _, err = l.tree.Kill()
 		l.failed(err)
-		return life.ResultOf(will.Status)
+		return result
 	}
 	l.rules.Ignored = l.caught.Ignored
 	l.caught.Children(true)
 	l.caught.Unblock()
-	l.tree.Allow(options.AllowOrphan, will.Main)
+	l.tree.Allow(options.AllowOrphan, l.main)
 	reserve()
 	runtime.UnlockOSThread() // as in run
-	result := life.ResultOf(will.Status)
 	switch {
 	case will.EndBy != 0:
-		result = life.Result{Sig: will.EndBy}
+		result = life.Result{Sig: syscall.Signal(will.EndBy)}
 	case will.GaveUp:
 		l.sayf(life.Failure, "gave up on the PID namespace: a process in it does not end")
 		if !will.Done {
@@ -196,7 +196,7 @@ func inherit(options *cli.Options) life.Result {
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
-	return life.NewHeir(l, l.rules, will.Main, l.isolated, result).Run()
+	return life.NewHeir(l, l.rules, l.main, l.isolated, result).Run()
 }
 
 // loop is the real life.Kernel: through its methods a life.Loop learns what happens, and acts. Only one goroutine uses

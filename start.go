@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -51,24 +50,24 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		return line, l.alone(options, initial)
 	}
 	line.FD = entry.LineFD()
-	isolated, user := entry.Isolated()
+	isolated, _ := entry.Isolated()
 	refused := pair.Refused()
 	switch {
 	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
-		line.Ask(entry.BeAlone)
+		line.Ask(entry.Message{Kind: entry.BeAlone})
 	case isolated && !isolate:
-		line.Ask(entry.BePlain)
+		line.Ask(entry.Message{Kind: entry.BePlain})
 	case isolate && refused != nil && options.Isolate == cli.TryIsolate:
 		l.sayf(life.Failure, "--isolate: %v: going on without", refused)
 	case isolate && refused != nil:
 		return line, errNotIsolated(refused)
 	case isolate && len(options.Bind) > entry.MaxBound:
 		return line, fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
-	case isolate && (!isolated || slices.ContainsFunc(options.Bind, notOpened)):
+	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
 		line.AskIsolated(options.Bind)
 	}
-	if isolated && !user {
-		if refused := pair.MountProc(); refused != nil {
+	if isolated {
+		if refused := pair.Isolate(); refused != nil {
 			line.AskPlain(refused)
 		}
 	}
@@ -85,12 +84,6 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 		}
 	}
 	return line, nil
-}
-
-// notOpened reports whether the outer fini has not been asked yet for the pidfd of a process.
-func notOpened(pid int) bool {
-	_, ok := entry.Bound(pid)
-	return !ok
 }
 
 // errNotIsolated is the error if --isolate does not allow going on without. fini then exits with life.ExitFailed.

@@ -29,7 +29,6 @@ func begin(stack uintptr) (to uintptr) {
 
 //go:nosplit
 func (a *inherited) note() {
-	a.known = true
 	for sig := uintptr(1); sig <= 64; sig++ {
 		const ignore = 1 // SIG_IGN
 		if call(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a.action)), 8) == 0 && a.action[0] == ignore {

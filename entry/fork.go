@@ -3,6 +3,7 @@
 package entry
 
 import (
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 //
 //go:nosplit
 func (p *process) fork(argv uintptr) {
-	p.parentFD, p.proc, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1, -1
+	p.parent.FD, p.parent.Proc, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1, -1
 	p.Self, p.Ignored = call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
 	p.noteEarlier()
 	kind := guess(argv)
@@ -29,9 +30,7 @@ func (p *process) fork(argv uintptr) {
 	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
 	p.signalFD = high(signalFD(-1, p.wanted()))
 	if p.signalFD < 0 {
-		p.failed = p.signalFD
-		p.closeAll()
-		return
+		p.failed, kind = p.signalFD, 0
 	}
 	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
@@ -94,18 +93,18 @@ func begins(arg uintptr, with string) bool {
 //
 //go:nosplit
 func (p *process) noteParent() {
-	p.parent = call(unix.SYS_GETPPID, 0, 0, 0, 0)
+	p.parent.Pid = call(unix.SYS_GETPPID, 0, 0, 0, 0)
 	p.group, p.session = call(unix.SYS_GETPGID, 0, 0, 0, 0), call(unix.SYS_GETSID, 0, 0, 0, 0)
-	if p.parent != 0 {
-		p.parentSession = call(unix.SYS_GETSID, uintptr(p.parent), 0, 0, 0)
-		p.parentFD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent), 0, 0, 0)), -1)
+	if p.parent.Pid != 0 {
+		p.parent.Session = call(unix.SYS_GETSID, uintptr(p.parent.Pid), 0, 0, 0)
+		p.parent.FD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent.Pid), 0, 0, 0)), -1)
 	}
-	if p.parentFD < 0 {
-		p.parentErr = call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0)
+	if p.parent.FD < 0 {
+		p.parent.Err = syscall.Errno(-call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0))
 	}
-	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
-		closeFD(p.parentFD) // the pidfd may belong to another process
-		p.parentFD, p.parentGone = -1, true
+	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
+		closeFD(p.parent.FD) // the pidfd may belong to another process
+		p.parent.FD, p.parent.Gone = -1, true
 	}
 }
 
@@ -149,13 +148,16 @@ func (p *process) launch(kind Kind) Kind {
 		return kind
 	}
 	closeFD(inner)
-	closeFD(p.proc)
-	p.proc = -1
+	closeFD(p.parent.Proc)
+	p.parent.Proc = -1
 	if pid < 0 {
 		closeFD(line)
 		p.line = -1
 		if p.Isolated {
-			p.refused.call, p.refused.errno = p.whichClone(), uint32(-pid)
+			p.refused.call, p.refused.errno = CallClonePID, uint32(-pid)
+			if p.user.Is {
+				p.refused.call = CallCloneUser
+			}
 			return BePlain
 		}
 		p.failed = pid
@@ -188,12 +190,9 @@ func (p *process) tryCalls(line int) int {
 func (p *process) closeAll() {
 	call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0)
 	closeFD(p.signalFD)
-	closeFD(p.parentFD)
+	closeFD(p.parent.FD)
 	closeFD(p.line)
-	for i := 0; i < p.bounds && i < len(p.bound); i++ {
-		closeFD(int(p.bound[i].fd))
-	}
-	p.signalFD, p.parentFD, p.line, p.bounds = -1, -1, -1, 0
+	p.signalFD, p.parent.FD, p.line = -1, -1, -1
 }
 
 // beInner is the work of the inner fini before it has a runtime.
@@ -203,9 +202,6 @@ func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
 	if p.Isolated {
-		if p.user {
-			p.isolateUser()
-		}
 		return // if the outer fini has been killed, the line hangs up
 	}
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {

@@ -15,7 +15,6 @@ var atEntry inherited
 type inherited struct {
 	ignored, blocked uint64    // bit n-1 is signal n
 	closed           uint32    // bit n is descriptor n; only the first three
-	known            bool      // begin has run
 	action           [4]uint64 // a struct sigaction, into which the kernel writes
 	environ          uintptr   // where the kernel put the environment, which ends with a 0
 }
@@ -35,7 +34,7 @@ func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 // Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go
 // runtime has changed, and runs as a single process. The runtime then obeys variables that are meant for the main child,
 // such as GODEBUG and GOMEMLIMIT.
-func Linked() bool { return atEntry.known }
+func Linked() bool { return atEntry.environ != 0 }
 
 // Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
 // environ(7).
@@ -86,8 +85,7 @@ func Inherited() (a Attributes) {
 			a.Ignored = append(a.Ignored, sig)
 		}
 	}
-	blocked := atEntry.blocked
-	a.Blocked = &blocked
+	a.Blocked = &atEntry.blocked
 	for fd := range a.Closed {
 		a.Closed[fd] = atEntry.closed&(1<<fd) != 0
 	}

@@ -46,11 +46,8 @@ const (
 	Orphaned             // that group would be orphaned without the inner fini: see setpgid(2)
 )
 
-// Flags of Signal.
-const (
-	FromKernel = 1 << iota // such as the SIGINT of Ctrl-C
-	FromTree               // the sender is in the PID namespace of an isolated inner fini
-)
+// FromKernel is a flag of Signal: the kernel sent the signal, such as the SIGINT of Ctrl-C.
+const FromKernel = 1
 
 // The calls of an isolation. The outer fini notes a refused clone itself; the inner fini names any other call that was
 // refused.

@@ -5,7 +5,7 @@
 //	entry.go      the way from there to the runtime
 //	inherited.go  the state that the runtime is about to change
 //	fork.go       the fork
-//	isolate.go    the work of an inner fini in a user namespace of its own
+//	isolate.go    what an isolated inner fini needs of the outer fini
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
@@ -36,20 +36,14 @@ type process struct {
 	failed  int                          // the negative errno that prevented the pair, 0 for none
 	refused struct{ call, errno uint32 } // of an isolation
 
-	parent, parentFD int // of the outer fini: the pid, 0 if it is outside of the PID namespace, and its pidfd or -1
-	group, session   int // of the outer fini
-	parentSession    int // negative if unknown
-	parentGone       bool
-	parentErr        int    // why no ParentSignal reports the parent's death: a negative errno
-	inner            int    // the pid of the inner fini
-	line             int    // this process's end
-	proc             int    // in an isolated inner fini: /proc as the outer fini sees it
-	user             bool   // an isolation has a user namespace
-	uid, gid         int    // effective ones
-	bounding         uint64 // the capability bounding set: bit n is capability n
-	bound            [MaxBound]boundProcess
-	bounds           int // the number of bound processes
-	reportFD         int
+	parent         Launcher
+	group, session int // of the outer fini
+	inner          int // the pid of the inner fini
+	line           int // this process's end
+	user           UserNamespace
+	bound          [MaxBound]int32 // see Bound
+	bounds         int
+	reportFD       int
 
 	signalFD int
 	polled   [3]pollFD
@@ -65,9 +59,6 @@ type process struct {
 	earliers int        // the number of bytes in earlier; negative if the children could not be read or have no room
 	dir      [4096]byte // the working directory, with a 0 at its end
 }
-
-// boundProcess is a process of --bind, for an isolated inner fini, which can't open its pidfd.
-type boundProcess struct{ pid, fd int32 }
 
 // MaxBound is the largest number of processes of --bind for an isolated inner fini.
 const MaxBound = 64
@@ -114,43 +105,36 @@ func Refused() (call int, errno syscall.Errno) {
 	return int(outer.refused.call), syscall.Errno(outer.refused.errno)
 }
 
-// Isolated reports whether this process is an isolated inner fini or was the outer fini of one, and whether the isolation
-// has a user namespace.
-func Isolated() (is, user bool) { return outer.Isolated, outer.user }
+// Isolated reports whether this process is an isolated inner fini or was the outer fini of one.
+func Isolated() (is bool, user UserNamespace) { return outer.Isolated, outer.user }
+
+// A UserNamespace holds the facts that an isolated inner fini needs for its user namespace.
+type UserNamespace struct {
+	Is       bool   // there is one
+	UID, GID int    // the effective ones outside
+	Lacks    uint64 // the capabilities that are not in the bounding set outside: bit n is capability n
+}
 
 // A Launcher holds the facts that an outer fini knew about its parent process. In an inner fini they are the facts of the
 // outer fini, and the pids belong to the outer fini's PID namespace.
 type Launcher struct {
-	Pid     int   // 0 if it is outside of the PID namespace
-	FD      int   // a pidfd, -1 if there is none
-	Session int   // negative if unknown
-	Gone    bool  // it exited before fini could look
-	Err     error // why the outer fini gets no notice of its end
-	Proc    int   // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
+	Pid     int           // 0 if it is outside of the PID namespace
+	FD      int           // a pidfd, -1 if there is none
+	Session int           // negative if unknown
+	Gone    bool          // it exited before fini could look
+	Err     syscall.Errno // why no ParentSignal tells the outer fini of its end
+	Proc    int           // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
 }
 
 // ParentProcess returns the process that started fini.
-func ParentProcess() Launcher {
-	launcher := Launcher{Pid: outer.parent, FD: outer.parentFD, Session: outer.parentSession, Gone: outer.parentGone, Proc: outer.proc}
-	if outer.parentErr != 0 {
-		launcher.Err = syscall.Errno(-outer.parentErr)
-	}
-	return launcher
-}
+func ParentProcess() Launcher { return outer.parent }
 
 // Outer returns the pid, process group and session of the outer fini.
 func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
 
-// Bound returns the pidfd that the outer fini has opened for the process pid, or a negative errno if the kernel refused.
-// ok is false if no message asked for that pidfd.
-func Bound(pid int) (fd int, ok bool) {
-	for _, b := range outer.bound[:outer.bounds] {
-		if int(b.pid) == pid {
-			return int(b.fd), true
-		}
-	}
-	return -1, false
-}
+// Bound returns the pidfds that the outer fini has opened, in the order of the messages that asked for them. If the kernel
+// refused one, a negative errno stands in its place.
+func Bound() []int32 { return outer.bound[:outer.bounds] }
 
 // Earlier returns the children that this process had before it became fini. ok is false if they are not known.
 func Earlier() (pids []int, ok bool) {
@@ -167,20 +151,11 @@ func LineFD() int { return outer.line }
 // An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
-// An Inheritance holds the facts that an heir has.
-type Inheritance struct {
-	Main     int                // the pid of the main child, 0 if it was not started
-	Status   syscall.WaitStatus // to end with: the main child's status if Done, else the inner fini's
-	Done     bool               // the inner fini had done its work
-	GaveUp   bool               // the inner fini does not end: it is the init of a PID namespace in which a process does not end
-	EndBy    syscall.Signal     // the terminating signal from before the main child was started, 0 for none
-	ReportFD int                // the place of the report, -1 for none
-}
-
-// Inherit returns the inheritance of an heir, and changes back to the directory in which this process was started.
-func Inherit() Inheritance {
+// Inherit returns what an heir knows, and the descriptor of the report's place or -1. It changes back to the directory in
+// which this process was started.
+func Inherit() (will Sleeper, reportFD int) {
 	if outer.dir[0] != 0 {
 		_ = os.Chdir(unix.ByteSliceToString(outer.dir[:]))
 	}
-	return Inheritance{int(outer.Main), syscall.WaitStatus(outer.Status), outer.Done, outer.GaveUp, syscall.Signal(outer.EndBy), outer.reportFD}
+	return outer.Sleeper, outer.reportFD
 }

@@ -15,7 +15,7 @@ import (
 func (p *process) sleep() (next Kind) {
 	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
 	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
-	p.polled[2] = pollFD{fd: int32(p.parentFD), events: unix.POLLIN}
+	p.polled[2] = pollFD{fd: int32(p.parent.FD), events: unix.POLLIN}
 	signalled := false
 	for {
 		p.poll()
@@ -87,11 +87,7 @@ func (p *process) poll() {
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
 	p.polled[2].revents = 0
-	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
-	if err == -int(unix.EINVAL) { // another process has lowered the limit of descriptors since
-		after.Sec, after.Nsec = 0, 10e6
-		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[2])), 1, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
-	}
+	call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 }
 
 // receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
@@ -136,21 +132,21 @@ func (p *process) takeSignal(asKernel bool) {
 	const pollIn = 1 // POLL_IN: see prepareIsolation
 	switch {
 	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
-	case p.signal.Signo == ParentSignal && p.parentFD < 0 && (p.parent != 0 || p.signal.Pid == 0):
+	case p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0):
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.parent == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent {
+		if p.parent.Pid == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
 	default:
-		seen := Seen{What: Signalled, Signal: p.signal.Signo}
+		seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)
 		if p.signal.Code <= 0 {
 			seen.Sender = int(int32(p.signal.Pid))
-		} else if !asKernel {
-			p.signal.Code, p.signal.Pid = 0, 0
+		} else if asKernel {
+			flags = FromKernel
 		}
 		act := p.Step(seen)
 		if act&Relay != 0 {
-			p.relay()
+			p.say(Signal, p.signal.Signo, flags, int32(seen.Sender))
 		}
 		p.do(act)
 	}
@@ -169,7 +165,7 @@ func (p *process) do(act Act) {
 		signalFD(p.signalFD, p.wanted())
 		p.deadline = 0
 	}
-	if act&TellParent != 0 && p.parentFD < 0 {
+	if act&TellParent != 0 && p.parent.FD < 0 {
 		p.say(ParentDied, 0, 0, 0)
 	}
 	if act&Continue != 0 {
@@ -186,22 +182,13 @@ func (p *process) do(act Act) {
 		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 	if act&AwaitEnd != 0 {
-		p.deadline = now() + p.patience()
+		// After the line has hung up, only a tracer delays the end of a process. But the init of a PID namespace ends
+		// after all other processes there.
+		p.deadline = now() + 1e9
+		if p.Isolated {
+			p.deadline = now() + 10e9
+		}
 	}
-}
-
-// patience is how long the outer fini waits for the end of the inner fini, in nanoseconds. After the line has hung up,
-// only a tracer delays the end of a process. But the init of a PID namespace ends after all other processes there.
-//
-//go:nosplit
-func (p *process) patience() int64 {
-	switch {
-	case !p.Isolated:
-		return 1e9
-	case p.Done:
-		return 2e9
-	}
-	return 10e9
 }
 
 // ending checks whether the inner fini has ended or the time is up, and returns the act that Step decides; 0 to wait on.
@@ -280,7 +267,7 @@ const childEnded = 1 << (unix.SIGCHLD - 1)
 //go:nosplit
 func (p *process) wanted() uint64 {
 	set := childEnded | terminating&^p.Ignored
-	if p.parentFD < 0 {
+	if p.parent.FD < 0 {
 		set |= 1 << (ParentSignal - 1)
 	}
 	return set
@@ -300,20 +287,6 @@ func (p *process) beStoppable() {
 	}
 }
 
-// relay sends the inner fini a message about the signal.
-//
-//go:nosplit
-func (p *process) relay() {
-	flags, sender := uint32(0), int32(p.signal.Pid)
-	switch {
-	case p.signal.Code > 0:
-		flags, sender = FromKernel, 0
-	case p.Isolated && p.isInside(sender):
-		flags = FromTree
-	}
-	p.say(Signal, p.signal.Signo, flags, sender)
-}
-
 // letGo closes the inherited descriptors, so that a reader gets end of file as if fini were not there. It also leaves the
 // working directory, so that its file system may be unmounted.
 //
@@ -321,16 +294,15 @@ func (p *process) relay() {
 func (p *process) letGo() {
 	p.release(0, "/proc/self/fd/0\x00")
 	p.release(1, "/proc/self/fd/1\x00")
-	last := max(p.signalFD, p.parentFD, p.line, p.reportFD)
+	last := max(p.signalFD, p.parent.FD, p.line, p.reportFD)
 	for fd := 3; fd < last; fd++ {
-		if fd != p.signalFD && fd != p.parentFD && fd != p.line && fd != p.reportFD {
+		if fd != p.signalFD && fd != p.parent.FD && fd != p.line && fd != p.reportFD {
 			closeFD(fd)
 		}
 	}
-	p.bounds = 0
 	// Before Linux 5.9, or under a filter, close_range fails.
-	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 && !p.closeListed(last) {
-		limit := unix.Rlimit{}
+	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 {
+		limit := unix.Rlimit{Cur: 1 << 16}
 		call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
 		for fd := last + 1; fd < int(min(limit.Cur, 1<<16)); fd++ {
 			closeFD(fd)
@@ -338,31 +310,6 @@ func (p *process) letGo() {
 	}
 	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
 	call(unix.SYS_CHDIR, address("/\x00"), 0, 0, 0)
-}
-
-// closeListed closes the descriptors above last, as /proc lists them. See getdents(2).
-//
-//go:nosplit
-func (p *process) closeListed(last int) bool {
-	dir := call(unix.SYS_OPENAT, atCwd, address("/proc/self/fd\x00"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if dir < 0 {
-		return false
-	}
-	text := uintptr(unsafe.Pointer(&p.text))
-	for {
-		n := call(unix.SYS_GETDENTS64, uintptr(dir), text, uintptr(len(p.text)), 0)
-		if n <= 0 {
-			closeFD(dir)
-			return n == 0
-		}
-		for at := text; at < text+uintptr(n); {
-			const length, name = 16, 19
-			if fd, _ := number(at + name); fd > last && fd != dir {
-				closeFD(fd)
-			}
-			at += uintptr(byteAt(at+length)) | uintptr(byteAt(at+length+1))<<8
-		}
-	}
 }
 
 // release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If

@@ -40,10 +40,10 @@ type Sleeper struct {
 	Main     uint32 // the pid of the main child, 0 before Started
 	Job      uint32 // the flags of Started
 	Ending   bool   // the inner fini has a reason to end, and must not stay stopped
-	EndBy    uint32 // the terminating signal that came before Started
-	Done     bool
+	EndBy    uint32 // the terminating signal that came before Started, 0 for none
+	Done     bool   // the inner fini has done its work
 	Status   uint32 // the wait status to end with, if Done; else the inner fini's, if it has ended
-	GaveUp   bool   // the inner fini did not end within the bound
+	GaveUp   bool   // the inner fini, the init of a PID namespace in which a process does not end, did not end either
 }
 
 // Seen is one event that the outer fini sees.
@@ -83,7 +83,7 @@ const (
 	Hold                         // terminating signals until LetGo
 	Listen                       // to terminating signals again
 	LetGo                        // of the inherited descriptors, and take all signals
-	AwaitEnd                     // of the inner fini, for as long as patience says
+	AwaitEnd                     // of the inner fini, with a bound
 	Fork                         // again, as Next says
 	Exit                         // by Status
 	StartRuntime                 // as a single process if Next is BeAlone, else as the heir

@@ -346,11 +346,8 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 	if act&entry.Relay != 0 {
 		rows.one("asleep", "a signal", "relayed")
 		m := entry.Message{Kind: entry.Signal, Value: uint32(s.signal.sig), Sender: int32(s.signal.sender)}
-		switch from := w.byPid(s.signal.sender); {
-		case s.signal.kernel:
+		if s.signal.kernel {
 			m.Flags, m.Sender = entry.FromKernel, 0
-		case w.isolated && from != nil && w.descends(from, inner.id):
-			m.Flags = entry.FromTree
 		}
 		w.say(inner.id, m)
 	}
@@ -493,7 +490,7 @@ func (w *world) heard(f *fini, woken *Woken) {
 	for _, m := range f.line {
 		switch m.Kind {
 		case entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0, OfTree: m.Flags&entry.FromTree != 0}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
 			if w.isolated {
 				got.Sender = 0
 			}

@@ -16,19 +16,17 @@ import (
 type Line struct{ FD int }
 
 // Ask asks the outer fini for a single process or another kind of pair, and exits: see entry.Message.
-func (l Line) Ask(kind entry.Kind) { l.ask(entry.Message{Kind: kind}) }
+func (l Line) Ask(m entry.Message) {
+	l.send(m, -1)
+	os.Exit(0)
+}
 
 // AskIsolated asks for an isolated inner fini, which watches the processes bound.
 func (l Line) AskIsolated(bound []int) {
 	for _, pid := range bound {
 		l.send(entry.Message{Kind: entry.Bind, Value: uint32(pid)}, -1)
 	}
-	l.Ask(entry.BeIsolated)
-}
-
-func (l Line) ask(m entry.Message) {
-	l.send(m, -1)
-	os.Exit(0)
+	l.Ask(entry.Message{Kind: entry.BeIsolated})
 }
 
 // Starting says that fini is about to start the main child. From now on the main child may run and shall get signals.

@@ -1,7 +1,6 @@
 package pair
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,16 +10,16 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// A RefusedError names the call of an isolation that the kernel refused. Err is a syscall.Errno, if there is an errno.
+// A RefusedError names the call of an isolation that the kernel refused.
 type RefusedError struct {
 	Call int // see entry.CallClonePID
-	Err  error
+	Err  syscall.Errno
 	User bool // the isolation should have had a user namespace
 }
 
 var calls = [...]string{
 	entry.CallClonePID:  "clone(CLONE_NEWPID | CLONE_NEWNS)",
-	entry.CallCloneUser: "clone(CLONE_NEWUSER)",
+	entry.CallCloneUser: "clone(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS)",
 	entry.CallMap:       "write to uid_map",
 	entry.CallOpen:      "open(/proc)",
 	entry.CallSlave:     "mount(/proc, MS_SLAVE | MS_REC)",
@@ -30,30 +29,31 @@ var calls = [...]string{
 	entry.CallCapset:    "capset",
 }
 
-func refused(call int, err error) *RefusedError { return &RefusedError{Call: call, Err: err} }
+// refused is nil if err is nil.
+func refused(call int, err error) *RefusedError {
+	if err == nil {
+		return nil
+	}
+	errno, _ := err.(syscall.Errno)
+	return &RefusedError{Call: call, Err: errno}
+}
 
-func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", calls[e.Call], e.Err) }
-func (e *RefusedError) Unwrap() error { return e.Err }
+func (e *RefusedError) Error() string { return calls[e.Call] + ": " + e.Err.Error() }
 
 // Refused says why the isolation of the inner fini failed, with the likely reason and the remedy. It is nil if the kernel
 // refused nothing.
 func Refused() error {
 	call, errno := entry.Refused()
-	if call == 0 && errno == 0 {
+	if errno == 0 {
 		return nil
 	}
 	_, user := entry.Isolated()
-	e := &RefusedError{call % len(calls), error(errno), user}
-	if errno == 0 {
-		e.Err = errNotMounted
-	}
-	return surroundingsHere().explain(e)
+	return surroundingsHere().explain(&RefusedError{call, errno, user.Is})
 }
 
 // AskPlain tells the outer fini which call was refused, and exits: see entry.Message.
 func (l Line) AskPlain(why *RefusedError) {
-	errno, _ := why.Err.(syscall.Errno)
-	l.ask(entry.Message{Kind: entry.BePlain, Value: uint32(why.Call), Flags: uint32(errno)})
+	l.Ask(entry.Message{Kind: entry.BePlain, Value: uint32(why.Call), Flags: uint32(why.Err)})
 }
 
 // surroundings are the facts about a system that may explain why it refuses an isolation.
@@ -95,19 +95,19 @@ func (s surroundings) explain(refused *RefusedError) error {
 	user := refused.User
 	mounts := refused.Call >= entry.CallSlave && refused.Call <= entry.CallKeep
 	namespaces := refused.Call <= entry.CallMap
-	denied := errors.Is(refused, syscall.EPERM) || errors.Is(refused, syscall.EACCES) || errors.Is(refused, syscall.ENOSYS) && s.filter
+	denied := refused.Err == syscall.EPERM || refused.Err == syscall.EACCES || refused.Err == syscall.ENOSYS && s.filter
 	why := ""
 	switch {
-	case errors.Is(refused, syscall.ENOSPC) && mounts:
+	case refused.Err == syscall.ENOSPC && mounts:
 		why = "the limit of mounts is reached; see the sysctl fs.mount-max"
-	case errors.Is(refused, syscall.ENOSPC) && s.limit != "":
+	case refused.Err == syscall.ENOSPC && s.limit != "":
 		why = "no such namespace is allowed here; raise the sysctl " + s.limit
-	case errors.Is(refused, syscall.ENOSPC) && namespaces:
+	case refused.Err == syscall.ENOSPC && namespaces:
 		why = "the limit of such namespaces, or of namespaces inside each other, is reached; see the sysctls user.max_*_namespaces"
-	case namespaces && s.without && (errors.Is(refused, syscall.EINVAL) || errors.Is(refused, syscall.ENOSYS)):
+	case namespaces && s.without && (refused.Err == syscall.EINVAL || refused.Err == syscall.ENOSYS):
 		why = "this kernel has no such namespaces"
 	case !denied || !mounts && !namespaces:
-	case refused.Call == entry.CallMount && user && s.masked && errors.Is(refused, syscall.EPERM):
+	case refused.Call == entry.CallMount && user && s.masked && refused.Err == syscall.EPERM:
 		why = "parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=; run fini as a container's PID 1, which promises the same, or unmask these parts (docker run --security-opt systempaths=unconfined, procMount: Unmasked in Kubernetes, ProtectKernelTunables=no and ProtectKernelLogs=no in a unit)"
 	case user && s.apparmor:
 		why = "AppArmor lets only programs with a profile create user namespaces; run fini as root, give fini a profile with `userns,`, or set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0"

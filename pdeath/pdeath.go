@@ -121,11 +121,8 @@ func LookAtStdin() (Stdin, error) {
 	return Unwatched, errors.New("a file has no far end; want a pipe, a socket or a terminal")
 }
 
-// Unread returns how many bytes of standard input the command has still to read.
+// Unread returns how many bytes of standard input the command has still to read, 0 if that is not known.
 func Unread() int {
-	n, err := unix.IoctlGetInt(0, unix.TIOCINQ)
-	if err != nil {
-		return 0
-	}
+	n, _ := unix.IoctlGetInt(0, unix.TIOCINQ)
 	return n
 }
