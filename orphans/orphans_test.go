@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -418,6 +418,25 @@ func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string)
 	}
 }
 
+// zombie is a process that has ended, and whose pid stays until it is reaped.
+func (f *family) zombie() Process {
+	f.t.Helper()
+	pid := f.start(f.command("@end")).Process.Pid
+	awaitEnd(f.t, pid)
+	return Process{Pid: pid, State: 'Z', Threads: 1, Name: "a zombie", kept: &kept{}}
+}
+
+// awaitEnd waits for the end of a child, and does not reap it.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			check(t, err)
+			return
+		}
+	}
+}
+
 // uptime is the time since boot, in the clock of Process.Start.
 func uptime(t *testing.T) time.Duration {
 	t.Helper()
@@ -446,15 +465,7 @@ func TestLook(t *testing.T) {
 		f.settle(t)
 		after := uptime(t)
 
-		// A zombie, which is not alive, and whose pid stays until it is reaped.
-		ended := f.start(f.command("@end"))
-		for {
-			err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-			if err != unix.EINTR {
-				check(t, err)
-				break
-			}
-		}
+		f.zombie() // which is not alive
 		self, ownGroup := os.Getpid(), unix.Getpgrp()
 		ownSession, err := unix.Getsid(0)
 		check(t, err)
@@ -486,18 +497,17 @@ func TestLook(t *testing.T) {
 			if p := found[f.pids["headless"]]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 				t.Errorf("the process without its first thread: %+v", p)
 			}
-		})
-	})
-}
-
-func TestLookAtNobody(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		ways(t, func(t *testing.T, tree *Tree) {
-			if found := look(t, tree); len(found) != 0 {
-				t.Errorf("found %v", found)
+			descriptors := func() int {
+				entries, err := os.ReadDir("/proc/self/fd")
+				check(t, err)
+				return len(entries)
 			}
-			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
-				t.Errorf("Kill = %v, %v, %v", hit, refused, err)
+			before := descriptors()
+			for range 20 {
+				f.mustFind(t, look(t, tree), all...)
+			}
+			if after := descriptors(); after > before {
+				t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 			}
 		})
 	})
@@ -631,6 +641,11 @@ func TestHolds(t *testing.T) {
 			f.start(cmd)
 			labels = append(labels, label(name))
 		}
+		// The descriptors of a process whose first thread has ended are no longer to be seen where its others are.
+		headless := f.command("@headless", "headless")
+		headless.Stdout = outW
+		f.start(headless)
+		labels = append(labels, "headless")
 		f.await(labels...)
 
 		for what, c := range map[string]struct {
@@ -641,7 +656,7 @@ func TestHolds(t *testing.T) {
 				"stdout": Stdout, "stderr": Stderr, "both": Stdout | Stderr, "reader and writer": Stdout,
 				"many": Stdout, "opened for both": Stdout, "opened for writing": Stdout,
 				"reader of one, writes": Stderr,
-				"as stdin":              Stdout, "as stdout": Stdout, "as stderr": Stdout,
+				"as stdin":              Stdout, "as stdout": Stdout, "as stderr": Stdout, "headless": Stdout,
 			}},
 			"one pipe for both": {errW, errW, map[string]Streams{
 				"stderr": Stdout | Stderr, "both": Stdout | Stderr, "reader of one, writes": Stdout | Stderr,
@@ -662,53 +677,25 @@ func TestHolds(t *testing.T) {
 				"stderr": Stderr, "both": Stderr, "reader of one, writes": Stderr,
 			}},
 		} {
-			t.Run(what, func(t *testing.T) {
-				found := look(t, treeOf(t, c.stdout, c.stderr))
-				f.mustFind(t, found, labels...)
-				held := map[string]Streams{}
-				for name, streams := range c.want {
-					held[label(name)] = streams
+			found := look(t, treeOf(t, c.stdout, c.stderr))
+			f.mustFind(t, found, labels...)
+			held := map[string]Streams{}
+			for name, streams := range c.want {
+				held[label(name)] = streams
+			}
+			for _, l := range labels {
+				if got := found[f.pids[l]].Holds; got != held[l] {
+					t.Errorf("%s: %s holds %b, want %b", what, l, got, held[l])
 				}
-				for _, l := range labels {
-					if got := found[f.pids[l]].Holds; got != held[l] {
-						t.Errorf("%s holds %b, want %b", l, got, held[l])
-					}
-				}
-			})
+			}
 		}
-	})
-}
-
-// Who is asked after a pipe without a name may hold it.
-func TestHoldsOfUnreadableStream(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@stay", "child"))
-		f.await("child")
+		// Each process may hold a pipe without a name.
 		tree := New()
 		tree.streams = [2]stream{unreadable, ""}
-		if got := look(t, tree)[f.pids["child"]].Holds; got != Unknown {
-			t.Errorf("it holds %b, want %b", got, Unknown)
-		}
-	})
-}
-
-// The descriptors of a process whose first thread has ended are no longer to be seen
-// where its others are, and it keeps the reader waiting all the same.
-func TestHoldsWithoutFirstThread(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		_, outW := pipe(t)
-		cmd := f.command("@headless", "headless")
-		cmd.Stdout = outW
-		f.start(cmd)
-		f.await("headless")
-		found := look(t, treeOf(t, outW, nil))
-		f.mustFind(t, found, "headless")
-		if got := found[f.pids["headless"]].Holds; got != Stdout {
-			t.Errorf("it holds %b, want %b", got, Stdout)
+		for _, p := range look(t, tree) {
+			if p.Holds != Unknown {
+				t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
+			}
 		}
 	})
 }
@@ -930,6 +917,7 @@ func TestKill(t *testing.T) {
 			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
 				t.Errorf("the tree is empty, and Kill = %v, %v, %v", hit, refused, err)
 			}
+			f.mustFind(t, look(t, tree))
 			f.end()
 		})
 	})
@@ -953,8 +941,8 @@ func TestNotAllowed(t *testing.T) {
 		found := look(t, tree)
 		f.mustFind(t, found, "child", "parent", "below")
 		for _, p := range found {
-			if p.Holds != Unknown {
-				t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
+			if told := tree.Details(p, []string{"PATH"}); p.Holds != Unknown || told.Variables != nil {
+				t.Errorf("%d holds %b, want %b, and has %+v", p.Pid, p.Holds, Unknown, told)
 			}
 			if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) {
 				t.Errorf("Signal of another user's process: %v, want EPERM", err)
@@ -1029,7 +1017,7 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 		t.Errorf("Kill = %v, %v, %v, want %v hit", hit, refused, err, want)
 	}
 	for _, pid := range want { // a zombie is none of those alive
-		check(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+		awaitEnd(t, pid)
 	}
 	view, err := tree.Look()
 	check(t, err)
@@ -1059,58 +1047,35 @@ func TestLookInForeignProc(t *testing.T) {
 	})
 }
 
-func TestLookLeaksNoDescriptor(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
-		f.await("parent", "middle", "below")
-		ways(t, func(t *testing.T, tree *Tree) {
-			count := func() int {
-				entries, err := os.ReadDir("/proc/self/fd")
-				check(t, err)
-				return len(entries)
-			}
-			tree.release()
-			before := count()
-			for range 100 {
-				f.mustFind(t, look(t, tree), "parent", "middle", "below")
-			}
-			tree.release()
-			if after := count(); after > before {
-				t.Fatalf("%d descriptors before 100 looks, %d after", before, after)
-			}
-		})
-	})
-}
-
 func TestCommandLine(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
 		defer f.end()
 		plain := f.command("@stay", "plain")
 		f.start(plain)
-		// The arguments of a zombie are gone.
-		ended := f.start(f.command("@end"))
-		for {
-			if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-				check(t, err)
-				break
-			}
+		long := f.command("@stay", "long")
+		for range 10 {
+			long.Args = append(long.Args, strings.Repeat("x", 100<<10))
 		}
-		f.await("plain")
+		f.start(long)
+		f.await("plain", "long")
 		tree := New()
-		p := look(t, tree)[f.pids["plain"]]
-		if got, want := tree.CommandLine(p), strings.Join(plain.Args, " "); got != want {
-			t.Errorf("CommandLine = %q, want %q", got, want)
-		}
-		for what, p := range map[string]Process{
-			"a zombie":     {Pid: ended.Process.Pid, Name: "the name", kept: &kept{}},
-			"one that was": {Pid: 1 << 30, Name: "the name", kept: &kept{}},
+		found := look(t, tree)
+		for _, c := range []struct {
+			p    Process
+			want string
+		}{
+			{found[f.pids["plain"]], strings.Join(plain.Args, " ")},
+			{found[f.pids["long"]], strings.Join(long.Args, " ")[:4<<10]},
+			{Process{Pid: 1 << 30, Name: "of nobody", kept: &kept{}}, "of nobody"},
+			{f.zombie(), "a zombie"}, // which has no arguments any more
 		} {
-			if got := tree.CommandLine(p); got != "the name" {
-				t.Errorf("CommandLine of %s = %q, want its name", what, got)
+			if got := tree.CommandLine(c.p); got != c.want {
+				t.Errorf("CommandLine = %.100q, want %.100q", got, c.want)
 			}
+		}
+		if told := tree.Details(f.zombie(), []string{"PATH"}); told.Variables != nil {
+			t.Errorf("a zombie has %+v", told)
 		}
 	})
 }
