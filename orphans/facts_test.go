@@ -8,21 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// eventually waits for a fact that can only be polled.
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !fact(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("never came true: %s", what)
-		}
-	}
-}
 
 func TestDescends(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
@@ -202,7 +191,9 @@ func TestAutoreap(t *testing.T) {
 					check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
 					return
 				}
-				eventually(t, "the pid is free", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+				for unix.Kill(pid, 0) != unix.ESRCH {
+					runtime.Gosched()
+				}
 				if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 					t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
 				}

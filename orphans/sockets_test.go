@@ -4,7 +4,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,56 +27,37 @@ func TestSurroundings(t *testing.T) {
 			file, err = l.(interface{ File() (*os.File, error) }).File()
 			check(t, err)
 			t.Cleanup(func() { _ = file.Close() })
-			return file, strings.Replace(l.Addr().String(), "\x00", "@", 1)
+			return file, l.Addr().String()
 		}
-		dir := t.TempDir()
 		tcp, tcpAt := listen("tcp4", "127.0.0.1:0")
-		all, allAt := listen("tcp4", "0.0.0.0:0")
-		path, pathAt := listen("unix", filepath.Join(dir, "a socket"))
-		abstract, abstractAt := listen("unix", "@fini "+filepath.Base(dir))
 		connected, err := net.Dial("tcp", tcpAt)
 		check(t, err)
 		defer func() { _ = connected.Close() }()
 		client, err := connected.(*net.TCPConn).File()
 		check(t, err)
 		defer func() { _ = client.Close() }()
-
-		server := f.command("@stay", "server")
-		server.Dir = dir
-		server.ExtraFiles = append(server.ExtraFiles, tcp, tcp, all, path, abstract, client)
-		f.start(server)
-		f.start(f.command("@stay", "plain"))
-		me, root, nobody := os.Geteuid(), 0, 65534
+		dir := t.TempDir()
 		here, err := os.Getwd()
 		check(t, err)
-		type where struct {
-			Details
-			user int
-		}
-		want := map[string]where{
-			"server": {Details{Listens: []string{tcpAt, allAt, pathAt, abstractAt}, Dir: dir, OtherDir: true}, me},
-			"plain":  {Details{Listens: []string{}, Dir: here}, me},
-		}
-		if six, err := net.Listen("tcp6", "[::1]:0"); err == nil {
-			file, err := six.(*net.TCPListener).File()
-			check(t, err)
-			f.start(withFiles(f.command("@stay", "six"), file))
-			want["six"] = where{Details{Listens: []string{six.Addr().String()}, Dir: here}, me}
-			defer func() { _, _ = six.Close(), file.Close() }()
-		} else {
-			need.That(t, false, "IPv6 on the loopback")
-		}
+
+		server := withFiles(f.command("@stay", "server"), tcp, tcp, client)
+		server.Dir = dir
+		f.start(server)
+		want := map[string]Details{"server": {Listens: []string{tcpAt}, Dir: dir, OtherDir: true}}
+		six, err := net.Listen("tcp6", "[::1]:0")
+		need.That(t, err == nil, "IPv6 on the loopback")
+		defer func() { _ = six.Close() }()
+		file, err := six.(*net.TCPListener).File()
+		check(t, err)
+		defer func() { _ = file.Close() }()
+		f.start(withFiles(f.command("@stay", "six"), file))
+		want["six"] = Details{Listens: []string{six.Addr().String()}, Dir: here}
 		if need.IsRoot() {
-			other := withFiles(f.command("@stay", "other"), tcp)
-			other.Path = "/proc/self/exe"
-			other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-			f.start(other)
-			want["other"] = where{Details{Listens: []string{tcpAt}, Dir: here}, nobody}
 			// The tables of another network are not its own.
 			apart := withFiles(f.command("@stay", "apart"), tcp)
 			apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 			f.start(apart)
-			want["apart"] = where{Details{Dir: here}, root}
+			want["apart"] = Details{Dir: here}
 		}
 		tree := New()
 		for label := range want {
@@ -84,11 +65,10 @@ func TestSurroundings(t *testing.T) {
 		}
 		found := look(t, tree)
 		for label, want := range want {
-			p := found[f.pids[label]]
-			got := tree.Details(p, nil)
-			if (got.Listens == nil) != (want.Listens == nil) || !slices.Equal(got.Listens, want.Listens) ||
-				got.Dir != want.Dir || p.User != want.user || got.OtherDir != want.OtherDir {
-				t.Errorf("%s: %+v of user %d, want %+v of user %d", label, got, p.User, want.Details, want.user)
+			got := tree.Details(found[f.pids[label]], nil)
+			got.Variables = nil
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v, want %+v", label, got, want)
 			}
 		}
 		// It is asked once, and one that comes later is asked then.
