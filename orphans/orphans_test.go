@@ -483,10 +483,12 @@ func TestLook(t *testing.T) {
 				check(t, err)
 				return len(entries)
 			}
+			tree.release()
 			before := descriptors()
 			for range 20 {
 				f.mustFind(t, look(t, tree), all...)
 			}
+			tree.release()
 			if after := descriptors(); after > before {
 				t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 			}
@@ -851,6 +853,9 @@ func TestKill(t *testing.T) {
 				t.Errorf("the tree is empty, and Kill = %v, %v, %v", hit, refused, err)
 			}
 			f.mustFind(t, look(t, tree))
+			if len(tree.known) > 0 {
+				t.Errorf("the tree is empty, and %v are known", tree.known)
+			}
 			f.end()
 		})
 	})
