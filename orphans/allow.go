@@ -7,12 +7,6 @@ import (
 
 // This file decides by name which processes fini leaves alone.
 
-// allowed says which processes fini leaves alone.
-type allowed struct {
-	patterns []string
-	main     int // the main child, which is never left alone
-}
-
 // maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
@@ -21,12 +15,12 @@ const maxName = 15
 // KillChildren spare them. path.Match defines the patterns. The process main is never spared:
 // main is the main child, whatever its name.
 func (t *Tree) Allow(patterns []string, main int) {
-	t.allowed = allowed{patterns, main}
+	t.patterns, t.main = patterns, main
 }
 
 // markAllowed marks the processes to leave alone. In found, parents stand before their children.
 func (t *Tree) markAllowed(found []Process) {
-	if len(t.allowed.patterns) == 0 {
+	if len(t.patterns) == 0 {
 		return
 	}
 	spared := map[int]bool{}
@@ -39,14 +33,14 @@ func (t *Tree) markAllowed(found []Process) {
 
 // allows reports whether the process's own name makes fini leave it alone.
 func (t *Tree) allows(p Process) bool {
-	if p.Pid == t.allowed.main || p.State == '?' || !p.Alive() {
+	if p.Pid == t.main || p.State == '?' || !p.Alive() {
 		return false
 	}
 	exe := ""
-	if k := p.kept; k.facts != nil {
-		exe = k.facts.exe
+	if p.kept.facts != nil {
+		exe = p.kept.facts.exe
 	}
-	return matches(t.allowed.patterns, p.Name, exe)
+	return matches(t.patterns, p.Name, exe)
 }
 
 // matches reports whether a pattern matches one of the two names.
@@ -68,9 +62,6 @@ func matches(patterns []string, name, executable string) bool {
 // executable is the base name of the file that a process executes, "" if it is unknown.
 // See proc_pid_exe(5).
 func (f *files) executable(dir string) string {
-	link := f.link(dir + "/exe")
-	if link == "" {
-		return ""
-	}
-	return path.Base(strings.TrimSuffix(link, " (deleted)"))
+	_, name := path.Split(strings.TrimSuffix(f.link(dir+"/exe"), " (deleted)"))
+	return name
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +17,9 @@ func TestMatches(t *testing.T) {
 	}{
 		"the name":                  {"gpg-agent", "gpg-agent", "", true},
 		"the executable":            {"java", "Gradle", "java", true},
-		"neither":                   {"java", "node", "node", false},
 		"a part":                    {"gpg", "gpg-agent", "gpg-agent", false},
 		"a pattern":                 {"gpg-*", "gpg-agent", "", true},
 		"a pattern and executable":  {"*-agent", "x", "ssh-agent", true},
-		"a class":                   {"[gs]*-agent", "x", "ssh-agent", true},
 		"any":                       {"*", "a b", "", true},
 		"an unknown executable":     {"?*", "", "", false},
 		"a name that was cut":       {"buildkitd-rootless", "buildkitd-rootl", "", true},
@@ -32,7 +29,6 @@ func TestMatches(t *testing.T) {
 		"a name with a slash":       {"kworker*", "kworker/0:1", "", false},
 		"a broken pattern is none":  {"[", "[", "[", false},
 		"a name that is a pattern":  {"sleep", "*", "*", false},
-		"another letter's case":     {"Java", "java", "java", false},
 		"an executable of 15 bytes": {"exactly15bytes!!", "x", "exactly15bytes!", false},
 	} {
 		if got := matches([]string{"no", c.pattern}, c.name, c.executable); got != c.want {
@@ -92,21 +88,4 @@ func TestAllow(t *testing.T) {
 			f.end()
 		})
 	})
-}
-
-// The name of an executable is what a link says, which is not followed.
-func TestExecutable(t *testing.T) {
-	tree := New()
-	check(t, tree.prepare())
-	self, err := os.Executable()
-	check(t, err)
-	if got := tree.executable("self"); got != filepath.Base(self) {
-		t.Errorf("%q, want %q", got, filepath.Base(self))
-	}
-	if got := tree.executable("1073741824"); got != "" {
-		t.Errorf("of nobody: %q", got)
-	}
-	if strings.Contains(tree.executable("2"), "/") {
-		t.Error("more than a base name")
-	}
 }

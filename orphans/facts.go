@@ -12,7 +12,8 @@ import (
 // Descends reports whether pid is a descendant of this process. It returns false if that is unknown, and for an earlier
 // child and its descendants: see EarlierAre.
 func (t *Tree) Descends(pid int) bool {
-	if !t.canRead() {
+	// If /proc can't be read now, it may be mounted later, before the first look. So only prepare sets childrenOnly.
+	if t.proc < 0 && (t.childrenOnly || t.openProc() != nil) {
 		return isChild(pid)
 	}
 	const maxSteps = 1000
@@ -50,26 +51,19 @@ func (t *Tree) EarlierAre(pids []int, known bool) error {
 	for _, pid := range pids {
 		if isChild(pid) {
 			below = append(below, Process{Pid: pid})
-			t.noteEarlier(pid, -1)
+			t.earlier[pid] = -1
 		}
 	}
 	for i := 0; t.byChildren && i < len(below); i++ {
 		pids, _ := t.childrenOf(below[i])
 		for _, pid := range pids {
 			if fd := t.openPidfd(pid); fd >= 0 && !t.isEarlier(pid) {
-				t.noteEarlier(pid, fd)
+				t.earlier[pid] = fd
 				below = append(below, Process{Pid: pid})
 			}
 		}
 	}
 	return nil
-}
-
-func (t *Tree) noteEarlier(pid, pidfd int) {
-	if t.earlier == nil {
-		t.earlier = map[int]int{}
-	}
-	t.earlier[pid] = pidfd
 }
 
 // isEarlier reports whether EarlierAre has recorded a process.
@@ -85,7 +79,6 @@ func (t *Tree) Reaped(pid int) {
 	if pidfd, noted := t.earlier[pid]; noted {
 		if pidfd >= 0 {
 			_ = unix.Close(pidfd)
-			t.pidfds--
 		}
 		delete(t.earlier, pid)
 	}
@@ -110,10 +103,4 @@ func (t *Tree) OnlyEarlier() bool {
 		}
 	}
 	return true
-}
-
-// canRead reports whether /proc can be read now. If it can't, it may be mounted later, before the first look. So only
-// prepare, and not canRead, sets childrenOnly.
-func (t *Tree) canRead() bool {
-	return t.proc >= 0 || !t.childrenOnly && t.openProc() == nil
 }

@@ -1,30 +1,17 @@
 package orphans
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// eventually waits for a fact that can only be polled.
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !fact(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("never came true: %s", what)
-		}
-	}
-}
 
 func TestDescends(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
@@ -55,58 +42,6 @@ func TestDescends(t *testing.T) {
 			}
 		}
 	})
-}
-
-// What is shown of a command line is cut, however much there is.
-func TestCommandLineIsCut(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		cmd := f.command("@stay", "long")
-		for range 10 {
-			cmd.Args = append(cmd.Args, strings.Repeat("x", 100<<10))
-		}
-		f.start(cmd)
-		f.await("long")
-		tree := New()
-		p := look(t, tree)[f.pids["long"]]
-		want := strings.Join(cmd.Args, " ")[:4<<10]
-		if got := tree.CommandLine(p); got != want {
-			t.Errorf("CommandLine is of %d bytes and ends in %q", len(got), got[len(got)-1:])
-		}
-		if len(tree.buf) != 4<<10 {
-			t.Errorf("the buffer has grown to %d bytes", len(tree.buf))
-		}
-	})
-}
-
-func TestReadPids(t *testing.T) {
-	dir := t.TempDir()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	check(t, err)
-	defer func() { _ = unix.Close(fd) }()
-	for _, n := range []int{0, 1, 2, 500, 30000} {
-		var want []int
-		var text []byte
-		for i := range n {
-			want = append(want, 1+i*137%4194304)
-			text = fmt.Appendf(text, "%d ", want[i])
-		}
-		for _, text := range [][]byte{text, bytes.TrimSuffix(text, []byte(" "))} {
-			check(t, os.WriteFile(filepath.Join(dir, "pids"), text, 0o600))
-			tree := New()
-			tree.proc = fd
-			if got, err := tree.readPids("pids"); err != nil || !slices.Equal(got, want) {
-				t.Errorf("of %d pids %d were read, %v", n, len(got), err)
-			}
-		}
-	}
-	check(t, os.WriteFile(filepath.Join(dir, "pids"), bytes.Repeat([]byte("7"), 1<<20), 0o600))
-	tree := New()
-	tree.proc = fd
-	if got, err := tree.readPids("pids"); err != nil || len(got) != 0 {
-		t.Errorf("no pid was read as %d pids, %v", len(got), err)
-	}
 }
 
 func TestHasAutoreap(t *testing.T) {
@@ -256,7 +191,9 @@ func TestAutoreap(t *testing.T) {
 					check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
 					return
 				}
-				eventually(t, "the pid is free", func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+				for unix.Kill(pid, 0) != unix.ESRCH {
+					runtime.Gosched()
+				}
 				if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 					t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
 				}

@@ -18,19 +18,13 @@ import (
 // status once more: the process must still be the child of that parent, or have been reparented to this process. Only
 // in the moment after this check could another process get the pid. If the process has ended, send returns ESRCH.
 func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
-	byPidfd := pidfd >= 0
 	switch {
-	case byPidfd:
-	case parent == t.self && !t.autoreap:
+	case pidfd >= 0, parent == t.self && !t.autoreap:
 	case parent == t.self:
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-			defer func() { _ = unix.Close(fd) }()
-			if ownChild(unix.P_PIDFD, fd) == unix.ECHILD {
-				return unix.ESRCH
-			}
-			pidfd, byPidfd = fd, t.usePidfds
+		if pidfd = t.openPidfd(pid); pidfd >= 0 {
+			defer func() { _ = unix.Close(pidfd) }()
 		}
-		if !byPidfd && ownChild(unix.P_PID, pid) == unix.ECHILD {
+		if ownChild(unix.P_PID, pid) == unix.ECHILD {
 			return unix.ESRCH
 		}
 	default:
@@ -38,7 +32,7 @@ func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 			return unix.ESRCH
 		}
 	}
-	if byPidfd {
+	if pidfd >= 0 {
 		return unix.PidfdSendSignal(pidfd, sig, nil, 0)
 	}
 	return unix.Kill(pid, sig)
@@ -68,14 +62,16 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
 	}
-	if len(t.allowed.patterns) > 0 && !t.childrenOnly {
+	if len(t.patterns) > 0 && !t.childrenOnly {
 		return nil, nil, nil
 	}
-	pids, _ := t.listedChildren()
-	if t.self == 1 && len(t.allowed.patterns) == 0 && len(t.earlier) == 0 {
+	if t.self == 1 && len(t.patterns) == 0 && len(t.earlier) == 0 {
 		_ = unix.Kill(-1, unix.SIGKILL)
 	}
 	strike := func(pid int) {
+		if t.isEarlier(pid) {
+			return
+		}
 		switch t.send(pid, t.self, -1, unix.SIGKILL) {
 		case nil:
 			hit = append(hit, pid)
@@ -85,20 +81,12 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	}
 	if t.childrenOnly {
 		// Kill each child as soon as it is found, because the search takes longer than the child may live.
-		t.eachOwnChild(func(pid int) {
-			if !t.isEarlier(pid) {
-				strike(pid)
-			}
-		})
+		t.eachOwnChild(strike)
 		return hit, refused, nil
 	}
-	if len(pids) == 0 {
-		pids, _ = t.childrenOf(Process{Pid: t.self})
-	}
+	pids, _ := t.childrenOf(Process{Pid: t.self})
 	for _, pid := range pids {
-		if !t.isEarlier(pid) {
-			strike(pid)
-		}
+		strike(pid)
 	}
 	return hit, refused, nil
 }
@@ -112,7 +100,7 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	children := slices.Concat(hit, refused)
 	slices.Sort(children)
 	all := t.walk()
-	if len(t.allowed.patterns) > 0 {
+	if len(t.patterns) > 0 {
 		t.askFacts(all)
 		t.markAllowed(all)
 	}
@@ -149,25 +137,19 @@ func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	return -1, true
 }
 
-// maxPidfds is the largest number of pidfds that may be open at a time. The limit leaves some
-// descriptors for reading /proc.
-func maxPidfds() int {
-	const spare = 32
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return spare
-	}
-	return int(max(min(limit.Cur, 1<<20), 2*spare)/2 - spare/2)
-}
-
-// openPidfd opens a pidfd, and returns -1 if it can't.
+// openPidfd opens a pidfd, and returns -1 if it can't. It leaves half of the table of descriptors for reading /proc: the
+// kernel gives out the lowest free descriptor.
 func (t *Tree) openPidfd(pid int) int {
-	if !t.usePidfds || t.pidfds >= t.maxPidfds {
+	if !t.usePidfds {
 		return -1
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		t.usePidfds = err != unix.ENOSYS && err != unix.EPERM
+		return -1
+	}
+	if uint64(fd) >= t.descriptors/2 {
+		_ = unix.Close(fd)
 		return -1
 	}
 	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
@@ -177,7 +159,6 @@ func (t *Tree) openPidfd(pid int) int {
 		t.usePidfds = err != unix.ENOSYS
 		return -1
 	}
-	t.pidfds++
 	return fd
 }
 
@@ -190,17 +171,9 @@ func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pid
 
 // forget forgets a process.
 func (t *Tree) forget(pid int) {
-	if k := t.known[pid]; k != nil {
-		t.drop(k)
-		delete(t.known, pid)
-	}
-}
-
-// drop closes the pidfd of a process.
-func (t *Tree) drop(k *kept) {
-	if k.pidfd >= 0 {
+	if k := t.known[pid]; k != nil && k.pidfd >= 0 {
 		_ = unix.Close(k.pidfd)
 		k.pidfd = -1
-		t.pidfds--
 	}
+	delete(t.known, pid)
 }

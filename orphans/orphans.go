@@ -55,7 +55,6 @@ type Process struct {
 	Allowed bool          // fini leaves it alone: see Allow
 
 	thread int    // the thread that State describes
-	inExec bool   // it may be inside execve(2)
 	code   string // the size of its program
 	kept   *kept
 }
@@ -63,8 +62,6 @@ type Process struct {
 // kept is what a Tree knows of a process from one look to the next, as long as no other process can have its pid.
 type kept struct {
 	pidfd    int  // -1 for none
-	child    bool // it is a child of this process
-	last     int  // the number of the last look that found it
 	signaled bool // it was sent a signal
 	silent   bool // reading about it held up the reader, so it is not read again: see reader.go
 
@@ -97,24 +94,24 @@ type Tree struct {
 	byChildren   bool // the kernel lists the children of a thread
 	autoreap     bool // the kernel has CLONE_AUTOREAP: a child's pid may be free at any time
 	usePidfds    bool
-	pidfds       int           // how many are open
-	maxPidfds    int           // how many may be open
+	descriptors  uint64        // how many this process may have
 	pidMax       int           // all pids are below pidMax, 0 if it was not read; see proc_sys_kernel(5)
 	maxMisses    int           // see eachOwnChild
 	lastReaped   int           // child, 0 for none; see eachOwnChild
 	earlier      map[int]int   // pids and pidfds of processes that do not belong to the tree: see EarlierAre
 	streams      [2]stream     // of this process
 	known        map[int]*kept // by pid
-	looks        int           // the number of looks
 	found        []Process     // by the last look
-	allowed      allowed
-	startDir     string // where this process was started, "" if unknown
+	patterns     []string      // see Allow
+	main         int           // child, which is never left alone
+	startDir     string        // where this process was started, "" if unknown
 }
 
 // New records which pipes or sockets standard output and standard error are, before fini closes them.
 func New() *Tree {
-	t := &Tree{files: files{proc: -1, buf: make([]byte, 4<<10)}, self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
-		known: map[int]*kept{}, startDir: ownDir(), reader: &reader{}}
+	startDir, _ := unix.Getwd() // asks no file system
+	t := &Tree{files: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
+		known: map[int]*kept{}, earlier: map[int]int{}, startDir: startDir, reader: &reader{}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
 	}
@@ -137,6 +134,9 @@ func (t *Tree) prepare() error {
 
 func (t *Tree) openProc() error {
 	t.autoreap = hasAutoreap(release())
+	var limit unix.Rlimit
+	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	t.descriptors = limit.Cur
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("cannot open /proc: %w", err)
@@ -156,19 +156,19 @@ func (t *Tree) openProc() error {
 		return fmt.Errorf("cannot read /proc: %w", err)
 	}
 	t.byChildren = err == nil
-	t.maxPidfds = maxPidfds()
 	return nil
 }
 
 // hidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes
 // exec_update_lock to check whether a reader may see the process, so a read of any file may wait.
 var hidesProcesses = sync.OnceValue(func() (hides bool) {
-	f := files{proc: unix.AT_FDCWD, buf: make([]byte, 4<<10)}
-	_ = f.each("/proc/self/mountinfo", '\n', 1<<20, func(line []byte, _ bool) {
+	f := filesIn(unix.AT_FDCWD)
+	_ = f.each("/proc/self/mountinfo", '\n', maxText, func(line []byte, _ bool) (more bool) {
 		fields := strings.Fields(string(line))
 		if len(fields) > 5 && fields[4] == "/proc" { // the last mount counts
 			hides = strings.Contains(fields[len(fields)-1], "hidepid=")
 		}
+		return true
 	})
 	return hides
 })
@@ -185,9 +185,7 @@ func release() string {
 // hasAutoreap reports whether a kernel of this release may have CLONE_AUTOREAP, which came
 // with 7.1. If the release can't be read, the kernel may be of any release.
 func hasAutoreap(release string) bool {
-	major, rest, _ := strings.Cut(release, ".")
-	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
-	x, err := strconv.Atoi(major)
-	y, err2 := strconv.Atoi(rest[:digits])
-	return err != nil || err2 != nil || x > 7 || x == 7 && y >= 1
+	var x, y int
+	n, _ := fmt.Sscanf(release, "%d.%d", &x, &y)
+	return n < 2 || x > 7 || x == 7 && y >= 1
 }

@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,6 @@ func check(t *testing.T, err error) {
 //	@double words...         start words in a session of its own and end
 //	@named NAME words...     take a name
 //	@headless LABEL          end the first thread and stay
-//	@ignore LABEL SIGNAL     ignore a signal, say "ready LABEL PID" and stay
 //	@clone LABEL AUTOREAP    fork, say "ready LABEL PID" of the child, and end
 //	@end                     end
 func program(words []string) {
@@ -138,11 +137,6 @@ func program(words []string) {
 		}()
 		// Syscall, unlike RawSyscall, lets the runtime go on without this thread.
 		_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
-	case "@ignore":
-		n, _ := strconv.Atoi(words[2])
-		signal.Ignore(unix.Signal(n))
-		say("ready %s %d", words[1], os.Getpid())
-		stay()
 	case "@clone":
 		flags, signal := uint64(0), unix.SIGCHLD
 		if words[2] == "true" {
@@ -381,23 +375,6 @@ func look(t *testing.T, tree *Tree) map[int]Process {
 	return byPid
 }
 
-// settle waits for the end of those that were only between one with a label and its parent.
-func (f *family) settle(t *testing.T) {
-	t.Helper()
-	labelled := slices.Collect(maps.Values(f.pids))
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		between := 0
-		for pid := range look(t, New()) {
-			if !slices.Contains(labelled, pid) {
-				between++
-			}
-		}
-		if between == 0 {
-			return
-		}
-	}
-}
-
 // mustFind asserts that exactly the processes with these labels were found.
 func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string) {
 	t.Helper()
@@ -415,6 +392,25 @@ func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string)
 	}
 	if t.Failed() {
 		t.FailNow() // what follows is about these processes
+	}
+}
+
+// zombie is a process that has ended, and whose pid stays until it is reaped.
+func (f *family) zombie() Process {
+	f.t.Helper()
+	pid := f.start(f.command("@end")).Process.Pid
+	awaitEnd(f.t, pid)
+	return Process{Pid: pid, State: 'Z', Threads: 1, Name: "a zombie", kept: &kept{}}
+}
+
+// awaitEnd waits for the end of a child, and does not reap it.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			check(t, err)
+			return
+		}
 	}
 }
 
@@ -439,22 +435,15 @@ func TestLook(t *testing.T) {
 		group.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		f.start(group)
 		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "grandchild"))
-		check(t, f.start(f.command("@double", "@double", "@stay", "daemon")).Wait())
+		check(t, f.start(f.command("@double", "@stay", "daemon")).Wait())
 		f.start(f.command("@headless", "headless"))
-		all := []string{"child", "session", "group", "parent", "middle", "grandchild", "daemon", "headless"}
+		const name = "a\nb\\) Z 1 1 1\xff"
+		f.start(f.command("@named", name, "@stay", "named"))
+		all := []string{"child", "session", "group", "parent", "middle", "grandchild", "daemon", "headless", "named"}
 		f.await(all...)
-		f.settle(t)
 		after := uptime(t)
 
-		// A zombie, which is not alive, and whose pid stays until it is reaped.
-		ended := f.start(f.command("@end"))
-		for {
-			err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-			if err != unix.EINTR {
-				check(t, err)
-				break
-			}
-		}
+		f.zombie() // which is not alive
 		self, ownGroup := os.Getpid(), unix.Getpgrp()
 		ownSession, err := unix.Getsid(0)
 		check(t, err)
@@ -486,43 +475,22 @@ func TestLook(t *testing.T) {
 			if p := found[f.pids["headless"]]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 				t.Errorf("the process without its first thread: %+v", p)
 			}
-		})
-	})
-}
-
-func TestLookAtNobody(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		ways(t, func(t *testing.T, tree *Tree) {
-			if found := look(t, tree); len(found) != 0 {
-				t.Errorf("found %v", found)
+			if p := found[f.pids["named"]]; p.Name != name {
+				t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, name)
 			}
-			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
-				t.Errorf("Kill = %v, %v, %v", hit, refused, err)
+			descriptors := func() int {
+				entries, err := os.ReadDir("/proc/self/fd")
+				check(t, err)
+				return len(entries)
 			}
-		})
-	})
-}
-
-func TestLookFindsOddNames(t *testing.T) {
-	names := []string{"a) R 1 (", ") ", "(((", ")", "a\nb", " ", "x) Z 1 1 1", "\xff\xfe"}
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		var labels []string
-		for i, name := range names {
-			label := fmt.Sprint("name", i)
-			// One with an odd name whose parent has one too.
-			f.start(f.command("@named", name, "@fork", label, "@named", name, "@stay", label+"child"))
-			labels = append(labels, label, label+"child")
-		}
-		f.await(labels...)
-		ways(t, func(t *testing.T, tree *Tree) {
-			found := look(t, tree)
-			f.mustFind(t, found, labels...)
-			for i, label := range labels {
-				if p := found[f.pids[label]]; p.Name != names[i/2] {
-					t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, names[i/2])
-				}
+			tree.release()
+			before := descriptors()
+			for range 20 {
+				f.mustFind(t, look(t, tree), all...)
+			}
+			tree.release()
+			if after := descriptors(); after > before {
+				t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 			}
 		})
 	})
@@ -562,8 +530,8 @@ func TestHolds(t *testing.T) {
 		f := newFamily(t)
 		defer f.end()
 		outR, outW := pipe(t)
-		errR, errW := pipe(t)
-		otherR, otherW := pipe(t)
+		_, errW := pipe(t)
+		_, otherW := pipe(t)
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		check(t, err)
 		near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
@@ -581,28 +549,23 @@ func TestHolds(t *testing.T) {
 		check(t, err)
 		defer func() { _ = fifo.Close() }()
 
-		// Each process has these as descriptors from 5 on, and a few as its streams.
+		// Each process has these as descriptors from 5 on.
 		processes := map[string][]*os.File{
 			"none":                  nil,
 			"stdout":                {outW},
 			"stderr":                {errW},
 			"both":                  {outW, errW},
-			"other pipe":            {otherR, otherW},
 			"reader":                {outR},
-			"both readers":          {outR, errR},
 			"reader and writer":     {outR, outW},
 			"many":                  {null, otherW, outR, file, outW, null},
 			"opened for both":       {reopen(t, outR, unix.O_RDWR)},
-			"opened for writing":    {reopen(t, outR, unix.O_WRONLY|unix.O_NONBLOCK)},
 			"opened for reading":    {reopen(t, outW, unix.O_RDONLY|unix.O_NONBLOCK)},
 			"reference":             {reopen(t, outW, unix.O_PATH)},
 			"socket":                {near},
-			"other end of socket":   {far},
 			"both ends of socket":   {near, far},
 			"the null device":       {null},
 			"log":                   {file},
 			"fifo":                  {fifo},
-			"reader of the fifo":    {reopen(t, fifo, unix.O_RDONLY)},
 			"reader of one, writes": {outR, errW},
 		}
 		var labels []string
@@ -613,24 +576,11 @@ func TestHolds(t *testing.T) {
 			f.start(cmd)
 			labels = append(labels, label(name))
 		}
-		for name, streams := range map[string][3]*os.File{
-			"as stdin":  {outW, nil, nil},
-			"as stdout": {nil, outW, nil},
-			"as stderr": {nil, nil, outW},
-			"reading":   {outR, nil, nil},
-		} {
-			cmd := f.command("@stay", label(name))
-			for i, to := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
-				if streams[i+1] != nil {
-					*to = streams[i+1]
-				}
-			}
-			if streams[0] != nil {
-				cmd.Stdin = streams[0]
-			}
-			f.start(cmd)
-			labels = append(labels, label(name))
-		}
+		// The descriptors of a process whose first thread has ended are no longer to be seen where its others are.
+		headless := f.command("@headless", "headless")
+		headless.Stdout = outW
+		f.start(headless)
+		labels = append(labels, "headless")
 		f.await(labels...)
 
 		for what, c := range map[string]struct {
@@ -639,9 +589,9 @@ func TestHolds(t *testing.T) {
 		}{
 			"two pipes": {outW, errW, map[string]Streams{
 				"stdout": Stdout, "stderr": Stderr, "both": Stdout | Stderr, "reader and writer": Stdout,
-				"many": Stdout, "opened for both": Stdout, "opened for writing": Stdout,
+				"many": Stdout, "opened for both": Stdout,
 				"reader of one, writes": Stderr,
-				"as stdin":              Stdout, "as stdout": Stdout, "as stderr": Stdout,
+				"headless":              Stdout,
 			}},
 			"one pipe for both": {errW, errW, map[string]Streams{
 				"stderr": Stdout | Stderr, "both": Stdout | Stderr, "reader of one, writes": Stdout | Stderr,
@@ -662,53 +612,25 @@ func TestHolds(t *testing.T) {
 				"stderr": Stderr, "both": Stderr, "reader of one, writes": Stderr,
 			}},
 		} {
-			t.Run(what, func(t *testing.T) {
-				found := look(t, treeOf(t, c.stdout, c.stderr))
-				f.mustFind(t, found, labels...)
-				held := map[string]Streams{}
-				for name, streams := range c.want {
-					held[label(name)] = streams
+			found := look(t, treeOf(t, c.stdout, c.stderr))
+			f.mustFind(t, found, labels...)
+			held := map[string]Streams{}
+			for name, streams := range c.want {
+				held[label(name)] = streams
+			}
+			for _, l := range labels {
+				if got := found[f.pids[l]].Holds; got != held[l] {
+					t.Errorf("%s: %s holds %b, want %b", what, l, got, held[l])
 				}
-				for _, l := range labels {
-					if got := found[f.pids[l]].Holds; got != held[l] {
-						t.Errorf("%s holds %b, want %b", l, got, held[l])
-					}
-				}
-			})
+			}
 		}
-	})
-}
-
-// Who is asked after a pipe without a name may hold it.
-func TestHoldsOfUnreadableStream(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@stay", "child"))
-		f.await("child")
+		// Each process may hold a pipe without a name.
 		tree := New()
 		tree.streams = [2]stream{unreadable, ""}
-		if got := look(t, tree)[f.pids["child"]].Holds; got != Unknown {
-			t.Errorf("it holds %b, want %b", got, Unknown)
-		}
-	})
-}
-
-// The descriptors of a process whose first thread has ended are no longer to be seen
-// where its others are, and it keeps the reader waiting all the same.
-func TestHoldsWithoutFirstThread(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		_, outW := pipe(t)
-		cmd := f.command("@headless", "headless")
-		cmd.Stdout = outW
-		f.start(cmd)
-		f.await("headless")
-		found := look(t, treeOf(t, outW, nil))
-		f.mustFind(t, found, "headless")
-		if got := found[f.pids["headless"]].Holds; got != Stdout {
-			t.Errorf("it holds %b, want %b", got, Stdout)
+		for _, p := range look(t, tree) {
+			if p.Holds != Unknown {
+				t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
+			}
 		}
 	})
 }
@@ -930,6 +852,10 @@ func TestKill(t *testing.T) {
 			if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
 				t.Errorf("the tree is empty, and Kill = %v, %v, %v", hit, refused, err)
 			}
+			f.mustFind(t, look(t, tree))
+			if len(tree.known) > 0 {
+				t.Errorf("the tree is empty, and %v are known", tree.known)
+			}
 			f.end()
 		})
 	})
@@ -953,8 +879,8 @@ func TestNotAllowed(t *testing.T) {
 		found := look(t, tree)
 		f.mustFind(t, found, "child", "parent", "below")
 		for _, p := range found {
-			if p.Holds != Unknown {
-				t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
+			if told := tree.Details(p, []string{"PATH"}); p.Holds != Unknown || told.Variables != nil {
+				t.Errorf("%d holds %b, want %b, and has %+v", p.Pid, p.Holds, Unknown, told)
 			}
 			if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) {
 				t.Errorf("Signal of another user's process: %v, want EPERM", err)
@@ -1029,7 +955,7 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 		t.Errorf("Kill = %v, %v, %v, want %v hit", hit, refused, err, want)
 	}
 	for _, pid := range want { // a zombie is none of those alive
-		check(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+		awaitEnd(t, pid)
 	}
 	view, err := tree.Look()
 	check(t, err)
@@ -1049,38 +975,10 @@ func TestLookInForeignProc(t *testing.T) {
 		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
 	alone(t, attr, func(t *testing.T) {
-		if os.Getpid() != 1 {
-			t.Fatalf("this is %d and not PID 1", os.Getpid())
-		}
 		f := newFamily(t)
 		f.start(f.command("@stay", "child"))
 		f.await("child")
 		f.mustFindChildrenOnly(t, New(), f.pids["child"])
-	})
-}
-
-func TestLookLeaksNoDescriptor(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
-		f.await("parent", "middle", "below")
-		ways(t, func(t *testing.T, tree *Tree) {
-			count := func() int {
-				entries, err := os.ReadDir("/proc/self/fd")
-				check(t, err)
-				return len(entries)
-			}
-			tree.release()
-			before := count()
-			for range 100 {
-				f.mustFind(t, look(t, tree), "parent", "middle", "below")
-			}
-			tree.release()
-			if after := count(); after > before {
-				t.Fatalf("%d descriptors before 100 looks, %d after", before, after)
-			}
-		})
 	})
 }
 
@@ -1090,27 +988,29 @@ func TestCommandLine(t *testing.T) {
 		defer f.end()
 		plain := f.command("@stay", "plain")
 		f.start(plain)
-		// The arguments of a zombie are gone.
-		ended := f.start(f.command("@end"))
-		for {
-			if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-				check(t, err)
-				break
-			}
+		long := f.command("@stay", "long")
+		for range 10 {
+			long.Args = append(long.Args, strings.Repeat("x", 100<<10))
 		}
-		f.await("plain")
+		f.start(long)
+		f.await("plain", "long")
 		tree := New()
-		p := look(t, tree)[f.pids["plain"]]
-		if got, want := tree.CommandLine(p), strings.Join(plain.Args, " "); got != want {
-			t.Errorf("CommandLine = %q, want %q", got, want)
-		}
-		for what, p := range map[string]Process{
-			"a zombie":     {Pid: ended.Process.Pid, Name: "the name", kept: &kept{}},
-			"one that was": {Pid: 1 << 30, Name: "the name", kept: &kept{}},
+		found := look(t, tree)
+		for _, c := range []struct {
+			p    Process
+			want string
+		}{
+			{found[f.pids["plain"]], strings.Join(plain.Args, " ")},
+			{found[f.pids["long"]], strings.Join(long.Args, " ")[:4<<10]},
+			{Process{Pid: 1 << 30, Name: "of nobody", kept: &kept{}}, "of nobody"},
+			{f.zombie(), "a zombie"}, // which has no arguments any more
 		} {
-			if got := tree.CommandLine(p); got != "the name" {
-				t.Errorf("CommandLine of %s = %q, want its name", what, got)
+			if got := tree.CommandLine(c.p); got != c.want {
+				t.Errorf("CommandLine = %.100q, want %.100q", got, c.want)
 			}
+		}
+		if told := tree.Details(f.zombie(), []string{"PATH"}); told.Variables != nil {
+			t.Errorf("a zombie has %+v", told)
 		}
 	})
 }

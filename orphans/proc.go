@@ -3,6 +3,7 @@ package orphans
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ type files struct {
 	reader *reader // nil if the caller itself reads
 }
 
+func filesIn(proc int) files { return files{proc: proc, buf: make([]byte, 4<<10)} }
+
 // dir is the directory of a process below /proc. If the first thread has ended, dir is the directory of another thread,
 // because the directory of the process no longer shows its files.
 func (p Process) dir() string {
@@ -33,19 +36,9 @@ func Name(pid int) string {
 	if hidesProcesses() {
 		return ""
 	}
-	return string(bytes.TrimSuffix(readAtOnce("/proc/"+strconv.Itoa(pid)+"/comm"), []byte("\n")))
-}
-
-// readAtOnce reads the beginning of a file of the kernel. The read never waits.
-func readAtOnce(name string) []byte {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = unix.Close(fd) }()
-	text := make([]byte, 256)
-	n, _ := unix.Read(fd, text)
-	return text[:max(n, 0)]
+	f := filesIn(unix.AT_FDCWD)
+	text, _ := f.read("/proc/" + strconv.Itoa(pid) + "/comm")
+	return string(bytes.TrimSuffix(text, []byte("\n")))
 }
 
 // A status holds fields of /proc/PID/status. See proc_pid_status(5).
@@ -54,12 +47,12 @@ type status struct {
 	state                 byte
 	group                 int // of threads: the pid of the process
 	parent, threads, user int
-	uids, gids            string // real, effective, saved and file system, with tabs between
 	code                  string // the size of the program, "" if it has no memory
 }
 
-// inExec reports whether a process is inside execve(2): it has no code until the call returns.
-func (s status) inExec() bool { return strings.TrimSpace(s.code) == "0 kB" }
+// inExec reports whether a process with this size of its program is inside execve(2): it has no code until the call
+// returns.
+func inExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
 
 func (f *files) status(pid int) (status, error) {
 	s, err := f.statusIn(strconv.Itoa(pid))
@@ -72,7 +65,9 @@ func (f *files) status(pid int) (status, error) {
 // statusIn is the status of the process or thread that has the directory dir.
 func (f *files) statusIn(dir string) (s status, err error) {
 	s = status{user: -1}
-	err = f.fields(dir, func(name, value []byte) (more bool) {
+	err = f.each(dir+"/status", '\n', maxText, func(line []byte, _ bool) (more bool) {
+		// In a name newlines are escaped, so that none looks like a field.
+		name, value, _ := bytes.Cut(line, []byte(":\t"))
 		s.set(string(name), value)
 		return string(name) != "Threads" // the last wanted field
 	})
@@ -99,12 +94,9 @@ func (s *status) set(name string, value []byte) {
 	case "PPid":
 		s.parent = number()
 	case "Uid":
-		s.uids = string(value)
-		if ids := strings.Fields(s.uids); len(ids) == 4 {
+		if ids := strings.Fields(string(value)); len(ids) == 4 { // real, effective, saved and file system
 			s.user, _ = strconv.Atoi(ids[1])
 		}
-	case "Gid":
-		s.gids = string(value)
 	case "VmExe":
 		s.code = string(value)
 	case "Threads":
@@ -112,105 +104,65 @@ func (s *status) set(name string, value []byte) {
 	}
 }
 
-// fields calls visit with the fields in the status of a process, until it returns false.
-func (f *files) fields(dir string, visit func(name, value []byte) (more bool)) error {
-	const long = 1 << 10 // only the line of supplementary groups, at most 65536, may be longer
-	return f.scan(dir+"/status", func(text []byte, _ bool) int {
-		for {
-			line, rest, whole := bytes.Cut(text, []byte("\n"))
-			switch {
-			case !whole && len(text) > long:
-				return 0
-			case !whole:
-				return len(text)
-			}
-			// In a name newlines are escaped, so that none looks like a field.
-			if name, value, ok := bytes.Cut(line, []byte(":\t")); ok && !visit(name, value) {
-				return -1
-			}
-			text = rest
-		}
-	})
-}
-
 // read returns the first 4 KiB of a file below /proc, which hold everything that callers look for.
 // The text is valid until the next read.
-func (f *files) read(name string) (text []byte, err error) {
-	err = f.scan(name, func(all []byte, _ bool) int {
-		text = all
-		return len(all)
-	})
+func (f *files) read(name string) ([]byte, error) {
+	fd, err := f.open(name, 0)
 	if err != nil {
 		return nil, err
 	}
-	return text, nil
+	defer func() { _ = unix.Close(fd) }()
+	f.step()
+	n, err := unix.Read(fd, f.buf)
+	return f.buf[:max(n, 0)], err
 }
 
-// readPids reads a file of pids below /proc, of any length.
+// readPids reads the text of /proc/PID/task/TID/children: pids, each followed by a space.
 func (f *files) readPids(name string) (pids []int, err error) {
-	err = f.scan(name, func(text []byte, end bool) int {
-		whole := len(text)
-		if !end {
-			whole = bytes.LastIndexByte(text, ' ') + 1
+	err = f.each(name, ' ', math.MaxInt, func(field []byte, _ bool) (more bool) {
+		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
+			pids = append(pids, pid)
 		}
-		pids = append(pids, parsePids(text[:whole])...)
-		return len(text) - whole
+		return true
 	})
 	return pids, err
 }
 
-// scan reads a file below /proc and calls take after each read with the text in the buffer: the last keep
-// bytes of the call before, and then the new bytes. At the end of the file the text is the kept bytes alone.
-// scan also ends if take keeps the whole of a full buffer, or returns less than 0.
-func (f *files) scan(name string, take func(text []byte, end bool) (keep int)) error {
+const maxText = 1 << 20 // bytes read of a file that may be long
+
+// each calls visit with each part of the first limit bytes of a file below /proc, until it returns false; the byte end
+// follows each part. If a part has no room in the buffer, or no end, visit gets its beginning, and whole is false.
+func (f *files) each(name string, end byte, limit int, visit func(part []byte, whole bool) (more bool)) error {
 	fd, err := f.open(name, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	for n := 0; ; {
+	kept, cut := 0, false // cut: visit has got the beginning of a long part
+	for {
 		f.step()
-		got, err := unix.Read(fd, f.buf[n:])
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := unix.Read(fd, f.buf[kept:])
 		if err != nil {
 			return err
 		}
-		n += got
-		keep := take(f.buf[:n], got == 0)
-		if got == 0 || keep < 0 || keep == len(f.buf) {
+		limit -= n
+		text := f.buf[:kept+n]
+		for whole := true; whole; {
+			var part, after []byte
+			part, after, whole = bytes.Cut(text, []byte{end})
+			if !whole && n > 0 && len(text) < len(f.buf) {
+				break // the rest of the part is yet to be read
+			}
+			if !cut && !visit(part, whole) {
+				return nil
+			}
+			text, cut = after, !whole
+		}
+		if n == 0 || limit <= 0 {
 			return nil
 		}
-		n = copy(f.buf, f.buf[n-keep:n])
+		kept = copy(f.buf, text)
 	}
-}
-
-// each calls visit with each part of the first limit bytes of a file below /proc; the byte end follows each part.
-// If a part has no room in the buffer, or no end, visit gets its beginning, and whole is false.
-func (f *files) each(name string, end byte, limit int, visit func(part []byte, whole bool)) error {
-	total, kept, cut := 0, 0, false // cut: visit has got the beginning of a long part
-	return f.scan(name, func(text []byte, over bool) int {
-		total += len(text) - kept
-		for kept = 0; ; {
-			part, after, whole := bytes.Cut(text, []byte{end})
-			long := len(text) == len(f.buf)
-			if !whole && !over && !long && total < limit {
-				kept = len(text)
-				return kept
-			}
-			if !cut && (whole || over || long) {
-				visit(part, whole)
-			}
-			if cut = !whole; cut {
-				if total >= limit {
-					return -1
-				}
-				return 0
-			}
-			text = after
-		}
-	})
 }
 
 // list calls visit with each entry of a directory below /proc that is a number, until it
@@ -264,16 +216,7 @@ func (f *files) step() {
 // every architecture that fini is built for. See proc_pid_stat(5).
 const tick = 10 * time.Millisecond
 
-// startOf is the time at which a process started, since boot; 0 if it is unknown.
-func (f *files) startOf(dir string) time.Duration {
-	text, err := f.read(dir + "/stat")
-	if err != nil {
-		return 0
-	}
-	return parseStart(text)
-}
-
-// parseStart reads the start time in the text of /proc/PID/stat. The name in the text may hold
+// parseStart is the time at which a process started, since boot, in the text of /proc/PID/stat; 0 if it is unknown. The name in the text may hold
 // spaces, newlines and ")", so parseStart counts the fields from the last ")".
 func parseStart(text []byte) time.Duration {
 	// fields[0] is field 3 of the man page, the state.
@@ -286,16 +229,4 @@ func parseStart(text []byte) time.Duration {
 		return 0
 	}
 	return time.Duration(start) * tick
-}
-
-// parsePids reads the text of /proc/PID/task/TID/children: pids, each followed by
-// a space.
-func parsePids(text []byte) []int {
-	var pids []int
-	for _, field := range bytes.Fields(text) {
-		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }

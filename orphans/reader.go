@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"bytes"
+	"cmp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -52,16 +53,15 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 		r.busy.Store(false)
 	}()
-	var since time.Duration // the last step
-	last := int64(-1)
+	since, last := time.Now(), r.steps.Load() // the last step
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		runtime.Gosched()
 		if !r.busy.Load() {
 			break
 		}
-		if steps, now := r.steps.Load(), monotonic(); steps != last {
-			last, since = steps, now
-		} else if now-since >= tooBusy || now-since >= held && threadState(int(r.thread.Load())) == 'D' {
+		if steps := r.steps.Load(); steps != last {
+			last, since = steps, time.Now()
+		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() {
 			break
 		}
 		rest(pause)
@@ -82,19 +82,10 @@ func rest(d time.Duration) {
 	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0)
 }
 
-func monotonic() time.Duration {
-	var now unix.Timespec
-	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&now)), 0)
-	return time.Duration(now.Nano())
-}
-
-// threadState is the state of a thread of this process as in proc_pid_stat(5), 0 if it is unknown.
-func threadState(thread int) byte {
-	text := readAtOnce("/proc/self/task/" + strconv.Itoa(thread) + "/stat")
-	if end := bytes.LastIndexByte(text, ')'); end >= 0 && end+2 < len(text) {
-		return text[end+2]
-	}
-	return 0
+// readerIsStuck reports whether the reader's thread is in uninterruptible sleep.
+func (t *Tree) readerIsStuck() bool {
+	s, _ := t.statusIn("self/task/" + strconv.Itoa(int(t.reader.thread.Load())))
+	return s.state == 'D'
 }
 
 // facts are the details of a process that a look needs, besides the place of the process in the tree.
@@ -115,33 +106,34 @@ type Details struct {
 // askFacts adds the facts from the reader to each process. It keeps them, and has them read again only if Pipes is set
 // or the process has executed another program. The reader skips a process in uninterruptible sleep or inside execve(2).
 func (t *Tree) askFacts(found []Process) {
-	pending := make([]int, 0, len(found))
+	var pending []*Process
 	for i := range found {
 		if p := &found[i]; p.State != '?' && p.Alive() && t.wantsFacts(p) {
-			pending = append(pending, i)
+			pending = append(pending, p)
 		}
 	}
 	const tries = 4
-	for try := range tries {
+	for try := 0; len(pending) > 0 && try < tries; try++ {
+		if try > 0 {
+			rest(time.Millisecond << try) // most processes leave these states soon
+		}
 		var of []Process
-		var at, waiting []int
-		for _, i := range pending {
-			p := &found[i]
-			if try > 0 {
-				if s, err := t.status(p.Pid); err == nil && p.thread == p.Pid {
-					p.State, p.Name, p.inExec, p.code = s.state, s.name, s.inExec(), s.code
+		var waiting []*Process
+		for _, p := range pending {
+			if try > 0 && p.thread == p.Pid {
+				if s, err := t.status(p.Pid); err == nil {
+					p.State, p.Name, p.code = s.state, s.name, s.code
 				}
 			}
-			if p.State == 'D' || p.inExec {
-				waiting = append(waiting, i)
-				continue
+			if p.State == 'D' || inExec(p.code) {
+				waiting = append(waiting, p)
+			} else {
+				of = append(of, *p)
 			}
-			of, at = append(of, *p), append(at, i)
 		}
-		streams, withExe := t.streams, len(t.allowed.patterns) > 0
+		streams, withExe := t.streams, len(t.patterns) > 0
 		for n, told := range ask(t, of, func(f *files, p Process) (told facts) { return f.facts(p, streams, withExe) }) {
-			p := &found[at[n]]
-			k := p.kept
+			p, k := of[n], of[n].kept
 			if k.name != p.Name || k.code != p.code {
 				k.line = "" // the process has executed another program
 			}
@@ -150,29 +142,18 @@ func (t *Tree) askFacts(found []Process) {
 			}
 			k.facts, k.name, k.code = &told, p.Name, p.code
 		}
-		if pending = waiting; len(pending) == 0 {
-			break
-		}
-		if try < tries-1 {
-			rest(2 * time.Millisecond << try) // most processes leave these states soon
-		}
+		pending = waiting
 	}
 	for i := range found {
 		p := &found[i]
-		if p.Start, p.Holds = p.kept.start(), Unknown; p.kept.facts != nil {
-			p.Holds = p.kept.facts.holds
+		p.Holds = Unknown
+		if told := p.kept.facts; told != nil {
+			p.Start, p.Holds = told.start, told.holds
 		}
 		if t.streams == [2]stream{} {
 			p.Holds = 0
 		}
 	}
-}
-
-func (k *kept) start() time.Duration {
-	if k.facts == nil {
-		return 0
-	}
-	return k.facts.start
 }
 
 func (t *Tree) wantsFacts(p *Process) bool {
@@ -187,7 +168,8 @@ func (t *Tree) wantsFacts(p *Process) bool {
 }
 
 func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
-	told.start = f.startOf(strconv.Itoa(p.Pid))
+	stat, _ := f.read(strconv.Itoa(p.Pid) + "/stat")
+	told.start = parseStart(stat)
 	if withExe {
 		told.exe = f.executable(p.dir())
 	}
@@ -198,19 +180,12 @@ func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
 // CommandLine is the argument vector of a process that the last Look has found, joined by spaces and cut after
 // 4 KiB. If there are no arguments to show, CommandLine is the name of the process.
 func (t *Tree) CommandLine(p Process) string {
-	k := p.kept
-	if k == nil {
-		return p.Name
-	}
-	if k.line == "" {
+	if p.kept.line == "" {
 		for _, line := range ask(t, t.quiet(p), (*files).commandLine) {
-			k.line = line
+			p.kept.line = line
 		}
 	}
-	if k.line == "" {
-		return p.Name
-	}
-	return k.line
+	return cmp.Or(p.kept.line, p.Name)
 }
 
 // commandLine reads memory of the process. The read takes a lock that the process holds while it changes its mappings,
@@ -224,13 +199,13 @@ func (f *files) commandLine(p Process) string {
 // which the reader would wait.
 func (t *Tree) quiet(some ...Process) []Process {
 	return slices.DeleteFunc(slices.Clone(some), func(p Process) bool {
-		if p.kept == nil || p.kept.silent || p.State == '?' || p.State == 'Z' {
+		if p.kept.silent || p.State == '?' || p.State == 'Z' {
 			return true
 		}
 		waits := false
 		err := t.list(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
 			s, err := t.statusIn(strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(tid))
-			waits = err == nil && (s.state == 'D' || s.inExec())
+			waits = err == nil && (s.state == 'D' || inExec(s.code))
 			return !waits
 		})
 		return err != nil || waits
@@ -244,9 +219,6 @@ const maxDetailed = 1000
 // details of all processes that the look has found, before fini signals any of them, because a process may close its
 // sockets when another process ends.
 func (t *Tree) Details(p Process, variables []string) Details {
-	if p.kept == nil {
-		return Details{}
-	}
 	if p.kept.details == nil {
 		var of []Process
 		for _, other := range append([]Process{p}, t.found...) {
@@ -256,7 +228,7 @@ func (t *Tree) Details(p Process, variables []string) Details {
 			}
 		}
 		of = t.quiet(of...)
-		var listening map[uint64]string
+		var listening map[string]string
 		startDir := t.startDir
 		for i, told := range ask(t, of, func(f *files, p Process) Details {
 			return f.details(p.dir(), variables, startDir, &listening)
@@ -267,7 +239,7 @@ func (t *Tree) Details(p Process, variables []string) Details {
 	return *p.kept.details
 }
 
-func (f *files) details(dir string, variables []string, startDir string, listening *map[uint64]string) (told Details) {
+func (f *files) details(dir string, variables []string, startDir string, listening *map[string]string) (told Details) {
 	told.Listens, told.Dir = f.listens(dir, listening), f.link(dir+"/cwd")
 	told.OtherDir = told.Dir != "" && startDir != "" && told.Dir != startDir
 	told.Dir = told.Dir[:min(len(told.Dir), maxDir)]
@@ -288,17 +260,13 @@ const (
 // the environment since. See proc_pid_environ(5).
 func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	found := map[string]string{}
-	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) {
-		addVariable(found, variable, names)
+	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) (more bool) {
+		name, value, ok := bytes.Cut(variable, []byte("="))
+		_, known := found[string(name)] // if a name comes twice, the first value counts, as for getenv(3)
+		if ok && !known && slices.Contains(names, string(name)) {
+			found[string(name)] = string(value[:min(len(value), maxValue)])
+		}
+		return true
 	})
 	return found, err
-}
-
-// addVariable adds "name=value" if its name is one of names. If a name comes twice, the first value counts, as for
-// getenv(3).
-func addVariable(to map[string]string, variable []byte, names []string) {
-	name, value, ok := bytes.Cut(variable, []byte("="))
-	if _, known := to[string(name)]; ok && !known && slices.Contains(names, string(name)) {
-		to[string(name)] = string(value[:min(len(value), maxValue)])
-	}
 }

@@ -33,7 +33,7 @@ func (t *Tree) Look() (View, error) {
 		return View{}, err
 	}
 	v := View{Nameless: t.childrenOnly}
-	mayStay := t.proc >= 0 && (t.Pipes || len(t.allowed.patterns) > 0)
+	mayStay := t.proc >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
 	if mayStay {
 		before, _ = t.listedChildren()
@@ -51,7 +51,6 @@ func (t *Tree) Look() (View, error) {
 
 // walk returns each descendant, zombies included, parents before their children, and forgets all others.
 func (t *Tree) walk() (all []Process) {
-	t.looks++
 	children := t.childrenOf
 	if !t.byChildren && !t.childrenOnly {
 		snapshot, err := t.snapshot()
@@ -79,8 +78,8 @@ func (t *Tree) walk() (all []Process) {
 		}
 		at = all[next]
 	}
-	for pid, k := range t.known {
-		if k.last != t.looks {
+	for pid := range t.known {
+		if !seen[pid] {
 			t.forget(pid)
 		}
 	}
@@ -91,40 +90,32 @@ func (t *Tree) walk() (all []Process) {
 // a child of parent, or has become a child of this process.
 func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	k := t.known[pid]
-	if k != nil && k.isOver() {
+	if k == nil || k.isOver() {
 		t.forget(pid)
-		k = nil
+		k = &kept{pidfd: -1}
+		t.known[pid] = k
 	}
-	certain := k != nil && (k.pidfd >= 0 || k.child && !t.autoreap)
-	fresh := &kept{pidfd: -1}
-	if !certain && (parent.Pid != t.self || t.autoreap) {
-		fresh.pidfd = t.openPidfd(pid)
+	// Without a pidfd, the process is taken for the process of the last look.
+	if k.pidfd < 0 && (parent.Pid != t.self || t.autoreap) {
+		k.pidfd = t.openPidfd(pid)
 	}
 	s, err := t.status(pid)
 	switch {
 	case err == nil:
 		p = Process{Pid: pid, Parent: s.parent, Name: s.name, State: s.state, Threads: s.threads, User: s.user,
-			thread: pid, code: s.code, inExec: s.inExec()}
+			thread: pid, code: s.code}
 		p.Group, _ = unix.Getpgid(pid)
 		p.Session, _ = unix.Getsid(pid)
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
 	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	}
-	if !certain {
-		// Without a pidfd, the process is taken for the process of the last look if nothing shows otherwise.
-		if k != nil && k.pidfd < 0 && k.name == p.Name && ok {
-			k.pidfd, fresh = fresh.pidfd, k
-		}
-		k = fresh
-	}
 	// If the process was reaped meanwhile, another process may have had its pid.
 	if !ok || k.isOver() {
-		t.drop(fresh)
+		t.forget(pid)
 		return Process{}, false
 	}
-	k.child, k.last, p.kept = p.Parent == t.self, t.looks, k
-	t.known[pid] = k
+	p.kept = k
 	if p.State == 'Z' && p.Threads > 1 {
 		t.headless(&p)
 	}
@@ -139,7 +130,7 @@ func (t *Tree) headless(p *Process) {
 		if err != nil || s.state == 'Z' || s.state == 'X' {
 			return true
 		}
-		p.thread, p.State, p.code, p.inExec = tid, s.state, s.code, s.inExec()
+		p.thread, p.State, p.code = tid, s.state, s.code
 		return false
 	})
 }
@@ -148,7 +139,7 @@ func (t *Tree) headless(p *Process) {
 func (t *Tree) childrenOf(p Process) ([]int, error) {
 	if p.Pid == t.self {
 		pids, err := t.listedChildren()
-		if t.childrenOnly || err != nil {
+		if err != nil {
 			return t.ownChildren(), nil // this search needs no descriptor
 		}
 		return pids, nil
@@ -218,7 +209,8 @@ const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
 
 // pidMax is the limit below which all new pids are.
 func pidMax() int {
-	text := readAtOnce("/proc/sys/kernel/pid_max")
+	f := filesIn(unix.AT_FDCWD)
+	text, _ := f.read("/proc/sys/kernel/pid_max")
 	if is, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && is > unix.Getpid() {
 		return is
 	}

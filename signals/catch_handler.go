@@ -3,7 +3,6 @@
 package signals
 
 import (
-	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -23,8 +22,6 @@ func Catchable(sig syscall.Signal) bool {
 // Threads is how many threads catching takes.
 const Threads = 0
 
-var uncatchable = []syscall.Signal{32, 33}
-
 // caught is the state that handler works on.
 var caught catching
 
@@ -39,63 +36,35 @@ type catching struct {
 	senders [65]int64 // of the last signal of each number: si_code in the low half, si_pid in the high half
 	counts  [65]atomic.Uint32
 	keeps   [65]uint64 // which pending signals each signal leaves pending
-}
-
-// setKeeps makes SIGCONT discard pending stop signals, and each stop signal discard a pending SIGCONT, as the kernel
-// does: see signal(7). Take returns signals in the order of their numbers, and not as they came.
-func (c *catching) setKeeps() {
-	for sig := range c.keeps {
-		c.keeps[sig] = ^uint64(0)
-	}
-	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
-		c.keeps[stop] &^= 1 << (unix.SIGCONT - 1)
-		c.keeps[unix.SIGCONT] &^= 1 << (stop - 1)
-	}
+	action  sigaction  // by which handler catches a signal
 }
 
 // handlerPC is where handler begins.
 var handlerPC uintptr
 
-// catch makes handler catch every signal except the signals in leave.
-func (c *Catcher) catch(eventFD int, leave []syscall.Signal) {
-	c.pending, c.origin, c.count = &caught.pending, origin, count
+// prepare prepares catch: handler makes eventFD readable.
+func prepare(eventFD int) {
 	caught.eventFD, caught.pid, caught.one = int64(eventFD), int64(unix.Getpid()), 1
-	caught.setKeeps()
-	// Like the runtime's handler, handler runs on the stack that the runtime gives each thread for signals, with all
-	// signals blocked.
-	action := segvAction()
-	caught.runtime, action[0] = action[0], handlerPC
-	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		if Catchable(sig) && !slices.Contains(leave, sig) {
-			setAction(sig, &action, nil)
-		}
+	// SIGCONT discards pending stop signals, and each stop signal discards a pending SIGCONT, as in the kernel: see
+	// signal(7). Take returns signals in the order of their numbers, and not as they came.
+	for sig := range caught.keeps {
+		caught.keeps[sig] = ^uint64(0)
 	}
+	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		caught.keeps[stop] &^= 1 << (unix.SIGCONT - 1)
+		caught.keeps[unix.SIGCONT] &^= 1 << (stop - 1)
+	}
+	// At the start the runtime replaces any handler of SIGSEGV by its own. Like the runtime's handler, handler runs on
+	// the stack that the runtime gives each thread for signals, with all signals blocked.
+	setAction(unix.SIGSEGV, nil, &caught.action)
+	caught.runtime, caught.action[0] = caught.action[0], handlerPC
 }
 
-// catchAlso makes handler catch these signals, too.
-func (c *Catcher) catchAlso(sigs []syscall.Signal) {
-	action := segvAction()
-	for _, sig := range sigs {
-		setAction(sig, &action, nil)
-	}
-}
+// catch makes handler catch a signal.
+func catch(sig syscall.Signal) { setAction(sig, &caught.action, nil) }
 
-// segvAction is how this process catches SIGSEGV. At the start the runtime replaces any handler of SIGSEGV by its own.
-// Once catch has returned, handler catches SIGSEGV.
-func segvAction() (action sigaction) {
-	setAction(unix.SIGSEGV, nil, &action)
-	return action
-}
-
-// Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
-// before.
-func (c *Catcher) Children(on bool) {
-	var action sigaction // zero is SIG_DFL
-	if on {
-		action = segvAction()
-	}
-	setAction(unix.SIGCHLD, &action, nil)
-}
+// uncatch restores the default action of a signal.
+func uncatch(sig syscall.Signal) { setAction(sig, &sigaction{}, nil) } // zero is SIG_DFL
 
 // count returns how many signals of a number were caught since the last call.
 func count(sig syscall.Signal) int { return int(caught.counts[sig].Swap(0)) }

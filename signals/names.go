@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,45 +26,21 @@ func Parse(name string) (syscall.Signal, error) {
 		}
 		return syscall.Signal(n), nil
 	}
-	for _, r := range name {
-		if r > unicode.MaxASCII { // some of these have upper cases in ASCII
-			return 0, unknown(name)
+	upper := "SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG")
+	if other, ok := otherNames[upper]; ok {
+		upper = other
+	}
+	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
+		if upper == Name(sig) || sig >= rtMin && upper == fmt.Sprintf("SIGRTMAX-%d", rtMax-sig) {
+			return sig, nil
 		}
-	}
-	upper := strings.TrimPrefix(strings.ToUpper(name), "SIG")
-	if offset, ok := strings.CutPrefix(upper, "RTMIN"); ok {
-		return realTime(name, rtMin, offset, "+")
-	}
-	if offset, ok := strings.CutPrefix(upper, "RTMAX"); ok {
-		return realTime(name, rtMax, offset, "-")
-	}
-	// The older names of two signals, which kill -l does not print.
-	switch upper {
-	case "CLD":
-		upper = "CHLD"
-	case "POLL":
-		upper = "IO"
-	}
-	if sig := unix.SignalNum("SIG" + upper); sig != 0 {
-		return sig, nil
 	}
 	return 0, unknown(name)
 }
 
-// realTime adds an offset such as "+3" to base; sign is the sign that the offset must have.
-func realTime(name string, base int, offset, sign string) (syscall.Signal, error) {
-	if offset == "" {
-		return syscall.Signal(base), nil
-	}
-	digits, ok := strings.CutPrefix(offset, sign)
-	n, err := strconv.ParseUint(digits, 10, 8)
-	if !ok || err != nil || n > rtMax-rtMin {
-		return 0, unknown(name)
-	}
-	if sign == "-" {
-		return syscall.Signal(base - int(n)), nil
-	}
-	return syscall.Signal(base + int(n)), nil
+// otherNames have names as Name writes them. The first two are older names of signals, which kill -l does not print.
+var otherNames = map[string]string{
+	"SIGCLD": "SIGCHLD", "SIGPOLL": "SIGIO", "SIGRTMIN+0": "SIGRTMIN", "SIGRTMAX": "SIGRTMIN+30",
 }
 
 func unknown(name string) error {

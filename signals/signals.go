@@ -18,7 +18,6 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -52,10 +51,6 @@ type Catcher struct {
 
 	keep []syscall.Signal
 
-	pending *atomic.Uint64 // bit n-1 is signal n
-	origin  func(syscall.Signal) Received
-	count   func(syscall.Signal) int
-
 	timer  timer
 	polled []unix.PollFd
 }
@@ -64,28 +59,49 @@ type Catcher struct {
 // this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini reaps nothing. The
 // signals in keep stay as they were. A process has one Catcher.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
-	KeepIgnored(ignored)
 	read, write, err := eventFD()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch signals: %w", err)
 	}
 	c := &Catcher{FD: read, keep: keep}
+	prepare(write)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		known := slices.Contains(ignored, sig) || slices.Contains(leftIgnored, sig)
-		if known && sig != unix.SIGCHLD && Ignored(sig) {
+		known := slices.Contains(ignored, sig) && sig != unix.SIGCHLD
+		if known && !Ignored(sig) { // the runtime has replaced SIG_IGN
+			signal.Ignore(sig) // and not by setAction: a fork resets each signal that the runtime believes it handles
+		}
+		if (known || slices.Contains(leftIgnored, sig)) && Ignored(sig) {
 			c.Ignored = append(c.Ignored, sig)
+		} else {
+			c.catch(sig)
 		}
 	}
-	c.catch(write, slices.Concat(c.Ignored, keep))
 	return c, nil
+}
+
+// catch catches a signal if it may.
+func (c *Catcher) catch(sig syscall.Signal) {
+	if Catchable(sig) && !slices.Contains(c.keep, sig) {
+		catch(sig)
+	}
 }
 
 // CatchIgnored starts to receive the ignored signals, too: the command may not ignore them any more. Call it after the
 // start of the command, which ignores them at first.
 func (c *Catcher) CatchIgnored() {
-	c.catchAlso(slices.DeleteFunc(slices.Clone(c.Ignored), func(sig syscall.Signal) bool {
-		return !Catchable(sig) || slices.Contains(c.keep, sig)
-	}))
+	for _, sig := range c.Ignored {
+		c.catch(sig)
+	}
+}
+
+// Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
+// before.
+func (c *Catcher) Children(on bool) {
+	if on {
+		catch(unix.SIGCHLD)
+	} else {
+		uncatch(unix.SIGCHLD)
+	}
 }
 
 // eventFD returns a descriptor to wait for, and a descriptor that makes it readable. See eventfd(2).
@@ -106,16 +122,16 @@ func (c *Catcher) Take() (taken []Received) {
 	// goroutine's processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
-	pending, self := c.pending.Swap(0), unix.Getpid()
+	pending, self := caught.pending.Swap(0), unix.Getpid() // bit n-1 is signal n
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		if pending&(1<<(sig-1)) == 0 {
 			continue
 		}
-		n := c.count(sig) // 0 if the last Take has counted the signal before it was pending
+		n := count(sig) // 0 if the last Take has counted the signal before it was pending
 		if sig < rtMin {
 			n = min(n, 1)
 		}
-		got := c.origin(sig)
+		got := origin(sig)
 		if got.Own(self) {
 			continue
 		}
@@ -131,16 +147,9 @@ func (c *Catcher) Unblock() {
 	var none unix.Sigset_t
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
 	// The default action of the signals that can't be caught is to terminate the process.
-	for _, sig := range uncatchable {
-		setAction(sig, &sigaction{sigIgn}, nil)
-	}
-}
-
-// KeepIgnored ignores signals again for which the runtime has replaced SIG_IGN.
-func KeepIgnored(ignored []syscall.Signal) {
-	for _, sig := range ignored {
-		if sig != unix.SIGCHLD && !Ignored(sig) {
-			signal.Ignore(sig) // and not by setAction: a fork resets each signal that the runtime believes it handles
+	for sig := syscall.Signal(32); sig <= rtMin; sig++ {
+		if !Catchable(sig) {
+			setAction(sig, &sigaction{sigIgn}, nil)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package signals
 import (
 	"runtime"
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,23 +33,12 @@ func Quietly(write func() error) error {
 	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
 	err := write()
 	if err == unix.EPIPE {
-		takeBack(unix.SIGPIPE)
+		// Ignoring a pending signal discards it: see sigaction(2).
+		var now sigaction
+		setAction(unix.SIGPIPE, &sigaction{sigIgn}, &now)
+		setAction(unix.SIGPIPE, &now, nil)
 	}
 	return err
-}
-
-// takeBack consumes a signal that is blocked and pending for this thread. See
-// sigtimedwait(2).
-func takeBack(sig unix.Signal) {
-	set, zero := setOf(sig), [16]byte{} // a timeout of zero in either layout
-	_, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)),
-		0, uintptr(unsafe.Pointer(&zero[0])), 8, 0, 0)
-	if errno == unix.ENOSYS || errno == unix.EPERM {
-		// A filter refuses the call. Ignoring a pending signal discards it.
-		var caught sigaction
-		setAction(sig, &sigaction{sigIgn}, &caught)
-		setAction(sig, &caught, nil)
-	}
 }
 
 // setOf is a set of some of the first 31 signals.
