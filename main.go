@@ -65,8 +65,8 @@ func main() {
 		}
 	case options.License:
 		answer(license)
-	case options.Install != nil:
-		if err := cli.Install(*options.Install); err != nil {
+	case options.Install != "":
+		if err := cli.Install(options.Install); err != nil {
 			fail("--install: %v", err)
 		}
 	case len(options.Command) == 0 && !options.Pause:
@@ -235,7 +235,7 @@ type loop struct {
 func newLoop(options *cli.Options) *loop {
 	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, place: report.Place{FD: -1}, tree: orphans.New()}
 	l.owners = report.NewOwners(l.tree, entry.Getenv)
-	l.rules.Policy = options.Policy()
+	l.rules.Policy = options.Policy
 	l.tree.Pipes = l.rules.Orphans == life.StopPipes
 	return l
 }

@@ -36,7 +36,7 @@ import (
 func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	line.FD = -1
 	isolate := options.Isolate != ""
-	shield, _ := options.Pair()
+	shield := options.Pair()
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
 	_, group, session := entry.Outer()
 	parent := entry.ParentProcess()
@@ -102,12 +102,11 @@ func errNotIsolated(why error) error {
 // error if --isolate does not allow going on without. PID 1 and a fini that pauses need no outer fini: alone returns nil.
 func (l *loop) alone(options *cli.Options, initial bool) error {
 	isolate := options.Isolate != ""
-	shield, asked := options.Pair()
 	why, level := entry.Failed(), life.Failure
 	switch {
-	case initial, options.Pause, !shield && !isolate:
+	case initial, options.Pause, !options.Pair() && !isolate:
 		return nil
-	case !entry.Linked() && asked:
+	case !entry.Linked() && options.Shield != nil:
 		why = errors.New(cli.LimitedBuild)
 	case !entry.Linked():
 		why, level = errors.New(cli.LimitedBuild), life.Detail
