@@ -73,13 +73,13 @@ type Options struct {
 	Command     []string
 	Pdeathsig   *syscall.Signal // 0 for none
 	Report      string
-	Isolate     Isolation
 	AllowOrphan []string
 	Bind        []int
 	Misspelt    []string // a line for each variable that sets nothing, but whose name looks as if it did
 
 	StdinEOF, Pause, SingleChild, Quiet, Verbose bool
 	Shield, Foreground                           *bool // nil if neither --x nor --no-x is given
+	Isolate, TryIsolate                          bool  // with TryIsolate fini goes on without if the kernel refuses
 
 	// These run no command.
 	License, Version, Help bool
@@ -110,7 +110,7 @@ func (c *Options) table() table {
 		{long: "report", set: read(file, last(&c.Report))},
 		{long: "rewrite", letters: "r", repeatable: true, set: c.rewrite},
 		{long: "single-child", letters: "c", bare: true, set: read(truth, last(&c.SingleChild))},
-		{long: "isolate", bare: true, set: read(isolation, last(&c.Isolate))},
+		{long: "isolate", bare: true, set: c.isolate},
 		{long: "remap-exit", letters: "e", repeatable: true, set: read(status, each(&p.Remap))},
 		{long: "warn-reaped", letters: "w", bare: true, set: read(truth, last(&p.WarnReaped))},
 		{long: "verbose", letters: "v", bare: true, set: read(verbosity, last(&c.Verbose))},
@@ -333,14 +333,12 @@ func untruth(text string) (bool, error) {
 	return !is, err
 }
 
-func isolation(text string) (Isolation, error) {
-	switch is, err := truth(text); {
-	case is:
-		return Isolate, nil
-	case err == nil:
-		return "", nil
+func (c *Options) isolate(text string) (err error) {
+	c.Isolate, err = truth(text)
+	if c.TryIsolate = strings.EqualFold(text, "try"); c.TryIsolate {
+		c.Isolate, err = true, nil
 	}
-	return TryIsolate, accept(strings.EqualFold(text, string(TryIsolate)), text, "try, or no value")
+	return accept(err == nil, text, "try, or no value")
 }
 
 // verbosity reads a number, as tini's variable is one; 2 says no more than 1.
@@ -441,14 +439,6 @@ func (c *Options) Level() life.Level {
 	}
 	return life.Warning
 }
-
-// An Isolation is the value of --isolate.
-type Isolation string
-
-const (
-	Isolate    Isolation = "1"
-	TryIsolate Isolation = "try" // and go on without it if the kernel refuses
-)
 
 // Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
 func Version() string {

@@ -69,8 +69,6 @@ func Hint(command []string) string {
 		return "did you mean --isolate=try?"
 	case strings.Contains(shellWords, " "+name+" "):
 		return name + " is a word of the shell: fini -- sh -c " + shellQuoted(strings.Join(command, " "))
-	case strings.Contains(bashWords, " "+name+" "):
-		return name + " is a word of bash: fini -- bash -c " + shellQuoted(strings.Join(command, " "))
 	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && !strings.Contains(name, " "):
 		return "to set a variable: fini -- env " + strings.Join(append([]string{name}, command[1:min(2, len(command))]...), " ")
 	case strings.ContainsAny(name, " |&;<>()$`*\n") || strings.HasPrefix(name, "~/"):
@@ -83,12 +81,9 @@ func Hint(command []string) string {
 	return ""
 }
 
-// Words of sh, and words that only bash has. On most systems there is no program of that name.
-const (
-	shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while until case " +
-		"return break continue local readonly read wait jobs fg bg type command times hash ! { : "
-	bashWords = " source function builtin declare typeset let pushd popd shopt history disown [[ "
-)
+// Words of the shell. On most systems there is no program of that name.
+const shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while until case " +
+	"return break continue local readonly read wait jobs fg bg type command times hash ! { : "
 
 // shellQuoted quotes a line so that a shell reads it as one word.
 func shellQuoted(line string) string { return "'" + strings.ReplaceAll(line, "'", `'\''`) + "'" }

@@ -142,7 +142,6 @@ func TestHint(t *testing.T) {
 		{"A=1 make", "for a shell line: fini -- sh -c 'A=1 make'"},
 		{"~/app", "for a shell line: fini -- sh -c '~/app'"},
 		{"cd|/tmp", "cd is a word of the shell: fini -- sh -c 'cd /tmp'"},
-		{"source|x", "source is a word of bash: fini -- bash -c 'source x'"},
 		{"A=1|make|all", "to set a variable: fini -- env A=1 make"},
 		{"help", "did you mean fini --help?"},
 		{"version", "did you mean fini --version?"},

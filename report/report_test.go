@@ -29,7 +29,7 @@ func newTestReport(t *testing.T) *Report {
 		t.Fatal(err)
 	}
 	r := New(to, []string{"command"}, "1.2.3", false)
-	r.Started(mainPid)
+	r.Pid = mainPid
 	return &r
 }
 
@@ -72,9 +72,9 @@ func TestReportTakesTheFirstReason(t *testing.T) {
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
-	r.Leftover(holder, "holder -v", from, false, "")
-	r.Leftover(member, "member", Lineage{}, true, "")
-	r.Leftover(holder, "holder again", Lineage{}, true, "") // is known
+	r.Leftover(holder, "holder -v", from, false)
+	r.Leftover(member, "member", Lineage{}, true)
+	r.Leftover(holder, "holder again", Lineage{}, true) // is known
 	next := holder
 	next.Start += 10 * ms
 	r.Sent(holder.Pid, syscall.SIGTERM)
@@ -88,7 +88,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
 	})
-	r.Leftover(next, "another with its pid", Lineage{}, false, "")
+	r.Leftover(next, "another with its pid", Lineage{}, false)
 	r.Sent(next.Pid, syscall.SIGTERM)
 
 	if r.signal != nil || r.code != 3 || r.ended.IsZero() {
@@ -141,9 +141,9 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
-	r.Leftover(hidden, "?", Lineage{}, false, "")
+	r.Leftover(hidden, "?", Lineage{}, false)
 	hidden.Allowed = true // since it has another name
-	r.Leftover(hidden, "?", Lineage{}, false, "")
+	r.Leftover(hidden, "?", Lineage{}, false)
 	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true`)
 }
@@ -151,8 +151,8 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
 	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, false, "")
-	r.Leftover(holder, "holder", Lineage{}, false, "")
+	r.Leftover(member, "member", Lineage{}, false)
+	r.Leftover(holder, "holder", Lineage{}, false)
 	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}})
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
@@ -193,9 +193,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, 100+2*maxAncestors-1, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, false, "")
+		r.Leftover(left, long, from, false)
 		if i < maxSeen {
-			r.Leftover(left, "left", from, true, "") // is known
+			r.Leftover(left, "left", from, true) // is known
 		}
 	}
 	if len(r.leftovers) != maxLeftovers || r.moreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {
@@ -325,7 +325,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 // A report that can't be written leaves nothing half written, and one whose file was removed says so.
 func TestPlaceThatFails(t *testing.T) {
 	r := newTestReport(t)
-	path := r.to.Path
+	path := r.To.Path
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestPlaceThatFails(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
 		t.Fatal(err)
 	}
-	info, statErr := os.Stat(r.to.Path)
+	info, statErr := os.Stat(r.To.Path)
 	if !errors.Is(err, unix.EFBIG) || statErr != nil || info.Size() != 0 {
 		t.Errorf("of one that is too large: %v, %v, %v", err, info, statErr)
 	}
