@@ -108,11 +108,12 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 		return
 	}
 	from, commandLine := l.owners.Of(p), l.tree.CommandLine(p)
-	l.report.Leftover(p, commandLine, from, hadTerm)
+	session, _ := unix.Getsid(0)
+	width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
+	line := report.Describe(shown, commandLine, session, from, width)
+	l.report.Leftover(p, commandLine, from, hadTerm, line)
 	if !silent {
-		session, _ := unix.Getsid(0)
-		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
-		l.sayf(level, "%s leftover %s%s", what, report.Describe(shown, commandLine, session, from, width), why)
+		l.sayf(level, "%s leftover %s%s", what, line, why)
 	}
 }
 

@@ -65,8 +65,6 @@ func Hint(command []string) string {
 		return "it begins with a dash that is not -"
 	case slices.Contains([]string{"help", "version", "license"}, name):
 		return "did you mean fini --" + name + "?"
-	case name == "try":
-		return "did you mean --isolate=try?"
 	case strings.Contains(shellWords, " "+name+" "):
 		return name + " is a word of the shell: fini -- sh -c " + shellQuoted(strings.Join(command, " "))
 	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && !strings.Contains(name, " "):

@@ -145,7 +145,6 @@ func TestHint(t *testing.T) {
 		{"A=1|make|all", "to set a variable: fini -- env A=1 make"},
 		{"help", "did you mean fini --help?"},
 		{"version", "did you mean fini --version?"},
-		{"try|x", "did you mean --isolate=try?"},
 		{"--|x", "fini's flags go before the --, and one -- is taken off"},
 		{"\u2014timeout=5s", "it begins with a dash that is not -"},
 		{"server|x", "./server is here: write ./server"},

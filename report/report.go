@@ -5,6 +5,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,8 +64,9 @@ type leftover struct {
 	sent     []string
 	ended    any // how it ended, in words
 	oom      any
-	outlived any // for how many seconds it outlived the main child
-	below    int // of a leak: see leaks
+	outlived any    // for how many seconds it outlived the main child
+	line     string // about it: see Describe
+	below    int    // of a leak: see leaks
 }
 
 // New begins the report of a command, which the given version of fini runs. If the command is isolated, all pids, except
@@ -117,15 +119,11 @@ func (r *Report) Signal(got signals.Received) {
 }
 
 // Stopped records why fini stops the main child or its leftovers, in a word of the schema. The first reason stays.
-func (r *Report) Stopped(why string) {
-	if r.stopped == nil {
-		r.stopped = why
-	}
-}
+func (r *Report) Stopped(why string) { r.stopped = cmp.Or(r.stopped, any(why)) }
 
-// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group. If
-// the leftover is known already, the first record stays.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool) {
+// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group; line
+// is the line about the leftover. If the leftover is known already, the first record stays.
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
@@ -143,7 +141,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}}
+	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, line: line}
 	// Without the details that package orphans keeps of a process, because they may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)

@@ -21,13 +21,12 @@ const (
 	maxAnnotation = 1200
 )
 
-// text says of a leak what the line about a leftover says of its origin, and how many other leftovers it has started.
-func (l *leftover) text() string {
-	text := fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))
+// who adds to the text about a leak how many other leftovers it has started.
+func (l *leftover) who(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"
 	}
-	return text + startedBy(l.Lineage) + whereIs(l.At)
+	return text
 }
 
 // Processes is a number of processes in words.
@@ -86,7 +85,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 		if !slices.Contains(files, file) {
 			files = append(files, file)
 		}
-		texts[file] += "\n" + l.text()
+		texts[file] += "\n" + l.who(l.line)
 	}
 	if len(files) > 1 {
 		what = strings.Replace(what, " (below)", "", 1) // each line lists some of them
@@ -120,7 +119,8 @@ func (r *Report) Summary(what string) string {
 	text := "### fini\n\n" + what + remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
 	for _, l := range shown {
-		text += "| " + inMarkdown(l.text()) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
+		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
 	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
 		text += fmt.Sprintf("\nAnd %d more.\n", more)

@@ -36,11 +36,11 @@ func TestSummary(t *testing.T) {
 		During: "test x.py::y",
 		At:     orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
 	}
-	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false)
-	r.Leftover(member, "member", Lineage{}, false)
+	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, false, "")
+	r.Leftover(member, "member", Lineage{}, false, "")
 	stays := process(300, 1, "stays")
 	stays.Allowed = true
-	r.Leftover(stays, "stays", Lineage{}, false)
+	r.Leftover(stays, "stays", Lineage{}, false, "")
 	r.Reaped([]reaper.Exit{{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)}})
 	text := r.Summary("It left 2 processes running")
 	want := [][]string{
@@ -71,16 +71,16 @@ func TestSummaryOfFamilies(t *testing.T) {
 	worker := by(node, npm)
 	worker.At.Listens = []string{"127.0.0.1:3000"}
 	// The look finds them in any order.
-	r.Leftover(process(302, 301, "worker"), "worker", worker, false)
-	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), false)
-	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), false)
-	r.Leftover(process(400, mainPid, "redis"), "redis", by(), false)
-	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), false)
+	r.Leftover(process(302, 301, "worker"), "worker", worker, false, "")
+	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), false, "")
+	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), false, "")
+	r.Leftover(process(400, mainPid, "redis"), "redis", by(), false, "")
+	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), false, "")
 	// One whose parent is left alone is a leak of its own.
 	daemon := process(500, mainPid, "daemon")
 	daemon.Allowed = true
-	r.Leftover(daemon, "daemon", by(), false)
-	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false)
+	r.Leftover(daemon, "daemon", by(), false, "")
+	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false, "")
 	text := r.Summary("It left 6 processes running")
 	want := [][]string{
 		{"300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on 127.0.0.1:3000", "is still running"},
@@ -94,16 +94,16 @@ func TestSummaryOfFamilies(t *testing.T) {
 
 func TestAnnotations(t *testing.T) {
 	r := &Report{Pid: mainPid}
-	tell := func(pid int, command, during string) {
-		r.Leftover(process(pid, 1, "left"), command, Lineage{During: during}, false)
+	tell := func(pid int, line, during string) {
+		r.Leftover(process(pid, 1, "left"), "left", Lineage{During: during}, false, line)
 	}
-	tell(300, "100% left\n", "test tests/x.py::y (call)")
-	tell(301, "left", "test TestCheckout/100%")
-	tell(302, "left", "test tests/x.py::z (call)")
+	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
+	tell(301, "301 (left)", "test TestCheckout/100%")
+	tell(302, "302 (left)", "test tests/x.py::z (call)")
 	const remedied = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 	want := []string{
-		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left?), started in test tests/x.py::y (call)%0A302 (left), started in test tests/x.py::z (call)\n",
-		"::error title=fini::It left 3" + remedied + "%0A301 (left), started in test TestCheckout/100%25\n",
+		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
+		"::error title=fini::It left 3" + remedied + "%0A301 (left)\n",
 	}
 	if got := r.Annotations("error", "It left 3 (below)"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -130,7 +130,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	long := strings.Repeat("|", 100_000)
 	at := orphans.Details{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
-		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, false)
+		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, false, "")
 	}
 	text := r.Summary("It left 1000 processes running")
 	if got := len(cells(t, text)); got != maxRows || len(text) > 256<<10 || !strings.HasSuffix(text, "\nAnd 980 more.\n\n") {
