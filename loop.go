@@ -183,11 +183,11 @@ func (l *loop) Look() (orphans.View, error) {
 func (l *loop) Forward(sig syscall.Signal, group bool) {
 	l.sayf(life.Detail, "sending %s to the command", signals.Name(sig))
 	l.kills.Sent(sig, group, l.main)
+	send := signals.To
 	if group {
-		l.failed(signals.ToGroup(l.main, sig))
-	} else {
-		l.failed(signals.To(l.main, sig))
+		send = signals.ToGroup
 	}
+	l.failed(send(l.main, sig))
 }
 
 // Send sends a signal to a leftover.
@@ -245,10 +245,6 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		if n == 0 {
 			continue
 		}
-		count := "a process"
-		if n > 1 {
-			count = fmt.Sprintf("%d processes", n)
-		}
 		l.report.OOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", l.memory.File, n))
 		if l.toldOfMemory++; l.toldOfMemory > life.MaxNamed {
 			continue
@@ -260,6 +256,6 @@ func (l *loop) tellOfMemory(exits []reaper.Exit) {
 		case x.Pid == l.main:
 			who = "the command was killed by SIGKILL"
 		}
-		l.sayf(life.Warning, "%s; the kernel killed %s for memory in this cgroup (oom: likely)", who, count)
+		l.sayf(life.Warning, "%s; the kernel killed a process for memory in this cgroup (oom: likely)", who)
 	}
 }

@@ -65,8 +65,8 @@ func main() {
 		}
 	case options.License:
 		answer(license)
-	case options.Install != nil:
-		if err := cli.Install(*options.Install); err != nil {
+	case options.Install != "":
+		if err := cli.Install(options.Install); err != nil {
 			fail("--install: %v", err)
 		}
 	case len(options.Command) == 0 && !options.Pause:
@@ -102,21 +102,21 @@ func end(as life.Result) {
 // run is one life, alone or as the inner fini of a pair. It returns how fini must end.
 func run(options *cli.Options, environ []string) life.Result {
 	l := newLoop(options)
-	line, err := l.settle(options)
-	if err != nil {
+	if err := l.settle(options); err != nil {
 		return l.notStarted(err)
 	}
-	l.line = line
 	for _, text := range options.Misspelt {
 		l.sayf(life.Warning, "%s", text)
 	}
 	inherited := entry.Inherited()
 	if options.Report != "" {
-		if l.place, err = report.Open(options.Report, inherited.Closed); err != nil {
+		place, err := report.Open(options.Report, inherited.Closed)
+		if err != nil {
 			return l.notStarted(err)
 		}
-		l.report = report.New(l.place, options.Command, cli.VersionNumber(), l.isolated)
+		l.report = report.New(place, options.Command, cli.VersionNumber(), l.isolated)
 	}
+	var err error
 	if l.caught, err = signals.Catch(inherited.Ignored, l.keepDefault()); err != nil {
 		return l.notStarted(err)
 	}
@@ -169,7 +169,7 @@ func inherit(options *cli.Options) life.Result {
 		l.sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
 		l.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber(), l.isolated)
-		l.report.Started(l.main)
+		l.report.Pid = l.main
 	}
 	var err error
 	if l.caught, err = signals.Catch(entry.Inherited().Ignored, l.keepDefault()); err != nil {
@@ -213,7 +213,6 @@ type loop struct {
 	stdin  pdeath.Stdin
 	bonds  []bond
 	tree   *orphans.Tree
-	place  report.Place
 	report report.Report
 	kills  life.Kills
 	memory reaper.Memory
@@ -233,9 +232,9 @@ type loop struct {
 }
 
 func newLoop(options *cli.Options) *loop {
-	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, place: report.Place{FD: -1}, tree: orphans.New()}
+	l := &loop{logger: logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 	l.owners = report.NewOwners(l.tree, entry.Getenv)
-	l.rules.Policy = options.Policy()
+	l.rules.Policy = options.Policy
 	l.tree.Pipes = l.rules.Orphans == life.StopPipes
 	return l
 }
@@ -245,7 +244,7 @@ func (l *loop) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	l.begun = signals.Uptime()
 	l.main, l.mainFD = child.Pid, child.FD
 	l.tree.Allow(options.AllowOrphan, child.Pid)
-	l.report.Started(child.Pid)
+	l.report.Pid = child.Pid
 	if l.stdin == pdeath.Open {
 		l.bonds = append(l.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
 	}

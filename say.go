@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"time"
@@ -48,14 +49,6 @@ func terminalWidth() int {
 	return int(size.Col)
 }
 
-// lineWidth is how long a line about a leftover should be.
-func lineWidth() int {
-	if width := terminalWidth(); width > 0 {
-		return width
-	}
-	return 200
-}
-
 // A pipe takes a line of this length as a whole. See PIPE_BUF in pipe(7).
 const maxLine = 1024
 
@@ -91,60 +84,37 @@ func (l *loop) because(why life.Reason) string {
 // culprit names the process whose exit is the reason, as " (name, pid)"; "" if the process is not known.
 func (l *loop) culprit(why life.Reason) string {
 	for _, w := range l.bonds {
-		switch {
-		case w.why != why || why == life.BoundEnded && !w.ended:
-		case w.name == "": // the process may have exited before fini could read its name
-			return fmt.Sprintf(" (%d)", w.pid)
-		default:
-			return fmt.Sprintf(" (%s, %d)", report.OneLine(w.name, 16), w.pid)
+		if w.why == why && (w.ended || why != life.BoundEnded) {
+			// The process may have exited before fini could read its name.
+			return fmt.Sprintf(" (%s, %d)", report.OneLine(cmp.Or(w.name, "?"), 16), w.pid)
 		}
 	}
 	return ""
 }
 
-// Tell says what fini does about a leftover.
+// Tell says what fini does about a leftover. A line about a leftover of --allow-orphan matters if a reader waits for that
+// leftover. The exit of PID 1 kills the whole tree, so under PID 1 no reader waits for a leftover.
 func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
-	silent := quietly || l.threshold < life.Warning
-	if p.Allowed {
-		l.leave(p, silent)
-		return
+	shown, level, why := p, life.Warning, ""
+	if os.Getpid() == 1 && l.line.FD < 0 {
+		shown.Holds = 0
 	}
+	if held := report.Held(shown.Holds); p.Allowed && held != "" {
+		why = " (--allow-orphan): a reader waits until this leftover closes " + held
+	} else if p.Allowed {
+		level, why = life.Detail, " (--allow-orphan)"
+	}
+	silent := quietly || l.threshold < level
 	if silent && !l.report.Lists() {
 		return
 	}
-	from, line := l.owners.Of(p), ""
+	from, commandLine := l.owners.Of(p), l.tree.CommandLine(p)
+	session, _ := unix.Getsid(0)
+	width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
+	line := report.Describe(shown, commandLine, session, from, width)
+	l.report.Leftover(p, commandLine, from, hadTerm, line)
 	if !silent {
-		session, _ := unix.Getsid(0)
-		line = report.Describe(l.keepsReader(p), l.tree.CommandLine(p), session, from, lineWidth()-len("fini: stopping leftover "))
-	}
-	l.report.Leftover(p, l.tree.CommandLine(p), from, hadTerm, line)
-	if !silent {
-		l.sayf(life.Warning, "%s leftover %s", what, line)
-	}
-}
-
-// keepsReader returns a leftover with only the streams whose reader waits for the leftover. The exit of PID 1 kills the
-// whole tree, so under PID 1 no reader waits for a leftover.
-func (l *loop) keepsReader(p orphans.Process) orphans.Process {
-	if os.Getpid() == 1 && l.line.FD < 0 {
-		p.Holds = 0
-	}
-	return p
-}
-
-// leave says that fini leaves a leftover alone, and what this means for a reader.
-func (l *loop) leave(p orphans.Process, silent bool) {
-	if l.report.Lists() {
-		l.report.Leftover(p, l.tree.CommandLine(p), l.owners.Of(p), false, "")
-	}
-	if silent {
-		return
-	}
-	who := fmt.Sprintf("leftover %d (%s)", p.Pid, report.OneLine(l.tree.CommandLine(p), lineWidth()))
-	if held := report.Held(l.keepsReader(p).Holds); held != "" {
-		l.sayf(life.Warning, "leaving %s alone (--allow-orphan): a reader waits until this leftover closes %s", who, held)
-	} else {
-		l.sayf(life.Detail, "leaving %s alone (--allow-orphan)", who)
+		l.sayf(level, "%s leftover %s%s", what, line, why)
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// settle settles whether this process is what the options ask for: package entry has only guessed. settle returns the
-// line to the outer fini, if there is one. An inner fini of the wrong kind tells the outer fini so, and exits here.
+// settle settles whether this process is what the options ask for: package entry has only guessed. An inner fini of the
+// wrong kind tells the outer fini so, and exits here.
 //
 //	wanted    this process is alone        inner                    isolated inner
 //	alone     goes on                      asks for it              asks for it
@@ -32,12 +32,11 @@ import (
 //	                                       kernel has refused       pidfds of --bind
 //
 // PID 1 and a fini that pauses need no outer fini, and say nothing.
-func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
-	line.FD = -1
-	isolate := options.Isolate != ""
-	shield, _ := options.Pair()
+func (l *loop) settle(options *cli.Options) error {
+	isolate := options.Isolate
+	shield := options.Pair()
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
-	_, group, session := entry.Outer()
+	outer, group, session := entry.Outer()
 	parent := entry.ParentProcess()
 	if !inner {
 		group = unix.Getpgrp()
@@ -47,31 +46,30 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 	l.rules.Group = l.rules.Job == 0 && !options.SingleChild
 	l.rules.Leader = session == os.Getpid()
 	if !inner {
-		return line, l.alone(options, initial)
+		return l.alone(options, initial)
 	}
-	line.FD = entry.LineFD()
+	l.line.FD = entry.LineFD()
 	isolated, _ := entry.Isolated()
 	refused := pair.Refused()
 	switch {
 	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
-		line.Ask(entry.Message{Kind: entry.BeAlone})
+		l.line.Ask(entry.Message{Kind: entry.BeAlone})
 	case isolated && !isolate:
-		line.Ask(entry.Message{Kind: entry.BePlain})
-	case isolate && refused != nil && options.Isolate == cli.TryIsolate:
+		l.line.Ask(entry.Message{Kind: entry.BePlain})
+	case isolate && refused != nil && options.TryIsolate:
 		l.sayf(life.Failure, "--isolate: %v: going on without", refused)
 	case isolate && refused != nil:
-		return line, errNotIsolated(refused)
+		return errNotIsolated(refused)
 	case isolate && len(options.Bind) > entry.MaxBound:
-		return line, fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
+		return fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
 	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
-		line.AskIsolated(options.Bind)
+		l.line.AskIsolated(options.Bind)
 	}
 	if isolated {
 		if refused := pair.Isolate(); refused != nil {
-			line.AskPlain(refused)
+			l.line.AskPlain(refused)
 		}
 	}
-	outer, _, _ := entry.Outer()
 	l.rules.Leader = session == outer
 	l.isolated = isolated
 	if l.rules.Job != 0 {
@@ -83,7 +81,7 @@ func (l *loop) settle(options *cli.Options) (line pair.Line, err error) {
 			l.rules.Job = life.OutsideJob
 		}
 	}
-	return line, nil
+	return nil
 }
 
 // errNotIsolated is the error if --isolate does not allow going on without. fini then exits with life.ExitFailed.
@@ -94,13 +92,11 @@ func errNotIsolated(why error) error {
 // alone says why no outer fini shields this process, if the options ask for a shield or for isolation. It returns an
 // error if --isolate does not allow going on without. PID 1 and a fini that pauses need no outer fini: alone returns nil.
 func (l *loop) alone(options *cli.Options, initial bool) error {
-	isolate := options.Isolate != ""
-	shield, asked := options.Pair()
 	why, level := entry.Failed(), life.Failure
 	switch {
-	case initial, options.Pause, !shield && !isolate:
+	case initial, options.Pause, !options.Pair() && !options.Isolate:
 		return nil
-	case !entry.Linked() && asked:
+	case !entry.Linked() && options.Shield != nil:
 		why = errors.New(cli.LimitedBuild)
 	case !entry.Linked():
 		why, level = errors.New(cli.LimitedBuild), life.Detail
@@ -110,9 +106,9 @@ func (l *loop) alone(options *cli.Options, initial bool) error {
 		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
 	}
 	switch {
-	case isolate && options.Isolate == cli.Isolate:
+	case options.Isolate && !options.TryIsolate:
 		return errNotIsolated(why)
-	case isolate:
+	case options.Isolate:
 		level = life.Failure
 	}
 	l.sayf(level, "%v: going on without a shield", why)
@@ -148,7 +144,7 @@ func (l *loop) keepDefault() []syscall.Signal {
 
 // command describes what to start, and how.
 func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
-	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
+	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1, SameGroup: l.rules.Job != 0}
 	switch {
 	case os.Getpid() == 1: // the whole PID namespace dies with fini
 	case l.line.FD >= 0:
@@ -156,9 +152,7 @@ func (l *loop) command(options *cli.Options, environ []string, inherited entry.A
 	default:
 		c.Deathsig = syscall.SIGKILL
 	}
-	if l.rules.Job != 0 {
-		c.SameGroup = true
-	} else if os.Getpid() == 1 && l.line.FD < 0 {
+	if !c.SameGroup && os.Getpid() == 1 && l.line.FD < 0 {
 		c.Terminal = signals.Foreground()
 		l.terminal = c.Terminal
 	}
@@ -179,7 +173,7 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 		return child, err
 	}
 	if l.line.FD >= 0 {
-		l.line.Started(child.Pid, l.jobFlags, l.place.FD)
+		l.line.Started(child.Pid, l.jobFlags, l.report.To.FD)
 		l.leaveGroup()
 	}
 	if child.Ungrouped {
@@ -250,7 +244,7 @@ func (l *loop) notStarted(err error) life.Result {
 		}
 	}
 	l.sayf(life.Failure, "%s", text)
-	l.report.NotStarted(err)
+	l.report.Err = err.Error()
 	l.failed(l.report.Write(status))
 	return life.Result{Code: status}
 }

@@ -2,7 +2,7 @@
 package cli
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -73,27 +73,26 @@ type Options struct {
 	Command     []string
 	Pdeathsig   *syscall.Signal // 0 for none
 	Report      string
-	Isolate     Isolation
 	AllowOrphan []string
 	Bind        []int
-	Verbose     int
 	Misspelt    []string // a line for each variable that sets nothing, but whose name looks as if it did
 
-	StdinEOF, Pause, SingleChild, Quiet bool
-	Shield, Foreground                  *bool // nil if neither --x nor --no-x is given
+	StdinEOF, Pause, SingleChild, Quiet, Verbose bool
+	Shield, Foreground                           *bool // nil if neither --x nor --no-x is given
+	Isolate, TryIsolate                          bool  // with TryIsolate fini goes on without if the kernel refuses
 
 	// These run no command.
 	License, Version, Help bool
-	Install                *string
+	Install                string
 
-	policy life.Policy
+	Policy life.Policy // the flags that a life obeys
 }
 
 // table returns every flag, with the field of c that the flag sets.
 func (c *Options) table() table {
-	p := &c.policy
+	p := &c.Policy
 	return table{
-		{long: "pdeathsig", letters: "p", set: read(deathsig, pointer(&c.Pdeathsig))},
+		{long: "pdeathsig", letters: "p", set: read(deathsig, c.dieBy)},
 		{long: "stdin-eof", letters: "i", bare: true, set: read(truth, last(&c.StdinEOF))},
 		{long: "timeout", letters: "t", set: read(duration, last(&p.Timeout))},
 		{long: "shield", bare: true, set: read(truth, pointer(&c.Shield))},
@@ -104,22 +103,22 @@ func (c *Options) table() table {
 		{long: "linger", set: read(duration, last(&p.Linger))},
 		{long: "orphans", set: read(orphans, last(&p.Orphans))},
 		{long: "orphans-exit", set: read(status, last(&p.OrphansExit))},
-		{long: "allow-orphan", repeatable: true, set: read(pattern, each(&c.AllowOrphan))},
+		{long: "allow-orphan", repeatable: true, set: read(pattern, c.allow)},
 		{long: "foreground", bare: true, set: read(truth, pointer(&c.Foreground))},
 		{long: "no-foreground", bare: true, set: read(untruth, pointer(&c.Foreground))},
 		{long: "bind", repeatable: true, set: read(pid, each(&c.Bind))},
-		{long: "report", set: read(anything, last(&c.Report))},
+		{long: "report", set: read(file, last(&c.Report))},
 		{long: "rewrite", letters: "r", repeatable: true, set: c.rewrite},
 		{long: "single-child", letters: "c", bare: true, set: read(truth, last(&c.SingleChild))},
-		{long: "isolate", bare: true, set: read(isolation, last(&c.Isolate))},
+		{long: "isolate", bare: true, set: c.isolate},
 		{long: "remap-exit", letters: "e", repeatable: true, set: read(status, each(&p.Remap))},
 		{long: "warn-reaped", letters: "w", bare: true, set: read(truth, last(&p.WarnReaped))},
-		{long: "verbose", letters: "v", bare: true, set: c.count},
+		{long: "verbose", letters: "v", bare: true, set: read(verbosity, last(&c.Verbose))},
 		{long: "quiet", letters: "q", bare: true, set: read(truth, last(&c.Quiet))},
 		// It changes nothing: fini always works so.
 		{long: "always-on", letters: "sg", bare: true, noVariable: true, set: read(truth, func(bool) {})},
 		// In a Dockerfile, FINI_VERSION is the version to install.
-		{long: "install", noVariable: true, set: read(anything, pointer(&c.Install))},
+		{long: "install", noVariable: true, set: read(file, last(&c.Install))},
 		{long: "license", letters: "lL", bare: true, noVariable: true, set: read(truth, last(&c.License))},
 		{long: "version", letters: "V", bare: true, noVariable: true, set: read(truth, last(&c.Version))},
 		{long: "help", letters: "h", bare: true, noVariable: true, set: read(truth, last(&c.Help))},
@@ -128,7 +127,7 @@ func (c *Options) table() table {
 
 // Parse reads the command line. args is without the program's name.
 func Parse(args, environ []string) (*Options, error) {
-	c := &Options{policy: life.Policy{
+	c := &Options{Policy: life.Policy{
 		Grace:       5 * time.Second,
 		Linger:      500 * time.Millisecond,
 		Deathsig:    syscall.SIGTERM,
@@ -150,7 +149,7 @@ func (c *Options) parse(args, environ []string) (err error) {
 	if err := c.contradiction(t); err != nil {
 		return err
 	}
-	if len(args) == 1 && (c.Help || c.Version || c.License || c.Install != nil) {
+	if len(args) == 1 && (c.Help || c.Version || c.License || c.Install != "") {
 		environ = nil // the user may want to find out why a variable can't be used
 	}
 	quiet, verbose := t.find("--quiet"), t.find("--verbose")
@@ -196,13 +195,16 @@ func (t table) readLine(words []string) (command []string, err error) {
 		if word == "--" {
 			break
 		}
+		if name, _, _ := strings.Cut("-"+word, "="); t.find(name) != nil {
+			return nil, fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
+		}
 		for left := word; left != ""; {
 			name, value, hasValue, rest := t.cut(left)
 			left = rest
 			f := t.find(name)
 			switch {
 			case f == nil:
-				return nil, t.meant(word, t.unknown(name))
+				return nil, t.unknown(name)
 			case hasValue:
 			case f.bare:
 				value = noValue
@@ -211,7 +213,7 @@ func (t table) readLine(words []string) (command []string, err error) {
 			}
 			t.find("--" + strings.TrimPrefix(f.long, "no-")).given = true
 			if err := f.set(value); err != nil {
-				return nil, t.meant(word, fmt.Errorf("--%s: %w", f.long, err))
+				return nil, fmt.Errorf("--%s: %w", f.long, err)
 			}
 		}
 	}
@@ -250,12 +252,7 @@ func (t table) readVariables(environ []string) (misspelt []string, err error) {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		short, ours := strings.CutPrefix(name, "FINI_")
-		meant := ""
-		for _, other := range otherInits {
-			if other.theirs == variable {
-				meant = other.ours
-			}
-		}
+		meant := otherInits[variable]
 		if ours && value != "" && short != "TEST" { // package report reads FINI_TEST
 			switch f := t.nearest(strings.ReplaceAll(short, "_", "-")); {
 			case f == nil:
@@ -319,7 +316,11 @@ func accept(right bool, value, want string) error {
 	return fmt.Errorf("cannot use %q: want %s", value, want)
 }
 
-func anything(text string) (string, error) { return text, nil }
+// file reads the path of a file. Another flag, or "--", is none.
+func file(text string) (string, error) {
+	isFlag := strings.HasPrefix(text, "-") && text != "-"
+	return text, accept(text != "" && !isFlag, text, "a PATH, or ./PATH if it begins with a dash")
+}
 
 func truth(text string) (bool, error) {
 	is := slices.Contains([]string{noValue, "true", "1", "yes"}, strings.ToLower(text))
@@ -332,24 +333,18 @@ func untruth(text string) (bool, error) {
 	return !is, err
 }
 
-func isolation(text string) (Isolation, error) {
-	switch is, err := truth(text); {
-	case is:
-		return Isolate, nil
-	case err == nil:
-		return "", nil
+func (c *Options) isolate(text string) (err error) {
+	c.Isolate, err = truth(text)
+	if c.TryIsolate = strings.EqualFold(text, "try"); c.TryIsolate {
+		c.Isolate, err = true, nil
 	}
-	return TryIsolate, accept(strings.EqualFold(text, string(TryIsolate)), text, "try, or no value")
+	return accept(err == nil, text, "try, or no value")
 }
 
-// count counts the flags without a value; a value is the count.
-func (c *Options) count(text string) error {
+// verbosity reads a number, as tini's variable is one; 2 says no more than 1.
+func verbosity(text string) (bool, error) {
 	n, err := strconv.Atoi(text)
-	if text == noValue {
-		n, err = c.Verbose+1, nil
-	}
-	c.Verbose = n
-	return accept(err == nil, text, "a number")
+	return text == noValue || n > 0, accept(text == noValue || err == nil, text, "a number")
 }
 
 func orphans(text string) (string, error) {
@@ -368,33 +363,21 @@ func pid(text string) (int, error) {
 	return int(n), accept(err == nil && n > 0, text, "the pid of a process")
 }
 
+// duration reads a duration of Go's, or a number of seconds or days, even "inf".
 func duration(text string) (time.Duration, error) {
 	// A deadline this far away does not overflow, and is as good as no deadline.
 	const most = 100 * 365 * 24 * time.Hour
-	nanoseconds := inUnits(text)
-	if parsed, err := time.ParseDuration(text); err == nil {
-		nanoseconds = float64(parsed)
+	number, unit := text, time.Second
+	if days, found := strings.CutSuffix(text, "d"); found {
+		number, unit = days, 24*time.Hour
 	}
-	if nanoseconds < 0 {
-		return 0, fmt.Errorf("cannot use %q: a duration can't be negative", text)
+	value, err := strconv.ParseFloat(number, 64)
+	nanoseconds := value * float64(unit)
+	if parsed, notGo := time.ParseDuration(text); notGo == nil {
+		nanoseconds, err = float64(parsed), nil
 	}
 	kept := min(math.Ceil(nanoseconds), float64(most)) // rounded up, because 0 may mean never
-	return time.Duration(kept), accept(!math.IsNaN(kept), text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
-}
-
-// inUnits reads a duration as timeout(1) does: a number, even "inf", with at most one unit. Without a unit it is in
-// seconds. For any other text inUnits returns NaN.
-func inUnits(text string) (nanoseconds float64) {
-	unit := time.Second
-	if last := len(text) - 1; last >= 0 && strings.Contains("smhd", text[last:]) {
-		unit = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[text[last]]
-		text = text[:last]
-	}
-	value, err := strconv.ParseFloat(text, 64)
-	if strings.Contains(text, "_") || err != nil && !errors.Is(err, strconv.ErrRange) { // out of range is infinite
-		return math.NaN()
-	}
-	return value * float64(unit)
+	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
 // deathsig reads a signal, or "none" as 0.
@@ -404,6 +387,16 @@ func deathsig(text string) (syscall.Signal, error) {
 		return 0, fmt.Errorf("%w; or none", err)
 	}
 	return sig, nil
+}
+
+// dieBy keeps the signal of --pdeathsig, 0 for none, which also stops the command for another reason than that.
+func (c *Options) dieBy(sig syscall.Signal) {
+	c.Pdeathsig, c.Policy.Deathsig = &sig, cmp.Or(sig, c.Policy.Deathsig)
+}
+
+// allow keeps a pattern of --allow-orphan.
+func (c *Options) allow(pattern string) {
+	c.AllowOrphan, c.Policy.Allow = append(c.AllowOrphan, pattern), true
 }
 
 // rewrite reads FROM:TO: fini forwards the signal FROM as TO. If TO is 0, fini drops the signal.
@@ -418,7 +411,7 @@ func (c *Options) rewrite(text string) error {
 	case !signals.Catchable(sig):
 		return fmt.Errorf("cannot use %q: %s can't be caught", text, signals.Name(sig))
 	}
-	if c.policy.Rewrite[sig], err = signals.Parse(to); err != nil && to != "0" {
+	if c.Policy.Rewrite[sig], err = signals.Parse(to); err != nil && to != "0" {
 		return fmt.Errorf("%w; or 0", err)
 	}
 	return nil
@@ -427,45 +420,25 @@ func (c *Options) rewrite(text string) error {
 // pattern reads a pattern of names of processes. The user writes it as in glob(7); it is kept as path.Match reads it.
 func pattern(text string) (string, error) {
 	p := strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(text)
-	want := "the name of a program, such as gpg-agent, or a pattern of names, such as gpg-*"
-	if strings.Contains(text, ",") { // two names would match nothing, and fini would say nothing
-		want = "one name or pattern, and the flag again for the next; ? stands for a comma"
-	}
 	_, err := path.Match(p, "")
-	return p, accept(err == nil && text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,"), text, want)
+	// A path and a list would match nothing, and fini would say nothing.
+	right := err == nil && text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
+	return p, accept(right, text, "the name of a program, or a pattern of names such as gpg-*, and the flag again for the next")
 }
 
-// Pair reports whether fini must be two processes, and whether the user has asked for a pair.
-func (c *Options) Pair() (is, asked bool) {
-	asked = c.Shield != nil && *c.Shield
-	return c.Shield == nil || asked, asked
-}
+// Pair reports whether fini must be two processes.
+func (c *Options) Pair() bool { return c.Shield == nil || *c.Shield }
 
 // Level says how much fini says.
 func (c *Options) Level() life.Level {
-	if c.Quiet {
+	switch {
+	case c.Quiet:
 		return life.Failure
+	case c.Verbose:
+		return life.Detail
 	}
-	return life.Warning + life.Level(c.Verbose)
+	return life.Warning
 }
-
-// Policy has the flags that a life obeys, as one half of its life.Rules.
-func (c *Options) Policy() life.Policy {
-	p := c.policy
-	p.Allow = len(c.AllowOrphan) > 0
-	if c.Pdeathsig != nil && *c.Pdeathsig != 0 {
-		p.Deathsig = *c.Pdeathsig
-	}
-	return p
-}
-
-// An Isolation is the value of --isolate.
-type Isolation string
-
-const (
-	Isolate    Isolation = "1"
-	TryIsolate Isolation = "try" // and go on without it if the kernel refuses
-)
 
 // Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
 func Version() string {

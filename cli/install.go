@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,29 +20,22 @@ func Install(path string) error {
 	case !info.Mode().IsRegular(): // such as /dev/null, which other programs need
 		return fmt.Errorf("cannot write %q: it is no regular file", path)
 	}
-	from, err := self()
+	binary, err := os.ReadFile("/proc/self/exe")
+	if err != nil && strings.Contains(os.Args[0], "/") { // without /proc
+		binary, err = os.ReadFile(os.Args[0])
+	}
 	if err != nil {
 		return fmt.Errorf("cannot read this binary: %w", err)
 	}
-	defer func() { _ = from.Close() }()
-	dir, _ := filepath.Split(path)
-	if dir == "" {
-		dir = "." // CreateTemp would take "" for /tmp
-	}
 	// A terminating signal would leave a part of the copy behind.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
-	to, err := os.CreateTemp(dir, ".fini-")
+	to, err := os.CreateTemp(filepath.Dir(path), ".fini-")
 	if err != nil {
 		return cannotWrite(path, err)
 	}
-	_, err = io.Copy(to, from)
-	if err == nil {
-		err = to.Chmod(0o755) // whatever the umask is
-	}
-	if err == nil {
-		err = to.Sync()
-	}
-	if err = errors.Join(err, to.Close()); err == nil {
+	_, err = to.Write(binary)
+	// The mode does not depend on the umask.
+	if err = errors.Join(err, to.Chmod(0o755), to.Sync(), to.Close()); err == nil {
 		err = os.Rename(to.Name(), path)
 	}
 	if err != nil {
@@ -60,13 +52,4 @@ func cannotWrite(path string, err error) error {
 		err = errno
 	}
 	return fmt.Errorf("cannot write %q: %w", path, err)
-}
-
-// self opens this binary. Without /proc it opens the path that fini was started by.
-func self() (*os.File, error) {
-	file, err := os.Open("/proc/self/exe")
-	if err != nil && strings.Contains(os.Args[0], "/") {
-		return os.Open(os.Args[0])
-	}
-	return file, err
 }

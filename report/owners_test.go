@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,40 +10,15 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// fakeTree is a tree in which each process has the same long command line and environment; with "", a
-// process shows its name alone and no environment.
-type fakeTree struct{ long string }
-
-func (f fakeTree) CommandLine(p orphans.Process) string {
-	if f.long == "" {
-		return p.Name
-	}
-	return f.long
+// fakeTree is a tree in which all processes have these details. A process shows this command line, or with "" its name.
+type fakeTree struct {
+	commandLine string
+	details     orphans.Details
 }
 
-func (f fakeTree) Details(_ orphans.Process, names []string) (told orphans.Details) {
-	if f.long == "" {
-		return told
-	}
-	told.Variables = map[string]string{}
-	for _, name := range names {
-		told.Variables[name] = f.long
-	}
-	for range 16 {
-		told.Listens = append(told.Listens, f.long[:min(len(f.long), 108)])
-	}
-	told.Dir = f.long[:min(len(f.long), 1024)]
-	return told
-}
+func (f fakeTree) CommandLine(p orphans.Process) string { return cmp.Or(f.commandLine, p.Name) }
 
-// environment is a tree of processes that have this environment.
-type environment map[string]string
-
-func (e environment) CommandLine(p orphans.Process) string { return p.Name }
-
-func (e environment) Details(orphans.Process, []string) orphans.Details {
-	return orphans.Details{Variables: e}
-}
+func (f fakeTree) Details(orphans.Process, []string) orphans.Details { return f.details }
 
 func ownedBy() *Owners { return NewOwners(fakeTree{}, func(string) string { return "" }) }
 
@@ -109,32 +85,15 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-func TestAncestors(t *testing.T) {
+// A look is not atomic and pids are used again, so the processes above one may be a circle.
+func TestCircle(t *testing.T) {
 	o := ownedBy()
-	o.Remember([]orphans.Process{
-		process(10, 1, "top"), process(11, 10, "middle"), process(12, 11, "low"), process(20, 1, "other"),
-		// Nothing is its own ancestor, but a look is not atomic and pids are used again.
-		process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self"),
-	})
-	for pid, want := range map[int][]int{10: nil, 11: {10}, 12: {11, 10}, 20: nil} {
-		var got []int
-		for _, a := range o.above(o.found[pid]).Chain {
-			got = append(got, a.Pid)
+	all := []orphans.Process{process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self")}
+	o.Remember(all)
+	for _, p := range all {
+		if got := o.Of(p).Chain; len(got) > len(all) {
+			t.Errorf("above %d: %d ancestors among %d", p.Pid, len(got), len(all))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("above %d: %v, want %v", pid, got, want)
-		}
-	}
-	if got := o.above(process(99, 12, "new")).Chain; len(got) != 3 {
-		t.Errorf("above one that was not found: %v, want three", got)
-	}
-	for _, pid := range []int{30, 40} {
-		if got := o.above(o.found[pid]).Chain; len(got) > len(o.found) {
-			t.Errorf("above %d in a circle: %d ancestors among %d", pid, len(got), len(o.found))
-		}
-	}
-	if got := ownedBy().above(process(1, 1, "alone")).Chain; got != nil {
-		t.Errorf("where nobody was found: %v", got)
 	}
 }
 
@@ -143,7 +102,7 @@ func TestDuring(t *testing.T) {
 		return map[string]string{"GITHUB_ACTION": "__run_2", "npm_lifecycle_event": "test"}[name]
 	}
 	long := strings.Repeat("long ", 999)
-	for want, found := range map[string]environment{
+	for want, found := range map[string]map[string]string{
 		"":                         {"GITHUB_ACTION": "__run_2", "npm_lifecycle_event": "test"}, // fini has them too
 		"step __run_3":             {"GITHUB_ACTION": "__run_3"},
 		"npm script dev":           {"npm_lifecycle_event": "dev", "GITHUB_ACTION": "__run_2"},
@@ -151,27 +110,18 @@ func TestDuring(t *testing.T) {
 		"Jest worker 3":            {"JEST_WORKER_ID": "3", "npm_lifecycle_event": "test"},
 		"test " + long[:maxText]:   {"FINI_TEST": long},
 	} {
-		l := NewOwners(found, own).Of(member)
+		l := NewOwners(fakeTree{details: orphans.Details{Variables: found}}, own).Of(member)
 		if l.During != want || l.Marks == nil || len(l.Marks) != len(found) {
 			t.Errorf("%v: %+v, want %q", found, l, want)
 		}
 	}
 	// The most telling come first, and what is beyond the first few can still say where it was.
-	many := environment{"CIRCLE_JOB": "mine"}
-	same := map[string]string{}
+	many, same := map[string]string{"CIRCLE_JOB": "mine"}, map[string]string{}
 	for _, name := range hintNames()[:maxMarks] {
 		many[name], same[name] = "same", "same"
 	}
-	l := NewOwners(many, func(name string) string { return same[name] }).Of(member)
+	l := NewOwners(fakeTree{details: orphans.Details{Variables: many}}, func(name string) string { return same[name] }).Of(member)
 	if l.During != "job mine" || len(l.Marks) != maxMarks || l.Marks[0][1] != "FINI_TEST" {
 		t.Errorf("%+v", l)
-	}
-}
-
-func TestHints(t *testing.T) {
-	names := hintNames()
-	slices.Sort(names)
-	if len(slices.Compact(names)) != len(hints) {
-		t.Errorf("one comes twice: %v", names)
 	}
 }

@@ -5,6 +5,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,19 +21,20 @@ import (
 // Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI.
 // docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
-	to   Place
+	To  Place
+	Pid int // of the main child, 0 for none
+	Err any // why the main child was not started
+
 	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
 
 	fini          string
 	command       []string
 	isCut         bool
 	isolated      bool // pids belong to the tree's own PID namespace
-	pid           int
 	started       time.Time
 	ended         time.Time // the end of the main child; zero if fini did not see it
 	code, signal  any       // the status of the main child
 	oom           any
-	err           any // why the main child was not started
 	stopped       any // why fini stopped the main child or its leftovers
 	signals       []object
 	moreSignals   int
@@ -63,7 +65,7 @@ type leftover struct {
 	ended    any // how it ended, in words
 	oom      any
 	outlived any    // for how many seconds it outlived the main child
-	line     string // the line that fini printed about it, "" for none
+	line     string // about it: see Describe
 	below    int    // of a leak: see leaks
 }
 
@@ -71,12 +73,12 @@ type leftover struct {
 // the pids of senders outside, belong to the tree's own PID namespace.
 func New(to Place, command []string, version string, isolated bool) Report {
 	first, isCut := firstWords(command, maxCommand)
-	return Report{to: to, fini: version, command: first, isCut: isCut, isolated: isolated, started: time.Now(), signals: []object{}}
+	return Report{To: to, fini: version, command: first, isCut: isCut, isolated: isolated, started: time.Now(), signals: []object{}}
 }
 
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
 // line.
-func (r *Report) Lists() bool { return r.to.Path != "" }
+func (r *Report) Lists() bool { return r.To.Path != "" }
 
 // firstWords are the first words that have room in room bytes. The last word is cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -103,16 +105,6 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	return strings.Clone(text[:limit]), true
 }
 
-// Started records the pid of the main child, 0 for none.
-func (r *Report) Started(pid int) {
-	r.pid = pid
-}
-
-// NotStarted records why there is no main child.
-func (r *Report) NotStarted(why error) {
-	r.err = why.Error()
-}
-
 // Signal records a signal that fini has received.
 func (r *Report) Signal(got signals.Received) {
 	if !r.Lists() || len(r.signals) == maxSignals {
@@ -127,15 +119,10 @@ func (r *Report) Signal(got signals.Received) {
 }
 
 // Stopped records why fini stops the main child or its leftovers, in a word of the schema. The first reason stays.
-func (r *Report) Stopped(why string) {
-	if r.stopped == nil {
-		r.stopped = why
-	}
-}
+func (r *Report) Stopped(why string) { r.stopped = cmp.Or(r.stopped, any(why)) }
 
-// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with
-// its group; line is the line that fini prints about the leftover, "" for none. If the leftover is known already, the
-// first record stays.
+// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group; line
+// is the line about the leftover. If the leftover is known already, the first record stays.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
@@ -189,7 +176,7 @@ func (r *Report) Reaped(exits []reaper.Exit) {
 		if !x.Ended() {
 			continue
 		}
-		if x.Pid == r.pid && r.ended.IsZero() {
+		if x.Pid == r.Pid && r.ended.IsZero() {
 			r.ended = time.Now()
 			if x.Status.Signaled() {
 				r.signal = signals.Name(x.Status.Signal())
@@ -215,7 +202,7 @@ func (r *Report) Reaped(exits []reaper.Exit) {
 // cause may be a lack of memory: "likely" or "unknown". reason says why.
 func (r *Report) OOM(pid int, verdict, reason string) {
 	found := object{"verdict", verdict, "reason", reason}
-	if pid == r.pid {
+	if pid == r.Pid {
 		r.oom = found
 	}
 	for _, left := range r.leftovers {
@@ -232,8 +219,8 @@ func (r *Report) Write(status int) error {
 		return nil
 	}
 	text := r.json(status)
-	if err := signals.Quietly(func() error { return r.to.write(text) }); err != nil {
-		return cannotWrite(r.to.Path, err)
+	if err := signals.Quietly(func() error { return r.To.write(text) }); err != nil {
+		return cannotWrite(r.To.Path, err)
 	}
 	return nil
 }

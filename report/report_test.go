@@ -29,7 +29,7 @@ func newTestReport(t *testing.T) *Report {
 		t.Fatal(err)
 	}
 	r := New(to, []string{"command"}, "1.2.3", false)
-	r.Started(mainPid)
+	r.Pid = mainPid
 	return &r
 }
 
@@ -60,15 +60,6 @@ func TestNoReport(t *testing.T) {
 	}
 }
 
-func TestReportTakesTheFirstReason(t *testing.T) {
-	r := newTestReport(t)
-	r.Stopped("timeout")
-	r.Stopped("launcher")
-	if r.stopped != "timeout" {
-		t.Errorf("%v, want the timeout", r.stopped)
-	}
-}
-
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
@@ -90,7 +81,12 @@ func TestReportOfLeftovers(t *testing.T) {
 	})
 	r.Leftover(next, "another with its pid", Lineage{}, false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
+	r.Stopped("timeout")
+	r.Stopped("launcher") // the first reason stays
 
+	if r.stopped != "timeout" {
+		t.Errorf("stopped for %v, want the timeout", r.stopped)
+	}
 	if r.signal != nil || r.code != 3 || r.ended.IsZero() {
 		t.Errorf("the main child: signal %v, code %v, ended %v", r.signal, r.code, r.ended)
 	}
@@ -184,7 +180,11 @@ func TestReportIsBounded(t *testing.T) {
 	}
 
 	long := strings.Repeat("é", 100_000)
-	owners := NewOwners(fakeTree{long}, func(string) string { return "" })
+	at := orphans.Details{Variables: map[string]string{}, Listens: slices.Repeat([]string{long[:108]}, 16), Dir: long[:1024]}
+	for _, name := range hintNames() {
+		at.Variables[name] = long
+	}
+	owners := NewOwners(fakeTree{long, at}, func(string) string { return "" })
 	var chain []orphans.Process
 	for i := range 2 * maxAncestors {
 		chain = append(chain, process(100+i, 99+i, "owner"))
@@ -241,114 +241,18 @@ func TestReportCutsTheCommand(t *testing.T) {
 	}
 }
 
-func TestReportNeedsAPlace(t *testing.T) {
-	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	file, link, fifo := in("file"), in("link"), in("fifo")
-	for _, err := range []error{
-		os.WriteFile(file, nil, 0o600), os.Link(file, in("names")), os.Symlink("nothing", link), unix.Mkfifo(fifo, 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const remedy = ": want a regular file, - or /dev/fd/N"
-	for path, want := range map[string]string{
-		dir:                "it is a directory" + remedy,
-		dir + "/":          "it is a directory" + remedy,
-		fifo:               "it is a FIFO" + remedy,
-		link:               "it is a symbolic link" + remedy,
-		file:               "it has 2 names",
-		"/dev/null":        "it is a device" + remedy,
-		"/dev/stdin":       "it is a symbolic link" + remedy,
-		"/dev/./stdin":     "it is a symbolic link" + remedy,
-		in("none/file"):    unix.ENOENT.Error() + "; mkdir -p " + in("none") + " makes the directory",
-		in("none") + "/":   unix.EISDIR.Error(),
-		in("file/file"):    unix.ENOTDIR.Error(),
-		"/dev/fd/x":        unix.EBADF.Error(),
-		"/dev/fd/":         unix.EBADF.Error(),
-		"/dev/fd/-1":       unix.EBADF.Error(),
-		"/dev/fd/1000000":  unix.EBADF.Error(),
-		"/proc/self/fd/-1": unix.EBADF.Error(),
-	} {
-		to, err := Open(path, [3]bool{})
-		if err == nil {
-			t.Errorf("%s: no error, %+v", path, to)
-			continue
-		}
-		if text := "--report: cannot write \"" + path + "\": " + want; err.Error() != text {
-			t.Errorf("%q, want %q", err, text)
-		}
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 4 {
-		t.Errorf("there is more than what was put there: %v, %v", entries, err)
-	}
-}
-
 // The place is a descriptor, which another process may get: it writes the report over what was there, or over the half
-// that the first one wrote before it was killed, wherever names lead by then.
+// that the first one wrote before it was killed.
 func TestPlaceIsHandedOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "report.json")
-	if err := os.WriteFile(path, []byte(strings.Repeat("old ", 10_000)), 0o640); err != nil {
+	r := newTestReport(t)
+	if _, err := unix.Write(r.To.FD, bytes.Repeat([]byte("half of a report"), 1000)); err != nil {
 		t.Fatal(err)
 	}
-	to, err := Open(path, [3]bool{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := unix.Write(to.FD, []byte("half of a report")); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.FcntlInt(uintptr(to.FD), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Rename(path, path+".moved"), os.WriteFile(path, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	r := New(Place{fd, path}, []string{"command"}, "1.2.3", false)
 	if err := r.Write(5); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path + ".moved")
-	if err != nil || !json.Valid(text) {
+	if text, err := os.ReadFile(r.To.Path); err != nil || !json.Valid(text) {
 		t.Errorf("%v: %.300q", err, text)
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() != 0 {
-		t.Errorf("what has the name now was written: %v, %v", info, err)
-	}
-	if info, err := os.Stat(path + ".moved"); err != nil || info.Mode() != 0o640 {
-		t.Errorf("the mode has changed: %v, %v", info, err)
-	}
-}
-
-// A report that can't be written leaves nothing half written, and one whose file was removed says so.
-func TestPlaceThatFails(t *testing.T) {
-	r := newTestReport(t)
-	path := r.to.Path
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Write(0); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
-		t.Errorf("of one that was removed: %v", err)
-	}
-
-	r = newTestReport(t)
-	r.command = []string{strings.Repeat("x", 100_000)}
-	var before unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 4096, Max: before.Max}); err != nil {
-		t.Fatal(err)
-	}
-	err := r.Write(0)
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
-		t.Fatal(err)
-	}
-	info, statErr := os.Stat(r.to.Path)
-	if !errors.Is(err, unix.EFBIG) || statErr != nil || info.Size() != 0 {
-		t.Errorf("of one that is too large: %v, %v, %v", err, info, statErr)
 	}
 }
 
@@ -378,20 +282,12 @@ func TestReportIsJSON(t *testing.T) {
 	}
 }
 
-// The names in a report are those that the flags take.
-func TestReportNamesSignals(t *testing.T) {
-	r := newTestReport(t)
-	for n := syscall.Signal(1); n <= 64; n++ {
-		r.Signal(signals.Received{Signal: n})
-		if sig, err := signals.Parse(r.signals[len(r.signals)-1][3].(string)); err != nil || sig != n {
-			t.Errorf("signal %d is %q, which is %d, %v", n, r.signals[len(r.signals)-1][3], sig, err)
-		}
-	}
-}
-
-// The Go runtime opens /dev/null for a stream that was closed at the start, which is no place for a report.
-func TestClosedStreamIsNoPlace(t *testing.T) {
-	for path, closed := range map[string][3]bool{"-": {1: true}, "/dev/stderr": {2: true}, "/dev/fd/0": {true}} {
+func TestNoDescriptor(t *testing.T) {
+	for path, closed := range map[string][3]bool{
+		// The Go runtime opens /dev/null for a stream that was closed at the start.
+		"-": {1: true}, "/dev/stderr": {2: true}, "/dev/fd/0": {true},
+		"/dev/fd/": {}, "/dev/fd/x": {}, "/dev/fd/-1": {}, "/dev/fd/1000000": {}, "/proc/self/fd/-1": {},
+	} {
 		if _, err := Open(path, closed); !errors.Is(err, unix.EBADF) {
 			t.Errorf("Open(%q) = %v", path, err)
 		}

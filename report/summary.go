@@ -80,12 +80,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 	all := r.leaks()
 	texts := map[string]string{}
 	var files []string
-	untold := 0
-	for _, l := range all {
-		if l.line == "" {
-			untold++
-			continue
-		}
+	for _, l := range all[:min(len(all), maxRows)] {
 		file := testFile(l.During)
 		if !slices.Contains(files, file) {
 			files = append(files, file)
@@ -95,17 +90,13 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 	if len(files) > 1 {
 		what = strings.Replace(what, " (below)", "", 1) // each line lists some of them
 	}
-	for i, file := range files {
-		text := what + remedy(all) + texts[file]
-		if untold > 0 && i == len(files)-1 {
-			text += fmt.Sprintf("\nAnd %d more.", untold)
-		}
+	for _, file := range files {
 		title := "title=fini"
 		if file != "" {
 			title += ",file=" + strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(file)
 		}
-		text = strings.NewReplacer("%", "%25", "\n", "%0A").Replace(cut(text, maxAnnotation))
-		lines = append(lines, "::"+level+" "+title+"::"+text+"\n")
+		text := cut(what+remedy(all)+texts[file], maxAnnotation)
+		lines = append(lines, "::"+level+" "+title+"::"+strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text)+"\n")
 	}
 	return lines
 }
@@ -119,8 +110,7 @@ func testFile(test string) string {
 	return OneLine(file, maxCell)
 }
 
-// Summary is a table of the leaks in Markdown, which GitHub shows under a step. It says of each leak what the line about
-// a leftover says, and how the leak ended. It is "" without leaks.
+// Summary is a table of the leaks in Markdown, which GitHub shows under a step. It is "" without leaks.
 func (r *Report) Summary(what string) string {
 	all := r.leaks()
 	if len(all) == 0 {
@@ -129,7 +119,7 @@ func (r *Report) Summary(what string) string {
 	text := "### fini\n\n" + what + remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
 	for _, l := range shown {
-		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, cut(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
+		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)
 		text += "| " + inMarkdown(who) + " | " + inMarkdown(fmt.Sprint(cmp.Or(l.ended, any("is still running")))) + " |\n"
 	}
 	if more := len(all) - len(shown) + r.moreLeftovers; more > 0 {
@@ -143,12 +133,9 @@ func (r *Report) Summary(what string) string {
 func inMarkdown(text string) string {
 	var out strings.Builder
 	for _, c := range text {
-		switch {
-		case !unicode.IsPrint(c):
-			out.WriteByte('?')
-		case c < 0x80 && !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(" ,./=()-", c):
+		if c < 0x80 && !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(" ,./=()-", c) {
 			fmt.Fprintf(&out, "&#%d;", c)
-		default:
+		} else {
 			out.WriteRune(c)
 		}
 	}

@@ -1,15 +1,12 @@
 package report
 
 import (
+	"fmt"
 	"html"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -31,8 +28,7 @@ func cells(t *testing.T, text string) (rows [][]string) {
 }
 
 func TestSummary(t *testing.T) {
-	r := &Report{}
-	r.Started(mainPid)
+	r := &Report{Pid: mainPid}
 	if text := r.Summary("none"); text != "" {
 		t.Errorf("of none: %q", text)
 	}
@@ -66,8 +62,7 @@ func TestSummary(t *testing.T) {
 
 // What a leftover started itself is counted below it, with its test and its ports.
 func TestSummaryOfFamilies(t *testing.T) {
-	r := &Report{}
-	r.Started(mainPid)
+	r := &Report{Pid: mainPid}
 	command := Ancestor{mainPid, "make"}
 	by := func(chain ...Ancestor) Lineage {
 		return Lineage{Chain: append(chain, command), Owner: &Owner{command, "make test"}}
@@ -98,22 +93,19 @@ func TestSummaryOfFamilies(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	r := &Report{}
-	r.Started(mainPid)
+	r := &Report{Pid: mainPid}
 	tell := func(pid int, line, during string) {
-		p := process(pid, 1, "left")
-		r.Leftover(p, "left", Lineage{During: during}, false, line)
+		r.Leftover(process(pid, 1, "left"), "left", Lineage{During: during}, false, line)
 	}
 	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
 	tell(301, "301 (left)", "test TestCheckout/100%")
 	tell(302, "302 (left)", "test tests/x.py::z (call)")
-	tell(303, "", "test a,b.py::c") // one of those that fini says no line of
 	const remedied = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 	want := []string{
-		"::error title=fini,file=tests/x.py::It left 4" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
-		"::error title=fini::It left 4" + remedied + "%0A301 (left)%0AAnd 1 more.\n",
+		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
+		"::error title=fini::It left 3" + remedied + "%0A301 (left)\n",
 	}
-	if got := r.Annotations("error", "It left 4 (below)"); !slices.Equal(got, want) {
+	if got := r.Annotations("error", "It left 3 (below)"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for test, want := range map[string]string{
@@ -125,18 +117,16 @@ func TestAnnotations(t *testing.T) {
 		}
 	}
 	for i := range 300 {
-		tell(1000+i, strings.Repeat("%", 200), "")
+		tell(1000+i, strings.Repeat("%", 200), fmt.Sprintf("test %d.py::x", i))
 	}
-	for _, line := range r.Annotations("error", "It left 304") {
-		if len(line) > 4096 {
-			t.Errorf("a line of %d bytes", len(line))
-		}
+	lines := r.Annotations("error", "It left 303")
+	if slices.ContainsFunc(lines, func(line string) bool { return len(line) > 4096 }) || len(lines) > maxRows {
+		t.Errorf("%d lines, of which one is long: %q", len(lines), lines)
 	}
 }
 
 func TestSummaryIsBounded(t *testing.T) {
-	r := &Report{}
-	r.Started(mainPid)
+	r := &Report{Pid: mainPid}
 	long := strings.Repeat("|", 100_000)
 	at := orphans.Details{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
@@ -147,44 +137,3 @@ func TestSummaryIsBounded(t *testing.T) {
 		t.Errorf("%d rows, %d bytes, ends in %q", got, len(text), text[len(text)-30:])
 	}
 }
-
-func TestAppendSummary(t *testing.T) {
-	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	made := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	made(os.WriteFile(in("file"), []byte("before\n"), 0o600))
-	made(os.WriteFile(in("victim"), []byte("secret\n"), 0o600))
-	made(os.WriteFile(in("twice"), nil, 0o600))
-	made(os.Link(in("twice"), in("again")))
-	made(os.Symlink("victim", in("link")))
-	made(os.Symlink(dir, in("linked")))
-	made(unix.Mkfifo(in("fifo"), 0o600))
-	if err := AppendSummary(in("file"), "table\n"); err != nil {
-		t.Error(err)
-	}
-	if text, _ := os.ReadFile(in("file")); string(text) != "before\ntable\n" {
-		t.Errorf("the file has %q", text)
-	}
-	refused := []string{in("link"), in("twice"), in("fifo"), in("none"), dir, "file", "/dev/null", ""}
-	if os.Geteuid() == 0 {
-		refused = append(refused, in("linked/victim"))
-	}
-	for _, path := range refused {
-		if err := AppendSummary(path, "table\n"); err == nil || !strings.Contains(err.Error(), "cannot write the step's summary to ") {
-			t.Errorf("%q: %v", path, err)
-		}
-	}
-	if text, _ := os.ReadFile(in("victim")); string(text) != "secret\n" {
-		t.Errorf("the victim has %q", text)
-	}
-	if _, err := os.Stat(in("none")); err == nil {
-		t.Error("a file was made")
-	}
-}
-
-// What a leftover listens on is looked at before anybody is sent a signal, for all that one look has found,
