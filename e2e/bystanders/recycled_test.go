@@ -22,18 +22,20 @@ func TestBindAmongRecycledPids(t *testing.T) {
 	script := `
 echo 400 >/proc/sys/kernel/ns_last_pid 2>/dev/null
 echo 450 >/proc/sys/kernel/pid_max || exit 77
+ready=$(mktemp)
 for round in $(seq $1); do
 	sleep 1000 & client=$!
-	"$0" -q --grace=5s --bind=$client -- sh -c 'echo ready; exec sleep 1000' >/tmp/ready.$$ & fini=$!
-	while ! test -s /tmp/ready.$$; do :; done
+	"$0" -q --grace=5s --bind=$client -- sh -c 'echo ready; exec sleep 1000' >$ready & fini=$!
+	while ! test -s $ready; do :; done
 	i=0; while test $i -lt $2; do (:); i=$((i+1)); done
 	kill -0 $fini || { echo "ended too early"; exit 1; }
 	kill -9 $client; wait $client 2>/dev/null
 	until test "$last" = $client; do sleep 1000 & last=$!; all="$all $last"; test ${#all} -lt 4000 || break; test "$last" = $client || { kill -9 $last; wait $last 2>/dev/null; }; done
 	wait $fini; echo "status $?"
 	test "$last" != $client || { kill -0 $last && echo "the next with its pid lives"; kill -9 $last; wait $last 2>/dev/null; }
-	rm /tmp/ready.$$; all= last=
+	: >$ready; all= last=
 done
+rm $ready
 echo done`
 	rounds, others := 10, 500
 	if !rig.All() {

@@ -39,7 +39,7 @@ func hang(t *testing.T, pid int, more ...string) (end func()) {
 // A process that is traced is not reaped before its tracer has waited. See ptrace(2).
 func TestTracerThatHangs(t *testing.T) {
 	t.Parallel()
-	const grace, killed, busy = 300 * time.Millisecond, 10 * time.Second, 5 * time.Second
+	const grace, killed, busy = 300 * time.Millisecond, 10 * time.Second, time.Minute
 	flags := []string{"--grace=300ms", "--linger=0", "--"}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
@@ -50,12 +50,10 @@ func TestTracerThatHangs(t *testing.T) {
 			if line, _ := l.Out.Next(); line != "tracing" {
 				need.That(t, false, "the right to trace a process: "+line)
 			}
-			main := rig.ChildrenOf(t, l.Worker())[0]
-			started := time.Now()
-			rig.MustKill(t, main, syscall.SIGKILL)
+			rig.MustKill(t, rig.ChildrenOf(t, l.Worker())[0], syscall.SIGKILL)
 			l.MustEnd(128 + 9)
-			if took := time.Since(started); took > grace+busy {
-				t.Errorf("took %v, want at most the grace of %v", took, grace)
+			if said := l.Err.Whole(); strings.Contains(said, "gave up") {
+				t.Errorf("says %q, and the tracer was its own to end", said)
 			}
 		})
 		for _, ends := range []string{"is killed", "is stopped by TERM"}[:rig.QuickOrFull(1, 2)] { // 10 s each

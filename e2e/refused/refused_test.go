@@ -92,11 +92,14 @@ type refusedLife struct {
 func startRefused(t *testing.T, row rig.RefusedRow, kind string, p rig.Place, before ...string) *refusedLife {
 	t.Helper()
 	h := rig.NewCgroup(t)
-	argv := before
+	argv, grace := before, "500ms"
+	if row.Left == rig.Leftovers && !p.PID1 {
+		grace = "1m" // it is the main child's alone, which answers
+	}
 	if p.PID1 {
 		argv = rig.Mode("pid1")
 	}
-	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace=500ms")
+	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace="+grace)
 	argv = h.Wrap(slices.Concat(argv, p.Flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if p.PID1 {
@@ -345,12 +348,11 @@ func TestRefusedAlarms(t *testing.T) {
 		name   string
 		flags  []string
 		script string
-		signal syscall.Signal // 0 for none
 		status int
 	}{
-		{"timeout and grace", []string{"-t3s", "--grace=50ms"}, stubborn, 0, 124},
-		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, syscall.SIGTERM, 137},
-		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 0, 3},
+		{"timeout and grace", []string{"--grace=50ms"}, stubborn, 124},
+		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, 137},
+		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 3},
 	} {
 		for _, calls := range []string{"timerfd_create", rig.BeforePidfds, rig.RefuseAll} {
 			if calls == rig.RefuseAll && tt.status == 3 {
@@ -362,13 +364,25 @@ func TestRefusedAlarms(t *testing.T) {
 			t.Run(tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
 				t.Parallel()
 				h := rig.NewCgroup(t)
-				argv := h.Wrap(append(append(rig.Mode("refuse", calls+":ENOSYS"), rig.Fini), append(tt.flags, "--", "/bin/sh", "-c", tt.script)...)...)
-				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
-				l.Out.Want("ready")
-				if tt.signal != 0 {
-					l.Signal(tt.signal)
+				begin := func(t testing.TB, timeout string) *rig.Life {
+					argv := append(rig.Mode("refuse", calls+":ENOSYS", rig.Fini, timeout), tt.flags...)
+					argv = h.Wrap(append(argv, "--", "/bin/sh", "-c", tt.script)...)
+					return rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 				}
-				rig.Write(t, l, "go\n")
+				var l *rig.Life
+				if tt.status == 124 {
+					l = rig.OutOfTime(t, begin)
+				} else {
+					l = begin(t, "--timeout=1h")
+					l.Out.Want("ready")
+				}
+				switch tt.status {
+				case 137:
+					l.Caught()
+					l.Signal(syscall.SIGTERM)
+				case 3:
+					rig.Write(t, l, "go\n")
+				}
 				if got := l.Status(); got != tt.status {
 					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
 				}
@@ -509,7 +523,7 @@ func setUserID(t *testing.T, program string) string {
 	path := filepath.Join(dir, "program")
 	text, err := os.ReadFile(program)
 	if err == nil {
-		err = os.WriteFile(path, text, 0o755)
+		err = rig.WriteProgram(path, text, 0o755)
 	}
 	if err == nil {
 		err = os.Chmod(path, 0o755|os.ModeSetuid)
