@@ -28,8 +28,9 @@ type bystanders struct {
 	pids  []int
 }
 
-// startAsShell starts a command that starts the bystanders, and executes fini in its place when they are there.
-func startAsShell(t *testing.T, start func(*exec.Cmd) *rig.Life, fini *exec.Cmd) (*rig.Life, *bystanders) {
+// startAsShell starts a command that starts the bystanders, and executes fini in its place when they are there. The words
+// of launcher execute that, and hand on what they inherit.
+func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *bystanders) {
 	t.Helper()
 	holdR, holdW := rig.Pipe(t)
 	sayR, sayW := rig.Pipe(t)
@@ -41,8 +42,12 @@ func startAsShell(t *testing.T, start func(*exec.Cmd) *rig.Life, fini *exec.Cmd)
 		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
 		cmd.SysProcAttr = fini.SysProcAttr
 	}
+	if launcher != nil {
+		cmd = exec.Command(launcher[0], slices.Concat(launcher[1:], cmd.Args)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	}
 	cmd.ExtraFiles = []*os.File{holdR, sayW, gateR}
-	l := start(cmd)
+	l := rig.StartCmd(t, cmd)
 	_, _, _ = holdR.Close(), sayW.Close(), gateR.Close()
 	b := &bystanders{t, holdW, rig.NewLines(t, sayR), nil}
 	for range 2 {
@@ -87,7 +92,7 @@ func TestEarlierChildren(t *testing.T) {
 					script = `(echo up; read line <&7) 7<&0 & `
 				}
 				fini := p.Command(append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
-				l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life { return rig.StartCmd(t, cmd) }, fini)
+				l, b := startAsShell(t, nil, fini)
 				l.Out.Want("up")
 				if policy == "stop" && p == rig.Pair { // alone, fini gets it as a child, and does not know it: see docs/limits.md
 					b.orphan()
@@ -112,14 +117,7 @@ func TestEarlierChildren(t *testing.T) {
 		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
 			t.Parallel()
 			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)
-			l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life {
-				launcher := rig.Mode("launcher", cmd.Args...)
-				l := exec.Command(launcher[0], launcher[1:]...)
-				l.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-				// The launcher hands on its streams and the witness alone.
-				l.ExtraFiles = cmd.ExtraFiles
-				return rig.StartCmd(t, l)
-			}, fini)
+			l, b := startAsShell(t, rig.Mode("launcher"), fini)
 			l.Out.Launched()
 			l.Out.Want("up")
 			l.Signal(syscall.SIGKILL)
@@ -130,7 +128,7 @@ func TestEarlierChildren(t *testing.T) {
 	t.Run("pair/the inner fini is killed", func(t *testing.T) {
 		t.Parallel()
 		fini := rig.Pair.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
-		l, b := startAsShell(t, func(cmd *exec.Cmd) *rig.Life { return rig.StartCmd(t, cmd) }, fini)
+		l, b := startAsShell(t, nil, fini)
 		rig.MustKill(t, l.Out.WantPID("inner "), syscall.SIGKILL)
 		l.MustEnd(128 + 9)
 		b.mustBeUntouched()
@@ -214,7 +212,7 @@ func TestBystandersAreNeverSignalled(t *testing.T) {
 	t.Parallel()
 	rounds := rig.QuickOrFull(20, 100)
 	signals := strings.Join(rig.Mode("signals"), " ")
-	cmd := exec.Command("/bin/bash", "-c", fmt.Sprintf(`
+	cmd := exec.Command(need.Program(t, "bash"), "-c", fmt.Sprintf(`
 		for sig in 1 2 3 10 12 15 18 20 21 22 28; do trap "echo shell hit by $sig" $sig; done
 		%s 10 3>&- & job=$!
 		read go
@@ -222,32 +220,15 @@ func TestBystandersAreNeverSignalled(t *testing.T) {
 			"$1" --linger=0 -- sh -c 'setsid sleep 1000 & sleep 1000 & echo main'
 		done
 		kill -USR1 $job; wait $job; echo "job $?"`, signals, rounds), "sh", rig.Fini)
-	need.Program(t, "bash")
 	l := rig.StartCmd(t, cmd)
 	l.Out.Want("ready")
 	rig.Write(t, l, "go\n")
-	mains := 0
-	for {
-		line, ok := l.Out.Next()
-		if !ok {
-			t.Fatalf("EOF before the job's end: %s", l.Err.Text())
-		}
-		switch line {
-		case "main":
-			mains++
-			continue
-		case "signal 10": // the sentinel: the job can be hit
-			continue
-		case "job 7":
-		default:
-			t.Errorf("unexpected: %q", line)
-			continue
-		}
-		break
-	}
+	// The sentinel is signal 10: the job can be hit.
+	want := append(slices.Repeat([]string{"main"}, rounds), "signal 10", "job 7")
+	rig.MustRecord(t, "the shell, its job and the commands say", l.Out.Rest(), want...)
 	l.MustEnd(0)
-	if stopped := strings.Count(l.Err.Whole(), "stopping leftover"); mains != rounds || stopped != 2*rounds {
-		t.Errorf("%d rounds with %d leftovers stopped, want %d with %d", mains, stopped, rounds, 2*rounds)
+	if stopped := strings.Count(l.Err.Whole(), "stopping leftover"); stopped != 2*rounds {
+		t.Errorf("%d leftovers stopped, want %d", stopped, 2*rounds)
 	}
 }
 

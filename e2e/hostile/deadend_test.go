@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,6 +35,7 @@ var deadEnds = []struct {
 	{name: "terminal that hung up"},
 }
 
+// Whatever ends the command, its leftover is looked at, and fini ends.
 func TestLeftoverAtDeadEnd(t *testing.T) {
 	t.Parallel()
 	for i, d := range deadEnds {
@@ -50,10 +50,17 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 				l := e.Start(p.Command(append([]string{"--linger=0", "--grace=300ms", "--"}, e.Command...)...))
 				l.Out.Want("ready")
 				leftover := e.Stop(l, l.Worker(), d.waits)
-				rig.Write(t, l, "end\n")
+				status := 5
+				if i%2 == 0 {
+					rig.Write(t, l, "end\n")
+				} else {
+					status = 128 + 15
+					l.Caught()
+					l.Signal(syscall.SIGTERM)
+				}
 				l.Err.Want("fini: stopping leftover ")
 				if !d.unkillable {
-					l.MustEnd(5)
+					l.MustEnd(status)
 					return
 				}
 				l.Err.Want("fini: gave up on leftovers ")
@@ -63,68 +70,12 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 				if p.PID1 {
 					e.Abort() // for a PID namespace the kernel waits until all in it have ended
 				}
-				if got := l.Status(); got != 5 {
-					t.Errorf("status %d, want 5", got)
+				if got := l.Status(); got != status {
+					t.Errorf("status %d, want %d", got, status)
 				}
 				e.Abort()
 				rig.Until(t, "the end of the leftover", func() bool { return rig.HungUp(l.Witness) })
 			})
 		})
-	}
-}
-
-// Whatever ends the command, its leftover is looked at, and fini ends.
-func TestEndsByDeadEnd(t *testing.T) {
-	t.Parallel()
-	// The shell keeps nothing that the tree has, but for the streams.
-	const launcher = `exec 5<&0; "$0" "$@" <&5 5<&- & exec 3>&- 4>&- 5<&-; echo fini $!; wait`
-	for _, p := range rig.AloneOrPair(t) {
-		for _, name := range []string{"descriptor", "lock of its mappings"} {
-			unkillable := name != "descriptor"
-			for _, by := range []struct {
-				name   string
-				signal syscall.Signal // for fini, or for its launcher if that is what ends
-				status int
-			}{
-				{"TERM", syscall.SIGTERM, 128 + 15},
-				{"launcher's death", syscall.SIGKILL, 128 + 9},
-			} {
-				t.Run(p.Name+"/"+name+"/"+by.name, func(t *testing.T) {
-					t.Parallel()
-					e := rig.NewDeadEnd(t, name)
-					fini := p.Command(append([]string{"--grace=300ms", "--linger=0", "--"}, e.Command...)...)
-					launched := by.signal == syscall.SIGKILL
-					if launched {
-						fini = exec.Command("/bin/sh", append([]string{"-c", launcher}, fini.Args...)...)
-					}
-					l := e.Start(fini)
-					worker, outer := l.PID(), l.PID()
-					if launched {
-						outer = l.Out.Launched()
-						worker = outer
-					}
-					l.Out.Want("ready")
-					if !p.Alone {
-						worker = rig.ChildrenOf(t, outer)[0]
-					}
-					e.Stop(l, worker, unkillable)
-					l.Signal(by.signal)
-					if unkillable {
-						l.Err.Want("fini: gave up on leftovers ")
-					}
-					rig.Until(t, "the end of fini", func() bool {
-						state := rig.ProcStatus(outer, "State")
-						return state == "" || strings.HasPrefix(state, "Z")
-					})
-					if got := l.Status(); got != by.status {
-						t.Errorf("status %d, want %d; stderr: %s", got, by.status, l.Err.Text())
-					}
-					if unkillable {
-						e.Abort()
-					}
-					rig.Until(t, "the end of the leftover", func() bool { return rig.HungUp(l.Witness) })
-				})
-			}
-		}
 	}
 }

@@ -33,9 +33,7 @@ func anonymous(pids []int) (sum int) {
 type memoryStorm struct {
 	name    string
 	command []string
-	flags   []string
 	part    func(t *testing.T, l *rig.Life) (how string)
-	status  int
 }
 
 func memoryStorms(t *testing.T) []memoryStorm {
@@ -54,7 +52,6 @@ func memoryStorms(t *testing.T) []memoryStorm {
 				}
 				return fmt.Sprint(n, " signals")
 			},
-			status: 7,
 		},
 		{
 			name: "orphans",
@@ -75,7 +72,6 @@ func memoryStorms(t *testing.T) []memoryStorm {
 				l.Next(t, "part", time.Duration(orphans)*10*time.Millisecond)
 				return fmt.Sprint(orphans, " orphans")
 			},
-			status: 7,
 		},
 	}
 }
@@ -105,7 +101,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s, report %v", p.Name, s.name, report), func(t *testing.T) {
 					t.Parallel()
-					flags := s.flags
+					var flags []string
 					if report {
 						flags = append(flags, "--report="+filepath.Join(t.TempDir(), "report"))
 					}
@@ -114,16 +110,23 @@ func TestMemoryIsBounded(t *testing.T) {
 					l.Caught()
 					finis := rig.FinisOf(l)
 					var took []int
+					sizes := l.Sizes()
 					for part := range parts {
 						how := s.part(t, l)
 						took = append(took, anonymous(finis))
+						if part == 0 {
+							sizes = l.Sizes()
+						}
 						t.Logf("%d kB after %s more", took[part], how)
 					}
 					if took[parts-1] > min(took[0]+noise*len(finis), mostAnon*len(finis)) {
 						t.Errorf("its memory grows: %d kB", took)
 					}
+					if after := l.Sizes(); after != sizes {
+						t.Errorf("threads and descriptors: %v, after the first part %v", after, sizes)
+					}
 					rig.Write(t, l, "x")
-					l.MustEnd(s.status)
+					l.MustEnd(7)
 					if said := l.Err.Whole(); said != "" {
 						t.Errorf("says %q", said)
 					}

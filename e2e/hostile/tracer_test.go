@@ -39,7 +39,9 @@ func hang(t *testing.T, pid int, more ...string) (end func()) {
 // A process that is traced is not reaped before its tracer has waited. See ptrace(2).
 func TestTracerThatHangs(t *testing.T) {
 	t.Parallel()
-	const grace, killed, busy = 300 * time.Millisecond, 10 * time.Second, 5 * time.Second
+	// The bound is the grace and ten seconds. A busy machine takes some more.
+	const bound = 70 * time.Second
+	const gaveUp = "fini: gave up on leftovers that do not exit: ["
 	flags := []string{"--grace=300ms", "--linger=0", "--"}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
@@ -50,12 +52,10 @@ func TestTracerThatHangs(t *testing.T) {
 			if line, _ := l.Out.Next(); line != "tracing" {
 				need.That(t, false, "the right to trace a process: "+line)
 			}
-			main := rig.ChildrenOf(t, l.Worker())[0]
-			started := time.Now()
-			rig.MustKill(t, main, syscall.SIGKILL)
+			rig.MustKill(t, rig.ChildrenOf(t, l.Worker())[0], syscall.SIGKILL)
 			l.MustEnd(128 + 9)
-			if took := time.Since(started); took > grace+busy {
-				t.Errorf("took %v, want at most the grace of %v", took, grace)
+			if said := l.Err.Whole(); strings.Contains(said, "gave up") {
+				t.Errorf("says %q, and the tracer was its own to end", said)
 			}
 		})
 		for _, ends := range []string{"is killed", "is stopped by TERM"}[:rig.QuickOrFull(1, 2)] { // 10 s each
@@ -66,16 +66,14 @@ func TestTracerThatHangs(t *testing.T) {
 				main := rig.ChildrenOf(t, l.Worker())[0]
 				tracer := hang(t, main)
 				started := time.Now()
-				if ends == "is killed" {
-					rig.MustKill(t, main, syscall.SIGKILL)
-				} else {
+				if ends != "is killed" {
 					// The tracer keeps the signal to itself.
 					l.Signal(syscall.SIGTERM)
 					rig.Until(t, "the signal has come", func() bool { return rig.StatOf(main).State() == 't' })
-					rig.MustKill(t, main, syscall.SIGKILL)
 				}
-				l.Err.Want("fini: gave up on leftovers that do not exit: [")
-				if took := time.Since(started); took > grace+killed+busy {
+				rig.MustKill(t, main, syscall.SIGKILL)
+				l.Err.Want(gaveUp)
+				if took := time.Since(started); took > bound {
 					t.Errorf("took %v", took)
 				}
 				if p.PID1 { // whose end the kernel puts off until the tracer has waited
@@ -109,45 +107,39 @@ func TestTracerThatHangs(t *testing.T) {
 		thread, _ := strconv.Atoi(threads[len(threads)-1].Name())
 		end := hang(t, thread)
 		rig.MustKill(t, main, syscall.SIGKILL)
-		l.Err.Want("fini: gave up on leftovers that do not exit: [")
+		l.Err.Want(gaveUp)
 		if got := l.Status(); got != 124 {
 			t.Errorf("status %d", got)
 		}
 		end()
 	})
 	// As in strace -p of a fini, whose strace is stopped.
-	for _, end := range []string{"the command ends", "it is killed", "the outer one is killed"} {
-		t.Run("pair/the inner fini, "+end, func(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		more   []string // words for the tracer
+		end    func(t *testing.T, l *rig.Life, inner int)
+		status int
+	}{
+		{"the command ends", []string{"continue it"}, func(t *testing.T, l *rig.Life, _ int) { rig.Write(t, l, "go\n") }, 5},
+		{"it is killed", nil, func(t *testing.T, _ *rig.Life, inner int) { rig.MustKill(t, inner, syscall.SIGKILL) }, 128 + 9},
+		{"the outer one is killed", nil, func(_ *testing.T, l *rig.Life, _ int) { l.Signal(syscall.SIGKILL) }, 128 + 9},
+	} {
+		t.Run("pair/the inner fini, "+tt.name, func(t *testing.T) {
 			t.Parallel()
 			l := rig.Start(t, rig.Pair, append(flags, "/bin/sh", "-c", "echo ready; read go; exit 5")...)
 			l.Out.Want("ready")
 			l.Caught()
 			inner := l.Worker()
-			var release func()
-			if end == "the command ends" {
-				release = hang(t, inner, "continue it")
-			} else {
-				release = hang(t, inner)
-			}
+			release := hang(t, inner, tt.more...)
 			started := time.Now()
-			status := 5
-			switch end {
-			case "the command ends":
-				rig.Write(t, l, "go\n")
-			case "it is killed":
-				rig.MustKill(t, inner, syscall.SIGKILL)
-				status = 128 + 9
-			default:
-				l.Signal(syscall.SIGKILL)
-				status = 128 + 9
+			tt.end(t, l, inner)
+			if got := l.Status(); got != tt.status {
+				t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
 			}
-			if got := l.Status(); got != status {
-				t.Errorf("status %d, want %d; stderr: %s", got, status, l.Err.Text())
-			}
-			if took := time.Since(started); took > grace+killed+busy {
+			if took := time.Since(started); took > bound {
 				t.Errorf("took %v; stderr: %s", took, l.Err.Text())
 			}
-			if end == "the outer one is killed" {
+			if tt.name == "the outer one is killed" {
 				release() // without an outer fini nobody acts in place of an inner fini that a tracer holds
 			}
 			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })

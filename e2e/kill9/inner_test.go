@@ -87,7 +87,7 @@ func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
 		program := filepath.Join(dir, "python3")
 		text, err := os.ReadFile(command[0])
 		if err == nil {
-			err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), os.WriteFile(program, text, 0o755))
+			err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), rig.WriteProgram(program, text, 0o755))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,39 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
-
-// Without a /proc of its own fini finds its children all the same, and whatever these leave
-// to it. With none at all there is no second fini to be had.
-func TestWithoutProc(t *testing.T) {
-	t.Parallel()
-	need.Root(t)
-	unshare := need.Program(t, "unshare")
-	for _, tt := range []struct {
-		name string
-		argv []string
-		says []string
-	}{
-		{"none", []string{unshare, "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@"`},
-			[]string{"stopping leftover", "killing leftover"}},
-		{"another namespace's", []string{unshare, "-p", "-f", "sh", "-c", `"$0" "$@"; exit $?`},
-			[]string{"stopping leftover", "killing leftover"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			argv := append(tt.argv, rig.Fini, "--linger=0", "--grace=10ms", "--", "/bin/sh", "-c",
-				`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`)
-			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
-			l.Out.Want("ready")
-			rig.Write(t, l, "go\n")
-			l.MustEnd(3)
-			stderr := l.Err.Whole()
-			for _, want := range tt.says {
-				if !strings.Contains(stderr, want) {
-					t.Errorf("says %q, want %q in it", stderr, want)
-				}
-			}
-		})
-	}
-}
 
 // What a kernel refuses, because it is old or by a filter, and what fini does without it. The
 // filter is real, and both of a pair and the command inherit it. Whatever is refused, the
@@ -92,11 +58,14 @@ type refusedLife struct {
 func startRefused(t *testing.T, row rig.RefusedRow, kind string, p rig.Place, before ...string) *refusedLife {
 	t.Helper()
 	h := rig.NewCgroup(t)
-	argv := before
+	argv, grace := before, "500ms"
+	if row.Left == rig.Leftovers && !p.PID1 {
+		grace = "1m" // it is the main child's alone, which answers
+	}
 	if p.PID1 {
 		argv = rig.Mode("pid1")
 	}
-	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace=500ms")
+	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace="+grace)
 	argv = h.Wrap(slices.Concat(argv, p.Flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if p.PID1 {
@@ -135,22 +104,18 @@ func (l *refusedLife) mustLeave(want rig.Alive) {
 		if more := l.Out.Rest(); len(more) > 0 {
 			l.T.Errorf("the command wrote more: %q", more)
 		}
-	case rig.Leftovers:
-		rig.Until(l.T, "the end of the main child and of the orphan", func() bool {
-			pids := l.cgroup.Alive()
-			return !slices.Contains(pids, l.main) && !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft
-		})
-		if got := l.cgroup.Names(); len(got) != refusedLeft {
-			l.T.Errorf("alive: %q, want the %d leftovers", got, refusedLeft)
+	case rig.Leftovers, rig.Everything:
+		most := refusedLeft
+		if want == rig.Everything {
+			l.mustAnswer(l.main)
+			most++
 		}
-	case rig.Everything:
-		l.mustAnswer(l.main)
-		rig.Until(l.T, "the end of the orphan", func() bool {
+		rig.Until(l.T, "the end of the orphan, and of the main child if that does not stay", func() bool {
 			pids := l.cgroup.Alive()
-			return !slices.Contains(pids, l.orphan) && len(pids) <= refusedLeft+1
+			return !slices.Contains(pids, l.orphan) && (want == rig.Everything || !slices.Contains(pids, l.main)) && len(pids) <= most
 		})
-		if got := l.cgroup.Names(); len(got) != refusedLeft+1 {
-			l.T.Errorf("alive: %q, want the main child and %d leftovers", got, refusedLeft)
+		if got := l.cgroup.Names(); len(got) != most {
+			l.T.Errorf("alive: %q, want %d", got, most)
 		}
 	}
 }
@@ -204,16 +169,9 @@ func TestRefused(t *testing.T) {
 			})
 			for _, kind := range row.Kinds() {
 				for _, victim := range row.Victims(n) {
-					if victim == "launcher" {
-						t.Run("launcher dies/"+kind, func(t *testing.T) {
-							t.Parallel()
-							refusedLauncherDies(t, row, kind)
-						})
-						continue
-					}
-					t.Run(victim+" fini is killed/"+kind, func(t *testing.T) {
+					t.Run(victim+" is killed/"+kind, func(t *testing.T) {
 						t.Parallel()
-						refusedFiniKilled(t, row, victim, kind)
+						refusedKilled(t, row, victim, kind)
 					})
 				}
 			}
@@ -247,26 +205,8 @@ func refusedRun(t *testing.T, row rig.RefusedRow, kind string, p rig.Place) {
 	l.mustSay(row.SaysIn(p))
 }
 
-// refusedLauncherDies kills the launcher of a pair, or of what there is in its place.
-func refusedLauncherDies(t *testing.T, row rig.RefusedRow, kind string) {
-	l := startRefused(t, row, kind, rig.Pair, rig.Mode("launcher")...)
-	fini := l.Out.Launched()
-	l.ready()
-	_ = syscall.Kill(l.PID(), syscall.SIGKILL)
-	l.Wait()
-	if row.Unbound {
-		// What does not come can't be waited for. But fini does not say that it is bound, and
-		// goes on.
-		l.mustAnswer(fini)
-		_ = syscall.Kill(fini, syscall.SIGTERM)
-	}
-	rig.Until(t, "fini's end", func() bool { return !slices.Contains(l.cgroup.Alive(), fini) })
-	l.mustLeave(row.Left)
-	l.mustSay(row.Says)
-}
-
-// refusedFiniKilled kills one of the pair, or a fini without a shield.
-func refusedFiniKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
+// refusedKilled kills one of the pair, a fini without a shield, or the launcher of a pair, or of what there is in its place.
+func refusedKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
 	p, left := rig.Pair, row.Left
 	switch victim {
 	case "inner":
@@ -277,22 +217,19 @@ func refusedFiniKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
 	l := startRefused(t, row, kind, p, rig.Mode("launcher")...)
 	outer := l.Out.Launched()
 	l.ready()
-	inner, err := strconv.Atoi(rig.ProcStatus(l.main, "PPid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := rig.ParentOf(l.main)
 	if (inner != outer) != (p == rig.Pair) {
 		t.Fatalf("the command is a child of %d, and fini is %d", inner, outer)
 	}
-	killed := outer
-	if victim == "inner" {
-		killed = inner
-	}
-	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	rig.MustKill(t, map[string]int{"launcher": l.PID(), "outer": outer, "inner": inner, "only": outer}[victim], syscall.SIGKILL)
 	if got := l.Status(); got != 137 {
 		t.Errorf("status %d, want 137; stderr: %s", got, l.Err.Text())
+	}
+	if victim == "launcher" && row.Unbound {
+		// What does not come can't be waited for. But fini does not say that it is bound, and
+		// goes on.
+		l.mustAnswer(outer)
+		rig.MustKill(t, outer, syscall.SIGTERM)
 	}
 	rig.Until(t, "the end of both", func() bool {
 		pids := l.cgroup.Alive()
@@ -345,12 +282,11 @@ func TestRefusedAlarms(t *testing.T) {
 		name   string
 		flags  []string
 		script string
-		signal syscall.Signal // 0 for none
 		status int
 	}{
-		{"timeout and grace", []string{"-t3s", "--grace=50ms"}, stubborn, 0, 124},
-		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, syscall.SIGTERM, 137},
-		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 0, 3},
+		{"timeout and grace", []string{"--grace=50ms"}, stubborn, 124},
+		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, 137},
+		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 3},
 	} {
 		for _, calls := range []string{"timerfd_create", rig.BeforePidfds, rig.RefuseAll} {
 			if calls == rig.RefuseAll && tt.status == 3 {
@@ -362,13 +298,25 @@ func TestRefusedAlarms(t *testing.T) {
 			t.Run(tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
 				t.Parallel()
 				h := rig.NewCgroup(t)
-				argv := h.Wrap(append(append(rig.Mode("refuse", calls+":ENOSYS"), rig.Fini), append(tt.flags, "--", "/bin/sh", "-c", tt.script)...)...)
-				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
-				l.Out.Want("ready")
-				if tt.signal != 0 {
-					l.Signal(tt.signal)
+				begin := func(t testing.TB, timeout string) *rig.Life {
+					argv := append(rig.Mode("refuse", calls+":ENOSYS", rig.Fini, timeout), tt.flags...)
+					argv = h.Wrap(append(argv, "--", "/bin/sh", "-c", tt.script)...)
+					return rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 				}
-				rig.Write(t, l, "go\n")
+				var l *rig.Life
+				if tt.status == 124 {
+					l = rig.OutOfTime(t, begin)
+				} else {
+					l = begin(t, "--timeout=1h")
+					l.Out.Want("ready")
+				}
+				switch tt.status {
+				case 137:
+					l.Caught()
+					l.Signal(syscall.SIGTERM)
+				case 3:
+					rig.Write(t, l, "go\n")
+				}
 				if got := l.Status(); got != tt.status {
 					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
 				}
@@ -444,43 +392,52 @@ func TestRefusedForeground(t *testing.T) {
 	}
 }
 
-// A /proc that hides others, can't be written, or is missing where all else is refused too.
+// Without a /proc of its own fini finds its children all the same, and whatever these leave to it: where /proc is another
+// namespace's, hides others, can't be written, or is missing; but not where all else is refused too. No process has a name
+// then, so none is left alone, which is said once.
 func TestRefusedProc(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	unshare, setpriv := need.Program(t, "unshare"), need.Program(t, "setpriv")
-	const hide = `mount -t proc -o hidepid=2 proc /proc`
-	const user = "12345"
-	leftover := `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`
+	const (
+		user     = "12345"
+		leftover = `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`
+		asUser   = ` --reuid ` + user + ` --clear-groups ` + leftover
+		asRoot   = `$SUID --reuid 0 --clear-groups ` + leftover
+	)
+	with := func(mount string) []string { return []string{"-m", "sh", "-c", mount + ` && exec "$@"`, "sh"} }
+	none, hide := with(`mount -t tmpfs none /proc`), with(`mount -t proc -o hidepid=2 proc /proc`)
+	unprivileged := []string{setpriv, "--reuid=" + user, "--clear-groups"}
+	stops := []string{"stopping leftover", "killing leftover"}
 	for _, tt := range []struct {
 		name   string
-		mount  string   // makes the /proc of the case
+		proc   []string // unshare's words, which make the /proc of the case
 		before []string // what starts fini
 		script string
 		left   int
 		says   []string
 	}{
-		{"hidepid as root", hide, nil,
-			setpriv + ` --reuid ` + user + ` --clear-groups ` + leftover, 0, []string{"stopping leftover", "killing leftover"}},
+		{"none", none, nil, leftover, 0,
+			append(stops, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes")},
+		{"another namespace's", []string{"-p", "-f", "sh", "-c", `"$@"; exit $?`, "sh"}, nil, leftover, 0, stops},
+		{"hidepid as root", hide, nil, setpriv + asUser, 0, stops},
 		{"hidepid as root without SYS_PTRACE", hide, []string{setpriv, "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"},
-			setpriv + ` --reuid ` + user + ` --clear-groups ` + leftover, 0, []string{"stopping leftover", "killing leftover"}},
-		{"hidepid unprivileged", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
-			leftover, 0, []string{"stopping leftover", "killing leftover"}},
-		{"hidepid unprivileged, and another user's leftover", hide, []string{setpriv, "--reuid=" + user, "--clear-groups"},
-			`$SUID --reuid 0 --clear-groups ` + leftover, 2, []string{"stopping leftover", "gave up on leftovers that do not exit: ["}},
-		{"read-only", `mount -o remount,ro,bind /proc`, nil, leftover, 0, []string{"stopping leftover", "killing leftover"}},
-		{"none, and all else refused", `mount -t tmpfs none /proc`, rig.Mode("refuse", rig.RefuseAll+":EPERM"), leftover, 2,
+			setpriv + asUser, 0, stops},
+		{"hidepid unprivileged", hide, unprivileged, leftover, 0, stops},
+		{"hidepid unprivileged, and another user's leftover", hide, unprivileged, asRoot, 2,
+			[]string{"stopping leftover", "gave up on leftovers that do not exit: ["}},
+		{"read-only", with(`mount -o remount,ro,bind /proc`), nil, leftover, 0, stops},
+		{"none, and all else refused", none, rig.Mode("refuse", rig.RefuseAll+":EPERM"), leftover, 2,
 			[]string{"what the command leaves running goes on", "going on without a shield"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := rig.NewCgroup(t)
-			argv := []string{unshare, "-m", "sh", "-c", tt.mount + ` && exec "$@"`, "sh"}
-			argv = append(append(argv, tt.before...), rig.Fini, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", tt.script)
-			argv = h.Wrap(argv...)
+			argv := h.Wrap(slices.Concat([]string{unshare}, tt.proc, tt.before,
+				[]string{rig.Fini, "--linger=0", "--grace=50ms", "--allow-orphan=none", "--", "/bin/sh", "-c", tt.script})...)
 			cmd := exec.Command(argv[0], argv[1:]...)
-			if strings.Contains(tt.script, "$SUID") {
-				cmd.Env = append(os.Environ(), "SUID="+setUserID(t, setpriv))
+			if tt.script == asRoot {
+				cmd.Env = append(os.Environ(), "SUID="+rig.SetUserID(t, setpriv))
 			}
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
@@ -494,50 +451,45 @@ func TestRefusedProc(t *testing.T) {
 			for _, want := range tt.says {
 				rig.Until(t, fmt.Sprintf("it says %q", want), func() bool { return strings.Contains(l.Err.Text(), want) })
 			}
+			if n := strings.Count(l.Err.Text(), "--allow-orphan"); n > 1 {
+				t.Errorf("says %d times that none is left alone: %s", n, l.Err.Text())
+			}
 		})
 	}
 }
 
-// setUserID makes a copy of a program that runs as its owner, root.
-func setUserID(t *testing.T, program string) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "fini-e2e-") // t.TempDir is not open to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "program")
-	text, err := os.ReadFile(program)
-	if err == nil {
-		err = os.WriteFile(path, text, 0o755)
-	}
-	if err == nil {
-		err = os.Chmod(path, 0o755|os.ModeSetuid)
-	}
-	if err == nil {
-		err = os.Chmod(dir, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fs unix.Statfs_t
-	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
-	return path
-}
-
-// The outer fini can't do without these calls. If a filter refuses one, fini is a single process.
+// The outer fini can't do without these calls. If a filter refuses one, fini is a single process, and hands on none of the
+// descriptors that it had meant for two.
 func TestNoPairWithoutTheCallsOfTheOuterFini(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"recvmsg", "sendto", "ppoll"} {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
-			argv := append(rig.Mode("refuse", call+":EPERM"), rig.Fini, "--", "sh", "-c", "exit 7")
+			argv := append(rig.Mode("refuse", call+":EPERM"), rig.Fini, "--", "sh", "-c",
+				"for fd in /proc/$$/fd/*; do readlink $fd; done | grep -e pidfd -e socket -e signalfd -e eventpoll; exit 7")
 			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 			l.MustEnd(7)
+			if got := l.Out.Whole(); got != "" {
+				t.Errorf("the command has %q", got)
+			}
 			const want = "fini: cannot fork: operation not permitted: going on without a shield\n"
 			if said := l.Err.Whole(); said != want {
 				t.Errorf("it says %q, want %q", said, want)
 			}
 		})
+	}
+}
+
+// Without /proc fini can't tell which process holds a stream, so --orphans=pipes is --orphans=stop, even if no stream is
+// a pipe.
+func TestPipesWithoutProc(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	argv := []string{need.Program(t, "unshare"), "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@" >/dev/null 2>&1`,
+		rig.Fini, "--orphans=pipes", "--linger=0", "--grace=10m", "--", "/bin/sh", "-c", `setsid sleep 1000 & exit 3`}
+	l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+	l.MustEnd(3)
+	if !rig.HungUp(l.Witness) {
+		t.Error("a leftover is alive")
 	}
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,11 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
 )
 
 // The user whose commands a privileged fini runs here.
@@ -78,52 +77,23 @@ func blockDevice(t testing.TB) (path string, untouched func() bool) {
 	}
 }
 
-// fifoWithReader makes a fifo and opens it for reading. text reads to EOF.
-func fifoWithReader(t testing.TB, path string) (text func() []byte) {
-	t.Helper()
-	if err := unix.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := os.NewFile(uintptr(fd), path)
-	t.Cleanup(func() { _ = file.Close() })
-	return func() []byte {
-		t.Helper()
-		text, err := io.ReadAll(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-}
-
 // An unprivileged command that owns the report's directory can't turn a privileged fini on
-// anything: neither by what it puts in the report's place nor by what was there before.
+// anything by what it puts in the report's place. What was there before is TestReportNeedsAPlace's, in package report.
 func TestReportAmongLinks(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	setpriv := need.Program(t, "setpriv")
 	tests := []struct {
 		name   string
-		before string // done by root
 		script string // of the command, which runs in the directory
-		refuse string // why there is no command
 		says   string // of fini at the end, none if "": what was opened has the report
 	}{
-		{"link to a file", "", `mv report opened; ln -s "$SECRET" report`, "", ""},
-		{"link to a block device", "", `mv report opened; ln -s "$DEVICE" report`, "", ""},
-		{"fifo", "", `mv report opened; mkfifo report`, "", ""},
-		{"directory", "", `mv report opened; mkdir report`, "", ""},
-		{"file, then a link", `echo old >report; chown 12345 report`, `mv report opened; ln -s "$DEVICE" report`, "", ""},
-		{"removed, then a link", "", `rm report; ln -s "$SECRET" report`, "", "it was removed meanwhile"},
-		{"directory, then a link", "", `cd .. && mv dir real && ln -s "$ROOTS" dir; mv real/report real/opened`, "", ""},
-		{"link to a file from the start", `ln -s "$SECRET" report`, "", "it is a symbolic link: want a regular file, - or /dev/fd/N", ""},
-		{"link to a block device from the start", `ln -s "$DEVICE" report`, "", "it is a symbolic link: want a regular file, - or /dev/fd/N", ""},
-		{"link to nothing from the start", `ln -s "$ROOTS/report" report`, "", "it is a symbolic link: want a regular file, - or /dev/fd/N", ""},
-		{"another name of a file from the start", `ln "$SECRET" report`, "", "it has 2 names", ""},
+		{"link to a file", `mv report opened; ln -s "$SECRET" report`, ""},
+		{"link to a block device", `mv report opened; ln -s "$DEVICE" report`, ""},
+		{"fifo", `mv report opened; mkfifo report`, ""},
+		{"directory", `mv report opened; mkdir report`, ""},
+		{"removed, then a link", `rm report; ln -s "$SECRET" report`, "it was removed meanwhile"},
+		{"directory, then a link", `cd .. && mv dir real && ln -s "$ROOTS" dir; mv real/report real/opened`, ""},
 	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		device, untouched := blockDevice(t)
@@ -132,35 +102,23 @@ func TestReportAmongLinks(t *testing.T) {
 				secret, unchanged := secretFile(t)
 				parent, roots := theirs(t), t.TempDir()
 				dir := filepath.Join(parent, "dir")
-				if err := os.Mkdir(dir, 0o755); err != nil {
+				if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, nobodyElse, nobodyElse)); err != nil {
 					t.Fatal(err)
 				}
-				env := append(os.Environ(), "SECRET="+secret, "DEVICE="+device, "ROOTS="+roots)
 				path := filepath.Join(dir, "report")
-				sh := exec.Command("sh", "-ec", tt.before)
-				sh.Dir, sh.Env = dir, env
-				if out, err := sh.CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
-				if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
-					t.Fatal(err)
-				}
 				id := strconv.Itoa(nobodyElse)
 				cmd := p.Command("--report="+path, "--", setpriv, "--reuid="+id, "--regid="+id, "--clear-groups",
 					"sh", "-ec", "cd "+dir+"; "+tt.script+"; exit 5")
-				cmd.Env = env
+				cmd.Env = append(os.Environ(), "SECRET="+secret, "DEVICE="+device, "ROOTS="+roots)
 				l := rig.StartCmd(t, cmd)
-				want, says := 5, tt.says
-				if tt.refuse != "" {
-					want, says = 125, tt.refuse
-				}
-				l.MustEnd(want)
+				l.MustEnd(5)
 				if file, blocks := unchanged(), untouched(); !file || !blocks {
 					t.Fatalf("root's file is unchanged: %v, the device is untouched: %v", file, blocks)
 				}
 				if entries, err := os.ReadDir(roots); err != nil || len(entries) > 0 {
 					t.Errorf("in root's directory there is %v, %v", entries, err)
 				}
+				says := tt.says
 				if says != "" {
 					says = fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, says)
 				}
@@ -178,7 +136,8 @@ func TestReportAmongLinks(t *testing.T) {
 	})
 }
 
-// What is no place for a report is refused before the command starts.
+// What is no place for a report, or can't be written, is bad input: it is refused before the command starts, in one line.
+// There are more of them in TestReportNeedsAPlace, in package report.
 func TestReportIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -188,54 +147,62 @@ func TestReportIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	fifo := filepath.Join(dir, "fifo")
-	if err := unix.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	refuses := func(t *testing.T, p rig.Place, path, why string, files ...*os.File) {
+	refuses := func(t *testing.T, cmd *exec.Cmd, path, why string) {
 		t.Helper()
-		cmd := p.Command("--report="+path, "--", "/bin/echo", "started")
-		cmd.ExtraFiles = files
 		mustRefuse(t, cmd, fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
 	}
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		const want = ": want a regular file, - or /dev/fd/N"
-		t.Run("socket", func(t *testing.T) { refuses(t, p, socket, "it is a socket"+want) })
-		t.Run("FIFO", func(t *testing.T) { refuses(t, p, fifo, "it is a FIFO"+want) })
-		t.Run("device", func(t *testing.T) { refuses(t, p, "/dev/null", "it is a device"+want) })
-		t.Run("terminal", func(t *testing.T) { refuses(t, p, "/dev/tty", "it is a device"+want) })
-		t.Run("directory by a dot", func(t *testing.T) { refuses(t, p, dir+"/.", "it is a directory"+want) })
-		t.Run("/dev/stdin", func(t *testing.T) { refuses(t, p, "/dev/stdin", "it is a symbolic link"+want) })
+	echo := []string{"--", "/bin/echo", "started"}
+	const want = ": want a regular file, - or /dev/fd/N"
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for path, why := range map[string]string{
+			socket:             "it is a socket" + want,
+			dir + "/.":         "it is a directory" + want,
+			"none/report.json": "no such file or directory; mkdir -p none makes the directory",
+			"/dev/fd/4":        "bad file descriptor", // Go's runtime and fini have some of their own by then
+			"/dev/fd/0":        "bad file descriptor", // which can't be written
+		} {
+			t.Run(path, func(t *testing.T) {
+				t.Parallel()
+				refuses(t, p.Command(append([]string{"--report=" + path}, echo...)...), path, why)
+				cmd := p.Command(echo...)
+				cmd.Env = append(os.Environ(), "FINI_REPORT="+path)
+				refuses(t, cmd, path, why)
+			})
+		}
 		t.Run("block device", func(t *testing.T) {
 			need.Root(t)
 			device, untouched := blockDevice(t)
-			refuses(t, p, device, "it is a block device"+want)
+			refuses(t, p.Command(append([]string{"--report=" + device}, echo...)...), device, "it is a block device"+want)
+			cmd := p.Command(append([]string{"--report=/dev/fd/4"}, echo...)...)
 			file, err := os.OpenFile(device, os.O_WRONLY, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = file.Close() }()
-			refuses(t, p, "/dev/fd/4", "it is a block device"+want, file)
+			cmd.ExtraFiles = []*os.File{file}
+			refuses(t, cmd, "/dev/fd/4", "it is a block device"+want)
 			if !untouched() {
 				t.Error("the device was written")
 			}
 		})
-		if p.PID1 {
-			return // in the other two places a shell can make a file system first
-		}
-		for options, why := range map[string]string{
-			"ro":          "read-only file system",
-			"nr_inodes=1": "no space left on device", // which access(2) knows nothing of
-		} {
-			t.Run(options, func(t *testing.T) {
-				need.Root(t)
-				cmd := exec.Command(need.Program(t, "unshare"), append([]string{"-m", "sh", "-c", `mount -t tmpfs -o "$0" none . && cd "$PWD" && "$@"`, options},
-					p.Command("--report=report", "--", "/bin/echo", "started").Args...)...)
-				cmd.Dir = t.TempDir()
-				mustRefuse(t, cmd, "fini: --report: cannot write \"report\": "+why+"\n")
-			})
-		}
 	})
+	for why, words := range map[string][]string{
+		"read-only file system":   tmpfs("ro"),
+		"no space left on device": tmpfs("nr_inodes=1"), // which access(2) knows nothing of
+		"permission denied":       {"setpriv", "--reuid=12345", "--clear-groups"},
+	} {
+		t.Run(why, func(t *testing.T) {
+			need.Root(t)
+			cmd := exec.Command(need.Program(t, words[0]), slices.Concat(words[1:], []string{rig.Fini, "--report=report"}, echo)...)
+			cmd.Dir = t.TempDir()
+			refuses(t, cmd, "report", why)
+		})
+	}
+}
+
+// tmpfs is what executes a command in a file system of its own, with these options.
+func tmpfs(options string) []string {
+	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o "$0" none . && cd "$PWD" && "$@"`, options}
 }
 
 // Somebody who changes what the path names while a privileged fini starts, lives and writes gets
@@ -341,95 +308,6 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 			mustRefuse(t, cmd, "fini: --report: cannot write \"/dev/fd/4\": it can't be opened again, to be written without waiting: no such file or directory\n")
 		})
 	}
-}
-
-// A terminal that nobody reads has room, and says so, but for less than a page: who writes one waits.
-func TestReportToATerminalThatNobodyReads(t *testing.T) {
-	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			theirs, ours := rig.Terminal(t)
-			rig.FillPipe(t, theirs)
-			room := []unix.PollFd{{Fd: int32(theirs.Fd()), Events: unix.POLLOUT}}
-			for room[0].Revents&unix.POLLOUT == 0 {
-				if _, err := ours.Read(make([]byte, 64)); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := unix.Poll(room, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-			cmd := p.Command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000))
-			cmd.ExtraFiles = []*os.File{theirs}
-			l := rig.StartCmd(t, cmd)
-			l.MustEnd(5)
-			if said := l.Err.Whole(); said != "fini: --report: cannot write \"/dev/fd/4\": it was not taken within 5s\n" {
-				t.Errorf("says %q", said)
-			}
-		})
-	}
-}
-
-// A reader that always takes a little does not keep fini for longer than one that takes nothing.
-func TestReportToASlowReader(t *testing.T) {
-	t.Parallel()
-	r, w := rig.Pipe(t)
-	cmd := rig.Pair.Command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000), strings.Repeat("y", 100_000))
-	cmd.ExtraFiles = []*os.File{w}
-	l := rig.StartCmd(t, cmd)
-	_ = w.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		l.MustEnd(5)
-	}()
-	pace := time.NewTicker(time.Second)
-	defer pace.Stop()
-	for page := make([]byte, 4096); ; {
-		select {
-		case <-pace.C:
-			if _, err := r.Read(page); err != nil {
-				t.Errorf("the slow reader has read all: %v", err)
-			}
-		case <-ended:
-			if said := l.Err.Whole(); said != "fini: --report: cannot write \"/dev/fd/4\": it was not taken within 5s\n" {
-				t.Errorf("says %q", said)
-			}
-			return
-		}
-	}
-}
-
-// So many leftovers, and so much of a command line, are in a report. What is left out is counted; that of signals is
-// TestReportIsBounded's, in package report.
-func TestReportLeavesOut(t *testing.T) {
-	t.Parallel()
-	t.Run("leftovers", func(t *testing.T) {
-		rig.Long(t) // it takes its time to make so many
-		path := rig.ReportPath(t)
-		l := rig.Start(t, rig.Pair, "-q", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
-			`i=0; while [ $i -lt 260 ]; do sleep 1000 "$0" 2>/dev/null & i=$((i+1)); done; exit 5`, "1000")
-		l.MustEnd(5)
-		if r := rig.MustHaveReport(t, path); len(r.Leftovers) != 250 || r.LeftoversOmitted != 10 || r.Reaped != 260 {
-			t.Errorf("%d leftovers, %d omitted, %d reaped", len(r.Leftovers), r.LeftoversOmitted, r.Reaped)
-		}
-	})
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		path := rig.ReportPath(t)
-		long := strings.Repeat("x", 100_000)
-		l := rig.Start(t, p, append([]string{"-q", "--linger=0", "--report=" + path}, rig.Leak("", long, long, long)...)...)
-		l.Out.Want("ready")
-		rig.Write(t, l, "go\n")
-		l.MustEnd(0)
-		r := rig.MustHaveReport(t, path)
-		if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
-			t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
-		}
-		if len(r.Leftovers) != 1 || !r.Leftovers[0].CommandCut || len(r.Leftovers[0].Command) != 4000 {
-			t.Errorf("%.300v", r.Leftovers)
-		}
-	})
 }
 
 // A terminal under `stty tostop` stops who writes in the background: not fini, and not its job.

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
 )
 
 // listeners starts fini and below it, in the directory, one that listens as these words say. Of env, IN=NAME=VALUE sets a
@@ -85,11 +83,11 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 				t.Errorf("says %q", line)
 			}
 		})
+		if !need.IsRoot() || p.Isolated {
+			return // who can't become another, or may not look at it then
+		}
 		t.Run("another user", func(t *testing.T) {
 			t.Parallel()
-			if !need.IsRoot() || p.Isolated {
-				return // who can't become another, or may not look at it then
-			}
 			line, left, at := run(t, "/", "54321", "tcp 127.0.0.1:0")
 			if left.User == nil || *left.User != 54321 || !strings.Contains(line, "), listens on "+at[0]+", in /, as user 54321") {
 				t.Errorf("says %q and reports %+v", line, left)
@@ -98,51 +96,41 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 	})
 }
 
-// What ends with the first of them is told all the same.
-func TestListenerThatEndsWithItsParent(t *testing.T) {
-	t.Parallel()
-	path := rig.ReportPath(t)
-	l := rig.Start(t, rig.Pair, slices.Concat([]string{"--linger=0", "--report=" + path, "--", "/bin/sh", "-c",
-		`sh -c 'trap "kill -9 \$!; exit" TERM; "$@" & while :; do wait; done' sh "$@" & read go; exit 0`, "sh"}, rig.Mode("listen", "tcp 127.0.0.1:0"))...)
-	at := strings.TrimPrefix(l.Out.Want("listens "), "listens ")
-	pid := l.Out.WantPID("listener ")
-	rig.Write(t, l, "go\n")
-	l.MustEnd(0)
-	if left := rig.MustHaveReport(t, path).Leftover(t, pid); !slices.Equal(left.Listens, []string{at}) {
-		t.Errorf("reports %q, want %s", left.Listens, at)
-	}
-}
-
 // An audit counts and names what is left, and touches nobody.
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
-		for _, tt := range []struct {
+	const leaves, status = "fini: leaving leftover ", "fini: exit 9 instead of 0: --orphans-exit, 1 leftover"
+	audit := []string{"--orphans=leave", "--orphans-exit=9"}
+	rig.InPlacesButIsolated(t, "it lives on, with a pid that is not known here", func(t *testing.T, p rig.Place) {
+		for n, tt := range []struct {
 			name   string
 			flags  []string
 			status int
-			says   []string // of the leftover, and behind that
+			says   []string // the beginnings of lines
 		}{
-			{"audit", []string{"--orphans-exit=9"}, 9, []string{"leaving leftover ", "exit 9 instead of 0: --orphans-exit, 1 leftover"}},
-			{"quiet", []string{"--orphans-exit=9", "-q"}, 9, []string{"exit 9 instead of 0: --orphans-exit, 1 leftover"}},
-			{"a look", nil, 0, []string{"leaving leftover "}},
-			{"a quiet look", []string{"-q"}, 0, nil},
+			{"audit", audit, 9, []string{leaves, status}},
+			{"quiet", append(audit, "-q"), 9, []string{status}},
+			{"a look", audit[:1], 0, []string{leaves}},
+			{"a quiet look", []string{audit[0], "-q"}, 0, nil},
 		} {
-			t.Run(p.Name+", "+tt.name, func(t *testing.T) {
+			if !rig.All() && n > 0 && !p.Takes(n) {
+				continue
+			}
+			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				path := rig.ReportPath(t)
-				flags := append([]string{"--orphans=leave", "--linger=10ms", "--report=" + path}, tt.flags...)
-				l, pid, at := listeners(t, p, nil, flags, "/", "tcp 127.0.0.1:0")
-				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+				l, pid, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
 				rig.Write(t, l, "go\n")
 				if got := l.Status(); got != tt.status {
 					t.Errorf("status %d, want %d", got, tt.status)
 				}
-				conn, err := net.Dial("tcp", at[0])
-				if err != nil {
-					t.Errorf("it listens no more: %v", err)
-				} else {
-					_ = conn.Close()
+				if !p.PID1 { // where the kernel ends it
+					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+					if conn, err := net.Dial("tcp", at[0]); err != nil {
+						t.Errorf("it listens no more: %v", err)
+					} else {
+						_ = conn.Close()
+					}
 				}
 				r := rig.MustHaveReport(t, path)
 				left := r.Leftover(t, pid)
@@ -150,42 +138,18 @@ func TestAudit(t *testing.T) {
 					t.Errorf("reports %d and %+v", r.Status, left)
 				}
 				rig.Until(t, "its lines", func() bool { return strings.Count(l.Err.Text(), "\n") >= len(tt.says) })
-				said := strings.Split(strings.TrimSuffix(l.Err.Text(), "\n"), "\n")
-				for i, want := range tt.says {
-					if len(said) != len(tt.says) || !strings.HasPrefix(said[i], "fini: "+want) {
-						t.Errorf("says %q, want %q", said, tt.says)
-					}
-				}
-				if tt.says == nil && l.Err.Text() != "" {
-					t.Errorf("says %q", said)
+				if said := slices.Collect(strings.Lines(l.Err.Text())); !slices.EqualFunc(said, tt.says, strings.HasPrefix) {
+					t.Errorf("says %q, want %q", said, tt.says)
 				}
 			})
 		}
-	}
-	// As the first process of a container it is named, and the kernel ends it.
-	t.Run("pid1", func(t *testing.T) {
-		t.Parallel()
-		rig.NeedPidNamespace(t)
-		l, _, _ := listeners(t, rig.PID1, nil, []string{"--orphans=leave", "--orphans-exit=9", "--linger=10ms"}, "/", "tcp 127.0.0.1:0")
-		rig.Write(t, l, "go\n")
-		l.MustEnd(9)
-		if said := l.Err.Whole(); !strings.Contains(said, "fini: leaving leftover ") {
-			t.Errorf("says %q", said)
-		}
 	})
-	// What ends within the linger does not count, and a clean command waits for nothing.
-	for name, script := range map[string]string{
-		"it ends by itself": `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`,
-		"clean":             `exit 0`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := rig.Start(t, rig.Pair, "--orphans=leave", "--orphans-exit=9", "--linger=1h", "--", "/bin/sh", "-c", script)
-			l.MustEnd(0)
-			if said := l.Err.Whole(); said != "" {
-				t.Errorf("says %q", said)
-			}
-		})
+	// What ends within the linger does not count.
+	l := rig.Start(t, rig.Pair, append(audit, "--linger=1h", "--", "/bin/sh", "-c",
+		`dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`)...)
+	l.MustEnd(0)
+	if said := l.Err.Whole(); said != "" {
+		t.Errorf("says %q", said)
 	}
 }
 
@@ -209,10 +173,9 @@ func TestGitHubSummary(t *testing.T) {
 			env   []string
 		}{
 			{"a leak", nil, 0, "::warning title=fini::" + warns + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
-			{"a leak that decides", []string{"--orphans-exit=3"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
 			{"a test", []string{"--orphans-exit=3"}, 3, "::error title=fini,file=tests/x.py::" + fails + remedy + link,
 				[]string{"GITHUB_ACTIONS=true", "IN=PYTEST_CURRENT_TEST=tests/x.py::y (call)"}},
-			{"a report too", []string{"--orphans-exit=3", "--report=-"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
+			{"a leak that decides", []string{"--orphans-exit=3", "--report=-"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
 			{"a look", []string{"--orphans=leave"}, 0, "::warning title=fini::" + looks + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
 			{"quiet", []string{"--orphans-exit=3", "-q"}, 3, "", []string{"GITHUB_ACTIONS=true"}},
 			{"not on GitHub", []string{"--orphans-exit=3"}, 3, "", nil},
@@ -254,45 +217,17 @@ func TestGitHubSummary(t *testing.T) {
 	})
 }
 
-// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
+// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for. What else
+// can be put there is in TestAppendSummary, in package report.
 func TestGitHubSummaryIsARegularFile(t *testing.T) {
 	t.Parallel()
-	for name, put := range map[string]string{
-		"a link":     `ln -sf victim summary`,
-		"a FIFO":     `mkfifo summary`,
-		"a name":     `ln victim summary`,
-		"nothing":    `:`,
-		"its parent": `mv ../d ../e; ln -s e ../d; cp victim summary`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if name == "its parent" && os.Geteuid() != 0 {
-				return // it may be followed
-			}
-			dir := filepath.Join(must(filepath.EvalSymlinks(t.TempDir())), "d")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "victim"), []byte("secret\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			cmd := rig.Pair.Command("--linger=0", "--", "/bin/sh", "-c", `cd "$0"; `+put+`; setsid sleep 1000 & echo ready; read go; exit 0`, dir)
-			cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+filepath.Join(dir, "summary"))
-			l := rig.StartCmd(t, cmd)
-			l.Out.Want("ready")
-			_, _ = io.WriteString(l.Stdin, "go\n")
-			l.MustEnd(0)
-			if said := l.Err.Whole(); !strings.Contains(said, "fini: cannot write the step's summary to ") {
-				t.Errorf("says %q", said)
-			}
-			if text := string(must(os.ReadFile(filepath.Join(dir, "victim")))); text != "secret\n" {
-				t.Errorf("the victim has %q", text)
-			}
-			var st unix.Stat_t
-			if err := unix.Lstat(filepath.Join(dir, "summary"), &st); name == "nothing" && err == nil {
-				t.Error("it was made")
-			}
-		})
+	fifo := filepath.Join(t.TempDir(), "summary")
+	cmd := rig.Pair.Command("--linger=0", "--", "/bin/sh", "-c", `mkfifo "$0"; setsid sleep 1000 & exit 0`, fifo)
+	cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+fifo)
+	l := rig.StartCmd(t, cmd)
+	l.MustEnd(0)
+	if said := l.Err.Whole(); !strings.Contains(said, "fini: cannot write the step's summary to ") {
+		t.Errorf("says %q", said)
 	}
 }
 

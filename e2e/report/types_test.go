@@ -51,6 +51,7 @@ func (ps *properties) UnmarshalJSON(text []byte) error {
 
 // A typeWriter writes a schema as TypeScript. Definitions that are objects have a name of their own.
 type typeWriter struct {
+	t     *testing.T
 	defs  properties
 	named map[string]string
 }
@@ -112,6 +113,9 @@ func (w *typeWriter) of(s *schema, indent string) string {
 func (w *typeWriter) object(s *schema, indent string) string {
 	text := "{\n"
 	for _, p := range s.Properties {
+		if p.Description == "" {
+			w.t.Errorf("the schema does not say what %s is", p.name)
+		}
 		text += fmt.Sprintf("%[1]s  /** %[2]s */\n%[1]s  %[3]s: %[4]s;\n", indent, p.Description, p.name, w.of(&p.schema, indent+"  "))
 	}
 	return text + indent + "}"
@@ -124,7 +128,7 @@ func TestReportTypes(t *testing.T) {
 	if err := json.Unmarshal([]byte(rig.ReadFile(t, "../docs/report.schema.json")), &root); err != nil {
 		t.Fatal(err)
 	}
-	w := typeWriter{root.Defs, map[string]string{"leftover": "Leftover", "oom": "OutOfMemory"}}
+	w := typeWriter{t, root.Defs, map[string]string{"leftover": "Leftover", "oom": "OutOfMemory"}}
 	want := "// From docs/report.schema.json.\n"
 	for _, p := range append(properties{{"", root}}, root.Defs...) {
 		name := w.named[p.name]

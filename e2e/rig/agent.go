@@ -50,7 +50,7 @@ func Linked(t testing.TB, name string) string {
 	}
 	binary, err := os.ReadFile(self)
 	if err == nil {
-		err = os.WriteFile(path, binary, 0o755)
+		err = WriteProgram(path, binary, 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -31,12 +32,20 @@ func (k *recipeDir) File(name, text string, mode os.FileMode) string {
 	name = filepath.Join(k.Dir, name)
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
-		err = os.WriteFile(name, []byte(text), mode)
+		err = WriteProgram(name, []byte(text), mode)
 	}
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	return name
+}
+
+// WriteProgram is os.WriteFile for a program. No test beside this one forks meanwhile: until that test's child executes
+// something, the child has the file open too, and a file that is open for writing is not executed. See ETXTBSY in execve(2).
+func WriteProgram(path string, text []byte, mode os.FileMode) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, mode)
 }
 
 func (k *recipeDir) Start(argv ...string) *Life {

@@ -1,8 +1,15 @@
 package rig
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
 )
 
 // Alive is what of a case is alive when every fini of it is gone.
@@ -143,4 +150,21 @@ func (row RefusedRow) Victims(turn int) []string {
 		return []string{"only"}
 	}
 	return victims[turn%len(victims):][:1]
+}
+
+// SetUserID makes a copy of a program that runs as its owner, root.
+func SetUserID(t *testing.T, program string) string {
+	t.Helper()
+	dir := ShortTempDir(t) // t.TempDir is not open to other users
+	path := filepath.Join(dir, "program")
+	text, err := os.ReadFile(program)
+	if err == nil {
+		err = errors.Join(WriteProgram(path, text, 0o755), os.Chmod(path, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
+	return path
 }

@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -538,6 +540,10 @@ func helperPidReuse(args []string) int {
 					goto coil`)...)
 				cmd := exec.Command(fini, command...)
 				out, err := cmd.CombinedOutput()
+				if noPidIsLeft(out, err) {
+					n--
+					continue
+				}
 				if status := ShellStatus(cmd.ProcessState); status != 9 {
 					fmt.Printf("status %d (%v): %s\n", status, err, out)
 				}
@@ -562,6 +568,12 @@ func helperPidReuse(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// noPidIsLeft reports whether a fini had no process or no thread because all pids were given out.
+func noPidIsLeft(out []byte, err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || bytes.Contains(out, []byte("temporarily unavailable")) ||
+		bytes.Contains(out, []byte("failed to create new OS thread"))
 }
 
 // childPids lists the processes of this PID namespace but for the first.

@@ -7,26 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 func init() {
 	Modes["@supervisor"] = helperSupervisor
-	Modes["@closed"] = helperClosed
 }
 
-// helperClosed is a process into which nobody without privileges may look.
-func helperClosed([]string) int {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return 1
-	}
-	fmt.Println("closed")
-	return forever()
-}
-
-// helperSupervisor starts a process in a session of its own, says "supervisor" and ends at the end of stdin, or by
-// SIGTERM.
+// helperSupervisor starts a process in a session of its own, says "supervisor" when that sleeps, and ends at the end of
+// stdin, or by SIGTERM.
 func helperSupervisor([]string) int {
 	cmd := exec.Command("/bin/sh", "-c", "exec sleep 1000")
 	cmd.ExtraFiles = []*os.File{os.NewFile(3, "witness")}
@@ -34,6 +22,10 @@ func helperSupervisor([]string) int {
 	if err := cmd.Start(); err != nil {
 		return 1
 	}
+	Poll(Patience, func() bool {
+		child := StatOf(cmd.Process.Pid)
+		return child.Name == "sleep" && child.State() == 'S'
+	})
 	fmt.Println("supervisor", os.Getpid())
 	var b [1]byte
 	for {

@@ -99,7 +99,7 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 	}
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		if err := rig.WriteProgram(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 		return path

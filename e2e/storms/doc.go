@@ -1,2 +1,3 @@
-// Package storms holds that fini's memory and its time stay bounded, however much it forwards, reaps or kills.
+// Package storms holds that no signal is lost, however many come at a time, and that fini's time and threads stay bounded,
+// however many leftovers it stops. That its memory does is in room hostile.
 package storms

@@ -28,7 +28,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 		for _, kind := range rig.StdinKinds {
 			t.Run(kind.Name, func(t *testing.T) {
 				theirs, ours := kind.Make(t)
-				l := rig.StartWithStdin(t, p, theirs, "-i", "--grace=1s", "--", "sha256sum")
+				l := rig.StartWithStdin(t, p, theirs, "-i", "--grace=5m", "--", "sha256sum")
 				if _, err := ours.Write(payload); err != nil {
 					t.Fatal(err)
 				}

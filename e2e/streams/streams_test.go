@@ -2,12 +2,9 @@ package streams
 
 import (
 	"errors"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -55,32 +52,4 @@ func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
 		_ = l.Stdin.Close()
 		l.MustEnd(0)
 	})
-}
-
-// A fini that finds no process for a second one goes on alone, and hands on none of the
-// descriptors that it had meant for that.
-func TestFallbackHandsOnNothing(t *testing.T) {
-	t.Parallel()
-	need.Root(t)
-	list := `for fd in /proc/self/fd/*; do readlink $fd; done | grep pidfd; echo end`
-	mount := `mount -t tmpfs none /proc; exec "$0" "$@"` // no /proc/self/exe
-	cmd := exec.Command(need.Program(t, "unshare"), "-m", "sh", "-c", mount, rig.Fini, "--",
-		"/bin/sh", "-c", `umount /proc; `+list)
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = null.Close() }()
-	out, err := os.CreateTemp(t.TempDir(), "out")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, out, null
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(out.Name())
-	if got := string(text); err != nil || got != "end\n" {
-		t.Errorf("the command sees %q, %v", got, err)
-	}
 }

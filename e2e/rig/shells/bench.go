@@ -229,7 +229,7 @@ func NewBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	file := func(name, text string, mode os.FileMode) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), mode); err != nil {
+		if err := rig.WriteProgram(filepath.Join(dir, name), []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 	}
