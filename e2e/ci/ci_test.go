@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -57,7 +56,7 @@ func TestGitHubCancel(t *testing.T) {
 		_ = s.Stdin.Close() // as the runner does
 		s.Ready()
 		s.GithubCancel()
-		o := s.Outcome(128 + int(syscall.SIGTERM))
+		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
 		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
@@ -83,7 +82,10 @@ func TestGitHubKillsFini(t *testing.T) {
 	s.MustHaveStatus(128 + int(syscall.SIGKILL))
 	s.MustBeGone()
 	rig.WantOnce(t, s.Out.Text(), "signal 2")
-	rig.WantOnce(t, s.Out.Text(), "signal 15")
+	// fini sends it for its own end too, unless that comes within a second of the runner's.
+	if n := strings.Count(s.Out.Text(), "signal 15\n"); n != 1 && n != 2 {
+		t.Errorf("the command got SIGTERM %d times", n)
+	}
 }
 
 // When the step's process has ended, the runner waits 5 s for the end of its output.
@@ -99,10 +101,10 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 		s.Out.Want("Serving HTTP")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(0)
+		o := s.Outcome(wrap, 0)
 		mustLeakWithoutFini(t, wrap, o)
-		if slices.Contains(wrap, rig.Fini) && o.Eof > 5*time.Second {
-			t.Errorf("EOF after %v, which the runner does not wait for", o.Eof)
+		if slices.Contains(wrap, rig.Fini) && strings.Contains(s.Err.Whole(), "killing leftover") {
+			t.Errorf("the server did not end when it was asked to: %q", s.Err.Text())
 		}
 		return o
 	})
@@ -116,7 +118,7 @@ func TestGitLabCancel(t *testing.T) {
 		_ = s.Stdin.Close()
 		s.Ready()
 		s.SignalGroup(syscall.SIGTERM)
-		o := s.Outcome(128 + int(syscall.SIGTERM))
+		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
 		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
@@ -230,33 +232,27 @@ func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exe
 func TestGitLabStdinIsOverAtTheStart(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bash")
-	// It lasts many times the grace.
 	job := rig.ScriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
-read line || echo no stdin; sleep 3 & wait; echo tests passed; exit 4`)
-	for _, eval := range []string{`eval "$1"`, `(eval "$1")`} { // two ways, of which one can be chosen
-		t.Run(eval, func(t *testing.T) {
-			t.Parallel()
-			run := func(last string, wrap ...string) (status int) {
-				s := rig.StartStep(t, rig.OwnGroup, rig.GitlabBy(eval, joined(wrap, "bash", job))...)
-				_ = s.Stdin.Close()
-				if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
-					t.Errorf("stdout %q, want %q", got, want)
-				}
-				status = s.Status()
-				s.MustBeGone()
-				return status
-			}
-			want := run("tests passed")
-			if want == 0 {
-				t.Error("without fini the job succeeds, so its status shows nothing")
-			}
-			if got := run("tests passed", rig.Fini, "--grace=50ms", "--"); got != want {
-				t.Errorf("status %d, want %d as without fini", got, want)
-			}
-			if got := run("tests got TERM", rig.Fini, "-i", "--grace=500ms", "--linger=0", "--"); got == 0 {
-				t.Error("under -i the job succeeds")
-			}
-		})
+read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
+	run := func(seconds, last string, wrap ...string) (status int) {
+		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", job, seconds))...)
+		_ = s.Stdin.Close()
+		if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
+			t.Errorf("stdout %q, want %q", got, want)
+		}
+		status = s.Status()
+		s.MustBeGone()
+		return status
+	}
+	want := run("0", "tests passed")
+	if want == 0 {
+		t.Error("without fini the job succeeds, so its status shows nothing")
+	}
+	if got := run("1", "tests passed", rig.Fini, "--grace=50ms", "--"); got != want { // many times the grace
+		t.Errorf("status %d, want %d as without fini", got, want)
+	}
+	if got := run("1000", "tests got TERM", rig.Fini, "-i", "--grace=3s", "--linger=0", "--"); got == 0 {
+		t.Error("under -i the job succeeds")
 	}
 }
 
@@ -299,7 +295,7 @@ func TestNpmStart(t *testing.T) {
 		}
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(4)
+		o := s.Outcome(wrap, 4)
 		mustLeakWithoutFini(t, wrap, o)
 		listener, err := net.Listen("tcp", address)
 		if err == nil {

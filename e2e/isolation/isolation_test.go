@@ -363,21 +363,14 @@ func TestIsolatedReport(t *testing.T) {
 		}
 		file := filepath.Join(dir, "report.json")
 		l := rig.StartCmd(t, u.Command("--isolate", "-v", "--linger=0", "--report="+file, "--", "sh", "-c",
-			`setsid sleep 1000 & echo $$ ready; read x`))
+			`setsid sleep 1000 & `+rig.UntilSleeps+`; echo $$ ready; read x`))
 		inside := l.Out.Want("")
 		if inside == "" || strings.HasPrefix(inside, strconv.Itoa(l.PID())) {
 			t.Errorf("the command says %q", inside)
 		}
 		command := rig.ChildrenOf(t, l.Worker())[0]
-		var leftover int
-		rig.Until(t, "the leftover", func() bool {
-			children := rig.ChildrenOf(t, command)
-			if len(children) == 1 && rig.ProcStatus(children[0], "Name") == "sleep" {
-				leftover = children[0]
-			}
-			return leftover != 0
-		})
-		command, leftover = pidInside(t, command), pidInside(t, leftover)
+		leftover := pidInside(t, rig.ChildrenOf(t, command)[0])
+		command = pidInside(t, command)
 		_ = l.Stdin.Close()
 		l.Err.Want(fmt.Sprintf("fini: started %d (sh); pids are those of its own PID namespace", command))
 		l.Err.Want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))

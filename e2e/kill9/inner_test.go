@@ -134,6 +134,7 @@ func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 				l.Out.Want("ready")
 				l.Caught()
 				outer, inner := l.PID(), l.Worker()
+				rig.Settled(t, []int{inner}) // in a system call
 				if err := injectExit(inner, code); err != nil {
 					t.Fatal(err)
 				}

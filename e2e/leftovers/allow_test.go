@@ -75,8 +75,8 @@ func TestAllowOrphan(t *testing.T) {
 		{"wait", byFile + quiet, "--linger=1h --orphans=wait --allow-orphan=gpg-agent", "sleep 0.2 & read line; exit 5", 5, nil, "leftover"},
 		{"pipes", byFile, "--linger=0 --orphans=pipes --allow-orphan=gpg-agent", "setsid sleep 1000 & " + rig.UntilSleeps + "; echo there; read line; exit 5", 5,
 			[]string{"stopping leftover", "leaving leftover"}, "killing"},
-		{"at a stop", byFile + quiet, "--timeout=2s --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; sleep 1000; sleep 1000`, 124,
-			[]string{"--timeout=2s has passed", "killing the command"}, "leftover"},
+		{"at a stop", byFile + quiet, "-i --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; sleep 1000; sleep 1000`, 128 + 9,
+			[]string{"standard input has closed", "killing the command"}, "leftover"},
 	} {
 		for _, p := range rig.Places {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
@@ -89,6 +89,7 @@ func TestAllowOrphan(t *testing.T) {
 					l.Out.Want("there")
 				}
 				rig.Write(t, l, "go\n")
+				_ = l.Stdin.Close()
 				if got := l.Status(); got != tt.status {
 					t.Errorf("status %d, want %d", got, tt.status)
 				}

@@ -19,7 +19,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 		dir=$(mktemp -d); mkfifo $dir/ready
 		setsid sh -c 'trap "echo asked; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
 		read line <$dir/ready; rm -r $dir
-		(` + rig.Cleaner + `) &
+		(sleep 0.05; ` + rig.Cleaner + `) & # older than a tick when it is ready: see UntilOlder
 		wait`
 	for _, p := range rig.Places {
 		t.Run(p.Name+"/--timeout", func(t *testing.T) {
@@ -40,7 +40,6 @@ func TestCleanUpIsSpared(t *testing.T) {
 			}
 			l := rig.Start(t, p, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
 			l.Out.Want("ready")
-			rig.UntilOlder(t)
 			l.Signal(syscall.SIGTERM)
 			l.MustDelete("asked")
 			l.MustEnd(128 + int(syscall.SIGTERM))
@@ -89,22 +88,22 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
 	for _, p := range rig.AloneOrPair(t) {
-		start := func(t testing.TB, script string) (*rig.Life, []int) {
-			l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", "100ms", "--allow-orphan=keepme", "--", "/bin/sh", "-c", keepme+script)
+		start := func(t testing.TB, killAfter, script string) (*rig.Life, []int) {
+			l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", killAfter, "--allow-orphan=keepme", "--", "/bin/sh", "-c", keepme+script)
 			pids := []int{l.Out.WantPID("ready ")}
 			killAtCleanup(t, pids)
 			return l, pids
 		}
 		t.Run("a command that ends by SIGTERM/"+p.Name, func(t *testing.T) {
 			t.Parallel()
-			l, pids := start(t, "exec sleep 1000")
+			l, pids := start(t, "1h", "exec sleep 1000")
 			l.Signal(syscall.SIGTERM)
 			l.Out.Want("signal 15")
 			l.MustStay(pids)
 		})
 		t.Run("a command that is killed/"+p.Name, func(t *testing.T) {
 			t.Parallel()
-			l, _ := start(t, `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
+			l, _ := start(t, "3s", `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
 			rig.Write(t, l, "go\n")
 			l.Out.Want("deaf")
 			l.Signal(syscall.SIGTERM)

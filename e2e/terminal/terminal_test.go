@@ -42,25 +42,29 @@ func TestSecondControlC(t *testing.T) {
 			screen.Want("stubborn")
 			// Nobody types so soon: on a busy machine the shell of the script may be between two commands, or the
 			// outer fini may not have had the first one, and two pending ones are one. So it is typed until it is
-			// heard.
-			heard, typed := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(typed)
-				for {
-					_, _ = io.WriteString(keys, "\x03")
-					select {
-					case <-heard:
-						return
-					case <-time.After(time.Second):
+			// heard. The last one may drop the line that is typed next.
+			untilHeard := func(text string, answers ...string) {
+				t.Helper()
+				heard, typed := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(typed)
+					for {
+						_, _ = io.WriteString(keys, text)
+						select {
+						case <-heard:
+							return
+						case <-time.After(time.Second):
+						}
 					}
+				}()
+				for _, answer := range answers {
+					screen.Want(answer)
 				}
-			}()
-			screen.Want("fini: stopping leftover")
-			screen.Want("fini: killing the leftovers: a second SIGINT")
-			close(heard)
-			<-typed
-			enter("echo pro''mpt $?\n")
-			screen.Want("prompt 130")
+				close(heard)
+				<-typed
+			}
+			untilHeard("\x03", "fini: stopping leftover", "fini: killing the leftovers: a second SIGINT")
+			untilHeard("echo pro''mpt $?\n", "prompt 130")
 			enter("exit\n")
 			l.MustEnd(0)
 		})
@@ -172,6 +176,7 @@ func TestTerminalsOwnSignals(t *testing.T) {
 			l := rig.StartCmd(t, cmd)
 			_ = theirs.Close()
 			command := l.Out.WantPID("ready ")
+			l.Caught()
 			if err := unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 10, Col: 20}); err != nil {
 				t.Fatal(err)
 			}
