@@ -1,6 +1,7 @@
 package bond
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -241,15 +242,14 @@ func TestPause(t *testing.T) {
 	})
 	t.Run("a wrapper ends with what it is bound to", func(t *testing.T) {
 		other := rig.Bystander(t)
-		l := rig.Start(t, rig.Pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid))
-		l.Err.Want("fini: pausing")
-		endOf(t, other, true)
-		l.MustEnd(0)
-
-		b := rig.Launch(t, rig.Pair, "-P", "-v")
-		b.Err.Want("fini: pausing")
-		_ = syscall.Kill(b.Launcher, syscall.SIGKILL)
-		b.MustVanish(0)
+		for victim, l := range map[int]*rig.BoundLife{
+			other.Process.Pid: rig.Launch(t, rig.Pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid)),
+			0:                 rig.Launch(t, rig.Pair, "-P", "-v"),
+		} {
+			l.Err.Want("fini: pausing")
+			rig.MustKill(t, cmp.Or(victim, l.Launcher), syscall.SIGKILL)
+			l.MustVanish(0)
+		}
 	})
 	t.Run("reaps", func(t *testing.T) {
 		rig.NeedPidNamespace(t)

@@ -1,7 +1,6 @@
 package leftovers
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 
@@ -42,41 +41,6 @@ func TestCleanUpIsSpared(t *testing.T) {
 			l.MustEnd(128 + int(syscall.SIGTERM))
 		})
 	})
-}
-
-// A SIGINT that the command had long ago does not make the next one, which is the first for its leftovers, the second
-// (#36.6).
-func TestSecondInterruptOfTheLeftovers(t *testing.T) {
-	t.Parallel()
-	for _, p := range []rig.Place{rig.Alone, rig.PID1} { // of a pair, the outer one relays a signal at some later time
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			if p.PID1 {
-				rig.NeedPidNamespace(t)
-			}
-			g := rig.NewGate(t)
-			l := rig.Start(t, p, "-w", "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
-				trap 'echo INT' INT
-				setsid sh -c 'trap "" TERM; echo there; read line <'`+g.Name+` &
-				setsid sh -c 'trap "" TERM; echo there; exec sleep 1000' &
-				until read line; do :; done`)
-			l.Out.Want("there")
-			l.Out.Want("there")
-			l.Signal(syscall.SIGINT)
-			l.Out.Want("INT")
-			rig.Write(t, l, "go\n")
-			l.Err.Want("fini: stopping leftover")
-			l.Err.Want("fini: stopping leftover")
-			l.Signal(syscall.SIGINT)
-			g.Open(t) // fini takes in signals before it reaps
-			if line, _ := l.Err.Next(); !strings.HasPrefix(line, "fini: reaped zombie") {
-				t.Errorf("after the first SIGINT: %q", line)
-			}
-			l.Signal(syscall.SIGINT)
-			l.Err.Want("fini: killing the leftovers: a second SIGINT")
-			l.MustEnd(0)
-		})
-	}
 }
 
 // An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other

@@ -65,12 +65,13 @@ func TestWaitsAsleep(t *testing.T) {
 
 // Orphans that come and go all the time cost little, also where each of them might have a name that is left alone.
 func TestWaitsAmongOrphans(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			// Those that stay make each look cost something.
-			program := fmt.Sprintf(`fork a
+			const program = `fork a
 				m: fork e
 				loop 150 m
 				read
@@ -80,7 +81,7 @@ func TestWaitsAmongOrphans(t *testing.T) {
 				b: fork c
 				wait
 				sleep 10
-				loop %d b
+				loop 200 b
 				say over
 				read
 				exit 0
@@ -89,7 +90,7 @@ func TestWaitsAmongOrphans(t *testing.T) {
 				d: sleep 5
 				exit 0
 				e: sleep 9000
-				exit 0`, rig.QuickOrFull(200, 200))
+				exit 0`
 			l := rig.Start(t, p, append([]string{"--orphans=wait", "--allow-orphan=nobody", "--"}, rig.Mode("script", program)...)...)
 			l.Out.Want("ready")
 			worker := l.Worker()

@@ -106,9 +106,6 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 	plain := file("plain", "text", 0o644)
 	orphaned := file("orphaned", "#!/no/such/interpreter\n", 0o755)
 	script := file("script", "exit 42\n", 0o755)
-	crlf := file("crlf", "#!/bin/sh\r\nexit 0\r\n", 0o755)
-	s390x := file("s390x", "\x7fELF\x02\x02\x01"+strings.Repeat("\x00", 9)+"\x00\x02\x00\x16"+strings.Repeat("\x00", 100), 0o755)
-	windows := file("windows.exe", "MZ\x90\x00\x03", 0o755)
 	byData := file("by-data", "#!"+plain+"\n", 0o755)
 	tests := []struct {
 		name    string
@@ -121,15 +118,9 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 		{"empty name", []string{""}, 127, `cannot run "": no`},
 		{"not executable", []string{plain}, 126, plain + ": permission denied"},
 		{"a directory", []string{dir}, 126, dir + ": is a directory"},
-		{"not executable, what to do", []string{plain}, 126, "chmod +x " + plain},
 		{"no interpreter", []string{orphaned}, 126, orphaned + ": its interpreter was not found: /no/such/interpreter"},
 		{"an interpreter that is none", []string{byData}, 126, "its interpreter " + plain + " can't be executed"},
-		{"Windows line ends", []string{crlf}, 126, `"/bin/sh\r" is /bin/sh and a Windows line end`},
-		{"another machine", []string{s390x}, 126, "it is for s390x, this is "},
-		{"another system", []string{windows}, 126, "it is a binary, but not for Linux"},
 		{"a shell line", []string{"a | b"}, 127, `not found on PATH; for a shell line: fini -- sh -c 'a | b'`},
-		{"a word of the shell", []string{"cd", "/a b"}, 127, `not found on PATH; cd is a word of the shell: fini -- sh -c 'cd /a b'`},
-		{"help", []string{"help"}, 127, "did you mean fini --help?"},
 		{"flags behind --", []string{"--timeout=5s", "true"}, 127, "fini's flags go before the --"},
 		{"a script without #!", []string{script}, 42, ""},
 		{"a name with a newline", []string{"a\nb"}, 127, `cannot run "a\nb"`},
