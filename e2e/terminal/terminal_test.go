@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"bufio"
 	"io"
 	"os"
 	"os/exec"
@@ -170,29 +169,6 @@ func TestTerminalsOwnSignals(t *testing.T) {
 			slices.Sort(got[1:3]) // the kernel sends SIGCONT along with SIGHUP
 			rig.MustRecord(t, "the command says", got, "signal 28", "signal 1", "signal 18", "signal 10")
 			l.MustEnd(7)
-		})
-	}
-}
-
-// A line that is cut under a shell ends what the shell had started.
-func TestHangUpOfAShellsTerminal(t *testing.T) {
-	t.Parallel()
-	bash := need.Program(t, "bash")
-	for _, p := range rig.AloneOrPair(t) {
-		t.Run(p.Name, func(t *testing.T) {
-			fini := strings.Join(p.Command("-q", "--grace=300ms", "--").Args, " ")
-			theirs, ours := rig.Terminal(t)
-			cmd := exec.Command(bash, "--norc", "-c", fini+` sh -c 'trap "" HUP; (echo started; exec sleep 1000); :'; exit $?`)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			l := rig.StartCmd(t, cmd)
-			_ = theirs.Close()
-			// Read here, for a read that is under way would keep the line open.
-			if line, err := bufio.NewReader(ours).ReadString('\n'); err != nil || line != "started\r\n" {
-				t.Fatalf("%q, %v", line, err)
-			}
-			_ = ours.Close()
-			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 		})
 	}
 }
