@@ -106,27 +106,6 @@ func TestAsDumbInitStops(t *testing.T) {
 	}
 }
 
-func TestAsDumbInitOnATerminal(t *testing.T) {
-	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
-		// dumb-init gives up its terminal, which sends it HUP and CONT, so it has to
-		// swallow the first of each. fini gives up nothing and swallows nothing.
-		t.Run("dumb-init: a session leader's HUP and CONT/"+p.Name, func(t *testing.T) {
-			l, screen, _ := rig.OnTerminal(t, p.Command(with("--", rig.Mode("signals", "12"))...))
-			screen.Want("ready")
-			l.Caught()
-			for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGCONT, syscall.SIGHUP, syscall.SIGCONT} {
-				l.Signal(sig)
-				if line, _ := screen.Next(); line != fmt.Sprint("signal ", int(sig)) {
-					t.Errorf("sent %d, the command printed %q", sig, line)
-				}
-			}
-			l.Signal(syscall.SIGUSR2)
-			l.MustEnd(7)
-		})
-	}
-}
-
 // wrapsInNode is a program of Node that runs its arguments by the package foreground-child, which is what
 // npm's own tools wrap commands in: it passes signals on, and ends as its child did.
 const wrapsInNode = `
