@@ -58,16 +58,11 @@ func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, 
 						t.Parallel()
 						for range rig.QuickOrFull(1, 20) {
 							script := tree.Script
-							// No policy leaves anything to a launcher that is gone, nor to a fini that was killed.
-							policy := "stop"
-							if victim.Name != "main child" && m < 2 { // later the command may have ended before
-								policy = []string{"leave", "wait", "pipes", "stop"}[(v+n)%4]
-							}
 							if moment.Name == "stopping leftovers" {
 								script = rig.StubbornLeftover + script
 							}
 							l := rig.LaunchBy(t, before, rig.Pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
-								"--grace="+grace.String(), "--linger="+linger.String(), "--orphans="+policy, "--", "/bin/sh", "-c", script)
+								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
 							moment.Come(l)
 							for _, pid := range victim.Pids(l) {
 								// On a busy machine the ladder may have come to its end by now.
@@ -109,6 +104,26 @@ func TestKillMatrixAsPID1(t *testing.T) {
 				if got := l.Status(); got != 128+9 {
 					t.Errorf("status %d, want 137", got)
 				}
+			})
+		}
+	}
+}
+
+// No policy leaves anything to a launcher that is gone, nor to a fini that was killed.
+func TestDeathOverrulesThePolicy(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{"leave", "wait", "pipes"} {
+		for _, victim := range rig.Victims[:3] {
+			t.Run(policy+"/"+victim.Name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", rig.Trees[2].Script)
+				l.Out.Want("ready")
+				if err := syscall.Kill(victim.Pids(l)[0], syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.MustVanish(650 * time.Millisecond)
+				_ = l.Stdin.Close()
+				l.Wait()
 			})
 		}
 	}
