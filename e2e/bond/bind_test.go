@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,44 +61,34 @@ func TestBindKillMatrix(t *testing.T) {
 // One of those that the command is bound to ends: it is stopped as at its launcher's death, and the line names who.
 func TestBind(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
-		for _, tt := range []struct {
-			name  string
-			flags func(pid int) []string
-			env   func(pid int) string
-		}{
-			{"flag", func(pid int) []string { return []string{fmt.Sprintf("--bind=%d", pid)} }, nil},
-			{"unbound from the launcher", func(pid int) []string { return []string{"-p", "none", fmt.Sprintf("--bind=%d", pid)} }, nil},
-			{"variable", nil, func(pid int) string { return fmt.Sprintf("FINI_BIND=%d %d", os.Getpid(), pid) }},
-			{"policy", func(pid int) []string { return []string{"--orphans=leave", fmt.Sprintf("--bind=%d", pid)} }, nil},
-		} {
-			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+	for name, flags := range map[string][]string{
+		"flag":                      {"--bind=PID"},
+		"unbound from the launcher": {"-p", "none", "--bind=PID"},
+		"policy":                    {"--orphans=leave", "--bind=PID"},
+		"variable":                  nil,
+	} {
+		for _, p := range rig.AloneOrPair(t) {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				client := rig.Bystander(t)
-				var flags []string
-				if tt.flags != nil {
-					flags = tt.flags(client.Process.Pid)
+				client, report := rig.Bystander(t), rig.ReportPath(t)
+				args := slices.Concat(flags, []string{"--grace=1h", "--report=" + report, "--", "/bin/sh", "-c",
+					`setsid sleep 1000 & ` + strings.Join(rig.Mode("signals", "15"), " ")})
+				for i, arg := range args {
+					args[i] = strings.Replace(arg, "--bind=PID", fmt.Sprintf("--bind=%d", client.Process.Pid), 1)
 				}
-				report := rig.ReportPath(t)
-				cmd := p.Command(append(flags, "--grace=5s", "--report="+report, "--", "/bin/sh", "-c",
-					`setsid sleep 1000 & `+strings.Join(rig.Mode("signals", "15"), " "))...)
-				if tt.env != nil {
-					cmd.Env = append(os.Environ(), tt.env(client.Process.Pid))
+				cmd := p.Command(args...)
+				if flags == nil {
+					cmd.Env = append(os.Environ(), fmt.Sprintf("FINI_BIND=%d %d", os.Getpid(), client.Process.Pid))
 				}
 				l := rig.StartCmd(t, cmd)
 				l.Out.Want("ready")
 				l.Signal(syscall.SIGWINCH)
 				l.Out.Want("signal 28") // so fini watches, and knows the name
 				endOf(t, client, true)
-				if line, _ := l.Out.Next(); line != "signal 15" {
-					t.Errorf("the command got %q", line)
-				}
+				rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
 				l.Status()
 				rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
-				want := fmt.Sprintf("stopping the command: a process of --bind (sleep, %d) exited", client.Process.Pid)
-				if said := l.Err.Whole(); strings.Count(said, want) != 1 {
-					t.Errorf("says %q, want %q", said, want)
-				}
+				rig.WantOnce(t, l.Err.Whole(), fmt.Sprintf("fini: stopping the command: a process of --bind (sleep, %d) exited", client.Process.Pid))
 				if r := rig.MustHaveReport(t, report); r.Stopped != "bind" {
 					t.Errorf("stopped for %v", r.Stopped)
 				}
@@ -112,20 +104,17 @@ func TestBindToNobody(t *testing.T) {
 	endOf(t, gone, true)
 	endOf(t, zombie, false)
 	rig.Until(t, "a zombie", func() bool { return strings.HasPrefix(rig.ProcStatus(zombie.Process.Pid, "State"), "Z") })
+	tasks, _ := filepath.Glob("/proc/self/task/*")
+	tasks = slices.DeleteFunc(tasks, func(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) })
 	for _, p := range rig.AloneOrPair(t) {
-		for _, tt := range []struct {
-			name string
-			pid  string
-			says string
-		}{
-			{"gone", strconv.Itoa(gone.Process.Pid), "it has ended already"},
-			{"a zombie", strconv.Itoa(zombie.Process.Pid), "it has ended already"},
-			{"past all pids", "2147483647", "it has ended already"},
-			{"a thread", strconv.Itoa(anotherThread(t)), "cannot"},
-			{"none", "0", "want the pid of a process"},
-			{"an empty word", "", `--bind: cannot use "": want the pid of a process`},
+		for name, tt := range map[string]struct{ pid, says string }{
+			"gone":          {strconv.Itoa(gone.Process.Pid), "it has ended already"},
+			"a zombie":      {strconv.Itoa(zombie.Process.Pid), "it has ended already"},
+			"past all pids": {"2147483647", "it has ended already"},
+			"a thread":      {filepath.Base(tasks[0]), "cannot"},
+			"none":          {"0", "want the pid of a process"},
 		} {
-			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				status, stdout, stderr := rig.Ask(t, p.Command("--bind="+tt.pid, "--", "echo", "started"))
 				if status != 125 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, tt.says) || !strings.Contains(stderr, tt.pid) {
 					t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
@@ -138,81 +127,47 @@ func TestBindToNobody(t *testing.T) {
 // What takes pidfds and has no other way says so, and does not start the command. A namespace takes none.
 func TestBindAndIsolateWithoutPidfds(t *testing.T) {
 	t.Parallel()
-	other := exec.Command("sleep", "1000")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = other.Process.Kill()
-		_ = other.Wait()
-	})
-	pid := strconv.Itoa(other.Process.Pid)
+	pid := strconv.Itoa(rig.Bystander(t).Process.Pid)
 	for kind, why := range map[string]string{
 		"ENOSYS": "this kernel or sandbox has no pidfd_open(2)",
 		"EPERM":  "cannot open a pidfd: operation not permitted",
 	} {
-		for flag, want := range map[string]answer{
-			"--bind=" + pid: {125, "", "fini: cannot bind the command to process " + pid + ": " + why + "\n"},
-			"--isolate":     {0, "started\n", ""},
-		} {
-			t.Run(kind+", "+flag, func(t *testing.T) {
-				if flag == "--isolate" {
-					rig.NeedIsolation(t, rig.Account{Name: "this user"})
-				}
-				argv := append(rig.Mode("refuse", rig.BeforePidfds+",CLONE_PIDFD:"+kind), rig.Fini, flag, "--", "echo", "started")
-				status, stdout, stderr := rig.Ask(t, exec.Command(argv[0], argv[1:]...))
-				if got := (answer{status, stdout, stderr}); got != want {
-					t.Errorf("%+v, want %+v", got, want)
-				}
-			})
+		ask := func(t *testing.T, flag string) string {
+			argv := append(rig.Mode("refuse", rig.BeforePidfds+",CLONE_PIDFD:"+kind), rig.Fini, flag, "--", "echo", "started")
+			status, stdout, stderr := rig.Ask(t, exec.Command(argv[0], argv[1:]...))
+			return fmt.Sprintf("%d, %q, %q", status, stdout, stderr)
 		}
+		t.Run(kind, func(t *testing.T) {
+			want := fmt.Sprintf("125, %q, %q", "", "fini: cannot bind the command to process "+pid+": "+why+"\n")
+			if got := ask(t, "--bind="+pid); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+			rig.NeedIsolation(t, rig.Account{Name: "this user"})
+			if got, want := ask(t, "--isolate"), fmt.Sprintf("0, %q, %q", "started\n", ""); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
 	}
-}
-
-// An answer is what a command ends with, and has written.
-type answer struct {
-	status         int
-	stdout, stderr string
-}
-
-// anotherThread is the id of a thread of this process that is not its first.
-func anotherThread(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if id, _ := strconv.Atoi(e.Name()); id != os.Getpid() {
-			return id
-		}
-	}
-	t.Fatal("there is one thread")
-	return 0
 }
 
 // A process of another user can be watched as well.
 func TestBindToAnothersProcess(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	need.Program(t, "setpriv")
-	roots := rig.Bystander(t)
-	others := rig.Bystander(t, "setpriv", "--reuid=12346", "--regid=12346", "--clear-groups", "sleep", "1000")
-	for _, client := range []*exec.Cmd{roots, others} {
-		for _, shield := range []string{"--shield", "--no-shield"} {
-			l := rig.StartCmd(t, exec.Command("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", rig.Fini, shield, "-p", "none",
-				fmt.Sprintf("--bind=%d", client.Process.Pid), "--", "sh", "-c", "echo ready; exec sleep 1000"))
+	as := func(uid string) []string {
+		return []string{need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
+	}
+	for _, p := range rig.AloneOrPair(t) {
+		for _, client := range []*exec.Cmd{rig.Bystander(t), rig.Bystander(t, append(as("12346"), "sleep", "1000")...)} {
+			cmd := rig.Account{As: as("12345")}.Command(append(p.Flags(), "-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid),
+				"--", "sh", "-c", "echo ready; exec sleep 1000")...)
+			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
-			if shield == "--no-shield" {
-				endOf(t, client, true)
-				l.MustEnd(143)
-			} else {
-				l.Signal(syscall.SIGTERM) // not yet: it lives
-				l.MustEnd(143)
-				if said := l.Err.Whole(); strings.Contains(said, "bound") {
-					t.Errorf("says %q of one that lives", said)
-				}
+			if text := l.Err.Text(); text != "" {
+				t.Errorf("says %q of one that lives", text)
 			}
+			endOf(t, client, true)
+			l.MustEnd(143)
 		}
 	}
 }

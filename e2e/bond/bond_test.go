@@ -1,6 +1,7 @@
 package bond
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -19,39 +20,11 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
 	t.Parallel()
-	rounds := rig.QuickOrFull(20, 100)
-	python := fmt.Sprintf(`
-import subprocess, sys, threading
-for round in range(%d):
-    made = []
-    def launch():
-        made.append(subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-    thread = threading.Thread(target=launch)
-    thread.start()
-    thread.join()
-    cat = made[0]
-    for line in b"one\n", b"two\n":
-        cat.stdin.write(line)
-        cat.stdin.flush()
-        assert cat.stdout.readline() == line, round
-    cat.stdin.close()
-    assert cat.wait() == 0, (round, cat.returncode)
-    print("round", round, flush=True)
-print("all alive")
-`, rounds)
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		fini := append(before, rig.Fini, "--", "cat")
-		t.Run("python", func(t *testing.T) {
-			l := rig.StartCmd(t, exec.Command(need.Program(t, "python3"), append([]string{"-c", python}, fini...)...))
-			l.Out.Want("all alive")
-			l.MustEnd(0)
-		})
-		t.Run("go", func(t *testing.T) {
-			argv := rig.Mode("threads", append([]string{strconv.Itoa(rounds)}, fini...)...)
-			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
-			l.Out.Want("all alive")
-			l.MustEnd(0)
-		})
+		argv := rig.Mode("threads", slices.Concat([]string{strconv.Itoa(rig.QuickOrFull(20, 100))}, before, []string{rig.Fini, "--", "cat"})...)
+		l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+		l.Out.Want("all alive")
+		l.MustEnd(0)
 	})
 }
 
@@ -59,7 +32,7 @@ print("all alive")
 // before it can know its parent, before it has started the command, or after.
 func TestLauncherDiesAroundTheStart(t *testing.T) {
 	t.Parallel()
-	rounds := rig.QuickOrFull(100, 500)
+	rounds := rig.QuickOrFull(60, 500)
 	// Each round's tree holds the writing end of a pipe, whose end is the proof.
 	script := fmt.Sprintf(`
 import os, random, select, signal, sys, time
@@ -105,32 +78,40 @@ print("none alive")
 	})
 }
 
+// The command gets one signal, also if the launcher has died of SIGTERM for its group, which fini forwards too.
 func TestLauncherDies(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name string
-		args []string
-		want string // what the command is sent first
-	}{
-		{"default", nil, "signal 15"},
-		{"-p INT", []string{"-p", "INT"}, "signal 2"},
-		{"--pdeathsig=SIGRTMIN+1", []string{"--pdeathsig=SIGRTMIN+1"}, "signal 35"},
-	}
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-			for _, tt := range tests {
+		for _, tt := range []struct {
+			name  string
+			args  []string
+			group bool
+			want  string
+		}{
+			{"default", nil, false, "signal 15"},
+			{"-p INT", []string{"-p", "INT"}, false, "signal 2"},
+			{"--pdeathsig=SIGRTMIN+1", []string{"--pdeathsig=SIGRTMIN+1"}, false, "signal 35"},
+			{"of the group's SIGTERM", nil, true, "signal 15"},
+		} {
+			for _, p := range rig.AloneOrPair(t) {
 				t.Run(p.Name+"/"+tt.name, func(t *testing.T) {
 					t.Parallel()
-					l := rig.LaunchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=300ms", "--"}, rig.Mode("signals"))...)
-					l.Out.Want("ready")
-					_ = syscall.Kill(l.Launcher, syscall.SIGKILL)
-					if got := l.Out.Rest(); len(got) != 1 || got[0] != tt.want {
-						t.Errorf("the command got %q, want %s once", got, tt.want)
-					}
-					l.MustVanish(2 * time.Second)
-					want := fmt.Sprintf("fini: stopping the command: its parent (exe, %d) has died; -p none keeps it\n", l.Launcher)
-					if said := l.Err.Whole(); !strings.HasPrefix(said, want) {
-						t.Errorf("says %q, want first %q", said, want)
+					for range rig.QuickOrFull(3, 10) {
+						l := rig.LaunchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=1h", "--"}, rig.Mode("signals", "64"))...)
+						command := l.Out.WantPID("ready ")
+						if tt.group {
+							rig.MustKill(t, -l.Launcher, syscall.SIGTERM)
+						} else {
+							rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+						}
+						rig.MustRecord(t, "the command says", []string{next(l.Life)}, tt.want)
+						want := fmt.Sprintf("fini: stopping the command: its parent (exe, %d) has died; -p none keeps it", l.Launcher)
+						if line, _ := l.Err.Next(); line != want {
+							t.Errorf("says %q, want first %q", line, want)
+						}
+						rig.MustKill(t, command, 64) // which would come after another one
+						rig.MustRecord(t, "and then", l.Out.Rest(), "signal 64")
+						l.MustVanish(0)
 					}
 				})
 			}
@@ -138,72 +119,67 @@ func TestLauncherDies(t *testing.T) {
 	})
 }
 
-// A group TERM that kills the launcher too reaches the command once, in either order.
-func TestTermThatKillsTheLauncherArrivesOnce(t *testing.T) {
+// The launcher's death means nothing to a fini that is not bound to it: by a flag, or as nohup right before fini is meant
+// for fini, and one further up is not.
+func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
+	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
+	nohup := []string{need.Program(t, "nohup")}
 	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range rig.AloneOrPair(t) {
-			t.Run(p.Name, func(t *testing.T) {
-				t.Parallel()
-				for range rig.QuickOrFull(3, 10) {
-					l := rig.LaunchBy(t, before, p, append([]string{"--grace=300ms", "--"}, rig.Mode("signals")...)...)
-					l.Out.Want("ready")
-					_ = syscall.Kill(-l.Launcher, syscall.SIGTERM)
-					if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 15" {
-						t.Fatalf("the command got %q, want SIGTERM once", got)
+		for _, tt := range []struct {
+			name     string
+			launcher string
+			before   []string
+			args     []string
+			bound    bool
+			says     bool
+		}{
+			{"-p none", "heeds", nil, []string{"-p", "none"}, false, false},
+			{"nohup", "heeds", nohup, nil, false, true},
+			// Nor can a parent be asked that has ended meanwhile, as a shell behind its "nohup fini &".
+			{"nohup without a proc", "heeds", []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil, false, true},
+			{"nohup, -p TERM", "heeds", nohup, []string{"-p", "TERM"}, true, false},
+			{"further up", "ignores", nil, nil, true, false},
+			{"both", "ignores", nohup, nil, true, false},
+			{"neither", "heeds", nil, nil, true, false},
+		} {
+			for _, p := range rig.AloneOrPair(t) {
+				t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+					t.Parallel()
+					if len(tt.before) > 1 {
+						need.Root(t)
+						need.Program(t, tt.before[0])
 					}
-					l.MustVanish(2 * time.Second)
-				}
-			})
+					argv := p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, rig.Mode("signals", "15"))...).Args
+					argv = rig.Mode("hup-launcher", slices.Concat([]string{tt.launcher}, tt.before, before, argv)...)
+					cmd := exec.Command(argv[0], argv[1:]...)
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+					l := rig.StartCmd(t, cmd)
+					fini := l.Out.Launched()
+					l.Out.Want("ready")
+					l.Signal(syscall.SIGKILL)
+					l.Wait()
+					if !tt.bound {
+						rig.MustKill(t, fini, syscall.SIGUSR1) // which would come after SIGTERM
+						rig.MustRecord(t, "the command says", []string{next(l)}, "signal 10")
+						rig.MustKill(t, fini, syscall.SIGTERM)
+					}
+					rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
+					rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+					text := l.Err.Whole()
+					if strings.Contains(text, unbound) != tt.says || strings.Contains(text, "stopping the command") != tt.bound {
+						t.Errorf("says %q", text)
+					}
+				})
+			}
 		}
 	})
 }
 
-// The launcher's death means nothing to a fini that is not bound to it.
-func TestUnboundOutlivesItsLauncher(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name         string
-		before, args []string
-	}{
-		{"-p none", nil, []string{"-p", "none"}},
-		{"nohup", []string{"nohup"}, nil},
-		// Nor can a parent be asked that has ended meanwhile, as a shell behind its "nohup fini &".
-		{"nohup without a proc", []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil},
-	} {
-		for _, p := range rig.AloneOrPair(t) {
-			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
-				if len(tt.before) > 0 {
-					need.Program(t, tt.before[0])
-					if tt.before[0] == "unshare" {
-						need.Root(t)
-					}
-				}
-				args := append(append(tt.args, "--"), rig.Mode("signals", "15")...)
-				cmd := p.Command(args...)
-				argv := append(tt.before, cmd.Args...)
-				launcher := exec.Command("/proc/self/exe", append([]string{"@launcher"}, argv...)...)
-				l := &rig.BoundLife{Life: rig.StartCmd(t, launcher)}
-				l.Outer = l.Out.Launched()
-				l.Out.Want("ready")
-				_ = syscall.Kill(l.PID(), syscall.SIGKILL)
-				l.Wait()
-				// The launcher is gone, as wait has seen. Were fini bound, the first
-				// that arrives would be SIGTERM.
-				if err := syscall.Kill(l.Outer, syscall.SIGUSR1); err != nil {
-					t.Fatal(err)
-				}
-				if line, _ := l.Out.Next(); line != "signal 10" {
-					t.Errorf("got %q, want the sentinel", line)
-				}
-				_ = syscall.Kill(l.Outer, syscall.SIGTERM)
-				l.MustVanish(0)
-				if said := l.Err.Whole(); strings.Contains(said, "stopping") {
-					t.Errorf("says %q", said)
-				}
-			})
-		}
-	}
+func next(l *rig.Life) string {
+	l.T.Helper()
+	line, _ := l.Out.Next()
+	return line
 }
 
 // With -p the command ends also with a launcher that is outside of the PID namespace, and has no pid in it.
@@ -249,10 +225,6 @@ func TestTimeout(t *testing.T) {
 				}).MustEnd(124)
 			})
 		}
-		t.Run("in time", func(t *testing.T) {
-			t.Parallel()
-			rig.Start(t, p, "--timeout=1h", "--", "/bin/sh", "-c", "exit 3").MustEnd(3)
-		})
 	})
 }
 
@@ -269,19 +241,15 @@ func TestPause(t *testing.T) {
 		}
 	})
 	t.Run("a wrapper ends with what it is bound to", func(t *testing.T) {
-		other := exec.Command("sleep", "1000")
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
+		other := rig.Bystander(t)
+		for victim, l := range map[int]*rig.BoundLife{
+			other.Process.Pid: rig.Launch(t, rig.Pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid)),
+			0:                 rig.Launch(t, rig.Pair, "-P", "-v"),
+		} {
+			l.Err.Want("fini: pausing")
+			rig.MustKill(t, cmp.Or(victim, l.Launcher), syscall.SIGKILL)
+			l.MustVanish(0)
 		}
-		l := rig.Start(t, rig.Pair, "-P", "-v", fmt.Sprintf("--bind=%d", other.Process.Pid))
-		l.Err.Want("fini: pausing")
-		_, _ = other.Process.Kill(), other.Wait()
-		l.MustEnd(0)
-
-		b := rig.Launch(t, rig.Pair, "-P", "-v")
-		b.Err.Want("fini: pausing")
-		_ = syscall.Kill(b.Launcher, syscall.SIGKILL)
-		b.MustVanish(0)
 	})
 	t.Run("reaps", func(t *testing.T) {
 		rig.NeedPidNamespace(t)

@@ -3,7 +3,6 @@ package bond
 import (
 	"io"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,20 +13,27 @@ import (
 // A command that does not mind its stdin has the end of it, then SIGTERM, then SIGKILL.
 func TestClosedStdinStopsTheCommand(t *testing.T) {
 	t.Parallel()
-	const grace = time.Second
 	half := func(t testing.TB) (*os.File, *os.File) { o, th := rig.Socketpair(t); return th, o }
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct {
-			name  string
-			make  func(t testing.TB) (*os.File, *os.File)
+	shut := func(f *os.File) error { return unix.Shutdown(int(f.Fd()), unix.SHUT_WR) }
+	full := func(t testing.TB) (*os.File, *os.File) {
+		theirs, ours := rig.Pipe(t)
+		_, _ = ours.Write(make([]byte, 1000)) // which nobody reads
+		return theirs, ours
+	}
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		for name, tt := range map[string]struct {
+			make  func(t testing.TB) (theirs, ours *os.File)
 			close func(f *os.File) error
 		}{
-			{"pipe", rig.StdinKinds[0].Make, (*os.File).Close},
-			{"socketpair", rig.StdinKinds[1].Make, (*os.File).Close},
-			{"half-closed socketpair", half, func(f *os.File) error { return unix.Shutdown(int(f.Fd()), unix.SHUT_WR) }},
+			"pipe":                     {rig.StdinKinds[0].Make, (*os.File).Close},
+			"pipe with data":           {full, (*os.File).Close},
+			"socketpair":               {rig.StdinKinds[1].Make, (*os.File).Close},
+			"half-closed socketpair":   {half, shut},
+			"a terminal that hangs up": {rig.Terminal, (*os.File).Close},
 		} {
-			t.Run(tt.name, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
+				const grace = 2 * time.Second
 				theirs, ours := tt.make(t)
 				l := rig.StartWithStdin(t, p, theirs, append([]string{"-i", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
@@ -44,36 +50,19 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 				l.MustEnd(128 + 9)
 			})
 		}
-		t.Run("with data that nobody reads", func(t *testing.T) {
-			t.Parallel()
-			theirs, ours := rig.Pipe(t)
-			l := rig.StartWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "sleep", "1000")
-			_, _ = ours.Write(make([]byte, 1000))
-			_ = ours.Close()
-			l.MustEnd(128 + 15)
-		})
 		t.Run("/dev/null", func(t *testing.T) {
-			null, err := os.Open("/dev/null")
+			null, err := os.Open(os.DevNull)
 			if err != nil {
 				t.Fatal(err)
 			}
 			rig.StartWithStdin(t, p, null, "-i", "--grace=500ms", "--", "sleep", "1000").MustEnd(128 + 15)
-		})
-		t.Run("a terminal that hangs up", func(t *testing.T) {
-			theirs, ours := rig.Terminal(t)
-			l := rig.StartWithStdin(t, p, theirs, "-i", "--grace=500ms", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
-			l.Out.Want("ready")
-			_ = ours.Close()
-			l.MustEnd(128 + 15)
 		})
 		t.Run("a command that ends with it", func(t *testing.T) {
 			theirs, ours := rig.Pipe(t)
 			l := rig.StartWithStdin(t, p, theirs, "-i", "--", "cat")
 			_, _ = io.WriteString(ours, "last\n")
 			_ = ours.Close()
-			if got := l.Out.Rest(); !slices.Equal(got, []string{"last"}) {
-				t.Errorf("got %q", got)
-			}
+			rig.MustRecord(t, "the command says", l.Out.Rest(), "last")
 			l.MustEnd(0)
 			if said := l.Err.Whole(); said != "" {
 				t.Errorf("says %q", said)

@@ -2,7 +2,6 @@ package ci
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -57,7 +55,7 @@ func TestGitHubCancel(t *testing.T) {
 		_ = s.Stdin.Close() // as the runner does
 		s.Ready()
 		s.GithubCancel()
-		o := s.Outcome(128 + int(syscall.SIGTERM))
+		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
 		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
@@ -83,7 +81,10 @@ func TestGitHubKillsFini(t *testing.T) {
 	s.MustHaveStatus(128 + int(syscall.SIGKILL))
 	s.MustBeGone()
 	rig.WantOnce(t, s.Out.Text(), "signal 2")
-	rig.WantOnce(t, s.Out.Text(), "signal 15")
+	// fini sends it for its own end too, unless that comes within a second of the runner's.
+	if n := strings.Count(s.Out.Text(), "signal 15\n"); n != 1 && n != 2 {
+		t.Errorf("the command got SIGTERM %d times", n)
+	}
 }
 
 // When the step's process has ended, the runner waits 5 s for the end of its output.
@@ -99,10 +100,10 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 		s.Out.Want("Serving HTTP")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(0)
+		o := s.Outcome(wrap, 0)
 		mustLeakWithoutFini(t, wrap, o)
-		if slices.Contains(wrap, rig.Fini) && o.Eof > 5*time.Second {
-			t.Errorf("EOF after %v, which the runner does not wait for", o.Eof)
+		if slices.Contains(wrap, rig.Fini) && strings.Contains(s.Err.Whole(), "killing leftover") {
+			t.Errorf("the server did not end when it was asked to: %q", s.Err.Text())
 		}
 		return o
 	})
@@ -116,7 +117,7 @@ func TestGitLabCancel(t *testing.T) {
 		_ = s.Stdin.Close()
 		s.Ready()
 		s.SignalGroup(syscall.SIGTERM)
-		o := s.Outcome(128 + int(syscall.SIGTERM))
+		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
 		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
@@ -230,53 +231,31 @@ func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exe
 func TestGitLabStdinIsOverAtTheStart(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bash")
-	// It lasts many times the grace.
 	job := rig.ScriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
-read line || echo no stdin; sleep 3 & wait; echo tests passed; exit 4`)
-	for _, eval := range []string{`eval "$1"`, `(eval "$1")`} { // two ways, of which one can be chosen
-		t.Run(eval, func(t *testing.T) {
-			t.Parallel()
-			run := func(last string, wrap ...string) (status int) {
-				s := rig.StartStep(t, rig.OwnGroup, rig.GitlabBy(eval, joined(wrap, "bash", job))...)
-				_ = s.Stdin.Close()
-				if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
-					t.Errorf("stdout %q, want %q", got, want)
-				}
-				status = s.Status()
-				s.MustBeGone()
-				return status
-			}
-			want := run("tests passed")
-			if want == 0 {
-				t.Error("without fini the job succeeds, so its status shows nothing")
-			}
-			if got := run("tests passed", rig.Fini, "--grace=50ms", "--"); got != want {
-				t.Errorf("status %d, want %d as without fini", got, want)
-			}
-			if got := run("tests got TERM", rig.Fini, "-i", "--grace=500ms", "--linger=0", "--"); got == 0 {
-				t.Error("under -i the job succeeds")
-			}
-		})
+read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
+	run := func(seconds, last string, wrap ...string) (status int) {
+		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", job, seconds))...)
+		_ = s.Stdin.Close()
+		if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
+			t.Errorf("stdout %q, want %q", got, want)
+		}
+		status = s.Status()
+		s.MustBeGone()
+		return status
+	}
+	want := run("0", "tests passed")
+	if want == 0 {
+		t.Error("without fini the job succeeds, so its status shows nothing")
+	}
+	if got := run("1", "tests passed", rig.Fini, "--grace=50ms", "--"); got != want { // many times the grace
+		t.Errorf("status %d, want %d as without fini", got, want)
+	}
+	if got := run("1000", "tests got TERM", rig.Fini, "-i", "--grace=3s", "--linger=0", "--"); got == 0 {
+		t.Error("under -i the job succeeds")
 	}
 }
 
 var appAddresses atomic.Int32
-
-// answerOf is all that a server of HTTP sends for its first page.
-func answerOf(t *testing.T, address string) string {
-	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	_, _ = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
-	text, err := io.ReadAll(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // A test suite that starts its server by `npm start &` and ends without a thought of it.
 func TestNpmStart(t *testing.T) {
@@ -294,12 +273,9 @@ func TestNpmStart(t *testing.T) {
 			"npm_config_offline=true", "npm_config_update_notifier=false", "npm_config_cache="+t.TempDir())
 		s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: h}
 		address := s.Out.Want("listening on ")
-		if text := answerOf(t, address); !strings.HasSuffix(text, "\r\n\r\nserved\n") {
-			t.Fatalf("the server answers %q", text)
-		}
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(4)
+		o := s.Outcome(wrap, 4)
 		mustLeakWithoutFini(t, wrap, o)
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
@@ -313,97 +289,6 @@ func TestNpmStart(t *testing.T) {
 		}
 		return o
 	})
-}
-
-// A make whose recipes run under fini, and a make under fini, have the jobs that -j says.
-func TestMakeJobserver(t *testing.T) {
-	t.Parallel()
-	gmake := need.Program(t, "make")
-	const jobs, targets = 4, 8
-	fini := rig.Fini + " -q --linger=0 --"
-	const leak = "setsid sleep 1000 &"
-	for _, tt := range []struct {
-		name           string
-		wrap           []string
-		sub, job, leak string
-	}{
-		{"without fini", nil, "", "", ""},
-		{"fini make", strings.Fields(fini), "", "", leak},
-		{"fini in front of the makes below", nil, fini, "", leak},
-		{"fini in front of the jobs", nil, "", fini, leak},
-		{"fini everywhere", strings.Fields(fini), fini, fini, leak},
-	} {
-		start := func(t *testing.T) (*rig.Step, *rig.Gate) {
-			g := rig.NewGate(t)
-			return rig.StartStep(t, rig.OwnGroup, slices.Concat(tt.wrap, []string{gmake, fmt.Sprint("-j", jobs), "-f", "testdata/ci-jobs.mk",
-				"SUB=" + tt.sub, "JOB=" + tt.job, "LEAK=" + tt.leak, "GO=" + g.Name})...), g
-		}
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			s, g := start(t)
-			up, down := 0, 0
-			for down < targets {
-				line, ok := s.Out.Next()
-				if !ok {
-					t.Fatalf("EOF after %d jobs; stderr: %s", down, s.Err.Text())
-				}
-				switch line {
-				case "up":
-					up++
-				case "down":
-					down++
-				default:
-					t.Errorf("stdout: %q", line)
-				}
-				if up-down > jobs {
-					t.Errorf("%d jobs at once, want %d", up-down, jobs)
-				}
-				// As many jobs as are allowed must run before the first of them may end.
-				if line == "up" && up >= jobs {
-					g.Open(t)
-				}
-				if line == "up" && up == targets {
-					for range jobs - 1 {
-						g.Open(t)
-					}
-				}
-			}
-			s.Out.Rest()
-			s.MustEndWithNothing(0)
-			if said := s.Err.Whole(); said != "" {
-				t.Errorf("stderr: %q", said)
-			}
-		})
-	}
-}
-
-// An interrupted make ends as it does without fini, and leaves nothing. Without fini too
-// it is a race whether make hears first of its own signal, of which it dies, or of its
-// jobs', and says 2.
-func TestMakeInterrupted(t *testing.T) {
-	gmake := need.Program(t, "make")
-	t.Parallel()
-	run := func(leak string, interrupt func(*rig.Step), wrap ...string) (status int) {
-		g := rig.NewGate(t)
-		s := rig.StartStep(t, rig.OwnGroup, slices.Concat(wrap, []string{gmake, "-j4", "-f", "testdata/ci-jobs.mk",
-			"LEAK=" + leak, "GO=" + g.Name})...)
-		for range 4 {
-			s.Out.Want("up")
-		}
-		interrupt(s)
-		s.Out.Rest()
-		status = s.Status()
-		s.MustEndWithNothing(status)
-		return status
-	}
-	for name, status := range map[string]int{
-		"without fini": run("", func(s *rig.Step) { s.SignalGroup(syscall.SIGINT) }),
-		"with fini":    run("setsid sleep 1000 &", func(s *rig.Step) { s.Signal(syscall.SIGINT) }, rig.Fini, "--linger=0", "--"),
-	} {
-		if status != 2 && status != 128+int(syscall.SIGINT) {
-			t.Errorf("%s: status %d, want 2 or 130", name, status)
-		}
-	}
 }
 
 // What a script makes of a status is the same with fini, where each command leaves an
@@ -463,10 +348,8 @@ func TestWithTimeout(t *testing.T) {
 		{"timeout fini", slices.Concat([]string{timeout, "1000"}, fini), obedient, 124, true},
 		{"timeout -k fini, killed", slices.Concat([]string{timeout, "-k", "0.1", "1000"}, fini), stubborn, 137, false},
 		{"timeout -s KILL fini", slices.Concat([]string{timeout, "-s", "KILL", "1000"}, fini), obedient, 137, false},
-		{"timeout --foreground fini", slices.Concat([]string{timeout, "--foreground", "1000"}, fini), obedient, 124, true},
 		{"fini timeout", slices.Concat(fini, []string{timeout, "1000"}), obedient, 124, true},
 		{"fini timeout -k, killed", slices.Concat(fini, []string{timeout, "-k", "0.1", "1000"}), stubborn, 137, true},
-		{"fini timeout fini", slices.Concat(fini, []string{timeout, "1000"}, fini), obedient, 124, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -478,9 +361,7 @@ func TestWithTimeout(t *testing.T) {
 			}
 			// timeout(1) may still be on its way out of its fork.
 			rig.Until(t, "timeout waits", func() bool { return strings.HasPrefix(rig.ProcStatus(victim, "State"), "S") })
-			if err := syscall.Kill(victim, syscall.SIGALRM); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, victim, syscall.SIGALRM)
 			s.Out.Rest() // to EOF
 			if tt.gone {
 				s.MustEndWithNothing(tt.status)
@@ -489,32 +370,5 @@ func TestWithTimeout(t *testing.T) {
 				s.MustBeGone()
 			}
 		})
-	}
-	t.Run("a second that is over", func(t *testing.T) {
-		t.Parallel()
-		s := rig.StartStep(t, nil, slices.Concat([]string{timeout, "1"}, fini, []string{"sh", "-c", obedient})...)
-		s.Out.Rest()
-		s.MustEndWithNothing(124)
-	})
-}
-
-// Eight at a time, of which each leaves something.
-func TestXargs(t *testing.T) {
-	t.Parallel()
-	need.Program(t, "xargs")
-	runs := rig.QuickOrFull(24, 48)
-	// xargs makes 123 of any status from 1 to 125, so each says its own.
-	s := rig.StartStep(t, nil, "sh", "-c", fmt.Sprintf(`seq %d | xargs -P8 -I{} sh -c '
-		%s -q --linger=0 -- sh -c "setsid sleep 1000 & exit {}"; echo "{} gave $?"; exit 1'`, runs, rig.Fini))
-	got := s.Out.Rest()
-	s.MustEndWithNothing(123)
-	var want []string
-	for i := range runs {
-		want = append(want, fmt.Sprintf("%d gave %d", i+1, i+1))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
 	}
 }

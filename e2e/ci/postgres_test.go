@@ -34,7 +34,7 @@ func TestPostgres(t *testing.T) {
 			c := template.Copy(t)
 			s := c.Start(t, wrap, pgStart, pgTests+"echo tests passed; exit 4")
 			s.Out.Want("tests passed")
-			o := s.Outcome(pgStatus)
+			o := s.Outcome(wrap, pgStatus)
 			mustLeakWithoutFini(t, wrap, o)
 			if slices.Contains(wrap, rig.Fini) {
 				c.MustBeShutDown("1 2 3")
@@ -43,47 +43,29 @@ func TestPostgres(t *testing.T) {
 		})
 	})
 
-	// What has its log in a file holds nothing of the job's.
-	t.Run("log in a file", func(t *testing.T) {
-		rig.Long(t)
-		t.Parallel()
-		c := template.Copy(t)
-		s := c.Start(t, fini, pgStart+" -l log", pgTests+"echo tests passed; exit 4")
-		s.Out.Want("tests passed")
-		s.Out.Rest()
-		s.MustEndWithNothing(pgStatus)
-		c.MustBeShutDown("1 2 3")
-	})
-
 	// At SIGTERM the server waits for its clients. One that the tests have left in the middle
 	// of a transaction is a leftover too, and so is the process of the server that serves it.
-	client := func(g *rig.Gate) string {
-		return `{ printf '%s\n' 'begin; insert into results values (4);' '\! echo in a transaction'
-				cat ` + g.Name + `; } | psql -q &
-			read go; echo tests passed; exit 4`
+	for name, killed := range map[string]bool{"a client in a transaction": false, "fini killed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g := template.Copy(t), newReadableGate(t)
+			s := c.Start(t, fini, pgStart, pgTests+`{ printf '%s\n' 'begin; insert into results values (4);' '\! echo in a transaction'
+				cat `+g.Name+`; } | psql -q &
+				read go; exit 4`)
+			s.Out.Want("in a transaction")
+			if killed {
+				s.Signal(syscall.SIGKILL)
+				s.Out.Rest()
+				s.MustHaveStatus(128 + int(syscall.SIGKILL))
+				s.MustBeGone()
+			} else {
+				rig.Write(t, s.Life, "go\n")
+				s.Out.Rest()
+				s.MustEndWithNothing(pgStatus)
+			}
+			c.MustBeShutDown("1 2 3")
+		})
 	}
-	t.Run("a client in a transaction", func(t *testing.T) {
-		t.Parallel()
-		c, g := template.Copy(t), newReadableGate(t)
-		s := c.Start(t, fini, pgStart, pgTests+client(g))
-		s.Out.Want("in a transaction")
-		rig.Write(t, s.Life, "go\n")
-		s.Out.Want("tests passed")
-		s.Out.Rest()
-		s.MustEndWithNothing(pgStatus)
-		c.MustBeShutDown("1 2 3")
-	})
-	t.Run("fini killed", func(t *testing.T) {
-		t.Parallel()
-		c, g := template.Copy(t), newReadableGate(t)
-		s := c.Start(t, fini, pgStart, pgTests+client(g))
-		s.Out.Want("in a transaction")
-		s.Signal(syscall.SIGKILL)
-		s.Out.Rest()
-		s.MustHaveStatus(128 + int(syscall.SIGKILL))
-		s.MustBeGone()
-		c.MustBeShutDown("1 2 3")
-	})
 }
 
 // newReadableGate is one that another user can read.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -86,9 +85,7 @@ func TestOuterSleeps(t *testing.T) {
 	}
 	t.Run("every signal", func(t *testing.T) {
 		t.Parallel()
-		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
-		l.Out.Want("ready")
-		l.Caught()
+		l := recorder(t)
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
 			if !rig.Forwardable(sig) || sig == syscall.SIGTERM {
 				continue
@@ -105,9 +102,7 @@ func TestOuterSleeps(t *testing.T) {
 	})
 	t.Run("a stopped inner one", func(t *testing.T) {
 		t.Parallel()
-		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
-		l.Out.Want("ready")
-		l.Caught()
+		l := recorder(t)
 		rig.MustKill(t, l.Worker(), syscall.SIGSTOP)
 		rig.Until(t, "it is stopped", func() bool { return rig.StatOf(l.Worker()).State() == 'T' })
 		if awake(l.PID()) {
@@ -117,24 +112,10 @@ func TestOuterSleeps(t *testing.T) {
 		l.Out.Want("signal 15")
 		l.MustEnd(7)
 	})
-	t.Run("a killed inner one", func(t *testing.T) {
-		t.Parallel()
-		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
-		l.Out.Want("ready")
-		l.Caught()
-		rig.MustKill(t, l.Worker(), syscall.SIGKILL)
-		l.Out.Want("signal 15")
-		l.MustEnd(128 + 9)
-		if text := l.Err.Whole(); text != "" && !strings.HasPrefix(text, "fini: stopping the command: the inner fini was killed\n") {
-			t.Errorf("says %q", text)
-		}
-	})
 	// What came before the runtime could catch it is not lost, and does not end it.
 	t.Run("a killed inner one, while it is stopped", func(t *testing.T) {
 		t.Parallel()
-		l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
-		l.Out.Want("ready")
-		l.Caught()
+		l := recorder(t)
 		inner := l.Worker()
 		rig.MustKill(t, l.PID(), syscall.SIGSTOP)
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGPROF} {
@@ -172,38 +153,13 @@ func TestOuterSleeps(t *testing.T) {
 	})
 }
 
-// A pair is made by forks: fini is executed once, and the command.
-func TestPairExecutesOnce(t *testing.T) {
-	t.Parallel()
-	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
-	strace := need.Program(t, "strace")
-	for name := range waysToPair {
-		if !rig.All() && !slices.Contains(waysInMakeTest, name) {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			log := filepath.Join(t.TempDir(), "strace")
-			cmd := pairBy(t, name, "/bin/true")
-			argv := append([]string{strace, "-f", "-qq", "-o", log, "-e", "trace=execve"}, cmd.Args...)
-			argv[7] = cmd.Path
-			env := cmd.Env
-			cmd = exec.Command(argv[0], argv[1:]...)
-			cmd.Env = env
-			if name == "a child" { // which strace waits for
-				cmd.Args[9] = strings.Replace(cmd.Args[9], "1000", "0.1", 1)
-			}
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, out)
-			}
-			text := rig.ReadFile(t, log)
-			for _, path := range []string{rig.Fini, "/bin/true"} {
-				if n := strings.Count(text, "execve(\""+path+"\""); n != 1 {
-					t.Errorf("%s is executed %d times:\n%s", path, n, text)
-				}
-			}
-		})
-	}
+// recorder is a pair whose command records signals, up to SIGTERM.
+func recorder(t *testing.T) *rig.Life {
+	t.Helper()
+	l := rig.Start(t, rig.Pair, append([]string{"--"}, rig.Mode("signals", "15")...)...)
+	l.Out.Want("ready")
+	l.Caught()
+	return l
 }
 
 // terminated runs a command for which a SIGTERM is pending, and blocked.

@@ -35,29 +35,14 @@ const busy = `trap "" TERM HUP INT
 func TestBothKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	rounds := rig.QuickOrFull(15, 350)
-	ways := []struct {
-		name string
-		kill func(outer, inner int)
-	}{
-		{"kill PID PID", func(outer, inner int) {
-			for _, pid := range []int{outer, inner} {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}},
-		{"inner first", func(outer, inner int) {
-			for _, pid := range []int{inner, outer} {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}},
-		{"by group", func(outer, inner int) {
-			for _, pid := range []int{outer, inner} {
-				_ = syscall.Kill(-pid, syscall.SIGKILL)
-			}
-		}},
+	ways := map[string]func(outer, inner int) []int{
+		"outer first": func(outer, inner int) []int { return []int{outer, inner} },
+		"inner first": func(outer, inner int) []int { return []int{inner, outer} },
+		"by group":    func(outer, inner int) []int { return []int{-outer, -inner} },
 	}
 	rig.EachUser(t, func(t *testing.T, u rig.Account) {
-		for _, way := range ways {
-			t.Run(way.name, func(t *testing.T) {
+		for name, victims := range ways {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				for range rounds {
 					instant := time.Duration(rand.Int64N(int64(300 * time.Millisecond)))
@@ -65,14 +50,12 @@ func TestBothKilledAtOnce(t *testing.T) {
 					cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 					l := rig.StartCmd(t, cmd)
 					time.Sleep(instant) // the moment is what varies: nothing is waited for
-					inner := 0
+					all := []int{l.PID()}
 					if children := rig.ChildrenOf(t, l.PID()); len(children) > 0 {
-						inner = children[0]
+						all = victims(l.PID(), children[0])
 					}
-					if inner == 0 {
-						_ = syscall.Kill(l.PID(), syscall.SIGKILL)
-					} else {
-						way.kill(l.PID(), inner)
+					for _, pid := range all {
+						_ = syscall.Kill(pid, syscall.SIGKILL)
 					}
 					if !rig.Poll(rig.Patience, func() bool { return rig.HungUp(l.Witness) }) {
 						t.Fatalf("killed after %v, something has survived", instant)
@@ -91,9 +74,7 @@ func TestOneOfAnIsolatedPairKilled(t *testing.T) {
 		t.Run("outer", func(t *testing.T) {
 			l := rig.StartCmd(t, u.Command("--isolate", "--", "sh", "-c", `trap 'echo asked; exit' TERM; echo ready; while :; do sleep 0.1; done`))
 			l.Out.Want("ready")
-			if err := syscall.Kill(l.PID(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, l.PID(), syscall.SIGKILL)
 			l.Out.Want("asked")
 			l.Err.Want(fmt.Sprintf("fini: stopping the command: the outer fini (%.15s, %d) was killed", filepath.Base(rig.Fini), l.PID()))
 			rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
@@ -101,9 +82,7 @@ func TestOneOfAnIsolatedPairKilled(t *testing.T) {
 		t.Run("inner", func(t *testing.T) {
 			l := rig.StartCmd(t, u.Command("--isolate", "--", "sh", "-c", `trap "" TERM; echo ready; sleep 1000; :`))
 			l.Out.Want("ready")
-			if err := syscall.Kill(l.Worker(), syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, l.Worker(), syscall.SIGKILL)
 			l.MustEnd(128 + 9)
 		})
 	})
@@ -301,14 +280,6 @@ func TestMasksOfProcStay(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "masked") {
 		t.Errorf("%v: %s", err, out)
 	}
-	// A user can't have a fresh one then: it would show what is hidden.
-	as := rig.Users(t)[1].As
-	rig.NeedIsolation(t, rig.Users(t)[1])
-	refused := strings.ReplaceAll(script[:strings.Index(script, `"$0"`)], "\n", " ") + strings.Join(as, " ") + ` "$0" --isolate true`
-	out, err = exec.Command(unshare, "-m", "sh", "-c", refused, rig.Fini).CombinedOutput()
-	if exitCode(err) != 125 || !strings.Contains(string(out), "mount(proc, /proc): operation not permitted: parts of /proc are masked") {
-		t.Errorf("%v: %s", err, out)
-	}
 }
 
 // A /proc that hides the processes of other users hides them inside too.
@@ -388,21 +359,14 @@ func TestIsolatedReport(t *testing.T) {
 		}
 		file := filepath.Join(dir, "report.json")
 		l := rig.StartCmd(t, u.Command("--isolate", "-v", "--linger=0", "--report="+file, "--", "sh", "-c",
-			`setsid sleep 1000 & echo $$ ready; read x`))
+			`setsid sleep 1000 & `+rig.UntilSleeps+`; echo $$ ready; read x`))
 		inside := l.Out.Want("")
 		if inside == "" || strings.HasPrefix(inside, strconv.Itoa(l.PID())) {
 			t.Errorf("the command says %q", inside)
 		}
 		command := rig.ChildrenOf(t, l.Worker())[0]
-		var leftover int
-		rig.Until(t, "the leftover", func() bool {
-			children := rig.ChildrenOf(t, command)
-			if len(children) == 1 && rig.ProcStatus(children[0], "Name") == "sleep" {
-				leftover = children[0]
-			}
-			return leftover != 0
-		})
-		command, leftover = pidInside(t, command), pidInside(t, leftover)
+		leftover := pidInside(t, rig.ChildrenOf(t, command)[0])
+		command = pidInside(t, command)
 		_ = l.Stdin.Close()
 		l.Err.Want(fmt.Sprintf("fini: started %d (sh); pids are those of its own PID namespace", command))
 		l.Err.Want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))
@@ -472,9 +436,7 @@ func TestIsolatedNames(t *testing.T) {
 		bound := rig.Bystander(t).Process.Pid
 		l := rig.StartCmd(t, u.Command("--isolate", "--bind="+strconv.Itoa(bound), "--", "sh", "-c", "echo ready; exec sleep 1000"))
 		l.Out.Want("ready")
-		if err := syscall.Kill(bound, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		rig.MustKill(t, bound, syscall.SIGKILL)
 		l.Err.Want(fmt.Sprintf("fini: stopping the command: a process of --bind (sleep, %d) exited", bound))
 		l.MustEnd(128 + 15)
 	})

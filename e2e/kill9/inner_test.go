@@ -18,7 +18,7 @@ import (
 )
 
 // senders is a command that records who sends it what, with one thread, so that no two of a kind
-// are one. Only SIGKILL ends it.
+// are one. Signal 64 ends it.
 const senders = `
 import os, signal
 every = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -29,9 +29,8 @@ def process(pid): # gVisor tells the thread that has sent it
             return int([line.split()[1] for line in status if line.startswith("Tgid:")][0])
     except OSError:
         return pid
-os.write(1, b"ready\n")
-while True:
-    got = signal.sigwaitinfo(every)
+os.write(1, b"ready %d\n" % os.getpid())
+while (got := signal.sigwaitinfo(every)).si_signo != 64:
     os.write(1, b"signal %d from %d\n" % (got.si_signo, process(got.si_pid)))
 `
 
@@ -65,12 +64,8 @@ func TestInnerFiniIsKilled(t *testing.T) {
 				need.Root(t, "to change credentials")
 				need.Program(t, tt.before[0])
 			}
-			l := rig.Start(t, rig.Pair, slices.Concat([]string{"--grace=5s", "--"}, tt.before, sendersCommand(t))...)
-			l.Out.Want("ready")
-			outer, inner := l.PID(), l.Worker()
-			rig.MustKill(t, inner, syscall.SIGKILL)
-			l.MustBeAsked(inner, outer, tt.kernel)
-			l.MustEnd(128 + 9)
+			l := rig.Start(t, rig.Pair, slices.Concat([]string{"--grace=1h", "--"}, tt.before, sendersCommand(t))...)
+			mustBeAsked(t, l, tt.kernel, killed, 128+9)
 		})
 	}
 }
@@ -97,26 +92,32 @@ func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
 		value := binary.LittleEndian.AppendUint32(nil, 0x02000001)
 		value = append(binary.LittleEndian.AppendUint32(value, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
 		need.That(t, unix.Setxattr(program, "security.capability", value, 0) == nil, "a file system that keeps capabilities")
-		cmd := exec.Command(rig.Fini, append([]string{"--grace=1s", "--", program}, command[1:]...)...)
+		cmd := exec.Command(rig.Fini, append([]string{"--grace=1h", "--", program}, command[1:]...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		mustBeAskedByTheHeir(t, rig.StartCmd(t, cmd))
+		mustBeAsked(t, rig.StartCmd(t, cmd), false, killed, 128+9)
 	})
 	t.Run("the signal is refused", func(t *testing.T) {
 		t.Parallel()
-		argv := append(rig.Mode("refuse", "pdeathsig:EPERM", rig.Fini, "--grace=1s", "--"), sendersCommand(t)...)
-		mustBeAskedByTheHeir(t, rig.StartCmd(t, exec.Command(argv[0], argv[1:]...)))
+		argv := append(rig.Mode("refuse", "pdeathsig:EPERM", rig.Fini, "--grace=1h", "--"), sendersCommand(t)...)
+		mustBeAsked(t, rig.StartCmd(t, exec.Command(argv[0], argv[1:]...)), false, killed, 128+9)
 	})
 }
 
-func mustBeAskedByTheHeir(t *testing.T, l *rig.Life) {
+// mustBeAsked ends the inner fini of a command that says who sends it what.
+func mustBeAsked(t *testing.T, l *rig.Life, kernel bool, end func(inner int) error, status int) {
 	t.Helper()
-	l.Out.Want("ready")
+	command := l.Out.WantPID("ready ")
 	l.Caught()
 	outer, inner := l.PID(), l.Worker()
-	rig.MustKill(t, inner, syscall.SIGKILL)
-	l.MustBeAsked(inner, outer, false)
-	l.MustEnd(128 + 9)
+	rig.Settled(t, []int{inner}) // in a system call
+	if err := end(inner); err != nil {
+		t.Fatal(err)
+	}
+	l.MustBeAsked(command, inner, outer, kernel)
+	l.MustEnd(status)
 }
+
+func killed(inner int) error { return syscall.Kill(inner, syscall.SIGKILL) }
 
 // injectExit makes a process end by exit_group(2), as if it had called it: the Go runtime does
 // so where it gives up. It is nil where nothing is written for the architecture.
@@ -130,15 +131,8 @@ func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 		for _, code := range []int{0, 2} {
 			t.Run(fmt.Sprintf("%s, exit %d", policy, code), func(t *testing.T) {
 				t.Parallel()
-				l := rig.Start(t, rig.Pair, append([]string{"--orphans=" + policy, "--grace=1s", "--"}, sendersCommand(t)...)...)
-				l.Out.Want("ready")
-				l.Caught()
-				outer, inner := l.PID(), l.Worker()
-				if err := injectExit(inner, code); err != nil {
-					t.Fatal(err)
-				}
-				l.MustBeAsked(inner, outer, true)
-				l.MustEnd(125)
+				l := rig.Start(t, rig.Pair, append([]string{"--orphans=" + policy, "--grace=1h", "--"}, sendersCommand(t)...)...)
+				mustBeAsked(t, l, true, func(inner int) error { return injectExit(inner, code) }, 125)
 			})
 		}
 	}

@@ -69,9 +69,7 @@ func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, 
 								if pid == 0 {
 									continue
 								}
-								if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
-									t.Fatal(err)
-								}
+								_ = syscall.Kill(pid, syscall.SIGKILL)
 							}
 							l.MustVanish(linger + 2*grace)
 							_ = l.Stdin.Close() // lets the launcher end
@@ -101,9 +99,7 @@ func TestKillMatrixAsPID1(t *testing.T) {
 				if victim == "main child" {
 					pid = l.ChildOf(pid)
 				}
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
+				rig.MustKill(t, pid, syscall.SIGKILL)
 				l.MustVanish(650 * time.Millisecond)
 				if got := l.Status(); got != 128+9 {
 					t.Errorf("status %d, want 137", got)
@@ -143,18 +139,14 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 	// Stopped, neither can act on the other's death.
 	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for _, pid := range []int{l.Outer, inner} {
-			if err := syscall.Kill(pid, sig); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, pid, sig)
 		}
 	}
 	l.Out.Want("signal 15")
 	if rig.HungUp(l.Witness) {
 		t.Error("a command that ignores SIGTERM is gone: the README says that it stays")
 	}
-	if err := syscall.Kill(command, syscall.SIGKILL); err != nil {
-		t.Error(err)
-	}
+	rig.MustKill(t, command, syscall.SIGKILL)
 }
 
 // Whoever may look at fini may open what its descriptors are once more: neither process may have one by which
@@ -231,25 +223,18 @@ func sockets(pid int) (found []string) {
 
 func TestNestedFinis(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		kill func(l *rig.BoundLife) int
-		sig  syscall.Signal
-	}{
-		{"TERM", func(l *rig.BoundLife) int { return l.Outer }, syscall.SIGTERM},
-		{"launcher", func(l *rig.BoundLife) int { return l.Launcher }, syscall.SIGKILL},
-		{"outermost", func(l *rig.BoundLife) int { return l.Outer }, syscall.SIGKILL},
-		{"second", func(l *rig.BoundLife) int { return l.Inner() }, syscall.SIGKILL},
-		{"third", func(l *rig.BoundLife) int { return l.Main() }, syscall.SIGKILL},
-		{"innermost", func(l *rig.BoundLife) int { return l.ChildOf(l.Main()) }, syscall.SIGKILL},
+	for name, victim := range map[string]func(l *rig.BoundLife) int{
+		"launcher":  func(l *rig.BoundLife) int { return l.Launcher },
+		"outermost": func(l *rig.BoundLife) int { return l.Outer },
+		"second":    func(l *rig.BoundLife) int { return l.Inner() },
+		"third":     func(l *rig.BoundLife) int { return l.Main() },
+		"innermost": func(l *rig.BoundLife) int { return l.ChildOf(l.Main()) },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := rig.Launch(t, rig.Pair, "--grace=300ms", "--", rig.Fini, "--grace=300ms", "--", "/bin/sh", "-c", rig.Trees[1].Script)
 			l.Out.Want("ready")
-			if err := syscall.Kill(tt.kill(l), tt.sig); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, victim(l), syscall.SIGKILL)
 			l.MustVanish(2 * time.Second)
 		})
 	}

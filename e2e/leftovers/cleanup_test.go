@@ -1,7 +1,6 @@
 package leftovers
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 
@@ -19,68 +18,29 @@ func TestCleanUpIsSpared(t *testing.T) {
 		dir=$(mktemp -d); mkfifo $dir/ready
 		setsid sh -c 'trap "echo asked; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
 		read line <$dir/ready; rm -r $dir
-		(` + rig.Cleaner + `) &
+		(sleep 0.05; ` + rig.Cleaner + `) & # older than a tick when it is ready: see UntilOlder
 		wait`
-	for _, p := range rig.Places {
-		t.Run(p.Name+"/--timeout", func(t *testing.T) {
-			t.Parallel()
-			if p.PID1 {
-				rig.NeedPidNamespace(t)
-			}
+	flags := []string{"--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script}
+	t.Run("--timeout", func(t *testing.T) {
+		t.Parallel()
+		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
-				return rig.Start(t, p, timeout, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
+				return rig.Start(t, p, append([]string{timeout}, flags...)...)
 			})
 			l.MustDelete("asked")
 			l.MustEnd(124)
 		})
-		t.Run(p.Name+"/TERM", func(t *testing.T) {
-			t.Parallel()
-			if p.PID1 {
-				rig.NeedPidNamespace(t)
-			}
-			l := rig.Start(t, p, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
+	})
+	t.Run("TERM", func(t *testing.T) {
+		t.Parallel()
+		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+			l := rig.Start(t, p, flags...)
 			l.Out.Want("ready")
-			rig.UntilOlder(t)
 			l.Signal(syscall.SIGTERM)
 			l.MustDelete("asked")
 			l.MustEnd(128 + int(syscall.SIGTERM))
 		})
-	}
-}
-
-// A SIGINT that the command had long ago does not make the next one, which is the first for its leftovers, the second
-// (#36.6).
-func TestSecondInterruptOfTheLeftovers(t *testing.T) {
-	t.Parallel()
-	for _, p := range []rig.Place{rig.Alone, rig.PID1} { // of a pair, the outer one relays a signal at some later time
-		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
-			if p.PID1 {
-				rig.NeedPidNamespace(t)
-			}
-			g := rig.NewGate(t)
-			l := rig.Start(t, p, "-w", "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
-				trap 'echo INT' INT
-				setsid sh -c 'trap "" TERM; echo there; read line <'`+g.Name+` &
-				setsid sh -c 'trap "" TERM; echo there; exec sleep 1000' &
-				until read line; do :; done`)
-			l.Out.Want("there")
-			l.Out.Want("there")
-			l.Signal(syscall.SIGINT)
-			l.Out.Want("INT")
-			rig.Write(t, l, "go\n")
-			l.Err.Want("fini: stopping leftover")
-			l.Err.Want("fini: stopping leftover")
-			l.Signal(syscall.SIGINT)
-			g.Open(t) // fini takes in signals before it reaps
-			if line, _ := l.Err.Next(); !strings.HasPrefix(line, "fini: reaped zombie") {
-				t.Errorf("after the first SIGINT: %q", line)
-			}
-			l.Signal(syscall.SIGINT)
-			l.Err.Want("fini: killing the leftovers: a second SIGINT")
-			l.MustEnd(0)
-		})
-	}
+	})
 }
 
 // An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other
@@ -89,27 +49,26 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
 	for _, p := range rig.AloneOrPair(t) {
-		start := func(t testing.TB, script string) (*rig.Life, []int) {
-			l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", "100ms", "--allow-orphan=keepme", "--", "/bin/sh", "-c", keepme+script)
-			pids := []int{l.Out.WantPID("ready ")}
-			killAtCleanup(t, pids)
-			return l, pids
+		for name, tt := range map[string]struct{ killAfter, script, says string }{
+			"a command that ends by SIGTERM": {"1h", "echo heeds; exec sleep 1000", "heeds"},
+			"a command that is killed":       {"3s", `trap "" TERM; echo deaf; sleep 1000; sleep 1000`, "deaf"},
+		} {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Start(t, p, "--linger=0", "--grace=100ms", "-k", tt.killAfter, "--allow-orphan=keepme", "--", "/bin/sh", "-c",
+					keepme+`read line; `+tt.script)
+				pids := []int{l.Out.WantPID("ready ")}
+				killAtCleanup(t, pids)
+				rig.Write(t, l, "go\n")
+				l.Out.Want(tt.says)
+				l.Signal(syscall.SIGTERM)
+				l.Out.Want("signal 15")
+				if tt.says == "heeds" {
+					l.MustStay(pids)
+					return
+				}
+				l.MustEnd(128 + int(syscall.SIGKILL))
+			})
 		}
-		t.Run("a command that ends by SIGTERM/"+p.Name, func(t *testing.T) {
-			t.Parallel()
-			l, pids := start(t, "exec sleep 1000")
-			l.Signal(syscall.SIGTERM)
-			l.Out.Want("signal 15")
-			l.MustStay(pids)
-		})
-		t.Run("a command that is killed/"+p.Name, func(t *testing.T) {
-			t.Parallel()
-			l, _ := start(t, `read line; trap "" TERM; echo deaf; sleep 1000; sleep 1000`)
-			rig.Write(t, l, "go\n")
-			l.Out.Want("deaf")
-			l.Signal(syscall.SIGTERM)
-			l.Out.Want("signal 15")
-			l.MustEnd(128 + int(syscall.SIGKILL))
-		})
 	}
 }

@@ -3,12 +3,14 @@ package leftovers
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -16,10 +18,7 @@ import (
 // holds the output, so --orphans=pipes may not end before its last child: a look proves nothing while children come.
 func TestHopsAreNotMissed(t *testing.T) {
 	t.Parallel()
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		if p.PID1 || p.Isolated {
-			return // the kernel ends what is missed
-		}
+	for _, p := range rig.AloneOrPair(t) { // for PID 1 the kernel ends what is missed
 		// The others make a look last. They have closed what is to reach its end: the streams and the witness.
 		const program = `m: fork d
 			loop 150 m
@@ -39,7 +38,7 @@ func TestHopsAreNotMissed(t *testing.T) {
 		h, l := rig.StartInCgroup(t, p, append([]string{"--orphans=pipes", "--grace=2s", "--"}, rig.Mode("script", program)...)...)
 		defer h.Kill()
 		l.MustEnd(5)
-	})
+	}
 }
 
 // Under --orphans=wait nothing wakes fini but what happens.
@@ -66,6 +65,7 @@ func TestWaitsAsleep(t *testing.T) {
 
 // Orphans that come and go all the time cost little, also where each of them might have a name that is left alone.
 func TestWaitsAmongOrphans(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
@@ -132,7 +132,12 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 			return false
 		})
 		rig.MustKill(t, pid, syscall.SIGSTOP)
-		rig.Until(t, "all its threads are stopped", func() bool { return threadsAre(t, pid, 'T') })
+		rig.Until(t, "all its threads but the first are stopped", func() bool {
+			tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+			return len(tasks) > 1 && !slices.ContainsFunc(tasks, func(task string) bool {
+				return filepath.Base(task) != strconv.Itoa(pid) && rig.ReadStat(task+"/stat").State() != 'T'
+			})
+		})
 		rig.Write(t, l, "end\n")
 		l.MustEnd(5)
 		if text := l.Err.Whole(); strings.Contains(text, "killing") {
@@ -141,17 +146,17 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 	})
 }
 
-// threadsAre reports whether each thread of a process but the first is in this state.
-func threadsAre(t *testing.T, pid int, state byte) bool {
-	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil || len(tasks) < 2 {
-		t.Fatalf("process %d has no threads: %v", pid, err)
-	}
-	for _, task := range tasks {
-		if filepath.Base(task) != strconv.Itoa(pid) && rig.ReadStat(task+"/stat").State() != state {
-			return false
+// Nobody is told of the end of a process that is never a zombie: --orphans=wait looks for it.
+func TestWaitsForOneThatIsNeverAZombie(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		l := rig.Start(t, p, append([]string{"--orphans=wait", "--"}, rig.Mode("autoreap")...)...)
+		if line, _ := l.Out.Next(); strings.HasPrefix(line, "kernel: ") {
+			need.Kernel(t, false, "CLONE_AUTOREAP ("+line+")")
 		}
-	}
-	return true
+		rig.MustStay(t, "fini", l.PID())
+		_ = l.Stdin.Close()
+		l.MustEnd(5)
+	})
 }

@@ -1,13 +1,9 @@
 package leftovers
 
 import (
-	"fmt"
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -124,38 +120,6 @@ func TestUnusualLeftovers(t *testing.T) {
 					t.Errorf("took %v: it was not given its grace of %v", took, grace)
 				}
 			})
-		}
-	})
-}
-
-// A leftover that somebody outside the tree traces, as a debugger does, ends too: the tracer is not hit.
-func TestLeftoverThatIsTracedFromOutside(t *testing.T) {
-	t.Parallel()
-	strace := need.Program(t, "strace")
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Parallel()
-		h, l := rig.StartInCgroup(t, p, append([]string{"--linger=0", "--grace=200ms", "--"},
-			rig.Mode("script", "fork a; read; exit 6; a: setsid; ignore 15; say ready; pause")...)...)
-		l.Out.Want("ready")
-		var traced int
-		rig.Until(t, "the leftover", func() bool {
-			for _, pid := range h.Alive() {
-				if rig.ProcStatus(pid, "NSpid") != "" && rig.MaskHas(rig.ProcStatus(pid, "SigIgn"), syscall.SIGTERM) &&
-					rig.ProcStatus(pid, "Threads") == "1" {
-					traced = pid
-				}
-			}
-			return traced != 0
-		})
-		tracer := exec.Command(strace, "-qq", "-o", "/dev/null", "-p", fmt.Sprint(traced))
-		if err := tracer.Start(); err != nil {
-			t.Fatal(err)
-		}
-		rig.Until(t, "the tracer traces", func() bool { return rig.ProcStatus(traced, "TracerPid") == fmt.Sprint(tracer.Process.Pid) })
-		rig.Write(t, l, "go\n")
-		h.MustLeaveNothing(t, l, 6)
-		if err := tracer.Wait(); err != nil {
-			t.Errorf("the tracer: %v", err) // it ends with what it traces
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,16 +29,10 @@ func TestAsTini(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		t.Run("tini: -e makes its status 0 and leaves others", func(t *testing.T) {
-			for _, code := range []int{0, 1, 41, 42, 127, 143, 255} {
-				for _, remapped := range []int{code, 43} {
-					want := code
-					if remapped == code {
-						want = 0
-					}
-					cmd := p.Command(with(fmt.Sprint("-e ", remapped), sh(fmt.Sprint("exit ", code)))...)
-					if got, _, stderr := rig.Ask(t, cmd); got != want || stderr != "" {
-						t.Errorf("-e %d, exit %d: status %d, want %d; stderr %q", remapped, code, got, want, stderr)
-					}
+			for code, want := range map[int]int{143: 0, 255: 0, 0: 0, 1: 1} {
+				cmd := p.Command(with("-e 143 -e 255", sh(fmt.Sprint("exit ", code)))...)
+				if got, _, stderr := rig.Ask(t, cmd); got != want || stderr != "" {
+					t.Errorf("exit %d: status %d, want %d; stderr %q", code, got, want, stderr)
 				}
 			}
 		})
@@ -52,7 +45,7 @@ func TestAsTini(t *testing.T) {
 			l.MustEnd(0)
 		})
 		t.Run("tini: -v, -vv, -vvv, -s, -g and no --", func(t *testing.T) {
-			for _, flags := range []string{"-v", "-vv", "-vvv", "-v -v -v", "-s", "-g", "-s -g", "-sg", "-sgvw", "-p TERM"} {
+			for _, flags := range []string{"-vvv", "-s -g", "-sgvw", "-p TERM"} {
 				if p.PID1 && flags == "-p TERM" {
 					continue // its launcher is outside the namespace
 				}
@@ -67,94 +60,10 @@ func TestAsTini(t *testing.T) {
 		t.Run("tini: -p KILL at the launcher's death/"+p.Name, func(t *testing.T) {
 			l := rig.Launch(t, p, with("-p KILL", sh(`trap "" TERM INT HUP; echo ready; while :; do sleep 0.01; done`))...)
 			l.Out.Want("ready")
-			if err := syscall.Kill(l.Launcher, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, l.Launcher, syscall.SIGKILL)
 			l.MustVanish(0)
 		})
 	}
-}
-
-// oddly becomes a command with every signal ignored or blocked.
-const oddly = `
-import os, signal, sys
-every = [n for n in range(1, 65) if n not in (9, 19, 32, 33)]
-if sys.argv[1] == "blocked":
-    signal.pthread_sigmask(signal.SIG_BLOCK, every)
-for n in every:
-    signal.signal(n, signal.SIG_IGN if sys.argv[1] == "ignored" else signal.SIG_DFL)
-os.execv(sys.argv[2], sys.argv[2:])`
-
-// What is ignored and what is blocked is handed on, save what a Go program can't ignore
-// without harm: the faults, STKFLT, CHLD, PROF and SYS.
-func TestAsTiniOddSignals(t *testing.T) {
-	t.Parallel()
-	python := need.Program(t, "python3")
-	set := func(signals ...int) (mask uint64) {
-		for _, n := range signals {
-			mask |= 1 << (n - 1)
-		}
-		return mask
-	}
-	notIgnored := set(4, 5, 7, 8, 11, 16, 17, 27, 31)
-	for _, how := range []string{"as usual", "ignored", "blocked"} {
-		masks := func(t *testing.T, args []string) map[string]uint64 {
-			t.Helper()
-			cmd := exec.Command(python, append([]string{"-c", oddly, how}, append(args, "/bin/cat", "/proc/self/status")...)...)
-			_, stdout, stderr := rig.Ask(t, cmd)
-			found := map[string]uint64{}
-			for line := range strings.Lines(stdout) {
-				name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
-				if mask, err := strconv.ParseUint(value, 16, 64); err == nil && strings.HasPrefix(name, "Sig") && name != "SigQ" {
-					found[name] = mask
-				}
-			}
-			if len(found) < 4 {
-				t.Fatalf("no signal masks in %q; stderr %q", stdout, stderr)
-			}
-			return found
-		}
-		for _, p := range rig.AloneOrPair(t) {
-			t.Run("tini: signals "+how+"/"+p.Name, func(t *testing.T) {
-				direct := masks(t, nil)
-				got := masks(t, p.Command("--").Args)
-				want := map[string]uint64{
-					"SigBlk": direct["SigBlk"],
-					"SigIgn": direct["SigIgn"] &^ notIgnored,
-					"SigCgt": direct["SigCgt"],
-					"SigPnd": 0,
-				}
-				for name, mask := range want {
-					if got[name] != mask {
-						t.Errorf("%s is %016x, want %016x; %016x without fini", name, got[name], mask, direct[name])
-					}
-				}
-			})
-		}
-	}
-}
-
-func TestAsDumbInit(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Run("dumb-init: a group of the command's own", func(t *testing.T) {
-			l := rig.Start(t, p, sh("echo ready; exec sleep 1000")...)
-			l.Out.Want("ready")
-			fini := l.Worker()
-			child := rig.ChildrenOf(t, fini)[0]
-			if group := rig.GroupOf(child); group != child {
-				t.Errorf("the command %d is in group %d", child, group)
-			}
-			// dumb-init gives it a session of its own as well. Such a command has lost the
-			// terminal's job control: neither Ctrl-C nor Ctrl-Z of the launcher's shell is
-			// meant for it, and it reads the terminal while in the background.
-			if session, want := rig.SessionOf(child), rig.SessionOf(l.PID()); session != want {
-				t.Errorf("the command is in session %d, fini in %d", session, want)
-			}
-			l.Signal(syscall.SIGTERM)
-			l.MustEnd(143)
-		})
-	})
 }
 
 // What stops dumb-init's child stops dumb-init too. fini, without a terminal, forwards it and
@@ -197,27 +106,6 @@ func TestAsDumbInitStops(t *testing.T) {
 	}
 }
 
-func TestAsDumbInitOnATerminal(t *testing.T) {
-	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
-		// dumb-init gives up its terminal, which sends it HUP and CONT, so it has to
-		// swallow the first of each. fini gives up nothing and swallows nothing.
-		t.Run("dumb-init: a session leader's HUP and CONT/"+p.Name, func(t *testing.T) {
-			l, screen, _ := rig.OnTerminal(t, p.Command(with("--", rig.Mode("signals", "12"))...))
-			screen.Want("ready")
-			l.Caught()
-			for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGCONT, syscall.SIGHUP, syscall.SIGCONT} {
-				l.Signal(sig)
-				if line, _ := screen.Next(); line != fmt.Sprint("signal ", int(sig)) {
-					t.Errorf("sent %d, the command printed %q", sig, line)
-				}
-			}
-			l.Signal(syscall.SIGUSR2)
-			l.MustEnd(7)
-		})
-	}
-}
-
 // wrapsInNode is a program of Node that runs its arguments by the package foreground-child, which is what
 // npm's own tools wrap commands in: it passes signals on, and ends as its child did.
 const wrapsInNode = `
@@ -252,7 +140,7 @@ func TestForegroundChild(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, status := range []int{0, 1, 3, 255} {
+			for _, status := range []int{0, 3, 255} {
 				if got := run(t, fmt.Sprintf("exit %d", status)).Status(); got != status {
 					t.Errorf("status %d, want %d", got, status)
 				}
@@ -261,9 +149,7 @@ func TestForegroundChild(t *testing.T) {
 				l := run(t, traps)
 				l.Out.Want("ready")
 				l.Err.Want("forwards")
-				if err := syscall.Kill(l.PID(), sig); err != nil {
-					t.Fatal(err)
-				}
+				l.Signal(sig)
 				if said, want := l.Out.Whole(), "ready\n"+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"\n"; said != want {
 					t.Errorf("%v: %q, want %q", sig, said, want)
 				}

@@ -97,7 +97,13 @@ var Victims = []struct {
 	{"outer fini", func(l *BoundLife) []int { return []int{l.Outer} }},
 	{"inner fini", func(l *BoundLife) []int { return []int{l.Inner()} }},
 	{"main child", func(l *BoundLife) []int { return []int{l.Main()} }},
-	{"launcher's group", func(l *BoundLife) []int { return []int{-l.Launcher} }},
+	{"launcher's group", func(l *BoundLife) []int {
+		// Until the inner fini has left that group, SIGKILL would end both of the pair.
+		Until(l.T, "the inner fini has a group of its own", func() bool {
+			return HungUp(l.Witness) || slices.ContainsFunc(ChildrenOf(l.T, l.Outer), func(pid int) bool { return GroupOf(pid) == pid })
+		})
+		return []int{-l.Launcher}
+	}},
 	{"launcher and outer fini", func(l *BoundLife) []int { return []int{l.Launcher, l.Outer} }},
 }
 
@@ -123,11 +129,18 @@ var Moments = []struct {
 }
 
 // WithAndWithoutPidfds runs a test where fini has pidfds, and where it has not. before are the words that
-// execute fini.
+// execute fini. In make test it is one of the two, which the test's name chooses.
 func WithAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)) {
 	t.Helper()
-	t.Run("with pidfds", func(t *testing.T) { test(t, nil) })
-	t.Run("without pidfds", func(t *testing.T) { test(t, Mode("refuse", BeforePidfds)) })
+	for i, name := range []string{"with pidfds", "without pidfds"} {
+		if !All() && i != turn(t.Name(), 2) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, [][]string{nil, Mode("refuse", BeforePidfds)}[i])
+		})
+	}
 }
 
 // OutOfTime starts a life with a timeout that runs out after the life has said "ready": with a longer one

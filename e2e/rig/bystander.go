@@ -127,26 +127,30 @@ func helperSetsidLauncher(args []string) int {
 
 // MustBeAsked asserts that a command whose inner fini was killed is asked to end: by the heir, and if the kernel sends the
 // parent death signal, by that too. The kernel sends it once for each thread of the inner fini that outlives the one
-// before, and names the inner fini as the sender.
-func (l *Life) MustBeAsked(inner, outer int, kernel bool) {
+// before, and names the inner fini as the sender. Then the command is told to end by signal 64, which would come last.
+func (l *Life) MustBeAsked(command, inner, outer int, kernel bool) {
 	l.T.Helper()
-	asked, byKernel := l.Out.Rest(), 0
-	for _, line := range asked {
+	const said = "fini: stopping the command: the inner fini was killed"
+	l.Err.Want(said)
+	sender := map[bool]int{true: inner, false: outer}[kernel]
+	l.Out.Want(fmt.Sprint("signal 15 from ", sender))
+	MustKill(l.T, command, 64)
+	byKernel, byHeir := 0, 0
+	for line := range strings.Lines(l.Out.Whole()) {
 		switch line {
-		case fmt.Sprint("signal 15 from ", inner):
+		case fmt.Sprintf("ready %d\n", command):
+		case fmt.Sprintf("signal 15 from %d\n", inner):
 			byKernel++
-		case fmt.Sprint("signal 15 from ", outer):
+		case fmt.Sprintf("signal 15 from %d\n", outer):
+			byHeir++
 		default:
 			l.T.Errorf("the command says %q", line)
 		}
 	}
-	if n := len(asked) - byKernel; n > 1 || !kernel && n == 0 || kernel != (byKernel > 0) {
-		l.T.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, n)
+	if byHeir > 1 || kernel != (byKernel > 0) {
+		l.T.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, byHeir)
 	}
-	const said = "fini: stopping the command: the inner fini was killed\n"
-	if n := strings.Count(l.Err.Whole(), said); n != 1 {
-		l.T.Errorf("says %d times that it stops the command: %s", n, l.Err.Text())
-	}
+	WantOnce(l.T, l.Err.Whole(), said)
 }
 
 // helperAdopter inherits the orphans of a command that it runs, says "launcher PID STATUS" of the

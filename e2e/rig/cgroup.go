@@ -186,10 +186,8 @@ func (c *Cgroup) survivorsWithin(limit time.Duration) int {
 	return len(c.Alive())
 }
 
-// outcomeOf watches the cgroup and the case's output from now on, which is the moment after
+// OutcomeWithin watches the cgroup and the case's output from now on, which is the moment after
 // the fault.
-func (c *Cgroup) outcomeOf(out *Lines) Outcome { return c.OutcomeWithin(Window, out) }
-
 func (c *Cgroup) OutcomeWithin(limit time.Duration, out *Lines) (o Outcome) {
 	start := time.Now()
 	deadline := time.After(limit)

@@ -396,7 +396,8 @@ func (l *Life) Worker() int {
 }
 
 // isInner reports whether a child of fini is the inner fini, as soon as that can be told: until it has
-// executed something, a command is a copy of its fini. What has ended has no executable, and was the command.
+// executed something, a command is a copy of its fini. What has ended has no executable, and is not told apart: an inner
+// fini that has ended is taken for the command.
 func isInner(t testing.TB, pid int) (inner bool) {
 	t.Helper()
 	Until(t, "what fini's child is", func() bool {

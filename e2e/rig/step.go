@@ -30,10 +30,15 @@ func StartStep(t *testing.T, attr *syscall.SysProcAttr, argv ...string) *Step {
 	return &Step{StartCmd(t, cmd), h}
 }
 
-// Outcome is watched from now on, and the step's own status is asserted.
-func (s *Step) Outcome(status int) Outcome {
+// Outcome is watched from now on, and the step's own status is asserted. Only what has no fini is given up after the
+// window.
+func (s *Step) Outcome(wrap []string, status int) Outcome {
 	s.T.Helper()
-	o := s.Cgroup.outcomeOf(s.Out)
+	limit := Window
+	if slices.Contains(wrap, Fini) {
+		limit = Patience
+	}
+	o := s.Cgroup.OutcomeWithin(limit, s.Out)
 	s.MustHaveStatus(status)
 	return o
 }
@@ -156,11 +161,8 @@ func (s *Step) GithubCancel() {
 
 // Gitlab is the script that the shell executor gives to bash: the job's own is the last
 // part of a pipeline whose first is `:`, so that the far end of stdin is closed at once.
-func Gitlab(job string) []string { return GitlabBy(`eval "$1"`, job) }
-
-func GitlabBy(eval, job string) []string {
-	script := "trap exit 1 TERM; set -o pipefail; set -o errexit; : | " + eval + "; exit 0"
-	return []string{"bash", "-c", script, "bash", job}
+func Gitlab(job string) []string {
+	return []string{"bash", "-c", `trap exit 1 TERM; set -o pipefail; set -o errexit; : | eval "$1"; exit 0`, "bash", job}
 }
 
 // GitLab's runner starts the script in a process group of its own, and sends SIGTERM to

@@ -15,7 +15,10 @@ func OnTerminal(t *testing.T, cmd *exec.Cmd) (l *Life, screen *Lines, keys *os.F
 	t.Helper()
 	theirs, ours := Terminal(t)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 	l = StartCmd(t, cmd)
 	_ = theirs.Close()
 	return l, NewLines(t, Carriageless{ours}), ours

@@ -15,43 +15,6 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// What fini says is lost where its standard error takes nothing; that is all. A full one is a case of
-// TestStderrThatNobodyReads.
-func TestStderrTakesNothing(t *testing.T) {
-	t.Parallel()
-	leaky := []string{"-v", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",
-		`setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & sleep 1000 & read line; echo main; exit 6`}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct{ name, script string }{
-			{"closed", `exec "$@" 2>&-`},
-			{"read only", `exec "$@" 2</dev/null`},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				h := rig.NewCgroup(t)
-				l := rig.StartCmd(t, h.Around(p, []string{"/bin/sh", "-c", tt.script, "sh"}, leaky...))
-				l.Out.Want("ready")
-				l.Signal(syscall.SIGWINCH) // one more line to say
-				rig.Write(t, l, "go\n")
-				if got := l.Out.Rest(); !slices.Equal(got, []string{"main"}) {
-					t.Errorf("stdout has %q", got)
-				}
-				l.MustEnd(6)
-				h.MustBeEmpty()
-			})
-		}
-	})
-}
-
-func TestQuietSaysNothingOfLeftovers(t *testing.T) {
-	t.Parallel()
-	l := rig.Start(t, rig.Pair, "-q", "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 0")
-	l.MustEnd(0)
-	if said := l.Err.Rest(); len(said) > 0 {
-		t.Errorf("says %q", said)
-	}
-}
-
 // Lines have colour on a terminal whose user has nothing against it, and end at its edge.
 func TestSaidOnATerminal(t *testing.T) {
 	t.Parallel()
@@ -162,12 +125,8 @@ func TestSaidToAPipe(t *testing.T) {
 			}
 			return all
 		}
-		clean := []string{"--", "/bin/sh", "-c", "exit 0"}
 		t.Run("quiet", func(t *testing.T) {
 			t.Parallel()
-			if said := run(t, 0, "true", append([]string{"-q"}, rig.Leak("")...)...); len(said) > 0 {
-				t.Errorf("says %q", said)
-			}
 			want := []string{"fini: exit 42 instead of 0: --orphans-exit, 1 leftover"}
 			if said := run(t, 42, "true", append([]string{"-q", "--orphans-exit=42"}, rig.Leak("")...)...); !slices.Equal(said, want) {
 				t.Errorf("says %q, want %q", said, want)
@@ -209,35 +168,15 @@ func TestSaidToAPipe(t *testing.T) {
 				t.Errorf("annotates %q", all)
 			}
 		})
-		t.Run("GitHub without a leftover", func(t *testing.T) {
+		t.Run("GitHub without a leftover, and not GitHub", func(t *testing.T) {
 			t.Parallel()
-			if said := run(t, 0, "true", clean...); len(said) > 0 {
+			if said := run(t, 0, "true", "--orphans-exit=42", "--", "/bin/sh", "-c", "exit 0"); len(said) > 0 {
 				t.Errorf("says %q", said)
 			}
-		})
-		t.Run("not GitHub", func(t *testing.T) {
-			t.Parallel()
 			for _, env := range []string{"", "false"} {
 				if said := run(t, 0, env, rig.Leak("")...); len(said) != 1 || len(annotations(said)) > 0 {
 					t.Errorf("GITHUB_ACTIONS=%s: says %q", env, said)
 				}
-			}
-		})
-		t.Run("orphans-exit", func(t *testing.T) {
-			t.Parallel()
-			path := rig.ReportPath(t)
-			flags := []string{"--orphans-exit=42", "--report=" + path}
-			if said := run(t, 42, "", append(flags, rig.Leak("")...)...); len(said) != 2 || said[1] != "fini: exit 42 instead of 0: --orphans-exit, 1 leftover" {
-				t.Errorf("says %q", said)
-			}
-			if got := rig.MustHaveReport(t, path).String(); got != "42 exit 0" {
-				t.Errorf("reports %q", got)
-			}
-			if said := run(t, 0, "", append(flags, clean...)...); len(said) > 0 {
-				t.Errorf("says %q", said)
-			}
-			if got := rig.MustHaveReport(t, path).String(); got != "0 exit 0" {
-				t.Errorf("reports %q", got)
 			}
 		})
 	})
@@ -276,51 +215,55 @@ func TestAnswersGoToStdout(t *testing.T) {
 	}
 }
 
-// fini never waits for a reader of its stderr, and no broken one ends it or reaches the
-// command as SIGPIPE. One that is closed is a case of TestStderrTakesNothing.
+// fini never waits for a reader of its stderr, and no stderr that takes nothing ends fini or reaches the command as SIGPIPE:
+// what fini says is lost, and that is all.
 func TestStderrThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	leaky := "--linger=0 -vv -- sh -c"
-	script := `trap "echo hit by PIPE" PIPE; setsid sleep 1000 & read go; echo main; exit 6`
-	run := func(t *testing.T, p rig.Place, stderr *os.File) {
-		cmd := p.Command(append(strings.Fields(leaky), script)...)
-		cmd.Stderr = stderr
-		l := rig.StartCmd(t, cmd)
-		_ = stderr.Close()
-		l.Signal(syscall.SIGWINCH) // one more line to say
-		rig.Write(t, l, "go\n")
-		if got := l.Out.Rest(); !slices.Equal(got, []string{"main"}) {
-			t.Errorf("stdout has %q", got)
-		}
-		l.MustEnd(6)
-	}
+	const script = `trap "echo hit by PIPE" PIPE
+		setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read line; echo main; exit 6`
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Run("full", func(t *testing.T) {
-			_, w := rig.Pipe(t)
-			if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.Write(make([]byte, 4096)); err != nil {
-				t.Fatal(err)
-			}
-			run(t, p, w)
-		})
-		t.Run("broken", func(t *testing.T) {
-			r, w := rig.Pipe(t)
-			_ = r.Close()
-			run(t, p, w)
-		})
-		t.Run("broken socket", func(t *testing.T) {
-			r, w := rig.Socketpair(t)
-			_ = r.Close()
-			run(t, p, w)
-		})
-		t.Run("full disk", func(t *testing.T) {
-			w, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			run(t, p, w)
-		})
+		for name, tt := range map[string]struct {
+			stderr func(t *testing.T) *os.File
+			exec   string // what executes fini
+		}{
+			"full": {stderr: func(t *testing.T) *os.File {
+				_, w := rig.Pipe(t)
+				rig.FillPipe(t, w)
+				return w
+			}},
+			"broken": {stderr: func(t *testing.T) *os.File {
+				r, w := rig.Pipe(t)
+				_ = r.Close()
+				return w
+			}},
+			"broken socket": {stderr: func(t *testing.T) *os.File {
+				r, w := rig.Socketpair(t)
+				_ = r.Close()
+				return w
+			}},
+			"full disk": {stderr: func(t *testing.T) *os.File { return rig.Device(t, "/dev/full") }},
+			"closed":    {exec: `exec "$@" 2>&-`},
+			"read only": {exec: `exec "$@" 2</dev/null`},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				var before []string
+				if tt.exec != "" {
+					before = []string{"/bin/sh", "-c", tt.exec, "sh"}
+				}
+				h := rig.NewCgroup(t)
+				cmd := h.Around(p, before, "-vv", "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c", script)
+				if tt.stderr != nil {
+					cmd.Stderr = tt.stderr(t)
+				}
+				l := rig.StartCmd(t, cmd)
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGWINCH) // one more line to say
+				rig.Write(t, l, "go\n")
+				rig.MustRecord(t, "the command says", l.Out.Rest(), "main")
+				l.MustEnd(6)
+				h.MustBeEmpty()
+			})
+		}
 	})
 }

@@ -2,7 +2,6 @@ package stuck
 
 import (
 	"fmt"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -39,22 +38,6 @@ func TestSnakes(t *testing.T) {
 			next: setsid
 			goto coil`, more, first))
 	}
-	t.Run("without fini", func(t *testing.T) {
-		h := rig.NewCgroup(t)
-		t.Cleanup(h.NoMore)
-		argv := h.Wrap(program(0, "ignore 15")...)
-		if err := exec.Command(argv[0], argv[1:]...).Run(); shellStatusOf(err) != 3 {
-			t.Fatal(err)
-		}
-		// It lives, and under other pids all the time.
-		seen := map[int]bool{}
-		rig.Until(t, "the snake has had ten pids", func() bool {
-			for _, pid := range h.Alive() {
-				seen[pid] = true
-			}
-			return len(seen) >= 10
-		})
-	})
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		for i, kind := range kinds {
 			if !rig.All() && i != 1 {
@@ -69,15 +52,4 @@ func TestSnakes(t *testing.T) {
 			})
 		}
 	})
-}
-
-// shellStatusOf is the status of a command that was run.
-func shellStatusOf(err error) int {
-	if err == nil {
-		return 0
-	}
-	if exit, ok := err.(*exec.ExitError); ok {
-		return rig.ShellStatus(exit.ProcessState)
-	}
-	return -1
 }

@@ -109,7 +109,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 		if way == "timeout" {
 			flag = "--timeout=" + timeout.String()
 		}
-		fini := p.Command(append([]string{"--grace=2s", flag, "--"}, e.Command...)...)
+		fini := p.Command(append([]string{"--grace=3s", flag, "--"}, e.Command...)...)
 		launched := way == "the launcher dies"
 		if launched {
 			fini = exec.Command("/bin/sh", append([]string{"-c", launcher}, fini.Args...)...)

@@ -20,6 +20,9 @@ func TestJobControl(t *testing.T) {
 		turns = append(turns, rig.Isolated)
 	}
 	for i, c := range shells.TypedCases {
+		if !rig.All() && c.Row == "" && i%3 != 0 {
+			continue // make test has each case of the table in docs/terminal.md, and a third of the others
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			for j, shell := range c.Shells(i) {

@@ -30,35 +30,47 @@ if pid == 0:
 os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 `
 
+// begin starts a job of fini's in the foreground of a terminal, and returns when it is about to execute fini.
+func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
+	t.Helper()
+	tty, keys := rig.Terminal(t)
+	ready, says := rig.Pipe(t)
+	modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
+	if err == nil {
+		modes.Lflag &^= unix.ECHO // it might come into a line of the command's
+		err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", job, rig.Fini}, command...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = ready.Read(make([]byte, 1))
+	for _, f := range []*os.File{tty, ready, says} {
+		_ = f.Close()
+	}
+	return cmd, keys
+}
+
 // A key that is typed while a job begins is not lost, whatever the job has got to by then.
 func TestKeyWhileAJobBegins(t *testing.T) {
 	t.Parallel()
-	python := need.Program(t, "python3")
 	for i := range rig.QuickOrFull(40, 600) {
-		tty, keys := rig.Terminal(t)
-		ready, says, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(python, "-I", "-S", "-c", job, rig.Fini, "sleep", "1000")
-		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = ready.Read(make([]byte, 1))
+		cmd, keys := begin(t, "sleep", "1000")
 		for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
 		}
 		_, _ = keys.Write([]byte{3})
 		late := time.AfterFunc(rig.Patience, func() { _ = keys.Close() }) // hangs up
-		err = cmd.Wait()
+		err := cmd.Wait()
 		late.Stop()
 		if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
 			t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
 		}
-		for _, f := range []*os.File{keys, tty, ready, says} {
-			_ = f.Close()
-		}
+		_ = keys.Close()
 	}
 }
 
@@ -67,28 +79,8 @@ func TestKeyWhileAJobBegins(t *testing.T) {
 func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
-	python := need.Program(t, "python3")
 	for range rig.QuickOrFull(9, 60) {
-		tty, keys := rig.Terminal(t)
-		modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
-		if err == nil {
-			modes.Lflag &^= unix.ECHO // it might come into a line of the command's
-			err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		ready, says, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(python, append([]string{"-I", "-S", "-c", job, rig.Fini}, rig.Mode("signals", "15")...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = ready.Read(make([]byte, 1))
+		cmd, keys := begin(t, rig.Mode("signals", "15")...)
 		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
 		if err != nil {
 			t.Fatal(err)
@@ -111,8 +103,6 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 		if n := strings.Count(screen.Text(), "signal 2\r\n"); n != 1 && n != 2 {
 			t.Errorf("Ctrl-C reaches the command %d times: %q", n, screen.Text())
 		}
-		for _, f := range []*os.File{keys, tty, ready, says} {
-			_ = f.Close()
-		}
+		_ = keys.Close()
 	}
 }

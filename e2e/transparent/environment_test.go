@@ -89,25 +89,6 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 	})
 }
 
-// Nor does fini wait for who does not read what the runtime would write.
-func TestGoVariablesAndFullStderr(t *testing.T) {
-	t.Parallel()
-	_, settings := goVariables(t)
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Parallel()
-		argv := p.ExecutedBy(t, []string{need.Program(t, "env"), "GODEBUG=" + strings.Join(settings, ","), "GOTRACEBACK=all"},
-			"--", "/bin/sh", "-c", "echo started; read line; exit 3")
-		cmd := exec.Command(argv[0], argv[1:]...)
-		_, full := rig.Pipe(t)
-		rig.FillPipe(t, full)
-		cmd.Stderr = full
-		l := rig.StartCmd(t, cmd)
-		l.Out.Want("started")
-		rig.Write(t, l, "go\n")
-		l.MustEnd(3)
-	})
-}
-
 // execRaw is a Python program that executes its arguments with an environment that no shell
 // can make: the lines of environments below.
 const execRaw = `
@@ -160,7 +141,7 @@ func TestManyArguments(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		for _, number := range []int{0, 1, 2, 3, 100_000} {
+		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)
 			argv := p.ExecutedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
 			out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()

@@ -3,13 +3,11 @@ package transparent
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
-	"golang.org/x/sys/unix"
 )
 
 // What a test starts has the same surroundings, whatever those of the tests are.
@@ -30,24 +28,12 @@ func TestSurroundings(t *testing.T) {
 	if surroundings.Asked(inside) != "" {
 		return
 	}
-	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077; exec "$0" "$@" <&-`,
-		rig.Mode("")[0], "-fini="+rig.Fini, "-test.run=^TestSurroundings$")
+	self := exec.Command("/bin/sh", "-c", `trap "" HUP INT QUIT PIPE TERM CHLD TSTP TTIN TTOU; umask 077
+		exec python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD])
+os.execv(sys.argv[1], sys.argv[1:])' "$@" <&-`, "sh", rig.Mode("")[0], "-fini="+rig.Fini, "-test.run=^TestSurroundings$")
 	self.Env = append(os.Environ(), inside+"=1", "FINI_VERBOSE=1", "LC_ALL=de_DE.UTF-8")
-	text, err := startBlocked(self)
-	if err != nil {
+	if text, err := self.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, text)
 	}
-}
-
-// startBlocked runs a command with some signals blocked.
-func startBlocked(cmd *exec.Cmd) (out []byte, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before unix.Sigset_t
-	blocked := unix.Sigset_t{Val: [16]uint64{1<<(unix.SIGTERM-1) | 1<<(unix.SIGUSR1-1) | 1<<(unix.SIGCHLD-1)}}
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, &before); err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }()
-	return cmd.CombinedOutput()
 }

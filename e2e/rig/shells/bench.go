@@ -573,6 +573,7 @@ func (p *shellUser) do(what string) error {
 		case "touch": // what asker and chatty wait for
 			return os.WriteFile(filepath.Join(p.dir, "go"), nil, 0o644)
 		case "winch":
+			rig.Poll(p.limit, p.finisHaveStarted) // like a key
 			return unix.IoctlSetWinsize(p.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: 251})
 		case "hangup":
 			return p.keys.Close()
