@@ -87,7 +87,11 @@ func (p *process) poll() {
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
 	p.polled[2].revents = 0
-	call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
+	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
+	if err == -int(unix.EINVAL) { // another process has lowered the limit of descriptors since
+		after.Sec, after.Nsec = 0, 10e6
+		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[2])), 1, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
+	}
 }
 
 // receive takes a message from the line, with a descriptor if there is one, and records the hang-up.

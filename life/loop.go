@@ -196,7 +196,7 @@ func (l *Loop) received(got signals.Received) {
 	switch {
 	case got.Kernel:
 		from = fromKernel
-	case got.OfTree, l.rules.Job != 0 && l.OfTree(got.Sender):
+	case l.rules.Job != 0 && l.OfTree(got.Sender):
 		from = fromTree
 	}
 	l.queue = append(l.queue, received{got.Signal, from})

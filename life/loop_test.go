@@ -84,8 +84,6 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, forward 15 true"},
 		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
 			want: "reap, wait 0s true, wait 0s true"},
-		"a sender that has another pid in the tree": {rules: func(r *Rules) { r.Job, r.Group = OutsideJob, false },
-			waits: []Woken{{Signals: []signals.Received{{Signal: 15, OfTree: true}}}}, turns: 4, want: "reap, wait 0s true, wait 0s true"},
 		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
 			turns: 4, want: "reap, wait 0s true, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,

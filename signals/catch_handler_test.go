@@ -3,6 +3,7 @@
 package signals
 
 import (
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,11 +12,13 @@ import (
 // Real-time signals queue: each is one.
 func TestCatchRealTime(t *testing.T) {
 	c := startCatcher(t)
-	for range 1000 {
-		c.send(40)
-	}
-	for range 1000 {
-		c.want(c.is(40))
+	for _, sig := range []syscall.Signal{34, 40, 64} { // 34 is the C library's SIGRTMIN
+		for range 1000 {
+			c.send(sig)
+		}
+		for range 1000 {
+			c.want(c.is(sig))
+		}
 	}
 	c.send(unix.SIGTERM)
 	c.want(c.is(unix.SIGTERM))

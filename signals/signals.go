@@ -32,7 +32,6 @@ type Received struct {
 	Sender int
 
 	Kernel bool // the kernel sent it, such as the SIGINT of Ctrl-C; see si_code in sigaction(2)
-	OfTree bool // the sender belongs to the isolated tree, in whose PID namespace it has another pid
 }
 
 // Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from fini's

@@ -168,7 +168,7 @@ func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
 	}
 }
 
-// A leader that has moved to another group is still reached.
+// A leader that has moved to another group is still reached, also if its old group has a member left.
 func TestSignalReachesACommandThatChangedItsGroup(t *testing.T) {
 	t.Parallel()
 	python := need.Program(t, "python3")
@@ -178,6 +178,10 @@ signal.signal(signal.SIGUSR1, lambda *_: (os.write(1, b"got it\n"), sys.exit(8))
 child = os.fork()
 if child == 0:
     os.setpgid(0, 0)
+    signal.pause()
+    os._exit(0)
+if os.fork() == 0:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.pause()
     os._exit(0)
 while True:

@@ -84,8 +84,14 @@ func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		for _, name := range []string{file, t.TempDir(), "/dev/zero"} {
+		for _, name := range []string{file, t.TempDir(), "/dev/zero", "a datagram socket"} {
 			in, err := os.Open(name)
+			if name == "a datagram socket" {
+				var pair [2]int
+				pair, err = syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+				in = os.NewFile(uintptr(pair[0]), name)
+				defer func() { _ = syscall.Close(pair[1]) }()
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
