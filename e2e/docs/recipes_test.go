@@ -38,7 +38,7 @@ func embedsNode(t *testing.T, text string) {
 	k.File("bin/server", "#!/bin/sh\nexit 3\n", 0o755)
 	mac := k.File("mac.js", "Object.defineProperty(process, 'platform', {value: 'darwin'})", 0o644)
 	l := k.Start(node, "--require", mac, file)
-	if out := k.MustLeaveNothing(l, 0); out != "3 null \n" || l.Err.Text() != "fini: it needs Linux, and this is darwin: server runs without it\n" {
+	if out := k.MustLeaveNothing(l, 0); out != "3 null \n" || l.Err.Whole() != "fini: it needs Linux, and this is darwin: server runs without it\n" {
 		t.Errorf("the host says %q and %q", out, l.Err.Text())
 	}
 }
@@ -257,7 +257,7 @@ func githubWorkflow(t *testing.T, text string) {
 	steps := at(t, workflow, "jobs", "tests", "steps").([]any)
 	line := at(t, steps[len(steps)-1], "run").(string)
 	k := rig.NewRecipeDir(t, map[string]string{"make": `
-		trap 'echo deleting; sleep 1.5; echo deleted; exit 1' INT
+		trap 'echo deleting; sleep 15; echo deleted; exit 1' INT
 		trap 'echo at it already' TERM
 		setsid sleep 1000 &
 		echo ready
@@ -368,7 +368,7 @@ func mustStopWell(t *testing.T, c *containers.Container) {
 func dockerfile(t *testing.T, text string) {
 	c := containers.StartContainer(t, built(t, text))
 	rig.Until(t, "the server runs", func() bool { return strings.Contains(c.Exec("ps"), " httpd ") })
-	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 	c.MustEnd(128 + int(syscall.SIGTERM))
 }
 
@@ -578,7 +578,7 @@ func agentsShell(t *testing.T, text string) {
 	need.Program(t, "bash")
 	k := rig.NewRecipeDir(t, nil)
 	file := k.File("agent.py", text+`
-result = shell("setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & echo $!; echo done")
+result = shell('''setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & `+rig.UntilSleeps+`; echo $!; echo done''')
 print(result.stdout, end="")
 print("status", result.returncode)
 `, 0o644)
