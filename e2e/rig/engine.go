@@ -101,7 +101,7 @@ type Foreground struct {
 func (e *Engine) Foreground(t testing.TB, flags ...string) *Foreground {
 	t.Helper()
 	g := &Foreground{Engine: e, t: t, Name: e.Name(t)}
-	g.cmd = e.Command(t, append([]string{"run", "--network", "none", "--name", g.Name}, flags...)...)
+	g.cmd = e.Command(t, append([]string{"run", "--network", "none", "--stop-timeout", "60", "--name", g.Name}, flags...)...)
 	outR, outW := Pipe(t)
 	errR, errW := Pipe(t)
 	g.cmd.Stdout, g.cmd.Stderr = outW, errW
@@ -181,7 +181,7 @@ func (e *Engine) stop(t *testing.T, flags []string) {
 	Until(t, "no zombie of exec's", func() bool { return g.Zombies(t, g.Name) == 0 })
 	g.Exec("sh", "-c", "echo beside >/proc/1/fd/1")
 	g.Out.Want("beside")
-	g.Must(t, "stop", g.Name) // sends SIGKILL after 10 s, which would be 137
+	g.Must(t, "stop", g.Name) // sends SIGKILL in the end, which would be 137
 	out := g.MustEnd(7)
 	WantOnce(t, out, "main got TERM")
 	WantOnce(t, out, "escapee done")

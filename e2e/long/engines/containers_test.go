@@ -134,7 +134,7 @@ func containersSavedWork(t *testing.T, image string) {
 			c := containers.StartContainer(t, containers.Wrapped(t, image, tt.wrap, y.With(), "sh", "/volume/main")...)
 			c.Out.Want("saver ready")
 			y.MustBeHeld()
-			containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+			containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 			rig.WantOnce(t, c.MustEnd(7), "the end")
 			y.MustBeLeft(tt.saved)
 		})
@@ -184,7 +184,7 @@ func containersStopSignal(t *testing.T, image string) {
 
 // `docker stop` asks the command's group. A leftover that had that request is cleaning up, and keeps what it starts.
 func containersCleanUp(t *testing.T, image string) {
-	c := containers.StartContainer(t, "--stop-timeout", "60", image, "sh", "-c", "("+rig.Cleaner+") & wait")
+	c := containers.StartContainer(t, image, "sh", "-c", "("+rig.Cleaner+") & wait")
 	c.Out.Want("ready")
 	rig.UntilOlder(t)
 	containers.Docker(t, "stop", c.Name)
@@ -227,9 +227,9 @@ func containersOutOfMemory(t *testing.T, image string) {
 	attach.Stdin = strings.NewReader("eat\n")
 	_ = attach.Run() // has the container's status
 	c.MustEnd(137)
-	if got := containers.Docker(t, "inspect", "-f", "{{.State.OOMKilled}}", c.Name); got != "true" {
-		t.Errorf("OOMKilled is %s, so that this shows nothing", got)
-	}
+	rig.Until(t, "the engine knows of the kernel's kill", func() bool {
+		return containers.Docker(t, "inspect", "-f", "{{.State.OOMKilled}}", c.Name) == "true"
+	})
 	c.Err.Want("fini: stopping leftover")
 	y.MustBeLeft(savedBy(0))
 }
@@ -269,7 +269,7 @@ func containersPause(t *testing.T, image string) {
 // fini's clock goes on while the container is paused: a timeout that has run out by then
 // takes effect at once. The container has to be paused before.
 func containersTimeoutWhilePaused(t *testing.T, image string) {
-	const timeout = 8 * time.Second
+	const timeout = 40 * time.Second
 	y := containers.NewVolume(t)
 	r := containers.StartRun(t, y.With("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
 	r.Out.Want("saver ready")
@@ -337,7 +337,7 @@ func containersRestartPolicy(t *testing.T, image string) {
 // look at its descriptors. fini finds what belongs to the command by descent.
 func containersOtherUser(t *testing.T, image string) {
 	y := containers.NewVolume(t)
-	r := containers.StartRun(t, y.With("-e", "FINI_GRACE=4s", image, "sh", "/volume/leaver")...)
+	r := containers.StartRun(t, y.With("-e", "FINI_GRACE=20s", image, "sh", "/volume/leaver")...)
 	wantAll(r.Out, "saver ready", "stubborn ready")
 	y.MustBeHeld()
 	r.Send("go\n")
@@ -445,7 +445,7 @@ func containersWrapperKilled(t *testing.T, image string) {
 		for _, which := range []string{"outer", "inner"} {
 			t.Run(which+" "+who.name, func(t *testing.T) {
 				t.Parallel()
-				b := containers.StartBeside(t, image, who.user, append([]string{"/fini", "--grace=4s", "--"}, who.run...))
+				b := containers.StartBeside(t, image, who.user, append([]string{"/fini", "--grace=20s", "--"}, who.run...))
 				wantAll(b.Out, "saver ready", "stubborn ready")
 				b.Y.MustBeHeld()
 				pid := b.Wrapper
@@ -596,7 +596,7 @@ func rootlessStop(t *testing.T, e *rig.Engine, fini string) {
 		g := e.Foreground(t, y.With(append(flags, e.Image, "sh", "/volume/main")...)...)
 		g.Out.Want("saver ready")
 		y.MustBeHeld()
-		g.Must(t, "stop", g.Name) // sends SIGKILL after 10 s, which would be 137
+		g.Must(t, "stop", g.Name) // sends SIGKILL in the end, which would be 137
 		rig.WantOnce(t, g.MustEnd(7), "the end")
 		y.MustBeLeft(saved)
 	}
@@ -608,7 +608,7 @@ func rootlessClientKilled(t *testing.T, e *rig.Engine, fini string) {
 	y := containers.NewVolume(t)
 	name := e.Name(t)
 	args := y.With("-v", fini+":/fini:ro", "--entrypoint", "/fini",
-		e.Image, "-i", "--grace=3s", "--", "sh", "/volume/main")
+		e.Image, "-i", "--grace=20s", "--", "sh", "/volume/main")
 	l := rig.StartCmd(t, e.Command(t, append([]string{"run", "--network", "none", "--name", name, "-i"}, args...)...))
 	l.Out.Want("saver ready")
 	y.MustBeHeld()
