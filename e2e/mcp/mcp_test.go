@@ -86,7 +86,7 @@ func TestMCPSession(t *testing.T) {
 				h.Close()
 				h.MustLeaveNothing("0")
 				for _, line := range h.Err.Rest() {
-					if strings.HasPrefix(line, "fini: ") {
+					if strings.HasPrefix(line, "fini: ") && h.Took() < 2*time.Second { // when the SDK sends SIGTERM
 						t.Errorf("fini had to do something, and close() took %v: %s", h.Took(), line)
 					}
 				}

@@ -400,7 +400,7 @@ func releaseImage(t *testing.T, r release) {
 		names := c.Exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
 		return slices.Contains(strings.Fields(names), "sleep")
 	})
-	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 	c.MustEnd(143)
 
 	c = containers.StartContainer(t, tag, "sh", "-c", rig.Stoppable)
