@@ -477,9 +477,9 @@ func podFromRecipe(t *testing.T, text string) (e *rig.Engine, manifest, fini, ba
 	}
 	need.Root(t, "for podman")
 	need.Program(t, "runc")
-	e = &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
 	base, fini = "localhost/fini-e2e:base", "localhost/fini-e2e:fini"
-	containers.PodmanImages(t, e, base)
+	e = &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t), Image: base}
+	e.Import(t, containers.NeedStaticBusybox(t))
 	dir := t.TempDir()
 	for name, text := range map[string]string{"fini": rig.ReadFile(t, rig.Fini), "Dockerfile": "FROM scratch\nCOPY fini /fini\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -17,30 +16,22 @@ import (
 )
 
 // What fini replaces: the init that an engine puts into a container. Each engine runs
-// fini as it runs its own, and its own beside it for contrast.
+// fini as it runs its own.
 
 // TestDropInDocker runs fini where Docker mounts its docker-init: on a host's engine that
 // can't be told --init-path, so the mount and the arguments are made here.
 func TestDropInDocker(t *testing.T) {
 	t.Parallel()
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Theirs: "tini", Remove: []string{"rm", "-f"}}
+	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Remove: []string{"rm", "-f"}}
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"-v", containers.FiniFile(t) + ":" + e.Inside + ":ro", "--entrypoint", e.Inside}, flags...)
 		return append(append(flags, e.Image, "--"), command...)
 	}
 	e.Image = rig.DockerName("base")
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("docker import: %v: %s", err, out)
-	}
+	e.Import(t, containers.NeedStaticBusybox(t))
 	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
-	parts := map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal}
-	if rig.All() {
-		parts["their init"], parts["no init"] = dropInContrast, dropInNoInit
-	}
-	e.Run(t, parts)
+	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal})
 }
 
 // TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
@@ -49,7 +40,7 @@ func TestDropInPodman(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "for podman")
 	need.Program(t, "runc")
-	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Theirs: "catatonit", Smoke: true}
+	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Smoke: true}
 	e.Remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"--init", "--init-path", containers.FiniFile(t)}, flags...)
@@ -57,42 +48,10 @@ func TestDropInPodman(t *testing.T) {
 	}
 	e.Image = "localhost/fini-e2e:base"
 	e.Env = containers.PodmanConfig(t)
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("podman import: %v: %s", err, out)
-	}
+	e.Import(t, containers.NeedStaticBusybox(t))
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
 	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube})
-}
-
-// Under the engine's own init the escapee is killed before it is done.
-func dropInContrast(t *testing.T, e *rig.Engine) {
-	g := e.Foreground(t, "--init", e.Image, "sh", "-c", rig.Briefly)
-	select {
-	case line := <-g.Out.C:
-		if line != "escapee ready" {
-			g.Err.Rest()
-			need.That(t, false, fmt.Sprintf("an engine with its own init, %s (%s)", e.Theirs, g.Err.Text()))
-		}
-	case <-time.After(rig.Patience):
-		t.Fatal("no line from the container")
-	}
-	g.Must(t, "stop", g.Name)
-	out := g.MustEnd(7)
-	rig.WantOnce(t, out, "main got TERM")
-	if strings.Contains(out, "escapee done") {
-		t.Errorf("%s let the escapee finish, so fini's doing so shows nothing", e.Theirs)
-	}
-}
-
-// Without any init the orphans stay, and they can be counted.
-func dropInNoInit(t *testing.T, e *rig.Engine) {
-	g := e.Foreground(t, e.Image, "sh", "-c", "echo up; exec sleep 1000")
-	g.Out.Want("up")
-	g.Exec("sh", "-c", rig.Make200Orphans)
-	rig.Until(t, "200 zombies without fini", func() bool { return g.Zombies(t, g.Name) == 200 })
 }
 
 // fini -P is PID 1 of a namespace that another container joins.
