@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -178,11 +177,7 @@ func podmanPlayKube(t *testing.T, e *rig.Engine) {
 	if !strings.Contains(environ, "HOSTNAME=") || strings.Contains("\n"+environ, "\nPATH=") {
 		t.Errorf("this should be an environment without PATH: %q", environ)
 	}
-	version, err := exec.Command(rig.Fini, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := e.Must(t, "exec", one, "/proc/1/exe", "--version"); got != strings.TrimSpace(string(version)) {
+	if got := e.Must(t, "exec", one, "/proc/1/exe", "--version"); got != strings.TrimSpace(rig.Run(t, rig.Fini, "--version")) {
 		t.Errorf("the pause process says that it is %q", got)
 	}
 	if got := e.Must(t, "exec", one, "/bin/cat", "/proc/1/cmdline"); !strings.HasSuffix(got, "\x00-P\x00") {
