@@ -15,7 +15,8 @@ leaky="setsid server $seconds & echo \$! >$tmp/pid; echo 'the command says goodb
 show() {
 	echo "  what ps says of it:"
 	pid=$(cat "$tmp/pid")
-	while grep -qx 'sh\|setsid' "/proc/$pid/comm" 2>/dev/null; do :; done # it is about to be the server
+	# It is about to be the server, and then to sleep.
+	while grep -qs '^Name:.\(sh\|setsid\)$\|^State:.[RD]' "/proc/$pid/status"; do :; done
 	if command -v ps >/dev/null && ps -o pid,sess,stat,args -p "$pid" >"$tmp/ps"; then
 		sed 's/^/    /' "$tmp/ps"
 	elif [ -r "/proc/$pid/cmdline" ]; then # no ps on this machine

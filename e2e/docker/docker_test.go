@@ -49,7 +49,7 @@ func dockerExample(t *testing.T, image containers.ExampleImage) {
 		names := c.Exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
 		return slices.Contains(strings.Fields(names), "sleep")
 	})
-	containers.Docker(t, "stop", c.Name) // sends SIGKILL after 10 s, which would be 137
+	containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 	c.MustEnd(143)
 }
 
@@ -92,7 +92,7 @@ func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
 
 // What `docker exec` starts has no parent in the namespace and is nobody's leftover.
 func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
-	c := containers.StartContainer(t, "-e", "FINI_GRACE=25s", image.Whole, "sh", "-c", `
+	c := containers.StartContainer(t, "-e", "FINI_GRACE=5m", image.Whole, "sh", "-c", `
 		mkfifo /tmp/main /tmp/leftover
 		setsid sh -c '
 			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover; exit" TERM

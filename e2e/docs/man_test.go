@@ -94,7 +94,8 @@ func mustPrint(t *testing.T, command, want string) {
 	h := rig.NewCgroup(t)
 	argv := h.Wrap("/bin/sh", "-c", command+"\n:") // whose status is no matter
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(rig.Fini)+":"+os.Getenv("PATH"))
+	// A leftover is named by what it becomes, for which it may need longer than the default.
+	cmd.Env = append(os.Environ(), "FINI_LINGER=5s", "PATH="+filepath.Dir(rig.Fini)+":"+os.Getenv("PATH"))
 	// At a terminal it is not a pipe either that both streams go to.
 	name := filepath.Join(t.TempDir(), "out")
 	out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -3,7 +3,6 @@ package docs
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -59,16 +58,7 @@ func others(t *testing.T) map[string]string {
 func migrated(t *testing.T, text string) (image string) {
 	t.Helper()
 	dir := t.TempDir()
-	put := func(name, text string) {
-		name = filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(name), 0o755)
-		if err == nil {
-			err = os.WriteFile(name, []byte(text), 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name, text string) { rig.Put(t, filepath.Join(dir, name), text, 0o755) }
 	for name, file := range others(t) {
 		put("packages/"+name, rig.ReadFile(t, file))
 		put("downloads/"+filepath.Base(name), rig.ReadFile(t, file))
@@ -120,11 +110,7 @@ func migratesRun(t *testing.T, diff string) {
 // what comes in its place, and what else people write.
 func migrationGrep(t *testing.T, command string) {
 	dir := t.TempDir()
-	put := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name, text string) { rig.Put(t, filepath.Join(dir, name), text, 0o644) }
 	var want []string
 	for _, b := range rig.BlocksOf(t, migratePage) {
 		if b.Kind != "diff" {

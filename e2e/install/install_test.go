@@ -22,14 +22,11 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // The copy is whole or is not there, and is what was copied.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	binary, err := os.ReadFile(rig.Fini)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := rig.ReadFile(t, rig.Fini)
 	installed := func(t *testing.T, path string) {
 		t.Helper()
 		got, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(got, binary) {
+		if err != nil || string(got) != binary {
 			t.Fatalf("%d bytes, %v; want the %d of fini", len(got), err, len(binary))
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 {
@@ -58,9 +55,7 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("over another", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "fini")
-		if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, path, "old", 0o600)
 		install(t, "0", path, "")
 		installed(t, path)
 	})
@@ -78,9 +73,7 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("a link is replaced, and not followed", func(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "other")
-		if err := os.WriteFile(other, []byte("other"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, other, "other", 0o644)
 		path := filepath.Join(t.TempDir(), "fini")
 		if err := os.Symlink(other, path); err != nil {
 			t.Fatal(err)
@@ -175,74 +168,6 @@ func TestInstallFromScratch(t *testing.T) {
 	}
 }
 
-// The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
-func TestImageNames(t *testing.T) {
-	rig.Long(t)
-	t.Parallel()
-	program := filepath.Join(t.TempDir(), "packaging")
-	build := exec.Command("go", "build", "-o", program, "./packaging")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	name, version := rig.DockerName("named"), "0.1.0"
-	archives := map[string]string{}
-	for _, kind := range []string{"image", "index"} {
-		cmd := exec.Command(program, kind, "-name", name, "-version", version, rig.Fini)
-		cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1")
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		archives[kind] = filepath.Join(t.TempDir(), kind+".oci.tar")
-		if err := os.WriteFile(archives[kind], out, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		var index struct {
-			Manifests []struct{ Annotations map[string]string }
-		}
-		rig.MustParse(t, []byte(rig.Run(t, "tar", "-xOf", archives[kind], "index.json")), &index)
-		if got := index.Manifests[0].Annotations; got["org.opencontainers.image.ref.name"] != name+":"+version ||
-			got["io.containerd.image.name"] != "docker.io/library/"+name+":"+version {
-			t.Errorf("%s: %q", kind, got)
-		}
-	}
-	dir := t.TempDir()
-	file := "FROM scratch\nCOPY --from=" + name + ":" + version + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
-	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(file), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("podman", func(t *testing.T) {
-		need.Root(t, "for podman")
-		need.Program(t, "runc")
-		for kind, archive := range archives {
-			e := &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
-			if out := e.Must(t, "load", "-q", "-i", archive); !strings.Contains(out, "docker.io/library/"+name+":"+version) {
-				t.Errorf("%s: podman load says %q", kind, out)
-			}
-			e.Must(t, "build", "-q", "--pull=never", "-t", "copied", dir)
-			if out := e.Must(t, "run", "--rm", "--network", "none", "copied", "--version"); !strings.HasPrefix(out, "fini version") {
-				t.Errorf("%s: the copied fini says %q", kind, out)
-			}
-		}
-	})
-	t.Run("docker", func(t *testing.T) {
-		need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-		containers.Docker(t, "load", "-i", archives["image"])
-		t.Cleanup(func() { containers.Docker(t, "rmi", name+":"+version) })
-		tag := rig.DockerName("copied")
-		build := rig.DockerCommand(t, "build", "-q", "-t", tag, dir)
-		build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("docker build: %v: %s", err, out)
-		}
-		t.Cleanup(func() { containers.Docker(t, "rmi", tag) })
-		if out := containers.Docker(t, "run", "--rm", "--network", "none", tag, "--version"); !strings.HasPrefix(out, "fini version") {
-			t.Errorf("the copied fini says %q", out)
-		}
-	})
-}
-
 // Each shell offers the flags of --help, values where there are some to choose from, and then
 // commands.
 func TestCompletions(t *testing.T) {
@@ -272,9 +197,7 @@ func TestCompletions(t *testing.T) {
 			t.Parallel()
 			need.Program(t, shell)
 			file := filepath.Join(t.TempDir(), "_fini")
-			if err := os.WriteFile(file, []byte(rig.CompletionFor(t, shell)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			rig.Put(t, file, rig.CompletionFor(t, shell), 0o644)
 			rig.Run(t, shell, "-n", file)
 			var got []string
 			for _, word := range complete(t, file, "fini", "-") {

@@ -67,7 +67,7 @@ func helperPID1(args []string) int {
 // helperSignals prints "ready PID" and then each signal it gets. It ends with status
 // 7 on the signal named first, and otherwise not at all.
 func helperSignals(args []string) int {
-	c := make(chan os.Signal, 1000)
+	c := make(chan os.Signal, 1<<14) // more than are sent before a busy machine lets this one read
 	ignored := ProcStatus(os.Getpid(), "SigIgn")
 	for n := syscall.Signal(1); n <= 64; n++ {
 		if n != syscall.SIGURG && !MaskHas(ignored, n) {

@@ -29,13 +29,18 @@ func NewRecipeDir(t *testing.T, standIns map[string]string) *recipeDir {
 
 func (k *recipeDir) File(name, text string, mode os.FileMode) string {
 	k.t.Helper()
-	name = filepath.Join(k.Dir, name)
+	return Put(k.t, filepath.Join(k.Dir, name), text, mode)
+}
+
+// Put writes a file, and makes its folder if there is none. It returns the name.
+func Put(t testing.TB, name, text string, mode os.FileMode) string {
+	t.Helper()
 	err := os.MkdirAll(filepath.Dir(name), 0o755)
 	if err == nil {
 		err = WriteProgram(name, []byte(text), mode)
 	}
 	if err != nil {
-		k.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return name
 }

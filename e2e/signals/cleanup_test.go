@@ -20,7 +20,7 @@ func TestTermFromLongAgoReplacesNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
-		l := rig.Start(t, p, "--grace=4s", fmt.Sprintf("--bind=%d", other.Process.Pid), "--", "/bin/sh", "-c",
+		l := rig.Start(t, p, "--grace=2m", fmt.Sprintf("--bind=%d", other.Process.Pid), "--", "/bin/sh", "-c",
 			`trap 'n=$((n+1)); echo TERM $n; [ $n = 1 ] || exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
 		l.Out.Want("ready")
 		l.Signal(syscall.SIGTERM)

@@ -30,13 +30,13 @@ childProcess.spawn = (...args) => {
 const stderr = 4;
 const transport = new StdioClientTransport({ command: argv[0], args: argv.slice(1), env, stderr });
 const client = new Client({ name: "fini-e2e", version: "0" });
-const connected = client.connect(transport);
+const connected = client.connect(transport, { timeout: 2 ** 31 - 1 });
 closeSync(stderr);
 await connected;
 say("connected", transport.pid);
 
 for (const call of calls) {
-  const { content, isError } = await client.callTool(call);
+  const { content, isError } = await client.callTool(call, undefined, { timeout: 2 ** 31 - 1 });
   const text = content.map((part) => part.text ?? "").join("");
   say(isError ? "refused" : "answered", JSON.stringify(text));
 }

@@ -50,7 +50,7 @@ input.on('line', line => {
 });
 input.on('close', () => process.exit()); // the test is gone
 
-await client.connect(transport);
+await client.connect(transport, { timeout: 2 ** 31 - 1 });
 client.onclose = end;
 const { tools } = await client.listTools();
 say('ready', { server: client.getServerVersion().name, tools: tools.map(tool => tool.name) });

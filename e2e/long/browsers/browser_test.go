@@ -37,10 +37,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	for _, tt := range rows { // which run at once
 		rig.AddRow(tt.row)
 	}
-	for i, tt := range rows {
-		if i%2 != 0 && !rig.All() {
-			continue
-		}
+	for _, tt := range rows {
 		t.Run(tt.row, func(t *testing.T) {
 			t.Parallel()
 			rig.InColumns(t, tt.row, flags, func(t *testing.T, wrap []string) rig.Outcome {
@@ -54,23 +51,17 @@ func TestBrowserLeavesNothing(t *testing.T) {
 			})
 		})
 	}
-	for i, tt := range []struct {
-		name  string
-		fault func(*clients.BrowserSession)
-		end   clients.BrowserEnd
-	}{
-		{"client exits", tells("exit"), clients.BrowserEnd{}},
-		{"outer fini killed", killsFini(0), clients.BrowserEnd{Exited: "SIGKILL"}},
-		{"inner fini killed", killsFini(1), clients.BrowserEnd{Exited: "SIGKILL"}},
-	} {
-		if i%2 != 1 && !rig.All() {
-			continue
-		}
-		t.Run(tt.name, func(t *testing.T) {
+	for which, name := range []string{"outer fini killed", "inner fini killed"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := clients.StartBrowser(t, server, append(append([]string{rig.Fini}, flags...), "--"))
-			tt.fault(s)
-			s.MustLeaveNothing(tt.end)
+			if len(s.Finis) != 2 {
+				t.Fatalf("%d finis, want a pair", len(s.Finis))
+			}
+			if err := unix.PidfdSendSignal(s.Finis[which], unix.SIGKILL, nil, 0); err != nil {
+				t.Fatalf("cannot kill fini: %v", err)
+			}
+			s.MustLeaveNothing(clients.BrowserEnd{Exited: "SIGKILL"})
 		})
 	}
 }
@@ -90,20 +81,11 @@ func TestBrowserEndsByItself(t *testing.T) {
 		{"playwright, isolated", func(t *testing.T, _ string) clients.BrowserServer {
 			return clients.PlaywrightServer(t, "--isolated")
 		}, "TMPDIR/playwright_chromiumdev_profile-*"},
-		{"playwright, profile", func(t *testing.T, profile string) clients.BrowserServer {
-			return clients.PlaywrightServer(t, "--user-data-dir", profile)
-		}, "TMPDIR/playwright-artifacts-*"},
-		{"devtools, isolated", func(t *testing.T, _ string) clients.BrowserServer {
-			return clients.DevtoolsServer(t, "--isolated")
-		}, "TMPDIR/puppeteer_dev_chrome_profile-*"},
 		{"devtools, profile", func(t *testing.T, profile string) clients.BrowserServer {
 			return clients.DevtoolsServer(t, "--userDataDir", profile)
 		}, "PROFILE/SingletonLock"},
 	}
-	for i, tt := range tests {
-		if i%2 != 0 && !rig.All() {
-			continue // of each server one
-		}
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for _, column := range []string{"without", "fini"} {
@@ -165,18 +147,6 @@ func signalsNpx(sig syscall.Signal) func(*clients.BrowserSession) {
 		s.T.Helper()
 		if err := syscall.Kill(s.Npx, sig); err != nil {
 			s.T.Fatalf("cannot send %v to npx, %d: %v", sig, s.Npx, err)
-		}
-	}
-}
-
-func killsFini(which int) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) {
-		s.T.Helper()
-		if len(s.Finis) != 2 {
-			s.T.Fatalf("%d finis, want a pair", len(s.Finis))
-		}
-		if err := unix.PidfdSendSignal(s.Finis[which], unix.SIGKILL, nil, 0); err != nil {
-			s.T.Fatalf("cannot kill fini: %v", err)
 		}
 	}
 }

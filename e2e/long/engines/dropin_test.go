@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -17,30 +15,22 @@ import (
 )
 
 // What fini replaces: the init that an engine puts into a container. Each engine runs
-// fini as it runs its own, and its own beside it for contrast.
+// fini as it runs its own.
 
 // TestDropInDocker runs fini where Docker mounts its docker-init: on a host's engine that
 // can't be told --init-path, so the mount and the arguments are made here.
 func TestDropInDocker(t *testing.T) {
 	t.Parallel()
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Theirs: "tini", Remove: []string{"rm", "-f"}}
+	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Remove: []string{"rm", "-f"}}
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"-v", containers.FiniFile(t) + ":" + e.Inside + ":ro", "--entrypoint", e.Inside}, flags...)
 		return append(append(flags, e.Image, "--"), command...)
 	}
 	e.Image = rig.DockerName("base")
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("docker import: %v: %s", err, out)
-	}
+	e.Import(t, containers.NeedStaticBusybox(t))
 	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
-	parts := map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal}
-	if rig.All() {
-		parts["their init"], parts["no init"] = dropInContrast, dropInNoInit
-	}
-	e.Run(t, parts)
+	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal})
 }
 
 // TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
@@ -49,7 +39,7 @@ func TestDropInPodman(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "for podman")
 	need.Program(t, "runc")
-	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Theirs: "catatonit", Smoke: true}
+	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Smoke: true}
 	e.Remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"--init", "--init-path", containers.FiniFile(t)}, flags...)
@@ -57,42 +47,10 @@ func TestDropInPodman(t *testing.T) {
 	}
 	e.Image = "localhost/fini-e2e:base"
 	e.Env = containers.PodmanConfig(t)
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("podman import: %v: %s", err, out)
-	}
+	e.Import(t, containers.NeedStaticBusybox(t))
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
 	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube})
-}
-
-// Under the engine's own init the escapee is killed before it is done.
-func dropInContrast(t *testing.T, e *rig.Engine) {
-	g := e.Foreground(t, "--init", e.Image, "sh", "-c", rig.Briefly)
-	select {
-	case line := <-g.Out.C:
-		if line != "escapee ready" {
-			g.Err.Rest()
-			need.That(t, false, fmt.Sprintf("an engine with its own init, %s (%s)", e.Theirs, g.Err.Text()))
-		}
-	case <-time.After(rig.Patience):
-		t.Fatal("no line from the container")
-	}
-	g.Must(t, "stop", g.Name)
-	out := g.MustEnd(7)
-	rig.WantOnce(t, out, "main got TERM")
-	if strings.Contains(out, "escapee done") {
-		t.Errorf("%s let the escapee finish, so fini's doing so shows nothing", e.Theirs)
-	}
-}
-
-// Without any init the orphans stay, and they can be counted.
-func dropInNoInit(t *testing.T, e *rig.Engine) {
-	g := e.Foreground(t, e.Image, "sh", "-c", "echo up; exec sleep 1000")
-	g.Out.Want("up")
-	g.Exec("sh", "-c", rig.Make200Orphans)
-	rig.Until(t, "200 zombies without fini", func() bool { return g.Zombies(t, g.Name) == 200 })
 }
 
 // fini -P is PID 1 of a namespace that another container joins.
@@ -114,7 +72,7 @@ func dropInPause(t *testing.T, e *rig.Engine) {
 	pause := e.Foreground(t, "-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
 	g := joined(pause)
 	rig.Until(t, "no zombie beside fini -P", func() bool { return e.Zombies(t, g.Name) == 0 })
-	e.Must(t, "stop", pause.Name) // sends SIGKILL after 10 s, which would be 137
+	e.Must(t, "stop", pause.Name) // sends SIGKILL in the end, which would be 137
 	if out := pause.MustEnd(0); out != "" {
 		t.Errorf("fini -P wrote %q", out)
 	}
@@ -138,31 +96,42 @@ func dropInTerminal(t *testing.T, e *rig.Engine) {
 			t.Fatal(err)
 		}
 	}
+	// The kernel shows a key after it has sent the key's signal: before or behind what the shell then says.
+	echoes := strings.NewReplacer("^C", "", "^Z", "")
+	want := func(prefix string) {
+		t.Helper()
+		for line := ""; !strings.HasPrefix(echoes.Replace(line), prefix); {
+			var ok bool
+			if line, ok = screen.Next(); !ok {
+				t.Fatalf("EOF before a line that begins with %q; screen: %s", prefix, screen.Text())
+			}
+		}
+	}
 	enter := func(line string) {
 		t.Helper()
-		screen.Want("prompt>")
+		want("prompt>")
 		press(line + "\n")
 	}
 	// The shell shows what is typed, in a line that begins otherwise than the answer.
 	enter("echo begin")
-	screen.Want("begin")
+	want("begin")
 	enter("sh -c 'echo sleeping; exec sleep 1000'")
-	screen.Want("sleeping")
+	want("sleeping")
 	press("\x03") // Ctrl-C
 	enter("echo status $?")
-	screen.Want("status 130")
+	want("status 130")
 	// That it was continued it says when the terminal is its own: Ctrl-C before that is the shell's.
 	enter(`sh -c 'trap "echo goes on" CONT; echo sleeping; while :; do sleep 1; done'`)
-	screen.Want("sleeping")
+	want("sleeping")
 	press("\x1a") // Ctrl-Z
-	screen.Want("^Z[1]+  Stopped")
+	want("[1]+  Stopped")
 	enter("echo the prompt is back")
-	screen.Want("the prompt is back")
+	want("the prompt is back")
 	enter("fg; echo status $?")
-	screen.Want("goes on")
+	want("goes on")
 	press("\x03")
 	enter("echo and here")
-	screen.Want("and here")
+	want("and here")
 	enter("exit 3")
 	if got := l.Status(); got != 3 {
 		t.Errorf("status %d, want 3; screen: %s", got, screen.Text())
@@ -208,11 +177,7 @@ func podmanPlayKube(t *testing.T, e *rig.Engine) {
 	if !strings.Contains(environ, "HOSTNAME=") || strings.Contains("\n"+environ, "\nPATH=") {
 		t.Errorf("this should be an environment without PATH: %q", environ)
 	}
-	version, err := exec.Command(rig.Fini, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := e.Must(t, "exec", one, "/proc/1/exe", "--version"); got != strings.TrimSpace(string(version)) {
+	if got := e.Must(t, "exec", one, "/proc/1/exe", "--version"); got != strings.TrimSpace(rig.Run(t, rig.Fini, "--version")) {
 		t.Errorf("the pause process says that it is %q", got)
 	}
 	if got := e.Must(t, "exec", one, "/bin/cat", "/proc/1/cmdline"); !strings.HasSuffix(got, "\x00-P\x00") {

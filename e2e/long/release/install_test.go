@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -67,8 +66,8 @@ func releaseArchive(t *testing.T, r release) {
 	mustBeFini(t, r, filepath.Join(dir, "fini"))
 }
 
-// releaseIndex follows the index of the image for all architectures to each binary, and runs
-// the one that podman takes for this machine.
+// releaseIndex follows the index of the image for all architectures to each binary, and has podman run
+// the one that it takes for this machine.
 func releaseIndex(t *testing.T, r release) {
 	archive := r.file(t, "fini_*_linux.oci.tar")
 	content := map[string][]byte{}
@@ -93,6 +92,7 @@ func releaseIndex(t *testing.T, r release) {
 		MediaType, Digest string
 		Size              int
 		Platform          struct{ OS, Architecture string }
+		Annotations       map[string]string
 	}
 	blob := func(d descriptor) []byte {
 		text := content["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
@@ -134,22 +134,26 @@ func releaseIndex(t *testing.T, r release) {
 		t.Errorf("images for %q, want %q", found, want)
 	}
 
-	need.Program(t, "runc")
-	client, env := containers.PodmanClient(t), containers.PodmanConfig(t)
-	podman := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command(client[0], append(client[1:], args...)...)
-		cmd.Env = append(os.Environ(), env...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("podman %q: %v: %s", args, err, out)
-		}
-		return string(out)
+	// The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
+	name := r.image + ":" + r.version
+	if got := layout.Manifests[0].Annotations; got["org.opencontainers.image.ref.name"] != name || got["io.containerd.image.name"] != "docker.io/library/"+name {
+		t.Errorf("the index is called %q", got)
 	}
-	podman("pull", "oci-archive:"+archive)
-	out := podman("run", "--rm", "--pull=never", "--network", "none", r.image+":"+r.version, "--version")
-	if !strings.HasPrefix(out, "fini version "+r.version+" ") {
-		t.Errorf("podman's fini is %q", out)
+	need.Program(t, "runc")
+	need.Root(t, "for podman")
+	e := &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
+	dir := t.TempDir()
+	file := "FROM scratch\nCOPY --from=" + name + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
+	rig.Put(t, filepath.Join(dir, "Dockerfile"), file, 0o644)
+	for _, archive := range []string{archive, r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")} {
+		if out := e.Must(t, "load", "-q", "-i", archive); !strings.Contains(out, "docker.io/library/"+name) {
+			t.Errorf("podman load says %q", out)
+		}
+		e.Must(t, "build", "-q", "--pull=never", "-t", "copied", dir)
+		if out := e.Must(t, "run", "--rm", "--network", "none", "copied", "--version"); !strings.HasPrefix(out, "fini version "+r.version+" ") {
+			t.Errorf("podman's fini is %q", out)
+		}
+		e.Must(t, "rmi", "-f", "copied", name)
 	}
 }
 
@@ -235,20 +239,10 @@ func releaseProvenance(t *testing.T, r release) {
 
 // A throw-away key signs the sums, twice the same. What is changed afterwards is found.
 func releaseSigned(t *testing.T, r release) {
-	need.Program(t, "minisign")
-	dir, keys := t.TempDir(), t.TempDir()
-	public, secret := filepath.Join(keys, "public"), filepath.Join(keys, "secret")
-	rig.Run(t, "minisign", "-G", "-W", "-p", public, "-s", secret)
-	copyFile(t, filepath.Join(r.dir, "SHA256SUMS"), dir)
-	sign := func(key string) string {
-		cmd := exec.Command("sh", "../packaging/sign.sh", dir, r.version)
-		cmd.Env = append(os.Environ(), "MINISIGN_KEY="+key)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("sign.sh: %v: %s", err, out)
-		}
-		return rig.ReadFile(t, filepath.Join(dir, "SHA256SUMS.minisig"))
-	}
-	if sign(secret) != sign(rig.ReadFile(t, secret)) {
+	dir := t.TempDir()
+	public, secret := newKey(t)
+	rig.Run(t, "cp", filepath.Join(r.dir, "SHA256SUMS"), dir)
+	if sign(t, dir, r.version, secret) != sign(t, dir, r.version, rig.ReadFile(t, secret)) {
 		t.Error("the same key, from a file and as text, makes two signatures")
 	}
 	verify := func() error {
@@ -268,9 +262,31 @@ func releaseSigned(t *testing.T, r release) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
+// newKey makes a key, in two files.
+func newKey(t *testing.T) (public, secret string) {
 	t.Helper()
-	rig.Run(t, "cp", from, to)
+	need.Program(t, "minisign")
+	dir := t.TempDir()
+	public, secret = filepath.Join(dir, "public"), filepath.Join(dir, "secret")
+	rig.Run(t, "minisign", "-G", "-W", "-p", public, "-s", secret)
+	return public, secret
+}
+
+// publicText is a public key as the action takes it.
+func publicText(t *testing.T, public string) string {
+	words := strings.Fields(rig.ReadFile(t, public))
+	return words[len(words)-1]
+}
+
+// sign signs the sums in a folder, and returns the signature.
+func sign(t *testing.T, dir, version, key string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "../packaging/sign.sh", dir, version)
+	cmd.Env = append(os.Environ(), "MINISIGN_KEY="+key)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("sign.sh: %v: %s", err, out)
+	}
+	return rig.ReadFile(t, filepath.Join(dir, "SHA256SUMS.minisig"))
 }
 
 // damage changes one byte in the middle of a file.
@@ -278,29 +294,19 @@ func damage(t *testing.T, name string) {
 	t.Helper()
 	text := []byte(rig.ReadFile(t, name))
 	text[len(text)/2] ^= 1
-	if err := os.WriteFile(name, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rig.Put(t, name, string(text), 0o644)
 }
 
 // The script of the GitHub action puts fini on the PATH of the next steps, and nothing that is
 // not what was released.
 func releaseAction(t *testing.T, r release) {
 	need.Program(t, "curl")
-	need.Program(t, "minisign")
-	keys := t.TempDir()
-	rig.Run(t, "minisign", "-G", "-W", "-p", filepath.Join(keys, "public"), "-s", filepath.Join(keys, "secret"))
-	key := strings.Fields(rig.ReadFile(t, filepath.Join(keys, "public")))
-	public := key[len(key)-1]
+	file, secret := newKey(t)
+	public := publicText(t, file)
 	dist := func(t *testing.T) string {
 		dir := t.TempDir()
-		copyFile(t, r.binary(runtime.GOARCH), dir)
-		copyFile(t, filepath.Join(r.dir, "SHA256SUMS"), dir)
-		cmd := exec.Command("sh", "../packaging/sign.sh", dir, r.version)
-		cmd.Env = append(os.Environ(), "MINISIGN_KEY="+filepath.Join(keys, "secret"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("sign.sh: %v: %s", err, out)
-		}
+		rig.Run(t, "cp", r.binary(runtime.GOARCH), filepath.Join(r.dir, "SHA256SUMS"), dir)
+		sign(t, dir, r.version, secret)
 		return dir
 	}
 	in := func(dir, name string) string { return filepath.Join(dir, name) }
@@ -321,9 +327,7 @@ func releaseAction(t *testing.T, r release) {
 		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
 		{"no version", "main", public, nil, `the action is of "main", which names no release`},
 		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
-			if err := os.WriteFile(in(dir, "SHA256SUMS"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			rig.Put(t, in(dir, "SHA256SUMS"), "", 0o644)
 		}, "does not name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -367,7 +371,7 @@ func releaseAction(t *testing.T, r release) {
 func TestGitHubActionsByAct(t *testing.T) {
 	t.Parallel()
 	act := need.Program(t, "act")
-	for _, program := range []string{"curl", "minisign", "git", "bash"} {
+	for _, program := range []string{"curl", "git", "bash"} {
 		need.Program(t, program)
 	}
 	tree, err := filepath.Abs("..")
@@ -380,13 +384,8 @@ func TestGitHubActionsByAct(t *testing.T) {
 	in := func(name string) string { return filepath.Join(k.Dir, name) }
 	version := strings.Fields(rig.Run(t, rig.Fini, "--version"))[2]
 	rig.Run(t, "sh", "-c", `mkdir "$2/dist" && cd "$2/dist" && cp "$1" fini-linux-$3 && sha256sum fini-linux-$3 >SHA256SUMS`, "sh", rig.Fini, k.Dir, runtime.GOARCH)
-	rig.Run(t, "minisign", "-G", "-W", "-p", in("public"), "-s", in("secret"))
-	key := strings.Fields(rig.ReadFile(t, in("public")))
-	sign := exec.Command("sh", "../packaging/sign.sh", in("dist"), version)
-	sign.Env = append(os.Environ(), "MINISIGN_KEY="+in("secret"))
-	if out, err := sign.CombinedOutput(); err != nil {
-		t.Fatalf("sign.sh: %v: %s", err, out)
-	}
+	public, secret := newKey(t)
+	sign(t, in("dist"), version, secret)
 	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)/(\S+)@(v\S+)\n`)
 	recipe := rig.BlockWith(t, "../docs/recipes.md", `shell: "fini`)
 	m := uses.FindStringSubmatch(recipe)
@@ -394,7 +393,7 @@ func TestGitHubActionsByAct(t *testing.T) {
 		t.Fatalf("no action in %s", recipe)
 	}
 	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
-		m[1], m[0], in("dist"), key[len(key)-1]), 1)
+		m[1], m[0], in("dist"), publicText(t, public)), 1)
 	k.File("work/.github/workflows/tests.yml", workflow, 0o644)
 	rig.Run(t, "git", "init", "-q", in("work"))
 	rig.Run(t, "git", "-C", in("work"), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "commit", "-q", "--allow-empty", "-m", "a commit")
@@ -570,7 +569,7 @@ print(subprocess.run([w.command, *w.args]).returncode, *fini_init.wrap("a", "b",
 }
 
 // npmModule uses what require gives, with Node's spawn.
-func npmModule(t *testing.T, r release, prefix string) {
+func npmModule(t *testing.T, r release, prefix, without string) {
 	js := func(prefix, script string, more ...string) (stdout, stderr string) {
 		cmd := exec.Command(need.Program(t, "node"), "-e", "const { path, wrap } = require('"+packageName+"'); const { spawnSync } = require('child_process');"+script)
 		cmd.Dir, cmd.Env = prefix, append(os.Environ(), more...)
@@ -591,7 +590,7 @@ func npmModule(t *testing.T, r release, prefix string) {
 	if out, said := js(prefix, "const LEAK = '';"+run, mac); out != bare || said != "fini: it needs Linux, and this is darwin: sh runs without it\n" {
 		t.Errorf("on a Mac: %q, and it says %q", out, said)
 	}
-	out, said = js(npmInstall(t, r, false), "const LEAK = '';"+run)
+	out, said = js(without, "const LEAK = '';"+run)
 	if _, err := exec.LookPath("fini"); err == nil {
 		return // which wrap takes before nothing
 	}
@@ -609,12 +608,7 @@ func npmScriptShell(t *testing.T, prefix string) {
 		".npmrc":            rig.BlockWith(t, "../docs/recipes.md", "script-shell="),
 		"part/package.json": `{"name": "part", "version": "1.0.0", "scripts": {"test": "` + rig.Leaky + `; exit 3"}}`,
 	} {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, filepath.Join(dir, name), text, 0o644)
 	}
 	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
@@ -644,8 +638,7 @@ func releaseNPM(t *testing.T, r release) {
 			t.Parallel()
 			s := shimmed{k, shim}
 			for name, test := range map[string]func(t *testing.T, s shimmed){
-				"status": shimStatus, "signals": shimSignals, "group": shimGroup, "terminal": shimTerminal,
-				"killed": shimKilled, "stdin": shimStdin, "transparent": shimTransparent,
+				"status": shimStatus, "signals": shimSignals, "killed": shimKilled, "stdin": shimStdin, "transparent": shimTransparent,
 			} {
 				t.Run(name, func(t *testing.T) { t.Parallel(); test(t, s) })
 			}
@@ -659,10 +652,11 @@ func releaseNPM(t *testing.T, r release) {
 		})
 	}
 	t.Run("elsewhere", func(t *testing.T) { shimElsewhere(t, shim) })
-	t.Run("module", func(t *testing.T) { npmModule(t, r, prefix) })
+	without := npmInstall(t, r, false)
+	t.Run("module", func(t *testing.T) { npmModule(t, r, prefix, without) })
 	t.Run("script-shell", func(t *testing.T) { npmScriptShell(t, prefix) })
 	t.Run("without a binary", func(t *testing.T) {
-		l := rig.StartCmd(t, exec.Command(filepath.Join(npmInstall(t, r, false), "node_modules/.bin/fini"), "--", "true"))
+		l := rig.StartCmd(t, exec.Command(filepath.Join(without, "node_modules/.bin/fini"), "--", "true"))
 		part, version := strings.TrimSuffix(filepath.Base(npmArchives(t, r)[0]), "-"+r.version+".tgz"), r.version
 		l.Err.Want("fini: the npm package " + part + " is missing: npm install " + part + "@" + version)
 		l.MustEnd(125)
@@ -738,20 +732,53 @@ func shimStatus(t *testing.T, s shimmed) {
 	rig.StartCmd(t, s.command("--no-such-flag", "true")).MustEnd(125)
 }
 
-// Each signal arrives once: the next line is that of the next one.
+// Each signal arrives once: the next line is that of the next one. What is sent to the whole group, as by a key at a
+// terminal, arrives once as well. A second copy can be lost, when it comes before the first is taken, so it is sent
+// often; what this process is sent alone comes behind it.
 func shimSignals(t *testing.T, s shimmed) {
-	l := rig.StartCmd(t, s.command(append([]string{"--"}, rig.Mode("signals", "15")...)...))
-	l.Out.Want("ready ")
-	rig.WaitCaught(t, s.finis(t, l)...)
-	for _, sig := range []syscall.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTRAP, unix.SIGABRT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM,
-		unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR,
-		unix.SIGSYS, unix.SIGTERM,
-	} {
-		l.Signal(sig)
-		mustSay(t, l.Out, sig)
+	command := func() *exec.Cmd { return s.command(append([]string{"--"}, rig.Mode("signals", "15")...)...) }
+	ends := func(t *testing.T, l *rig.Life, out *rig.Lines, often func() error) {
+		t.Helper()
+		out.Want("ready ")
+		rig.WaitCaught(t, s.finis(t, l)...)
+		for range 20 {
+			if err := often(); err != nil {
+				t.Fatal(err)
+			}
+			mustSay(t, out, unix.SIGINT)
+			l.Signal(unix.SIGUSR1)
+			mustSay(t, out, unix.SIGUSR1)
+		}
+		l.Signal(unix.SIGTERM)
+		out.Want("signal 15")
+		l.MustEnd(7)
 	}
-	l.MustEnd(7)
+	t.Run("each", func(t *testing.T) {
+		l := rig.StartCmd(t, command())
+		ends(t, l, l.Out, func() error {
+			for _, sig := range []syscall.Signal{
+				unix.SIGHUP, unix.SIGQUIT, unix.SIGTRAP, unix.SIGABRT, unix.SIGUSR2, unix.SIGPIPE, unix.SIGALRM, unix.SIGSTKFLT,
+				unix.SIGXCPU, unix.SIGXFSZ, unix.SIGVTALRM, unix.SIGWINCH, unix.SIGIO, unix.SIGPWR, unix.SIGSYS,
+			} {
+				l.Signal(sig)
+				mustSay(t, l.Out, sig)
+			}
+			return syscall.Kill(l.PID(), unix.SIGINT)
+		})
+	})
+	t.Run("group", func(t *testing.T) {
+		cmd := command()
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		l := rig.StartCmd(t, cmd)
+		ends(t, l, l.Out, func() error { return syscall.Kill(-l.PID(), unix.SIGINT) })
+	})
+	t.Run("terminal", func(t *testing.T) {
+		l, screen, keys := rig.OnTerminal(t, command())
+		ends(t, l, screen, func() error {
+			_, err := io.WriteString(keys, "\x03") // Ctrl-C
+			return err
+		})
+	})
 }
 
 // mustSay asserts that the next thing that @signals says is this signal.
@@ -770,45 +797,6 @@ func (s shimmed) finis(t *testing.T, l *rig.Life) []int {
 		outer = rig.ChildrenOf(t, outer)[0]
 	}
 	return []int{outer, rig.ChildrenOf(t, outer)[0]}
-}
-
-// What is sent to the whole group arrives once as well. A second copy can be lost, when it comes
-// before the first is taken, so it is sent often; what this process is sent alone comes behind it.
-func shimGroup(t *testing.T, s shimmed) {
-	cmd := s.command(append([]string{"--"}, rig.Mode("signals", "15")...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	l := rig.StartCmd(t, cmd)
-	l.Out.Want("ready ")
-	rig.WaitCaught(t, s.finis(t, l)...)
-	for range 20 {
-		if err := syscall.Kill(-l.PID(), unix.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		mustSay(t, l.Out, unix.SIGINT)
-		l.Signal(unix.SIGUSR1)
-		mustSay(t, l.Out, unix.SIGUSR1)
-	}
-	if err := syscall.Kill(-l.PID(), unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	mustSay(t, l.Out, unix.SIGTERM)
-	l.MustEnd(7)
-}
-
-// At a terminal a key's signal reaches the whole job by itself, and the command once.
-func shimTerminal(t *testing.T, s shimmed) {
-	l, screen, keys := rig.OnTerminal(t, s.command(append([]string{"--"}, rig.Mode("signals", "15")...)...))
-	screen.Want("ready ")
-	rig.WaitCaught(t, s.finis(t, l)...)
-	for range 20 {
-		_, _ = io.WriteString(keys, "\x03") // Ctrl-C
-		mustSay(t, screen, unix.SIGINT)
-		l.Signal(unix.SIGUSR1)
-		mustSay(t, screen, unix.SIGUSR1)
-	}
-	l.Signal(unix.SIGTERM)
-	screen.Want("signal 15")
-	l.MustEnd(7)
 }
 
 // However what stands in front is killed, nothing is left.
@@ -890,9 +878,7 @@ func shimBind(t *testing.T, s shimmed, prefix string) {
 		// A program of a script's that starts fini by itself is its launcher, and npm only above.
 		"client.js": `require('child_process').spawn('fini-init', ['--no-shield', '--', 'sh', '-c', process.env.SHOW], {stdio: 'inherit'})`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, filepath.Join(dir, name), text, 0o644)
 	}
 	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
@@ -952,76 +938,38 @@ func shimBind(t *testing.T, s shimmed, prefix string) {
 	}
 }
 
-// shimMCP is the kill matrix of an MCP server that is started as its users will: by npx, which
-// runs the package, which runs fini. The server goes on after the end of its stdin; so does its
-// helper, in a session of its own.
+// shimMCP ends the session of an MCP server that is started as its users will: by npx, which runs the package, which
+// runs fini. The server goes on after the end of its stdin; so does its helper, in a session of its own. How else a
+// process that fini is bound to ends, and fini itself, is for the rooms bond and kill9.
 func shimMCP(t *testing.T, s shimmed, prefix string) {
 	clients.NeedHosts(t)
 	server, err := filepath.Abs(clients.ServerFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	argv := func(flags ...string) []string {
-		argv := append([]string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms"}, flags...)
-		return append(argv, "node", server, clients.IgnoresEOF, clients.HelperWithout)
-	}
-	kill := func(sig syscall.Signal, who func(h *clients.Host) int) func(h *clients.Host) {
-		return func(h *clients.Host) {
-			if err := syscall.Kill(who(h), sig); err != nil {
+	var trials []clients.Trial
+	for _, tt := range []struct {
+		name string
+		flag string
+		end  func(h *clients.Host)
+	}{
+		{"client killed", "--grace=500ms", func(h *clients.Host) { h.End(syscall.SIGKILL) }},
+		{"npm killed", "--grace=500ms", func(h *clients.Host) {
+			if err := syscall.Kill(h.Npx(), syscall.SIGKILL); err != nil {
 				h.T.Fatal(err)
 			}
-		}
-	}
-	// The nth process above fini's, whose command line begins with its path, and which no other fini has started.
-	above := func(n int) func(h *clients.Host) int {
-		return func(h *clients.Host) int {
-			h.T.Helper()
-			for _, pid := range h.Cgroup.Alive() {
-				isFini := func(pid int) bool {
-					args := clients.CommandLineOf(pid)
-					return len(args) > 0 && strings.HasSuffix(args[0], "/bin/fini")
-				}
-				if isFini(pid) && !isFini(rig.ParentOf(pid)) {
-					for range n {
-						_, _ = fmt.Sscan(rig.ProcStatus(pid, "PPid"), &pid)
-					}
-					return pid
-				}
-			}
-			h.T.Fatalf("no fini among %q", h.Cgroup.Names())
-			return 0
-		}
-	}
-	client := func(sig syscall.Signal) func(h *clients.Host) { return func(h *clients.Host) { h.End(sig) } }
-	var trials []clients.Trial
-	ends := map[string]func(h *clients.Host){
-		"client killed":     client(syscall.SIGKILL),
-		"client sent TERM":  client(syscall.SIGTERM),
-		"npm killed":        kill(syscall.SIGKILL, (*clients.Host).Npx),
-		"npm sent TERM":     kill(syscall.SIGTERM, (*clients.Host).Npx),
-		"above fini killed": kill(syscall.SIGKILL, above(1)),
-		"fini killed":       kill(syscall.SIGKILL, above(0)),
-		"fini sent TERM":    kill(syscall.SIGTERM, above(0)),
-		"above that killed": kill(syscall.SIGKILL, func(h *clients.Host) int { return above(2)(h) }),
-		"session is closed": func(h *clients.Host) { h.Tell("close", nil) },
-	}
-	for i, name := range slices.Sorted(maps.Keys(ends)) {
-		for _, flags := range [][]string{{}, {"-i"}} {
-			if len(flags) > 0 && !strings.Contains(name, "client") && !strings.Contains(name, "session") {
-				continue // it is the bonds that do it
-			}
-			// Elsewhere than in CI each end has one kind of Node, and -i where the session is closed.
-			if !rig.All() && ((i%2 == 0) != s.Stay || (len(flags) > 0) != strings.Contains(name, "session")) {
-				continue
-			}
-			trials = append(trials, clients.Trial{Name: fmt.Sprint(name, flags), Run: func(t *testing.T) {
-				h := clients.OpenHost(t, clients.NodeHost, s.Variables(t), argv(flags...)...)
-				h.Echo("a session")
-				ends[name](h)
-				rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
-				h.Err.Rest() // to EOF
-			}})
-		}
+		}},
+		{"session is closed", "-i", func(h *clients.Host) { h.Tell("close", nil) }},
+	} {
+		argv := []string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms", tt.flag, "node", server,
+			clients.IgnoresEOF, clients.HelperWithout}
+		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
+			h := clients.OpenHost(t, clients.NodeHost, s.Variables(t), argv...)
+			h.Echo("a session")
+			tt.end(h)
+			rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
+			h.Err.Rest() // to EOF
+		}})
 	}
 	clients.Together(t, trials)
 }
@@ -1070,9 +1018,7 @@ func shimElsewhere(t *testing.T, shim string) {
 	// npx is a batch file on Windows, and goes to cmd.exe with what that would read quoted.
 	dir := t.TempDir()
 	for name, text := range map[string]string{"tool.cmd": "", "cmd": "#!/bin/sh\nprintf '[%s]\\n' \"$@\"; exit 5\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, filepath.Join(dir, name), text, 0o755)
 	}
 	l = as("win32", []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ComSpec=" + filepath.Join(dir, "cmd")},
 		"-i", "--", "tool", "a b", `c"d`, "100%", `e\`)

@@ -3,7 +3,6 @@ package containers
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -327,26 +326,6 @@ func (b *beside) Outcome(limit time.Duration) (o rig.Outcome) {
 	return o
 }
 
-// PodmanImages makes base, a busybox, and the image of Dockerfile.example on it, which
-// it names.
-func PodmanImages(t *testing.T, e *rig.Engine, base string) (example string) {
-	t.Helper()
-	load := e.Command(t, "import", "-", base)
-	load.Stdin = rig.BusyboxTar(t, NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("podman import: %v: %s", err, out)
-	}
-	example = "localhost/fini-e2e:example"
-	dir := t.TempDir()
-	for from, to := range map[string]string{rig.Fini: "fini", "../Dockerfile.example": "Dockerfile"} {
-		if out, err := exec.Command("cp", from, filepath.Join(dir, to)).CombinedOutput(); err != nil {
-			t.Fatalf("cp: %v: %s", err, out)
-		}
-	}
-	e.Must(t, "build", "-q", "--build-arg", "BASE="+base, "-t", example, dir)
-	return example
-}
-
 // RootlessPodman is podman for a user that nobody has made, with all that it keeps in a
 // directory of that user's; and fini where that user can read it.
 func RootlessPodman(t *testing.T, uid int) (e *rig.Engine, fini string) {
@@ -398,11 +377,7 @@ events_logger = "file"
 		e.Must(t, "system", "migrate") // ends the process that keeps the user's namespaces
 		rig.Until(t, "podman's directory can be removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = rig.BusyboxTar(t, NeedStaticBusybox(t))
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("podman import: %v: %s", err, out)
-	}
+	e.Import(t, NeedStaticBusybox(t))
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers without root (%v: %s)", err, out))
 	return e, fini

@@ -82,7 +82,8 @@ func StartContainer(t testing.TB, flags ...string) *Container {
 	t.Helper()
 	c := &Container{t: t, Name: rig.DockerName("run")}
 	t.Cleanup(func() { Docker(t, "rm", "-f", c.Name) })
-	Docker(t, append([]string{"run", "-d", "--network", "none", "--name", c.Name}, flags...)...)
+	// The time that the engine gives is no measure of a busy machine.
+	Docker(t, append([]string{"run", "-d", "--network", "none", "--stop-timeout", "60", "--name", c.Name}, flags...)...)
 	c.Out, c.Err = c.Follow("logs", "-f", c.Name)
 	return c
 }
