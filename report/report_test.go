@@ -30,6 +30,7 @@ func newTestReport(t *testing.T) *Report {
 	}
 	r := New(to, []string{"command"}, "1.2.3", false)
 	r.Pid = mainPid
+	r.started = r.started.Add(-time.Hour)
 	return &r
 }
 
@@ -158,7 +159,7 @@ func TestReportOfMemory(t *testing.T) {
 	}
 	left := written(t, r)
 	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
-	if outlived, _ := left[0]["outlivedSeconds"].(float64); outlived == 0 || outlived > 3000 { // the start was an hour ago
+	if outlived, ok := left[0]["outlivedSeconds"].(float64); !ok || outlived > 3000 { // the start was an hour ago
 		t.Errorf("the leftover: %v", left[0])
 	}
 	mustHave(t, left[1], `"oom":null,"outlivedSeconds":null`)
