@@ -20,7 +20,6 @@ const (
 // One leftover of each kind that the step tells apart.
 var (
 	member    = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms}
-	late      = orphans.Process{Pid: 202, Parent: 1, Group: mainPid, Session: 1, Name: "late", State: 'S', Start: 990 * ms}
 	escapee   = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms}
 	holder    = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Stdout}
 	inGroup   = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Stderr}
