@@ -237,7 +237,6 @@ var refusals = map[string]refusal{
 	"epoll_create1":     {number: unix.SYS_EPOLL_CREATE1},
 	"epoll_ctl":         {number: unix.SYS_EPOLL_CTL},
 	"epoll_pwait":       {number: unix.SYS_EPOLL_PWAIT},
-	"rt_sigtimedwait":   {number: unix.SYS_RT_SIGTIMEDWAIT},
 	"pwritev2":          {number: unix.SYS_PWRITEV2},
 	"setpgid":           {number: unix.SYS_SETPGID},
 	"recvmsg":           {number: unix.SYS_RECVMSG},

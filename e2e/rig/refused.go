@@ -45,8 +45,8 @@ const (
 
 var RefusedRows = []RefusedRow{
 	{
-		Refused: "`clone3`, `close_range`, `pwritev2`, `rt_sigtimedwait`",
-		Calls:   "clone3,close_range,pwritev2,rt_sigtimedwait", Lost: "nothing", Holds: "all", Alone: Leftovers,
+		Refused: "`clone3`, `close_range`, `pwritev2`",
+		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Holds: "all", Alone: Leftovers,
 	},
 	{
 		Refused: "`pidfd_open`", Calls: "pidfd_open",
@@ -113,7 +113,7 @@ var RefusedRows = []RefusedRow{
 const BeforePidfds = "pidfd_open,pidfd_send_signal,clone3,close_range"
 
 const RefuseAll = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,close_range,timerfd_create," +
-	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,rt_sigtimedwait,pwritev2,setpgid,TIOCSPGRP"
+	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,pwritev2,setpgid,TIOCSPGRP"
 
 // SaysIn is what a row makes fini say in a place.
 func (row RefusedRow) SaysIn(p Place) []string {
