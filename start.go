@@ -49,7 +49,7 @@ func (l *loop) settle(options *cli.Options) error {
 		return l.alone(options, initial)
 	}
 	l.line.FD = entry.LineFD()
-	isolated, _ := entry.Isolated()
+	isolated, user := entry.Isolated()
 	refused := pair.Refused()
 	switch {
 	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
@@ -65,8 +65,8 @@ func (l *loop) settle(options *cli.Options) error {
 	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
 		l.line.AskIsolated(options.Bind)
 	}
-	if isolated {
-		if refused := pair.Isolate(); refused != nil {
+	if isolated && !user {
+		if refused := pair.MountProc(); refused != nil {
 			l.line.AskPlain(refused)
 		}
 	}

@@ -155,7 +155,7 @@ func (p *process) launch(kind Kind) Kind {
 		p.line = -1
 		if p.Isolated {
 			p.refused.call, p.refused.errno = CallClonePID, uint32(-pid)
-			if p.user.Is {
+			if p.user {
 				p.refused.call = CallCloneUser
 			}
 			return BePlain
@@ -202,6 +202,9 @@ func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
 	if p.Isolated {
+		if p.user {
+			p.isolateUser()
+		}
 		return // if the outer fini has been killed, the line hangs up
 	}
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {

@@ -5,7 +5,7 @@
 //	entry.go      the way from there to the runtime
 //	inherited.go  the state that the runtime is about to change
 //	fork.go       the fork
-//	isolate.go    what an isolated inner fini needs of the outer fini
+//	isolate.go    the work of an inner fini in a user namespace of its own
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
@@ -37,10 +37,12 @@ type process struct {
 	refused struct{ call, errno uint32 } // of an isolation
 
 	parent         Launcher
-	group, session int // of the outer fini
-	inner          int // the pid of the inner fini
-	line           int // this process's end
-	user           UserNamespace
+	group, session int             // of the outer fini
+	inner          int             // the pid of the inner fini
+	line           int             // this process's end
+	user           bool            // an isolation has a user namespace
+	uid, gid       int             // effective ones
+	bounding       uint64          // the capability bounding set: bit n is capability n
 	bound          [MaxBound]int32 // see Bound
 	bounds         int
 	reportFD       int
@@ -105,15 +107,9 @@ func Refused() (call int, errno syscall.Errno) {
 	return int(outer.refused.call), syscall.Errno(outer.refused.errno)
 }
 
-// Isolated reports whether this process is an isolated inner fini or was the outer fini of one.
-func Isolated() (is bool, user UserNamespace) { return outer.Isolated, outer.user }
-
-// A UserNamespace holds the facts that an isolated inner fini needs for its user namespace.
-type UserNamespace struct {
-	Is       bool   // there is one
-	UID, GID int    // the effective ones outside
-	Lacks    uint64 // the capabilities that are not in the bounding set outside: bit n is capability n
-}
+// Isolated reports whether this process is an isolated inner fini or was the outer fini of one, and whether the isolation
+// has a user namespace.
+func Isolated() (is, user bool) { return outer.Isolated, outer.user }
 
 // A Launcher holds the facts that an outer fini knew about its parent process. In an inner fini they are the facts of the
 // outer fini, and the pids belong to the outer fini's PID namespace.

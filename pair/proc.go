@@ -10,11 +10,11 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// mountProc gives an isolated inner fini its own /proc. In a user namespace the kernel refuses this if a mount below /proc
-// hides a part of it. Otherwise the mounts below /proc, which hide parts of it in a container, stay. No later mount at or
-// below /proc is visible outside. Nothing else of the file system changes: if mounts propagate, a mount made outside still
-// arrives, and a mount made inside still propagates as far as before. See mount_namespaces(7).
-func mountProc(user bool) *RefusedError {
+// MountProc gives an isolated inner fini without a user namespace its own /proc. (Package entry mounts /proc if there is a
+// user namespace.) The mounts below /proc, which hide parts of it in a container, stay. No later mount at or below /proc is
+// visible outside. Nothing else of the file system changes: if mounts propagate, a mount made outside still arrives, and a
+// mount made inside still propagates as far as before. See mount_namespaces(7).
+func MountProc() *RefusedError {
 	text, err := reaper.ReadAll("/proc/self/mountinfo")
 	if err != nil {
 		return refused(entry.CallOpen, err)
@@ -23,10 +23,7 @@ func mountProc(user bool) *RefusedError {
 	if proc == nil {
 		return refused(entry.CallOpen, unix.ENOENT)
 	}
-	if user {
-		return refused(entry.CallMount, unix.Mount("proc", "/proc", "proc", proc.flags, ""))
-	}
-	// A new mount on a shared mount, or on a copy of a shared mount, appears outside too. So, before mountProc
+	// A new mount on a shared mount, or on a copy of a shared mount, appears outside too. So, before MountProc
 	// mounts anything, no mount at or below /proc stays shared. A slave still receives mounts, for an automount.
 	slave := uintptr(unix.MS_SLAVE)
 	if proc.unbindable { // only MS_PRIVATE removes this mark, and a copy leaves out such mounts

@@ -29,11 +29,7 @@ var calls = [...]string{
 	entry.CallCapset:    "capset",
 }
 
-// refused is nil if err is nil.
 func refused(call int, err error) *RefusedError {
-	if err == nil {
-		return nil
-	}
 	errno, _ := err.(syscall.Errno)
 	return &RefusedError{Call: call, Err: errno}
 }
@@ -48,7 +44,7 @@ func Refused() error {
 		return nil
 	}
 	_, user := entry.Isolated()
-	return surroundingsHere().explain(&RefusedError{call, errno, user.Is})
+	return surroundingsHere().explain(&RefusedError{call, errno, user})
 }
 
 // AskPlain tells the outer fini which call was refused, and exits: see entry.Message.
