@@ -3,8 +3,14 @@
 package signals
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +28,49 @@ func TestCatchRealTime(t *testing.T) {
 	}
 	c.send(unix.SIGTERM)
 	c.want(c.is(unix.SIGTERM))
+}
+
+// Of SIGCONT and a stop signal that come one after the other, the last one counts.
+func TestCatchStopAndContinue(t *testing.T) {
+	c := startCatcher(t)
+	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		for _, order := range [][]syscall.Signal{{stop, unix.SIGCONT}, {unix.SIGCONT, stop}, {stop, unix.SIGCONT, stop}} {
+			c.send(unix.SIGXCPU)
+			for !c.waits() {
+				time.Sleep(time.Millisecond)
+			}
+			for _, sig := range order {
+				c.send(sig)
+				for c.pending() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			_, _ = c.stdin.Write([]byte("\n"))
+			c.want(c.is(unix.SIGXCPU))
+			c.want(c.is(order[len(order)-1]))
+		}
+	}
+	c.send(unix.SIGTERM)
+	c.want(c.is(unix.SIGTERM))
+}
+
+// waits reports whether it reads its standard input.
+func (c *caughtBy) waits() bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/syscall", c.cmd.Process.Pid))
+	return strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
+}
+
+// pending reports whether a signal is yet to be caught, or may still be in the hands of a thread that runs.
+func (c *caughtBy) pending() bool {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if !strings.Contains(string(text), "\nShdPnd:\t0000000000000000\n") {
+		return true
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.cmd.Process.Pid))
+	return slices.ContainsFunc(threads, func(name string) bool {
+		text, _ := os.ReadFile(name)
+		return strings.Contains(string(text), "\nState:\tR")
+	})
 }
 
 // What the kernel itself sends has no sender: what stands in its place is something else.
