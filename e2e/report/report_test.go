@@ -468,7 +468,8 @@ func TestReportDescriptor(t *testing.T) {
 				if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
 					t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
 				}
-				if len(r.Leftovers) == 0 || !r.Leftovers[0].CommandCut || len(r.Leftovers[0].Command) != 4000 {
+				// A shell that waits for the execve of its vfork is in state D, and fini does not read its command line.
+				if !slices.ContainsFunc(r.Leftovers, func(l rig.LeftoverReported) bool { return l.CommandCut && len(l.Command) == 4000 }) {
 					t.Errorf("%.300v", r.Leftovers)
 				}
 			})
