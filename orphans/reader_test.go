@@ -49,8 +49,12 @@ func (f fakeProc) children(n int) (pids []int) {
 
 func (f fakeProc) status(pid, parent int, state string, code int) {
 	f.t.Helper()
-	f.put(pid, "status", fmt.Sprintf("Name:\tsome\nState:\t%s\nTgid:\t%d\nPPid:\t%d\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t4\nVmExe:\t%8d kB\nThreads:\t1\n",
-		state, pid, parent, code))
+	f.put(pid, "status", statusOf(pid, parent, state, code, 1))
+}
+
+func statusOf(pid, parent int, state string, code, threads int) string {
+	return fmt.Sprintf("Name:\tsome\nState:\t%s\nTgid:\t%d\nPPid:\t%d\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t4\nVmExe:\t%8d kB\nThreads:\t%d\n",
+		state, pid, parent, code, threads)
 }
 
 func (f fakeProc) put(pid int, name, text string) {
@@ -134,6 +138,19 @@ func TestStuckIsNotAsked(t *testing.T) {
 		}
 		if tree.reader.busy.Load() {
 			t.Error("the reader is held")
+		}
+	})
+}
+
+// One of whose two threads the first has ended is in the other's state.
+func TestOneThreadIsLeft(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		proc, tree := newFakeProc(t)
+		pid := proc.children(1)[0]
+		proc.put(pid, "status", statusOf(pid, os.Getpid(), "Z (zombie)", 0, 2))
+		proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "D (disk sleep)", 16, 2))
+		if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
+			t.Errorf("found %+v", p)
 		}
 	})
 }

@@ -17,6 +17,29 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
+// untilHeard types a text each second until the screen has answered. Nobody types so soon as a test does: on a busy
+// machine the shell of a script may be between two commands, or the outer fini may not have had the first Ctrl-C, and two
+// pending ones are one. The last one may drop the line that is typed next.
+func untilHeard(screen *rig.Lines, keys io.Writer, text string, answers ...string) {
+	heard, typed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(typed)
+		for {
+			_, _ = io.WriteString(keys, text)
+			select {
+			case <-heard:
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+	for _, answer := range answers {
+		screen.Want(answer)
+	}
+	close(heard)
+	<-typed
+}
+
 // The second Ctrl-C after the end of the command ends its leftovers at once: the shell has its prompt back.
 func TestSecondControlC(t *testing.T) {
 	t.Parallel()
@@ -33,31 +56,8 @@ func TestSecondControlC(t *testing.T) {
 			screen.Want("begin")
 			_, _ = io.WriteString(keys, "$command; echo never\n")
 			screen.Want("stubborn")
-			// Nobody types so soon: on a busy machine the shell of the script may be between two commands, or the
-			// outer fini may not have had the first one, and two pending ones are one. So it is typed until it is
-			// heard. The last one may drop the line that is typed next.
-			untilHeard := func(text string, answers ...string) {
-				t.Helper()
-				heard, typed := make(chan struct{}), make(chan struct{})
-				go func() {
-					defer close(typed)
-					for {
-						_, _ = io.WriteString(keys, text)
-						select {
-						case <-heard:
-							return
-						case <-time.After(time.Second):
-						}
-					}
-				}()
-				for _, answer := range answers {
-					screen.Want(answer)
-				}
-				close(heard)
-				<-typed
-			}
-			untilHeard("\x03", "fini: stopping leftover", "fini: killing the leftovers: a second SIGINT")
-			untilHeard("echo pro''mpt $?\n", "prompt 130")
+			untilHeard(screen, keys, "\x03", "fini: stopping leftover", "fini: killing the leftovers: a second SIGINT")
+			untilHeard(screen, keys, "echo pro''mpt $?\n", "prompt 130")
 			_, _ = io.WriteString(keys, "exit\n")
 			l.MustEnd(0)
 		})
@@ -90,28 +90,37 @@ func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
 // waits for a line at its end.
 
 // PID 1 has no shell that gives a job the terminal: its command has a group of its own, with the
-// terminal's foreground.
+// terminal's foreground. After the command's end the keys are for PID 1.
 func TestTerminalIsHandedOnByPID1(t *testing.T) {
 	rig.NeedPidNamespace(t)
-	l, screen, keys := rig.OnTerminal(t, rig.PID1.Command("--", "/bin/sh", "-c", `read line; echo "$line is read"; exec sleep 1000`))
+	l, screen, keys := rig.OnTerminal(t, rig.PID1.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
+		`stty -echo; setsid sh -c 'trap "" TERM; echo there; sleep 1000' & read line; echo "$line is read"; exec sleep 1000`))
+	screen.Want("there")
 	_, _ = io.WriteString(keys, "a word\n")
 	screen.Want("a word is read")
 	_, _ = io.WriteString(keys, "\x03") // Ctrl-C
+	screen.Want("fini: stopping leftover")
+	untilHeard(screen, keys, "\x03", "fini: killing the leftovers: a second SIGINT")
 	l.MustEnd(128 + 2)
 }
 
-// Under --no-foreground the command has a group of its own in the background, and fini forwards
-// what the keys of the terminal send.
-func TestNoForeground(t *testing.T) {
+// The command has the terminal that fini has, also when no stream is that terminal. Under --no-foreground the command
+// has a group of its own in the background, and fini forwards what the keys of the terminal send.
+func TestForeground(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t) {
-		t.Run(p.Name, func(t *testing.T) {
-			l, screen, keys := rig.OnTerminal(t, p.Command("--no-foreground", "--", "/bin/sh", "-c",
-				`trap "" TTIN; read line </dev/tty || echo in the background; exec sleep 1000`))
-			screen.Want("in the background")
-			_, _ = io.WriteString(keys, "\x03")
-			l.MustEnd(128 + 2)
-		})
+		for _, c := range []struct{ flag, says string }{{"-q", "in the foreground"}, {"--no-foreground", "in the background"}} {
+			t.Run(p.Name+"/"+c.flag, func(t *testing.T) {
+				cmd := slices.Concat([]string{"-c", `"$@" </dev/null >/dev/null 2>&1`, "sh"}, p.Command(c.flag, "--").Args, []string{"/bin/sh", "-c",
+					`exec >/dev/tty; trap "" TTIN; echo go; if read line </dev/tty; then echo in the foreground; else echo in the background; fi; exec sleep 1000`})
+				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", cmd...))
+				screen.Want("go")
+				_, _ = io.WriteString(keys, "\n")
+				screen.Want(c.says)
+				_, _ = io.WriteString(keys, "\x03")
+				l.MustEnd(128 + 2)
+			})
+		}
 	}
 }
 
