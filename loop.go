@@ -35,9 +35,17 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	}
 	fds = append(fds, unix.PollFd{Fd: int32(child), Events: unix.POLLIN})
 	l.fds = fds
+	early := l.early
+	l.early = nil
+	if len(early) > 0 {
+		until = 1 // an uptime that is past
+	}
 	l.caught.Wait(until, fds)
 
-	for _, got := range l.caught.Take() {
+	for i, got := range append(early, l.caught.Take()...) {
+		// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So an early signal is
+		// forwarded like a signal from a process, and the main child may get it twice.
+		got.Kernel = got.Kernel && i >= len(early)
 		switch {
 		case got.Signal == syscall.SIGCHLD:
 			woken.Children = true

@@ -148,6 +148,7 @@ func run(options *cli.Options, environ []string) life.Result {
 	// From here on fini ends as the loop decides: it first deals with the command and its tree.
 	l.caught.CatchIgnored()
 	l.caught.Unblock()
+	l.early = l.caught.Take()
 	reaper.CloseInherited(l.stdin == pdeath.Open)
 	_ = os.Chdir("/")        // so that the file system of the old working directory may be unmounted
 	runtime.UnlockOSThread() // so that the reader of package orphans can use this thread
@@ -210,6 +211,7 @@ type loop struct {
 	mainFD int       // its pidfd, -1 for none
 
 	caught *signals.Catcher
+	early  []signals.Received // that came before the command was there
 	stdin  pdeath.Stdin
 	bonds  []bond
 	tree   *orphans.Tree

@@ -30,7 +30,7 @@ if pid == 0:
 os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 `
 
-// begin starts a job of fini's in the foreground of a terminal, and returns when it is about to execute fini.
+// begin starts a job in the foreground of a terminal, and returns when it is about to execute it.
 func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 	t.Helper()
 	tty, keys := rig.Terminal(t)
@@ -43,7 +43,7 @@ func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", job, rig.Fini}, command...)...)
+	cmd = exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", job}, command...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -59,18 +59,23 @@ func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 // A key that is typed while a job begins is not lost, whatever the job has got to by then.
 func TestKeyWhileAJobBegins(t *testing.T) {
 	t.Parallel()
-	for i := range rig.QuickOrFull(40, 600) {
-		cmd, keys := begin(t, "sleep", "1000")
-		for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
-		}
-		_, _ = keys.Write([]byte{3})
-		late := time.AfterFunc(rig.Patience, func() { _ = keys.Close() }) // hangs up
-		err := cmd.Wait()
-		late.Stop()
-		if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
-			t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
-		}
-		_ = keys.Close()
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			for i := range rig.QuickOrFull(40, 600) {
+				cmd, keys := begin(t, p.Command("sleep", "1000").Args...)
+				for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
+				}
+				_, _ = keys.Write([]byte{3})
+				late := time.AfterFunc(rig.Patience, func() { _ = keys.Close() }) // hangs up
+				err := cmd.Wait()
+				late.Stop()
+				if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
+					t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
+				}
+				_ = keys.Close()
+			}
+		})
 	}
 }
 
@@ -80,7 +85,7 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
 	for range rig.QuickOrFull(9, 60) {
-		cmd, keys := begin(t, rig.Mode("signals", "15")...)
+		cmd, keys := begin(t, rig.Pair.Command(rig.Mode("signals", "15")...).Args...)
 		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
 		if err != nil {
 			t.Fatal(err)
