@@ -39,14 +39,21 @@ func (c typedCase) Shells(turn int) (all []shellKind) {
 
 // Compare does a case with fini, and without it unless bare is how that went. It returns how it went.
 func (b *bench) Compare(t *testing.T, shell shellKind, c typedCase, p rig.Place, bare *Sitting) *Sitting {
-	wrap, limit := strings.Join(append([]string{"fini"}, p.Flags()...), " "), rig.Patience
-	if c.Differs != "" {
-		limit = 2 * time.Second // of a known difference to show
+	wrap := strings.Join(append([]string{"fini"}, p.Flags()...), " ")
+	patience := func(last bool) time.Duration {
+		if last {
+			return rig.Patience
+		}
+		return rig.Patience / 5 // for there is another try
 	}
 	for try := 1; ; try++ {
 		if bare == nil || try > 1 {
-			s := b.Sit(t, shell, c, "", nil, rig.Patience)
+			s := b.Sit(t, shell, c, "", nil, patience(try >= max(c.Attempts(), 3)))
 			bare = &s
+		}
+		limit := patience(try >= c.Attempts())
+		if c.Differs != "" {
+			limit = 2 * time.Second // of a known difference to show
 		}
 		with := b.Sit(t, shell, c, wrap, bare, limit)
 		difference := bare.Unlike(with, c)
