@@ -1,7 +1,6 @@
 package life
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"syscall"
@@ -537,31 +536,6 @@ func (w *world) judgePair() {
 // used reports whether a move was made.
 func (w *world) used(name string) bool {
 	return w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == name })] > 0
-}
-
-// encodePair is the state of a pair beside its loops.
-func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), from func(time.Duration)) []byte {
-	num(int(f.phase))
-	flag(f.heir)
-	num(len(f.line))
-	for _, m := range f.line {
-		b = binary.AppendVarint(b, int64(m.Kind)<<32|int64(m.Value))
-		b = binary.AppendVarint(b, int64(m.Sender)<<8|int64(m.Flags))
-	}
-	if f.phase != dozing {
-		return b
-	}
-	s := &f.sleeper
-	num(int(s.at) | int(s.takes)<<4)
-	num(int(s.Next) | int(s.Main)<<8 | int(s.EndBy)<<16)
-	num(int(s.Job) | int(s.signal.sig)<<8)
-	num(s.signal.sender)
-	num(int(s.Status))
-	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.staysUp, s.hungUp, s.saidSo, s.parent} {
-		flag(set)
-	}
-	from(s.deadline)
-	return b
 }
 
 // next is when a fini wants to be woken.

@@ -1,7 +1,6 @@
 package life
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"hash/crc32"
@@ -360,181 +359,99 @@ func (w *world) take(c choice) {
 	}
 }
 
-// encode is what the future of a world depends on, in few bytes. Times count from now on.
-func (w *world) encode(b []byte) []byte {
-	num := func(n int) { b = binary.AppendVarint(b, int64(n)) }
-	flag := func(set bool) { num(boolToInt(set)) }
-	from := func(at time.Duration) { // what is over is over
-		if at == 0 {
-			num(-1)
-		} else {
-			num(int(max(at-w.now, 0) / ms))
+// digest is of what the future of a world depends on. Times count from now on.
+func (w *world) digest(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	add := func(facts ...any) {
+		for _, fact := range facts {
+			maphash.WriteComparable(&h, fact)
 		}
 	}
-	slot := func(id int) {
-		num(slices.IndexFunc(w.all[:], func(p proc) bool { return p.state != 0 && p.id == id }))
+	from := func(at time.Duration) time.Duration { // what is over is over
+		if at == 0 {
+			return -1
+		}
+		return max(at-w.now, 0) / ms
+	}
+	slot := func(id int) int {
+		return slices.IndexFunc(w.all[:], func(p proc) bool { return p.state != 0 && p.id == id })
+	}
+	had := func(at time.Duration) (who int) { // as bits: they certainly lived then
+		for i, p := range w.procs() {
+			who |= boolToInt(p.start/tick*tick+tick <= at) << i
+		}
+		return who
 	}
 
-	num(int(w.now % tick / ms))
-	num(int(w.recent))
-	for i := range w.all {
-		p := &w.all[i]
-		if num(int(p.state)); p.state == 0 {
-			continue
-		}
-		num(p.pid)
-		slot(p.parent)
-		num(p.group)
-		num(p.session)
-		num(int(p.is))
-		num(int(p.deathsig))
-		num(int(p.pending))
-		num(int(p.changed))
-		if p.state == 'Z' {
-			num(int(p.status))
-		}
-		num(int(max(p.start/tick*tick+tick-w.now, 0) / ms)) // 0 for all that began long ago
-		m := p.mark
-		flag(m.afterStop)
-		flag(m.afterAsk)
-		flag(m.termed)
-		flag(m.hadTerm)
-		flag(m.adopted)
-		flag(m.sender)
-		flag(m.byKey && p.state == 'T')
-		num(m.asks)
+	add(w.now%tick/ms, w.recent, w.stdin, w.supply.left, w.supply.used)
+	for i, p := range w.procs() {
+		is := *p
+		is.id, is.parent, is.start = i, slot(p.parent), max(p.start/tick*tick+tick-w.now, 0)/ms // 0 for all that began long ago
+		is.mark.byKey = p.mark.byKey && p.state == 'T'
+		maphash.WriteComparable(&h, is)
 	}
 	for i := range w.finis {
 		f := &w.finis[i]
 		if p := w.get(f.id); p == nil || p.state == 'Z' {
-			num(-1)
+			add(i)
 			continue
 		}
-		b = w.encodePair(f, b, num, flag, from)
-		b = fmt.Append(b, f.queue)
-		b = append(b, text(f.todo)...)
-		slot(f.mainID)
-		flag(f.watchesMain)
-		flag(f.mainGone)
-		from(f.timeout)
-		from(f.wake)
-		from(f.reapAt)
-		flag(f.mustReap)
-		flag(f.wasStopped)
-		flag(f.child)
-		flag(f.stdin)
-		flag(f.mainReaped)
-		flag(f.said)
-		num(f.result.Code + int(f.result.Sig)<<8)
-		for _, c := range f.caught {
-			num(int(c.sig))
-			num(c.sender)
-			flag(c.kernel)
+		if s := f.sleeper; f.phase == dozing {
+			s.deadline = from(s.deadline)
+			add(s)
 		}
-		num(len(f.bound))
+		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake), from(f.reapAt))
+		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {
-			slot(x.id)
+			add(slot(x.id))
 		}
-		if len(f.queue)+len(f.todo) > 0 {
-			for i, id := range f.looked {
-				slot(id)
-				num(f.pids[i])
+		for i, id := range f.looked {
+			if len(f.queue)+len(f.todo) > 0 {
+				add(slot(id), f.pids[i])
 			}
 		}
-		b = w.encodeMachine(f, b, num, flag, from)
+		add(where(f.machine))
+		switch m := f.machine.(type) {
+		case *ladder:
+			add(from(m.deadline), m.leftUnread, m.stopReason, m.isSuspended, m.expectedDuplicate, m.Orphans, had(m.sentAt[syscall.SIGTERM]))
+			for sig := syscall.Signal(1); sig < 32; sig++ {
+				if at, ok := m.sentAt[sig]; ok {
+					add(sig, min(w.now-at, sameEnd+ms)/ms)
+				}
+			}
+		case *sweep:
+			deadline, sinceLook := m.deadline, time.Duration(0)
+			if deadline != notAnswered {
+				deadline = from(deadline)
+			}
+			if m.stage == waiting {
+				sinceLook = min(w.now-m.lookedAt, longPause) / ms
+			}
+			var pids [64]byte
+			for pid := range m.killedPids {
+				pids[pid] = 1
+			}
+			for pid, start := range m.startOfAsked {
+				// One that is gone may come again within the tick.
+				if p := w.byPid(pid); p != nil && start == p.start/tick*tick || p == nil && start+tick > w.now {
+					pids[pid] |= 2
+				}
+			}
+			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, deadline, m.pause)
+			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
+		}
 	}
-	num(w.stdin.unread)
-	flag(w.stdin.closed)
-	num(w.ghost.early)
-	num(int(w.ghost.endBy))
-	g := &w.ghost
-	flag(g.mainEnded)
-	num(int(g.mainStatus))
-	num(min(g.interrupts, 2))
-	from(g.askedAt + w.grace())
-	from(g.stopAt + w.grace())
-	b = w.encodeHad(earlierTerm{at: g.askedAt}, b)
-	b = w.encodeHad(earlierTerm{at: g.termAt}, b)
-	for _, set := range []bool{g.stopping, g.lookedToAsk, g.begun, g.sent, g.seen, g.overruled, g.unwait, g.wordless, g.reason, g.unended, g.started, g.done, g.toEnd, g.suspended} {
-		flag(set)
-	}
-	num(int(g.timeout))
-	num(g.killed)
+	g := w.ghost
+	add(had(g.askedAt), had(g.termAt))
+	g.interrupts, g.termAt = min(g.interrupts, 2), 0
+	g.askedAt, g.stopAt, g.mustEnd = from(g.askedAt+w.grace()), from(g.stopAt+w.grace()), from(g.mustEnd)
 	for i := range counted {
-		num(g.due[i] - g.got[i])
-		flag(g.sentForMain[i] && g.got[i] == 0)
+		g.sentForMain[i] = g.sentForMain[i] && g.got[i] == 0
+		g.got[i], g.due[i] = 0, g.due[i]-g.got[i]
 	}
-	from(g.mustEnd)
-	num(w.supply.left)
-	return append(b, w.supply.used[:len(moves)]...)
-}
-
-func (w *world) encodeMachine(f *fini, b []byte, num func(int), flag func(bool), from func(time.Duration)) []byte {
-	b = append(b, where(f.machine)...)
-	switch m := f.machine.(type) {
-	case *ladder:
-		from(m.deadline)
-		num(m.leftUnread)
-		num(int(m.stopReason))
-		flag(m.isSuspended)
-		num(int(m.expectedDuplicate))
-		b = append(b, m.Orphans...)
-		for sig := syscall.Signal(1); sig < 32; sig++ {
-			if at, ok := m.sentAt[sig]; ok {
-				num(int(sig))
-				num(int(min(w.now-at, sameEnd+ms) / ms))
-			}
-		}
-		if at, ok := m.sentAt[syscall.SIGTERM]; ok {
-			b = w.encodeHad(earlierTerm{group: m.main, at: at}, b)
-		}
-	case *sweep:
-		b = append(b, m.Orphans...)
-		b = w.encodeHad(m.earlierTerm, b)
-		b = w.encodeHad(earlierTerm{at: m.askedAt}, b)
-		num(m.result.Code + int(m.result.Sig)<<8)
-		flag(m.resultUnknown)
-		if flag(m.deadline == notAnswered); m.stage != waiting && m.deadline != notAnswered {
-			from(m.deadline)
-		}
-		num(int(m.pause / ms))
-		flag(m.askedAt != notAsked)
-		flag(m.sawInterrupt)
-		num(m.count)
-		from(m.burstEnd)
-		flag(m.quietLook)
-		flag(m.Allow)
-		if m.stage == waiting {
-			num(int(min(w.now-m.lookedAt, longPause) / ms))
-		}
-		for i := range w.all {
-			p := &w.all[i]
-			if p.state != 0 {
-				start, asked := m.startOfAsked[p.pid]
-				flag(asked && start == p.start/tick*tick)
-			}
-		}
-		for pid := range 64 {
-			if start, asked := m.startOfAsked[pid]; asked && start+tick > w.now && w.byPid(pid) == nil {
-				num(pid) // it may come again within the tick
-			}
-		}
-		for pid := range 64 {
-			if m.killedPids[pid] {
-				num(pid)
-			}
-		}
-	}
-	return b
-}
-
-func (w *world) encodeHad(h earlierTerm, b []byte) []byte {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 {
-			b = append(b, byte(boolToInt(p.start/tick*tick+tick <= h.at)))
-		}
-	}
-	return b
+	add(g)
+	return h.Sum64()
 }
 
 func copyMachine(m Machine) Machine {
@@ -893,7 +810,6 @@ func explore(s scenario, limit int, rows *rows) (o outcome) {
 	seen := map[uint64]struct{}{}
 	nodes := []node{{from: -1}}
 	level := []open{{first, 0}}
-	var buf []byte
 	var list []choice
 	for len(level) > 0 {
 		var next []open
@@ -915,8 +831,7 @@ func explore(s scenario, limit int, rows *rows) (o outcome) {
 					slices.Reverse(o.history)
 					return o
 				}
-				buf = w.encode(buf[:0])
-				key := maphash.Bytes(hash, buf)
+				key := w.digest(hash)
 				if _, ok := seen[key]; ok {
 					continue
 				}

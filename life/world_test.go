@@ -1,6 +1,7 @@
 package life
 
 import (
+	"iter"
 	"slices"
 	"syscall"
 	"time"
@@ -114,10 +115,21 @@ func (w *world) clone() *world {
 	return &c
 }
 
+// procs are those that exist, with their places in all.
+func (w *world) procs() iter.Seq2[int, *proc] {
+	return func(yield func(int, *proc) bool) {
+		for i := range w.all {
+			if p := &w.all[i]; p.state != 0 && !yield(i, p) {
+				return
+			}
+		}
+	}
+}
+
 // get is the process of an id; nil if it is gone.
 func (w *world) get(id int) *proc {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.id == id {
+	for _, p := range w.procs() {
+		if p.id == id {
 			return p
 		}
 	}
@@ -125,8 +137,8 @@ func (w *world) get(id int) *proc {
 }
 
 func (w *world) byPid(pid int) *proc {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.pid == pid {
+	for _, p := range w.procs() {
+		if p.pid == pid {
 			return p
 		}
 	}
