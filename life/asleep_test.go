@@ -462,9 +462,8 @@ func (w *world) wake(f *fini) {
 	// Everybody is asked once more, and once only.
 	w.ghost.lookedToAsk, w.ghost.begun = false, false
 	w.may(syscall.SIGTERM, false)
-	for i := range w.all {
-		m := &w.all[i].mark
-		m.asks, m.hadTerm, m.afterAsk = 0, false, false
+	for _, p := range w.procs() {
+		p.mark.asks, p.mark.hadTerm, p.mark.afterAsk = 0, false, false
 	}
 	result := ResultOf(syscall.WaitStatus(s.Status))
 	switch {
@@ -504,8 +503,8 @@ func (w *world) heard(f *fini, woken *Woken) {
 // endNamespace ends all others in the PID namespace of which a process was the init.
 func (w *world) endNamespace(init *proc) {
 	var inside []*proc
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && w.descends(p, init.id) {
+	for _, p := range w.procs() {
+		if w.descends(p, init.id) {
 			inside = append(inside, p)
 		}
 	}

@@ -159,9 +159,8 @@ func (w *world) ended(id int) bool {
 func (w *world) freePid() int {
 	for pid := 31; ; pid++ {
 		free := !w.recent.has(pid)
-		for i := range w.all {
-			p := &w.all[i]
-			free = free && (p.state == 0 || p.pid != pid && p.group != pid && p.session != pid)
+		for _, p := range w.procs() {
+			free = free && p.pid != pid && p.group != pid && p.session != pid
 		}
 		if free {
 			return pid
@@ -213,9 +212,8 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		w.endNamespace(p)
 	}
 	adopter := w.adopter(p)
-	for i := range w.all {
-		child := &w.all[i]
-		if child.state == 0 || child.parent != p.id {
+	for _, child := range w.procs() {
+		if child.parent != p.id {
 			continue
 		}
 		child.parent = adopter
@@ -247,10 +245,7 @@ func (w *world) adopter(p *proc) int {
 func (w *world) wakeOrphanedGroups(linked []int) {
 	still := w.linkedGroups()
 	for _, group := range linked {
-		stopped := false
-		for i := range w.all {
-			stopped = stopped || w.all[i].state == 'T' && w.all[i].group == group
-		}
+		stopped := slices.ContainsFunc(w.all[:], func(p proc) bool { return p.state == 'T' && p.group == group })
 		if stopped && !slices.Contains(still, group) {
 			w.may(syscall.SIGHUP, false)
 			_ = w.killGroup(nil, group, syscall.SIGHUP)
@@ -260,12 +255,8 @@ func (w *world) wakeOrphanedGroups(linked []int) {
 }
 
 func (w *world) linkedGroups() (groups []int) {
-	for i := range w.all {
-		p := &w.all[i]
-		if !p.alive() {
-			continue
-		}
-		if up := w.get(p.parent); up != nil && up.group != p.group && up.session == p.session && !slices.Contains(groups, p.group) {
+	for _, p := range w.procs() {
+		if up := w.get(p.parent); p.alive() && up != nil && up.group != p.group && up.session == p.session && !slices.Contains(groups, p.group) {
 			groups = append(groups, p.group)
 		}
 	}
@@ -307,9 +298,9 @@ func (w *world) notify(p *proc) {
 // wait(2), ptrace(2).
 func (w *world) wait4(parent int) (exits []reaper.Exit, none bool) {
 	none = true
-	for i := range w.all {
-		switch p := &w.all[i]; {
-		case p.state == 0 || p.parent != parent:
+	for _, p := range w.procs() {
+		switch {
+		case p.parent != parent:
 		case p.state == 'Z' && !p.has(traced):
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
 			p.state = 0
@@ -345,8 +336,8 @@ func (w *world) kill(from, to *proc, sig syscall.Signal) error {
 // if that is none. See kill(2).
 func (w *world) killGroup(from *proc, group int, sig syscall.Signal) error {
 	var members []*proc
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.group == group {
+	for _, p := range w.procs() {
+		if p.group == group {
 			members = append(members, p)
 		}
 	}
@@ -443,27 +434,19 @@ func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int
 	for len(parents) > 0 {
 		parent := w.get(parents[0])
 		parents = parents[1:]
-		for i := range w.all {
-			p := &w.all[i]
-			if p.state == 0 || p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
+		for _, p := range w.procs() {
+			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
 				continue
 			}
+			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
 			if !w.blind {
 				parents = append(parents, p.id)
+				seen.Group, seen.Session, seen.Name, seen.State = p.group, p.session, w.name(p.id), p.state
+				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
 			}
-			if !p.alive() {
-				continue
+			if p.alive() {
+				found, ids = append(found, seen), append(ids, p.id)
 			}
-			if w.blind {
-				found = append(found, orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown})
-				ids = append(ids, p.id)
-				continue
-			}
-			found = append(found, orphans.Process{
-				Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: w.name(p.id), State: p.state,
-				Threads: 1, Allowed: w.stays(p), Start: p.start / tick * tick, Holds: orphans.Streams(boolToInt(p.has(holding))),
-			})
-			ids = append(ids, p.id)
 		}
 	}
 	return found, ids
@@ -498,8 +481,8 @@ func (w *world) stays(p *proc) bool {
 
 // onlyEarlier reports whether every child of a fini was one before that was fini.
 func (w *world) onlyEarlier(id int) bool {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.parent == id && !p.has(earlier) {
+	for _, p := range w.procs() {
+		if p.parent == id && !p.has(earlier) {
 			return false
 		}
 	}
@@ -509,29 +492,13 @@ func (w *world) onlyEarlier(id int) bool {
 // name is what a process is called in histories.
 func (w *world) name(id int) string {
 	c := w.cast
-	switch id {
-	case 0:
-		return "init"
-	case c.shell:
-		return "parent"
-	case c.sibling:
-		return "sibling"
-	case c.bound:
-		return "bound"
-	case c.outer:
-		return "outer"
-	case c.inner:
-		return "inner"
-	case c.main:
-		return "main"
-	case c.tracer:
-		return "tracer"
-	}
-	p := w.get(id)
-	if p != nil && p.has(earlier) {
+	at := slices.Index([]int{0, c.shell, c.sibling, c.bound, c.outer, c.inner, c.main, c.tracer}, id)
+	switch p := w.get(id); {
+	case at >= 0:
+		return [...]string{"init", "parent", "sibling", "bound", "outer", "inner", "main", "tracer"}[at]
+	case p != nil && p.has(earlier):
 		return "earlier"
-	}
-	if p != nil && !p.has(ofTree) {
+	case p != nil && !p.has(ofTree):
 		return "stranger"
 	}
 	return string(rune('a' + (id-w.ghost.firstLeftover)%26))
@@ -772,8 +739,8 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 		_ = w.kill(self, main, sig)
 	}
 	if group {
-		for i := range w.all {
-			if p := &w.all[i]; p.state != 0 && p.group == f.main {
+		for _, p := range w.procs() {
+			if p.group == f.main {
 				w.judgeSignal(f, p, sig, byForward)
 			}
 		}
@@ -800,9 +767,8 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	w, f := k.w, k.f
 	targets := []int{}
 	childrenOnly = childrenOnly || w.blind
-	for i := range w.all {
-		p := &w.all[i]
-		if p.state != 0 && p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
+	for _, p := range w.procs() {
+		if p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
 			targets = append(targets, p.id)
 		}
 	}
