@@ -225,7 +225,7 @@ type choice struct {
 
 const (
 	goesOn uint8 = iota
-	slips        // fini kills all but one that this one forks just now
+	slips        // fini kills all but one that this one forks just now: a sweep is not atomic, see proc_pid_stat(5)
 	misses       // fini looks while this one ends, and does not see whom it leaves
 	clock
 	moved
@@ -240,17 +240,14 @@ func (w *world) choices(to []choice) []choice {
 		}
 		idle = false
 		to = append(to, choice{goesOn, uint8(i)})
-		if len(f.todo) == 0 {
-			continue
-		}
-		if _, ok := f.todo[0].(look); ok && w.mayMiss() {
+		if doing[look](f) && w.mayMiss() {
 			for slot, p := range w.procs() {
 				if inTree(w, p) && len(w.childrenOf(p.id)) > 0 {
 					to = append(to, choice{misses, uint8(slot)})
 				}
 			}
 		}
-		if k, ok := f.todo[0].(kill); ok && !k.childrenOnly && w.supply.left > 0 && w.supply.may&1 != 0 && w.supply.used[0] < moves[0].often {
+		if doing[kill](f) && f.todo[0] == (kill{}) && w.supply.left > 0 && w.supply.may&1 != 0 && w.supply.used[0] < moves[0].often {
 			for slot, p := range w.procs() {
 				if inTree(w, p) {
 					to = append(to, choice{slips, uint8(slot)})
@@ -310,17 +307,13 @@ func (w *world) take(c choice) {
 		w.supply.left--
 		w.supply.used[0]++
 		for i := range w.finis {
-			f := &w.finis[i]
-			if len(f.todo) == 0 || !w.ready(f) {
-				continue
-			}
-			if _, ok := f.todo[0].(kill); ok {
+			if f := &w.finis[i]; doing[kill](f) && w.ready(f) {
 				w.scene("%s forks", w.name(p.id))
-				unseen := 0
+				f.Kernel = &kernel{w: w, f: f}
 				if child := w.fork(p); child != nil {
-					unseen = child.id
+					f.Kernel = &kernel{w: w, f: f, unseen: child.id}
 				}
-				w.slip(f, unseen)
+				f.turn()
 				return
 			}
 		}
@@ -333,12 +326,10 @@ func (w *world) take(c choice) {
 		}
 		w.exit(p, exited(3*boolToInt(p.id == w.cast.main)))
 		for i := range w.finis {
-			if f := &w.finis[i]; len(f.todo) > 0 && w.ready(f) {
-				if _, ok := f.todo[0].(look); ok {
-					f.Kernel = &kernel{w: w, f: f, missed: missed}
-					f.turn()
-					return
-				}
+			if f := &w.finis[i]; doing[look](f) && w.ready(f) {
+				f.Kernel = &kernel{w: w, f: f, missed: missed}
+				f.turn()
+				return
 			}
 		}
 	case c.kind == clock:
@@ -553,14 +544,12 @@ func begin(r Rules, as part, unbound bool) *world {
 		add(&c.bound, 23, 0, 23, 23, 0)
 	}
 	r.Leader, w.orphaned, w.isolated = as == asLeader, as == asPairInOrphanedJob, as == asIsolated
+	mainGroup := firstMain
 	if inJob {
-		r.Job, r.Group = 20, false
-		main := add(&c.main, firstMain, worker, 20, session, ofTree)
-		main.deathsig = syscall.SIGKILL
-	} else {
-		add(&c.main, firstMain, worker, firstMain, session, ofTree).deathsig = syscall.SIGKILL
+		r.Job, r.Group, mainGroup = 20, false, 20
 	}
-	main := w.get(c.main)
+	main := add(&c.main, firstMain, worker, mainGroup, session, ofTree)
+	main.deathsig = syscall.SIGKILL
 	if pair && !w.isolated {
 		main.deathsig = syscall.SIGTERM
 	}
@@ -572,21 +561,13 @@ func begin(r Rules, as part, unbound bool) *world {
 		bonds = append(bonds, bond{c.shell, ParentDied})
 	}
 	w.rules = r
-	life := func(id int) fini {
-		f := fini{id: id, mainID: c.main, bound: bonds, pid1: as == asPID1}
-		switch {
-		case pair && id == c.outer:
-			f.outer = true
-		case pair:
-			f.inner, f.bound = true, append([]bond{{c.outer, FiniDied}}, bonds...)
-		}
-		f.Loop = *New(nil, r, firstMain, true)
-		return f
-	}
+	only := fini{Loop: *New(nil, r, firstMain, true), id: c.outer, outer: pair, mainID: c.main, bound: bonds, pid1: as == asPID1}
+	w.finis = []fini{only}
 	if pair {
-		w.finis = append(w.finis, life(c.outer))
+		inner := fini{Loop: *New(nil, r, firstMain, true), id: c.inner, inner: true, mainID: c.main}
+		inner.bound = append([]bond{{c.outer, FiniDied}}, bonds...)
+		w.finis = append(w.finis, inner)
 	}
-	w.finis = append(w.finis, life(worker))
 	w.ghost.firstLeftover = w.lastID + 1
 	return w
 }
@@ -885,35 +866,6 @@ func (w *world) scene(format string, args ...any) {
 	if w.story != nil {
 		*w.story = append(*w.story, scene{at: w.now, what: fmt.Sprintf(format, args...)})
 	}
-}
-
-// tell tells a step of a fini's machine.
-func (w *world) tell(f *fini, before string, e event, after string) {
-	if w.story == nil {
-		return
-	}
-	*w.story = append(*w.story, scene{
-		at: w.now, who: w.name(f.id), what: text(f.todo), event: strings.ReplaceAll(literal(e), "orphans.Process", ""),
-		turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, literal(e), text(f.todo), after),
-	})
-}
-
-// literal is an event in the Go of life_test.go.
-func literal(e event) string {
-	switch e := e.(type) {
-	case received:
-		return fmt.Sprintf("received{%d, %s}", e.sig, [...]string{"fromProcess", "fromTree", "fromKernel"}[e.from])
-	case stop:
-		return fmt.Sprintf("stop{%s}", [...]string{"NoReason", "ParentDied", "FiniDied", "BoundEnded", "StdinClosed", "TimedOut", "NotEnded"}[e.why])
-	case looked:
-		var all []string
-		for _, p := range e.Found {
-			all = append(all, fmt.Sprintf("orphans.Process{Pid: %d, Parent: %d, Group: %d, Name: %q, State: '%c', Start: %d * ms, Holds: %d}",
-				p.Pid, p.Parent, p.Group, p.Name, p.State, p.Start/ms, p.Holds))
-		}
-		return "found(" + strings.Join(all, ", ") + ")"
-	}
-	return strings.TrimPrefix(fmt.Sprintf("%#v", e), "life.")
 }
 
 // tellHistory is the history of a breach: as a table, and the turns of each fini.

@@ -262,7 +262,12 @@ func (w *world) stepped(f *fini, before string, e event) {
 	if before != after || len(f.todo) > 0 {
 		w.supply.rows.one(before, reflect.TypeOf(e).Name(), after)
 	}
-	w.tell(f, before, e, after)
+	if w.story != nil {
+		*w.story = append(*w.story, scene{
+			at: w.now, who: w.name(f.id), what: text(f.todo), event: fmt.Sprintf("%T%+v", e, e),
+			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, strings.ReplaceAll(fmt.Sprintf("%#v", e), "life.", ""), text(f.todo), after),
+		})
+	}
 }
 
 // got counts what reaches the main child.
@@ -481,40 +486,26 @@ func (w *world) judgeStatus(f *fini) {
 }
 
 // The rows of the tables in ladder.go, sweep.go and package entry's step.go: where a machine stands, what
-// event happens, and where one stands then, in each of these cases. Each has to be taken by the explorer.
+// event happens, and where one stands then. The explorer has to take each of them, in all combinations of a line.
 var tableRows = func() (all [][3]string) {
 	for _, row := range []string{
 		"running: stop -> closing | heeding | stopping",
 		"running: received -> stopping",
+		"running: ended -> lingering | waiting | asking | counting | over",
 		"heeding: elapsed -> stopping",
-		"closing: elapsed -> closing | stopping",
-		"closing: stop -> stopping",
-		"closing: received -> stopping",
+		"closing: elapsed -> closing",
+		"closing: elapsed | stop | received -> stopping",
 		"stopping: stop -> stopping",
 		"stopping: elapsed -> ending",
-		"ending: elapsed -> asking",
-		"running: ended -> lingering | waiting | asking | over | counting",
-		"closing: ended -> lingering | over",
 		"stopping: ended -> lingering | asking | over",
-		"ending: ended -> lingering | over",
-		"lingering: elapsed -> asking | counting",
-		"lingering: stop -> asking | counting",
-		"lingering: received -> asking | counting",
-		"lingering: ended -> over",
-		"lingering: looked -> over",
-		"waiting: stop -> asking",
-		"waiting: received -> asking",
+		"closing | ending: ended -> lingering | over",
+		"ending: elapsed -> asking",
+		"lingering: elapsed | stop | received -> asking | counting",
+		"waiting: stop | received -> asking",
+		"asking: elapsed | received -> killing",
+		"asking | killing: stop -> asking",
 		"waiting: ended -> over",
-		"counting: looked -> over",
-		"counting: ended -> over",
-		"asking: elapsed -> killing",
-		"asking: received -> killing",
-		"asking: ended -> over",
-		"asking: looked -> over",
-		"asking: stop -> asking",
-		"killing: stop -> asking",
-		"killing: ended -> over",
-		"killing: looked -> over",
+		"lingering | asking | killing | counting: ended | looked -> over",
 		"killing: swept -> over",
 		"asleep: a signal, before Starting -> kills the inner one",
 		"asleep: a signal, before Started -> waits",
@@ -532,8 +523,12 @@ var tableRows = func() (all [][3]string) {
 	} {
 		before, rest, _ := strings.Cut(row, ": ")
 		what, after, _ := strings.Cut(rest, " -> ")
-		for _, one := range strings.Split(after, " | ") {
-			all = append(all, [3]string{before, what, one})
+		for _, x := range strings.Split(before, " | ") {
+			for _, y := range strings.Split(what, " | ") {
+				for _, z := range strings.Split(after, " | ") {
+					all = append(all, [3]string{x, y, z})
+				}
+			}
 		}
 	}
 	return all

@@ -169,10 +169,6 @@ func TestStep(t *testing.T) {
 		{"-e", with(func(r *Rules) { r.Remap = []int{3, 143} }), []turn{
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
-		{"orphans that end while the command runs", defaults(), []turn{
-			{1, reaped(false, 300, 301), "", "running"},
-			{2, mainExits(exited(0), true), "exit 0", "over"},
-		}},
 		{"-w", with(func(r *Rules) { r.WarnReaped = true }), []turn{
 			{1, reaped(false, 300), `say "reaped zombie 300 (), which exited with status 0"`, "running"},
 		}},
@@ -527,6 +523,25 @@ func TestStep(t *testing.T) {
 			{2, received{sig: syscall.SIGTERM}, "forward 3, wake 1s", "stopping"},
 			{3, received{sig: syscall.SIGQUIT}, "forward 3", "stopping"},
 		}},
+		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
+			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
+		}), []turn{
+			{0, mainStops(syscall.SIGSTOP), "", "running"},
+			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
+			{1, received{sig: syscall.SIGINT}, "forward 2", "closing"},
+			{2, mainExits(exited(0), false), "look", "lingering"},
+			{3, received{sig: syscall.SIGINT}, "", "lingering"},
+			{500 * ms, elapsed{}, "", "lingering"},
+			{501 * ms, elapsed{}, "look", "asking"},
+			{501 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
+			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
+		}},
+		{"nor does that end --orphans=wait", with(func(r *Rules) { r.Orphans, r.Ignored = WaitAll, []syscall.Signal{syscall.SIGINT} }), []turn{
+			{0, mainExits(exited(0), false), "look", "waiting"},
+			{1, received{sig: syscall.SIGINT}, "", "waiting"},
+		}},
 		{"who stops the command himself continues it himself", defaults(), []turn{
 			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
@@ -699,31 +714,6 @@ func TestCommandGroup(t *testing.T) {
 	for job, want := range map[int]int{0: 7, 5: 5, OutsideJob: 0} {
 		if got := (Identity{Job: job}).commandGroup(7); got != want {
 			t.Errorf("job %d: %d, want %d", job, got, want)
-		}
-	}
-}
-
-// What was ignored when fini started is forwarded, and cuts nothing short.
-func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
-	r := defaults()
-	r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
-	for _, rung := range []rung{running, closing} {
-		l := newLadder(r, mainPid)
-		l.rung, l.isSuspended = rung, true
-		for range 2 {
-			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
-			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung {
-				t.Errorf("%s: %v, and then %s", where(l), do, where(next))
-			}
-		}
-	}
-	for _, stage := range []stage{lingering, waiting, asking} {
-		s := newSweep(r)
-		s.enter(stage, 5*time.Second)
-		for range 2 {
-			if do, next := s.step(time.Second, received{sig: syscall.SIGINT}); len(do) != 0 || next != s || s.stage != stage {
-				t.Errorf("%s: %v", where(s), do)
-			}
 		}
 	}
 }

@@ -612,10 +612,8 @@ func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
 	first := true
 	for f.Kernel = k; !k.called && w.broken == ""; first = false {
-		if len(f.todo) > 0 && !first && w.mayMiss() {
-			if _, ok := f.todo[0].(look); ok {
-				return
-			}
+		if !first && doing[look](f) && w.mayMiss() {
+			return
 		}
 		switch {
 		case f.over():
@@ -631,11 +629,12 @@ func (w *world) run(f *fini) {
 	}
 }
 
-// slip lets a fini kill all but one that was forked just then. A sweep is not atomic against fork: see
-// proc_pid_stat(5).
-func (w *world) slip(f *fini, unseen int) {
-	f.Kernel = &kernel{w: w, f: f, unseen: unseen}
-	f.turn()
+// doing reports whether an action of this kind is the next one of a fini.
+func doing[kind action](f *fini) (is bool) {
+	if len(f.todo) > 0 {
+		_, is = f.todo[0].(kind)
+	}
+	return is
 }
 
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
