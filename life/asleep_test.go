@@ -534,7 +534,7 @@ func (w *world) judgePair() {
 
 // used reports whether a move was made.
 func (w *world) used(name string) bool {
-	return w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == name })] > 0
+	return w.supply.used[moveOf(name)] > 0
 }
 
 // next is when a fini wants to be woken.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/maphash"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -232,6 +231,13 @@ const (
 )
 
 func (w *world) choices(to []choice) []choice {
+	each := func(kind uint8, who func(w *world, p *proc) bool) {
+		for slot, p := range w.procs() {
+			if who(w, p) {
+				to = append(to, choice{kind, uint8(slot)})
+			}
+		}
+	}
 	idle := true
 	for i := range w.finis {
 		f := &w.finis[i]
@@ -241,18 +247,10 @@ func (w *world) choices(to []choice) []choice {
 		idle = false
 		to = append(to, choice{goesOn, uint8(i)})
 		if doing[look](f) && w.mayMiss() {
-			for slot, p := range w.procs() {
-				if inTree(w, p) && len(w.childrenOf(p.id)) > 0 {
-					to = append(to, choice{misses, uint8(slot)})
-				}
-			}
+			each(misses, func(w *world, p *proc) bool { return inTree(w, p) && len(w.childrenOf(p.id)) > 0 })
 		}
-		if doing[kill](f) && f.todo[0] == (kill{}) && w.supply.left > 0 && w.supply.may&1 != 0 && w.supply.used[0] < moves[0].often {
-			for slot, p := range w.procs() {
-				if inTree(w, p) {
-					to = append(to, choice{slips, uint8(slot)})
-				}
-			}
+		if doing[kill](f) && f.todo[0] == (kill{}) && w.supply.left > 0 && w.mayMake(0) {
+			each(slips, inTree)
 		}
 	}
 	if idle && w.next() != 0 {
@@ -262,27 +260,28 @@ func (w *world) choices(to []choice) []choice {
 		return to
 	}
 	for i := range moves {
-		if w.supply.may&(1<<i) == 0 || w.supply.used[i] >= moves[i].often {
-			continue
-		}
-		if moves[i].who == nil {
-			to = append(to, choice{moved + uint8(i), most})
-			continue
-		}
-		for slot, p := range w.procs() {
-			if moves[i].who(w, p) {
-				to = append(to, choice{moved + uint8(i), uint8(slot)})
-			}
+		switch kind := moved + uint8(i); {
+		case !w.mayMake(i):
+		case moves[i].who == nil:
+			to = append(to, choice{kind, most})
+		default:
+			each(kind, moves[i].who)
 		}
 	}
 	return to
 }
 
-// mayMiss reports whether a look may miss somebody once more, where an empty one is an end.
-func (w *world) mayMiss() bool {
-	i := slices.IndexFunc(moves, func(m move) bool { return m.name == endsInLook })
-	return w.rules.Orphans == StopPipes && w.supply.may&(1<<i) != 0 && w.supply.used[i] < moves[i].often
+// mayMake reports whether a move may be made once more.
+func (w *world) mayMake(i int) bool {
+	return w.supply.may&(1<<i) != 0 && w.supply.used[i] < moves[i].often
 }
+
+func moveOf(name string) int {
+	return slices.IndexFunc(moves, func(m move) bool { return m.name == name })
+}
+
+// mayMiss reports whether a look may miss somebody once more, where an empty one is an end.
+func (w *world) mayMiss() bool { return w.rules.Orphans == StopPipes && w.mayMake(moveOf(endsInLook)) }
 
 // childrenOf are the ids of the children of one.
 func (w *world) childrenOf(id int) (ids []int) {
@@ -318,7 +317,7 @@ func (w *world) take(c choice) {
 			}
 		}
 	case c.kind == misses: // which goes as deep as without it
-		w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == endsInLook })]++
+		w.supply.used[moveOf(endsInLook)]++
 		w.scene("%s %s", w.name(p.id), endsInLook)
 		missed := append(w.childrenOf(p.id), p.id)
 		for _, id := range missed {
@@ -445,21 +444,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-func copyMachine(m Machine) Machine {
-	switch m := m.(type) {
-	case *ladder:
-		c := *m
-		c.sentAt = maps.Clone(m.sentAt)
-		return &c
-	case *sweep:
-		c := *m
-		c.startOfAsked, c.killedPids = maps.Clone(m.startOfAsked), maps.Clone(m.killedPids)
-		return &c
-	}
-	return m
-}
-
-// What the explorer copies and compares of the machines is written out above: a field that is
+// What the explorer copies and compares of the machines is written out in fini.copy and above: a field that is
 // new to a machine has to be added there.
 func TestExplorerKnowsTheMachines(t *testing.T) {
 	for _, tt := range []struct {

@@ -34,12 +34,6 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
 }
 
-// orphaned is p when its parent has ended.
-func orphaned(p orphans.Process) orphans.Process {
-	p.Parent = 1
-	return p
-}
-
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
@@ -235,7 +229,7 @@ func TestStep(t *testing.T) {
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
 			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
 			{906 * ms, elapsed{}, "look", "asking"},
-			{906 * ms, found(orphaned(below(member, 500*ms))), "(stopping below), below<-15, wake 5ms", "asking"},
+			{906 * ms, found(below(orphans.Process{Pid: 1, Group: mainPid, Session: 1}, 500*ms)), "(stopping below), below<-15, wake 5ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},

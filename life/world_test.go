@@ -2,6 +2,7 @@ package life
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -293,11 +294,9 @@ func (w *world) notify(p *proc) {
 	}
 }
 
-// Wait: each child that has ended, stopped or continued is told of once. none is ECHILD: there
-// is no child. A zombie that a tracer has not waited for is not told of, but is a child. See
-// wait(2), ptrace(2).
-func (w *world) wait4(parent int) (exits []reaper.Exit, none bool) {
-	none = true
+// Wait: each child that has ended, stopped or continued is told of once. A zombie that a tracer has not waited for is
+// not told of, but is a child. See wait(2), ptrace(2).
+func (w *world) wait4(parent int) (exits []reaper.Exit) {
 	for _, p := range w.procs() {
 		switch {
 		case p.parent != parent:
@@ -307,12 +306,9 @@ func (w *world) wait4(parent int) (exits []reaper.Exit, none bool) {
 		case p.changed != 0:
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed})
 			p.changed = 0
-			fallthrough
-		default:
-			none = false
 		}
 	}
-	return exits, none
+	return exits
 }
 
 // Kill: a zombie may be signalled, to no effect. Who has another uid may not, but for SIGCONT
@@ -479,16 +475,6 @@ func (w *world) stays(p *proc) bool {
 	return false
 }
 
-// onlyEarlier reports whether every child of a fini was one before that was fini.
-func (w *world) onlyEarlier(id int) bool {
-	for _, p := range w.procs() {
-		if p.parent == id && !p.has(earlier) {
-			return false
-		}
-	}
-	return true
-}
-
 // name is what a process is called in histories.
 func (w *world) name(id int) string {
 	c := w.cast
@@ -544,7 +530,16 @@ type bond struct {
 func (f *fini) copy() {
 	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
-	f.machine = copyMachine(f.machine)
+	switch m := f.machine.(type) {
+	case *ladder:
+		c := *m
+		c.sentAt = maps.Clone(m.sentAt)
+		f.machine = &c
+	case *sweep:
+		c := *m
+		c.startOfAsked, c.killedPids = maps.Clone(m.startOfAsked), maps.Clone(m.killedPids)
+		f.machine = &c
+	}
 }
 
 func (w *world) fini(id int) *fini {
@@ -587,11 +582,6 @@ func (w *world) ready(f *fini) bool {
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
 		return true
 	}
-	return w.bondEnded(f)
-}
-
-// bondEnded reports whether one has ended whose end a fini watches.
-func (w *world) bondEnded(f *fini) bool {
 	return slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
@@ -696,8 +686,10 @@ func (k *kernel) CatchChildren(on bool) { k.f.deaf = !on }
 
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
-	exits, none = k.w.wait4(k.f.id)
-	return exits, none || k.w.onlyEarlier(k.f.id)
+	exits = k.w.wait4(k.f.id)
+	// none is ECHILD: there is no child. One from before that was fini does not count.
+	others := slices.ContainsFunc(k.w.all[:], func(p proc) bool { return p.state != 0 && p.parent == k.f.id && !p.has(earlier) })
+	return exits, !others
 }
 
 func (k *kernel) MainEnded() {}
