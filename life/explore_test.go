@@ -404,7 +404,8 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		add(where(f.machine))
 		switch m := f.machine.(type) {
 		case *ladder:
-			add(from(m.deadline), m.leftUnread, m.stopReason, m.isSuspended, m.expectedDuplicate, m.Orphans, had(m.sentAt[syscall.SIGTERM]))
+			add(from(m.deadline), m.leftUnread, m.stopReason, m.isSuspended, m.expectedDuplicate, m.Orphans)
+			add(had(m.sentAt[syscall.SIGTERM]))
 			for sig := syscall.Signal(1); sig < 32; sig++ {
 				if at, ok := m.sentAt[sig]; ok {
 					add(sig, min(w.now-at, sameEnd+ms)/ms)

@@ -263,9 +263,10 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.supply.rows.one(before, reflect.TypeOf(e).Name(), after)
 	}
 	if w.story != nil {
+		literal := strings.ReplaceAll(fmt.Sprintf("%#v", e), "life.", "") // in the Go of life_test.go
 		*w.story = append(*w.story, scene{
 			at: w.now, who: w.name(f.id), what: text(f.todo), event: fmt.Sprintf("%T%+v", e, e),
-			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, strings.ReplaceAll(fmt.Sprintf("%#v", e), "life.", ""), text(f.todo), after),
+			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, literal, text(f.todo), after),
 		})
 	}
 }

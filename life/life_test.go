@@ -229,7 +229,7 @@ func TestStep(t *testing.T) {
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
 			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
 			{906 * ms, elapsed{}, "look", "asking"},
-			{906 * ms, found(below(orphans.Process{Pid: 1, Group: mainPid, Session: 1}, 500*ms)), "(stopping below), below<-15, wake 5ms", "asking"},
+			{906 * ms, found(below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)), "(stopping below), below<-15, wake 5ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -503,7 +503,9 @@ func TestStep(t *testing.T) {
 			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
 			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
 		}},
-		{"nor does that end --orphans=wait", with(func(r *Rules) { r.Orphans, r.Ignored = WaitAll, []syscall.Signal{syscall.SIGINT} }), []turn{
+		{"nor does that end --orphans=wait", with(func(r *Rules) {
+			r.Orphans, r.Ignored = WaitAll, []syscall.Signal{syscall.SIGINT}
+		}), []turn{
 			{0, mainExits(exited(0), false), "look", "waiting"},
 			{1, received{sig: syscall.SIGINT}, "", "waiting"},
 		}},

@@ -257,7 +257,9 @@ func (w *world) wakeOrphanedGroups(linked []int) {
 
 func (w *world) linkedGroups() (groups []int) {
 	for _, p := range w.procs() {
-		if up := w.get(p.parent); p.alive() && up != nil && up.group != p.group && up.session == p.session && !slices.Contains(groups, p.group) {
+		up := w.get(p.parent)
+		links := p.alive() && up != nil && up.group != p.group && up.session == p.session
+		if links && !slices.Contains(groups, p.group) {
 			groups = append(groups, p.group)
 		}
 	}
