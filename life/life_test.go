@@ -472,14 +472,6 @@ func TestStep(t *testing.T) {
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"a command that was stopped leaves nothing to wait for", wait, []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "look", "lingering"},
-		}},
-		{"the launcher's death overrules leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "look", "lingering"},
-		}},
 		{"-r", with(func(r *Rules) {
 			r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
 			r.KillAfter = time.Second
