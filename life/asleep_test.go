@@ -1,7 +1,6 @@
 package life
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"syscall"
@@ -463,9 +462,8 @@ func (w *world) wake(f *fini) {
 	// Everybody is asked once more, and once only.
 	w.ghost.lookedToAsk, w.ghost.begun = false, false
 	w.may(syscall.SIGTERM, false)
-	for i := range w.all {
-		m := &w.all[i].mark
-		m.asks, m.hadTerm, m.afterAsk = 0, false, false
+	for _, p := range w.procs() {
+		p.mark.asks, p.mark.hadTerm, p.mark.afterAsk = 0, false, false
 	}
 	result := ResultOf(syscall.WaitStatus(s.Status))
 	switch {
@@ -505,8 +503,8 @@ func (w *world) heard(f *fini, woken *Woken) {
 // endNamespace ends all others in the PID namespace of which a process was the init.
 func (w *world) endNamespace(init *proc) {
 	var inside []*proc
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && w.descends(p, init.id) {
+	for _, p := range w.procs() {
+		if w.descends(p, init.id) {
 			inside = append(inside, p)
 		}
 	}
@@ -536,32 +534,7 @@ func (w *world) judgePair() {
 
 // used reports whether a move was made.
 func (w *world) used(name string) bool {
-	return w.supply.used[slices.IndexFunc(moves, func(m move) bool { return m.name == name })] > 0
-}
-
-// encodePair is the state of a pair beside its loops.
-func (w *world) encodePair(f *fini, b []byte, num func(int), flag func(bool), from func(time.Duration)) []byte {
-	num(int(f.phase))
-	flag(f.heir)
-	num(len(f.line))
-	for _, m := range f.line {
-		b = binary.AppendVarint(b, int64(m.Kind)<<32|int64(m.Value))
-		b = binary.AppendVarint(b, int64(m.Sender)<<8|int64(m.Flags))
-	}
-	if f.phase != dozing {
-		return b
-	}
-	s := &f.sleeper
-	num(int(s.at) | int(s.takes)<<4)
-	num(int(s.Next) | int(s.Main)<<8 | int(s.EndBy)<<16)
-	num(int(s.Job) | int(s.signal.sig)<<8)
-	num(s.signal.sender)
-	num(int(s.Status))
-	for _, set := range []bool{s.Starting, s.Ending, s.Done, s.GaveUp, s.signal.kernel, s.letsGo, s.drains, s.stoppable, s.staysUp, s.hungUp, s.saidSo, s.parent} {
-		flag(set)
-	}
-	from(s.deadline)
-	return b
+	return w.supply.used[moveOf(name)] > 0
 }
 
 // next is when a fini wants to be woken.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -260,8 +259,17 @@ func (w *world) stepped(f *fini, before string, e event) {
 	if before != "stopping" && after == "stopping" {
 		w.ghost.stopAt = w.now
 	}
-	w.supply.rows.count(before, e, after, f.todo)
-	w.tell(f, before, e, after)
+	if before != after || len(f.todo) > 0 {
+		w.supply.rows.one(before, reflect.TypeOf(e).Name(), after)
+	}
+	if w.story != nil {
+		hidden := `, thread:0, code:"", kept:(*orphans.kept)(nil)`                             // fields of orphans.Process
+		literal := strings.NewReplacer("life.", "", hidden, "").Replace(fmt.Sprintf("%#v", e)) // in the Go of life_test.go
+		*w.story = append(*w.story, scene{
+			at: w.now, who: w.name(f.id), what: text(f.todo), event: fmt.Sprintf("%T%+v", e, e),
+			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, literal, text(f.todo), after),
+		})
+	}
 }
 
 // got counts what reaches the main child.
@@ -321,8 +329,8 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 
 // treeAlive reports whether any of the tree is, beside the one that is just ending.
 func (w *world) treeAlive(but *proc) bool {
-	for i := range w.all {
-		if p := &w.all[i]; (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced)) {
+	for _, p := range w.procs() {
+		if (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced)) {
 			return true
 		}
 	}
@@ -338,8 +346,8 @@ func (w *world) ladder() time.Duration {
 
 // extra is the same for those that can't be ended.
 func (w *world) extra() time.Duration {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.has(asleep|privileged|traced) {
+	for _, p := range w.procs() {
+		if p.has(asleep | privileged | traced) {
 			return 4*killedBound + slack
 		}
 	}
@@ -371,8 +379,7 @@ func (w *world) judgeRest(next time.Duration) {
 	if must := w.ghost.mustEnd; must != 0 && (next == 0 || next > must) {
 		w.breach("bounded", "no fini has anything to do before %v, and all should be over at %v", next, must)
 	}
-	for i := range w.all {
-		p := &w.all[i]
+	for _, p := range w.procs() {
 		if w.orphaned && w.top() != nil && w.top().alive() && p.state == 'T' && p.mark.byKey && p.group == w.rules.Job {
 			w.breach("bounded", "%s is left stopped with an orphaned job, which nobody continues", w.name(p.id))
 		}
@@ -400,8 +407,7 @@ func (w *world) judgeEnd(f *fini) {
 			w.breach("the pair", "outer ends before inner")
 		}
 	}
-	for i := range w.all {
-		p := &w.all[i]
+	for _, p := range w.procs() {
 		if !p.alive() || !p.has(ofTree) || p.has(privileged|asleep) || w.stays(p) {
 			continue
 		}
@@ -482,115 +488,63 @@ func (w *world) judgeStatus(f *fini) {
 }
 
 // The rows of the tables in ladder.go, sweep.go and package entry's step.go: where a machine stands, what
-// event happens, and where one stands then. Each has to be taken by the explorer.
-var tableRows = []string{
-	"running: stop -> closing",
-	"running: stop -> heeding",
-	"running: stop -> stopping",
-	"running: received -> stopping",
-	"heeding: elapsed -> stopping",
-	"closing: elapsed -> closing",
-	"closing: elapsed -> stopping",
-	"closing: stop -> stopping",
-	"closing: received -> stopping",
-	"stopping: stop -> stopping",
-	"stopping: elapsed -> ending",
-	"ending: elapsed -> asking",
-	"running: ended -> lingering",
-	"closing: ended -> lingering",
-	"stopping: ended -> lingering",
-	"ending: ended -> lingering",
-	"running: ended -> waiting",
-	"running: ended -> asking",
-	"stopping: ended -> asking",
-	"running: ended -> over",
-	"closing: ended -> over",
-	"stopping: ended -> over",
-	"ending: ended -> over",
-	"lingering: elapsed -> asking",
-	"lingering: stop -> asking",
-	"lingering: received -> asking",
-	"lingering: ended -> over",
-	"lingering: looked -> over",
-	"waiting: stop -> asking",
-	"waiting: received -> asking",
-	"waiting: ended -> over",
-	"lingering: elapsed -> counting",
-	"lingering: stop -> counting",
-	"lingering: received -> counting",
-	"running: ended -> counting",
-	"counting: looked -> over",
-	"counting: ended -> over",
-	"asking: elapsed -> killing",
-	"asking: received -> killing",
-	"asking: ended -> over",
-	"asking: looked -> over",
-	"asking: stop -> asking",
-	"killing: stop -> asking",
-	"killing: ended -> over",
-	"killing: looked -> over",
-	"killing: swept -> over",
-	"asleep: a signal, before Starting -> kills the inner one",
-	"asleep: a signal, before Started -> waits",
-	"asleep: a second since Starting -> listens",
-	"asleep: a signal -> relayed",
-	"asleep: a signal to end -> continues the inner one",
-	"asleep: SIGCHLD -> continues the inner one",
-	"asleep: SIGTSTP in an orphaned job -> continues the job",
-	"asleep: a key that waited for Started -> suspends fini",
-	"asleep: the parent process has died -> continues the inner one",
-	"asleep: the parent process has died, without pidfds -> tells the inner one",
-	"asleep: the inner one has told its end -> over",
-	"asleep: it has ended -> over",
-	"asleep: it has ended -> running",
-	"asleep: it has ended -> forks",
-	"asleep: it has ended -> is the heir",
-	"asleep: it does not end -> is the heir",
-}
-
-// rows counts how often each was taken.
-type rows struct{ taken [80]int }
-
-var rowNumber = func() map[[3]string]int {
-	m := map[[3]string]int{}
-	for i, row := range tableRows {
+// event happens, and where one stands then. The explorer has to take each of them, in all combinations of a line.
+var tableRows = func() (all [][3]string) {
+	for _, row := range []string{
+		"running: stop -> closing | heeding | stopping",
+		"running: received -> stopping",
+		"running: ended -> lingering | waiting | asking | counting | over",
+		"heeding: elapsed -> stopping",
+		"closing: elapsed -> closing",
+		"closing: elapsed | stop | received -> stopping",
+		"stopping: stop -> stopping",
+		"stopping: elapsed -> ending",
+		"stopping: ended -> lingering | asking | over",
+		"closing | ending: ended -> lingering | over",
+		"ending: elapsed -> asking",
+		"lingering: elapsed | stop | received -> asking | counting",
+		"waiting: stop | received -> asking",
+		"asking: elapsed | received -> killing",
+		"asking | killing: stop -> asking",
+		"waiting: ended -> over",
+		"lingering | asking | killing | counting: ended | looked -> over",
+		"killing: swept -> over",
+		"asleep: a signal, before Starting -> kills the inner one",
+		"asleep: a signal, before Started -> waits",
+		"asleep: a second since Starting -> listens",
+		"asleep: a signal -> relayed",
+		"asleep: a signal to end -> continues the inner one",
+		"asleep: SIGCHLD -> continues the inner one",
+		"asleep: SIGTSTP in an orphaned job -> continues the job",
+		"asleep: a key that waited for Started -> suspends fini",
+		"asleep: the parent process has died -> continues the inner one",
+		"asleep: the parent process has died, without pidfds -> tells the inner one",
+		"asleep: the inner one has told its end -> over",
+		"asleep: it has ended -> over | running | forks | is the heir",
+		"asleep: it does not end -> is the heir",
+	} {
 		before, rest, _ := strings.Cut(row, ": ")
 		what, after, _ := strings.Cut(rest, " -> ")
-		m[[3]string{before, what, after}] = i
-	}
-	return m
-}()
-
-func (r *rows) count(before string, e event, after string, do []action) {
-	if before != after || len(do) > 0 {
-		r.one(before, reflect.TypeOf(e).Name(), after)
-	}
-}
-
-func (r *rows) one(before, what, after string) {
-	if i, ok := rowNumber[[3]string{before, what, after}]; ok {
-		r.taken[i]++
-	}
-}
-
-func (r *rows) add(more *rows) {
-	for i, n := range more.taken {
-		r.taken[i] += n
-	}
-}
-
-func (r *rows) judge(t *testing.T) {
-	for i, row := range tableRows {
-		if r.taken[i] == 0 {
-			t.Errorf("never taken: %s", row)
+		for _, x := range strings.Split(before, " | ") {
+			for _, y := range strings.Split(what, " | ") {
+				for _, z := range strings.Split(after, " | ") {
+					all = append(all, [3]string{x, y, z})
+				}
+			}
 		}
 	}
-}
+	return all
+}()
 
-func (r *rows) String() string {
+// rows counts how often each was taken.
+type rows map[[3]string]int
+
+func (r rows) one(before, what, after string) { r[[3]string{before, what, after}]++ }
+
+func (r rows) String() string {
 	var b strings.Builder
-	for i, row := range tableRows {
-		fmt.Fprintf(&b, "%12d  %s\n", r.taken[i], row)
+	for _, row := range tableRows {
+		fmt.Fprintf(&b, "%12d  %s: %s -> %s\n", r[row], row[0], row[1], row[2])
 	}
 	return b.String()
 }

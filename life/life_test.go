@@ -34,12 +34,6 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
 }
 
-// orphaned is p when its parent has ended.
-func orphaned(p orphans.Process) orphans.Process {
-	p.Parent = 1
-	return p
-}
-
 func defaults() Rules {
 	return Rules{
 		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
@@ -128,6 +122,13 @@ func text(actions []action) string {
 	return strings.Join(words, ", ")
 }
 
+// A life is what a command's machines have to make of some events.
+type life struct {
+	name  string
+	rules Rules
+	turns []turn
+}
+
 // A turn is one event and what the step must make of it.
 type turn struct {
 	at    time.Duration
@@ -136,14 +137,29 @@ type turn struct {
 	then  string
 }
 
+// sees is an event that makes a machine look, and do nothing else, and the answer to that.
+type sees struct {
+	first  event
+	answer looked
+}
+
 // play lets a machine, and those that follow it, make of each event what a turn says.
 func play(t *testing.T, m Machine, turns []turn) {
 	t.Helper()
 	for i, turn := range turns {
 		var do []action
-		if m != nil {
-			do, m = m.step(turn.at, turn.event)
+		step := func(e event) {
+			if do = nil; m != nil {
+				do, m = m.step(turn.at, e)
+			}
 		}
+		if e, ok := turn.event.(sees); ok {
+			if step(e.first); text(do) != "look" || where(m) != turn.then {
+				t.Fatalf("turn %d, %+v: %s, and then %s, want a look and then %s", i, e.first, text(do), where(m), turn.then)
+			}
+			turn.event = e.answer
+		}
+		step(turn.event)
 		if got := text(do); got != turn.want {
 			t.Fatalf("turn %d, %+v:\n got %s\nwant %s", i, turn.event, got, turn.want)
 		}
@@ -153,25 +169,23 @@ func play(t *testing.T, m Machine, turns []turn) {
 	}
 }
 
+func playAll(t *testing.T, lives []life) {
+	for _, l := range lives {
+		t.Run(l.name, func(t *testing.T) { play(t, newLadder(l.rules, mainPid), l.turns) })
+	}
+}
+
 func TestStep(t *testing.T) {
 	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
 	wait := with(func(r *Rules) { r.Orphans = WaitAll })
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
-	tests := []struct {
-		name  string
-		rules Rules
-		turns []turn
-	}{
+	playAll(t, []life{
 		{"the command's pid comes again before all is reaped", defaults(), []turn{
 			{1, ended{exits: append(mainExits(exited(3), true).exits, mainExits(exited(0), true).exits...), none: true}, "exit 3", "over"},
 		}},
 		{"-e", with(func(r *Rules) { r.Remap = []int{3, 143} }), []turn{
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
-		}},
-		{"orphans that end while the command runs", defaults(), []turn{
-			{1, reaped(false, 300, 301), "", "running"},
-			{2, mainExits(exited(0), true), "exit 0", "over"},
 		}},
 		{"-w", with(func(r *Rules) { r.WarnReaped = true }), []turn{
 			{1, reaped(false, 300), `say "reaped zombie 300 (), which exited with status 0"`, "running"},
@@ -188,11 +202,9 @@ func TestStep(t *testing.T) {
 			{1000 * ms, mainExits(exited(4), false), "look", "lingering"},
 			{1500 * ms, elapsed{}, "look", "asking"},
 			{1500 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1505 * ms, elapsed{}, "look", "asking"},
-			{1505 * ms, found(escapee), "wake 10ms", "asking"},
+			{1505 * ms, sees{elapsed{}, found(escapee)}, "wake 10ms", "asking"},
 			{1506 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
-			{6500 * ms, elapsed{}, "look", "killing"},
-			{6500 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{6500 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
 			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
 			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
 			{6500 * ms, swept{hit: []int{escapee.Pid, 300}}, "wake 0s", "killing"},
@@ -202,8 +214,7 @@ func TestStep(t *testing.T) {
 			{6502 * ms, reaped(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"escapees that hold a stream come first", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{1, mainExits(exited(0), false), "look", "asking"},
-			{1, found(member, inGroup, escapee, holder),
+			{1, sees{mainExits(exited(0), false), found(member, inGroup, escapee, holder)},
 				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"a stopped leftover is let go on to act on its TERM", with(func(r *Rules) { r.Linger = 0 }), []turn{
@@ -218,48 +229,40 @@ func TestStep(t *testing.T) {
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
 			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
 			{906 * ms, elapsed{}, "look", "asking"},
-			{906 * ms, found(orphaned(below(member, 500*ms))), "(stopping below), below<-15, wake 5ms", "asking"},
+			{906 * ms, found(below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)), "(stopping below), below<-15, wake 5ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
-			{1899 * ms, elapsed{}, "look", "asking"},
-			{1899 * ms, found(member, below(member, 0)), "wake 10ms", "asking"},
-			{1909 * ms, elapsed{}, "look", "asking"},
-			{1909 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 20ms", "asking"},
+			{1899 * ms, sees{elapsed{}, found(member, below(member, 0))}, "wake 10ms", "asking"},
+			{1909 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
 			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
-			{1400 * ms, elapsed{}, "look", "asking"},
-			{1400 * ms, found(member, below(member, 0)), "(stopping below), below<-15, wake 10ms", "asking"},
+			{1400 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{999 * ms, mainExits(exited(0), false), "look", "asking"},
-			{999 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{999 * ms, sees{mainExits(exited(0), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
-			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, elapsed{}, "look", "asking"},
 			{1005 * ms, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms)), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"a pid that comes again within a tick is another's", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{1000 * ms, mainExits(exited(0), false), "look", "asking"},
-			{1000 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1001 * ms, ended{exits: []reaper.Exit{{Pid: escapee.Pid, Status: stopped}, {Pid: escapee.Pid, Status: continued}}}, "hurry 5ms", "asking"},
 			{1001 * ms, found(escapee), "wake 5ms", "asking"},
 			{1002 * ms, reaped(false, escapee.Pid), "hurry 5ms", "asking"},
-			{1006 * ms, elapsed{}, "look", "asking"},
-			{1006 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1006 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"the first SIGINT kills nobody, whatever came before it", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
-			{1, mainExits(exited(0), false), "look", "asking"},
-			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{2, received{sig: syscall.SIGTERM}, "", "asking"},
 			{3, received{sig: syscall.SIGINT}, "", "asking"},
 			{4, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
@@ -273,28 +276,21 @@ func TestStep(t *testing.T) {
 			{3, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
 		{"one is left alone while others are killed", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", "asking"},
-			{0, found(agent, member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{5000 * ms, elapsed{}, "look", "killing"},
-			{5000 * ms, found(agent, member), "(killing member), kill", "killing"},
+			{0, sees{mainExits(exited(0), false), found(agent, member)}, "(stopping member), member<-15, wake 5ms", "asking"},
+			{5000 * ms, sees{elapsed{}, found(agent, member)}, "(killing member), kill", "killing"},
 			{5000 * ms, swept{hit: []int{member.Pid}}, "wake 0s", "killing"},
 			{5000 * ms, elapsed{}, "kill", "killing"},
-			{5000 * ms, swept{}, "look", "killing"},
-			{5000 * ms, found(), "wake 5ms", "killing"},
+			{5000 * ms, sees{swept{}, found()}, "wake 5ms", "killing"},
 			{5005 * ms, elapsed{}, "kill", "killing"},
-			{5005 * ms, swept{}, "look", "killing"},
-			{5005 * ms, found(agent), "look", "killing"},
+			{5005 * ms, sees{swept{}, found(agent)}, "look", "killing"},
 			{5005 * ms, found(agent), "(leaving agent), exit 0", "over"},
 		}},
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
-			{0, mainExits(exited(5), false), "look", "waiting"},
-			{0, found(agent, member), "wake 5ms", "waiting"},
-			{5 * ms, elapsed{}, "look", "waiting"},
-			{5 * ms, found(agent, member), "wake 10ms", "waiting"},  // and so on, for a name that comes late
-			{10 * ms, reaped(false, 300), "hurry 245ms", "waiting"}, // orphans that end all the time cost little
+			{0, sees{mainExits(exited(5), false), found(agent, member)}, "wake 5ms", "waiting"},
+			{5 * ms, sees{elapsed{}, found(agent, member)}, "wake 10ms", "waiting"}, // and so on, for a name that comes late
+			{10 * ms, reaped(false, 300), "hurry 245ms", "waiting"},                 // orphans that end all the time cost little
 			{1000 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
-			{1005 * ms, elapsed{}, "look", "waiting"},
-			{1005 * ms, found(agent), "look", "waiting"},
+			{1005 * ms, sees{elapsed{}, found(agent)}, "look", "waiting"},
 			{1005 * ms, unstill(agent), "wake 20ms", "waiting"},
 			{1025 * ms, elapsed{}, "look", "waiting"},
 			{1025 * ms, found(agent), "(leaving agent), exit 5", "over"},
@@ -340,20 +336,15 @@ func TestStep(t *testing.T) {
 		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
 			{0, blind(opaque), `say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
-			{500 * ms, elapsed{}, "look", "asking"},
-			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{500 * ms, sees{elapsed{}, blind(opaque)}, "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: an empty look is no proof while processes come and go", pipes, []turn{
-			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, unstill(escapee), "look", "lingering"},
+			{0, sees{mainExits(exited(5), false), unstill(escapee)}, "look", "lingering"},
 			{0, unstill(escapee), "wake 5ms", "lingering"},
-			{5 * ms, elapsed{}, "look", "lingering"},
-			{5 * ms, unstill(holder), "wake 10ms", "lingering"},
-			{500 * ms, elapsed{}, "look", "asking"},
-			{500 * ms, unstill(escapee), "look", "asking"},
+			{5 * ms, sees{elapsed{}, unstill(holder)}, "wake 10ms", "lingering"},
+			{500 * ms, sees{elapsed{}, unstill(escapee)}, "look", "asking"},
 			{500 * ms, unstill(escapee), "wake 5ms", "asking"},
-			{5500 * ms, elapsed{}, "look", "killing"},
-			{5500 * ms, unstill(escapee), "wake 5ms", "killing"},
+			{5500 * ms, sees{elapsed{}, unstill(escapee)}, "wake 5ms", "killing"},
 			{15500 * ms, elapsed{}, "look", "killing"},
 			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", exit 5`, "over"},
 		}},
@@ -365,64 +356,49 @@ func TestStep(t *testing.T) {
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
-			{2, received{sig: syscall.SIGHUP}, "look", "asking"},
-			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, sees{received{sig: syscall.SIGHUP}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: holders and those who may be", pipes, []turn{
-			{0, mainExits(exited(5), false), "look", "lingering"},
-			{0, found(holder, opaque, escapee), "wake 5ms", "lingering"},
+			{0, sees{mainExits(exited(5), false), found(holder, opaque, escapee)}, "wake 5ms", "lingering"},
 			{500 * ms, elapsed{}, "look", "asking"},
 			{500 * ms, found(holder, opaque, escapee), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
-			{5500 * ms, elapsed{}, "look", "killing"},
-			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
-			{5501 * ms, elapsed{}, "look", "killing"},
-			{5501 * ms, found(holder, escapee), "holder<-9, wake 5ms", "killing"},
+			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
+			{5501 * ms, sees{elapsed{}, found(holder, escapee)}, "holder<-9, wake 5ms", "killing"},
 			{5502 * ms, reaped(false, holder.Pid), "hurry 5ms", "killing"},
 			{5506 * ms, elapsed{}, "look", "killing"},
 			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
-			{5507 * ms, elapsed{}, "look", "killing"},
-			{5507 * ms, found(escapee), "look", "killing"},
+			{5507 * ms, sees{elapsed{}, found(escapee)}, "look", "killing"},
 			{5507 * ms, found(escapee), "exit 5", "over"},
 		}},
 		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
 			{0, blind(opaque), `say "stopping every leftover: without /proc fini can't tell which processes hold the output", wake 500ms`, "lingering"},
-			{500 * ms, elapsed{}, "look", "asking"},
-			{500 * ms, blind(opaque), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
-			{505 * ms, elapsed{}, "look", "asking"},
-			{505 * ms, blind(), "wake 10ms", "asking"}, // it has ended, and what it has left was missed
-			{5500 * ms, elapsed{}, "look", "killing"},
-			{5500 * ms, blind(), "kill children", "killing"},
+			{500 * ms, sees{elapsed{}, blind(opaque)}, "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{505 * ms, sees{elapsed{}, blind()}, "wake 10ms", "asking"}, // it has ended, and what it has left was missed
+			{5500 * ms, sees{elapsed{}, blind()}, "kill children", "killing"},
 		}},
 		{"pipes: also when holders are being killed", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{500 * ms, elapsed{}, "look", "asking"},
-			{500 * ms, found(holder, escapee), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{5500 * ms, elapsed{}, "look", "killing"},
-			{5500 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"},
+			{500 * ms, sees{elapsed{}, found(holder, escapee)}, "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
 			{5500 * ms, stop{why: FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"--orphans-exit of 0 says nothing of itself", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 0 }), []turn{
-			{1, mainExits(exited(0), false), "look", "asking"},
-			{1, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{2, reaped(true, escapee.Pid), "exit 0", "over"},
 		}},
 		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", "asking"},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
-			{1 * ms, elapsed{}, "look", "killing"},
-			{1 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
 			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
 		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
-			{0, mainExits(exited(0), false), "look", "asking"},
-			{0, found(escapee), "(stopping escapee), escapee<-15, wake 0s", "asking"},
-			{1 * ms, elapsed{}, "look", "killing"},
-			{1 * ms, found(escapee), "(killing escapee), kill children", "killing"},
+			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
@@ -470,11 +446,6 @@ func TestStep(t *testing.T) {
 			{1001 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 			{1002 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
 		}},
-		{"stdin closes: wait, TERM, grace, KILL", defaults(), []turn{
-			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{5000 * ms, elapsed{}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
-			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
-		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
@@ -484,10 +455,6 @@ func TestStep(t *testing.T) {
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
 			{5000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, "", "stopping"},
-		}},
-		{"the launcher's death skips the wait", defaults(), []turn{
-			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"-k", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
@@ -505,19 +472,6 @@ func TestStep(t *testing.T) {
 			{15000 * ms, elapsed{}, "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"a reason to stop ends --orphans=wait", wait, []turn{
-			{0, mainExits(exited(0), false), "look", "waiting"},
-			{1, stop{why: TimedOut}, "(stopping the leftovers: timeout), look", "asking"},
-			{2, reaped(true), "exit 0", "over"},
-		}},
-		{"a command that was stopped leaves nothing to wait for", wait, []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "look", "lingering"},
-		}},
-		{"the launcher's death overrules leave", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
-			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1, mainExits(exited(0), false), "look", "lingering"},
-		}},
 		{"-r", with(func(r *Rules) {
 			r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
 			r.KillAfter = time.Second
@@ -526,6 +480,26 @@ func TestStep(t *testing.T) {
 			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
 			{2, received{sig: syscall.SIGTERM}, "forward 3, wake 1s", "stopping"},
 			{3, received{sig: syscall.SIGQUIT}, "forward 3", "stopping"},
+		}},
+		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
+			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
+		}), []turn{
+			{0, mainStops(syscall.SIGSTOP), "", "running"},
+			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
+			{1, received{sig: syscall.SIGINT}, "forward 2", "closing"},
+			{2, mainExits(exited(0), false), "look", "lingering"},
+			{3, received{sig: syscall.SIGINT}, "", "lingering"},
+			{500 * ms, elapsed{}, "", "lingering"},
+			{501 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
+			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
+		}},
+		{"nor does that end --orphans=wait", with(func(r *Rules) {
+			r.Orphans, r.Ignored = WaitAll, []syscall.Signal{syscall.SIGINT}
+		}), []turn{
+			{0, mainExits(exited(0), false), "look", "waiting"},
+			{1, received{sig: syscall.SIGINT}, "", "waiting"},
 		}},
 		{"who stops the command himself continues it himself", defaults(), []turn{
 			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
@@ -554,12 +528,7 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(7), false), "look", "asking"},
 			{0, looked{err: errors.New("no /proc")}, `say "cannot find leftovers: no /proc", exit 7`, "over"},
 		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			play(t, newLadder(tt.rules, mainPid), tt.turns)
-		})
-	}
+	})
 }
 
 // The command in the job's group: what reaches that by itself is not sent to it again.
@@ -571,11 +540,7 @@ func TestInTheJobsGroup(t *testing.T) {
 	lingers := r
 	lingers.Linger = 500 * ms
 	term, kill := syscall.SIGTERM, syscall.SIGINT
-	for _, tt := range []struct {
-		name  string
-		rules Rules
-		turns []turn
-	}{
+	playAll(t, []life{
 		{"the terminal's keys", r, []turn{
 			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
 			{0, received{syscall.SIGQUIT, fromKernel}, "", "running"},
@@ -594,22 +559,18 @@ func TestInTheJobsGroup(t *testing.T) {
 		{"nor does that Ctrl-C count as the first one", lingers, []turn{
 			{0, mainExits(signaled(2), false), "look", "lingering"},
 			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
-			{500 * ms, elapsed{}, "look", "asking"},
-			{500 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{500 * ms, sees{elapsed{}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 			{501 * ms, received{syscall.SIGINT, fromKernel}, "", "asking"},
 		}},
 		{"a second Ctrl-C ends the grace", r, []turn{
 			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
-			{1, mainExits(signaled(2), false), "look", "asking"},
-			{1, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
+			{1, sees{mainExits(signaled(2), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 			{2, received{syscall.SIGINT, fromKernel}, "", "asking"}, // the first one for the leftovers
 			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
 		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) { play(t, newLadder(tt.rules, mainPid), tt.turns) })
-	}
+	})
 }
 
 func TestHeir(t *testing.T) {
@@ -699,31 +660,6 @@ func TestCommandGroup(t *testing.T) {
 	for job, want := range map[int]int{0: 7, 5: 5, OutsideJob: 0} {
 		if got := (Identity{Job: job}).commandGroup(7); got != want {
 			t.Errorf("job %d: %d, want %d", job, got, want)
-		}
-	}
-}
-
-// What was ignored when fini started is forwarded, and cuts nothing short.
-func TestIgnoredSignalIsForwardedOnly(t *testing.T) {
-	r := defaults()
-	r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
-	for _, rung := range []rung{running, closing} {
-		l := newLadder(r, mainPid)
-		l.rung, l.isSuspended = rung, true
-		for range 2 {
-			do, next := l.step(time.Second, received{sig: syscall.SIGINT})
-			if len(do) != 1 || do[0] != (forward{syscall.SIGINT}) || next != l || l.rung != rung {
-				t.Errorf("%s: %v, and then %s", where(l), do, where(next))
-			}
-		}
-	}
-	for _, stage := range []stage{lingering, waiting, asking} {
-		s := newSweep(r)
-		s.enter(stage, 5*time.Second)
-		for range 2 {
-			if do, next := s.step(time.Second, received{sig: syscall.SIGINT}); len(do) != 0 || next != s || s.stage != stage {
-				t.Errorf("%s: %v", where(s), do)
-			}
 		}
 	}
 }

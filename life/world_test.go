@@ -1,6 +1,8 @@
 package life
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -114,10 +116,21 @@ func (w *world) clone() *world {
 	return &c
 }
 
+// procs are those that exist, with their places in all.
+func (w *world) procs() iter.Seq2[int, *proc] {
+	return func(yield func(int, *proc) bool) {
+		for i := range w.all {
+			if p := &w.all[i]; p.state != 0 && !yield(i, p) {
+				return
+			}
+		}
+	}
+}
+
 // get is the process of an id; nil if it is gone.
 func (w *world) get(id int) *proc {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.id == id {
+	for _, p := range w.procs() {
+		if p.id == id {
 			return p
 		}
 	}
@@ -125,8 +138,8 @@ func (w *world) get(id int) *proc {
 }
 
 func (w *world) byPid(pid int) *proc {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.pid == pid {
+	for _, p := range w.procs() {
+		if p.pid == pid {
 			return p
 		}
 	}
@@ -147,9 +160,8 @@ func (w *world) ended(id int) bool {
 func (w *world) freePid() int {
 	for pid := 31; ; pid++ {
 		free := !w.recent.has(pid)
-		for i := range w.all {
-			p := &w.all[i]
-			free = free && (p.state == 0 || p.pid != pid && p.group != pid && p.session != pid)
+		for _, p := range w.procs() {
+			free = free && p.pid != pid && p.group != pid && p.session != pid
 		}
 		if free {
 			return pid
@@ -201,9 +213,8 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		w.endNamespace(p)
 	}
 	adopter := w.adopter(p)
-	for i := range w.all {
-		child := &w.all[i]
-		if child.state == 0 || child.parent != p.id {
+	for _, child := range w.procs() {
+		if child.parent != p.id {
 			continue
 		}
 		child.parent = adopter
@@ -235,10 +246,7 @@ func (w *world) adopter(p *proc) int {
 func (w *world) wakeOrphanedGroups(linked []int) {
 	still := w.linkedGroups()
 	for _, group := range linked {
-		stopped := false
-		for i := range w.all {
-			stopped = stopped || w.all[i].state == 'T' && w.all[i].group == group
-		}
+		stopped := slices.ContainsFunc(w.all[:], func(p proc) bool { return p.state == 'T' && p.group == group })
 		if stopped && !slices.Contains(still, group) {
 			w.may(syscall.SIGHUP, false)
 			_ = w.killGroup(nil, group, syscall.SIGHUP)
@@ -248,12 +256,10 @@ func (w *world) wakeOrphanedGroups(linked []int) {
 }
 
 func (w *world) linkedGroups() (groups []int) {
-	for i := range w.all {
-		p := &w.all[i]
-		if !p.alive() {
-			continue
-		}
-		if up := w.get(p.parent); up != nil && up.group != p.group && up.session == p.session && !slices.Contains(groups, p.group) {
+	for _, p := range w.procs() {
+		up := w.get(p.parent)
+		links := p.alive() && up != nil && up.group != p.group && up.session == p.session
+		if links && !slices.Contains(groups, p.group) {
 			groups = append(groups, p.group)
 		}
 	}
@@ -290,26 +296,21 @@ func (w *world) notify(p *proc) {
 	}
 }
 
-// Wait: each child that has ended, stopped or continued is told of once. none is ECHILD: there
-// is no child. A zombie that a tracer has not waited for is not told of, but is a child. See
-// wait(2), ptrace(2).
-func (w *world) wait4(parent int) (exits []reaper.Exit, none bool) {
-	none = true
-	for i := range w.all {
-		switch p := &w.all[i]; {
-		case p.state == 0 || p.parent != parent:
+// Wait: each child that has ended, stopped or continued is told of once. A zombie that a tracer has not waited for is
+// not told of, but is a child. See wait(2), ptrace(2).
+func (w *world) wait4(parent int) (exits []reaper.Exit) {
+	for _, p := range w.procs() {
+		switch {
+		case p.parent != parent:
 		case p.state == 'Z' && !p.has(traced):
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
 			p.state = 0
 		case p.changed != 0:
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed})
 			p.changed = 0
-			fallthrough
-		default:
-			none = false
 		}
 	}
-	return exits, none
+	return exits
 }
 
 // Kill: a zombie may be signalled, to no effect. Who has another uid may not, but for SIGCONT
@@ -333,8 +334,8 @@ func (w *world) kill(from, to *proc, sig syscall.Signal) error {
 // if that is none. See kill(2).
 func (w *world) killGroup(from *proc, group int, sig syscall.Signal) error {
 	var members []*proc
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.group == group {
+	for _, p := range w.procs() {
+		if p.group == group {
 			members = append(members, p)
 		}
 	}
@@ -431,27 +432,19 @@ func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int
 	for len(parents) > 0 {
 		parent := w.get(parents[0])
 		parents = parents[1:]
-		for i := range w.all {
-			p := &w.all[i]
-			if p.state == 0 || p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
+		for _, p := range w.procs() {
+			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
 				continue
 			}
+			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
 			if !w.blind {
 				parents = append(parents, p.id)
+				seen.Group, seen.Session, seen.Name, seen.State = p.group, p.session, w.name(p.id), p.state
+				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
 			}
-			if !p.alive() {
-				continue
+			if p.alive() {
+				found, ids = append(found, seen), append(ids, p.id)
 			}
-			if w.blind {
-				found = append(found, orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown})
-				ids = append(ids, p.id)
-				continue
-			}
-			found = append(found, orphans.Process{
-				Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: w.name(p.id), State: p.state,
-				Threads: 1, Allowed: w.stays(p), Start: p.start / tick * tick, Holds: orphans.Streams(boolToInt(p.has(holding))),
-			})
-			ids = append(ids, p.id)
 		}
 	}
 	return found, ids
@@ -484,42 +477,16 @@ func (w *world) stays(p *proc) bool {
 	return false
 }
 
-// onlyEarlier reports whether every child of a fini was one before that was fini.
-func (w *world) onlyEarlier(id int) bool {
-	for i := range w.all {
-		if p := &w.all[i]; p.state != 0 && p.parent == id && !p.has(earlier) {
-			return false
-		}
-	}
-	return true
-}
-
 // name is what a process is called in histories.
 func (w *world) name(id int) string {
 	c := w.cast
-	switch id {
-	case 0:
-		return "init"
-	case c.shell:
-		return "parent"
-	case c.sibling:
-		return "sibling"
-	case c.bound:
-		return "bound"
-	case c.outer:
-		return "outer"
-	case c.inner:
-		return "inner"
-	case c.main:
-		return "main"
-	case c.tracer:
-		return "tracer"
-	}
-	p := w.get(id)
-	if p != nil && p.has(earlier) {
+	at := slices.Index([]int{0, c.shell, c.sibling, c.bound, c.outer, c.inner, c.main, c.tracer}, id)
+	switch p := w.get(id); {
+	case at >= 0:
+		return [...]string{"init", "parent", "sibling", "bound", "outer", "inner", "main", "tracer"}[at]
+	case p != nil && p.has(earlier):
 		return "earlier"
-	}
-	if p != nil && !p.has(ofTree) {
+	case p != nil && !p.has(ofTree):
 		return "stranger"
 	}
 	return string(rune('a' + (id-w.ghost.firstLeftover)%26))
@@ -565,7 +532,16 @@ type bond struct {
 func (f *fini) copy() {
 	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
-	f.machine = copyMachine(f.machine)
+	switch m := f.machine.(type) {
+	case *ladder:
+		c := *m
+		c.sentAt = maps.Clone(m.sentAt)
+		f.machine = &c
+	case *sweep:
+		c := *m
+		c.startOfAsked, c.killedPids = maps.Clone(m.startOfAsked), maps.Clone(m.killedPids)
+		f.machine = &c
+	}
 }
 
 func (w *world) fini(id int) *fini {
@@ -608,11 +584,6 @@ func (w *world) ready(f *fini) bool {
 	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
 		return true
 	}
-	return w.bondEnded(f)
-}
-
-// bondEnded reports whether one has ended whose end a fini watches.
-func (w *world) bondEnded(f *fini) bool {
 	return slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
@@ -633,10 +604,8 @@ func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
 	first := true
 	for f.Kernel = k; !k.called && w.broken == ""; first = false {
-		if len(f.todo) > 0 && !first && w.mayMiss() {
-			if _, ok := f.todo[0].(look); ok {
-				return
-			}
+		if !first && doing[look](f) && w.mayMiss() {
+			return
 		}
 		switch {
 		case f.over():
@@ -652,11 +621,12 @@ func (w *world) run(f *fini) {
 	}
 }
 
-// slip lets a fini kill all but one that was forked just then. A sweep is not atomic against fork: see
-// proc_pid_stat(5).
-func (w *world) slip(f *fini, unseen int) {
-	f.Kernel = &kernel{w: w, f: f, unseen: unseen}
-	f.turn()
+// doing reports whether an action of this kind is the next one of a fini.
+func doing[kind action](f *fini) (is bool) {
+	if len(f.todo) > 0 {
+		_, is = f.todo[0].(kind)
+	}
+	return is
 }
 
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
@@ -718,8 +688,10 @@ func (k *kernel) CatchChildren(on bool) { k.f.deaf = !on }
 
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
-	exits, none = k.w.wait4(k.f.id)
-	return exits, none || k.w.onlyEarlier(k.f.id)
+	exits = k.w.wait4(k.f.id)
+	// none is ECHILD: there is no child. One from before that was fini does not count.
+	others := slices.ContainsFunc(k.w.all[:], func(p proc) bool { return p.state != 0 && p.parent == k.f.id && !p.has(earlier) })
+	return exits, !others
 }
 
 func (k *kernel) MainEnded() {}
@@ -760,8 +732,8 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 		_ = w.kill(self, main, sig)
 	}
 	if group {
-		for i := range w.all {
-			if p := &w.all[i]; p.state != 0 && p.group == f.main {
+		for _, p := range w.procs() {
+			if p.group == f.main {
 				w.judgeSignal(f, p, sig, byForward)
 			}
 		}
@@ -788,9 +760,8 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	w, f := k.w, k.f
 	targets := []int{}
 	childrenOnly = childrenOnly || w.blind
-	for i := range w.all {
-		p := &w.all[i]
-		if p.state != 0 && p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
+	for _, p := range w.procs() {
+		if p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
 			targets = append(targets, p.id)
 		}
 	}
