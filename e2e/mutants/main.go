@@ -161,7 +161,8 @@ func (f fault) try(dir string) (v verdict) {
 		last := len(words) - 1
 		args := append([]string{"test", "-count=1", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
 		if strings.HasPrefix(words[0], "./e2e/") {
-			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini", ".")
+			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini",
+				"-ldflags=-E github.com/seed-126c5d8a/fini/entry.entry", ".") // as the Makefile does it
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if out, err := build.CombinedOutput(); err != nil {
 				return verdict{err: fmt.Errorf("%s", out)}
