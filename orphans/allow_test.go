@@ -3,10 +3,9 @@ package orphans
 import (
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,52 +39,46 @@ func TestMatches(t *testing.T) {
 // Who is left alone is marked and lives, with all that descends from it, and nobody else.
 func TestAllow(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
-		ways(t, func(t *testing.T, tree *Tree) {
-			f := newFamily(t)
-			copied := filepath.Join(t.TempDir(), "daemon-by-file")
-			self, err := os.Executable()
-			check(t, err)
-			if out, err := exec.Command("cp", self, copied).CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
-			named := f.command("@named", "agent", "@fork", "agent", "@fork", "below", "@stay", "deep")
-			f.start(named)
-			byFile := f.command("@named", "other", "@stay", "byFile")
-			byFile.Path = copied
-			f.start(byFile)
-			f.start(f.command("@fork", "parent", "@named", "agent", "@stay", "inner"))
-			main := f.start(f.command("@named", "agent", "@stay", "main"))
-			f.await("agent", "below", "deep", "byFile", "parent", "inner", "main")
-			check(t, os.Remove(copied)) // a program may be replaced while it runs
-			tree.Allow([]string{"agent", "daemon-*"}, main.Process.Pid)
+		tree := New()
+		f := newFamily(t)
+		linked := rig.Linked(t, "daemon-by-file")
+		named := f.command("@named", "agent", "@fork", "agent", "@fork", "below", "@stay", "deep")
+		f.start(named)
+		byFile := f.command("@named", "other", "@stay", "byFile")
+		byFile.Path = linked
+		f.start(byFile)
+		f.start(f.command("@fork", "parent", "@named", "agent", "@stay", "inner"))
+		main := f.start(f.command("@named", "agent", "@stay", "main"))
+		f.await("agent", "below", "deep", "byFile", "parent", "inner", "main")
+		check(t, os.Remove(linked)) // a program may be replaced while it runs
+		tree.Allow([]string{"agent", "daemon-by-file"}, main.Process.Pid)
 
-			found := look(t, tree)
-			f.mustFind(t, found, "agent", "below", "deep", "byFile", "parent", "inner", "main")
-			stays := map[string]bool{"agent": true, "below": true, "deep": true, "byFile": true, "inner": true}
-			for label, pid := range f.pids {
-				if found[pid].Allowed != stays[label] {
-					t.Errorf("%s: allowed %t", label, found[pid].Allowed)
-				}
+		found := look(t, tree)
+		f.mustFind(t, found, "agent", "below", "deep", "byFile", "parent", "inner", "main")
+		stays := map[string]bool{"agent": true, "below": true, "deep": true, "byFile": true, "inner": true}
+		for label, pid := range f.pids {
+			if found[pid].Allowed != stays[label] {
+				t.Errorf("%s: allowed %t", label, found[pid].Allowed)
 			}
-			hit := map[int]bool{}
-			for range 2 { // one that has come to this process since
-				pids, refused, err := tree.Kill()
-				check(t, err)
-				if len(refused) > 0 {
-					t.Errorf("was refused %v", refused)
-				}
-				for _, pid := range pids {
-					hit[pid] = true
-				}
-				for pid := range hit {
-					_, _ = unix.Wait4(pid, nil, 0, nil)
-				}
+		}
+		hit := map[int]bool{}
+		for range 2 { // one that has come to this process since
+			pids, refused, err := tree.Kill()
+			check(t, err)
+			if len(refused) > 0 {
+				t.Errorf("was refused %v", refused)
 			}
-			if want := map[int]bool{f.pids["parent"]: true, f.pids["main"]: true}; !maps.Equal(hit, want) {
-				t.Errorf("Kill hit %v, want parent and main of %v", hit, f.pids)
+			for _, pid := range pids {
+				hit[pid] = true
 			}
-			f.mustFind(t, look(t, tree), "agent", "below", "deep", "byFile", "inner")
-			f.end()
-		})
+			for pid := range hit {
+				_, _ = unix.Wait4(pid, nil, 0, nil)
+			}
+		}
+		if want := map[int]bool{f.pids["parent"]: true, f.pids["main"]: true}; !maps.Equal(hit, want) {
+			t.Errorf("Kill hit %v, want parent and main of %v", hit, f.pids)
+		}
+		f.mustFind(t, look(t, tree), "agent", "below", "deep", "byFile", "inner")
+		f.end()
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -169,17 +170,9 @@ type family struct {
 
 func newFamily(t *testing.T) *family {
 	t.Helper()
-	sayR, sayW := pipe(t)
-	untilR, untilW := pipe(t)
+	sayR, sayW := rig.Pipe(t)
+	untilR, untilW := rig.Pipe(t)
 	return &family{t: t, heard: sayR, lines: bufio.NewReader(sayR), said: sayW, until: untilR, hold: untilW, pids: map[string]int{}}
-}
-
-func pipe(t *testing.T) (r, w *os.File) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	check(t, err)
-	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
-	return r, w
 }
 
 // command is a process to start; without more it has no streams.
@@ -276,7 +269,7 @@ func alone(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
 		body(t)
 		return
 	}
-	outR, outW := pipe(t)
+	outR, outW := rig.Pipe(t)
 	outside := newFamily(t)
 	sibling := outside.command("@signals", "sibling")
 	sibling.Stdout = outW
@@ -478,18 +471,13 @@ func TestLook(t *testing.T) {
 			if p := found[f.pids["named"]]; p.Name != name {
 				t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, name)
 			}
-			descriptors := func() int {
-				entries, err := os.ReadDir("/proc/self/fd")
-				check(t, err)
-				return len(entries)
-			}
 			tree.release()
-			before := descriptors()
+			before := rig.CountFDs(t, self)
 			for range 20 {
 				f.mustFind(t, look(t, tree), all...)
 			}
 			tree.release()
-			if after := descriptors(); after > before {
+			if after := rig.CountFDs(t, self); after > before {
 				t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 			}
 		})
@@ -529,13 +517,10 @@ func TestHolds(t *testing.T) {
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
 		defer f.end()
-		outR, outW := pipe(t)
-		_, errW := pipe(t)
-		_, otherW := pipe(t)
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		check(t, err)
-		near, far := os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")
-		defer func() { _, _ = near.Close(), far.Close() }()
+		outR, outW := rig.Pipe(t)
+		_, errW := rig.Pipe(t)
+		_, otherW := rig.Pipe(t)
+		near, far := rig.Socketpair(t)
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		check(t, err)
 		defer func() { _ = null.Close() }()
@@ -867,7 +852,7 @@ func TestNotAllowed(t *testing.T) {
 	need.That(t, os.Getuid() == 0, "root, to start a process of another user")
 	alone(t, nil, func(t *testing.T) {
 		f := newFamily(t)
-		_, outW := pipe(t)
+		_, outW := rig.Pipe(t)
 		tree := treeOf(t, outW, nil)
 		f.start(f.command("@stay", "child"))
 		f.start(f.command("@fork", "parent", "@stay", "below"))

@@ -80,125 +80,115 @@ func (f fakeProc) wait(pid int, name string) (end func()) {
 // A process that holds the reader is found, with all but its details, and so are those behind it, and those of the
 // next looks. When the reader is back it tells of all but the one that held it.
 func TestReaderIsHeld(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		proc, tree := newFakeProc(t)
-		pids := proc.children(3)
-		end := proc.wait(pids[1], "stat")
-		told := func(found map[int]Process) (told []bool) {
-			for _, pid := range pids {
-				p := found[pid]
-				if p.State != 'S' || p.Name != "some" || p.Parent != os.Getpid() || p.User != 2 || p.Group != unix.Getpgrp() {
-					t.Errorf("found %+v", p)
-				}
-				told = append(told, p.Start != 0)
+	proc, tree := newFakeProc(t)
+	pids := proc.children(3)
+	end := proc.wait(pids[1], "stat")
+	told := func(found map[int]Process) (told []bool) {
+		for _, pid := range pids {
+			p := found[pid]
+			if p.State != 'S' || p.Name != "some" || p.Parent != os.Getpid() || p.User != 2 || p.Group != unix.Getpgrp() {
+				t.Errorf("found %+v", p)
 			}
-			return told
+			told = append(told, p.Start != 0)
 		}
-		if got := told(look(t, tree)); got[1] || got[2] || !got[0] {
-			t.Errorf("the reader told of %v", got)
-		}
-		began := time.Now()
-		for range 100 {
-			told(look(t, tree))
-		}
-		if took := time.Since(began); took > 50*tooBusy {
-			t.Errorf("100 looks took %v", took)
-		}
-		if got := tree.CommandLine(look(t, tree)[pids[2]]); got != "some" {
-			t.Errorf("the last one is called %q", got)
-		}
-		for tree.reader.busy.Load() {
-			end()
-			runtime.Gosched()
-		}
-		if got := told(look(t, tree)); got[1] || !got[2] {
-			t.Errorf("when it is back the reader tells of %v", got)
-		}
-	})
+		return told
+	}
+	if got := told(look(t, tree)); got[1] || got[2] || !got[0] {
+		t.Errorf("the reader told of %v", got)
+	}
+	began := time.Now()
+	for range 100 {
+		told(look(t, tree))
+	}
+	if took := time.Since(began); took > 50*tooBusy {
+		t.Errorf("100 looks took %v", took)
+	}
+	if got := tree.CommandLine(look(t, tree)[pids[2]]); got != "some" {
+		t.Errorf("the last one is called %q", got)
+	}
+	for tree.reader.busy.Load() {
+		end()
+		runtime.Gosched()
+	}
+	if got := told(look(t, tree)); got[1] || !got[2] {
+		t.Errorf("when it is back the reader tells of %v", got)
+	}
 }
 
 // One that would hold the reader, as its status shows, is not asked.
 func TestStuckIsNotAsked(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		proc, tree := newFakeProc(t)
-		pids := proc.children(5)
-		for i, pid := range pids[:4] {
-			proc.wait(pid, "stat")
-			if i < 2 {
-				proc.status(pid, os.Getpid(), "D (disk sleep)", 16)
-			} else {
-				proc.status(pid, os.Getpid(), "S (sleeping)", 0)
-			}
+	proc, tree := newFakeProc(t)
+	pids := proc.children(5)
+	for i, pid := range pids[:4] {
+		proc.wait(pid, "stat")
+		if i < 2 {
+			proc.status(pid, os.Getpid(), "D (disk sleep)", 16)
+		} else {
+			proc.status(pid, os.Getpid(), "S (sleeping)", 0)
 		}
-		found := look(t, tree)
-		for i, pid := range pids {
-			if p := found[pid]; p.Start != 0 != (i == 4) {
-				t.Errorf("number %d is %+v", i, p)
-			}
+	}
+	found := look(t, tree)
+	for i, pid := range pids {
+		if p := found[pid]; p.Start != 0 != (i == 4) {
+			t.Errorf("number %d is %+v", i, p)
 		}
-		if tree.reader.busy.Load() {
-			t.Error("the reader is held")
-		}
-	})
+	}
+	if tree.reader.busy.Load() {
+		t.Error("the reader is held")
+	}
 }
 
 // One of whose two threads the first has ended is in the other's state.
 func TestOneThreadIsLeft(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		proc, tree := newFakeProc(t)
-		pid := proc.children(1)[0]
-		proc.put(pid, "status", statusOf(pid, os.Getpid(), "Z (zombie)", 0, 2))
-		proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "D (disk sleep)", 16, 2))
-		if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
-			t.Errorf("found %+v", p)
-		}
-	})
+	proc, tree := newFakeProc(t)
+	pid := proc.children(1)[0]
+	proc.put(pid, "status", statusOf(pid, os.Getpid(), "Z (zombie)", 0, 2))
+	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "D (disk sleep)", 16, 2))
+	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
+		t.Errorf("found %+v", p)
+	}
 }
 
 // Where the kernel lists no children, nothing of a stranger is read that may have to be waited for.
 func TestStrangerIsNotWaitedFor(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		proc, tree := newFakeProc(t)
-		tree.byChildren = false
-		pids := proc.children(2)
-		proc.status(pids[1], pids[0], "S (sleeping)", 16)
-		proc.status(1, 0, "S (sleeping)", 16)
-		defer proc.wait(1, "stat")()
-		if found := look(t, tree); len(found) != 2 || found[pids[1]].Parent != pids[0] {
-			t.Errorf("found %+v", found)
-		}
-	})
+	proc, tree := newFakeProc(t)
+	tree.byChildren = false
+	pids := proc.children(2)
+	proc.status(pids[1], pids[0], "S (sleeping)", 16)
+	proc.status(1, 0, "S (sleeping)", 16)
+	defer proc.wait(1, "stat")()
+	if found := look(t, tree); len(found) != 2 || found[pids[1]].Parent != pids[0] {
+		t.Errorf("found %+v", found)
+	}
 }
 
 // A look is still if nobody came or went meanwhile: what a process that ends has left is not missed then.
 func TestStill(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		proc, tree := newFakeProc(t)
-		pids := proc.children(2)
-		self := "task/" + strconv.Itoa(os.Getpid()) + "/children"
-		tree.Pipes = true
-		if view, err := tree.Look(); err != nil || !view.Still {
-			t.Errorf("nobody came or went: %+v, %v", view, err)
+	proc, tree := newFakeProc(t)
+	pids := proc.children(2)
+	self := "task/" + strconv.Itoa(os.Getpid()) + "/children"
+	tree.Pipes = true
+	if view, err := tree.Look(); err != nil || !view.Still {
+		t.Errorf("nobody came or went: %+v, %v", view, err)
+	}
+	// Another comes while the reader reads.
+	end := proc.wait(pids[1], "stat")
+	changed := make(chan bool)
+	go func() {
+		for !tree.reader.busy.Load() {
+			time.Sleep(time.Millisecond)
 		}
-		// Another comes while the reader reads.
-		end := proc.wait(pids[1], "stat")
-		changed := make(chan bool)
-		go func() {
-			for !tree.reader.busy.Load() {
-				time.Sleep(time.Millisecond)
-			}
-			proc.put(os.Getpid(), self, fmt.Sprint(pids[0], " ", pids[1], " 1 "))
-			for tree.reader.busy.Load() {
-				end()
-			}
-			close(changed)
-		}()
-		view, err := tree.Look()
-		if err != nil || view.Still || len(view.Found) != 2 {
-			t.Errorf("one came: %+v, %v", view, err)
+		proc.put(os.Getpid(), self, fmt.Sprint(pids[0], " ", pids[1], " 1 "))
+		for tree.reader.busy.Load() {
+			end()
 		}
-		<-changed
-	})
+		close(changed)
+	}()
+	view, err := tree.Look()
+	if err != nil || view.Still || len(view.Found) != 2 {
+		t.Errorf("one came: %+v, %v", view, err)
+	}
+	<-changed
 }
 
 // Looks need no more threads, whatever the machine does: the table of processes may be full.
@@ -220,7 +210,7 @@ func TestLooksNeedNoMoreThreads(t *testing.T) {
 			defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
 		}
 		before := threads()
-		for range 3000 {
+		for range 1000 {
 			look(t, tree)
 		}
 		if after := threads(); after > before+1 { // one while another is coming to rest

@@ -74,12 +74,6 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-func BenchmarkCountMemory(b *testing.B) {
-	for range b.N {
-		CountMemory()
-	}
-}
-
 func FuzzMemoryFiles(f *testing.F) {
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	f.Add(string(own))

@@ -5,18 +5,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
-
-// The signal for the parent's death, which facts asks for, is the first thread's.
-func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	// Under the race detector a program sleeps for a second when it exits.
@@ -50,10 +47,6 @@ func program(name string, args []string) int {
 			}
 		}
 		return 7
-	case "@facts": // of itself, into a file
-		return facts(args)
-	case "@letgo":
-		return closeInherited(args)
 	}
 	return 99
 }
@@ -63,14 +56,6 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func pipe(t *testing.T) (r, w *os.File) {
-	t.Helper()
-	r, w, err := os.Pipe()
-	check(t, err)
-	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
-	return r, w
 }
 
 func self(t *testing.T) string {
@@ -107,7 +92,7 @@ func alone(t *testing.T, body func(t *testing.T)) {
 // writing end is closed.
 func inheritedEnd(t *testing.T) (fd string, w *os.File) {
 	t.Helper()
-	r, w := pipe(t)
+	r, w := rig.Pipe(t)
 	end, err := unix.Dup(int(r.Fd())) // without close-on-exec
 	check(t, err)
 	t.Cleanup(func() { _ = unix.Close(end) })
@@ -139,66 +124,50 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		check(t, Subreaper())
 		until, end := inheritedEnd(t)
 		child := spawnSelf(t, "@orphans", strconv.Itoa(orphans), until)
-
-		hasEnded(t)
-		exits, none := Reap(nil)
-		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 {
-			t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
-		}
-		if none {
-			t.Error("orphans are alive, and Reap says that there is none")
-		}
-		if exits, none := Reap(nil); len(exits) != 0 || none {
-			t.Errorf("nobody else has ended, and Reap says %v, %t", exits, none)
-		}
-
-		_ = end.Close()
-		reaped := map[int]bool{}
-		for none = false; !none; {
-			hasEnded(t)
-			exits, none = Reap(nil)
-			for _, x := range exits {
-				if reaped[x.Pid] {
-					t.Errorf("%d was reaped twice", x.Pid)
-				}
-				reaped[x.Pid] = true
-				if !x.Status.Exited() || x.Status.ExitStatus() != 1 {
-					t.Errorf("%d ended with %v, want status 1 for the end of its input", x.Pid, x.Status)
-				}
-			}
-		}
-		if len(reaped) != orphans {
-			t.Errorf("reaped %d orphans, want %d", len(reaped), orphans)
-		}
-		if exits, none := Reap(nil); len(exits) != 0 || !none {
-			t.Errorf("no child is left, and Reap says %v, %t", exits, none)
-		}
-	})
-}
-
-// Who has ended is asked for while its pid and its name are still its own.
-func TestReapAsksForNames(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		until, end := inheritedEnd(t)
-		defer func() { _ = end.Close() }()
-		child := spawnSelf(t, "@stay", until)
-		asked := []int{}
+		// Who has ended is asked for while its pid and its name are still its own.
+		var asked []int
 		ask := func(pid int) string {
 			asked = append(asked, pid)
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err != nil || !strings.Contains(string(stat), ") Z ") {
 				t.Errorf("asked for the name of %d, which is no zombie: %q, %v", pid, stat, err)
 			}
-			return "it"
+			return strconv.Itoa(pid)
 		}
-		if exits, none := Reap(ask); len(exits) > 0 || none || len(asked) > 0 {
-			t.Errorf("nobody has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
-		}
-		check(t, unix.Kill(child.Pid, unix.SIGKILL))
+
 		hasEnded(t)
-		exits, none := Reap(ask)
-		if len(exits) != 1 || exits[0].Name != "it" || exits[0].Status.Signal() != unix.SIGKILL || !none || len(asked) != 1 || asked[0] != child.Pid {
-			t.Errorf("Reap = %v, %t, and it asked for %v", exits, none, asked)
+		exits, none := Reap(nil)
+		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 || exits[0].Name != "" {
+			t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
+		}
+		if none {
+			t.Error("orphans are alive, and Reap says that there is none")
+		}
+		if exits, none := Reap(ask); len(exits) != 0 || none || len(asked) > 0 {
+			t.Errorf("nobody else has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
+		}
+
+		_ = end.Close()
+		var reaped []int
+		for none = false; !none; {
+			hasEnded(t)
+			exits, none = Reap(ask)
+			for _, x := range exits {
+				reaped = append(reaped, x.Pid)
+				if !x.Status.Exited() || x.Status.ExitStatus() != 1 || x.Name != strconv.Itoa(x.Pid) {
+					t.Errorf("%d ended with %v, and has the name %q; want status 1 for the end of its input", x.Pid, x.Status, x.Name)
+				}
+			}
+		}
+		if !slices.Equal(reaped, asked) {
+			t.Errorf("reaped %v, and was asked for the names of %v", reaped, asked)
+		}
+		slices.Sort(reaped)
+		if len(slices.Compact(reaped)) != orphans {
+			t.Errorf("reaped %v, want %d orphans", reaped, orphans)
+		}
+		if exits, none := Reap(nil); len(exits) != 0 || !none {
+			t.Errorf("no child is left, and Reap says %v, %t", exits, none)
 		}
 	})
 }
@@ -226,16 +195,4 @@ func TestReapTellsOfAStop(t *testing.T) {
 			t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
 		}
 	})
-}
-
-// facts writes what a command sees of itself to a file.
-func facts(args []string) int {
-	var deathsig int32
-	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&deathsig)), 0, 0, 0)
-	text := fmt.Sprintf("name=%s args=%q leader=%t deathsig=%d error=%v\n",
-		os.Args[0], args[1:], unix.Getpgrp() == os.Getpid(), deathsig, err)
-	if os.WriteFile(args[0], []byte(text), 0o600) != nil {
-		return 1
-	}
-	return 42
 }

@@ -26,8 +26,7 @@ func TestCatchRealTime(t *testing.T) {
 			c.want(c.is(sig))
 		}
 	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
+	c.says(unix.SIGTERM)
 }
 
 // Of SIGCONT and a stop signal that come one after the other, the last one counts.
@@ -50,8 +49,7 @@ func TestCatchStopAndContinue(t *testing.T) {
 			c.want(c.is(order[len(order)-1]))
 		}
 	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
+	c.says(unix.SIGTERM)
 }
 
 // waits reports whether it reads its standard input.

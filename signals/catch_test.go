@@ -93,12 +93,8 @@ func startCatcher(t *testing.T) *caughtBy {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	in, err2 := cmd.StdinPipe()
-	if err = errors.Join(err, err2); err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(err, err2))
+	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	c := &caughtBy{t, cmd, bufio.NewScanner(out), in}
 	c.want("ready")
@@ -117,9 +113,14 @@ func (c *caughtBy) want(line string) {
 
 func (c *caughtBy) send(sig syscall.Signal) {
 	c.t.Helper()
-	if err := c.cmd.Process.Signal(sig); err != nil {
-		c.t.Fatal(err)
-	}
+	check(c.t, c.cmd.Process.Signal(sig))
+}
+
+// says sends a signal and wants to be told of it, and of nothing else before.
+func (c *caughtBy) says(sig syscall.Signal) {
+	c.t.Helper()
+	c.send(sig)
+	c.want(c.is(sig))
 }
 
 // is how it says a signal that this process sent.
@@ -133,44 +134,35 @@ func (c *caughtBy) is(sig syscall.Signal) string {
 func TestCatchEverySignal(t *testing.T) {
 	c := startCatcher(t)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		switch {
-		case !Catchable(sig) || sig == unix.SIGTERM || sig == unix.SIGWINCH:
+		if !Catchable(sig) || sig == unix.SIGTERM || sig == unix.SIGWINCH {
 			continue
-		case sig == unix.SIGQUIT:
-			c.send(sig)
+		}
+		c.send(sig)
+		switch sig {
+		case unix.SIGQUIT:
 			c.want("recovered: true")
-		case sig == unix.SIGXCPU:
-			c.send(sig)
+		case unix.SIGXCPU:
 			_, _ = c.stdin.Write([]byte("\n"))
-		default:
-			c.send(sig)
 		}
 		c.want(c.is(sig))
 	}
 	// One that was ignored from the start stays so: it would be said before a signal with a greater number.
 	c.send(unix.SIGWINCH)
-	c.send(unix.SIGSYS)
-	c.want(c.is(unix.SIGSYS))
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
+	c.says(unix.SIGSYS)
+	c.says(unix.SIGTERM)
 }
 
 // The end of a child is told where that is asked for.
 func TestCatchChildren(t *testing.T) {
 	c := startCatcher(t)
 	for range 3 {
-		c.send(unix.SIGUSR1)
-		c.want(c.is(unix.SIGUSR1))
-		c.send(unix.SIGHUP)
-		c.want(c.is(unix.SIGHUP))
+		c.says(unix.SIGUSR1)
+		c.says(unix.SIGHUP)
 		c.want("SIGCHLD 0")
-		c.send(unix.SIGUSR2)
-		c.want(c.is(unix.SIGUSR2))
-		c.send(unix.SIGHUP)
-		c.want(c.is(unix.SIGHUP))
+		c.says(unix.SIGUSR2)
+		c.says(unix.SIGHUP)
 	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
+	c.says(unix.SIGTERM)
 }
 
 // What reaches fini while it is not looking is not lost, and merged by kind.
@@ -200,16 +192,13 @@ func TestCatchMany(t *testing.T) {
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
 func TestCatchWithoutInfo(t *testing.T) {
 	c := startCatcher(t)
-	if err := unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
 	for range 5 {
 		c.send(unix.SIGQUIT) // which has it preempt a goroutine
 		c.want("recovered: true")
 		c.want(c.is(unix.SIGQUIT))
 	}
-	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGTERM))
+	c.says(unix.SIGTERM)
 }
 
 func TestCatchable(t *testing.T) {

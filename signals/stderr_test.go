@@ -3,7 +3,6 @@ package signals
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -26,36 +26,30 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sayTo calls SayLine with fd, -1 for none, in the place of standard error. SayLine leaves the signal mask as it was.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sayTo calls SayLine with fd in the place of standard error. SayLine leaves the signal mask as it was.
 func sayTo(t *testing.T, fd int) bool {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	mask := func() (now unix.Sigset_t) {
-		if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now); err != nil {
-			t.Fatal(err)
-		}
+		check(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
 	saved, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = unix.Close(saved) }()
-	if fd < 0 {
-		err = unix.Close(2)
-	} else {
-		err = unix.Dup3(fd, 2, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, unix.Dup3(fd, 2, 0))
 	before := mask()
 	ok := SayLine(line)
 	after := mask()
-	if err := unix.Dup3(saved, 2, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unix.Dup3(saved, 2, 0))
 	if after != before {
 		t.Errorf("the signal mask was %x and is %x", before, after)
 	}
@@ -68,84 +62,42 @@ var line = []byte("fini: a line\n")
 // descriptor as it was.
 func fill(t *testing.T, fd int) {
 	t.Helper()
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unix.SetNonblock(fd, true))
 	for _, size := range []int{4096, 1} {
-		for {
-			if _, err := unix.Write(fd, bytes.Repeat([]byte("x"), size)); err == unix.EAGAIN {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
+		var err error
+		for err == nil {
+			_, err = unix.Write(fd, bytes.Repeat([]byte("x"), size))
+		}
+		if err != unix.EAGAIN {
+			t.Fatal(err)
 		}
 	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	check(t, unix.SetNonblock(fd, false))
 }
 
-// ends is a pair of connected files, by which a line is written and read.
-type ends struct{ near, far *os.File }
-
-func (e ends) close() {
-	_ = e.near.Close()
-	_ = e.far.Close()
-}
-
-func pipeEnds(t *testing.T) ends {
-	t.Helper()
-	far, near, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := ends{near, far}
-	t.Cleanup(e.close)
-	return e
-}
-
-func socketEnds(t *testing.T) ends {
-	t.Helper()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := ends{os.NewFile(uintptr(pair[0]), "near"), os.NewFile(uintptr(pair[1]), "far")}
-	t.Cleanup(e.close)
-	return e
-}
-
-// terminalEnds is a terminal and its master.
-func terminalEnds(t *testing.T) ends {
-	t.Helper()
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	need.That(t, err == nil, "/dev/ptmx")
-	far := os.NewFile(uintptr(master), "master")
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := unix.Open(fmt.Sprintf("/dev/pts/%d", number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	need.That(t, err == nil, "/dev/pts")
-	e := ends{os.NewFile(uintptr(slave), "terminal"), far}
-	t.Cleanup(e.close)
-	return e
+// pairs are connected files of each kind, by which a line is written and read.
+var pairs = map[string]func(t testing.TB) (near, far *os.File){
+	"pipe": func(t testing.TB) (near, far *os.File) {
+		far, near = rig.Pipe(t)
+		return near, far
+	},
+	"socket": rig.Socketpair,
+	"terminal": func(t testing.TB) (near, far *os.File) {
+		_, err := os.Stat("/dev/ptmx")
+		need.That(t, err == nil, "/dev/ptmx")
+		return rig.Terminal(t)
+	},
 }
 
 func TestSayLineArrives(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) ends{
-		"pipe": pipeEnds, "socket": socketEnds, "terminal": terminalEnds,
-	} {
+	for name, open := range pairs {
 		t.Run(name, func(t *testing.T) {
-			e := open(t)
-			if !sayTo(t, int(e.near.Fd())) {
+			near, far := open(t)
+			if !sayTo(t, int(near.Fd())) {
 				t.Fatal("SayLine = false")
 			}
 			// A terminal may pass on a line in parts, and ends it with a carriage return too.
-			text, err := bufio.NewReader(e.far).ReadString('\n')
+			text, err := bufio.NewReader(far).ReadString('\n')
 			if text := strings.ReplaceAll(text, "\r", ""); err != nil || text != string(line) {
 				t.Errorf("read %q, %v; want %q", text, err, line)
 			}
@@ -160,21 +112,17 @@ func TestSayLineToFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
 			file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o600)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			defer func() { _ = file.Close() }()
-			if _, err := file.WriteString("command\n"); err != nil {
-				t.Fatal(err)
-			}
+			_, err = file.WriteString("command\n")
+			check(t, err)
 			for range 2 {
 				if !sayTo(t, int(file.Fd())) {
 					t.Error("SayLine = false")
 				}
 			}
-			if _, err := file.WriteString("command\n"); err != nil {
-				t.Fatal(err)
-			}
+			_, err = file.WriteString("command\n")
+			check(t, err)
 			got, err := os.ReadFile(path)
 			if want := "command\n" + string(line) + string(line) + "command\n"; err != nil || string(got) != want {
 				t.Errorf("the file holds %q, %v; want %q", got, err, want)
@@ -184,18 +132,16 @@ func TestSayLineToFile(t *testing.T) {
 }
 
 func TestSayLineNeverWaits(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) ends{
-		"full pipe": pipeEnds, "full socket": socketEnds, "full terminal": terminalEnds,
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := open(t)
-			fill(t, int(e.near.Fd()))
+	for name, open := range pairs {
+		t.Run("full "+name, func(t *testing.T) {
+			near, _ := open(t)
+			fill(t, int(near.Fd()))
 			// A terminal makes room behind the writer's back, so only the others are
 			// sure to be full still.
-			if sayTo(t, int(e.near.Fd())) && name != "full terminal" {
+			if sayTo(t, int(near.Fd())) && name != "terminal" {
 				t.Error("SayLine = true, but nobody can have taken the line")
 			}
-			if flags, err := unix.FcntlInt(e.near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+			if flags, err := unix.FcntlInt(near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
 				t.Errorf("the file description that the command shares has flags %#o, %v; want no O_NONBLOCK", flags, err)
 			}
 		})
@@ -204,8 +150,8 @@ func TestSayLineNeverWaits(t *testing.T) {
 
 // A terminal that has room for a part of a line says that it can be written to.
 func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
-	e := terminalEnds(t)
-	fd := int(e.near.Fd())
+	near, far := pairs["terminal"](t)
+	fd := int(near.Fd())
 	fill(t, fd)
 	room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	for {
@@ -215,7 +161,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 		if room[0].Revents&unix.POLLOUT != 0 {
 			break
 		}
-		if _, err := unix.Read(int(e.far.Fd()), make([]byte, 64)); err != nil && err != unix.EINTR {
+		if _, err := unix.Read(int(far.Fd()), make([]byte, 64)); err != nil && err != unix.EINTR {
 			t.Fatal(err)
 		}
 	}
@@ -230,61 +176,31 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 
 // Ctrl-S holds a terminal's output for as long as its user likes.
 func TestSayLineToStoppedTerminal(t *testing.T) {
-	e := terminalEnds(t)
-	if err := unix.IoctlSetInt(int(e.near.Fd()), unix.TCXONC, unix.TCOOFF); err != nil {
-		t.Fatal(err)
-	}
-	if sayTo(t, int(e.near.Fd())) {
+	near, _ := pairs["terminal"](t)
+	check(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
+	if sayTo(t, int(near.Fd())) {
 		t.Error("SayLine = true, but the terminal is stopped")
-	}
-}
-
-func TestSayLineToNobody(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) int{
-		"closed stderr": func(*testing.T) int { return -1 },
-		"read-only": func(t *testing.T) int {
-			return int(pipeEnds(t).far.Fd())
-		},
-		"full disk": func(t *testing.T) int {
-			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-			need.That(t, err == nil, "/dev/full")
-			t.Cleanup(func() { _ = full.Close() })
-			return int(full.Fd())
-		},
-		"terminal that hung up": func(t *testing.T) int {
-			e := terminalEnds(t)
-			_ = e.far.Close()
-			return int(e.near.Fd())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if sayTo(t, open(t)) {
-				t.Error("SayLine = true")
-			}
-		})
 	}
 }
 
 // A reader that is gone must not end fini, and the SIGPIPE is not one that somebody
 // sent: it must not be forwarded.
-func TestSayLineRaisesNoSIGPIPE(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) ends{"pipe": pipeEnds, "socket": socketEnds} {
+func TestSayLineToNobody(t *testing.T) {
+	for name, open := range pairs {
 		t.Run(name, func(t *testing.T) {
-			e := open(t)
-			_ = e.far.Close()
+			near, far := open(t)
+			_ = far.Close()
 			// SIGWINCH comes after SIGPIPE where both are pending, so its arrival
 			// proves that there was no SIGPIPE.
 			caught := make(chan os.Signal, 10)
 			signal.Notify(caught, unix.SIGPIPE, unix.SIGWINCH)
 			defer signal.Stop(caught)
 			for range 3 {
-				if sayTo(t, int(e.near.Fd())) {
+				if sayTo(t, int(near.Fd())) {
 					t.Error("SayLine = true, but the reader is gone")
 				}
 			}
-			if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
-				t.Fatal(err)
-			}
+			check(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
 			if sig := <-caught; sig != unix.SIGWINCH {
 				t.Errorf("received %v", sig)
 			}

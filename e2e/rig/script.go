@@ -268,7 +268,7 @@ func doAwait(n, _ int, _ []byte) int {
 func doBystand(n, _ int, _ []byte) int {
 	// Its children's, and those of the Go runtime that it was before.
 	machine.set = ^uint64(0) &^ (1<<(uint(unix.SIGCHLD)-1) | 1<<(uint(unix.SIGURG)-1))
-	machine.timeout = unix.Timespec{Nsec: int64(n) * 1e6}
+	machine.timeout = unix.NsecToTimespec(int64(n) * 1e6)
 	if _, _, err := syscall.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&machine.set)), 0,
 		uintptr(unsafe.Pointer(&machine.timeout)), 8, 0, 0); err == 0 {
 		doExit(1, 0, nil)
@@ -285,7 +285,7 @@ func doKill(n, _ int, _ []byte) int {
 
 //go:nosplit
 func doSleep(n, _ int, _ []byte) int {
-	machine.timeout = unix.Timespec{Sec: int64(n / 1000), Nsec: int64(n%1000) * 1e6}
+	machine.timeout = unix.NsecToTimespec(int64(n) * 1e6)
 	_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&machine.timeout)), 0, 0, 0)
 	return -1
 }
