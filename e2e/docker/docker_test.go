@@ -1,9 +1,6 @@
 package docker
 
 import (
-	"bytes"
-	"io"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,15 +19,12 @@ func TestMain(m *testing.M) { rig.Main(m) }
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	busybox := need.Program(t, "busybox")
-	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
-	image := containers.BuildExample(t, busybox)
+	image := containers.BuildExample(t, containers.NeedStaticBusybox(t))
 	for _, part := range []struct {
 		name string
 		run  func(t *testing.T, image containers.ExampleImage)
 	}{
 		{"example", dockerExample},
-		{"streams", dockerStreams},
 		{"pid 1's stdout", dockerPID1Stdout},
 		{"exec beside leftovers", dockerExecBeside},
 		{"pids limit", dockerPidsLimit},
@@ -53,34 +47,6 @@ func dockerExample(t *testing.T, image containers.ExampleImage) {
 	c.MustEnd(143)
 }
 
-func dockerStreams(t *testing.T, image containers.ExampleImage) {
-	var stdout, stderr bytes.Buffer
-	run := func(stdin io.Reader, args ...string) {
-		t.Helper()
-		stdout.Reset()
-		name := rig.DockerName("rm")
-		cmd := rig.DockerCommand(t, append([]string{"run", "--rm", "--network", "none", "--name", name}, args...)...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			_ = rig.DockerCommand(t, "rm", "-f", name).Run()
-			t.Fatalf("docker run: %v", err)
-		}
-	}
-	run(nil, image.Whole, "true")
-	if stdout.Len() > 0 {
-		t.Errorf("stdout of true: %q", &stdout)
-	}
-	data := make([]byte, 1<<20)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
-	run(bytes.NewReader(data), "-i", image.Whole, "cat")
-	if !bytes.Equal(stdout.Bytes(), data) {
-		t.Errorf("%d bytes of stdin came out as %d others", len(data), stdout.Len())
-	}
-	if stderr.Len() > 0 {
-		t.Errorf("stderr of clean commands: %q", &stderr)
-	}
-}
-
 // Writing to PID 1's standard output is how people get into `docker logs` from beside.
 func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
 	c := containers.StartContainer(t, image.Whole, "sh", "-c", "echo ready; exec sleep 1000")
@@ -88,6 +54,9 @@ func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
 	c.Exec("sh", "-c", "echo to stdout >/proc/1/fd/1 && echo to stderr >/proc/1/fd/2")
 	c.Out.Want("to stdout")
 	c.Err.Want("to stderr")
+	if said := c.Err.Text(); said != "to stderr\n" {
+		t.Errorf("fini says something too: %q", said)
+	}
 }
 
 // What `docker exec` starts has no parent in the namespace and is nobody's leftover.

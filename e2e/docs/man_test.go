@@ -2,10 +2,10 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,26 +40,8 @@ func TestManOptions(t *testing.T) {
 	if len(help) < 20 {
 		t.Fatalf("only %d flags found in --help: %q", len(help), help)
 	}
-	for i := range max(len(help), len(man)) {
-		var here, there rig.Option
-		if i < len(help) {
-			here = help[i]
-		}
-		if i < len(man) {
-			there = man[i]
-		}
-		if here != there {
-			t.Fatalf("--help has %q and the man page %q", here, there)
-		}
-	}
-}
-
-func TestManLint(t *testing.T) {
-	need.Program(t, "mandoc")
-	t.Parallel()
-	// Below a warning it says which of the manuals that are referred to are not installed.
-	if out, err := exec.Command("mandoc", "-T", "lint", "-W", "warning", "../docs/fini.1").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+	if !slices.Equal(help, man) {
+		t.Fatalf("--help has %q\nand the man page %q", help, man)
 	}
 }
 
@@ -91,27 +73,15 @@ func TestManExamples(t *testing.T) {
 // aside, and leaves nothing.
 func mustPrint(t *testing.T, command, want string) {
 	t.Helper()
-	h := rig.NewCgroup(t)
-	argv := h.Wrap("/bin/sh", "-c", command+"\n:") // whose status is no matter
-	cmd := exec.Command(argv[0], argv[1:]...)
+	k := rig.NewRecipeDir(t, nil)
 	// A leftover is named by what it becomes, for which it may need longer than the default.
-	cmd.Env = append(os.Environ(), "FINI_LINGER=5s", "PATH="+filepath.Dir(rig.Fini)+":"+os.Getenv("PATH"))
-	// At a terminal it is not a pipe either that both streams go to.
-	name := filepath.Join(t.TempDir(), "out")
-	out, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = out.Close() }()
-	cmd.Stdout, cmd.Stderr = out, out
-	l := rig.StartCmd(t, cmd)
-	l.MustEnd(0)
-	got := regexp.MustCompile(`leftover \d+`).ReplaceAllString(string(rig.Ageless([]byte(rig.ReadFile(t, name)))), "leftover 4242")
+	k.Env = append(k.Env, "FINI_LINGER=5s")
+	// At a terminal it is not a pipe either that both streams go to. The command's status is no matter.
+	k.MustLeaveNothing(k.Start("/bin/sh", "-c", "exec >>out 2>&1\n"+command+"\n:"), 0)
+	out := []byte(rig.ReadFile(t, filepath.Join(k.Dir, "out")))
+	got := regexp.MustCompile(`leftover \d+`).ReplaceAllString(string(rig.Ageless(out)), "leftover 4242")
 	// Two processes write, each when it is given the processor.
 	if rig.SortedLines(got) != rig.SortedLines(want) {
 		t.Errorf("%s\nprints %q\nthe page says %q", command, got, want)
-	}
-	if left := h.Names(); len(left) > 0 {
-		t.Errorf("%s\nleaves %q", command, left)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,9 +205,7 @@ func fromYAML(t *testing.T, text string) any {
 		t.Fatalf("no YAML: %v\n%s", err, text)
 	}
 	var value any
-	if err := json.Unmarshal(out, &value); err != nil {
-		t.Fatal(err)
-	}
+	rig.MustParse(t, out, &value)
 	return value
 }
 
@@ -463,42 +462,29 @@ func execProbe(t *testing.T, text string) {
 	rig.Until(t, "without fini there is a zombie", func() bool { return c.Zombies() == 1 })
 }
 
-// kubernetesInit runs the pod's two containers by hand, on images of podman's: podman's play kube looks for the end of an
-// init container too early for one that ends at once.
+// kubernetesInit runs the pod's two containers by hand.
 func kubernetesInit(t *testing.T, text string) {
 	pod := fromYAML(t, text)
-	container := at(t, pod, "spec", "containers", 0)
+	container, first := at(t, pod, "spec", "containers", 0), at(t, pod, "spec", "initContainers", 0)
 	command := words(t, at(t, container, "command"))
 	mount := at(t, container, "volumeMounts", 0)
 	if at(t, pod, "kind") != "Pod" || at(t, mount, "name") != at(t, pod, "spec", "volumes", 0, "name") ||
 		!slices.Equal(command, []string{at(t, mount, "mountPath").(string) + "/fini", "--"}) {
 		t.Errorf("fini is not where the pod looks for it:\n%s", text)
 	}
-	need.Root(t, "for podman")
-	need.Program(t, "runc")
-	e := &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t), Image: "localhost/fini-e2e:base"}
-	e.Import(t, containers.NeedStaticBusybox(t))
-	build := func(image, from, name, file string) string {
-		dir := t.TempDir()
-		rig.Put(t, filepath.Join(dir, name), file, 0o755)
-		rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM "+from+"\nCOPY "+name+" /bin/"+name+"\nCOPY "+name+" /"+name+"\n", 0o644)
-		e.Must(t, "build", "-q", "-t", image, dir)
-		return image
-	}
-	const volume, name = "fini-e2e-init", "fini-e2e-init-server"
-	e.Must(t, "volume", "create", volume)
-	t.Cleanup(func() { e.Must(t, "volume", "rm", "-f", volume) })
-	start := func(image string, container any, more []string, flags ...string) {
+	server := built(t, imageOfServer)
+	volume := rig.DockerName("volume")
+	containers.Docker(t, "volume", "create", volume)
+	t.Cleanup(func() { containers.Docker(t, "volume", "rm", volume) })
+	run := func(container any, image string, more ...string) []string {
 		command := words(t, at(t, container, "command"))
 		mount := volume + ":" + at(t, container, "volumeMounts", 0, "mountPath").(string)
-		flags = append([]string{"run", "--network", "none", "-v", mount, "--entrypoint", command[0]}, flags...)
-		e.Must(t, slices.Concat(flags, []string{image}, command[1:], more)...)
+		return slices.Concat([]string{"-v", mount, "--entrypoint", command[0], image}, command[1:], more)
 	}
-	start(build("localhost/fini-e2e:fini", "scratch", "fini", rig.ReadFile(t, rig.Fini)), at(t, pod, "spec", "initContainers", 0), nil, "--rm")
-	server := build("localhost/fini-e2e:server", e.Image, "server", imageServer)
-	start(server, container, words(t, at(t, container, "args")), "-d", "--name", name)
-	t.Cleanup(func() { e.Must(t, "rm", "-f", "-t", "0", name) })
-	e.MustStopWell(t, name)
+	containers.Docker(t, append([]string{"run", "--rm", "--network", "none"}, run(first, example.Fini)...)...)
+	c := containers.StartContainer(t, run(container, server, words(t, at(t, container, "args"))...)...)
+	c.MustBeFini()
+	mustStopWell(t, c)
 }
 
 // Each server is started as its host would, with a stand-in that says what it was called with
@@ -508,18 +494,14 @@ func mcpServers(t *testing.T, text string) {
 		Command string
 		Args    []string
 	}
-	var config struct {
-		Servers map[string]server
-		MCP     map[string]server `json:"mcpServers"`
-	}
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		t.Fatal(err)
-	}
-	if len(config.Servers)+len(config.MCP) == 0 {
+	var config map[string]map[string]server
+	rig.MustParse(t, []byte(text), &config)
+	servers := append(slices.Collect(maps.Values(config["servers"])), slices.Collect(maps.Values(config["mcpServers"]))...)
+	if len(servers) == 0 {
 		t.Error("no server")
 	}
 	echo := `echo "$@"; setsid sleep 1000 & exec cat`
-	for _, s := range slices.Concat(values(config.Servers), values(config.MCP)) {
+	for _, s := range servers {
 		k := rig.NewRecipeDir(t, map[string]string{
 			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
 			"node": echo, "uvx": echo, "docker": echo,
@@ -534,13 +516,6 @@ func mcpServers(t *testing.T, text string) {
 		_ = l.Stdin.Close()
 		k.MustLeaveNothing(l, 0)
 	}
-}
-
-func values[K comparable, V any](m map[K]V) (all []V) {
-	for _, v := range m {
-		all = append(all, v)
-	}
-	return all
 }
 
 // debianPython is the one for which Debian's packages are.

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 )
@@ -82,15 +81,3 @@ func (k *recipeDir) MustLeaveNothing(l *Life, status int) string {
 
 // A leaky script ends at once, and leaves a process behind that holds its output.
 const Leaky = "setsid sleep 1000 & echo done"
-
-func (e *Engine) MustStopWell(t *testing.T, name string) {
-	t.Helper()
-	Until(t, "the helper is ready", func() bool { return strings.Contains(e.Must(t, "logs", name), "helper ready") })
-	e.Must(t, "stop", name)
-	if got := e.Must(t, "wait", name); got != "7" {
-		t.Errorf("status %s, want 7", got)
-	}
-	log := e.Must(t, "logs", name)
-	WantOnce(t, log, "server got TERM")
-	WantOnce(t, log, "helper saved")
-}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,15 +32,11 @@ func TestContainers(t *testing.T) {
 	}{
 		{"table", containersTable},
 		{"saved work", containersSavedWork},
-		{"signals", containersSignals},
-		{"clean-up", containersCleanUp},
 		{"out of memory", containersOutOfMemory},
 		{"pause", containersPause},
 		{"timeout while paused", containersTimeoutWhilePaused},
 		{"restart", containersRestart},
-		{"restart policy", containersRestartPolicy},
 		{"another user's leftovers", containersOtherUser},
-		{"statuses of su", containersStatusesOfSu},
 		{"wrapper killed", containersWrapperKilled},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -135,48 +130,15 @@ func containersSavedWork(t *testing.T, image string) {
 			y.MustBeHeld()
 			containers.Docker(t, "kill", "-s", "HUP", c.Name)
 			c.Out.Want("got HUP")
+			if got := y.Saved(); got != "" {
+				t.Errorf("the leftover was asked to end while the command runs: %q", got)
+			}
 			containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 			out := c.MustEnd(7)
 			rig.WantOnce(t, out, "got HUP")
 			rig.WantOnce(t, out, "the end")
 			y.MustBeLeft(tt.saved)
 		})
-	}
-}
-
-// `docker kill` with each signal reaches the command once, and ends nothing by itself.
-func containersSignals(t *testing.T, image string) {
-	y := containers.NewVolume(t)
-	c := containers.StartContainer(t, y.With(image, "sh", "/volume/main")...)
-	c.Out.Want("saver ready")
-	y.MustBeHeld()
-	signals := map[string]string{"HUP": "HUP", "SIGINT": "INT", "3": "QUIT", "USR1": "USR1", "USR2": "USR2",
-		"WINCH": "WINCH", "RTMIN+3": "37"}
-	for sig, name := range signals {
-		containers.Docker(t, "kill", "-s", sig, c.Name)
-		c.Out.Want("got " + name)
-	}
-	if got := y.Saved(); got != "" {
-		t.Errorf("the leftover was asked to end while the command runs: %q", got)
-	}
-	containers.Docker(t, "kill", "-s", "TERM", c.Name)
-	out := c.MustEnd(7)
-	for _, name := range signals {
-		rig.WantOnce(t, out, "got "+name)
-	}
-	rig.WantOnce(t, out, "the end")
-	y.MustBeLeft(savedBy(0))
-}
-
-// `docker stop` asks the command's group. A leftover that had that request is cleaning up, and keeps what it starts.
-func containersCleanUp(t *testing.T, image string) {
-	c := containers.StartContainer(t, image, "sh", "-c", "("+rig.Cleaner+") & wait")
-	c.Out.Want("ready")
-	rig.UntilOlder(t)
-	containers.Docker(t, "stop", c.Name)
-	out := c.MustEnd(128 + int(syscall.SIGTERM))
-	for i := range 4 {
-		rig.WantOnce(t, out, fmt.Sprintf("delete %d ok", i+1))
 	}
 }
 
@@ -294,25 +256,6 @@ func containersRestart(t *testing.T, image string) {
 	}
 }
 
-// An engine that starts a container again where it fails is told by the status, also
-// where the command leaves something.
-func containersRestartPolicy(t *testing.T, image string) {
-	for status, lives := range map[int]int{0: 1, 3: 3} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			t.Parallel()
-			c := containers.StartContainer(t, "--restart", "on-failure:2", image, "sh", "-c",
-				fmt.Sprintf("setsid sleep 1000 & echo alive; exit %d", status))
-			want := fmt.Sprintf("%d exited %d", lives-1, status)
-			rig.Until(t, "restarts, state and status: "+want, func() bool {
-				return want == containers.Docker(t, "inspect", "-f", "{{.RestartCount}} {{.State.Status}} {{.State.ExitCode}}", c.Name)
-			})
-			if n := strings.Count(containers.Docker(t, "logs", c.Name), "alive"); n != lives {
-				t.Errorf("%d lives, want %d", n, lives)
-			}
-		})
-	}
-}
-
 // Under the capabilities that Docker gives, root may signal another user's process and not look at its descriptors: fini
 // finds what belongs to the command by descent. Without CAP_KILL root can't end another user's leftovers: fini says so,
 // keeps the status, and does not wait for ever. Its own end ends the container.
@@ -350,33 +293,6 @@ func mustSay(t *testing.T, said string, want ...string) {
 		if !strings.Contains(said, part) {
 			t.Errorf("fini did not say %q but:\n%s", part, said)
 		}
-	}
-}
-
-// A command that is run as another user has the status and says what it does without fini;
-// and so has one that runs under a fini which is not root.
-func containersStatusesOfSu(t *testing.T, image string) {
-	y := containers.NewVolume(t)
-	c := containers.StartContainer(t, y.With("--entrypoint", "sleep", image, "1000")...)
-	for _, tt := range []struct{ name, user, run string }{
-		{"fini as root", "0", "su app -c"},
-		{"fini as another user", "1000", "sh -c"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			say := func(wrap string) string {
-				return containers.Docker(t, "exec", "-u", tt.user, c.Name, "sh", "/volume/statuses", wrap, tt.run)
-			}
-			plain := say("")
-			for _, want := range []string{"exit 0: 0", "exit 7: 7", "exit 255: 255", "kill -TERM $$: 143",
-				"kill -KILL $$: 137", "no-such-command: 127", "/bin/plain-text: 126"} {
-				rig.WantOnce(t, plain, want)
-			}
-			for _, wrap := range []string{"/fini --", "/fini --no-shield --"} {
-				if got := say(wrap); got != plain {
-					t.Errorf("%s:\n%s\nwithout it:\n%s", wrap, got, plain)
-				}
-			}
-		})
 	}
 }
 
@@ -442,25 +358,10 @@ func TestContainersRootless(t *testing.T) {
 	need.Program(t, "setpriv")
 	e, fini := containers.RootlessPodman(t, 54321)
 	for name, run := range map[string]func(t *testing.T, e *rig.Engine, fini string){
-		"status":        rootlessStatus,
 		"stop":          rootlessStop,
 		"client killed": rootlessClientKilled,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); run(t, e, fini) })
-	}
-}
-
-func rootlessStatus(t *testing.T, e *rig.Engine, fini string) {
-	for command, want := range map[string]int{
-		"exit 0": 0, "exit 3": 3, "kill -TERM $$": 143, "exec no-such-command": 127,
-	} {
-		y := containers.NewVolume(t)
-		out := e.Foreground(t, y.With("--init", "--init-path", fini, e.Image, "sh", "-c",
-			"exec 9>/volume/witness; setsid sh /volume/saver & echo bytes; "+command)...).MustEnd(want)
-		rig.WantOnce(t, out, "bytes")
-		if rig.HeldOpen(y.Witness) {
-			t.Error("a process of the case is alive")
-		}
 	}
 }
 

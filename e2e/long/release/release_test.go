@@ -1,11 +1,9 @@
 package release
 
 import (
-	"archive/tar"
 	"debug/elf"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +41,8 @@ type release struct {
 	dir     string
 	version string
 	image   string
+
+	completions map[string]string // of a shell
 }
 
 func (r release) binary(arch string) string { return filepath.Join(r.dir, "fini-linux-"+arch) }
@@ -87,6 +87,10 @@ func TestRelease(t *testing.T) {
 	need.Program(t, "bsdtar")
 	r := makeRelease(t)
 	r.version = strings.Fields(rig.Run(t, rig.Fini, "--version"))[2]
+	r.completions = map[string]string{}
+	for _, shell := range []string{"bash", "fish", "zsh"} {
+		r.completions[shell] = rig.CompletionFor(t, shell)
+	}
 	for _, part := range []struct {
 		name string
 		run  func(t *testing.T, r release)
@@ -229,7 +233,7 @@ func releasePackages(t *testing.T, r release) {
 			"bash": "usr/share/bash-completion/completions/fini", "fish": "usr/share/fish/vendor_completions.d/fini.fish",
 			"zsh": "usr/share/zsh/" + map[bool]string{true: "vendor-completions", false: "site-functions"}[strings.HasSuffix(test.pattern, ".deb")] + "/_fini",
 		} {
-			if rig.ReadFile(t, filepath.Join(root, path)) != rig.CompletionFor(t, shell) {
+			if rig.ReadFile(t, filepath.Join(root, path)) != r.completions[shell] {
 				t.Errorf("%s: another completion for %s than that of this fini", test.pattern, shell)
 			}
 		}
@@ -246,7 +250,10 @@ func releaseDeb(t *testing.T, r release) {
 	root := t.TempDir()
 	rig.Run(t, "mkdir", "-p", filepath.Join(root, "var/lib/dpkg/info"), filepath.Join(root, "var/lib/dpkg/updates"))
 	rig.Put(t, filepath.Join(root, "var/lib/dpkg/status"), "", 0o644)
-	before := allFiles(t, root)
+	allFiles := func() []string {
+		return strings.Fields(rig.Run(t, "find", root, "!", "-type", "d", "-printf", "%P\\n"))
+	}
+	before := allFiles()
 	dpkg := func(args ...string) string {
 		return rig.Run(t, "dpkg", append([]string{"--root=" + root, "--log=/dev/null"}, args...)...)
 	}
@@ -263,12 +270,12 @@ func releaseDeb(t *testing.T, r release) {
 	if !regexp.MustCompile(`\n +fini . run a command and leave nothing behind\n`).MatchString(page) {
 		t.Errorf("the installed man page begins with: %.300s", page)
 	}
-	if added := len(allFiles(t, root)) - len(before); added < 5 {
+	if added := len(allFiles()) - len(before); added < 5 {
 		t.Errorf("only %d files came", added)
 	}
 	rig.StartCmd(t, exec.Command("sh", "-c", "PATH=$1:$PATH; fini-sh -c 'exit 7'", "sh", filepath.Join(root, "usr/bin"))).MustEnd(7)
 	dpkg("--purge", "fini")
-	for _, name := range allFiles(t, root) {
+	for _, name := range allFiles() {
 		// What is dpkg's own may stay.
 		if !slices.Contains(before, name) && !strings.HasPrefix(name, "var/lib/dpkg/") {
 			t.Errorf("the package was removed and %s is still there", name)
@@ -314,10 +321,10 @@ func TestReleaseWantsChangelog(t *testing.T) {
 // page.
 func releaseImage(t *testing.T, r release) {
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	busybox := need.Program(t, "busybox")
-	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	busybox := containers.NeedStaticBusybox(t)
 	name := r.image + ":" + r.version
-	containers.Docker(t, "load", "-i", r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar"))
+	archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")
+	containers.Docker(t, "load", "-i", archive)
 	t.Cleanup(func() { containers.Docker(t, "rmi", name) })
 
 	// What is in its only layer.
@@ -327,19 +334,7 @@ func releaseImage(t *testing.T, r release) {
 		t.Fatalf("%d layers", len(layers))
 	} else {
 		digest := strings.TrimPrefix(layers[0], "sha256:")
-		archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")
-		layer := rig.Run(t, "tar", "-xOf", archive, "blobs/sha256/"+digest)
-		in := tar.NewReader(strings.NewReader(layer))
-		h, err := in.Next()
-		if err != nil || h.Name != "fini" || h.Mode != 0o755 || h.Uid != 0 {
-			t.Errorf("the first file is %+v (%v)", h, err)
-		}
-		if content, _ := io.ReadAll(in); string(content) != rig.ReadFile(t, r.binary(runtime.GOARCH)) {
-			t.Errorf("/fini of the image is another than that of the release")
-		}
-		if h, err := in.Next(); err != io.EOF {
-			t.Errorf("there is more: %+v (%v)", h, err)
-		}
+		mustHoldFini(t, []byte(rig.Run(t, "tar", "-xOf", archive, "blobs/sha256/"+digest)), r.binary(runtime.GOARCH))
 	}
 	if out := containers.Docker(t, "run", "--rm", "--network", "none", name, "--version"); !strings.Contains(out, " "+r.version+" ") {
 		t.Errorf("the image's fini is %q", out)
@@ -468,20 +463,4 @@ func foreign(t *testing.T, p rig.Place, h *rig.Cgroup, argv ...string) *exec.Cmd
 		rig.AsPID1(cmd)
 	}
 	return cmd
-}
-
-// allFiles lists the files below a folder, without the folders.
-func allFiles(t *testing.T, root string) (names []string) {
-	t.Helper()
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			name, _ := filepath.Rel(root, path)
-			names = append(names, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }

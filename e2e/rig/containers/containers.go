@@ -81,12 +81,6 @@ var volumeFiles = map[string]string{
 			case $name$parent in "(fini)(fini)") echo ${d#/proc/};; esac
 		done 2>/dev/null
 		true`,
-	// Says the status that each end of a command has. $1 is the wrapper, $2 runs a line.
-	"statuses": `
-		for end in "exit 0" "exit 7" "exit 255" 'kill -TERM $$' 'kill -KILL $$' no-such-command /bin/plain-text; do
-			$1 $2 "$end" 2>&1
-			echo "$end: $?"
-		done`,
 }
 
 func NewVolume(t testing.TB) *volume {
