@@ -152,7 +152,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 					}
 					argv := p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, rig.Mode("signals", "15"))...).Args
 					argv = rig.Mode("hup-launcher", slices.Concat([]string{tt.launcher}, tt.before, before, argv)...)
-					cmd := exec.Command(argv[0], argv[1:]...)
+					cmd := rig.CommandOf(argv)
 					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 					l := rig.StartCmd(t, cmd)
 					fini := l.Out.Launched()

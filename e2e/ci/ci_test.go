@@ -220,8 +220,7 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *rig.Step {
 	t.Helper()
 	h := rig.NewCgroup(t)
-	argv = h.Wrap(argv...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := rig.CommandOf(h.Wrap(argv...))
 	cmd.ExtraFiles = []*os.File{record}
 	return &rig.Step{Life: start(cmd), Cgroup: h}
 }
@@ -264,9 +263,8 @@ func TestNpmStart(t *testing.T) {
 	t.Parallel()
 	rig.InColumns(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) rig.Outcome {
 		h, g := rig.NewCgroup(t), rig.NewGate(t)
-		argv := h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
-			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...)
-		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd := rig.CommandOf(h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
+			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...))
 		// All of 127/8 is this machine. On an address of its own nobody else takes the port.
 		pid, n := os.Getpid(), appAddresses.Add(1)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -62,8 +61,7 @@ func TestKernelRules(t *testing.T) {
 	for i, rule := range kernelRules {
 		t.Run(rule.name, func(t *testing.T) {
 			t.Parallel()
-			argv := rig.Mode("rule", strconv.Itoa(i))
-			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd := rig.CommandOf(rig.Mode("rule", strconv.Itoa(i)))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			out, err := cmd.CombinedOutput()
 			switch text := strings.TrimSpace(string(out)); {

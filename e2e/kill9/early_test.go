@@ -1,7 +1,6 @@
 package kill9
 
 import (
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -14,8 +13,7 @@ import (
 func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	for range 500 {
-		argv := rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6")
-		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd := rig.CommandOf(rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		l := rig.StartCmd(t, cmd)
 		child := func(of int) (pid int) {

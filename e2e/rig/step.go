@@ -3,7 +3,6 @@ package rig
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,8 +23,7 @@ type Step struct {
 func StartStep(t *testing.T, attr *syscall.SysProcAttr, argv ...string) *Step {
 	t.Helper()
 	h := NewCgroup(t)
-	argv = h.Wrap(argv...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := CommandOf(h.Wrap(argv...))
 	cmd.SysProcAttr = attr
 	return &Step{StartCmd(t, cmd), h}
 }
