@@ -28,8 +28,8 @@ func StartStep(t *testing.T, attr *syscall.SysProcAttr, argv ...string) *Step {
 	return &Step{StartCmd(t, cmd), h}
 }
 
-// Outcome is watched from now on, and the step's own status is asserted. Only what has no fini is given up after the
-// window.
+// Outcome is watched from now on, and the step's own status is asserted, and that without fini the step leaves something,
+// for otherwise it shows nothing. Only what has no fini is given up after the window.
 func (s *Step) Outcome(wrap []string, status int) Outcome {
 	s.T.Helper()
 	limit := Window
@@ -38,6 +38,9 @@ func (s *Step) Outcome(wrap []string, status int) Outcome {
 	}
 	o := s.Cgroup.OutcomeWithin(limit, s.Out)
 	s.MustHaveStatus(status)
+	if wrap == nil && (o.Survivors == 0 || !o.Never) {
+		s.T.Errorf("without fini: %s; so the case shows nothing", o)
+	}
 	return o
 }
 

@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -29,12 +28,10 @@ func TestProcessSubstitutionLosesNoLine(t *testing.T) {
 // The reader has the last line and then EOF, though an escapee holds the stream.
 func TestReaderGetsEOF(t *testing.T) {
 	t.Parallel()
-	node := func() (*os.File, *os.File) { return rig.Socketpair(t) } // libuv's kind of pipe
-	plain := func() (*os.File, *os.File) { return rig.Pipe(t) }
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for name, stream := range map[string]func() (*os.File, *os.File){"pipe": plain, "socketpair": node} {
-			t.Run(name, func(t *testing.T) {
-				r, w := stream()
+		for _, stream := range rig.StdinKinds { // libuv's pipes are socketpairs
+			t.Run(stream.Name, func(t *testing.T) {
+				r, w := stream.Make(t)
 				// What is inside execve(2), which takes its time on a slow machine, does not show what it holds.
 				cmd := p.Command("--", "/bin/sh", "-c",
 					`echo first; setsid sh -c 'echo ready >&4; while :; do sleep 1000; done' 4>&1 & read x; echo last`)
