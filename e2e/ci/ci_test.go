@@ -223,9 +223,7 @@ read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
 	run := func(seconds, last string, wrap ...string) (status int) {
 		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", job, seconds))...)
 		_ = s.Stdin.Close()
-		if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
-			t.Errorf("stdout %q, want %q", got, want)
-		}
+		rig.MustRecord(t, "the job says", s.Out.Rest(), "no stdin", last)
 		status = s.Status()
 		s.MustBeGone()
 		return status

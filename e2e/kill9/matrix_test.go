@@ -93,9 +93,7 @@ func TestKillMatrixAsPID1(t *testing.T) {
 				}
 				rig.MustKill(t, pid, syscall.SIGKILL)
 				l.MustVanish(650 * time.Millisecond)
-				if got := l.Status(); got != 128+9 {
-					t.Errorf("status %d, want 137", got)
-				}
+				l.MustHaveStatus(128 + 9)
 			})
 		}
 	}

@@ -84,9 +84,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 				var l *rig.Life
 				clients.InTurn(func() {
 					l = rig.StartCmd(t, cmd)
-					if got := l.Status(); got != 0 {
-						t.Errorf("status %d", got)
-					}
+					l.MustHaveStatus(0)
 				})
 				out := l.Out.Whole()
 				var list struct{ Tools []struct{ Name string } }

@@ -461,13 +461,18 @@ func ShellStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// MustEnd asserts fini's status, and that when fini is gone nothing of its tree is
-// alive: the witness has hung up already.
-func (l *Life) MustEnd(want int) {
+func (l *Life) MustHaveStatus(want int) {
 	l.T.Helper()
 	if got := l.Status(); got != want {
 		l.T.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.Text())
 	}
+}
+
+// MustEnd asserts fini's status, and that when fini is gone nothing of its tree is
+// alive: the witness has hung up already.
+func (l *Life) MustEnd(want int) {
+	l.T.Helper()
+	l.MustHaveStatus(want)
 	if HeldOpen(l.Witness) {
 		l.T.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.Text())
 	}

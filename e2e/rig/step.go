@@ -44,13 +44,6 @@ func (s *Step) Outcome(wrap []string, status int) Outcome {
 	return o
 }
 
-func (s *Step) MustHaveStatus(want int) {
-	s.T.Helper()
-	if got := s.Status(); got != want {
-		s.T.Errorf("status %d, want %d; stderr: %s", got, want, s.Err.Text())
-	}
-}
-
 // MustBeGone waits until nothing is alive of all that the step has started. Where the
 // fini that its launcher knows was killed, nobody else waits for that.
 func (s *Step) MustBeGone() {

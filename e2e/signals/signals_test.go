@@ -36,9 +36,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 			l := rig.Start(t, p, "-k", "200ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "1000"))
 			l.Out.Want("ready")
 			l.Signal(syscall.SIGTERM)
-			if got := l.Out.Rest(); len(got) > 0 {
-				t.Errorf("got as far as %q", got)
-			}
+			rig.MustRecord(t, "the command says", l.Out.Rest())
 			l.MustEnd(128 + 9)
 		})
 	})
@@ -63,9 +61,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 			l.Signal(sig)
 		}
 		l.Signal(syscall.SIGQUIT)
-		if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 3" {
-			t.Errorf("the rest is %q, want the sentinel alone", got)
-		}
+		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 3")
 		l.MustEnd(7)
 	})
 }
@@ -260,12 +256,12 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t) {
 		for name, tt := range map[string]struct {
 			end    func(l *rig.BoundLife) error
-			status int // of fini
+			status int // of fini, which is the launcher's too
 		}{
 			"TERM":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGTERM) }, 128 + 15},
 			"INT":             {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGINT) }, 128 + 2},
 			"CONT":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGCONT) }, 0},
-			"launcher killed": {func(l *rig.BoundLife) error { return syscall.Kill(l.Launcher, syscall.SIGKILL) }, -1},
+			"launcher killed": {func(l *rig.BoundLife) error { return syscall.Kill(l.Launcher, syscall.SIGKILL) }, 128 + 9},
 			"fini killed": {func(l *rig.BoundLife) error {
 				if !p.Alone {
 					return syscall.Kill(l.Outer, syscall.SIGKILL)
@@ -291,10 +287,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 				l.MustVanish(time.Second)
-				_ = l.Stdin.Close()
-				if got := l.Status(); tt.status >= 0 && got != tt.status {
-					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
-				}
+				l.MustHaveStatus(tt.status)
 			})
 		}
 	}
@@ -313,9 +306,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
 			}
 			l.Signal(syscall.SIGTERM)
-			if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 15" {
-				t.Errorf("got %q, want SIGTERM alone", got)
-			}
+			rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
 			l.MustEnd(7)
 		})
 	}

@@ -15,13 +15,9 @@ func TestProcessSubstitutionLosesNoLine(t *testing.T) {
 	bash := need.Program(t, "bash")
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--linger=1h", "--", bash, "-c", "exec > >(sleep 0.2; cat); echo last")
-		if got := l.Out.Rest(); len(got) != 1 || got[0] != "last" {
-			t.Errorf("got %q, want the one line", got)
-		}
+		rig.MustRecord(t, "the reader has", l.Out.Rest(), "last")
 		l.MustEnd(0)
-		if said := l.Err.Whole(); said != "" {
-			t.Errorf("says %q of a leftover that ended by itself", said)
-		}
+		rig.MustRecord(t, "of a leftover that ended by itself fini says", l.Err.Rest())
 	})
 }
 
@@ -43,9 +39,7 @@ func TestReaderGetsEOF(t *testing.T) {
 				out.Want("ready")
 				rig.Write(t, l, "go\n")
 				out.Want("last")
-				if more := out.Rest(); len(more) > 0 {
-					t.Errorf("after the last line came %q", more)
-				}
+				rig.MustRecord(t, "after the last line came", out.Rest())
 				l.MustEnd(0)
 				// No reader waits for a leftover of PID 1, whose end is that of the whole tree.
 				if said := l.Err.Whole(); strings.Contains(said, "holds stdout") == p.PID1 {
