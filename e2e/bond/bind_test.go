@@ -38,17 +38,11 @@ func TestBindKillMatrix(t *testing.T) {
 				t.Run(p.Name+"/"+moment.Name+"/"+tree.Name, func(t *testing.T) {
 					t.Parallel()
 					client, other := rig.Bystander(t), rig.Bystander(t)
-					script := tree.Script
-					if moment.Name == "stopping leftovers" {
-						script = rig.StubbornLeftover + script
-					}
 					l := rig.Launch(t, p, "-v", "-i", "--grace="+grace.String(), "--linger="+linger.String(), fmt.Sprintf("--bind=%d", other.Process.Pid),
-						fmt.Sprintf("--bind=%d", client.Process.Pid), "--", "/bin/sh", "-c", script)
+						fmt.Sprintf("--bind=%d", client.Process.Pid), "--", "/bin/sh", "-c", moment.First+tree.Script)
 					moment.Come(l)
 					endOf(t, client, false)
 					l.MustVanish(linger + 2*grace)
-					_ = l.Stdin.Close()
-					l.Wait()
 					if other.Process.Signal(syscall.Signal(0)) != nil {
 						t.Error("another process that it was bound to was hit")
 					}

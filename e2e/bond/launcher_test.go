@@ -2,7 +2,6 @@ package bond
 
 import (
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,8 +20,8 @@ func TestLauncherMovesToASession(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
-				argv := rig.Mode("setsid-launcher", p.Command("--", "/bin/sh", "-c", "echo started; exec sleep 1000").Args...)
-				l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+				fini := p.Command("--", "/bin/sh", "-c", "echo started; exec sleep 1000").Args
+				l := rig.StartCmd(t, rig.CommandOf(rig.Mode("setsid-launcher", fini...)))
 				if line, _ := l.Out.Next(); line != "started" {
 					t.Fatalf("round %d: %q; stderr: %s", round, line, l.Err.Text())
 				}
@@ -66,8 +65,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 	record := append([]string{"--grace=1h", "--"}, rig.Mode("signals", "12")...)
 	adopted := func(t *testing.T, argv ...string) *rig.Life {
 		t.Helper()
-		argv = rig.Mode("adopter", argv...)
-		return rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+		return rig.StartCmd(t, rig.CommandOf(rig.Mode("adopter", argv...)))
 	}
 	// What runs as "setsid -f fini cmd", but ends only after a line.
 	later := func(fini []string) []string {

@@ -99,9 +99,7 @@ func TestEarlierChildren(t *testing.T) {
 				}
 				rig.Write(t, l, "go\ngo\n")
 				if policy == "pipes" { // one holds nothing but the witness
-					if got := l.Status(); got != 5 {
-						t.Errorf("status %d; stderr: %s", got, l.Err.Text())
-					}
+					l.MustHaveStatus(5)
 				} else {
 					l.MustEnd(5)
 				}
@@ -246,9 +244,7 @@ if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
     os._exit(0)
 os.execv(sys.argv[2], sys.argv[2:])`,
 			sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 7"))
-		if got := l.Status(); got != 7 {
-			t.Errorf("status %d; stderr: %s", got, l.Err.Text())
-		}
+		l.MustHaveStatus(7)
 		rig.Write(t, l, "\n")
 		l.Out.Want("alive")
 	}

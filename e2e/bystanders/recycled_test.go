@@ -20,6 +20,7 @@ import (
 func TestBindAmongRecycledPids(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
+	need.That(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")
 	script := `
 echo 400 >/proc/sys/kernel/ns_last_pid 2>/dev/null
 echo 450 >/proc/sys/kernel/pid_max || exit 77

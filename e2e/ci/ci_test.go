@@ -21,15 +21,6 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // runners are played by the test, in the order and by the signals of the real ones; what
 // they run is real.
 
-// mustLeakWithoutFini asserts that a case without fini leaves something, for otherwise it shows
-// nothing.
-func mustLeakWithoutFini(t *testing.T, wrap []string, o rig.Outcome) {
-	t.Helper()
-	if wrap == nil && (o.Survivors == 0 || !o.Never) {
-		t.Errorf("without fini: %s; so the case shows nothing", o)
-	}
-}
-
 // joined is a command for a shell.
 func joined(wrap []string, more ...string) string {
 	return strings.Join(slices.Concat(wrap, more), " ")
@@ -56,7 +47,6 @@ func TestGitHubCancel(t *testing.T) {
 		s.Ready()
 		s.GithubCancel()
 		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
-		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
 		}
@@ -101,7 +91,6 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 		g.Open(t)
 		s.Out.Want("tests passed")
 		o := s.Outcome(wrap, 0)
-		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) && strings.Contains(s.Err.Whole(), "killing leftover") {
 			t.Errorf("the server did not end when it was asked to: %q", s.Err.Text())
 		}
@@ -118,7 +107,6 @@ func TestGitLabCancel(t *testing.T) {
 		s.Ready()
 		s.SignalGroup(syscall.SIGTERM)
 		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
-		mustLeakWithoutFini(t, wrap, o)
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
 		}
@@ -220,8 +208,7 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *rig.Step {
 	t.Helper()
 	h := rig.NewCgroup(t)
-	argv = h.Wrap(argv...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := rig.CommandOf(h.Wrap(argv...))
 	cmd.ExtraFiles = []*os.File{record}
 	return &rig.Step{Life: start(cmd), Cgroup: h}
 }
@@ -236,9 +223,7 @@ read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
 	run := func(seconds, last string, wrap ...string) (status int) {
 		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", job, seconds))...)
 		_ = s.Stdin.Close()
-		if got, want := s.Out.Rest(), []string{"no stdin", last}; !slices.Equal(got, want) {
-			t.Errorf("stdout %q, want %q", got, want)
-		}
+		rig.MustRecord(t, "the job says", s.Out.Rest(), "no stdin", last)
 		status = s.Status()
 		s.MustBeGone()
 		return status
@@ -264,9 +249,8 @@ func TestNpmStart(t *testing.T) {
 	t.Parallel()
 	rig.InColumns(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) rig.Outcome {
 		h, g := rig.NewCgroup(t), rig.NewGate(t)
-		argv := h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
-			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...)
-		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd := rig.CommandOf(h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
+			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...))
 		// All of 127/8 is this machine. On an address of its own nobody else takes the port.
 		pid, n := os.Getpid(), appAddresses.Add(1)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),
@@ -276,7 +260,6 @@ func TestNpmStart(t *testing.T) {
 		g.Open(t)
 		s.Out.Want("tests passed")
 		o := s.Outcome(wrap, 4)
-		mustLeakWithoutFini(t, wrap, o)
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
 			_ = listener.Close()

@@ -35,7 +35,6 @@ func TestPostgres(t *testing.T) {
 			s := c.Start(t, wrap, pgStart, pgTests+"echo tests passed; exit 4")
 			s.Out.Want("tests passed")
 			o := s.Outcome(wrap, pgStatus)
-			mustLeakWithoutFini(t, wrap, o)
 			if slices.Contains(wrap, rig.Fini) {
 				c.MustBeShutDown("1 2 3")
 			}

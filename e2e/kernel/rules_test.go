@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -26,27 +25,14 @@ func TestMain(m *testing.M) { rig.Main(m) }
 func init() {
 	rig.Modes["@rule"] = helperRule
 	rig.Modes["@kin"] = helperKin
-	rig.Modes["@seizer"] = func(args []string) int {
-		runtime.LockOSThread()
-		pid, _ := strconv.Atoi(args[0])
-		const seize = 0x4206 // PTRACE_SEIZE
-		if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, seize, uintptr(pid), 0, 0, 0, 0); errno != 0 {
-			fmt.Println(errno)
-			return 1
-		}
-		fmt.Println("traces")
-		for {
-			time.Sleep(time.Hour)
-		}
-	}
 }
 
 // The explorer of package life runs its loop in a model of the kernel, life/world_test.go. Each rule of
 // that model is stated here to the kernel itself, so that a wrong one is found. A rule runs in a
-// process of its own, which is a subreaper in a session of its own.
+// process of its own, which is a subreaper in a session of its own, and panics with what is wrong.
 var kernelRules = []struct {
 	name string
-	rule func() error
+	rule func()
 }{
 	{"a new process is in its parent's group and session", ruleFork},
 	{"a pid is free when nobody has it as a pid, group or session", rulePids},
@@ -75,8 +61,7 @@ func TestKernelRules(t *testing.T) {
 	for i, rule := range kernelRules {
 		t.Run(rule.name, func(t *testing.T) {
 			t.Parallel()
-			argv := rig.Mode("rule", strconv.Itoa(i))
-			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd := rig.CommandOf(rig.Mode("rule", strconv.Itoa(i)))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			out, err := cmd.CombinedOutput()
 			switch text := strings.TrimSpace(string(out)); {
@@ -89,20 +74,6 @@ func TestKernelRules(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the end of PID 1 is that of its namespace", func(t *testing.T) {
-		rig.NeedPidNamespace(t)
-		argv := rig.Mode("pid1", "/bin/sh", "-c", "trap '' TERM; (setsid sh -c 'echo ready; exec sleep 1000' &); read x")
-		cmd := exec.Command(argv[0], argv[1:]...)
-		rig.AsPID1(cmd)
-		l := rig.StartCmd(t, cmd)
-		l.Out.Want("ready")
-		if err := l.Stdin.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if l.Status(); rig.HeldOpen(l.Witness) {
-			t.Error("PID 1 is gone and a process of its namespace is alive")
-		}
-	})
 }
 
 func init() {
@@ -111,20 +82,26 @@ func init() {
 	}
 }
 
-func helperRule(args []string) int {
+func helperRule(args []string) (status int) {
 	n, _ := strconv.Atoi(args[0])
-	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	if err == nil {
-		err = kernelRules[n].rule()
-	}
-	for _, pid := range started {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
+	defer func() {
+		for _, pid := range started {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		if wrong := recover(); wrong != nil {
+			fmt.Println(wrong)
+			status = 1
+		}
+	}()
+	check(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	kernelRules[n].rule()
 	return 0
+}
+
+func check(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
+		panic(err)
+	}
 }
 
 // helperKin is a process of a rule's tree. It says its pid, and then does what it reads, a word a
@@ -197,9 +174,7 @@ func begin(n int) *kinline {
 	outR, outW, err2 := os.Pipe()
 	pid, err3 := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], "@kin"}, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{inR.Fd(), outW.Fd(), 2}})
-	if err := errors.Join(err1, err2, err3); err != nil {
-		panic(err)
-	}
+	check(err1, err2, err3)
 	_, _ = inR.Close(), outW.Close()
 	k := &kinline{in: inW, out: bufio.NewReader(outR)}
 	started = append(started, pid)
@@ -211,17 +186,14 @@ func begin(n int) *kinline {
 }
 
 func (k *kinline) pid() (pid int) {
-	if _, err := fmt.Sscanf(k.say(), "pid %d", &pid); err != nil {
-		panic(err)
-	}
+	_, err := fmt.Sscanf(k.say(), "pid %d", &pid)
+	check(err)
 	return pid
 }
 
 func (k *kinline) say() string {
 	line, err := k.out.ReadString('\n')
-	if err != nil {
-		panic(err)
-	}
+	check(err)
 	return strings.TrimSpace(line)
 }
 
@@ -239,12 +211,23 @@ func (k *kinline) do(what string) string {
 
 func (k *kinline) last() int { return k.pids[len(k.pids)-1] }
 
+// another is begin where a rule is about other users.
+func another(n int) *kinline {
+	if os.Getuid() != 0 {
+		panic("missing: root, to become another user")
+	}
+	return begin(n)
+}
+
+func pidfdOf(pid int) int {
+	fd, err := unix.PidfdOpen(pid, 0)
+	check(err)
+	return fd
+}
+
 // end kills a process and waits until it has ended; reaps it if it is a child.
 func end(pid int) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		panic(err)
-	}
+	fd := pidfdOf(pid)
 	_ = unix.Kill(pid, unix.SIGKILL)
 	readable(fd, -1)
 	_ = unix.Close(fd)
@@ -262,58 +245,63 @@ func readable(fd, milliseconds int) bool {
 }
 
 // hasState waits until a process is in a state; if that is stopped, with all its threads.
-func hasState(pid int, want byte) error {
+func hasState(pid int, want byte) {
 	if !rig.Poll(rig.Patience, func() bool {
 		return rig.StatOf(pid).State() == want && (want != 'T' || shells.IsStopped(pid))
 	}) {
-		return fmt.Errorf("%d never gets into state %c", pid, want)
+		panic(fmt.Sprintf("%d never gets into state %c", pid, want))
 	}
-	return nil
 }
 
-func want[T comparable](what string, got, want T) error {
+func want[T comparable](what string, got, want T) {
 	if got != want {
-		return fmt.Errorf("%s: %v, want %v", what, got, want)
+		panic(fmt.Sprintf("%s: %v, want %v", what, got, want))
 	}
-	return nil
 }
 
-func ruleFork() error {
+// wantChild asserts of whom wait4(2) tells, and how.
+func wantChild(what string, of, options, pid int, wrong error) {
+	got, err := unix.Wait4(of, nil, options, nil)
+	want(what, got, pid)
+	want(what, err, wrong)
+}
+
+func ruleFork() {
 	k := begin(1)
 	k.do("setpgid")
 	k.fork()
-	last := k.last()
-	return errors.Join(want("parent", rig.ParentOf(last), k.pids[0]), want("group", rig.GroupOf(last), k.pids[0]), want("session", rig.SessionOf(last), os.Getpid()))
+	want("parent", rig.ParentOf(k.last()), k.pids[0])
+	want("group", rig.GroupOf(k.last()), k.pids[0])
+	want("session", rig.SessionOf(k.last()), os.Getpid())
 }
 
-func rulePids() error {
+func rulePids() {
 	k := begin(1)
 	k.do("setpgid")
 	k.fork()
 	leader := k.pids[0]
 	_ = unix.Kill(leader, unix.SIGKILL)
-	if err := hasState(leader, 'Z'); err != nil {
-		return err
-	}
+	hasState(leader, 'Z')
 	for _, when := range []string{"a zombie has it", "a group has it"} {
-		if err := cloneAs(leader); err == unix.EPERM || err == unix.ENOSYS || err == unix.EINVAL {
-			return errors.New("missing: the right to choose a pid")
-		} else if err != unix.EEXIST {
-			return fmt.Errorf("%s: %v, want EEXIST", when, err)
+		err := cloneAs(leader)
+		if err == unix.EPERM || err == unix.ENOSYS || err == unix.EINVAL {
+			panic("missing: the right to choose a pid")
 		}
+		want[error](when, err, unix.EEXIST)
 		_, _ = unix.Wait4(leader, nil, 0, nil)
 	}
 	end(k.last())
-	return want("when nobody has it", cloneAs(leader), nil)
+	want("when nobody has it", cloneAs(leader), nil)
 }
+
+// cloneArgs is struct clone_args.
+type cloneArgs struct{ flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls, setTid, setTidSize uint64 }
 
 // cloneAs starts a process with a pid, which ends at once, and waits for it.
 func cloneAs(pid int) error {
 	set := int32(pid)
-	args := struct{ flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls, setTid, setTidSize uint64 }{
-		exitSignal: uint64(unix.SIGCHLD), setTid: uint64(uintptr(unsafe.Pointer(&set))), setTidSize: 1,
-	}
-	_, err := rawClone3(unsafe.Pointer(&args), unsafe.Sizeof(args))
+	args := cloneArgs{exitSignal: uint64(unix.SIGCHLD), setTid: uint64(uintptr(unsafe.Pointer(&set))), setTidSize: 1}
+	_, err := rawClone3(&args)
 	runtime.KeepAlive(&set)
 	if err == nil {
 		_, _ = unix.Wait4(pid, nil, 0, nil)
@@ -324,8 +312,8 @@ func cloneAs(pid int) error {
 // rawClone3 starts a process that ends at once.
 //
 //go:norace
-func rawClone3(args unsafe.Pointer, size uintptr) (int, error) {
-	pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(args), size, 0)
+func rawClone3(args *cloneArgs) (int, error) {
+	pid, _, errno := syscall.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -337,116 +325,91 @@ func rawClone3(args unsafe.Pointer, size uintptr) (int, error) {
 	return int(pid), nil
 }
 
-func ruleSetsid() error {
+func ruleSetsid() {
 	k := begin(1)
 	k.do("setpgid")
-	if got := k.do("setsid"); got != "error operation not permitted" {
-		return fmt.Errorf("a leader of a group: %s", got)
-	}
+	want("a leader of a group", k.do("setsid"), "error operation not permitted")
 	k.fork()
-	if err := want("a member", k.do("setsid"), "done"); err != nil {
-		return err
-	}
-	last := k.last()
-	return errors.Join(want("group", rig.GroupOf(last), last), want("session", rig.SessionOf(last), last))
+	want("a member", k.do("setsid"), "done")
+	want("group", rig.GroupOf(k.last()), k.last())
+	want("session", rig.SessionOf(k.last()), k.last())
 }
 
-func ruleAdoption() error {
+func ruleAdoption() {
 	k := begin(2)
 	k.do("subreaper")
 	k.fork()
 	k.fork()
 	k.do("setsid")
-	last, self := k.last(), os.Getpid()
 	end(k.pids[2])
-	if err := want("parent below a subreaper", rig.ParentOf(last), k.pids[1]); err != nil {
-		return err
-	}
+	want("parent below a subreaper", rig.ParentOf(k.last()), k.pids[1])
 	end(k.pids[1])
-	return want("parent when that is gone", rig.ParentOf(last), self)
+	want("parent when that is gone", rig.ParentOf(k.last()), os.Getpid())
 }
 
-func ruleNoChild() error {
-	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-		return fmt.Errorf("without a child: %v, want ECHILD", err)
-	}
+func ruleNoChild() {
+	wantChild("without a child", -1, unix.WNOHANG, -1, unix.ECHILD)
 	k := begin(2)
 	k.do("setsid")
 	end(k.pids[0])
-	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid != 0 || err != nil {
-		return fmt.Errorf("with an orphan in a session of its own: %d, %v", pid, err)
-	}
+	wantChild("with an orphan in a session of its own", -1, unix.WNOHANG, 0, nil)
 	end(k.last())
-	_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-	return want[error]("when it is gone", err, unix.ECHILD)
+	wantChild("when it is gone", -1, unix.WNOHANG, -1, unix.ECHILD)
 }
 
-func ruleZombie() error {
+func ruleZombie() {
 	k := begin(1)
 	pid := k.last()
 	k.do("setpgid")
 	_ = unix.Kill(pid, unix.SIGKILL)
-	if err := hasState(pid, 'Z'); err != nil {
-		return err
-	}
-	err := errors.Join(unix.Kill(pid, unix.SIGTERM), unix.Kill(-pid, unix.SIGTERM))
+	hasState(pid, 'Z')
+	check(unix.Kill(pid, unix.SIGTERM), unix.Kill(-pid, unix.SIGTERM))
 	_, _ = unix.Wait4(pid, nil, 0, nil)
-	return errors.Join(err, want[error]("when it is reaped", unix.Kill(pid, 0), unix.ESRCH))
+	want[error]("when it is reaped", unix.Kill(pid, 0), unix.ESRCH)
 }
 
-func ruleAdoptedZombie() error {
+func ruleAdoptedZombie() {
 	k := begin(2)
 	_ = unix.Kill(k.last(), unix.SIGKILL)
-	if err := hasState(k.last(), 'Z'); err != nil {
-		return err
-	}
+	hasState(k.last(), 'Z')
 	end(k.pids[0])
 	var status unix.WaitStatus
 	pid, err := unix.Wait4(-1, &status, 0, nil)
-	return errors.Join(err, want("who is waited for", pid, k.last()), want("ended by", status.Signal(), unix.SIGKILL))
+	check(err)
+	want("who is waited for", pid, k.last())
+	want("ended by", status.Signal(), unix.SIGKILL)
 }
 
-func ruleStops() error {
+func ruleStops() {
 	k := begin(1)
 	const options = unix.WUNTRACED | unix.WCONTINUED
-	for _, tt := range []struct {
-		sig  unix.Signal
-		told func(unix.WaitStatus) bool
-	}{{unix.SIGSTOP, unix.WaitStatus.Stopped}, {unix.SIGCONT, unix.WaitStatus.Continued}} {
-		_ = unix.Kill(k.last(), tt.sig)
+	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT} {
+		_ = unix.Kill(k.last(), sig)
 		var status unix.WaitStatus
-		if pid, err := unix.Wait4(-1, &status, options, nil); err != nil || pid != k.last() || !tt.told(status) {
-			return fmt.Errorf("%v: told of %d with %x, %v", tt.sig, pid, status, err)
-		}
-		if pid, err := unix.Wait4(-1, &status, options|unix.WNOHANG, nil); pid != 0 || err != nil {
-			return fmt.Errorf("%v is told of again: %d, %v", tt.sig, pid, err)
-		}
+		pid, err := unix.Wait4(-1, &status, options, nil)
+		check(err)
+		want("who is told of", pid, k.last())
+		want("is stopped", status.Stopped(), sig == unix.SIGSTOP)
+		want("is continued", status.Continued(), sig == unix.SIGCONT)
+		wantChild("once more", -1, options|unix.WNOHANG, 0, nil)
 	}
-	return nil
 }
 
-func ruleStopped() error {
+func ruleStopped() {
 	a, b := begin(1), begin(1)
 	for _, k := range []*kinline{a, b} {
 		_ = unix.Kill(k.last(), unix.SIGSTOP)
-		if err := hasState(k.last(), 'T'); err != nil {
-			return err
-		}
+		hasState(k.last(), 'T')
 		_ = unix.Kill(k.last(), unix.SIGTERM)
 	}
-	if err := want("state after SIGTERM", statePending(a.last(), unix.SIGTERM), 'T'); err != nil {
-		return err
-	}
+	want("state after SIGTERM", statePending(a.last(), unix.SIGTERM), 'T')
 	_ = unix.Kill(a.last(), unix.SIGCONT)
 	_ = unix.Kill(b.last(), unix.SIGKILL)
 	for k, sig := range map[*kinline]unix.Signal{a: unix.SIGTERM, b: unix.SIGKILL} {
 		var status unix.WaitStatus
 		_, _ = unix.Wait4(k.last(), &status, 0, nil)
-		if err := want("ended by", status.Signal(), sig); err != nil {
-			return err
-		}
+		want("ended by", status.Signal(), sig)
 	}
-	return nil
 }
 
 // statePending is the state of a process for which a signal waits.
@@ -455,18 +418,13 @@ func statePending(pid int, sig unix.Signal) byte {
 	return rig.StatOf(pid).State()
 }
 
-func ruleParentDeath() error {
+func ruleParentDeath() {
 	k := begin(3)
 	k.do("catch 10")
 	k.do("deathsig 10")
-	for _, parent := range []int{k.pids[1], k.pids[0]} { // the second one is not its parent
-		end(parent)
-		if parent == k.pids[1] {
-			if err := want("its parent's end", k.do("caught"), "caught 10"); err != nil {
-				return err
-			}
-		}
-	}
+	end(k.pids[1])
+	want("its parent's end", k.do("caught"), "caught 10")
+	end(k.pids[0]) // which is not its parent
 	// Adopted, it gets it again when that one ends.
 	n := begin(2)
 	n.do("subreaper")
@@ -476,153 +434,106 @@ func ruleParentDeath() error {
 	n.do("deathsig 12")
 	for i, parent := range []int{n.pids[2], n.pids[1]} {
 		end(parent)
-		if err := want(fmt.Sprint("end of parent ", i), n.do("caught"), "caught 12"); err != nil {
-			return err
-		}
+		want(fmt.Sprint("end of parent ", i), n.do("caught"), "caught 12")
 	}
 	n.fork()
-	return want("a child of it", n.do("getdeathsig"), "deathsig 0")
+	want("a child of it", n.do("getdeathsig"), "deathsig 0")
 }
 
-func ruleCredentials() error {
-	if os.Getuid() != 0 {
-		return errors.New("missing: root, to become another user")
-	}
-	k := begin(1)
+func ruleCredentials() {
+	k := another(1)
 	k.do("deathsig 10")
-	if got := k.do("setuid"); got != "done" {
-		return errors.New(got)
-	}
-	return want("afterwards", k.do("getdeathsig"), "deathsig 0")
+	want("setuid", k.do("setuid"), "done")
+	want("afterwards", k.do("getdeathsig"), "deathsig 0")
 }
 
-func rulePermission() error {
-	if os.Getuid() != 0 {
-		return errors.New("missing: root, to become another user")
-	}
-	k, other := begin(1), begin(2)
+func rulePermission() {
+	k, other := another(1), begin(2)
 	other.do("setsid")
 	k.do("setuid")
-	return errors.Join(
-		want("TERM", k.do(fmt.Sprintf("kill %d 15", other.pids[0])), "error operation not permitted"),
-		want("CONT", k.do(fmt.Sprintf("kill %d 18", other.pids[0])), "done"),
-		want("CONT in another session", k.do(fmt.Sprintf("kill %d 18", other.last())), "error operation not permitted"),
-		want("who is gone", k.do("kill 4194304 15"), "error no such process"))
+	const refused = "error operation not permitted"
+	want("TERM", k.do(fmt.Sprintf("kill %d 15", other.pids[0])), refused)
+	want("CONT", k.do(fmt.Sprintf("kill %d 18", other.pids[0])), "done")
+	want("CONT in another session", k.do(fmt.Sprintf("kill %d 18", other.last())), refused)
+	want("who is gone", k.do("kill 4194304 15"), "error no such process")
 }
 
-func ruleGroup() error {
-	if os.Getuid() != 0 {
-		return errors.New("missing: root, to become another user")
-	}
+func ruleGroup() {
 	// The one to signal is another user's, in the group of one that may be signalled.
-	k := begin(2)
+	k := another(2)
 	k.do("setpgid")
 	group := k.last()
 	k.fork()
 	k.do("setuid")
 	k.fork()
-	if err := want("a group with one member that may", k.do(fmt.Sprintf("kill %d 0", -group)), "done"); err != nil {
-		return err
-	}
+	want("a group with one member that may", k.do(fmt.Sprintf("kill %d 0", -group)), "done")
 	n := begin(1)
 	n.do("setpgid")
-	return want("a group with none", k.do(fmt.Sprintf("kill %d 0", -n.last())), "error operation not permitted")
+	want("a group with none", k.do(fmt.Sprintf("kill %d 0", -n.last())), "error operation not permitted")
 }
 
-func ruleOrphanedGroup() error {
+func ruleOrphanedGroup() {
 	k := begin(2)
 	k.do("setsid") // the rule's process links no group of this session
 	k.fork()
 	k.do("setpgid")
 	k.do("catch 1")
-	last := k.last()
-	_ = unix.Kill(last, unix.SIGSTOP)
-	if err := hasState(last, 'T'); err != nil {
-		return err
-	}
+	_ = unix.Kill(k.last(), unix.SIGSTOP)
+	hasState(k.last(), 'T')
 	end(k.pids[1])
-	return want("it is continued and", k.do("caught"), "caught 1")
+	want("it is continued and", k.do("caught"), "caught 1")
 }
 
-func ruleStopKey() error {
+func ruleStopKey() {
 	k := begin(2)
 	k.do("setsid")
 	_ = unix.Kill(k.last(), unix.SIGTSTP)
-	if err := want("one alone in its session", k.do("catch 1"), "done"); err != nil {
-		return err
-	}
+	want("one alone in its session", k.do("catch 1"), "done")
 	k.fork()
 	k.do("setpgid")
 	_ = unix.Kill(k.last(), unix.SIGTSTP)
-	return hasState(k.last(), 'T')
+	hasState(k.last(), 'T')
 }
 
-func ruleTracer() error {
+func ruleTracer() {
 	pid := begin(1).last()
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	seizer, err := seize(pid)
-	if err != nil {
-		return err
-	}
+	fd, seizer := pidfdOf(pid), seize(pid)
 	_ = unix.Kill(pid, unix.SIGKILL)
-	if !readable(fd, -1) {
-		return errors.New("the pidfd never becomes readable")
-	}
-	if err := hasState(pid, 'Z'); err != nil {
-		return err
-	}
-	if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got != 0 || err != nil {
-		return fmt.Errorf("while it is traced: %d, %v; want to be told of nobody", got, err)
-	}
+	readable(fd, -1)
+	hasState(pid, 'Z')
+	wantChild("while it is traced", pid, unix.WNOHANG, 0, nil)
 	end(seizer)
-	got, err := unix.Wait4(pid, nil, 0, nil)
-	return errors.Join(err, want("when the tracer is gone", got, pid))
+	wantChild("when the tracer is gone", pid, 0, pid, nil)
 }
 
 // seize starts a child that traces a process and does not wait for it.
-func seize(pid int) (int, error) {
-	said, w, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	argv := rig.Mode("seizer", strconv.Itoa(pid))
-	child, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, w.Fd(), 2}})
-	if err != nil {
-		return 0, err
-	}
+func seize(pid int) int {
+	said, w, err1 := os.Pipe()
+	argv := rig.Mode("tracer", strconv.Itoa(pid))
+	child, err2 := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, w.Fd(), 2}})
+	check(err1, err2)
 	_ = w.Close()
 	started = append(started, child)
-	line, _ := bufio.NewReader(said).ReadString('\n')
-	if line != "traces\n" {
-		return 0, errors.New("missing: the right to trace: " + strings.TrimSpace(line))
+	if line, _ := bufio.NewReader(said).ReadString('\n'); line != "tracing\n" {
+		panic("missing: the right to trace: " + line)
 	}
-	return child, nil
+	return child
 }
 
-func ruleAutoreap() error {
+func ruleAutoreap() {
 	const autoreap = 1 << 34 // CLONE_AUTOREAP, Linux 7.1
 	pidfd := int32(-1)
-	args := struct{ flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls uint64 }{
-		flags: autoreap | unix.CLONE_PIDFD, pidfd: uint64(uintptr(unsafe.Pointer(&pidfd))),
-	}
-	pid, err := rawClone3(unsafe.Pointer(&args), unsafe.Sizeof(args))
+	args := cloneArgs{flags: autoreap | unix.CLONE_PIDFD, pidfd: uint64(uintptr(unsafe.Pointer(&pidfd)))}
+	pid, err := rawClone3(&args)
 	if err == unix.EINVAL || err == unix.ENOSYS {
-		return errors.New("kernel: no CLONE_AUTOREAP")
+		panic("kernel: no CLONE_AUTOREAP")
 	}
-	if err != nil {
-		return err
-	}
-	if !readable(int(pidfd), -1) {
-		return errors.New("the pidfd never becomes readable")
-	}
-	_, err = unix.Wait4(pid, nil, 0, nil)
-	return want[error]("wait4", err, unix.ECHILD)
+	check(err)
+	readable(int(pidfd), -1)
+	wantChild("wait4", pid, 0, -1, unix.ECHILD)
 }
 
-func ruleTicks() error {
+func ruleTicks() {
 	const tick = 10 * time.Millisecond
 	now := func() time.Duration {
 		var ts unix.Timespec
@@ -635,46 +546,33 @@ func ruleTicks() error {
 		after := now()
 		start := time.Duration(rig.StatOf(k.last()).Number(22)) * tick
 		if start > after || start+tick <= before {
-			return fmt.Errorf("started between %v and %v, and /proc says %v", before, after, start)
+			panic(fmt.Sprintf("started between %v and %v, and /proc says %v", before, after, start))
 		}
 		end(k.last())
 	}
-	return nil
 }
 
-func rulePending() error {
+func rulePending() {
 	var set unix.Sigset_t
 	set.Val[0] = 1 << (unix.SIGUSR1 - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil); err != nil {
-		return err
-	}
+	check(unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil))
 	for range 2 {
-		if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR1); err != nil {
-			return err
-		}
+		check(unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGUSR1))
 	}
 	none := unix.Timespec{}
-	take := func() unix.Errno {
-		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&none)), 8, 0, 0)
-		return errno
+	for _, wanted := range []unix.Errno{0, unix.EAGAIN} {
+		_, _, got := unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&none)), 8, 0, 0)
+		want("sigtimedwait", got, wanted)
 	}
-	return errors.Join(want("the first", take(), 0), want("the second", take(), unix.EAGAIN))
 }
 
-func rulePidfd() error {
-	k := begin(1)
-	fd, err := unix.PidfdOpen(k.last(), 0)
-	if err != nil {
-		return err
-	}
-	if readable(fd, 0) {
-		return errors.New("it is readable while its process lives")
-	}
-	_ = unix.Kill(k.last(), unix.SIGKILL)
-	if !readable(fd, -1) {
-		return errors.New("it never becomes readable")
-	}
-	err = want[error]("a zombie", unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0), nil)
-	_, _ = unix.Wait4(k.last(), nil, 0, nil)
-	return errors.Join(err, want[error]("one that was reaped", unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0), unix.ESRCH))
+func rulePidfd() {
+	pid := begin(1).last()
+	fd := pidfdOf(pid)
+	want("readable while its process lives", readable(fd, 0), false)
+	_ = unix.Kill(pid, unix.SIGKILL)
+	readable(fd, -1)
+	check(unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)) // to a zombie
+	_, _ = unix.Wait4(pid, nil, 0, nil)
+	want[error]("one that was reaped", unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0), unix.ESRCH)
 }

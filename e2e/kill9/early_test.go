@@ -1,7 +1,6 @@
 package kill9
 
 import (
-	"os/exec"
 	"syscall"
 	"testing"
 
@@ -14,22 +13,14 @@ import (
 func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
 	for range 500 {
-		argv := rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6")
-		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd := rig.CommandOf(rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		l := rig.StartCmd(t, cmd)
-		child := func(of int) (pid int) {
-			rig.Poll(rig.Patience, func() bool {
-				if children := rig.ChildrenOf(t, of); len(children) > 0 {
-					pid = children[0]
-				}
-				return pid != 0 || rig.StatOf(of).Gone()
-			})
-			return pid
-		}
-		outer, inner := child(l.PID()), 0
+		// Both are 0 where all is over by then.
+		b := &rig.BoundLife{Life: l}
+		outer, inner := b.ChildOf(l.PID()), 0
 		if outer != 0 {
-			inner = child(outer)
+			inner = b.ChildOf(outer)
 		}
 		if inner == 0 {
 			l.Status()

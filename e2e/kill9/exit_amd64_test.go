@@ -1,6 +1,7 @@
 package kill9
 
 import (
+	"errors"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -12,25 +13,13 @@ func init() { injectExit = injectExitAMD64 }
 func injectExitAMD64(pid, code int) error {
 	runtime.LockOSThread() // it is a thread that traces
 	defer runtime.UnlockOSThread()
-	if err := unix.PtraceSeize(pid); err != nil {
-		return err
-	}
-	if err := unix.PtraceInterrupt(pid); err != nil {
-		return err
-	}
-	if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
-		return err
-	}
+	seized, interrupted := unix.PtraceSeize(pid), unix.PtraceInterrupt(pid)
+	_, stopped := unix.Wait4(pid, nil, unix.WALL, nil)
 	var regs unix.PtraceRegs
-	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
-		return err
-	}
+	got := unix.PtraceGetRegs(pid, &regs)
 	const length = 2 // of the instruction syscall, which is behind it
 	regs.Rip -= length
 	regs.Rax, regs.Rdi = unix.SYS_EXIT_GROUP, uint64(code)
 	regs.Orig_rax = ^uint64(0) // no call is to be begun again
-	if err := unix.PtraceSetRegs(pid, &regs); err != nil {
-		return err
-	}
-	return unix.PtraceDetach(pid)
+	return errors.Join(seized, interrupted, stopped, got, unix.PtraceSetRegs(pid, &regs), unix.PtraceDetach(pid))
 }

@@ -57,23 +57,15 @@ func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, 
 					t.Run(victim.Name+"/"+moment.Name+"/"+tree.Name+"/"+group+" group", func(t *testing.T) {
 						t.Parallel()
 						for range rig.QuickOrFull(1, 20) {
-							script := tree.Script
-							if moment.Name == "stopping leftovers" {
-								script = rig.StubbornLeftover + script
-							}
 							l := rig.LaunchBy(t, before, rig.Pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
-								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", script)
+								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", moment.First+tree.Script)
 							moment.Come(l)
 							for _, pid := range victim.Pids(l) {
-								// On a busy machine the ladder may have come to its end by now.
-								if pid == 0 {
-									continue
+								if pid != 0 { // on a busy machine the ladder may have come to its end by now
+									_ = syscall.Kill(pid, syscall.SIGKILL)
 								}
-								_ = syscall.Kill(pid, syscall.SIGKILL)
 							}
 							l.MustVanish(linger + 2*grace)
-							_ = l.Stdin.Close() // lets the launcher end
-							l.Wait()
 						}
 					})
 				}
@@ -101,9 +93,7 @@ func TestKillMatrixAsPID1(t *testing.T) {
 				}
 				rig.MustKill(t, pid, syscall.SIGKILL)
 				l.MustVanish(650 * time.Millisecond)
-				if got := l.Status(); got != 128+9 {
-					t.Errorf("status %d, want 137", got)
-				}
+				l.MustHaveStatus(128 + 9)
 			})
 		}
 	}
@@ -118,12 +108,8 @@ func TestDeathOverrulesThePolicy(t *testing.T) {
 				t.Parallel()
 				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", rig.Trees[2].Script)
 				l.Out.Want("ready")
-				if err := syscall.Kill(victim.Pids(l)[0], syscall.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
+				rig.MustKill(t, victim.Pids(l)[0], syscall.SIGKILL)
 				l.MustVanish(650 * time.Millisecond)
-				_ = l.Stdin.Close()
-				l.Wait()
 			})
 		}
 	}

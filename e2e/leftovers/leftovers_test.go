@@ -119,9 +119,7 @@ func TestPolicies(t *testing.T) {
 			holder, quiet := l.Out.WantPID("holder "), l.Out.WantPID("quiet ")
 			killAtCleanup(t, []int{holder, quiet})
 			rig.Write(t, l, "go\n")
-			if got := l.Status(); got != 4 {
-				t.Errorf("status %d, want 4", got)
-			}
+			l.MustHaveStatus(4)
 			if policy == "pipes" {
 				l.Out.Rest() // the reader has EOF
 				l.Err.Want(fmt.Sprintf("fini: stopping leftover %d ", holder))
@@ -141,9 +139,7 @@ func TestPolicies(t *testing.T) {
 			rig.Write(t, l, "go\n")
 			l.Out.Want("done by itself")
 			l.MustEnd(0)
-			if said := l.Err.Whole(); said != "" {
-				t.Errorf("says %q", said)
-			}
+			rig.MustRecord(t, "fini says", l.Err.Rest())
 		})
 	})
 	t.Run("wait ends on TERM", func(t *testing.T) {

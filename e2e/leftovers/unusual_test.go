@@ -112,9 +112,7 @@ func TestUnusualLeftovers(t *testing.T) {
 				}
 				start := time.Now()
 				rig.Write(t, l, "go\n")
-				if rest := l.Out.Rest(); len(rest) > 0 { // to EOF
-					t.Errorf("more output: %q", rest)
-				}
+				rig.MustRecord(t, "more output", l.Out.Rest()) // to EOF
 				h.MustLeaveNothing(t, l, 6)
 				if took := time.Since(start); kind.stays && took < grace {
 					t.Errorf("took %v: it was not given its grace of %v", took, grace)

@@ -3,7 +3,6 @@ package mcp
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,15 +79,12 @@ func TestMCPConfigByOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := rig.NewCgroup(t)
-				argv := h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list")
-				cmd := exec.Command(argv[0], argv[1:]...)
+				cmd := rig.CommandOf(h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list"))
 				cmd.Env = append(os.Environ(), "PATH="+server.Env["PATH"]) // by which the Inspector finds the command
 				var l *rig.Life
 				clients.InTurn(func() {
 					l = rig.StartCmd(t, cmd)
-					if got := l.Status(); got != 0 {
-						t.Errorf("status %d", got)
-					}
+					l.MustHaveStatus(0)
 				})
 				out := l.Out.Whole()
 				var list struct{ Tools []struct{ Name string } }
@@ -116,32 +112,11 @@ func TestMCPConfigByOthers(t *testing.T) {
 func TestMCPConfigEndsBySignal(t *testing.T) {
 	t.Parallel()
 	server := mcpConfigs(t, "../README.md")[0]["everything"]
-	for _, asked := range []bool{true, false} {
-		k := rig.NewRecipeDir(t, map[string]string{"npx": `trap '' TERM; echo ready; while :; do sleep 1000; done`})
-		var args []string
-		for _, word := range server.Args {
-			if word == "5s" {
-				word = "10ms"
-			}
-			args = append(args, word)
-		}
-		if !asked {
-			args = slices.DeleteFunc(args, func(word string) bool { return word == "-k" || word == "10ms" })
-		}
-		l := k.Start(append([]string{server.Command}, args...)...)
-		l.Out.Want("ready")
-		l.Caught()
-		l.Signal(15)
-		if asked {
-			k.MustLeaveNothing(l, 137)
-			continue
-		}
-		l.Signal(15) // a second one changes nothing, and only -k would
-		if len(k.Cgroup.Alive()) < 3 {
-			t.Errorf("without -k it ends as well, so that this shows nothing: %q", k.Cgroup.Names())
-		}
-		_ = l.Stdin.Close()
-		l.Signal(9)
-		k.MustBeEmpty()
-	}
+	k := rig.NewRecipeDir(t, map[string]string{"npx": `trap '' TERM; echo ready; while :; do sleep 1000; done`})
+	args := strings.Fields(strings.Replace(strings.Join(server.Args, " "), " 5s ", " 10ms ", 1))
+	l := k.Start(append([]string{server.Command}, args...)...)
+	l.Out.Want("ready")
+	l.Caught()
+	l.Signal(15)
+	k.MustLeaveNothing(l, 137)
 }

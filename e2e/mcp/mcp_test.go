@@ -19,9 +19,7 @@ const (
 	helperWithStdout = "--helper=stdout"
 )
 
-var (
-	pythonHost = []string{"python3", "testdata/mcp-client.py", "asyncio"}
-)
+var pythonHost = []string{"python3", "testdata/mcp-client.py", "asyncio"}
 
 // A full session with a real server, with 1 MiB there and back.
 func TestMCPSession(t *testing.T) {
@@ -87,11 +85,7 @@ func TestMCPLeftBehind(t *testing.T) {
 	}
 	client := func(sig syscall.Signal) func(*clients.Host) { return func(h *clients.Host) { h.End(sig) } }
 	send := func(sig syscall.Signal, to func(*clients.Host) int) func(*clients.Host) {
-		return func(h *clients.Host) {
-			if err := syscall.Kill(to(h), sig); err != nil {
-				h.T.Fatal(err)
-			}
-		}
+		return func(h *clients.Host) { rig.MustKill(h.T, to(h), sig) }
 	}
 	child := func(h *clients.Host) int { return h.Started }
 	// With a short grace a slow npx may need SIGKILL. It does not ignore SIGTERM, as the server does.
@@ -263,24 +257,4 @@ func clientKilledWhileInstalling(t *testing.T) {
 		}
 		return o
 	})
-}
-
-// The package never comes. What asked for it is gone all the same, and its connection too.
-func TestMCPClientKilledWhileInstallHangs(t *testing.T) {
-	rig.Long(t)
-	t.Parallel()
-	clients.NeedHosts(t)
-	r := clients.NewRegistry(t)
-	h := r.AskedBy(t, rig.Fini, "-i", "--", "npx", "-y", r.Name)
-	h.End(syscall.SIGTERM) // SIGKILL is the table's
-	h.Err.Rest()           // to EOF
-	rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
-	select {
-	case <-r.HungUp:
-	case <-time.After(rig.Patience):
-		t.Error("npx is gone, and its connection is not")
-	}
-	if r.ServerStarted() {
-		t.Error("a server was started that has not been installed")
-	}
 }

@@ -68,10 +68,5 @@ func signalled(sig syscall.Signal) func(*clients.Session) {
 }
 
 func groupSignalled(sig syscall.Signal) func(*clients.Session) {
-	return func(s *clients.Session) {
-		s.T.Helper()
-		if err := syscall.Kill(-s.PID(), sig); err != nil {
-			s.T.Fatalf("cannot send %v to the group %d: %v", sig, s.PID(), err)
-		}
-	}
+	return func(s *clients.Session) { rig.MustKill(s.T, -s.PID(), sig) }
 }

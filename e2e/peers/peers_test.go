@@ -44,17 +44,6 @@ func TestAsTini(t *testing.T) {
 			_ = l.Stdin.Close()
 			l.MustEnd(0)
 		})
-		t.Run("tini: -v, -vv, -vvv, -s, -g and no --", func(t *testing.T) {
-			for _, flags := range []string{"-vvv", "-s -g", "-sgvw", "-p TERM"} {
-				if p.PID1 && flags == "-p TERM" {
-					continue // its launcher is outside the namespace
-				}
-				got, stdout, _ := rig.Ask(t, p.Command(with(flags, []string{"/bin/sh", "-c", "echo out; exit 6"})...))
-				if got != 6 || stdout != "out\n" {
-					t.Errorf("%s: status %d and %q", flags, got, stdout)
-				}
-			}
-		})
 	})
 	for _, p := range rig.AloneOrPair(t) {
 		t.Run("tini: -p KILL at the launcher's death/"+p.Name, func(t *testing.T) {
@@ -141,9 +130,7 @@ func TestForegroundChild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, status := range []int{0, 3, 255} {
-				if got := run(t, fmt.Sprintf("exit %d", status)).Status(); got != status {
-					t.Errorf("status %d, want %d", got, status)
-				}
+				run(t, fmt.Sprintf("exit %d", status)).MustHaveStatus(status)
 			}
 			for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGUSR2} {
 				l := run(t, traps)
@@ -153,14 +140,9 @@ func TestForegroundChild(t *testing.T) {
 				if said, want := l.Out.Whole(), "ready\n"+strings.TrimPrefix(unix.SignalName(sig), "SIG")+"\n"; said != want {
 					t.Errorf("%v: %q, want %q", sig, said, want)
 				}
-				if got := l.Status(); got != 3 {
-					t.Errorf("%v: status %d, want 3", sig, got)
-				}
+				l.MustHaveStatus(3)
 			}
-			l := run(t, "kill -TERM $$")
-			if got := l.Status(); got != 128+15 {
-				t.Errorf("a command that SIGTERM ends: %d", got)
-			}
+			run(t, "kill -TERM $$").MustHaveStatus(128 + 15)
 		})
 	}
 }

@@ -16,15 +16,9 @@ import (
 func init() { Modes["@agent"] = helperAgent }
 
 // helperAgent is a daemon that is meant to stay: it ignores SIGTERM, has a child of another name,
-// says "agent PID" and "child PID" on descriptor 4 and stays. With an argument it takes that
-// as its name.
-func helperAgent(args []string) int {
+// says "agent PID" and "child PID" on descriptor 4 and stays.
+func helperAgent([]string) int {
 	signal.Ignore(syscall.SIGTERM)
-	if len(args) > 0 {
-		if err := os.WriteFile("/proc/self/comm", []byte(args[0]), 0); err != nil {
-			return 1
-		}
-	}
 	unix.CloseOnExec(4)
 	child := exec.Command("/bin/sleep", "1000")
 	child.ExtraFiles = []*os.File{os.NewFile(3, "witness")}

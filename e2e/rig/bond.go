@@ -23,7 +23,7 @@ var Trees = []struct{ Name, Script string }{
 }
 
 // A stubborn leftover keeps fini at stopping it.
-const StubbornLeftover = `setsid sh -c 'trap "" TERM; (echo stubborn; exec sleep 1000); :' & `
+const stubbornLeftover = `setsid sh -c 'trap "" TERM; (echo stubborn; exec sleep 1000); :' & `
 
 // A bound life is one whose launcher is a process of its own, and can be killed.
 type BoundLife struct {
@@ -107,19 +107,19 @@ var Victims = []struct {
 	{"launcher and outer fini", func(l *BoundLife) []int { return []int{l.Launcher, l.Outer} }},
 }
 
-// The moments at which a victim is killed. Each returns when it has come.
+// The moments at which a victim is killed. Each returns when it has come, to a tree that the shell makes after First.
 var Moments = []struct {
-	Name string
-	Come func(l *BoundLife)
+	Name, First string
+	Come        func(l *BoundLife)
 }{
-	{"at the start", func(*BoundLife) {}},
-	{"running", func(l *BoundLife) { l.Out.Want("ready") }},
-	{"in the ladder", func(l *BoundLife) {
+	{"at the start", "", func(*BoundLife) {}},
+	{"running", "", func(l *BoundLife) { l.Out.Want("ready") }},
+	{"in the ladder", "", func(l *BoundLife) {
 		l.Out.Want("ready")
 		_ = l.Stdin.Close()
 		l.Err.Want("fini: waiting for the command: standard input has closed")
 	}},
-	{"stopping leftovers", func(l *BoundLife) {
+	{"stopping leftovers", stubbornLeftover, func(l *BoundLife) {
 		for range 2 { // "stubborn" and "ready", in any order
 			l.Out.Next()
 		}

@@ -109,8 +109,7 @@ func (c *cluster) Start(t *testing.T, wrap []string, start, tests string) *Step 
 		export PATH PGHOST PGUSER PGDATABASE PGDATA
 		cd "$PGHOST" || exit
 		` + start + " || exit\n" + tests
-	argv := h.Wrap(slices.Concat(wrap, c.as, []string{"sh", "-c", script})...)
-	return &Step{StartCmd(t, exec.Command(argv[0], argv[1:]...)), h}
+	return &Step{StartCmd(t, CommandOf(h.Wrap(slices.Concat(wrap, c.as, []string{"sh", "-c", script})...))), h}
 }
 
 // MustBeShutDown asserts that the server took its leave in order: that there is nothing to
@@ -130,8 +129,7 @@ func (c *cluster) MustBeShutDown(rows string) {
 		c.t.Error("postmaster.pid is still there")
 	}
 	// A server for one user, which reads from stdin and prints `1: n = "7"`.
-	argv := slices.Concat(c.as, []string{c.bin + "/postgres", "--single", "-D", c.data, "postgres"})
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := CommandOf(slices.Concat(c.as, []string{c.bin + "/postgres", "--single", "-D", c.data, "postgres"}))
 	cmd.Dir = c.dir
 	cmd.Stdin = strings.NewReader("select string_agg(n::text, ' ' order by n) as rows from results\n")
 	out, err := cmd.CombinedOutput()

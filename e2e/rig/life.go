@@ -296,6 +296,9 @@ func Mode(name string, args ...string) []string {
 	return append([]string{self, "@" + name}, args...)
 }
 
+// CommandOf is the command of a command line.
+func CommandOf(argv []string) *exec.Cmd { return exec.Command(argv[0], argv[1:]...) }
+
 // A life is a started fini with all that a test watches.
 type Life struct {
 	T       testing.TB
@@ -362,9 +365,7 @@ func (l *Life) Signal(sig syscall.Signal) {
 // Inside makes a shell execute a line in the PID namespace of which fini is PID 1.
 func (l *Life) Inside(line string) {
 	l.T.Helper()
-	argv := append(l.Enter(), "/bin/sh", "-c", line)
-	enter := exec.Command(argv[0], argv[1:]...)
-	if out, err := enter.CombinedOutput(); err != nil {
+	if out, err := CommandOf(append(l.Enter(), "/bin/sh", "-c", line)).CombinedOutput(); err != nil {
 		l.T.Fatalf("%v: %s", err, out)
 	}
 }
@@ -460,13 +461,18 @@ func ShellStatus(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// MustEnd asserts fini's status, and that when fini is gone nothing of its tree is
-// alive: the witness has hung up already.
-func (l *Life) MustEnd(want int) {
+func (l *Life) MustHaveStatus(want int) {
 	l.T.Helper()
 	if got := l.Status(); got != want {
 		l.T.Errorf("status %d, want %d; stderr: %s", got, want, l.Err.Text())
 	}
+}
+
+// MustEnd asserts fini's status, and that when fini is gone nothing of its tree is
+// alive: the witness has hung up already.
+func (l *Life) MustEnd(want int) {
+	l.T.Helper()
+	l.MustHaveStatus(want)
 	if HeldOpen(l.Witness) {
 		l.T.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.Text())
 	}

@@ -9,14 +9,7 @@ func StartInCgroup(t testing.TB, p Place, args ...string) (*Cgroup, *Life) {
 	t.Helper()
 	h := NewCgroup(t)
 	t.Cleanup(h.NoMore)
-	cmd := p.Command(args...)
-	cmd.Args[0] = cmd.Path
-	if p.PID1 {
-		cmd.Args[0] = Mode("")[0]
-	}
-	cmd.Args = h.Wrap(cmd.Args...)
-	cmd.Path = cmd.Args[0]
-	return h, StartCmd(t, cmd)
+	return h, StartCmd(t, h.Around(p, nil, args...))
 }
 
 // MustLeaveNothing asserts fini's status, and that at its end nothing of the cgroup is alive.

@@ -2,7 +2,6 @@ package rig
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -54,8 +53,7 @@ func WriteProgram(path string, text []byte, mode os.FileMode) error {
 
 func (k *recipeDir) Start(argv ...string) *Life {
 	k.t.Helper()
-	argv = k.Cgroup.Wrap(argv...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := CommandOf(k.Cgroup.Wrap(argv...))
 	cmd.Dir, cmd.Env = k.Dir, k.Env
 	return StartCmd(k.t, cmd)
 }

@@ -2,7 +2,6 @@ package signals
 
 import (
 	"fmt"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -15,11 +14,7 @@ import (
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t) {
-		other := exec.Command("sleep", "1000")
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+		other := rig.Bystander(t)
 		l := rig.Start(t, p, "--grace=2m", fmt.Sprintf("--bind=%d", other.Process.Pid), "--", "/bin/sh", "-c",
 			`trap 'n=$((n+1)); echo TERM $n; [ $n = 1 ] || exit 7' TERM; echo ready; while :; do sleep 0.01; done`)
 		l.Out.Want("ready")

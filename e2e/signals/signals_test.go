@@ -2,6 +2,7 @@ package signals
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -35,9 +36,7 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 			l := rig.Start(t, p, "-k", "200ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "1000"))
 			l.Out.Want("ready")
 			l.Signal(syscall.SIGTERM)
-			if got := l.Out.Rest(); len(got) > 0 {
-				t.Errorf("got as far as %q", got)
-			}
+			rig.MustRecord(t, "the command says", l.Out.Rest())
 			l.MustEnd(128 + 9)
 		})
 	})
@@ -62,9 +61,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 			l.Signal(sig)
 		}
 		l.Signal(syscall.SIGQUIT)
-		if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 3" {
-			t.Errorf("the rest is %q, want the sentinel alone", got)
-		}
+		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 3")
 		l.MustEnd(7)
 	})
 }
@@ -87,14 +84,8 @@ func TestSignalsReachTheGroup(t *testing.T) {
 					l.Out.Want("signal 10")
 				}
 				l.Signal(syscall.SIGUSR2)
-				var again int
-				for _, line := range l.Out.Rest() {
-					if line == "signal 10" {
-						again++
-					}
-				}
-				if again > 0 {
-					t.Errorf("%d more got the signal than should", again)
+				if rest := l.Out.Rest(); slices.Contains(rest, "signal 10") {
+					t.Errorf("more got the signal than should: %q", rest)
 				}
 				l.MustEnd(7)
 			})
@@ -230,52 +221,31 @@ sys.exit(9)
 func TestRewrite(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Run("some", func(t *testing.T) {
-			l := rig.Start(t, p, append([]string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15", "--"}, rig.Mode("signals", "12")...)...)
-			l.Out.Want("ready")
-			l.Caught()
-			for _, tt := range []struct {
-				sent syscall.Signal
-				want string
-			}{
-				{syscall.SIGTERM, "signal 3"},
-				{syscall.SIGHUP, "signal 10"},
-				{37, "signal 15"},
-				{syscall.SIGINT, ""},
-				{syscall.SIGQUIT, "signal 3"},
-				{syscall.SIGUSR2, "signal 12"},
-			} {
-				l.Signal(tt.sent)
-				if tt.want == "" {
-					continue // the next one shows that it did not come
-				}
-				if line, _ := l.Out.Next(); line != tt.want {
-					t.Errorf("sent %d, got %q, want %q", tt.sent, line, tt.want)
-				}
+		// The next one shows that what is dropped did not come.
+		want := map[syscall.Signal]string{1: "signal 10", 2: "", 15: "signal 3", 37: "signal 15"}
+		flags := []string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15"}
+		for sig := syscall.Signal(1); sig <= 64; sig++ {
+			if _, ok := want[sig]; !ok && rig.Forwardable(sig) && sig != syscall.SIGQUIT && sig != syscall.SIGUSR2 {
+				flags = append(flags, "-r", fmt.Sprintf("%d:10", sig))
+				want[sig] = "signal 10"
 			}
-			l.MustEnd(7)
-		})
-		t.Run("all", func(t *testing.T) {
-			var flags []string
-			for sig := syscall.Signal(1); sig <= 64; sig++ {
-				if rig.Forwardable(sig) && sig != syscall.SIGUSR2 {
-					flags = append(flags, "-r", fmt.Sprintf("%d:10", sig))
-				}
+		}
+		want[syscall.SIGQUIT] = "signal 3" // as it came
+		l := rig.Start(t, p, append(append(flags, "--"), rig.Mode("signals", "12")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		for _, sig := range slices.Sorted(maps.Keys(want)) {
+			l.Signal(sig)
+			if want[sig] == "" {
+				continue
 			}
-			l := rig.Start(t, p, append(append(flags, "--"), rig.Mode("signals", "12")...)...)
-			l.Out.Want("ready")
-			l.Caught()
-			for sig := syscall.Signal(1); sig <= 64; sig++ {
-				if rig.Forwardable(sig) && sig != syscall.SIGUSR2 {
-					l.Signal(sig)
-					if line, _ := l.Out.Next(); line != "signal 10" {
-						t.Fatalf("sent %d, got %q", sig, line)
-					}
-				}
+			if line, _ := l.Out.Next(); line != want[sig] {
+				t.Fatalf("sent %d, got %q, want %q", sig, line, want[sig])
 			}
-			l.Signal(syscall.SIGUSR2)
-			l.MustEnd(7)
-		})
+		}
+		l.Signal(syscall.SIGUSR2)
+		rig.MustRecord(t, "the command says at last", l.Out.Rest(), "signal 12")
+		l.MustEnd(7)
 	})
 }
 
@@ -286,12 +256,12 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t) {
 		for name, tt := range map[string]struct {
 			end    func(l *rig.BoundLife) error
-			status int // of fini
+			status int // of fini, which is the launcher's too
 		}{
 			"TERM":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGTERM) }, 128 + 15},
 			"INT":             {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGINT) }, 128 + 2},
 			"CONT":            {func(l *rig.BoundLife) error { return syscall.Kill(l.Outer, syscall.SIGCONT) }, 0},
-			"launcher killed": {func(l *rig.BoundLife) error { return syscall.Kill(l.Launcher, syscall.SIGKILL) }, -1},
+			"launcher killed": {func(l *rig.BoundLife) error { return syscall.Kill(l.Launcher, syscall.SIGKILL) }, 128 + 9},
 			"fini killed": {func(l *rig.BoundLife) error {
 				if !p.Alone {
 					return syscall.Kill(l.Outer, syscall.SIGKILL)
@@ -301,11 +271,8 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 		} {
 			t.Run(p.Name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				args := append([]string{need.Program(t, "setsid"), "--wait"}, p.Command("--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word").Args...)
-				cmd := exec.Command("/proc/self/exe", append([]string{"@launcher"}, args...)...)
-				l := &rig.BoundLife{Life: rig.StartCmd(t, cmd)}
-				l.Launcher = l.PID()
-				l.Outer = l.Out.Launched()
+				setsid := []string{need.Program(t, "setsid"), "--wait"}
+				l := rig.LaunchBy(t, setsid, p, "--grace=300ms", "--", "/bin/sh", "-c", "echo ready; read word")
 				l.Out.Want("ready")
 				inner := l.Outer
 				if !p.Alone {
@@ -320,10 +287,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 					t.Fatal(err)
 				}
 				l.MustVanish(time.Second)
-				_ = l.Stdin.Close()
-				if got := l.Status(); tt.status >= 0 && got != tt.status {
-					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
-				}
+				l.MustHaveStatus(tt.status)
 			})
 		}
 	}
@@ -342,9 +306,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
 			}
 			l.Signal(syscall.SIGTERM)
-			if got := l.Out.Rest(); len(got) != 1 || got[0] != "signal 15" {
-				t.Errorf("got %q, want SIGTERM alone", got)
-			}
+			rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
 			l.MustEnd(7)
 		})
 	}

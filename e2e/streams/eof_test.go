@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -16,25 +15,19 @@ func TestProcessSubstitutionLosesNoLine(t *testing.T) {
 	bash := need.Program(t, "bash")
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--linger=1h", "--", bash, "-c", "exec > >(sleep 0.2; cat); echo last")
-		if got := l.Out.Rest(); len(got) != 1 || got[0] != "last" {
-			t.Errorf("got %q, want the one line", got)
-		}
+		rig.MustRecord(t, "the reader has", l.Out.Rest(), "last")
 		l.MustEnd(0)
-		if said := l.Err.Whole(); said != "" {
-			t.Errorf("says %q of a leftover that ended by itself", said)
-		}
+		rig.MustRecord(t, "of a leftover that ended by itself fini says", l.Err.Rest())
 	})
 }
 
 // The reader has the last line and then EOF, though an escapee holds the stream.
 func TestReaderGetsEOF(t *testing.T) {
 	t.Parallel()
-	node := func() (*os.File, *os.File) { return rig.Socketpair(t) } // libuv's kind of pipe
-	plain := func() (*os.File, *os.File) { return rig.Pipe(t) }
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for name, stream := range map[string]func() (*os.File, *os.File){"pipe": plain, "socketpair": node} {
-			t.Run(name, func(t *testing.T) {
-				r, w := stream()
+		for _, stream := range rig.StdinKinds { // libuv's pipes are socketpairs
+			t.Run(stream.Name, func(t *testing.T) {
+				r, w := stream.Make(t)
 				// What is inside execve(2), which takes its time on a slow machine, does not show what it holds.
 				cmd := p.Command("--", "/bin/sh", "-c",
 					`echo first; setsid sh -c 'echo ready >&4; while :; do sleep 1000; done' 4>&1 & read x; echo last`)
@@ -46,9 +39,7 @@ func TestReaderGetsEOF(t *testing.T) {
 				out.Want("ready")
 				rig.Write(t, l, "go\n")
 				out.Want("last")
-				if more := out.Rest(); len(more) > 0 {
-					t.Errorf("after the last line came %q", more)
-				}
+				rig.MustRecord(t, "after the last line came", out.Rest())
 				l.MustEnd(0)
 				// No reader waits for a leftover of PID 1, whose end is that of the whole tree.
 				if said := l.Err.Whole(); strings.Contains(said, "holds stdout") == p.PID1 {

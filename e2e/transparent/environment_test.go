@@ -1,7 +1,6 @@
 package transparent
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,11 +72,8 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 			name, _, _ := strings.Cut(variable, "=")
 			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}
 			run := func(argv []string) string {
-				var stdout, stderr bytes.Buffer
-				cmd := exec.Command(argv[0], argv[1:]...)
-				cmd.Stdout, cmd.Stderr = &stdout, &stderr
-				_ = cmd.Run()
-				return fmt.Sprintf("status %d, stdout %q, stderr %q", rig.ShellStatus(cmd.ProcessState), stdout.String(), stderr.String())
+				status, stdout, stderr := rig.Ask(t, rig.CommandOf(argv))
+				return fmt.Sprintf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 			}
 			before := []string{need.Program(t, "env"), variable}
 			want := run(slices.Concat(before, command))
@@ -143,8 +139,8 @@ func TestManyArguments(t *testing.T) {
 		t.Parallel()
 		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)
-			argv := p.ExecutedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
-			out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+			cmd := rig.CommandOf(p.ExecutedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...))
+			out, err := cmd.CombinedOutput()
 			if err != nil || string(out) != fmt.Sprintln(number) {
 				t.Errorf("%d arguments: %q, %v", number, out, err)
 			}

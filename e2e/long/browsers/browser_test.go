@@ -23,12 +23,13 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	clients.NeedBrowserServers(t)
 	server := clients.PuppeteerServer(t)
 	flags := []string{"-i"}
+	closes := func(s *clients.BrowserSession) { s.Tell("close") }
 	rows := []struct {
 		row   string
 		fault func(*clients.BrowserSession)
 		end   clients.BrowserEnd // under fini
 	}{
-		{"`npx` browser server, `close()`", tells("close"), clients.BrowserEnd{Exited: "SIGTERM or 1"}}, // npm reports its server's end, if that is faster
+		{"`npx` browser server, `close()`", closes, clients.BrowserEnd{Exited: "SIGTERM or 1"}}, // npm reports its server's end, if that is faster
 		{"`npx` browser server, client killed", signals(syscall.SIGKILL), clients.BrowserEnd{Client: 137}},
 		{"`npx` browser server, TERM to client", signals(syscall.SIGTERM), clients.BrowserEnd{Client: 143}},
 		{"`npx` browser server, TERM to `npx`", signalsNpx(syscall.SIGTERM), clients.BrowserEnd{Exited: "SIGTERM", Stops: true}},
@@ -133,20 +134,11 @@ func matches(t *testing.T, pattern string) bool {
 	return len(found) > 0
 }
 
-func tells(what string) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) { s.T.Helper(); s.Tell(what) }
-}
-
 func signals(sig syscall.Signal) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) { s.T.Helper(); s.Signal(sig) }
+	return func(s *clients.BrowserSession) { s.Signal(sig) }
 }
 
 // signalsNpx is safe from recycled pids: nobody has waited for npx yet.
 func signalsNpx(sig syscall.Signal) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) {
-		s.T.Helper()
-		if err := syscall.Kill(s.Npx, sig); err != nil {
-			s.T.Fatalf("cannot send %v to npx, %d: %v", sig, s.Npx, err)
-		}
-	}
+	return func(s *clients.BrowserSession) { rig.MustKill(s.T, s.Npx, sig) }
 }

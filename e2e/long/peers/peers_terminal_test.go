@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"testing"
@@ -89,11 +90,7 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 		}
 		table.WriteString("\n| " + strings.ReplaceAll(c.Row, "|", `\|`))
 		for _, s := range subjects {
-			answer := answers[c.Row+s.name]
-			if answer == "" {
-				answer = "not asked"
-			}
-			table.WriteString(" | " + answer)
+			table.WriteString(" | " + cmp.Or(answers[c.Row+s.name], "not asked"))
 		}
 		table.WriteString(" |")
 	}

@@ -1,12 +1,9 @@
 package soak
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -51,24 +48,23 @@ func TestSoak(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("FINI_SEED=%d: %d runs, %d faults injected, %d survivors, %d bystanders hit, %d crashes",
-		seed, s.runs.Load(), s.faults.Load(), s.survivors.Load(), s.hits.Load(), s.crashes.Load())
+	t.Logf("FINI_SEED=%d: %d runs, %d faults injected", seed, s.runs.Load(), s.faults.Load())
 	if s.runs.Load() == 0 {
 		t.Error("not one run")
 	}
 }
 
 type soak struct {
-	seed                                         uint64
-	long                                         time.Duration
-	runs, faults, survivors, hits, crashes, next atomic.Int64
+	seed         uint64
+	long         time.Duration
+	runs, faults atomic.Int64
 }
 
 // work runs one life after the other, with a bystander beside them that is in fini's process group
 // and session, holds all its streams' other ends as the test does, and has every signal blocked.
 func (s *soak) work(t *testing.T) {
 	h := rig.NewCgroup(t)
-	t.Cleanup(func() { h.NoMore() })
+	t.Cleanup(h.NoMore)
 	bystander := rig.Mode("script", `fork by
 		wait
 		unhit well
@@ -88,20 +84,22 @@ func (s *soak) work(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(s.long); time.Now().Before(end); {
-		n := s.next.Add(1)
-		d := drawLife(rand.New(rand.NewPCG(s.seed, uint64(n))))
-		wrong := d.live(t, s, h)
-		s.runs.Add(1)
-		if len(wrong) > 0 {
-			t.Errorf("FINI_SEED=%d, life %d: %s\n%s", s.seed, n, strings.Join(wrong, "; "), d)
-		}
+		n := s.runs.Add(1)
+		t.Run(fmt.Sprint("life ", n), func(t *testing.T) {
+			d := drawLife(rand.New(rand.NewPCG(s.seed, uint64(n))))
+			defer func() {
+				if t.Failed() {
+					t.Logf("FINI_SEED=%d: %s", s.seed, d)
+				}
+			}()
+			d.live(t, s, h)
+		})
 		if len(h.Alive()) > 0 {
 			break // the next life could not be told from this one
 		}
 	}
 	_ = in.Close()
 	if err := by.Wait(); err != nil {
-		s.hits.Add(1)
 		t.Errorf("a bystander was hit: %v", err)
 	}
 }
@@ -358,99 +356,32 @@ func (g *grower) label() string {
 	return fmt.Sprintf("l%d", g.n)
 }
 
-// A copied stream is read to its end beside all else.
-type copied struct {
-	mu    sync.Mutex
-	text  bytes.Buffer
-	ended chan struct{}
-}
-
-func newCopy(r io.Reader) *copied {
-	c := &copied{ended: make(chan struct{})}
-	go func() {
-		_, _ = io.Copy(c, r)
-		close(c.ended)
-	}()
-	return c
-}
-
-func (c *copied) Write(some []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.Write(some)
-}
-
-func (c *copied) has(text string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return bytes.Contains(c.text.Bytes(), []byte(text))
-}
-
-func (c *copied) sofar() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.text.String()
-}
-
-func (c *copied) whole() []byte {
-	<-c.ended
-	return c.text.Bytes()
-}
-
 var (
 	launcherSays = regexp.MustCompile(`fini \d+\n`)
 	crash        = regexp.MustCompile(`fatal error|panic|runtime:|goroutine |SIGSEGV|unexpected fault`)
+	onlyLines    = regexp.MustCompile(`^(fini: .*\n?)*$`)
 )
 
-// live lives a life and tells what went wrong.
-func (d *drawnLife) live(t testing.TB, s *soak, h *rig.Cgroup) (wrong []string) {
+// live lives a life.
+func (d *drawnLife) live(t *testing.T, s *soak, h *rig.Cgroup) {
 	h.AtMost(d.pids)
-	cmd := d.place.Command(append(append(slices.Clone(d.flags), "--"), rig.Mode("script", d.program)...)...)
-	argv := cmd.Args
-	if d.place.PID1 {
-		argv[0] = rig.Mode("")[0]
-	} else {
-		argv[0] = cmd.Path
+	var before []string
+	if d.sh != "" {
+		before = []string{"/bin/sh", "-c", d.sh + `; exec "$0" "$@"`}
 	}
 	if d.launcher {
-		argv = rig.Mode("launcher", argv...)
+		before = append(before, rig.Mode("launcher")...)
 	}
-	if d.sh != "" {
-		argv = append([]string{"/bin/sh", "-c", d.sh + `; exec "$0" "$@"`}, argv...)
-	}
-	cmd.Args = h.Wrap(argv...)
-	cmd.Path = cmd.Args[0]
-
-	var files [4][2]*os.File
-	for i := range files {
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = r.Close(); _ = w.Close() }()
-		files[i] = [2]*os.File{r, w}
-	}
-	stdin, witness := files[0][1], files[3][0]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[0][0], files[1][1], files[2][1], []*os.File{files[3][1]}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	l := rig.StartCmd(t, h.Around(d.place, before, slices.Concat(d.flags, []string{"--"}, rig.Mode("script", d.program))...))
 	started := time.Now()
-	for _, f := range []*os.File{files[0][0], files[1][1], files[2][1], files[3][1]} {
-		_ = f.Close()
-	}
-	out, stderr := newCopy(files[1][0]), newCopy(files[2][0])
 	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
+	go func() { l.Wait(); close(ended) }()
 
-	var done []chan struct{}
+	var faults sync.WaitGroup
 	outerKilled := d.launcher
 	for _, f := range d.faults {
-		c := make(chan struct{})
-		done = append(done, c)
 		outerKilled = outerKilled || f.what == "outer" && f.sig == unix.SIGKILL
-		go func() {
-			defer close(c)
+		faults.Go(func() {
 			select {
 			case <-time.After(f.at - time.Since(started)):
 			case <-ended:
@@ -459,73 +390,51 @@ func (d *drawnLife) live(t testing.TB, s *soak, h *rig.Cgroup) (wrong []string) 
 				}
 			}
 			if f.what == "stdin" {
-				_ = stdin.Close()
+				_ = l.Stdin.Close()
 				s.faults.Add(1)
-				return
-			}
-			if d.strike(t, cmd, f, out, ended) {
+			} else if d.strike(l, f, ended) {
 				s.faults.Add(1)
 			}
-		}()
+		})
 	}
 
-	say := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	select {
 	case <-ended:
 	case <-time.After(rig.Patience):
-		say("fini has not ended after %v; alive: %v", rig.Patience, h.Names())
-		_ = cmd.Process.Kill()
+		t.Errorf("fini has not ended after %v; alive: %v", rig.Patience, h.Names())
 		h.NoMore()
-		for _, pid := range h.Alive() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+		h.Kill()
 		<-ended
 	}
-	status := rig.ShellStatus(cmd.ProcessState)
+	status := rig.ShellStatus(l.Cmd.ProcessState)
 	// The end of fini is the end of the tree; if fini was killed, its other half's end is.
 	alive := h.Names()
 	if outerKilled {
 		rig.Poll(rig.Patience, func() bool { alive = h.Names(); return len(alive) == 0 })
 	}
-	if len(alive) > 0 {
-		s.survivors.Add(int64(len(alive)))
-		say("survivors: %v", alive)
+	faults.Wait()
+	if len(alive) > 0 { // who reads their output might wait for ever
+		t.Fatalf("survivors: %v; status %d; stderr: %s", alive, status, l.Err.Text())
 	}
-	for _, c := range done {
-		<-c
+	if rig.HeldOpen(l.Witness) {
+		t.Error("the witness is held")
 	}
-	if rig.HeldOpen(witness) && len(alive) == 0 {
-		s.survivors.Add(1)
-		say("the witness is held")
-	}
-	if len(alive) > 0 {
-		say("status %d; stderr: %s", status, stderr.sofar())
-		return wrong // who reads their output might wait for ever
-	}
-	text, said := launcherSays.ReplaceAll(out.whole(), nil), string(stderr.whole())
+	text, said := launcherSays.ReplaceAllString(l.Out.Whole(), ""), l.Err.Whole()
 	if !d.launcher && !d.legal[status] {
-		say("status %d; stderr: %s", status, said)
+		t.Errorf("status %d; stderr: %s", status, said)
 	}
-	if d.whole && string(text) != d.out || !bytes.HasPrefix([]byte(d.out), text) {
-		say("%d bytes of output, want %d, or a beginning of them (%v): %.100q", len(text), len(d.out), !d.whole, text)
+	if d.whole && text != d.out || !strings.HasPrefix(d.out, text) {
+		t.Errorf("%d bytes of output, want %d, or a beginning of them (%v): %.100q", len(text), len(d.out), !d.whole, text)
 	}
-	if crash.MatchString(said) {
-		s.crashes.Add(1)
-		say("crashed: %s", said)
+	if crash.MatchString(said) || !onlyLines.MatchString(said) {
+		t.Errorf("stderr: %s", said)
 	}
-	for line := range strings.Lines(said) {
-		if !strings.HasPrefix(line, "fini: ") {
-			say("stderr: %s", said)
-			break
-		}
-	}
-	return wrong
 }
 
 // strike sends a signal to one of the life's processes, if it still is that, and reports whether it did.
-func (d *drawnLife) strike(t testing.TB, cmd *exec.Cmd, f fault, out *copied, ended chan struct{}) bool {
+func (d *drawnLife) strike(l *rig.Life, f fault, ended chan struct{}) bool {
 	for {
-		pidfd := d.find(t, cmd.Process.Pid, f, out)
+		pidfd := d.find(l, f)
 		if pidfd >= 0 {
 			defer func() { _ = unix.Close(pidfd) }()
 			if unix.PidfdSendSignal(pidfd, f.sig, nil, 0) != nil {
@@ -546,8 +455,8 @@ func (d *drawnLife) strike(t testing.TB, cmd *exec.Cmd, f fault, out *copied, en
 }
 
 // find opens the process that a fault is for, -1 if it is not there, yet or any more.
-func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
-	path := []string{}
+func (d *drawnLife) find(l *rig.Life, f fault) int {
+	var path []string
 	if d.launcher && f.what != "launcher" {
 		path = append(path, "fini")
 	}
@@ -557,6 +466,7 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	if f.what == "main" {
 		path = append(path, filepath.Base(rig.Mode("")[0]))
 	}
+	pid := l.PID()
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return -1
@@ -564,7 +474,7 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 	for _, name := range path {
 		found := -1
 		// fini's first child is the command; others of its name it has inherited.
-		children := rig.ChildrenOf(t, pid)
+		children := rig.ChildrenOf(l.T, pid)
 		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(rig.StatOf(a).Number(22), rig.StatOf(b).Number(22)) })
 		for _, child := range children {
 			fd, err := unix.PidfdOpen(child, 0)
@@ -583,7 +493,7 @@ func (d *drawnLife) find(t testing.TB, pid int, f fault, out *copied) int {
 			return -1
 		}
 	}
-	if f.what == "outer" && f.sig != unix.SIGKILL && f.sig != unix.SIGSTOP && !(out.has("begin\n") && d.caught(t, pid)) {
+	if f.what == "outer" && f.sig != unix.SIGKILL && f.sig != unix.SIGSTOP && !(strings.Contains(l.Out.Text(), "begin\n") && d.caught(l.T, pid)) {
 		_ = unix.Close(pidfd)
 		return -1
 	}

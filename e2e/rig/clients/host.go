@@ -283,14 +283,13 @@ type registry struct {
 	file    string        // the server makes it
 	asked   chan struct{} // npx has asked for the archive
 	Deliver chan struct{} // closed: the archive is sent
-	HungUp  chan struct{} // who asked is gone and has not got it
 }
 
 func NewRegistry(t testing.TB) *registry {
 	t.Helper()
 	r := &registry{
 		t: t, Name: "fini-e2e-late-server", file: filepath.Join(t.TempDir(), "started"),
-		asked: make(chan struct{}, 100), Deliver: make(chan struct{}), HungUp: make(chan struct{}, 100),
+		asked: make(chan struct{}, 100), Deliver: make(chan struct{}),
 	}
 	manifest := map[string]any{"name": r.Name, "version": "1.0.0", "bin": "server.js"}
 	archive := r.archive(manifest)
@@ -309,7 +308,6 @@ func NewRegistry(t testing.TB) *registry {
 			case <-r.Deliver:
 				return "application/octet-stream", archive
 			case <-gone:
-				r.HungUp <- struct{}{}
 			}
 		}
 		return "", nil
