@@ -52,47 +52,6 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 	})
 }
 
-// A launcher that starts and stops fini many times keeps its descriptors and has no
-// zombies; each status is right.
-func TestManyLives(t *testing.T) {
-	rig.Serial(t, "it counts this process's descriptors and children")
-	fds, children := rig.CountFDs(t, os.Getpid()), len(rig.ChildrenOf(t, os.Getpid()))
-	for i := range rig.QuickOrFull(100, 1000) {
-		if out, err := exec.Command(rig.Fini, "--", "/bin/true").CombinedOutput(); err != nil || len(out) > 0 {
-			t.Fatalf("run %d: %v, %q", i, err, out)
-		}
-	}
-	for i := range rig.QuickOrFull(30, 200) {
-		want := 128 + 15
-		script := "echo ready; exec sleep 1000"
-		if i%2 == 1 {
-			want, script = i, "trap 'exit "+strconv.Itoa(i)+"' TERM; echo ready; while :; do sleep 0.01; done"
-		}
-		cmd := exec.Command(rig.Fini, "--", "/bin/sh", "-c", script)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		rig.NewLines(t, out).Want("ready")
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		if got := rig.ShellStatus(cmd.ProcessState); got != want {
-			t.Fatalf("cycle %d: status %d, want %d", i, got, want)
-		}
-	}
-	if got := rig.CountFDs(t, os.Getpid()); got != fds {
-		t.Errorf("%d descriptors after, %d before", got, fds)
-	}
-	if got := len(rig.ChildrenOf(t, os.Getpid())); got != children {
-		t.Errorf("%d children after, %d before", got, children)
-	}
-}
-
 // What is not noise may not grow unnoticed. `make bench` measures the rest.
 
 // quiet is a command that does nothing until its standard input ends, and then succeeds.
