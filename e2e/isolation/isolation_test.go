@@ -162,12 +162,8 @@ func facts(t *testing.T, u rig.Account, flags ...string) map[string]string {
 
 // passing reports whether a mount comes and goes with what else runs: an engine's containers, or another test.
 func passing(dir string) bool {
-	for _, parent := range []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", os.TempDir() + "/"} {
-		if strings.HasPrefix(dir, parent) {
-			return true
-		}
-	}
-	return false
+	parents := []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", os.TempDir() + "/"}
+	return slices.ContainsFunc(parents, func(parent string) bool { return strings.HasPrefix(dir, parent) })
 }
 
 // A mount that is made outside arrives, and one that root makes inside is seen outside, as without.
