@@ -27,11 +27,7 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 	measure := func(t *testing.T, p rig.Place, prefix ...string) {
 		best := time.Hour
 		for end := time.Now().Add(rig.Patience); best > 20*time.Millisecond && time.Now().Before(end); {
-			cmd := p.Command(append([]string{"--"}, rig.Mode("clock")...)...)
-			if len(prefix) > 0 {
-				cmd = exec.Command(prefix[0], append(prefix[1:], cmd.Args...)...)
-			}
-			status, stdout, _ := rig.Ask(t, cmd)
+			status, stdout, _ := rig.Ask(t, p.Executed(prefix, append([]string{"--"}, rig.Mode("clock")...)...))
 			after := rig.Monotonic()
 			var before int64
 			if _, err := fmt.Sscanf(stdout, "now %d", &before); err != nil || status != 0 {
@@ -131,13 +127,10 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 // alarms are the times after which the timers of a process ring. See timerfd_create(2).
 func alarms(t testing.TB, pid int) (armed []time.Duration) {
 	t.Helper()
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, link := range links {
-		if text, _ := os.Readlink(link); text != "anon_inode:[timerfd]" {
-			continue
-		}
-		info, _ := os.ReadFile(strings.Replace(link, "/fd/", "/fdinfo/", 1))
-		_, value, _ := strings.Cut(string(info), "it_value: (")
+	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, info := range infos {
+		text, _ := os.ReadFile(info)
+		_, value, _ := strings.Cut(string(text), "it_value: (") // of a timer alone
 		var seconds, nanoseconds int64
 		if n, _ := fmt.Sscanf(value, "%d, %d", &seconds, &nanoseconds); n == 2 && seconds+nanoseconds > 0 {
 			armed = append(armed, time.Duration(seconds)*time.Second+time.Duration(nanoseconds))

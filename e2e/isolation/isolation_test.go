@@ -294,12 +294,8 @@ func TestIsolationRefused(t *testing.T) {
 			unshare := need.Program(t, "unshare")
 			limited := func(args ...string) *exec.Cmd {
 				script := `echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`
-				words := append([]string{"-Ur", "sh", "-c", script, "sh", rig.Fini}, args...)
-				cmd := exec.Command(unshare, words...)
-				if u.As != nil {
-					cmd = exec.Command(u.As[0], slices.Concat(u.As[1:], []string{unshare}, words)...)
-				}
-				return cmd
+				words := slices.Concat(u.As, []string{unshare, "-Ur", "sh", "-c", script, "sh", rig.Fini}, args)
+				return exec.Command(words[0], words[1:]...)
 			}
 			status, _, said := rig.Ask(t, limited("true"))
 			need.That(t, status == 0, "a user namespace: "+said)
