@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -26,11 +27,7 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 	measure := func(t *testing.T, p rig.Place, prefix ...string) {
 		best := time.Hour
 		for end := time.Now().Add(rig.Patience); best > 20*time.Millisecond && time.Now().Before(end); {
-			cmd := p.Command(append([]string{"--"}, rig.Mode("clock")...)...)
-			if len(prefix) > 0 {
-				cmd = exec.Command(prefix[0], append(prefix[1:], cmd.Args...)...)
-			}
-			status, stdout, _ := rig.Ask(t, cmd)
+			status, stdout, _ := rig.Ask(t, p.Executed(prefix, append([]string{"--"}, rig.Mode("clock")...)...))
 			after := rig.Monotonic()
 			var before int64
 			if _, err := fmt.Sscanf(stdout, "now %d", &before); err != nil || status != 0 {
@@ -50,47 +47,6 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 		need.That(t, err == nil, "env of GNU coreutils, which ignores signals: "+string(out))
 		measure(t, rig.Pair, "env", "--ignore-signal=CHLD")
 	})
-}
-
-// A launcher that starts and stops fini many times keeps its descriptors and has no
-// zombies; each status is right.
-func TestManyLives(t *testing.T) {
-	rig.Serial(t, "it counts this process's descriptors and children")
-	fds, children := rig.CountFDs(t, os.Getpid()), len(rig.ChildrenOf(t, os.Getpid()))
-	for i := range rig.QuickOrFull(100, 1000) {
-		if out, err := exec.Command(rig.Fini, "--", "/bin/true").CombinedOutput(); err != nil || len(out) > 0 {
-			t.Fatalf("run %d: %v, %q", i, err, out)
-		}
-	}
-	for i := range rig.QuickOrFull(30, 200) {
-		want := 128 + 15
-		script := "echo ready; exec sleep 1000"
-		if i%2 == 1 {
-			want, script = i, "trap 'exit "+strconv.Itoa(i)+"' TERM; echo ready; while :; do sleep 0.01; done"
-		}
-		cmd := exec.Command(rig.Fini, "--", "/bin/sh", "-c", script)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		rig.NewLines(t, out).Want("ready")
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		if got := rig.ShellStatus(cmd.ProcessState); got != want {
-			t.Fatalf("cycle %d: status %d, want %d", i, got, want)
-		}
-	}
-	if got := rig.CountFDs(t, os.Getpid()); got != fds {
-		t.Errorf("%d descriptors after, %d before", got, fds)
-	}
-	if got := len(rig.ChildrenOf(t, os.Getpid())); got != children {
-		t.Errorf("%d children after, %d before", got, children)
-	}
 }
 
 // What is not noise may not grow unnoticed. `make bench` measures the rest.
@@ -171,13 +127,10 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 // alarms are the times after which the timers of a process ring. See timerfd_create(2).
 func alarms(t testing.TB, pid int) (armed []time.Duration) {
 	t.Helper()
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, link := range links {
-		if text, _ := os.Readlink(link); text != "anon_inode:[timerfd]" {
-			continue
-		}
-		info, _ := os.ReadFile(strings.Replace(link, "/fd/", "/fdinfo/", 1))
-		_, value, _ := strings.Cut(string(info), "it_value: (")
+	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, info := range infos {
+		text, _ := os.ReadFile(info)
+		_, value, _ := strings.Cut(string(text), "it_value: (") // of a timer alone
 		var seconds, nanoseconds int64
 		if n, _ := fmt.Sscanf(value, "%d, %d", &seconds, &nanoseconds); n == 2 && seconds+nanoseconds > 0 {
 			armed = append(armed, time.Duration(seconds)*time.Second+time.Duration(nanoseconds))
@@ -284,10 +237,7 @@ func ownMemory(t *testing.T, pid int) (kB int) {
 }
 
 // notCounted are the calls whose number is up to the scheduler, or to the signals that there are.
-var notCounted = map[string]bool{
-	"futex": true, "nanosleep": true, "sched_yield": true, "epoll_pwait": true, "tgkill": true, "getpid": true, "madvise": true,
-	"rt_sigaction": true, "rt_sigprocmask": true, "rt_sigreturn": true, "restart_syscall": true,
-}
+const notCounted = "futex,nanosleep,sched_yield,epoll_pwait,tgkill,getpid,madvise,rt_sigaction,rt_sigprocmask,rt_sigreturn,restart_syscall"
 
 // The limits are 1.3 times what was measured, without the calls of which the number varies.
 func TestGuardSyscalls(t *testing.T) {
@@ -295,48 +245,18 @@ func TestGuardSyscalls(t *testing.T) {
 	rig.Serial(t, "how many calls the runtime makes depends on the load")
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
 	strace := need.Program(t, "strace")
-	for name, c := range map[string]struct {
-		flags []string
-		most  int
-	}{
-		"no shield": {[]string{"--no-shield"}, 280},
-		"pair":      {nil, 370},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for p, most := range map[rig.Place]int{rig.Alone: 280, rig.Pair: 370} {
+		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			table := filepath.Join(t.TempDir(), "calls")
-			l := rig.StartCmd(t, exec.Command(strace, append(append(
-				[]string{"-f", "-c", "-o", table, rig.Fini}, c.flags...), "--", "/bin/true")...))
-			l.MustEnd(0)
-			calls := countCalls(t, table)
+			trace := filepath.Join(t.TempDir(), "calls")
+			rig.StartCmd(t, p.Executed([]string{strace, "-f", "-e", "trace=!" + notCounted, "-o", trace}, "--", "/bin/true")).MustEnd(0)
+			text := rig.ReadFile(t, trace)
+			// A line is the pid and the call, or how a call ends whose line another thread has interrupted.
+			calls := len(regexp.MustCompile(`(?m)^\d+ +\w+\(`).FindAllString(text, -1))
 			t.Logf("%d system calls", calls)
-			if calls > c.most {
-				text, _ := os.ReadFile(table)
-				t.Errorf("%d system calls, want at most %d\n%s", calls, c.most, text)
+			if calls < 20 || calls > most {
+				t.Errorf("%d system calls, want at most %d\n%s", calls, most, text)
 			}
 		})
 	}
-}
-
-// countCalls adds up the calls of a table that strace -c made.
-func countCalls(t *testing.T, table string) (sum int) {
-	t.Helper()
-	text, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		// % time, seconds, usecs/call, calls, errors if there are any, and the name.
-		words := strings.Fields(line)
-		if len(words) < 5 || notCounted[words[len(words)-1]] || words[len(words)-1] == "total" {
-			continue
-		}
-		if calls, err := strconv.Atoi(words[3]); err == nil {
-			sum += calls
-		}
-	}
-	if sum < 20 {
-		t.Fatalf("strace counted %d calls:\n%s", sum, text)
-	}
-	return sum
 }

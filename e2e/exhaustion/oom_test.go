@@ -22,7 +22,8 @@ func TestKilledForMemory(t *testing.T) {
 		command  string // the report's verdict
 		leftover string
 	}{
-		{"the command", "", "exec $EAT", 137, "the command was killed by SIGKILL; " + likely, "likely", ""},
+		// There is room for fini all the same, and for what it does with a leftover.
+		{"the command", "--linger=0", "setsid sleep 1000 & exec $EAT", 137, "the command was killed by SIGKILL; " + likely, "likely", ""},
 		{"the shell's command", "", "$EAT; exit $?", 137, "the command exited with 137, as for SIGKILL; " + likely, "likely", ""},
 		{"a leftover while it lingers", "--linger=10m", "(read go; exec $EAT) <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "was killed by SIGKILL; " + likely, "", ""},
 		{"a leftover that was asked to end", "--linger=0 --grace=10m", "sh -c 'trap \"exec $EAT\" TERM; echo >$DIR/go; while :; do sleep 0.01; done' & read line <$DIR/go", 0,
@@ -55,6 +56,10 @@ func TestKilledForMemory(t *testing.T) {
 				})
 				l.MustEnd(tt.status)
 				said := l.Err.Whole()
+				mustNotAbort(t, said)
+				if strings.Contains(tt.script, "setsid") && !strings.Contains(said, "fini: stopping leftover ") {
+					t.Errorf("says %q", said)
+				}
 				if count := strings.Count(said, "for memory"); count != min(len(tt.says), 1) || !strings.Contains(said, tt.says) {
 					t.Errorf("says %q, want %q", said, tt.says)
 				}

@@ -2,8 +2,6 @@ package hostile
 
 import (
 	"bufio"
-	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -89,29 +87,6 @@ func TestTracerThatHangs(t *testing.T) {
 				}
 			})
 		}
-	})
-	// As long as a tracer holds a thread that has ended, the process has not: it is stopped like one
-	// that ignores everything.
-	t.Run("alone/outside, a thread of the main child", func(t *testing.T) {
-		if !rig.Full() {
-			return // it takes half a minute
-		}
-		t.Parallel()
-		l := rig.Start(t, rig.Alone, append([]string{"--timeout=1s"}, append(flags, rig.Mode("signals")...)...)...)
-		l.Out.Want("ready")
-		main := rig.ChildrenOf(t, l.PID())[0]
-		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", main))
-		if err != nil {
-			t.Fatal(err)
-		}
-		thread, _ := strconv.Atoi(threads[len(threads)-1].Name())
-		end := hang(t, thread)
-		rig.MustKill(t, main, syscall.SIGKILL)
-		l.Err.Want(gaveUp)
-		if got := l.Status(); got != 124 {
-			t.Errorf("status %d", got)
-		}
-		end()
 	})
 	// As in strace -p of a fini, whose strace is stopped.
 	for _, tt := range []struct {

@@ -1,7 +1,6 @@
 package isolation
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,18 +98,14 @@ func TestIsolationWithoutQueuedSignals(t *testing.T) {
 
 // Nothing that the command may do, and nothing that is mounted but /proc, is other than without.
 func TestIsolationWidensNothing(t *testing.T) {
-	asIs := rig.Users(t)
 	cases := map[string]rig.Account{}
-	for _, u := range asIs {
+	for _, u := range rig.Users(t) {
 		cases[u.Name] = u
 		if os.Geteuid() != 0 {
 			continue
 		}
 		setpriv := []string{need.Program(t, "setpriv")}
-		rest := u.As
-		if len(rest) > 0 {
-			rest = rest[1:]
-		}
+		rest := u.As[min(len(u.As), 1):]
 		for name, more := range map[string][]string{
 			"with no_new_privs":          {"--no-new-privs"},
 			"with a lesser bounding set": {"--bounding-set=-sys_time,-net_raw"},
@@ -167,12 +162,8 @@ func facts(t *testing.T, u rig.Account, flags ...string) map[string]string {
 
 // passing reports whether a mount comes and goes with what else runs: an engine's containers, or another test.
 func passing(dir string) bool {
-	for _, parent := range []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", os.TempDir() + "/"} {
-		if strings.HasPrefix(dir, parent) {
-			return true
-		}
-	}
-	return false
+	parents := []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", os.TempDir() + "/"}
+	return slices.ContainsFunc(parents, func(parent string) bool { return strings.HasPrefix(dir, parent) })
 }
 
 // A mount that is made outside arrives, and one that root makes inside is seen outside, as without.
@@ -248,18 +239,18 @@ func TestIsolationLeaksNoMount(t *testing.T) {
 							"grep", "-c", "two-levels", "/proc/self/mountinfo")...)...).Args
 						cmd := exec.Command(unshare, slices.Concat([]string{"-m", "--propagation", "private", "sh", "-c", script, "sh"}, command)...)
 						cmd.Env = append(os.Environ(), "RUN="+run)
-						out, err := cmd.CombinedOutput()
-						need.That(t, exitCode(err) != 99, "a place for mounts below /proc: "+string(out))
-						if strings.Contains(string(out), " became ") {
+						status, out, said := rig.Ask(t, cmd)
+						need.That(t, status != 99, "a place for mounts below /proc: "+said)
+						if strings.Contains(out, " became ") {
 							t.Errorf("%s", out)
 						}
 						if kind == "masked" && u.Name != "root" {
 							// A fresh one would show what is hidden, and the reason says so.
-							if exitCode(err) != 125 || !strings.Contains(string(out), "mount(proc, /proc): operation not permitted: parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=") {
-								t.Errorf("%v: %s", err, out)
+							if status != 125 || !strings.Contains(said, "mount(proc, /proc): operation not permitted: parts of /proc are masked, as in a container or by systemd's ProtectKernelTunables=") {
+								t.Errorf("status %d: %s%s", status, out, said)
 							}
-						} else if err != nil || strings.Count(string(out), "\n") != 4 {
-							t.Errorf("%v: %s", err, out)
+						} else if status != 0 || strings.Count(out+said, "\n") != 4 {
+							t.Errorf("status %d: %s%s", status, out, said)
 						}
 					})
 				}
@@ -295,14 +286,6 @@ func TestHidepidStays(t *testing.T) {
 	}
 }
 
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
-}
-
 // If there can be no namespace, one line says so, or fini goes on without.
 func TestIsolationRefused(t *testing.T) {
 	for _, u := range rig.Users(t) {
@@ -311,28 +294,22 @@ func TestIsolationRefused(t *testing.T) {
 			unshare := need.Program(t, "unshare")
 			limited := func(args ...string) *exec.Cmd {
 				script := `echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`
-				words := append([]string{"-Ur", "sh", "-c", script, "sh", rig.Fini}, args...)
-				cmd := exec.Command(unshare, words...)
-				if u.As != nil {
-					cmd = exec.Command(u.As[0], slices.Concat(u.As[1:], []string{unshare}, words)...)
-				}
-				return cmd
+				words := slices.Concat(u.As, []string{unshare, "-Ur", "sh", "-c", script, "sh", rig.Fini}, args)
+				return exec.Command(words[0], words[1:]...)
 			}
-			out, err := limited("true").CombinedOutput()
-			need.That(t, err == nil, "a user namespace: "+string(out))
-			out, err = limited("--isolate", "--", "echo", "started").CombinedOutput()
+			status, _, said := rig.Ask(t, limited("true"))
+			need.That(t, status == 0, "a user namespace: "+said)
+			status, out, said := rig.Ask(t, limited("--isolate", "--", "echo", "started"))
 			want := "fini: --isolate: clone(CLONE_NEWPID | CLONE_NEWNS): no space left on device: no such namespace is allowed here; raise the sysctl user.max_"
-			if exitCode(err) != 125 || !strings.HasPrefix(string(out), want) || strings.Count(string(out), "\n") != 1 {
-				t.Errorf("%v: %s", err, out)
+			if status != 125 || !strings.HasPrefix(said, want) || strings.Count(out+said, "\n") != 1 {
+				t.Errorf("status %d: %s%s", status, out, said)
 			}
-			out, err = limited("--isolate=try", "--", "sh", "-c", "echo started; exit 3").CombinedOutput()
-			if exitCode(err) != 3 || !strings.Contains(string(out), ": going on without\n") || !strings.HasSuffix(string(out), "started\n") {
-				t.Errorf("%v: %s", err, out)
-			}
-			cmd := limited("--", "sh", "-c", "exit 4")
-			cmd.Env = append(os.Environ(), "FINI_ISOLATE=try")
-			if out, err := cmd.CombinedOutput(); exitCode(err) != 4 || !strings.Contains(string(out), "going on without") {
-				t.Errorf("FINI_ISOLATE=try: %v: %s", err, out)
+			try := limited("--", "sh", "-c", "echo started; exit 4")
+			try.Env = append(os.Environ(), "FINI_ISOLATE=try")
+			for _, cmd := range []*exec.Cmd{limited("--isolate=try", "--", "sh", "-c", "echo started; exit 4"), try} {
+				if status, out, said := rig.Ask(t, cmd); status != 4 || !strings.Contains(said, ": going on without\n") || out != "started\n" {
+					t.Errorf("%q: status %d: %s%s", cmd.Args, status, out, said)
+				}
 			}
 		})
 	}
@@ -343,21 +320,20 @@ func TestIsolationRefusedInside(t *testing.T) {
 	need.Root(t)
 	rig.NeedIsolation(t, rig.Users(t)[0])
 	argv := rig.Mode("refuse", "mount:EPERM", rig.Fini, "--isolate", "--", "echo", "started")
-	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
+	status, out, said := rig.Ask(t, exec.Command(argv[0], argv[1:]...))
 	const want = "fini: --isolate: mount(/proc, MS_SLAVE | MS_REC): operation not permitted: a security module, "
-	if exitCode(err) != 125 || !strings.HasPrefix(string(out), want) {
-		t.Errorf("%v: %s", err, out)
+	if status != 125 || out != "" || !strings.HasPrefix(said, want) {
+		t.Errorf("status %d: %s%s", status, out, said)
 	}
 }
 
 // The tree, its pids and its /proc are those of a namespace, and so are the pids in what fini says of it.
 func TestIsolatedReport(t *testing.T) {
 	rig.EachUser(t, func(t *testing.T, u rig.Account) {
-		dir := t.TempDir()
-		if err := errors.Join(os.Chmod(dir, 0o777), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		file := rig.ReportPath(t)
+		if err := errors.Join(os.Chmod(filepath.Dir(file), 0o777), os.Chmod(filepath.Dir(filepath.Dir(file)), 0o755)); err != nil {
 			t.Fatal(err)
 		}
-		file := filepath.Join(dir, "report.json")
 		l := rig.StartCmd(t, u.Command("--isolate", "-v", "--linger=0", "--report="+file, "--", "sh", "-c",
 			`setsid sleep 1000 & `+rig.UntilSleeps+`; echo $$ ready; read x`))
 		inside := l.Out.Want("")
@@ -371,18 +347,7 @@ func TestIsolatedReport(t *testing.T) {
 		l.Err.Want(fmt.Sprintf("fini: started %d (sh); pids are those of its own PID namespace", command))
 		l.Err.Want(fmt.Sprintf("fini: stopping leftover %d (sleep 1000)", leftover))
 		l.MustEnd(1)
-		var report struct {
-			Isolated  bool
-			Pid       int
-			Leftovers []struct{ Pid, Group, Session int }
-		}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &report)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := rig.MustHaveReport(t, file)
 		if !report.Isolated || report.Pid != command || len(report.Leftovers) != 1 || report.Leftovers[0].Pid != leftover || report.Leftovers[0].Session != leftover {
 			t.Errorf("command %d, leftover %d, and the report says %+v", command, leftover, report)
 		}

@@ -1,7 +1,6 @@
 package refused
 
 import (
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,17 +66,13 @@ func TestSecurityCalls(t *testing.T) {
 			for i := range args {
 				args[i] = strings.Replace(args[i], "REPORT", report, 1)
 			}
-			h := rig.NewCgroup(t)
-			argv := h.Wrap(append(rig.Mode("allow", strings.Join(slices.Concat(calls, commandsCalls), ","), rig.Fini), args...)...)
-			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			allowed := strings.Join(slices.Concat(calls, commandsCalls), ",")
+			l := rig.StartStep(t, nil, append(rig.Mode("allow", allowed, rig.Fini), args...)...)
 			if tt.name == "stdin" {
 				_ = l.Stdin.Close()
 			}
-			if got := l.Status(); got != tt.status {
-				t.Errorf("status %d, want %d: %s%s", got, tt.status, l.Out.Text(), l.Err.Text())
-			}
-			if !t.Failed() {
-				rig.Until(t, "the cgroup is empty", func() bool { return len(h.Alive()) == 0 })
+			if l.MustHaveStatus(tt.status); !t.Failed() {
+				l.MustBeGone()
 			}
 			if said := l.Err.Whole(); strings.Contains(said, "without") || strings.Contains(said, "cannot") && tt.status != 125 && tt.status != 127 {
 				t.Errorf("it says %q", said)

@@ -58,19 +58,13 @@ type refusedLife struct {
 func startRefused(t *testing.T, row rig.RefusedRow, kind string, p rig.Place, before ...string) *refusedLife {
 	t.Helper()
 	h := rig.NewCgroup(t)
-	argv, grace := before, "500ms"
+	grace := "500ms"
 	if row.Left == rig.Leftovers && !p.PID1 {
 		grace = "1m" // it is the main child's alone, which answers
 	}
-	if p.PID1 {
-		argv = rig.Mode("pid1")
-	}
-	argv = append(append(argv, rig.Mode("refuse", row.Calls+":"+kind)...), rig.Fini, "-w", "--linger=0", "--grace="+grace)
-	argv = h.Wrap(slices.Concat(argv, p.Flags(), []string{"--", "/bin/sh", "-c", refusedTree})...)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	if p.PID1 {
-		rig.AsPID1(cmd)
-	} else {
+	cmd := h.Around(p, append(before, rig.Mode("refuse", row.Calls+":"+kind)...),
+		"-w", "--linger=0", "--grace="+grace, "--", "/bin/sh", "-c", refusedTree)
+	if !p.PID1 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // see launch
 	}
 	return &refusedLife{Life: rig.StartCmd(t, cmd), row: row, kind: kind, cgroup: h}

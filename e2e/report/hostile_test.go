@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,13 +22,9 @@ import (
 const nobodyElse = 12345
 
 // theirs is a directory of that user's.
-func theirs(t testing.TB) string {
+func theirs(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fini-theirs-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := rig.ShortTempDir(t)
 	if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
 		t.Fatal(err)
 	}
@@ -51,34 +46,15 @@ func secretFile(t testing.TB) (path string, unchanged func() bool) {
 	}
 }
 
-// blockDevice is a block device without anything on it, and untouched reports whether that is so.
-func blockDevice(t testing.TB) (path string, untouched func() bool) {
+// inMounts executes a script of sh, with these arguments, where nobody else sees what it mounts.
+func inMounts(t *testing.T, script string, args ...string) *exec.Cmd {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "blocks")
-	zeros := make([]byte, 1<<20)
-	if err := os.WriteFile(file, zeros, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(need.Program(t, "losetup"), "--find", "--show", file).CombinedOutput()
-	need.That(t, err == nil, fmt.Sprintf("a loop device (%s)", out))
-	path = strings.TrimSpace(string(out))
-	t.Cleanup(func() {
-		if out, err := exec.Command("losetup", "--detach", path).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	})
-	return path, func() bool {
-		text, err := os.ReadFile(path)
-		if err == nil && bytes.Equal(text, zeros) {
-			return true
-		}
-		_ = os.WriteFile(path, zeros, 0) // for the next one to ask
-		return false
-	}
+	need.Root(t)
+	return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)
 }
 
 // An unprivileged command that owns the report's directory can't turn a privileged fini on
-// anything by what it puts in the report's place. What was there before is TestReportNeedsAPlace's, in package report.
+// anything by what it puts in the report's place. What was there before is TestReportIsRefused's.
 func TestReportAmongLinks(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -89,14 +65,10 @@ func TestReportAmongLinks(t *testing.T) {
 		says   string // of fini at the end, none if "": what was opened has the report
 	}{
 		{"link to a file", `mv report opened; ln -s "$SECRET" report`, ""},
-		{"link to a block device", `mv report opened; ln -s "$DEVICE" report`, ""},
-		{"fifo", `mv report opened; mkfifo report`, ""},
-		{"directory", `mv report opened; mkdir report`, ""},
 		{"removed, then a link", `rm report; ln -s "$SECRET" report`, "it was removed meanwhile"},
 		{"directory, then a link", `cd .. && mv dir real && ln -s "$ROOTS" dir; mv real/report real/opened`, ""},
 	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		device, untouched := blockDevice(t)
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				secret, unchanged := secretFile(t)
@@ -109,11 +81,11 @@ func TestReportAmongLinks(t *testing.T) {
 				id := strconv.Itoa(nobodyElse)
 				cmd := p.Command("--report="+path, "--", setpriv, "--reuid="+id, "--regid="+id, "--clear-groups",
 					"sh", "-ec", "cd "+dir+"; "+tt.script+"; exit 5")
-				cmd.Env = append(os.Environ(), "SECRET="+secret, "DEVICE="+device, "ROOTS="+roots)
+				cmd.Env = append(os.Environ(), "SECRET="+secret, "ROOTS="+roots)
 				l := rig.StartCmd(t, cmd)
 				l.MustEnd(5)
-				if file, blocks := unchanged(), untouched(); !file || !blocks {
-					t.Fatalf("root's file is unchanged: %v, the device is untouched: %v", file, blocks)
+				if !unchanged() {
+					t.Fatal("root's file has changed")
 				}
 				if entries, err := os.ReadDir(roots); err != nil || len(entries) > 0 {
 					t.Errorf("in root's directory there is %v, %v", entries, err)
@@ -137,13 +109,14 @@ func TestReportAmongLinks(t *testing.T) {
 }
 
 // What is no place for a report, or can't be written, is bad input: it is refused before the command starts, in one line.
-// There are more of them in TestReportNeedsAPlace, in package report.
 func TestReportIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "socket")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
+	names := []string{filepath.Join(dir, "name"), filepath.Join(dir, "another"), filepath.Join(dir, "link"), filepath.Join(dir, "fifo")}
+	if err := errors.Join(err, os.WriteFile(names[0], nil, 0o600), os.Link(names[0], names[1]), os.Symlink("none", names[2]),
+		syscall.Mkfifo(names[3], 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
@@ -157,6 +130,9 @@ func TestReportIsRefused(t *testing.T) {
 		for path, why := range map[string]string{
 			socket:             "it is a socket" + want,
 			dir + "/.":         "it is a directory" + want,
+			names[1]:           "it has 2 names",
+			names[2]:           "it is a symbolic link" + want,
+			names[3]:           "it is a FIFO" + want,
 			"none/report.json": "no such file or directory; mkdir -p none makes the directory",
 			"/dev/fd/4":        "bad file descriptor", // Go's runtime and fini have some of their own by then
 			"/dev/fd/0":        "bad file descriptor", // which can't be written
@@ -171,38 +147,29 @@ func TestReportIsRefused(t *testing.T) {
 		}
 		t.Run("block device", func(t *testing.T) {
 			need.Root(t)
-			device, untouched := blockDevice(t)
+			blocks := rig.Put(t, filepath.Join(t.TempDir(), "blocks"), strings.Repeat("\x00", 1<<20), 0o600)
+			out, err := exec.Command(need.Program(t, "losetup"), "--find", "--show", blocks).CombinedOutput()
+			need.That(t, err == nil, fmt.Sprintf("a loop device (%s)", out))
+			device := strings.TrimSpace(string(out))
+			defer func() { rig.Run(t, "losetup", "--detach", device) }()
 			refuses(t, p.Command(append([]string{"--report=" + device}, echo...)...), device, "it is a block device"+want)
 			cmd := p.Command(append([]string{"--report=/dev/fd/4"}, echo...)...)
-			file, err := os.OpenFile(device, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = file.Close() }()
-			cmd.ExtraFiles = []*os.File{file}
+			cmd.ExtraFiles = []*os.File{rig.Device(t, device)}
 			refuses(t, cmd, "/dev/fd/4", "it is a block device"+want)
-			if !untouched() {
-				t.Error("the device was written")
-			}
 		})
 	})
-	for why, words := range map[string][]string{
-		"read-only file system":   tmpfs("ro"),
-		"no space left on device": tmpfs("nr_inodes=1"), // which access(2) knows nothing of
-		"permission denied":       {"setpriv", "--reuid=12345", "--clear-groups"},
+	const there = ` none . && cd "$PWD" && "$@"`
+	for why, script := range map[string]string{
+		"read-only file system":   "mount -t tmpfs -o ro" + there,
+		"no space left on device": "mount -t tmpfs -o nr_inodes=1" + there, // which access(2) knows nothing of
+		"permission denied":       `setpriv --reuid=12345 --clear-groups "$@"`,
 	} {
 		t.Run(why, func(t *testing.T) {
-			need.Root(t)
-			cmd := exec.Command(need.Program(t, words[0]), slices.Concat(words[1:], []string{rig.Fini, "--report=report"}, echo)...)
+			cmd := inMounts(t, script, append([]string{rig.Fini, "--report=report"}, echo...)...)
 			cmd.Dir = t.TempDir()
 			refuses(t, cmd, "report", why)
 		})
 	}
-}
-
-// tmpfs is what executes a command in a file system of its own, with these options.
-func tmpfs(options string) []string {
-	return []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o "$0" none . && cd "$PWD" && "$@"`, options}
 }
 
 // Somebody who changes what the path names while a privileged fini starts, lives and writes gets
@@ -214,10 +181,9 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 	lives := rig.QuickOrFull(40, 120)
 	flips := 15 * lives
 	secret, unchanged := secretFile(t)
-	device, untouched := blockDevice(t)
 	dir := theirs(t)
 	path := filepath.Join(dir, "report")
-	flip := exec.Command("/proc/self/exe", "@flip", path, secret, device)
+	flip := exec.Command("/proc/self/exe", "@flip", path, secret)
 	flip.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyElse, Gid: nobodyElse}}
 	flipper := rig.StartCmd(t, flip)
 	flipper.Out.Want("ready")
@@ -234,8 +200,8 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 				t.Errorf("status %d, says %q", status, said)
 			}
 		}
-		if file, blocks := unchanged(), untouched(); !file || !blocks {
-			t.Fatalf("after life %d root's file is unchanged: %v, the device is untouched: %v", i, file, blocks)
+		if !unchanged() {
+			t.Fatalf("after life %d root's file has changed", i)
 		}
 	}
 	_ = flipper.Stdin.Close()
@@ -247,15 +213,13 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 // fini keeps neither its working directory nor anything else busy, unless the report goes there.
 func TestWorkingDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
-	need.Root(t)
-	unshare := need.Program(t, "unshare")
 	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			report := rig.ReportPath(t)
 			const script = `dir=$PWD; cd /; until umount "$dir" 2>/dev/null; do sleep 0.01; done; exit 5`
-			cmd := exec.Command(unshare, append([]string{"-m", "/bin/sh", "-c", `mount -t tmpfs none . && cd "$PWD" && exec "$@"`, "sh"},
-				p.Command("-t", "1m", "--report="+report, "--", "/bin/sh", "-c", script).Args...)...)
+			cmd := inMounts(t, `mount -t tmpfs none . && cd "$PWD" && exec "$@"`,
+				p.Command("-t", "1m", "--report="+report, "--", "/bin/sh", "-c", script).Args...)
 			cmd.Dir = t.TempDir()
 			rig.StartCmd(t, cmd).MustEnd(5)
 			rig.MustHaveReport(t, report)
@@ -266,11 +230,7 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 // A stream that can't be opened again is written without waiting all the same, or the report is refused.
 func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	t.Parallel()
-	need.Root(t)
 	const hidden = `mount -t tmpfs none /proc; exec "$@"`
-	without := func(t *testing.T, script string, args ...string) *exec.Cmd {
-		return exec.Command(need.Program(t, "unshare"), append([]string{"-m", "/bin/sh", "-c", script, "sh"}, args...)...)
-	}
 	for _, p := range rig.AloneOrPair(t) {
 		for _, kernel := range []struct {
 			name   string
@@ -278,7 +238,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 		}{{"", nil}, {" of a kernel before 6.4", rig.Mode("refuse", "pwritev2")}} {
 			t.Run("pipe "+p.Name+kernel.name, func(t *testing.T) {
 				r, w := rig.Pipe(t)
-				cmd := without(t, hidden, slices.Concat(kernel.before,
+				cmd := inMounts(t, hidden, slices.Concat(kernel.before,
 					p.Command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5", strings.Repeat("x", 100_000)).Args)...)
 				cmd.ExtraFiles = []*os.File{w}
 				l := rig.StartCmd(t, cmd)
@@ -292,18 +252,12 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 			})
 		}
 		t.Run("the controlling terminal "+p.Name, func(t *testing.T) {
-			l, screen, keys := rig.OnTerminal(t, without(t, `mount -t tmpfs none /proc; "$@"; echo "status $?"; read end; exit 0`,
+			mustReportOnTerminal(t, inMounts(t, `mount -t tmpfs none /proc; "$@"; echo "status $?"; read end; exit 0`,
 				p.Command("--report=-", "--", "/bin/sh", "-c", "exit 5").Args...))
-			screen.Want("status 5")
-			_, text, _ := strings.Cut(screen.Text(), "{\n")
-			text, _, _ = strings.Cut(text, "\n}\n")
-			rig.MustBeReport(t, []byte("{\n"+text+"\n}\n"))
-			_, _ = io.WriteString(keys, "\n")
-			l.MustEnd(0)
 		})
 		t.Run("another terminal "+p.Name, func(t *testing.T) {
 			theirs, _ := rig.Terminal(t)
-			cmd := without(t, hidden, p.Command("--report=/dev/fd/4", "--", "/bin/echo", "started").Args...)
+			cmd := inMounts(t, hidden, p.Command("--report=/dev/fd/4", "--", "/bin/echo", "started").Args...)
 			cmd.ExtraFiles = []*os.File{theirs}
 			mustRefuse(t, cmd, "fini: --report: cannot write \"/dev/fd/4\": it can't be opened again, to be written without waiting: no such file or directory\n")
 		})
@@ -316,13 +270,20 @@ func TestReportToATerminalInTheBackground(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
-			l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},
+			mustReportOnTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},
 				p.Command("--report=-", "--", "/bin/sh", "-c", "exit 5").Args...)...))
-			screen.Want("status 5")
-			text, _, _ := strings.Cut(screen.Text(), "\n}\n") // the shell speaks behind it
-			rig.MustBeReport(t, []byte(text+"\n}\n"))
-			_, _ = io.WriteString(keys, "\n")
-			l.MustEnd(0)
 		})
 	}
+}
+
+// mustReportOnTerminal asserts that a shell's fini writes its report to the terminal, among what the shell says.
+func mustReportOnTerminal(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	l, screen, keys := rig.OnTerminal(t, cmd)
+	screen.Want("status 5")
+	_, text, _ := strings.Cut(screen.Text(), "{\n")
+	text, _, _ = strings.Cut(text, "\n}\n")
+	rig.MustBeReport(t, []byte("{\n"+text+"\n}\n"))
+	_, _ = io.WriteString(keys, "\n")
+	l.MustEnd(0)
 }

@@ -217,8 +217,7 @@ func TestGitHubSummary(t *testing.T) {
 	})
 }
 
-// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for. What else
-// can be put there is in TestAppendSummary, in package report.
+// The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
 func TestGitHubSummaryIsARegularFile(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "summary")

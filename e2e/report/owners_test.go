@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,22 +14,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
-
-// scene writes files, of which those that begin with "#!" can be executed, and returns their directory.
-func scene(t *testing.T, files map[string]string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	for name, text := range files {
-		mode := os.FileMode(0o644)
-		if strings.HasPrefix(text, "#!") {
-			mode = 0o755
-		}
-		if err := rig.WriteProgram(filepath.Join(dir, name), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 // numbered repeats a text for the numbers from 0 to 9, which stand for its "%d"; but that of 7 is another one.
 func numbered(text, leak string) string {
@@ -46,14 +31,7 @@ func numbered(text, leak string) string {
 // A leak in one of ten tests is named with that test, whichever tool runs them.
 func TestLeakIsNamedWithItsTest(t *testing.T) {
 	t.Parallel()
-	without := func(extra ...string) (env []string) {
-		for _, variable := range os.Environ() {
-			if !strings.HasPrefix(variable, "GITHUB_") && !strings.HasPrefix(variable, "npm_") {
-				env = append(env, variable)
-			}
-		}
-		return append(env, extra...)
-	}
+	others := regexp.MustCompile(`^(GITHUB|npm)_`).MatchString
 	for _, tt := range []struct {
 		name    string
 		needs   string
@@ -104,8 +82,11 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 			}
 			report := rig.ReportPath(t)
 			cmd := exec.Command(rig.Fini, append([]string{"--linger=500ms", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
-			cmd.Dir = scene(t, tt.files)
-			cmd.Env = without("GOCACHE=" + rig.GoCache(t))
+			cmd.Dir = t.TempDir()
+			for name, text := range tt.files {
+				rig.Put(t, filepath.Join(cmd.Dir, name), text, 0o755)
+			}
+			cmd.Env = append(slices.DeleteFunc(os.Environ(), others), "GOCACHE="+rig.GoCache(t))
 			l := rig.StartCmd(t, cmd)
 			l.MustEnd(9)
 			said := l.Err.Whole()
@@ -161,11 +142,10 @@ func TestOwnerIsRemembered(t *testing.T) {
 
 // hasTimer reports whether a process has set an alarm: a timerfd_create(2) descriptor of the time since boot.
 func hasTimer(pid int) bool {
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	return slices.ContainsFunc(links, func(link string) bool {
-		to, _ := os.Readlink(link)
-		info, _ := os.ReadFile(strings.Replace(link, "/fd/", "/fdinfo/", 1))
+	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	return slices.ContainsFunc(infos, func(info string) bool {
+		text, _ := os.ReadFile(info)
 		// Another one, of another clock, is the watchdog's of who reads /proc. See CLOCK_BOOTTIME.
-		return to == "anon_inode:[timerfd]" && strings.Contains(string(info), "clockid: 7\n")
+		return strings.Contains(string(text), "clockid: 7\n")
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
@@ -330,9 +329,6 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 // Where the report goes.
 func TestReportFile(t *testing.T) {
 	t.Parallel()
-	to := func(p rig.Place, path string) *exec.Cmd {
-		return p.Command("--report="+path, "--", "/bin/sh", "-c", "cd /; exit 5")
-	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct{ name, variable, flag string }{
 			{"relative path", "/none/such", "--report=report.json"},
@@ -353,14 +349,14 @@ func TestReportFile(t *testing.T) {
 		// for a link that is taken for a file's would be replaced.
 		for _, stream := range []string{"-", "/dev/stdout", "/dev/stderr", "/proc/self/fd/1"} {
 			t.Run(strings.TrimPrefix(stream, "/")+" "+p.Name, func(t *testing.T) {
-				need.Root(t)
-				unshare := need.Program(t, "unshare")
 				t.Parallel()
 				path := rig.ReportPath(t)
-				l := rig.StartCmd(t, exec.Command(unshare, slices.Concat([]string{"-m", "/bin/sh", "-c", `
+				cmd := inMounts(t, `
 					mount -t tmpfs none /dev && ln -s /proc/self/fd /dev/fd && ln -s fd/1 /dev/stdout && ln -s fd/2 /dev/stderr
-					"$@" >"$0" 2>&1; status=$?; test -L /dev/stdout && test -L /dev/stderr && exit $status`, path}, to(p, stream).Args)...))
-				l.MustEnd(5)
+					"$@" >"$OUT" 2>&1; status=$?; test -L /dev/stdout && test -L /dev/stderr && exit $status`,
+					p.Command("--report="+stream, "--", "/bin/sh", "-c", "exit 5").Args...)
+				cmd.Env = append(os.Environ(), "OUT="+path)
+				rig.StartCmd(t, cmd).MustEnd(5)
 				rig.MustHaveReport(t, path)
 			})
 		}
@@ -376,10 +372,7 @@ func TestReportDescriptor(t *testing.T) {
 	}
 	pipe := func(t *testing.T) (ours, theirs *os.File) { return rig.Pipe(t) }
 	messages := func(t *testing.T) (ours, theirs *os.File) {
-		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ends := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))
 		ours = os.NewFile(uintptr(ends[0]), "reader")
 		t.Cleanup(func() { _ = ours.Close() })
 		return ours, os.NewFile(uintptr(ends[1]), "writer")
@@ -398,14 +391,8 @@ func TestReportDescriptor(t *testing.T) {
 			{"socket", func(t *testing.T) (ours, theirs *os.File) { return rig.Socketpair(t) }, "", 0},
 			{"socket of messages", messages, "", 0}, // which takes what it can at once
 			{"file", func(t *testing.T) (ours, theirs *os.File) {
-				theirs, err := os.Create(rig.ReportPath(t))
-				if err == nil {
-					ours, err = os.Open(theirs.Name())
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				return ours, theirs
+				theirs = must(os.Create(rig.ReportPath(t)))
+				return must(os.Open(theirs.Name())), theirs
 			}, "", 0},
 			{"pipe whose reader is gone", func(t *testing.T) (_, theirs *os.File) {
 				r, w := rig.Pipe(t)
@@ -501,7 +488,7 @@ func mustRefuse(t *testing.T, cmd *exec.Cmd, says string) {
 	}
 }
 
-// A command that could not be started is reported too, and why.
+// A command that could not be started is reported too, and why, and so is a life without a command.
 func TestReportOfWhatWasNotStarted(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
@@ -509,45 +496,31 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 			name   string
 			args   []string
 			status int
-			says   string
+			says   any
 		}{
 			{"not found", []string{"--", "no-such-command"}, 127, "cannot run no-such-command: not found on PATH"},
 			{"not executable", []string{"--", "/etc/passwd"}, 126, "cannot run /etc/passwd: permission denied: it is not executable; chmod +x /etc/passwd makes it so"},
+			{"a pod's pause process", []string{"-v", "--pause"}, 0, nil},
 			{"not to be watched", []string{"-i", "--", "cat"}, 125, "--stdin-eof: cannot watch standard input: a file has no far end; want a pipe, a socket or a terminal"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				path := rig.ReportPath(t)
 				cmd := p.Command(append([]string{"--report=" + path}, tt.args...)...)
-				file, err := os.Open("/etc/passwd")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = file.Close() }()
-				cmd.Stdin = file
+				cmd.Stdin = must(os.Open("/etc/passwd"))
 				l := rig.StartCmd(t, cmd)
+				pauses := tt.says == nil
+				if pauses {
+					l.Err.Want("fini: pausing")
+					l.Signal(syscall.SIGTERM)
+				}
 				l.MustEnd(tt.status)
 				r := rig.MustHaveReport(t, path)
-				if r.Status != tt.status || r.Error != tt.says || r.Exit != nil || r.Ended != nil || r.Pid != 0 {
+				if r.Status != tt.status || r.Error != tt.says || r.Exit != nil || r.Ended != nil || r.Pid != 0 ||
+					pauses && (len(r.Command) > 0 || len(r.Signals) != 1) {
 					t.Errorf("reports %+v, want status %d and %q", r, tt.status, tt.says)
 				}
 			})
-		}
-	})
-}
-
-// A pod's pause process has a report too, without a command in it.
-func TestReportOfPause(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Parallel()
-		path := rig.ReportPath(t)
-		l := rig.Start(t, p, "-v", "--report="+path, "--pause")
-		l.Err.Want("fini: pausing")
-		l.Signal(syscall.SIGTERM)
-		l.MustEnd(0)
-		if r := rig.MustHaveReport(t, path); r.Exit != nil || r.Pid != 0 || len(r.Command) > 0 || len(r.Signals) != 1 {
-			t.Errorf("reports %+v", r)
 		}
 	})
 }
@@ -563,23 +536,16 @@ func TestReportSchema(t *testing.T) {
 	l.Signal(syscall.SIGUSR1)
 	l.MustEnd(0)
 	rig.MustHaveReport(t, path)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var whole map[string]any
+	text := []byte(rig.ReadFile(t, path))
 	if err := json.Unmarshal(text, &whole); err != nil {
 		t.Fatal(err)
 	}
 	var wrong []string // what is wrong with each document
 	var documents bytes.Buffer
 	refuse := func(what string) {
-		text, err := json.Marshal(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
 		wrong = append(wrong, what)
-		documents.Write(text)
+		documents.Write(must(json.Marshal(whole)))
 	}
 	objects := 0
 	var walk func(at string, v any)

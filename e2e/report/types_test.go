@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 // A schema is what docs/report.schema.json makes use of.
 type schema struct {
+	name        string
 	Description string
 	Type        any // a word, or a list of words
 	Const       any
@@ -25,25 +27,19 @@ type schema struct {
 	Defs        properties `json:"$defs"`
 	Properties  properties
 	Items       *schema
-	AnyOf       []*schema
+	AnyOf       []schema
 }
 
 // properties are schemas by name, in the order of the text.
-type properties []property
-
-type property struct {
-	name string
-	schema
-}
+type properties []schema
 
 func (ps *properties) UnmarshalJSON(text []byte) error {
 	in := json.NewDecoder(bytes.NewReader(text))
 	_, err := in.Token()
 	for err == nil && in.More() {
-		var p property
 		name, _ := in.Token()
-		p.name = name.(string)
-		err = in.Decode(&p.schema)
+		p := schema{name: name.(string)}
+		err = in.Decode(&p)
 		*ps = append(*ps, p)
 	}
 	return err
@@ -59,53 +55,41 @@ type typeWriter struct {
 // of is the type that a schema describes, on lines that are indented like this.
 func (w *typeWriter) of(s *schema, indent string) string {
 	var kinds []string
-	add := func(kind string) {
-		if !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
-	}
 	words, isList := s.Type.([]any)
 	if !isList && s.Type != nil {
 		words = []any{s.Type}
 	}
 	for _, word := range words {
-		switch word {
+		kind := word.(string)
+		switch kind {
 		case "object":
-			add(w.object(s, indent))
+			kind = cmp.Or(w.named[s.name], w.object(s, indent))
 		case "array":
-			item := w.of(s.Items, indent)
-			if strings.Contains(item, "' | '") {
-				item = "(" + item + ")"
+			kind = w.of(s.Items, indent)
+			if strings.Contains(kind, "' | '") {
+				kind = "(" + kind + ")"
 			}
-			add(item + "[]")
+			kind += "[]"
 		case "integer":
-			add("number")
-		default:
-			add(word.(string))
+			kind = "number"
 		}
+		kinds = append(kinds, kind)
 	}
 	values := s.Enum
 	if s.Const != nil {
 		values = []any{s.Const}
 	}
 	for _, value := range values {
-		text, _ := json.Marshal(value)
-		add(strings.ReplaceAll(string(text), `"`, "'"))
+		kinds = append(kinds, strings.ReplaceAll(string(must(json.Marshal(value))), `"`, "'"))
 	}
-	for _, one := range s.AnyOf {
-		for _, kind := range strings.Split(w.of(one, indent), " | ") {
-			add(kind)
+	for _, one := range append(s.AnyOf, w.defs...) {
+		if one.name == "" || "#/$defs/"+one.name == s.Ref {
+			kinds = append(kinds, strings.Split(w.of(&one, indent), " | ")...)
 		}
 	}
-	if i := slices.IndexFunc(w.defs, func(p property) bool { return "#/$defs/"+p.name == s.Ref }); i >= 0 {
-		if name := w.named[w.defs[i].name]; name == "" {
-			add(w.of(&w.defs[i].schema, indent))
-		} else if add(name); strings.Contains(fmt.Sprint(w.defs[i].Type), "null") {
-			add("null")
-		}
-	}
-	if i := slices.Index(kinds, "null"); i >= 0 {
-		kinds = append(slices.Delete(kinds, i, i+1), "null")
+	isNull := func(kind string) bool { return kind == "null" }
+	if slices.ContainsFunc(kinds, isNull) {
+		kinds = append(slices.Compact(slices.DeleteFunc(kinds, isNull)), "null")
 	}
 	return strings.Join(kinds, " | ")
 }
@@ -116,7 +100,7 @@ func (w *typeWriter) object(s *schema, indent string) string {
 		if p.Description == "" {
 			w.t.Errorf("the schema does not say what %s is", p.name)
 		}
-		text += fmt.Sprintf("%[1]s  /** %[2]s */\n%[1]s  %[3]s: %[4]s;\n", indent, p.Description, p.name, w.of(&p.schema, indent+"  "))
+		text += fmt.Sprintf("%[1]s  /** %[2]s */\n%[1]s  %[3]s: %[4]s;\n", indent, p.Description, p.name, w.of(&p, indent+"  "))
 	}
 	return text + indent + "}"
 }
@@ -130,13 +114,13 @@ func TestReportTypes(t *testing.T) {
 	}
 	w := typeWriter{t, root.Defs, map[string]string{"leftover": "Leftover", "oom": "OutOfMemory"}}
 	want := "// From docs/report.schema.json.\n"
-	for _, p := range append(properties{{"", root}}, root.Defs...) {
+	for _, p := range append(properties{root}, root.Defs...) {
 		name := w.named[p.name]
 		if p.name == "" {
 			name = "Report"
 		}
 		if name != "" {
-			want += fmt.Sprintf("\n/** %s */\nexport interface %s %s\n", p.Description, name, w.object(&p.schema, ""))
+			want += fmt.Sprintf("\n/** %s */\nexport interface %s %s\n", p.Description, name, w.object(&p, ""))
 		}
 	}
 	if got := rig.ReadFile(t, "../packaging/npm/report.d.ts"); got != want {

@@ -1,6 +1,7 @@
 package stuck
 
 import (
+	"flag"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -12,7 +13,11 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+// fini waits 10 s for each that is stuck, and nobody has anything to do meanwhile: all of them wait at one time.
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "64")
+	rig.Main(m)
+}
 
 // ways are all that ends a command, or a fini.
 var stuckWays = []struct {
