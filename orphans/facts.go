@@ -57,8 +57,8 @@ func (t *Tree) EarlierAre(pids []int, known bool) error {
 	for i := 0; t.byChildren && i < len(below); i++ {
 		pids, _ := t.childrenOf(below[i])
 		for _, pid := range pids {
-			if fd := t.openPidfd(pid); fd >= 0 && !t.isEarlier(pid) {
-				t.earlier[pid] = fd
+			if fd := t.openPidfd(pid); (fd >= 0 || unix.Kill(pid, 0) != unix.ESRCH) && !t.isEarlier(pid) {
+				t.earlier[pid] = fd // without a pidfd, the pid stays recorded until this process reaps it
 				below = append(below, Process{Pid: pid})
 			}
 		}

@@ -81,15 +81,16 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 
 // Children from before this process became what it is are not of the tree, nor is what they start.
 func TestEarlier(t *testing.T) {
-	for _, childrenOnly := range []bool{false, true} {
-		t.Run(fmt.Sprintf("childrenOnly=%t", childrenOnly), func(t *testing.T) {
+	for _, way := range []string{"with pidfds", "no pidfds", "children only"} {
+		t.Run(way, func(t *testing.T) {
+			childrenOnly := way == "children only"
 			alone(t, nil, func(t *testing.T) {
 				f := newFamily(t)
 				defer f.end()
 				early := f.start(f.command("@fork", "early", "@stay", "below"))
 				f.await("early", "below")
 				tree := New()
-				tree.childrenOnly = childrenOnly
+				tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
 				if tree.OnlyEarlier() {
 					t.Error("none is noted, and OnlyEarlier = true")
 				}
