@@ -59,10 +59,12 @@ func (b *bench) Compare(t *testing.T, shell shellKind, c typedCase, p rig.Place,
 		difference := bare.Unlike(with, c)
 		switch {
 		case bare.Broken != "" && try < max(c.Attempts(), 3):
+			t.Logf("without fini: %s\n%s", bare.Broken, bare.Screen)
 			continue // what goes wrong without fini is no measure
 		case bare.Broken != "":
 			t.Fatalf("without fini: %s\n%s", bare.Broken, bare.Screen)
 		case (difference == "") != (c.Differs == "") && try < c.Attempts():
+			t.Logf("try %d: %s\nwithout fini:\n%s\nwith fini:\n%s", try, difference, bare.Screen, with.Screen)
 			continue
 		case c.Differs == "" && difference != "":
 			t.Errorf("%s\nwithout fini:\n%s\nwith fini:\n%s", difference, bare.Screen, with.Screen)
