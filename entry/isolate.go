@@ -22,10 +22,9 @@ func (p *process) prepareIsolation(line int) (flags uintptr) {
 	p.parent.Proc = high(call(unix.SYS_OPENAT, atCwd, address("/proc\x00"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
 	p.uid, p.gid = call(unix.SYS_GETEUID, 0, 0, 0, 0), call(unix.SYS_GETEGID, 0, 0, 0, 0)
 	// A process in a PID namespace can't signal a process outside. If the outer fini is stopped with its job, a message
-	// from the inner fini continues it: the kernel sends the signal. See F_SETSIG in fcntl(2).
+	// from the inner fini continues it: the kernel sends the signal once sleep has set O_ASYNC. See F_SETSIG in fcntl(2).
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETSIG, uintptr(unix.SIGCONT), 0)
 	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETOWN, uintptr(p.Self), 0)
-	call(unix.SYS_FCNTL, uintptr(line), unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC, 0)
 	var head [2]uint32
 	var data [6]uint32
 	head[0] = unix.LINUX_CAPABILITY_VERSION_3

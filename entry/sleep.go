@@ -33,6 +33,11 @@ func (p *process) sleep() (next Kind) {
 		}
 		if started != 0 {
 			p.deadline = 0
+			if p.Isolated {
+				// Not sooner: SIGCONT discards a pending signal that suspends the job, such as the SIGTTOU of a command
+				// that writes at once. See signal(7).
+				call(unix.SYS_FCNTL, uintptr(p.line), unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC, 0)
+			}
 			p.letGo()
 			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
 			// like a signal from a process, and the main child may get it twice.

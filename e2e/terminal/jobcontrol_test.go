@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"cmp"
+	"os/exec"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -48,6 +49,40 @@ func TestJobControl(t *testing.T) {
 						})
 					}
 				})
+			}
+		})
+	}
+}
+
+// writer starts a command in the background of a terminal that lets nobody there write, and exits with 0 once the
+// kernel has suspended it, as a whole.
+const writer = `import os, signal, sys, termios
+modes = termios.tcgetattr(0)
+modes[3] |= termios.TOSTOP
+termios.tcsetattr(0, termios.TCSANOW, modes)
+pid = os.fork()
+if pid == 0:
+    os.setpgid(0, 0)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status = os.waitpid(pid, os.WUNTRACED)
+os.kill(-pid, signal.SIGKILL)
+sys.exit(not os.WIFSTOPPED(status))
+`
+
+// A job that writes as soon as it can is suspended, although fini may not know yet that its command is there.
+func TestWriterInTheBackground(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	for _, p := range []rig.Place{rig.Pair, rig.Alone, rig.Isolated} {
+		t.Run(p.Name, func(t *testing.T) {
+			if p.Isolated {
+				rig.NeedIsolation(t, rig.Account{Name: "this user"})
+			}
+			for range rig.QuickOrFull(20, 600) {
+				argv := append([]string{"-I", "-S", "-c", writer}, p.Command("--", "/bin/sh", "-c", "echo said").Args...)
+				l, _, keys := rig.OnTerminal(t, exec.Command(python, argv...))
+				l.MustEnd(0)
+				_ = keys.Close()
 			}
 		})
 	}
