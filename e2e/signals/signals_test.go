@@ -56,13 +56,29 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 				}
 			}
 		}
-		// Were one of these forwarded, it would arrive before the sentinel.
-		for _, sig := range []syscall.Signal{syscall.SIGURG, syscall.SIGCHLD, 32, 33} {
+		for _, sig := range []syscall.Signal{32, 33} { // forwarded, they would end the command
 			l.Signal(sig)
 		}
 		l.Signal(syscall.SIGQUIT)
 		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 3")
 		l.MustEnd(7)
+	})
+}
+
+// SIGCHLD is about fini's own children. Were it forwarded, it would come before the sentinel.
+func TestChildSignalIsNotForwarded(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "--", "/bin/sh", "-c", `trap 'echo child' CHLD; trap 'echo window' WINCH; echo ready; read line || read line`)
+		l.Out.Want("ready")
+		l.Caught()
+		l.Signal(syscall.SIGCHLD)
+		l.Signal(syscall.SIGWINCH)
+		if line, _ := l.Out.Next(); line != "window" {
+			t.Errorf("the command says %q, want %q", line, "window")
+		}
+		rig.Write(t, l, "go\n")
+		l.MustEnd(0)
 	})
 }
 

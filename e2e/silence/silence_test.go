@@ -182,6 +182,20 @@ func TestSaidToAPipe(t *testing.T) {
 	})
 }
 
+// Who ends by the signal that ends the command is no leftover.
+func TestNoLineForWhoEndsWithTheCommand(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "--linger=1h", "--", "/bin/sh", "-c", "sleep 1000 & echo ready; exec sleep 1000")
+		l.Out.Want("ready")
+		l.Signal(syscall.SIGTERM)
+		l.MustEnd(128 + 15)
+		if said := l.Err.Whole(); said != "" {
+			t.Errorf("says %q", said)
+		}
+	})
+}
+
 // -v says how the command has ended, and how fini ends, and when.
 func TestVerboseSaysHowItEnds(t *testing.T) {
 	t.Parallel()
