@@ -113,7 +113,8 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 				fini, want := rig.ChildrenOf(t, l.PID())[0], []string{"signal 12"}
 				if flags == nil {
 					l.Err.Want("fini: stopping the command: its parent (")
-					l.Out.Want("signal 15") // of two that wait, the kernel gives the lower one first
+					// Of two signals that wait, the kernel gives the lower one first. This one may have come before "launcher ".
+					rig.Until(t, "SIGTERM for the command", func() bool { return strings.Contains(l.Out.Text(), "signal 15\n") })
 					want = []string{"signal 15", "signal 12"}
 				}
 				rig.MustKill(t, fini, syscall.SIGUSR2)
