@@ -575,7 +575,7 @@ func TestInTheJobsGroup(t *testing.T) {
 
 func TestHeir(t *testing.T) {
 	r := defaults()
-	r.Orphans, r.Linger, r.OrphansExit = WaitAll, 0, 9
+	r.Orphans, r.Linger, r.OrphansExit, r.WarnReaped = WaitAll, 0, 9, true
 	killed := Result{Sig: syscall.SIGKILL}
 	lives := reaped(false)
 	for _, tt := range []struct {
@@ -589,13 +589,18 @@ func TestHeir(t *testing.T) {
 	}{
 		{"the inner fini was killed", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid, escapee.Pid), "end by 9", "over"},
+			{1, reaped(true, mainPid), "end by 9", "over"},
 		}},
 		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
 			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, member.Pid), "exit 125", "over"},
+			{1, reaped(true, mainPid), "exit 125", "over"},
+		}},
+		{"-w names the zombies, not the main child", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
+			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
+			{1, reaped(false, mainPid), "hurry 5ms", "asking"},
+			{2, reaped(true, holder.Pid), `say "reaped zombie 204 (), which exited with status 0", end by 9`, "over"},
 		}},
 		{"it was isolated", mainPid, true, killed, reaped(true),
 			`say "the inner fini was killed, so the kernel killed the command and the whole PID namespace", end by 9`, nil},
