@@ -442,6 +442,9 @@ func (w *world) beAlone(f *fini) {
 	anew.copy()
 	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
 	anew.bound = anew.bound[1:] // but for the outer fini
+	for i := range anew.caught {
+		anew.caught[i].kernel = false // the main child may not have been there: see Wait in package main
+	}
 	if w.noPidfds {
 		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
 		w.get(f.id).deathsig = 0

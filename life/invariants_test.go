@@ -69,6 +69,7 @@ type mark struct {
 	hadTerm   bool // SIGTERM with the group, certainly
 	sender    bool // of a signal to the job
 	byKey     bool // that is how it was stopped
+	missed    bool // by the last look for who is to be asked
 	adopted   bool // it was there when all were asked, or had come to fini since
 	asks      int
 }
@@ -116,7 +117,8 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 	case sig == syscall.SIGKILL:
 		m := p.mark
 		there := !m.afterStop && (!w.ghost.begun || p.start/tick*tick+tick <= w.ghost.askedAt)
-		if !m.termed && (m.adopted || there) {
+		hurried := w.rules.Grace == 0 || w.ghost.interrupts > 1 // no other look may ask whom the first has missed: a limit
+		if !m.termed && (m.adopted || there) && !(m.missed && hurried) {
 			w.breach("TERM before KILL", "%s is killed, and has had no stop signal", w.name(p.id))
 		}
 		since := w.ghost.askedAt
@@ -151,7 +153,7 @@ func (w *world) isCleanUp(p *proc) bool {
 	if parent == nil || !parent.alive() || !parent.has(ofTree) {
 		return false
 	}
-	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.hadTerm || parent.has(privileged))
+	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.hadTerm || parent.has(privileged) && parent.start/tick*tick+tick <= w.ghost.termAt)
 	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
@@ -202,6 +204,9 @@ func (w *world) judgeLook(f *fini, ids []int) {
 	}
 	first := !w.ghost.lookedToAsk
 	w.ghost.lookedToAsk, w.ghost.stopping = true, true
+	for _, p := range w.procs() {
+		p.mark.missed = !slices.Contains(ids, p.id)
+	}
 	for _, id := range ids {
 		p := w.get(id)
 		if w.stays(p) || w.rules.Orphans == StopPipes && !w.ghost.overruled && !p.has(holding) {
@@ -316,7 +321,9 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
 		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
-			w.ghost.timeout = 1 + byte(boolToInt(w.now > w.supply.timeout))
+			worker := &w.finis[len(w.finis)-1]
+			waits := worker.phase == awake && !worker.mustReap // a loop reaps before it waits for the first time
+			w.ghost.timeout = 1 + byte(boolToInt(waits && w.now > w.supply.timeout))
 		}
 	}
 	if p.mark.sender {

@@ -552,6 +552,11 @@ func TestInTheJobsGroup(t *testing.T) {
 			{0, received{term, fromProcess}, "forward 15", "running"},
 			{0, received{syscall.SIGHUP, fromProcess}, "forward 1", "running"},
 		}},
+		{"what the tree sends to the job", r, []turn{
+			{0, received{kill, fromTree}, "", "running"},
+			{0, received{term, fromTree}, "", "running"},
+			{0, received{syscall.SIGHUP, fromTree}, "", "running"},
+		}},
 		{"a hang-up reaches only the leader of the session", leads, []turn{
 			{0, received{syscall.SIGHUP, fromKernel}, "forward 1", "running"},
 			{0, received{syscall.SIGCONT, fromKernel}, "forward 18", "running"},
@@ -568,6 +573,7 @@ func TestInTheJobsGroup(t *testing.T) {
 			{2, received{syscall.SIGINT, fromKernel}, "", "asking"}, // the first one for the leftovers
 			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
+			{2, received{syscall.SIGINT, fromKernel}, "", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
 		}},
 	})

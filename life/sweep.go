@@ -65,16 +65,16 @@ const (
 )
 
 // An earlierTerm says which processes need no SIGTERM in the sweep: the members of a process group that got SIGTERM at
-// an uptime, no matter how long ago.
+// an uptime, no matter how long ago. The zero value says that there was none.
 type earlierTerm struct {
-	group int // 0 for none
+	group int
 	at    time.Duration
 }
 
 // reached reports whether p has certainly had this SIGTERM: a process that started within the same tick may have come
 // after the signal.
 func (t earlierTerm) reached(p orphans.Process) bool {
-	return t.group != 0 && p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
+	return p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
 }
 
 // notAsked is askedAt until fini asks the leftovers to exit. notAnswered is the deadline of asking and counting until

@@ -207,7 +207,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		return
 	}
 	linked := w.linkedGroups()
-	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
+	p.state, p.status, p.pending = 'Z', status, 0
 	w.lost(p, status)
 	if w.isolated && p.id == w.cast.inner {
 		w.endNamespace(p)
@@ -303,9 +303,12 @@ func (w *world) wait4(parent int) (exits []reaper.Exit) {
 		switch {
 		case p.parent != parent:
 		case p.state == 'Z' && !p.has(traced):
+			if p.changed != 0 {
+				exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed}) // it may have ended between two calls
+			}
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
 			p.state = 0
-		case p.changed != 0:
+		case p.state != 'Z' && p.changed != 0:
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed})
 			p.changed = 0
 		}
@@ -736,6 +739,9 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 			if p.group == f.main {
 				w.judgeSignal(f, p, sig, byForward)
 			}
+		}
+		for _, p := range w.procs() {
+			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
 		_ = w.killGroup(self, f.main, sig)
 	}

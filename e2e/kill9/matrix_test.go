@@ -135,6 +135,19 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 	rig.MustKill(t, command, syscall.SIGKILL)
 }
 
+// Without a pair the kernel kills the main child with fini, and that alone: see PR_SET_PDEATHSIG in prctl(2).
+func TestFiniAloneIsKilled(t *testing.T) {
+	t.Parallel()
+	l := rig.Launch(t, rig.Alone, "--", "/bin/sh", "-c", `trap "" TERM; sleep 1000 & echo sleep $!; echo main $$; wait`)
+	sleep, main := l.Out.WantPID("sleep "), l.Out.WantPID("main ")
+	rig.MustKill(t, l.Outer, syscall.SIGKILL)
+	rig.Until(t, "the end of a main child that ignores SIGTERM", func() bool { return rig.StatOf(main).Gone() })
+	if rig.HungUp(l.Witness) {
+		t.Error("its child is gone: docs/behavior.md says that it survives")
+	}
+	rig.MustKill(t, sleep, syscall.SIGKILL)
+}
+
 // Whoever may look at fini may open what its descriptors are once more: neither process may have one by which
 // that hides an end, or tells one that has not been.
 func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
