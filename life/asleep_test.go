@@ -431,6 +431,9 @@ func (w *world) forkAnew(f *fini) {
 	anew.copy()
 	anew.id = p.id
 	anew.phase = forked
+	if w.noPidfds && w.ended(w.cast.shell) {
+		anew.line = []entry.Message{{Kind: entry.ParentDied}} // launcher in package main finds it gone
+	}
 	s := &f.sleeper
 	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
 	w.finis[1] = anew
@@ -442,6 +445,10 @@ func (w *world) beAlone(f *fini) {
 	anew.copy()
 	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
 	anew.bound = anew.bound[1:] // but for the outer fini
+	if w.rules.Job != 0 && !w.orphaned {
+		// A key that suspends a job suspends fini, before the main child is there.
+		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == syscall.SIGTSTP })
+	}
 	for i := range anew.caught {
 		anew.caught[i].kernel = false // the main child may not have been there: see Wait in package main
 	}

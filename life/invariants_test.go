@@ -64,7 +64,7 @@ type ghost struct {
 // mark is what the invariants remember of a process.
 type mark struct {
 	afterStop bool // born when the command had had a stop signal
-	afterAsk  bool // born when the leftovers were being asked
+	afterAsk  bool // born when its parent had been asked
 	termed    bool // had a stop signal
 	hadTerm   bool // SIGTERM with the group, certainly
 	sender    bool // of a signal to the job
@@ -132,8 +132,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		if p.mark.asks > 0 || p.mark.hadTerm && p.group == w.rules.commandGroup(firstMain) {
 			w.breach("TERM once", "%s has had it", w.name(p.id))
 		}
-		parent := w.get(p.parent)
-		if p.mark.afterAsk && parent != nil && parent.alive() && parent.has(ofTree) || !f.heir && w.isCleanUp(p) {
+		if w.isItsOwn(p) || !f.heir && w.isCleanUp(p) {
 			w.breach("its own to finish", "%s is sent TERM, and is a child of %s", w.name(p.id), w.name(p.parent))
 		}
 		p.mark.asks++
@@ -155,6 +154,12 @@ func (w *world) isCleanUp(p *proc) bool {
 	}
 	had := parent.group == w.rules.commandGroup(firstMain) && (parent.mark.hadTerm || parent.has(privileged) && parent.start/tick*tick+tick <= w.ghost.termAt)
 	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
+}
+
+// isItsOwn reports the same of SIGTERM from fini.
+func (w *world) isItsOwn(p *proc) bool {
+	parent := w.get(p.parent)
+	return parent != nil && parent.alive() && parent.has(ofTree) && (p.mark.afterAsk || w.isItsOwn(parent))
 }
 
 // grace is how long nobody is killed.
@@ -251,7 +256,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			w.ghost.overruled, w.ghost.unwait, w.ghost.unended = true, true, true
 		}
 	case looked:
-		if before == "asking" && !w.ghost.begun {
+		if s, ok := f.machine.(*sweep); before == "asking" && !w.ghost.begun && (!ok || s.askedAt != notAsked) {
 			w.ghost.begun, w.ghost.askedAt = true, w.now
 		}
 		for _, p := range e.Found { // a reason may overrule the policy between the look and its answer

@@ -252,6 +252,8 @@ func TestStep(t *testing.T) {
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, elapsed{}, "look", "asking"},
 			{1005 * ms, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms)), "(stopping below), below<-15, wake 10ms", "asking"},
+			// The member was not asked before either: what it has started since is none of its clean-up.
+			{1015 * ms, sees{elapsed{}, found(escapee, member, below(member, 1004*ms))}, "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"a pid that comes again within a tick is another's", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},

@@ -305,11 +305,18 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 			spared[p.Pid], since[p.Pid] = true, at
 		case s.earlierTerm.reached(p):
 			since[p.Pid] = s.earlierTerm.at
-		case s.askedAt != notAsked:
+		case s.asked(p):
 			since[p.Pid] = s.askedAt
 		}
 	}
 	return spared
+}
+
+// asked reports whether fini has sent a leftover SIGTERM.
+func (s *sweep) asked(p orphans.Process) bool {
+	start, asked := s.startOfAsked[p.Pid]
+	known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
+	return asked && (start == p.Start || !known)
 }
 
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
@@ -324,9 +331,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		}
 	}
 	for _, p := range append(first, others...) {
-		start, wasAsked := s.startOfAsked[p.Pid]
-		known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
-		if wasAsked && (start == p.Start || !known) || spared[p.Pid] {
+		if s.asked(p) || spared[p.Pid] {
 			continue
 		}
 		s.startOfAsked[p.Pid] = p.Start

@@ -181,7 +181,7 @@ func (w *world) fork(parent *proc) *proc {
 			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
 			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
 		}
-		child.mark.afterStop, child.mark.afterAsk = w.ghost.stopping, w.ghost.begun
+		child.mark.afterStop, child.mark.afterAsk = w.ghost.stopping, parent.mark.asks > 0
 		w.all[i] = child
 		return &w.all[i]
 	}
