@@ -432,7 +432,7 @@ func (w *world) forkAnew(f *fini) {
 	anew.id = p.id
 	anew.phase = forked
 	if w.noPidfds && w.ended(w.cast.shell) {
-		anew.line = []entry.Message{{Kind: entry.ParentDied}} // launcher in package main finds it gone
+		anew.line = []entry.Message{{Kind: entry.ParentDied}} // bind in package main fails then; here the command is stopped
 	}
 	s := &f.sleeper
 	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
@@ -446,7 +446,7 @@ func (w *world) beAlone(f *fini) {
 	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
 	anew.bound = anew.bound[1:] // but for the outer fini
 	if w.rules.Job != 0 && !w.orphaned {
-		// A key that suspends a job suspends fini, before the main child is there.
+		// SIGTSTP is the kernel's again, and suspends fini before the main child is there, until the shell continues both.
 		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == syscall.SIGTSTP })
 	}
 	for i := range anew.caught {

@@ -419,14 +419,14 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			if m.stage == waiting {
 				sinceLook = min(w.now-m.lookedAt, longPause) / ms
 			}
-			var pids [64]byte
+			var pids [64]int
 			for pid := range m.killedPids {
 				pids[pid] = 1
 			}
-			for pid, start := range m.startOfAsked {
+			for pid, r := range m.requests {
 				// One that is gone may come again within the tick.
-				if p := w.byPid(pid); p != nil && start == p.start/tick*tick || p == nil && start+tick > w.now {
-					pids[pid] |= 2
+				if p := w.byPid(pid); p != nil && r.start == p.start/tick*tick || p == nil && r.start+tick > w.now {
+					pids[pid] |= 2 | had(r.at)<<2
 				}
 			}
 			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, deadline, m.pause)
@@ -453,9 +453,10 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt startOfAsked count killedPids burstEnd quietLook lookedAt"},
+		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{earlierTerm{}, "group at"},
+		{request{}, "start at"},
 	} {
 		var names []string
 		kind := reflect.TypeOf(tt.of)

@@ -69,7 +69,7 @@ type mark struct {
 	hadTerm   bool // SIGTERM with the group, certainly
 	sender    bool // of a signal to the job
 	byKey     bool // that is how it was stopped
-	missed    bool // by the last look for who is to be asked
+	missed    bool // the last look before asking did not show it
 	adopted   bool // it was there when all were asked, or had come to fini since
 	asks      int
 }
@@ -117,7 +117,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 	case sig == syscall.SIGKILL:
 		m := p.mark
 		there := !m.afterStop && (!w.ghost.begun || p.start/tick*tick+tick <= w.ghost.askedAt)
-		hurried := w.rules.Grace == 0 || w.ghost.interrupts > 1 // no other look may ask whom the first has missed: a limit
+		hurried := w.rules.Grace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
 		if !m.termed && (m.adopted || there) && !(m.missed && hurried) {
 			w.breach("TERM before KILL", "%s is killed, and has had no stop signal", w.name(p.id))
 		}
@@ -156,7 +156,7 @@ func (w *world) isCleanUp(p *proc) bool {
 	return w.ghost.termAt != 0 && had && p.start/tick*tick+tick > w.ghost.termAt || w.isCleanUp(parent)
 }
 
-// isItsOwn reports the same of SIGTERM from fini.
+// isItsOwn reports whether a process was started since its parent, a living leftover, had SIGTERM from fini.
 func (w *world) isItsOwn(p *proc) bool {
 	parent := w.get(p.parent)
 	return parent != nil && parent.alive() && parent.has(ofTree) && (p.mark.afterAsk || w.isItsOwn(parent))
@@ -327,7 +327,8 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		}
 		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
 			worker := &w.finis[len(w.finis)-1]
-			waits := worker.phase == awake && !worker.mustReap // a loop reaps before it waits for the first time
+			// A loop reaps what has woken it before it looks at the clock again.
+			waits := worker.phase == awake && !(worker.mustReap && worker.timeout != 0)
 			w.ghost.timeout = 1 + byte(boolToInt(waits && w.now > w.supply.timeout))
 		}
 	}

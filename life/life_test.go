@@ -176,6 +176,7 @@ func playAll(t *testing.T, lives []life) {
 }
 
 func TestStep(t *testing.T) {
+	orphan := below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)
 	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
 	wait := with(func(r *Rules) { r.Orphans = WaitAll })
@@ -229,7 +230,9 @@ func TestStep(t *testing.T) {
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
 			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
 			{906 * ms, elapsed{}, "look", "asking"},
-			{906 * ms, found(below(orphans.Process{Pid: 1, Group: mainPid}, 500*ms)), "(stopping below), below<-15, wake 5ms", "asking"},
+			// The clean-up's parent has ended: the clean-up is asked, and so is what it started before that.
+			{906 * ms, found(orphan, below(orphan, 710*ms)), "(stopping below), below<-15, (stopping below), below<-15, wake 5ms", "asking"},
+			{911 * ms, sees{elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))}, "wake 10ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
@@ -252,8 +255,9 @@ func TestStep(t *testing.T) {
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, elapsed{}, "look", "asking"},
 			{1005 * ms, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms)), "(stopping below), below<-15, wake 10ms", "asking"},
-			// The member was not asked before either: what it has started since is none of its clean-up.
+			// The member was not asked either: what it started before it is asked is no clean-up, even if no look has shown it.
 			{1015 * ms, sees{elapsed{}, found(escapee, member, below(member, 1004*ms))}, "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
+			{1035 * ms, sees{elapsed{}, found(escapee, member, below(member, 1003*ms), below(member, 1006*ms))}, "(stopping below), below<-15, wake 40ms", "asking"},
 		}},
 		{"a pid that comes again within a tick is another's", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},

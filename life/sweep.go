@@ -84,6 +84,12 @@ const (
 	notAnswered time.Duration = math.MaxInt64
 )
 
+// A request is a SIGTERM from fini to a leftover, or in its place a SIGTERM that the leftover has had.
+type request struct {
+	start time.Duration // of the leftover
+	at    time.Duration // an uptime
+}
+
 // sweep stops a command's leftovers.
 type sweep struct {
 	Rules
@@ -99,16 +105,16 @@ type sweep struct {
 	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
 	sawInterrupt bool          // SIGINT has come since the sweep began
 
-	startOfAsked map[int]time.Duration // by pid: when each leftover that has had SIGTERM started
-	count        int                   // how many leftovers fini had to stop, or in the stage counting has left
-	killedPids   map[int]bool          // pids that were sent SIGKILL and are not reaped yet
-	burstEnd     time.Duration         // until then fini kills only children
-	quietLook    bool                  // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt     time.Duration         // the uptime of the last look
+	requests   map[int]request // by pid
+	count      int             // how many leftovers fini had to stop, or in the stage counting has left
+	killedPids map[int]bool    // pids that were sent SIGKILL and are not reaped yet
+	burstEnd   time.Duration   // until then fini kills only children
+	quietLook  bool            // the last look found only processes that the policy or --allow-orphan spares
+	lookedAt   time.Duration   // the uptime of the last look
 }
 
 func newSweep(r Rules) *sweep {
-	return &sweep{Rules: r, askedAt: notAsked, startOfAsked: map[int]time.Duration{}, killedPids: map[int]bool{}}
+	return &sweep{Rules: r, askedAt: notAsked, requests: map[int]request{}, killedPids: map[int]bool{}}
 }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
@@ -183,7 +189,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 		if x.Ended() {
 			// Another process may get this pid, even within the same tick.
 			delete(s.killedPids, x.Pid)
-			delete(s.startOfAsked, x.Pid)
+			delete(s.requests, x.Pid)
 		}
 	}
 	switch {
@@ -299,24 +305,25 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
 	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
-		at, ok := since[p.Parent]
+		parentAt, ok := since[p.Parent]
+		at, asked := s.asked(p)
 		switch {
-		case ok && (p.Start+tick > at || p.Start == 0 && trusts):
-			spared[p.Pid], since[p.Pid] = true, at
+		case ok && (p.Start+tick > parentAt || p.Start == 0 && trusts):
+			spared[p.Pid], since[p.Pid] = true, parentAt
 		case s.earlierTerm.reached(p):
 			since[p.Pid] = s.earlierTerm.at
-		case s.asked(p):
-			since[p.Pid] = s.askedAt
+		case asked:
+			since[p.Pid] = at
 		}
 	}
 	return spared
 }
 
-// asked reports whether fini has sent a leftover SIGTERM.
-func (s *sweep) asked(p orphans.Process) bool {
-	start, asked := s.startOfAsked[p.Pid]
-	known := start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
-	return asked && (start == p.Start || !known)
+// asked returns the uptime at which fini asked a leftover to exit, if it has.
+func (s *sweep) asked(p orphans.Process) (at time.Duration, ok bool) {
+	r, ok := s.requests[p.Pid]
+	known := r.start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
+	return r.at, ok && (r.start == p.Start || !known)
 }
 
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
@@ -331,10 +338,10 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		}
 	}
 	for _, p := range append(first, others...) {
-		if s.asked(p) || spared[p.Pid] {
+		if _, asked := s.asked(p); asked || spared[p.Pid] {
 			continue
 		}
-		s.startOfAsked[p.Pid] = p.Start
+		s.requests[p.Pid] = request{p.Start, now}
 		hadTerm := s.earlierTerm.reached(p)
 		s.count++
 		do = append(do, tell{p, "stopping", s.count > MaxNamed, hadTerm})

@@ -207,7 +207,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		return
 	}
 	linked := w.linkedGroups()
-	p.state, p.status, p.pending = 'Z', status, 0
+	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
 	w.lost(p, status)
 	if w.isolated && p.id == w.cast.inner {
 		w.endNamespace(p)
@@ -303,12 +303,9 @@ func (w *world) wait4(parent int) (exits []reaper.Exit) {
 		switch {
 		case p.parent != parent:
 		case p.state == 'Z' && !p.has(traced):
-			if p.changed != 0 {
-				exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed}) // it may have ended between two calls
-			}
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
 			p.state = 0
-		case p.state != 'Z' && p.changed != 0:
+		case p.changed != 0:
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.changed})
 			p.changed = 0
 		}
@@ -542,7 +539,7 @@ func (f *fini) copy() {
 		f.machine = &c
 	case *sweep:
 		c := *m
-		c.startOfAsked, c.killedPids = maps.Clone(m.startOfAsked), maps.Clone(m.killedPids)
+		c.requests, c.killedPids = maps.Clone(m.requests), maps.Clone(m.killedPids)
 		f.machine = &c
 	}
 }
