@@ -144,7 +144,10 @@ func (l *loop) keepDefault() []syscall.Signal {
 
 // command describes what to start, and how.
 func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
-	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1, SameGroup: l.rules.Job != 0}
+	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
+	if l.rules.Job != 0 {
+		c.Group = reaper.SameGroup
+	}
 	switch {
 	case os.Getpid() == 1: // the whole PID namespace dies with fini
 	case l.line.FD >= 0:
@@ -152,7 +155,7 @@ func (l *loop) command(options *cli.Options, environ []string, inherited entry.A
 	default:
 		c.Deathsig = syscall.SIGKILL
 	}
-	if !c.SameGroup && os.Getpid() == 1 && l.line.FD < 0 {
+	if c.Group == 0 && os.Getpid() == 1 && l.line.FD < 0 {
 		c.Terminal = signals.Foreground()
 		l.terminal = c.Terminal
 	}
@@ -166,15 +169,21 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
+	outsideJob := l.rules.Job == life.OutsideJob // it has no number here, so a child could not join it
 	if l.line.FD >= 0 {
 		l.line.Starting()
+		if !outsideJob && l.leaveGroup() && l.rules.Job != 0 {
+			c.Group = l.rules.Job
+		}
 	}
 	if child, err = reaper.Spawn(c); err != nil {
 		return child, err
 	}
 	if l.line.FD >= 0 {
 		l.line.Started(child.Pid, l.jobFlags, l.report.To.FD)
-		l.leaveGroup()
+		if outsideJob {
+			l.leaveGroup()
+		}
 	}
 	if child.Ungrouped {
 		l.rules.Group = false
@@ -187,13 +196,15 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 	return child, nil
 }
 
-// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it.
-// The command was started in the job, if any. Every signal to the group until now has reached the outer fini too.
-func (l *loop) leaveGroup() {
-	if err := unix.Setpgid(0, 0); err != nil {
+// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it, and
+// reports whether it has one. Every signal to the group until now has reached the outer fini too.
+func (l *loop) leaveGroup() bool {
+	err := unix.Setpgid(0, 0)
+	if err != nil {
 		l.sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
 	}
 	l.caught.Take()
+	return err == nil
 }
 
 // reserve makes the Go runtime allocate its threads and descriptors now. Otherwise the runtime would allocate them

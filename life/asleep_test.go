@@ -154,12 +154,15 @@ func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 // beginning is what an inner fini does before its loop.
 func (w *world) beginning(f *fini) {
 	w.scene("inner begins")
-	self := w.get(f.id)
+	self, outsideJob := w.get(f.id), w.isolated && w.rules.Job != 0
 	switch f.phase {
 	case forked:
 		self.is, self.deathsig, f.phase = self.is|subreaper, 0, settled
 	case settled:
 		w.say(w.cast.outer, entry.Message{Kind: entry.Starting})
+		if !outsideJob {
+			w.setpgid(self)
+		}
 		f.phase = starting
 	case starting:
 		w.startMain(f, syscall.SIGTERM)
@@ -169,7 +172,9 @@ func (w *world) beginning(f *fini) {
 		w.ghost.started = true
 		f.phase = reported
 	case reported:
-		w.setpgid(self)
+		if outsideJob {
+			w.setpgid(self)
+		}
 		f.phase = awake
 	}
 }

@@ -23,13 +23,17 @@ type Command struct {
 	// Inherited is how the child starts: with the same attributes as this process did.
 	Inherited entry.Attributes
 
-	// SameGroup leaves the child in the process group of this process; else the child leads a group of its own.
-	SameGroup bool
+	// Group is the process group of the child: the one with this number in the same session, one that the child leads if
+	// this is 0, or SameGroup. See setpgid(2).
+	Group int
 
 	// Terminal is a descriptor of the terminal whose foreground the child's
 	// group is to get before it runs; -1 for none. See tcsetpgrp(3).
 	Terminal int
 }
+
+// SameGroup is the process group of this process.
+const SameGroup = -1
 
 // Child is the main child.
 type Child struct {
@@ -123,7 +127,8 @@ func spawn(path string, args []string, c Command) (Child, error) {
 		Env:   c.Env,
 		Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{
-			Setpgid:    !c.SameGroup,
+			Setpgid:    c.Group != SameGroup,
+			Pgid:       max(c.Group, 0),
 			Pdeathsig:  c.Deathsig,
 			Foreground: c.Terminal >= 0,
 			Ctty:       c.Terminal,

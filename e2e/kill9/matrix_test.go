@@ -135,6 +135,27 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 	rig.MustKill(t, command, syscall.SIGKILL)
 }
 
+// A runner's SIGKILL for fini's group spares the inner fini from the command's first instruction on.
+func TestGroupIsKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	const kills = `trap "" TERM; kill -KILL -$GROUP; setsid sleep 1000 & sleep 1000`
+	for name, argv := range map[string][]string{
+		"the command has its own group": {"--", "sh", "-c", kills},
+		"it stays in the job":           {"--foreground", "--", "setsid", "sh", "-c", kills}, // setsid(1) does not lead that
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range rig.QuickOrFull(20, 100) {
+				argv := append([]string{"sh", "-c", `GROUP=$$ exec "$0" "$@"`, rig.Fini, "-q", "--grace=100ms", "--linger=0"}, argv...)
+				s := rig.StartStep(t, rig.OwnGroup, argv...)
+				s.Out.Rest() // to EOF
+				s.MustHaveStatus(128 + int(syscall.SIGKILL))
+				s.MustBeGone()
+			}
+		})
+	}
+}
+
 // Without a pair the kernel kills the main child with fini: see PR_SET_PDEATHSIG in prctl(2). The main child's descendants
 // survive.
 func TestFiniAloneIsKilled(t *testing.T) {
