@@ -81,7 +81,8 @@ func TestWriterInTheBackground(t *testing.T) {
 			for range rig.QuickOrFull(20, 600) {
 				argv := append([]string{"-I", "-S", "-c", writer}, p.Command("--", "/bin/sh", "-c", "echo said").Args...)
 				l, _, keys := rig.OnTerminal(t, exec.Command(python, argv...))
-				l.MustEnd(0)
+				l.MustHaveStatus(0)
+				rig.Until(t, "the end of an inner fini too", func() bool { return rig.HungUp(l.Witness) })
 				_ = keys.Close()
 			}
 		})
