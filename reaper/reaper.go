@@ -43,14 +43,19 @@ func Subreaper() error {
 }
 
 // Reap collects every child that has exited, stopped or continued, and does not wait. none is true when no child is
-// left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that has
-// exited, before the child is reaped and the name is gone. See wait(2).
+// left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that it
+// reports, before the child is reaped and the name is gone. See wait(2).
 func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	for {
 		which, called := -1, ""
 		if name != nil {
-			if ended := zombie(); ended > 0 {
-				which, called = ended, name(ended)
+			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
+			child, err := changed()
+			switch {
+			case err == nil && child == 0:
+				return exits, false
+			case err == nil:
+				which, called = child, name(child)
 			}
 		}
 		// A raw call, because it never waits, and a report of each call to the scheduler costs more than the call.
@@ -67,17 +72,15 @@ func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	}
 }
 
-// zombie returns a child that has exited and is not reaped yet, 0 for none. See waitid(2).
-func zombie() (pid int) {
+// changed returns a child that Reap has not reported yet, 0 for none. See waitid(2).
+func changed() (pid int, err error) {
 	var info struct { // siginfo_t, as far as it is needed here
 		_   [3]int32
 		_   [0]uintptr // what follows is aligned like this
 		pid int32
 		_   [112]byte
 	}
-	how := unix.WEXITED | unix.WNOHANG | unix.WNOWAIT
-	if err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil); err != nil {
-		return 0
-	}
-	return int(info.pid)
+	how := unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED | unix.WALL | unix.WNOHANG | unix.WNOWAIT
+	err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil)
+	return int(info.pid), err
 }
