@@ -72,7 +72,8 @@ func Reap(name func(pid int) string) (exits []Exit, none bool) {
 	}
 }
 
-// changed returns a child that Reap has not reported yet, 0 for none. See waitid(2).
+// changed returns a child with an exit, a stop or a continuation that Reap has not reported yet, 0 for none. See
+// waitid(2).
 func changed() (pid int, err error) {
 	var info struct { // siginfo_t, as far as it is needed here
 		_   [3]int32
@@ -80,7 +81,10 @@ func changed() (pid int, err error) {
 		pid int32
 		_   [112]byte
 	}
-	how := unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED | unix.WALL | unix.WNOHANG | unix.WNOWAIT
-	err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil)
+	how := unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED | unix.WNOHANG | unix.WNOWAIT
+	err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how|unix.WALL, nil)
+	if err == unix.EINVAL { // before Linux 4.7
+		err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil)
+	}
 	return int(info.pid), err
 }

@@ -23,8 +23,8 @@ type Command struct {
 	// Inherited is how the child starts: with the same attributes as this process did.
 	Inherited entry.Attributes
 
-	// Group is the process group of the child: the one with this number in the same session, one that the child leads if
-	// this is 0, or SameGroup. See setpgid(2).
+	// Group is the process group that the child joins, in the same session. If it is 0, the child leads a group of its own.
+	// See setpgid(2).
 	Group int
 
 	// Terminal is a descriptor of the terminal whose foreground the child's
@@ -32,7 +32,7 @@ type Command struct {
 	Terminal int
 }
 
-// SameGroup is the process group of this process.
+// SameGroup, as the Group of a Command, leaves the child in the process group of this process.
 const SameGroup = -1
 
 // Child is the main child.
@@ -153,6 +153,10 @@ func spawn(path string, args []string, c Command) (Child, error) {
 	refused := func() bool { return err == unix.EINVAL || err == unix.EPERM || err == unix.ENOSYS }
 	if child.Pid, err = syscall.ForkExec(path, args, attr); refused() {
 		attr.Sys.PidFD = nil
+		child.Pid, err = syscall.ForkExec(path, args, attr)
+	}
+	if refused() && c.Group > 0 {
+		attr.Sys.Setpgid = false // that group has ended, or may not be joined: the child stays in the group of this process
 		child.Pid, err = syscall.ForkExec(path, args, attr)
 	}
 	if refused() {
