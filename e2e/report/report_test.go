@@ -427,7 +427,7 @@ func TestReportDescriptor(t *testing.T) {
 				ours, theirs := tt.open(t)
 				long := strings.Repeat("x", 100_000)
 				cmd := p.Command("-q", "--linger=0", "--report=/dev/fd/4", "--", "/bin/sh", "-c",
-					`setsid sh -c 'echo ready; sleep 1000; :' "$@" & read go; exit 5`, long, long, long)
+					`setsid sh -c 'sleep 1000 & echo ready; wait' "$@" & read go; exit 5`, long, long, long)
 				cmd.ExtraFiles = []*os.File{theirs}
 				l := rig.StartCmd(t, cmd)
 				_ = theirs.Close()
@@ -455,7 +455,7 @@ func TestReportDescriptor(t *testing.T) {
 				if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
 					t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
 				}
-				// A shell that waits for the execve of its vfork is in state D, and fini does not read its command line.
+				// That shell starts nothing by vfork(2): while it waited for the execve, fini would not read its command line.
 				if !slices.ContainsFunc(r.Leftovers, func(l rig.LeftoverReported) bool { return l.CommandCut && len(l.Command) == 4000 }) {
 					t.Errorf("%.300v", r.Leftovers)
 				}
