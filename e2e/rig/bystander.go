@@ -127,19 +127,21 @@ func helperSetsidLauncher(args []string) int {
 
 // MustBeAsked asserts that a command whose inner fini was killed is asked to end: by the heir, and if the kernel sends the
 // parent death signal, by that too. The kernel sends it once for each thread of the inner fini that outlives the one
-// before, and names the inner fini as the sender. Then the command is told to end by signal 64, which would come last.
+// before. Its sender is the inner fini, or 0 if the inner fini has been reaped by then. Then the command is told to end by
+// signal 64, which would come last.
 func (l *Life) MustBeAsked(command, inner, outer int, kernel bool) {
 	l.T.Helper()
 	const said = "fini: stopping the command: the inner fini was killed"
 	l.Err.Want(said)
-	sender := map[bool]int{true: inner, false: outer}[kernel]
-	l.Out.Want(fmt.Sprint("signal 15 from ", sender))
+	for asked := false; !asked; {
+		asked = (l.Out.Want("signal 15 from ") != fmt.Sprint(outer)) == kernel
+	}
 	MustKill(l.T, command, 64)
 	byKernel, byHeir := 0, 0
 	for line := range strings.Lines(l.Out.Whole()) {
 		switch line {
 		case fmt.Sprintf("ready %d\n", command):
-		case fmt.Sprintf("signal 15 from %d\n", inner):
+		case fmt.Sprintf("signal 15 from %d\n", inner), "signal 15 from 0\n":
 			byKernel++
 		case fmt.Sprintf("signal 15 from %d\n", outer):
 			byHeir++
