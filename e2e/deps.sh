@@ -4,6 +4,8 @@ set -eu
 
 # again tries once more what the network may have let down.
 again() { "$@" || "$@"; }
+# Another apt may be at work on a machine that was booted a moment ago.
+apt() { again apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
 packages="bash bats bsdutils busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
 dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign netavark openssh-client
@@ -13,14 +15,14 @@ qemu-system-x86 qemu-user-static runc shellcheck strace systemd tini tmux util-l
 export DEBIAN_FRONTEND=noninteractive
 missing=
 for p in $packages; do
-	dpkg -s "$p" >/dev/null 2>&1 || missing="$missing $p"
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 if [ -n "$missing" ]; then
-	again apt-get update -qq
+	apt update -qq
 	# shellcheck disable=SC2086 # a list of words
-	again apt-get install -y -qq --no-install-recommends $missing
+	apt install -y -qq --no-install-recommends $missing
 fi
-command -v npm >/dev/null || again apt-get install -y -qq --no-install-recommends npm
+command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 # act runs GitHub's workflows, here without containers.
 command -v act >/dev/null || GOBIN=/usr/local/bin again go install github.com/nektos/act@v0.2.89
 # The tests run Debian's Chromium.

@@ -3,12 +3,12 @@
 # dockerd in the background, where it stays. Only starting one needs root.
 set -u
 
-wait_seconds=60
+wait_seconds=300
 pidfile=/var/run/docker.pid
 log=${TMPDIR:-/tmp}/dockerd.log
 PATH=$PATH:/usr/sbin:/sbin # where dockerd is, also for a PATH without sbin
 
-answers() { timeout 10 docker info >/dev/null 2>&1; }
+answers() { timeout 60 docker info >/dev/null 2>&1; }
 
 # alive tells whether a dockerd lives that does not answer, or not yet, and leaves its
 # pid in $pid. The pid file alone says little: it outlives a dockerd that was killed,

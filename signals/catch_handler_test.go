@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +55,8 @@ func TestCatchStopAndContinue(t *testing.T) {
 
 // waits reports whether it reads its standard input.
 func (c *caughtBy) waits() bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/syscall", c.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/syscall", c.cmd.Process.Pid))
+	need.That(c.t, err == nil, "the right to see in which system call a child is (kernel.yama.ptrace_scope)")
 	return strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 

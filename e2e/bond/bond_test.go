@@ -54,7 +54,7 @@ for round in range(%d):
     random.random()
     os.close(w)
     os.waitpid(launcher, 0)
-    if not select.select([r], [], [], 20)[0]:
+    if not select.select([r], [], [], 300)[0]:
         print("alive after round", round, flush=True)
         sys.exit(1)
     os.close(r)
@@ -99,6 +99,7 @@ func TestLauncherDies(t *testing.T) {
 					for range rig.QuickOrFull(3, 10) {
 						l := rig.LaunchBy(t, before, p, slices.Concat(tt.args, []string{"--grace=1h", "--"}, rig.Mode("signals", "64"))...)
 						command := l.Out.WantPID("ready ")
+						asked := time.Now()
 						if tt.group {
 							rig.MustKill(t, -l.Launcher, syscall.SIGTERM)
 						} else {
@@ -111,7 +112,11 @@ func TestLauncherDies(t *testing.T) {
 							t.Errorf("says %q, want first %q", line, want)
 						}
 						rig.MustKill(t, command, 64) // which would come after another one
-						rig.MustRecord(t, "and then", l.Out.Rest(), "signal 64")
+						rest := l.Out.Rest()
+						if tt.group && time.Since(asked) >= time.Second && slices.Equal(rest, []string{tt.want, "signal 64"}) {
+							continue // the launcher died a second after its signal, so this is a new request
+						}
+						rig.MustRecord(t, "and then", rest, "signal 64")
 						l.MustVanish(0)
 					}
 				})
@@ -151,7 +156,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 						need.Root(t)
 						need.Program(t, tt.before[0])
 					}
-					argv := p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--"}, rig.Mode("signals", "15"))...).Args
+					argv := p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--grace=1h", "--"}, rig.Mode("signals", "15"))...).Args
 					argv = rig.Mode("hup-launcher", slices.Concat([]string{tt.launcher}, tt.before, before, argv)...)
 					cmd := rig.CommandOf(argv)
 					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -188,11 +193,11 @@ func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 				t.Parallel()
 				init := rig.Start(t, rig.PID1, "-P", "-v")
 				init.Err.Want("fini: pausing")
-				l := rig.LaunchBy(t, append(init.Enter(), before...), p, append([]string{"-p", "TERM", "--grace=1s", "--"}, rig.Mode("signals", "15")...)...)
+				l := rig.LaunchBy(t, append(init.Enter(), before...), p, append([]string{"-p", "TERM", "--grace=1h", "--"}, rig.Mode("signals", "15")...)...)
 				l.Out.Want("ready")
 				rig.MustKill(t, l.Outer, syscall.SIGKILL) // nsenter, which has started fini
 				rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
-				l.MustVanish(2 * time.Second)
+				l.MustVanish(0)
 				init.Signal(syscall.SIGTERM)
 				init.MustEnd(0)
 			})
@@ -248,7 +253,7 @@ func TestPause(t *testing.T) {
 		l := rig.Start(t, rig.PID1, "-P", "-v", "-w")
 		l.Err.Want("fini: pausing")
 		// Whoever enters the namespace leaves its orphans to fini.
-		l.Inside("sleep 0 &")
+		l.Inside("(sleep 0.1 &)")
 		l.Err.Want("fini: reaped zombie")
 		l.Signal(syscall.SIGTERM)
 		l.MustEnd(0)

@@ -41,7 +41,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, wait := range []bool{true, false} {
-				l := rig.Launch(t, rig.Pair, slices.Concat(flags, []string{"--"}, rig.Mode("signals", "15"))...)
+				l := rig.Launch(t, rig.Pair, slices.Concat(flags, []string{"--grace=1h", "--"}, rig.Mode("signals", "15"))...)
 				l.Out.Want("ready")
 				inner := l.Inner()
 				rig.MustKill(t, inner, syscall.SIGSTOP)

@@ -21,6 +21,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 		return theirs, ours
 	}
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
 		for name, tt := range map[string]struct {
 			make  func(t testing.TB) (theirs, ours *os.File)
 			close func(f *os.File) error
@@ -33,7 +34,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				const grace = 2 * time.Second
+				const grace = 3 * time.Second
 				theirs, ours := tt.make(t)
 				l := rig.StartWithStdin(t, p, theirs, append([]string{"-i", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
 				l.Out.Want("ready")

@@ -177,7 +177,7 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 			}
 			return status
 		}
-		fini := []string{rig.Fini, "--grace=500ms", "--"}
+		fini := []string{rig.Fini, "--grace=3s", "--"}
 		t.Run(runner.name+"/SIGTERM, then SIGKILL", func(t *testing.T) {
 			t.Parallel()
 			want := killAfterTerm(t)
@@ -235,7 +235,7 @@ read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
 	if got := run("1", "tests passed", rig.Fini, "--grace=50ms", "--"); got != want { // many times the grace
 		t.Errorf("status %d, want %d as without fini", got, want)
 	}
-	if got := run("1000", "tests got TERM", rig.Fini, "-i", "--grace=3s", "--linger=0", "--"); got == 0 {
+	if got := run("1000", "tests got TERM", rig.Fini, "-i", "--grace=10s", "--linger=0", "--"); got == 0 {
 		t.Error("under -i the job succeeds")
 	}
 }

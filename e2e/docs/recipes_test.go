@@ -345,7 +345,7 @@ func builtIn(t *testing.T, dir string) (image string) {
 	text := strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0", "--from="+example.Fini).Replace(rig.ReadFile(t, file))
 	rig.Put(t, file, text, 0o644)
 	image = rig.DockerName("recipe")
-	cmd := rig.DockerCommand(t, "build", "-q", "-t", image, dir)
+	cmd := rig.DockerCommand(t, "build", "-q", "--no-cache", "-t", image, dir)
 	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("docker build: %v: %s", err, out)
@@ -367,7 +367,7 @@ func mustStopWell(t *testing.T, c *containers.Container) {
 
 func dockerfile(t *testing.T, text string) {
 	c := containers.StartContainer(t, built(t, text))
-	rig.Until(t, "the server runs", func() bool { return strings.Contains(c.Exec("ps"), " httpd ") })
+	rig.Until(t, "the server runs", func() bool { return strings.Contains(c.Exec("sh", "-c", "cat /proc/[0-9]*/comm"), "httpd\n") })
 	containers.Docker(t, "stop", c.Name) // sends SIGKILL in the end, which would be 137
 	c.MustEnd(128 + int(syscall.SIGTERM))
 }
@@ -700,7 +700,7 @@ func mustNameTest(t *testing.T, name string, files map[string]string, argv ...st
 	for file, text := range files {
 		k.File(file, text, 0o644)
 	}
-	l := k.Start(append([]string{"fini", "--linger=50ms", "--orphans-exit=9", "--"}, argv...)...)
+	l := k.Start(append([]string{"fini", "--orphans-exit=9", "--"}, argv...)...)
 	k.MustLeaveNothing(l, 9)
 	if said := l.Err.Whole(); !strings.Contains(said, "started in test "+name+"\n") && !strings.Contains(said, " in test "+name+"\n") {
 		t.Errorf("fini says %q, and nothing of %s", said, name)
@@ -723,15 +723,14 @@ func leakInJest(t *testing.T, text string) {
 	}, jest, "--no-cache", "--ci")
 }
 
-// leakRanking merges the reports of runs in which two tests leak, one of them twice as often. In execve the kernel
-// names a process before it has its environment.
+// leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
 func leakRanking(t *testing.T, text string) {
 	need.Program(t, "jq")
 	k := rig.NewRecipeDir(t, map[string]string{"server": "exec sleep 1000"})
 	for i, tests := range [][]string{{"checkout", "login"}, {"checkout"}} {
 		script := ""
 		for _, name := range tests {
-			script += "FINI_TEST='shop " + name + "' sleep 1000 & until grep -qx sleep /proc/$!/comm && grep -q . /proc/$!/environ; do sleep 0.01; done; "
+			script += "FINI_TEST='shop " + name + "' sleep 1000 & " + rig.UntilSleeps + "; "
 		}
 		report := k.File(fmt.Sprintf("reports/%d.json", i), "", 0o644)
 		k.MustLeaveNothing(k.Start("fini", "-q", "--linger=0", "--report="+report, "--", "sh", "-c", script), 0)
@@ -749,7 +748,7 @@ func leaksAsJUnit(t *testing.T, text string) {
 	k := rig.NewRecipeDir(t, map[string]string{"a&b": "sleep 1000 & " + rig.UntilSleeps + "; : >ready; read x <fifo"})
 	const odd = `a<b> & "c" 'd' ]]> \x01 é`
 	for i, script := range []string{
-		"mkfifo fifo; FINI_TEST=$(printf '" + strings.ReplaceAll(odd, "'", `'\''`) + "') 'a&b' & until test -e ready; do sleep 0.01; done",
+		"mkfifo fifo; FINI_TEST=$(printf '" + strings.ReplaceAll(odd, "'", `'\''`) + "') 'a&b' & until test -e ready && grep -q '^State:.S' /proc/$!/status; do sleep 0.01; done",
 		"sleep 1000 & " + rig.UntilSleeps,
 	} {
 		report := k.File(fmt.Sprintf("reports/%d.json", i), "", 0o644)

@@ -160,9 +160,9 @@ func facts(t *testing.T, u rig.Account, flags ...string) map[string]string {
 	return facts
 }
 
-// passing reports whether a mount comes and goes with what else runs: an engine's containers, or another test.
+// passing reports whether a mount comes and goes with what else runs: an engine's containers, a unit, a login, or another test.
 func passing(dir string) bool {
-	parents := []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", os.TempDir() + "/"}
+	parents := []string{"/var/lib/docker/", "/run/docker/", "/var/lib/containers/", "/run/containers/", "/run/credentials/", "/run/user/", os.TempDir() + "/"}
 	return slices.ContainsFunc(parents, func(parent string) bool { return strings.HasPrefix(dir, parent) })
 }
 

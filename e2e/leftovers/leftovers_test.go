@@ -84,7 +84,7 @@ func mustStopAll(t *testing.T, p rig.Place, leftovers ...string) {
 func TestLeftoverMayFinishAfterTerm(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		l := rig.Start(t, p, "--linger=0", "--", "/bin/sh", "-c", `
+		l := rig.Start(t, p, "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
 			dir=$(mktemp -d); mkfifo $dir/ready
 			setsid sh -c 'trap "sleep 1; echo last words; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
 			read line <$dir/ready; rm -r $dir; echo end`)
@@ -97,7 +97,8 @@ func TestLeftoverMayFinishAfterTerm(t *testing.T) {
 func TestEachLeftoverIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		l := rig.Start(t, p, "--linger=0", "--grace=3s", "--", "/bin/sh", "-c",
+		t.Parallel()
+		l := rig.Start(t, p, "--linger=0", "--grace=5s", "--", "/bin/sh", "-c",
 			strings.Join(rig.Mode("signals"), " ")+" & read line; exit 0")
 		l.Out.Want("ready")
 		rig.Write(t, l, "go\n")

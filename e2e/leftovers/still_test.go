@@ -24,9 +24,9 @@ func TestHopsAreNotMissed(t *testing.T) {
 			loop 150 m
 			fork b
 			exit 5
-			d: close 1
+			d: close 3
+			close 1
 			close 2
-			close 3
 			setsid
 			pause
 			b: setsid
@@ -119,7 +119,7 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		l := rig.Start(t, p, append([]string{"--linger=0", "--grace=3s", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
+		l := rig.Start(t, p, append([]string{"--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
 			rig.Mode("leaderless")...)...)
 		l.Out.Want("ready")
 		var pid int

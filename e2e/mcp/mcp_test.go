@@ -247,6 +247,9 @@ func clientKilledWhileInstalling(t *testing.T) {
 		r := clients.NewRegistry(t)
 		h := r.AskedBy(t, append(wrap, "npx", "-y", r.Name)...)
 		h.End(syscall.SIGKILL)
+		if clients.UnderFini(wrap) {
+			h.Err.Want("fini: stopping the command")
+		}
 		close(r.Deliver)
 		if !clients.UnderFini(wrap) {
 			rig.Until(t, "the server has started", r.ServerStarted)

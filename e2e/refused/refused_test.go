@@ -244,11 +244,13 @@ func TestRefusedDoesNotSpin(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			argv := append(rig.Mode("refuse", tt.calls+":EPERM"), rig.Fini, "-t1h", "--", "/bin/sh", "-c",
-				`sh -c 'sleep 0.1 & :'; echo main $$; sleep 1; echo slept; read go; exit 3`)
+				`sh -c 'sleep 0.1 & :'; echo main $$; read go; sleep 1; echo slept; read go; exit 3`)
 			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 			inner, _ := strconv.Atoi(rig.ProcStatus(l.Out.WantPID("main "), "PPid"))
 			finis := []int{l.PID(), inner}
+			rig.Settled(t, finis) // the outer one lets go of what it holds
 			before, start := ticks(t, finis), time.Now()
+			rig.Write(t, l, "go\n")
 			l.Out.Want("slept")
 			// A tick is 10 ms.
 			if got, most := ticks(t, finis)-before, int(time.Since(start)/(100*time.Millisecond)); got > most {
@@ -434,7 +436,7 @@ func TestRefusedProc(t *testing.T) {
 			if got := l.Status(); got != 3 {
 				t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
 			}
-			if got := h.Names(); len(got) != tt.left || rig.HungUp(l.Witness) != (tt.left == 0) {
+			if got := h.Names(); len(got) != tt.left || rig.HeldOpen(l.Witness) != (tt.left > 0) {
 				t.Errorf("fini is gone and these are alive: %q, want %d; stderr: %s", got, tt.left, l.Err.Text())
 			}
 			for _, want := range tt.says {

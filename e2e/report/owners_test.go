@@ -81,7 +81,7 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 				need.Program(t, tt.needs)
 			}
 			report := rig.ReportPath(t)
-			cmd := exec.Command(rig.Fini, append([]string{"--linger=500ms", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
+			cmd := exec.Command(rig.Fini, append([]string{"--linger=1s", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
 			cmd.Dir = t.TempDir()
 			for name, text := range tt.files {
 				rig.Put(t, filepath.Join(cmd.Dir, name), text, 0o755)

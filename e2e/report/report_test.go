@@ -180,6 +180,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		ends = `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; echo ready $$`
 	)
 	rig.InPlacesButIsolated(t, "the command tells pids inside, and the report those outside: see TestIsolatedReport", func(t *testing.T, p rig.Place) {
+		t.Parallel()
 		run := func(t *testing.T, flags, leftovers string, words ...string) (r rig.Reported, pids map[string]int, said string) {
 			t.Helper()
 			path, before := rig.ReportPath(t), time.Now()
@@ -210,7 +211,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		for n, tt := range []struct{ name, flags, script, sent, ended, holds string }{
 			{"ends on SIGTERM", "--linger=0", `setsid sleep 1000 &` + sleeps, "SIGTERM", "SIGTERM", both},
 			{"needs SIGKILL", "--linger=0 --grace=50ms", signals + " &", "SIGTERM SIGKILL", "SIGKILL", both},
-			{"exits", "--linger=0", signals + " 15 &", "SIGTERM", "exit 7", both},
+			{"exits", "--linger=0 --grace=1h", signals + " 15 &", "SIGTERM", "exit 7", both},
 			{"holds stdout", "--linger=0", `sleep 1000 2>/dev/null &` + sleeps, "SIGTERM", "SIGTERM", "stdout"},
 			{"holds stderr", "--linger=0", `sleep 1000 >&2 2>/dev/null &` + sleeps, "SIGTERM", "SIGTERM", "stderr"},
 			{"holds none", "--linger=0", `sleep 1000 >/dev/null 2>&1 &` + sleeps, "SIGTERM", "SIGTERM", ""},
@@ -299,7 +300,8 @@ func TestReportOfUsage(t *testing.T) {
 		if took < burnt-time.Millisecond || took > 2*burnt+time.Second {
 			t.Errorf("reports %v of processor time, the command has used %v: %+v", took, burnt, usage)
 		}
-		if usage.MaxRSSBytes < rig.BurntBytes || usage.MaxRSSBytes > 4*rig.BurntBytes {
+		if usage.MaxRSSBytes < rig.BurntBytes*9/10 || // the kernel counts it in batches
+			usage.MaxRSSBytes > 4*rig.BurntBytes {
 			t.Errorf("reports %d bytes, the command has used %d", usage.MaxRSSBytes, rig.BurntBytes)
 		}
 	})

@@ -102,9 +102,10 @@ func (e *DeadEnd) Stop(l *Life, fini int, waits bool) (leftover int) {
 			states, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", leftover))
 			for _, thread := range states {
 				text, _ := os.ReadFile(thread + "/wchan")
-				switch string(text) {
-				case "folio_wait_bit", "folio_wait_bit_common", "request_wait_answer", "wait_woken":
-					return true
+				for _, at := range []string{"folio_wait_bit", "wait_on_page_bit", "__lock_page", "request_wait_answer", "wait_woken"} {
+					if strings.HasPrefix(string(text), at) { // a compiler may append to a function's name
+						return true
+					}
 				}
 			}
 			return err != nil

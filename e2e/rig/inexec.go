@@ -19,7 +19,7 @@ func init() {
 // healthy is a process that needs a while for its clean-up.
 func healthy(name string) *exec.Cmd {
 	// What it waits for ends with it: it is its own child.
-	const script = `trap 'echo "$0 asked"; sleep 0.3; echo "$0 done"; exit' TERM; echo ready; while :; do sleep 0.1; done`
+	const script = `trap 'echo "$0 asked"; sleep 0.1; echo "$0 done"; exit' TERM; echo ready; while :; do sleep 0.1; done`
 	cmd := exec.Command("/bin/sh", "-c", script, name)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{os.NewFile(3, "witness")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -461,6 +461,7 @@ func helperThreadForks([]string) int {
 // bystanders come and go, and two workers run fini with trees that leave something. It says
 // whatever went wrong, then how many there were, and ends with status 0 if nothing is left.
 func helperPidReuse(args []string) int {
+	runtime.GOMAXPROCS(2) // no pid may be left for a thread that the runtime wants later
 	limit, fini := args[0], args[2]
 	long, err := time.ParseDuration(args[1])
 	if err != nil {

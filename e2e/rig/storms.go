@@ -1,25 +1,28 @@
 package rig
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
 
-// size is what a fini takes that must not grow.
-type size struct {
-	Threads string
-	fds     int
+// Size is what a fini takes that must not grow.
+type Size struct{ threads, fds int }
+
+func sizeOf(t testing.TB, pid int) Size {
+	t.Helper()
+	threads, _ := strconv.Atoi(ProcStatus(pid, "Threads"))
+	return Size{threads, CountFDs(t, pid)}
 }
 
-func SizeOf(t testing.TB, pid int) size {
-	t.Helper()
-	return size{ProcStatus(pid, "Threads"), CountFDs(t, pid)}
-}
+// Within reports whether s is no more than another. On a busy machine the runtime of an idle fini may have
+// one thread more than its five.
+func (s Size) Within(o Size) bool { return s.threads <= max(o.threads, 6) && s.fds <= o.fds }
 
 // Sizes are those of fini, or of both of the pair.
-func (l *Life) Sizes() [2]size {
+func (l *Life) Sizes() [2]Size {
 	l.T.Helper()
-	return [2]size{SizeOf(l.T, l.PID()), SizeOf(l.T, l.Worker())}
+	return [2]Size{sizeOf(l.T, l.PID()), sizeOf(l.T, l.Worker())}
 }
 
 // Next waits longer than the patience for a line.

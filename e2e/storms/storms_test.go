@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +20,9 @@ func TestStormOfSignals(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
 		const many, sig = 600, syscall.Signal(40)
+		var queue unix.Rlimit
+		err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &queue)
+		need.That(t, err == nil && queue.Cur > 2*many, "a larger ulimit -i")
 		path := rig.ReportPath(t)
 		l := rig.Start(t, p, append([]string{"--report=" + path, "--"}, rig.Mode("signals", "12")...)...)
 		l.Out.Want("ready")

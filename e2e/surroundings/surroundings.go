@@ -3,6 +3,7 @@ package surroundings
 
 import (
 	"cmp"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -27,6 +28,9 @@ func Own() {
 	if self, err := os.Executable(); err == nil {
 		_ = os.Chmod(self, 0o755)
 	}
+	// Who started this may have left descriptors open. And with huge pages a heap is larger than what is in it.
+	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	_ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0)
 	leaveTerminal()
 	unblockSignals()
 	// A fini that inherited them would take its slower way through the command line.

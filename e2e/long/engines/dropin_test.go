@@ -189,11 +189,11 @@ func podmanPlayKube(t *testing.T, e *rig.Engine) {
 
 	// By itself, for `pod stop` sends TERM to the pause process in the same moment, and the
 	// command dies with the namespace. Each gets SIGKILL after 10 s, which would be 137.
-	e.Must(t, "stop", one)
+	e.Must(t, "stop", "-t", "60", one)
 	if got := e.Must(t, "wait", one); got != "7" {
 		t.Errorf("status %s of the command, want 7", got)
 	}
-	e.Must(t, "pod", "stop", pod)
+	e.Must(t, "pod", "stop", "-t", "60", pod)
 	infra := e.Must(t, "pod", "inspect", "-f", "{{.InfraContainerID}}", pod)
 	if got := e.Must(t, "wait", infra); got != "0" {
 		t.Errorf("status %s of the pause process, want 0", got)

@@ -274,7 +274,7 @@ func (s *BrowserSession) MustLeaveNothing(end BrowserEnd) (o rig.Outcome) {
 	}
 	if end.Stops {
 		said := strings.Join(s.Said(), "")
-		for _, want := range []string{`mcp-server-puppeteer\).* which holds stdout and stderr`, "chromium"} {
+		for _, want := range []string{`(mcp-server-puppeteer|node|MainThread)\).* which holds stdout and stderr`, "chromium"} {
 			if !regexp.MustCompile(want).MatchString(said) {
 				s.T.Errorf("fini does not name %q: %q", want, said)
 			}

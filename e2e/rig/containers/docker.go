@@ -55,7 +55,8 @@ func BuildExample(t *testing.T, busybox string) ExampleImage {
 	}
 	build := func(args ...string) string {
 		tag := rig.DockerName("image")
-		args = append([]string{"build", "-f", "../Dockerfile.example", "-t", tag}, args...)
+		// What the cache holds may be another room's image, which that room removes meanwhile.
+		args = append([]string{"build", "--no-cache", "-f", "../Dockerfile.example", "-t", tag}, args...)
 		cmd := rig.DockerCommand(t, append(args, dir)...)
 		// The classic builder comes with the engine, where buildx may be missing.
 		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
