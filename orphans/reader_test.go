@@ -190,31 +190,3 @@ func TestStill(t *testing.T) {
 	}
 	<-changed
 }
-
-// Looks need no more threads, whatever the machine does: the table of processes may be full.
-func TestLooksNeedNoMoreThreads(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		runtime.GOMAXPROCS(1)
-		proc, tree := newFakeProc(t)
-		tree.Pipes = true // each look asks
-		proc.children(1)
-		threads := func() int {
-			entries, err := os.ReadDir("/proc/self/task")
-			check(t, err)
-			return len(entries)
-		}
-		look(t, tree)
-		for range 3 * runtime.NumCPU() {
-			busy := exec.Command("/bin/sh", "-c", "while :; do :; done")
-			check(t, busy.Start())
-			defer func() { _ = busy.Process.Kill(); _ = busy.Wait() }()
-		}
-		before := threads()
-		for range 1000 {
-			look(t, tree)
-		}
-		if after := threads(); after > before+1 { // one while another is coming to rest
-			t.Errorf("%d threads before, %d after", before, after)
-		}
-	})
-}
