@@ -181,6 +181,10 @@ func (p *process) do(act Act) {
 		p.letInnerGoOn()
 	}
 	if act&ContinueJob != 0 {
+		// The SIGTSTP may still be on its way to other members of the group, and SIGCONT must not overtake it. A signal
+		// for a group is sent under a lock that setpgid(2) waits for, whatever its arguments are.
+		const nobody = 1 << 30 // no pid is that large
+		call(unix.SYS_SETPGID, nobody, nobody, 0, 0)
 		call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
 	}
 	if act&Suspend != 0 {

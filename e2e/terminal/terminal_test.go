@@ -152,6 +152,21 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 	}
 }
 
+// fini's SIGCONT for an orphaned job does not overtake the SIGTSTP, which is on its way from one member to the next.
+func TestSIGTSTPIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	argv := slices.Concat([]string{"-c", `"$@"; exit`, "sh"}, rig.Pair.Command("--").Args, rig.Mode("signals", "12"))
+	l, screen, _ := rig.OnTerminal(t, exec.Command("/bin/sh", argv...))
+	screen.Want("ready")
+	for range rig.QuickOrFull(2000, 30_000) {
+		rig.MustKill(t, -l.PID(), syscall.SIGTSTP)
+		screen.Want("signal 18")
+		rig.Until(t, "the shell goes on", func() bool { return rig.CountStopped([]int{l.PID()}) == 0 })
+	}
+	rig.MustKill(t, rig.ChildrenOf(t, l.PID())[0], syscall.SIGUSR2)
+	l.MustEnd(7)
+}
+
 // What the terminal itself sends reaches the command once: SIGWINCH, and SIGHUP when the
 // line is cut.
 func TestTerminalsOwnSignals(t *testing.T) {
