@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -172,7 +173,7 @@ func TestFiniAloneIsKilled(t *testing.T) {
 // that hides an end, or tells one that has not been.
 func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
 	t.Parallel()
-	l := rig.LaunchBy(t, nil, rig.Pair, "--grace=1s", "--", "python3", "-c", `
+	l := rig.LaunchBy(t, nil, rig.Pair, "--grace=1s", "--", need.Program(t, "python3"), "-c", `
 import os, signal
 inner = os.getppid()
 outer = int(open("/proc/%d/stat" % inner).read().rsplit(")", 1)[1].split()[1])
