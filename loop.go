@@ -43,12 +43,10 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 	l.caught.Wait(until, fds)
 
 	for i, got := range append(early, l.caught.Take()...) {
-		// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So an early signal is
-		// forwarded like a signal from a process, and the main child may get it twice.
-		got.Kernel = got.Kernel && i >= len(early)
 		switch {
 		case got.Signal == syscall.SIGCHLD:
 			woken.Children = true
+		case l.line.FD >= 0 && i < len(early): // it was for the outer fini's group, which the inner fini has left since
 		case l.line.FD >= 0:
 			l.notForInner(got)
 		case got.Signal == parentSignal && l.bySignal && pdeath.Died(l.parentPid()):
@@ -57,6 +55,9 @@ func (l *loop) Wait(until time.Duration, main bool) (woken life.Woken) {
 			// Only one thread of the parent process has exited, not the process. The signal's sender does not tell one
 			// from the other: in gVisor the sender is the thread that exited, by its thread ID.
 		default:
+			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So an early signal is
+			// forwarded like a signal from a process, and the main child may get it twice.
+			got.Kernel = got.Kernel && i >= len(early)
 			woken.Signals = append(woken.Signals, got)
 		}
 	}

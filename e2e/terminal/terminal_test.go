@@ -167,6 +167,26 @@ func TestSIGTSTPIsNotOvertaken(t *testing.T) {
 	l.MustEnd(7)
 }
 
+// A terminal whose size changes while fini starts, as that of `docker exec -t` does, is no reason to say anything.
+func TestSizeChangesAtTheStart(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair(t) {
+		for range rig.QuickOrFull(20, 1000) {
+			l, screen, keys := rig.OnTerminal(t, p.Command("--", "/bin/sh", "-c", "read line; echo over; read line"))
+			for n := range uint16(300) {
+				_ = unix.IoctlSetWinsize(int(keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 10 + n%2, Col: 80})
+			}
+			_, _ = io.WriteString(keys, "\n")
+			screen.Want("over")
+			if text := screen.Text(); strings.Contains(text, "fini:") {
+				t.Fatalf("the screen is %q", text)
+			}
+			_, _ = io.WriteString(keys, "\n")
+			l.MustEnd(0)
+		}
+	}
+}
+
 // What the terminal itself sends reaches the command once: SIGWINCH, and SIGHUP when the
 // line is cut.
 func TestTerminalsOwnSignals(t *testing.T) {
