@@ -21,7 +21,7 @@ func NewRecipeDir(t *testing.T, standIns map[string]string) *recipeDir {
 	for name, script := range standIns {
 		k.File("bin/"+name, "#!/bin/sh\n"+script+"\n", 0o755)
 	}
-	k.Env = append(os.Environ(), "FINI_GRACE=5m", // on a busy machine 5 s may be too little
+	k.Env = append(os.Environ(), "FINI_GRACE=20s", // on a busy machine 5 s may be too little; and who lost its SIGTERM in a fork is killed then
 		"PATH="+filepath.Join(k.Dir, "bin")+":"+filepath.Dir(Fini)+":"+os.Getenv("PATH"))
 	return k
 }
