@@ -4,11 +4,12 @@ GO         ?= go
 PREFIX     ?= /usr/local
 # The commit goes into --version where git can tell it.
 VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
-# Where an entry is written for the architecture, fini starts there: see entry/entry_*.s.
-entry       = $(if $(wildcard entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/entry.entry)
+# Where an entry is written for the architecture, fini starts there: see internal/entry/entry_*.s.
+entry       = $(if $(wildcard internal/entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/internal/entry.entry,\
+	$(if $(filter amd64 arm64,$(1)),$(error internal/entry/entry_$(1).s is not there, and fini would be built without its entry)))
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
-# The version is in cli/flags.go; where git has a tag, go build puts that in its place.
+# The version is in internal/cli/flags.go; where git has a tag, go build puts that in its place.
 # Packages of TRIAL=1 are no release's, and say of which commit they are.
 VERSION    ?= $(shell bin/fini --version | sed -E 's/.* version (.*) - git/\1/; $(if $(filter 1,$(TRIAL)),s/^([0-9]+[.][0-9]+[.][0-9]+)\./\1-dev.g/;) s/\.[0-9a-f]{7}$$//')
 DIST       ?= dist
@@ -73,17 +74,17 @@ e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)
 
 explore: ## try every order of events in the model of the kernel, deeper than make test does
-	$(GO) test -run '^TestExplore$$' -v -timeout 12h ./life -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
+	$(GO) test -run '^TestExplore$$' -v -timeout 12h ./internal/life -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
 		-explore.states 2000000 -explore.walks 300
 
 mutants: ## make one fault after another in the machines, and see that the tests notice it
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./cli ./entry ./life ./orphans ./pair ./pdeath ./reaper ./report ./signals
+	$(GO) test -race . ./internal/... ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs on other architectures
-	FINI_ALL=1 $(GO) test ./entry -run '^TestCode$$'
+	FINI_ALL=1 $(GO) test ./internal/entry -run '^TestCode$$'
 	$(GO) test -tags portable ./signals ./reaper
 	GOARCH=386 $(GO) vet ./signals ./reaper
 
@@ -98,7 +99,7 @@ bench: build ## measure fini beside tini and others, into e2e/bench/
 	$(GO) run ./e2e/bench -csv e2e/bench/bench.csv && gnuplot -e "dir='e2e/bench'" e2e/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in ./life ./orphans ./signals; do \
+	@for pkg in ./internal/life ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \

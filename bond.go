@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/cli"
-	"github.com/seed-126c5d8a/fini/entry"
-	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/internal/cli"
+	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/signals"
 )

@@ -24,20 +24,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/cli"
-	"github.com/seed-126c5d8a/fini/entry"
-	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/internal/cli"
+	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/pair"
+	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/pair"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
-	"github.com/seed-126c5d8a/fini/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // license has the licenses of fini and of its parts, because an image may hold nothing but the binary.
 //
-//go:embed packaging/NOTICES
+//go:embed internal/NOTICES
 var license string
 
 // fini starts the command on the main thread, because the main thread never exits. The kernel sends a parent death

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/life"
+	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
 // Every reason has words of its own: for a line, and for a report, which are those of the schema.

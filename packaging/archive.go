@@ -60,7 +60,7 @@ func (c *compressed) close() error {
 // archives writes an archive for each architecture: the binary, its man page, licenses and completions.
 func archives(dist, version, helpFile string, files []string) error {
 	at := builtAt()
-	documents := map[string]string{"fini.1": "docs/fini.1", "NOTICES": "packaging/NOTICES", "CHANGELOG.md": "CHANGELOG.md"}
+	documents := map[string]string{"fini.1": "docs/fini.1", "NOTICES": "internal/NOTICES", "CHANGELOG.md": "CHANGELOG.md"}
 	for _, file := range files {
 		b := readBinary(file)
 		folder := fmt.Sprintf("fini-%s-linux-%s/", version, b.arch)

@@ -45,7 +45,7 @@ func npm(dist, version, helpFile string, files []string) error {
 	at := builtAt()
 	help := must(os.ReadFile(helpFile))
 	flags := options(string(help))
-	notice := must(os.ReadFile("packaging/NOTICES"))
+	notice := must(os.ReadFile("internal/NOTICES"))
 	write := func(manifest object, content ...func(*compressed)) error {
 		name := manifest["name"].(string)
 		manifest["version"] = version

@@ -26,7 +26,7 @@ printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is n
 sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 $go build -o "$PKG_STAGE/packaging" ./packaging
 GOBIN=$PKG_STAGE $go install "$nfpm"
-cp packaging/NOTICES "$PKG_STAGE/copyright"
+cp internal/NOTICES "$PKG_STAGE/copyright"
 bin/fini --help >"$PKG_STAGE/help"
 for shell in bash zsh fish; do
 	"$PKG_STAGE/packaging" completion -help-text "$PKG_STAGE/help" "$shell" >"$PKG_STAGE/fini.$shell"

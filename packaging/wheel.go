@@ -23,7 +23,7 @@ var pythonModule []byte
 // programs of the environment and no Python runs before it.
 func wheels(dist, version string, files []string) error {
 	at := builtAt()
-	notice := must(os.ReadFile("packaging/NOTICES"))
+	notice := must(os.ReadFile("internal/NOTICES"))
 	version = pythonVersion(version)
 	project := strings.ReplaceAll(registryName, "-", "_") + "-" + version
 	for _, file := range append(files, "") {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
-// packaging/NOTICES, which is in the binary, has the licenses of what is linked in.
+// internal/NOTICES, which is in the binary, has the licenses of what is linked in.
 func TestNotices(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
@@ -23,8 +23,8 @@ func TestNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := rig.ReadFile(t, "../packaging/NOTICES"); got != string(want) {
-		t.Error("packaging/NOTICES is not what `go run ./packaging notices` prints")
+	if got := rig.ReadFile(t, "../internal/NOTICES"); got != string(want) {
+		t.Error("internal/NOTICES is not what `go run ./packaging notices` prints")
 	}
 }
 

@@ -1,3 +1,3 @@
-// Package kernel asks the kernel whether it obeys the rules that the model in life/world_test.go takes for
+// Package kernel asks the kernel whether it obeys the rules that the model in internal/life/world_test.go takes for
 // granted.
 package kernel

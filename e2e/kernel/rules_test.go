@@ -27,7 +27,7 @@ func init() {
 	rig.Modes["@kin"] = helperKin
 }
 
-// The explorer of package life runs its loop in a model of the kernel, life/world_test.go. Each rule of
+// The explorer of package life runs its loop in a model of the kernel, internal/life/world_test.go. Each rule of
 // that model is stated here to the kernel itself, so that a wrong one is found. A rule runs in a
 // process of its own, which is a subreaper in a session of its own, and panics with what is wrong.
 var kernelRules = []struct {

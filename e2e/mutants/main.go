@@ -162,7 +162,7 @@ func (f fault) try(dir string) (v verdict) {
 		args := append([]string{"test", "-count=1", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
 		if strings.HasPrefix(words[0], "./e2e/") {
 			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini",
-				"-ldflags=-E github.com/seed-126c5d8a/fini/entry.entry", ".") // as the Makefile does it
+				"-ldflags=-E github.com/seed-126c5d8a/fini/internal/entry.entry", ".") // as the Makefile does it
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			if out, err := build.CombinedOutput(); err != nil {
 				return verdict{err: fmt.Errorf("%s", out)}
@@ -177,7 +177,7 @@ func (f fault) try(dir string) (v verdict) {
 		}
 		return v
 	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", "./life")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", "./internal/life")
 	if out, err := build.CombinedOutput(); err != nil {
 		return verdict{err: fmt.Errorf("%s", out)}
 	}
@@ -255,7 +255,7 @@ func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
 	if !whole {
 		return good
 	}
-	text, _ := os.ReadFile("life/invariants_test.go")
+	text, _ := os.ReadFile("internal/life/invariants_test.go")
 	_, names, _ := strings.Cut(string(text), "var invariants = ")
 	names, _, _ = strings.Cut(names, "\n}")
 	for _, found := range regexp.MustCompile(`\n\t"([^"]+)"`).FindAllStringSubmatch(names, -1) {

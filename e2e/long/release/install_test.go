@@ -53,7 +53,7 @@ func releaseArchive(t *testing.T, r release) {
 	dir = filepath.Join(dir, "fini-"+r.version+"-linux-"+runtime.GOARCH)
 	rig.MustBeAs(t, filepath.Join(dir, "fini"), r.binary(runtime.GOARCH), 0o755)
 	rig.MustBeAs(t, filepath.Join(dir, "fini.1"), "../docs/fini.1", 0o644)
-	rig.MustBeAs(t, filepath.Join(dir, "NOTICES"), "../packaging/NOTICES", 0o644)
+	rig.MustBeAs(t, filepath.Join(dir, "NOTICES"), "../internal/NOTICES", 0o644)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if rig.ReadFile(t, filepath.Join(dir, "completions", "fini."+shell)) != r.completions[shell] {
 			t.Errorf("another completion for %s than that of this fini", shell)

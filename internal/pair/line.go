@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
 // A Line is the inner fini's end of the line to the outer fini.

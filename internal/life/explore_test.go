@@ -18,7 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
 // The explorer tries every order in which things can happen in a world: what finis do, and up

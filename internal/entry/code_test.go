@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-const prefix = "github.com/seed-126c5d8a/fini/entry."
+const prefix = "github.com/seed-126c5d8a/fini/internal/entry."
 
 // TestCode reads the machine code of all that runs before the runtime, as the compiler lists it, for each architecture
 // that has an entry. It calls nothing of the runtime, which is not there yet: no check of bounds that fails, no stack that

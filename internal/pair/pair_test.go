@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/entry"
+	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
 // A refusal is explained by what there is to be seen of the system.
