@@ -5,7 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 module=$(go list -m)
 walls='
-main internal/cli internal/entry internal/life orphans internal/pair pdeath reaper internal/report signals unix
+main internal/cli internal/entry internal/host internal/life signals
+internal/host internal/cli internal/entry internal/life internal/pair internal/report orphans pdeath reaper signals unix
 internal/cli internal/life signals
 internal/entry unix
 internal/life internal/entry orphans reaper signals

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 // Every reason has words of its own: for a line, and for a report, which are those of the schema.
 func TestReasonsHaveWords(t *testing.T) {
-	text, err := os.ReadFile("docs/report.schema.json")
+	text, err := os.ReadFile("../../docs/report.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +29,10 @@ func TestReasonsHaveWords(t *testing.T) {
 	}
 	var words []string
 	said := map[string]bool{"": true}
-	l := &loop{}
+	k := &kernel{}
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
-		because := l.because(why)
+		because := k.because(why)
 		if said[because] {
 			t.Errorf("of reason %d is said %q, as of another or of none", why, because)
 		}

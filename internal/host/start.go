@@ -1,4 +1,4 @@
-package main
+package host
 
 // The steps before the loop: see main.go.
 
@@ -32,7 +32,7 @@ import (
 //	                                       kernel has refused       pidfds of --bind
 //
 // PID 1 and a fini that pauses need no outer fini, and say nothing.
-func (l *loop) settle(options *cli.Options) error {
+func (k *kernel) settle(options *cli.Options) error {
 	isolate := options.Isolate
 	shield := options.Pair()
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
@@ -42,43 +42,43 @@ func (l *loop) settle(options *cli.Options) error {
 		group = unix.Getpgrp()
 		session, _ = unix.Getsid(0)
 	}
-	l.rules.Job = job(options, group, initial && !inner)
-	l.rules.Group = l.rules.Job == 0 && !options.SingleChild
-	l.rules.Leader = session == os.Getpid()
+	k.rules.Job = job(options, group, initial && !inner)
+	k.rules.Group = k.rules.Job == 0 && !options.SingleChild
+	k.rules.Leader = session == os.Getpid()
 	if !inner {
-		return l.alone(options, initial)
+		return k.alone(options, initial)
 	}
-	l.line.FD = entry.LineFD()
+	k.line.FD = entry.LineFD()
 	isolated, user := entry.Isolated()
 	refused := pair.Refused()
 	switch {
-	case options.Pause, !shield && !isolate, l.rules.Job == life.OutsideJob && !isolate:
-		l.line.Ask(entry.Message{Kind: entry.BeAlone})
+	case options.Pause, !shield && !isolate, k.rules.Job == life.OutsideJob && !isolate:
+		k.line.Ask(entry.Message{Kind: entry.BeAlone})
 	case isolated && !isolate:
-		l.line.Ask(entry.Message{Kind: entry.BePlain})
+		k.line.Ask(entry.Message{Kind: entry.BePlain})
 	case isolate && refused != nil && options.TryIsolate:
-		l.sayf(life.Failure, "--isolate: %v: going on without", refused)
+		k.Sayf(life.Failure, "--isolate: %v: going on without", refused)
 	case isolate && refused != nil:
 		return errNotIsolated(refused)
 	case isolate && len(options.Bind) > entry.MaxBound:
 		return fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
 	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
-		l.line.AskIsolated(options.Bind)
+		k.line.AskIsolated(options.Bind)
 	}
 	if isolated && !user {
 		if refused := pair.MountProc(); refused != nil {
-			l.line.AskPlain(refused)
+			k.line.AskPlain(refused)
 		}
 	}
-	l.rules.Leader = session == outer
-	l.isolated = isolated
-	if l.rules.Job != 0 {
-		l.jobFlags = entry.InJob
+	k.rules.Leader = session == outer
+	k.isolated = isolated
+	if k.rules.Job != 0 {
+		k.jobFlags = entry.InJob
 		if pdeath.Proc(parent.Proc).GroupIsOrphaned(group, session, parent.Pid) {
-			l.jobFlags |= entry.Orphaned
+			k.jobFlags |= entry.Orphaned
 		}
 		if isolated {
-			l.rules.Job = life.OutsideJob
+			k.rules.Job = life.OutsideJob
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func errNotIsolated(why error) error {
 
 // alone says why no outer fini shields this process, if the options ask for a shield or for isolation. It returns an
 // error if --isolate does not allow going on without. PID 1 and a fini that pauses need no outer fini: alone returns nil.
-func (l *loop) alone(options *cli.Options, initial bool) error {
+func (k *kernel) alone(options *cli.Options, initial bool) error {
 	why, level := entry.Failed(), life.Failure
 	switch {
 	case initial, options.Pause, !options.Pair() && !options.Isolate:
@@ -102,7 +102,7 @@ func (l *loop) alone(options *cli.Options, initial bool) error {
 		why, level = errors.New(cli.LimitedBuild), life.Detail
 	case why != nil:
 		why = fmt.Errorf("cannot fork: %w", why)
-	case l.rules.Job == life.OutsideJob:
+	case k.rules.Job == life.OutsideJob:
 		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
 	}
 	switch {
@@ -111,7 +111,7 @@ func (l *loop) alone(options *cli.Options, initial bool) error {
 	case options.Isolate:
 		level = life.Failure
 	}
-	l.sayf(level, "%v: going on without a shield", why)
+	k.Sayf(level, "%v: going on without a shield", why)
 	return nil
 }
 
@@ -135,62 +135,62 @@ func job(options *cli.Options, group int, initial bool) int {
 
 // keepDefault returns the signals that fini leaves at their default action. In a job these are the signals that suspend
 // the job, so that fini is suspended together with the job. An inner fini catches these signals.
-func (l *loop) keepDefault() []syscall.Signal {
-	if l.rules.Job == 0 || l.line.FD >= 0 {
+func (k *kernel) keepDefault() []syscall.Signal {
+	if k.rules.Job == 0 || k.line.FD >= 0 {
 		return nil
 	}
 	return []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 }
 
 // command describes what to start, and how.
-func (l *loop) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
+func (k *kernel) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
 	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
-	if l.rules.Job != 0 {
+	if k.rules.Job != 0 {
 		c.Group = reaper.SameGroup
 	}
 	switch {
 	case os.Getpid() == 1: // the whole PID namespace dies with fini
-	case l.line.FD >= 0:
+	case k.line.FD >= 0:
 		c.Deathsig = syscall.SIGTERM // if both fini are killed at once, the kernel at least asks the command to end
 	default:
 		c.Deathsig = syscall.SIGKILL
 	}
-	if c.Group == 0 && os.Getpid() == 1 && l.line.FD < 0 {
+	if c.Group == 0 && os.Getpid() == 1 && k.line.FD < 0 {
 		c.Terminal = signals.Foreground()
-		l.terminal = c.Terminal
+		k.terminal = c.Terminal
 	}
 	return c
 }
 
 // start starts the command, if any, and says what the kernel has refused the child. It tells the outer fini before and
 // after the start.
-func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
+func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
-	outsideJob := l.rules.Job == life.OutsideJob // it has no number here, so a child could not join it
-	if l.line.FD >= 0 {
-		l.line.Starting()
-		if !outsideJob && l.leaveGroup() && l.rules.Job != 0 {
-			c.Group = l.rules.Job
+	outsideJob := k.rules.Job == life.OutsideJob // it has no number here, so a child could not join it
+	if k.line.FD >= 0 {
+		k.line.Starting()
+		if !outsideJob && k.leaveGroup() && k.rules.Job != 0 {
+			c.Group = k.rules.Job
 		}
 	}
 	if child, err = reaper.Spawn(c); err != nil {
 		return child, err
 	}
-	if l.line.FD >= 0 {
-		l.line.Started(child.Pid, l.jobFlags, l.report.To.FD)
+	if k.line.FD >= 0 {
+		k.line.Started(child.Pid, k.jobFlags, k.report.To.FD)
 		if outsideJob {
-			l.leaveGroup()
+			k.leaveGroup()
 		}
 	}
 	if child.Ungrouped {
-		l.rules.Group = false
+		k.rules.Group = false
 		if c.Deathsig == 0 {
-			l.sayf(life.Failure, "cannot give the command a process group: signals go to the main child alone")
+			k.Sayf(life.Failure, "cannot give the command a process group: signals go to the main child alone")
 		} else {
-			l.sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+			k.Sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
 		}
 	}
 	return child, nil
@@ -198,12 +198,12 @@ func (l *loop) start(c reaper.Command) (child reaper.Child, err error) {
 
 // leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it, and
 // reports whether it has one. Every signal to the group until now has reached the outer fini too.
-func (l *loop) leaveGroup() bool {
+func (k *kernel) leaveGroup() bool {
 	err := unix.Setpgid(0, 0)
 	if err != nil {
-		l.sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
+		k.Sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
 	}
-	l.caught.Take()
+	k.caught.Take()
 	return err == nil
 }
 
@@ -243,19 +243,19 @@ func makeThreads(n int) {
 
 // notStarted says why there is no command, and returns how fini must end. The outer fini, if there is one, exits with
 // the same status as the inner fini.
-func (l *loop) notStarted(err error) life.Result {
+func (k *kernel) notStarted(err error) life.Result {
 	status, text := life.ExitFailed, err.Error()
 	var failed *reaper.SpawnError
 	if errors.As(err, &failed) {
 		status = failed.Status
 	}
 	if status == reaper.NotFound {
-		if hint := cli.Hint(l.args); hint != "" {
+		if hint := cli.Hint(k.args); hint != "" {
 			text += "; " + hint
 		}
 	}
-	l.sayf(life.Failure, "%s", text)
-	l.report.Err = err.Error()
-	l.failed(l.report.Write(status))
+	k.Sayf(life.Failure, "%s", text)
+	k.report.Err = err.Error()
+	k.failed(k.report.Write(status))
 	return life.Result{Code: status}
 }

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"cmp"
@@ -15,19 +15,19 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// logger writes lines to standard error. During a life fini writes messages nowhere else, except to --report and the
+// A Logger writes lines to standard error. During a life fini writes messages nowhere else, except to --report and the
 // summary of a CI step.
-type logger struct{ threshold life.Level }
+type Logger struct{ Threshold life.Level }
 
-// sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost:
+// Sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost:
 // fini waits for no reader.
-func (s logger) sayf(l life.Level, format string, args ...any) {
-	if l > s.threshold {
+func (s Logger) Sayf(level life.Level, format string, args ...any) {
+	if level > s.Threshold {
 		return
 	}
 	line := "fini: " + report.OneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
-		line = [...]string{life.Failure: red, life.Warning: yellow, life.Detail: uncoloured}[l] + line + uncoloured
+		line = [...]string{life.Failure: red, life.Warning: yellow, life.Detail: uncoloured}[level] + line + uncoloured
 	}
 	signals.SayLine([]byte(line + "\n"))
 }
@@ -53,37 +53,37 @@ func terminalWidth() int {
 const maxLine = 1024
 
 // Say says a line. A reason is why fini stops or kills the command or its leftovers.
-func (l *loop) Say(level life.Level, text string, why life.Reason) {
+func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 	if why == life.NoReason {
-		l.sayf(level, "%s", text)
+		k.Sayf(level, "%s", text)
 		return
 	}
-	l.sayf(level, "%s: %s", text, l.because(why))
-	l.report.Stopped(why.String())
+	k.Sayf(level, "%s: %s", text, k.because(why))
+	k.report.Stopped(why.String())
 }
 
 // because returns why fini stops the command, with the flag, if any, that asked for this stop or that prevents it.
-func (l *loop) because(why life.Reason) string {
+func (k *kernel) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
-		return fmt.Sprintf("its parent%s has died; -p none keeps it", l.culprit(why))
+		return fmt.Sprintf("its parent%s has died; -p none keeps it", k.culprit(why))
 	case life.FiniDied:
-		return fmt.Sprintf("the outer fini%s was killed", l.culprit(why))
+		return fmt.Sprintf("the outer fini%s was killed", k.culprit(why))
 	case life.BoundEnded:
-		return fmt.Sprintf("a process of --bind%s exited", l.culprit(why))
+		return fmt.Sprintf("a process of --bind%s exited", k.culprit(why))
 	case life.StdinClosed:
 		return "standard input has closed (--stdin-eof)"
 	case life.TimedOut:
-		return fmt.Sprintf("--timeout=%v has passed", l.rules.Timeout)
+		return fmt.Sprintf("--timeout=%v has passed", k.rules.Timeout)
 	case life.NotEnded:
-		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", l.rules.KillAfter)
+		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", k.rules.KillAfter)
 	}
 	return ""
 }
 
 // culprit names the process whose exit is the reason, as " (name, pid)"; "" if the process is not known.
-func (l *loop) culprit(why life.Reason) string {
-	for _, w := range l.bonds {
+func (k *kernel) culprit(why life.Reason) string {
+	for _, w := range k.bonds {
 		if w.why == why && (w.ended || why != life.BoundEnded) {
 			// The process may have exited before fini could read its name.
 			return fmt.Sprintf(" (%s, %d)", report.OneLine(cmp.Or(w.name, "?"), 16), w.pid)
@@ -94,9 +94,9 @@ func (l *loop) culprit(why life.Reason) string {
 
 // Tell says what fini does about a leftover. A line about a leftover of --allow-orphan matters if a reader waits for that
 // leftover. The exit of PID 1 kills the whole tree, so under PID 1 no reader waits for a leftover.
-func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
+func (k *kernel) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	shown, level, why := p, life.Warning, ""
-	if os.Getpid() == 1 && l.line.FD < 0 {
+	if os.Getpid() == 1 && k.line.FD < 0 {
 		shown.Holds = 0
 	}
 	if held := report.Held(shown.Holds); p.Allowed && held != "" {
@@ -104,45 +104,45 @@ func (l *loop) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
 	} else if p.Allowed {
 		level, why = life.Detail, " (--allow-orphan)"
 	}
-	silent := quietly || l.threshold < level
-	if silent && !l.report.Lists() {
+	silent := quietly || k.Threshold < level
+	if silent && !k.report.Lists() {
 		return
 	}
-	from, commandLine := l.owners.Of(p), l.tree.CommandLine(p)
+	from, commandLine := k.owners.Of(p), k.tree.CommandLine(p)
 	session, _ := unix.Getsid(0)
 	width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
 	line := report.Describe(shown, commandLine, session, from, width)
-	l.report.Leftover(p, commandLine, from, hadTerm, line)
+	k.report.Leftover(p, commandLine, from, hadTerm, line)
 	if !silent {
-		l.sayf(level, "%s leftover %s%s", what, line, why)
+		k.Sayf(level, "%s leftover %s%s", what, line, why)
 	}
 }
 
 // close writes what fini says last.
-func (l *loop) close(end life.End) {
-	if end.Count > 0 && l.threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
-		l.failed(l.tellGitHub(end.Leaks))
+func (k *kernel) close(end life.End) {
+	if end.Count > 0 && k.Threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
+		k.failed(k.tellGitHub(end.Leaks))
 	}
-	l.failed(l.report.Write(end.Status()))
-	l.sayEnd(end)
+	k.failed(k.report.Write(end.Status()))
+	k.sayEnd(end)
 }
 
 // sayEnd says how fini ends, and when.
-func (l *loop) sayEnd(end life.End) {
+func (k *kernel) sayEnd(end life.End) {
 	how := fmt.Sprintf("exiting with status %d", end.Status())
-	if end.Sig != 0 && (os.Getpid() != 1 || l.isolated) {
+	if end.Sig != 0 && (os.Getpid() != 1 || k.isolated) {
 		how = "dying by " + signals.Name(end.Sig)
 	}
-	since := func(then time.Duration) time.Duration { return (then - l.begun).Round(time.Millisecond) }
+	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }
 	var command string
-	if l.ended > 0 {
-		command = fmt.Sprintf("; the command ran for %v", since(l.ended))
+	if k.ended > 0 {
+		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
-	l.sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)
+	k.Sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)
 }
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.
-func (l *loop) tellGitHub(leaks life.Leaks) error {
+func (k *kernel) tellGitHub(leaks life.Leaks) error {
 	level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
 	switch {
 	case leaks.Decided:
@@ -151,10 +151,10 @@ func (l *loop) tellGitHub(leaks life.Leaks) error {
 		what = "The command left %s running (below), and --orphans=leave stops nothing"
 	}
 	what = fmt.Sprintf(what, report.Processes(leaks.Count))
-	for _, line := range l.report.Annotations(level, what) {
+	for _, line := range k.report.Annotations(level, what) {
 		signals.SayLine([]byte(line))
 	}
-	path, text := entry.Getenv("GITHUB_STEP_SUMMARY"), l.report.Summary(what)
+	path, text := entry.Getenv("GITHUB_STEP_SUMMARY"), k.report.Summary(what)
 	if path == "" || text == "" {
 		return nil
 	}

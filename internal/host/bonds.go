@@ -1,4 +1,4 @@
-package main
+package host
 
 // The bond of the command: to the parent process, to the processes of --bind, and in an inner fini to the outer fini.
 
@@ -34,8 +34,8 @@ const parentSignal = syscall.Signal(entry.ParentSignal)
 // bind makes the exit of the outer fini, of a --bind process or of the parent process a reason to stop. The exit of the
 // parent process is no reason if -p is none. Without -p it is no reason either if fini itself is PID 1, if nohup(1)
 // started fini, or if the parent process is outside of the PID namespace.
-func (l *loop) bind(options *cli.Options) error {
-	launcher := l.launcher()
+func (k *kernel) bind(options *cli.Options) error {
+	launcher := k.launcher()
 	proc := pdeath.Proc(launcher.Proc)
 	defer func() {
 		if proc != pdeath.Own {
@@ -43,11 +43,11 @@ func (l *loop) bind(options *cli.Options) error {
 		}
 	}()
 	watch := func(fd, pid int, why life.Reason) {
-		l.bonds = append(l.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
+		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
 	}
-	if l.line.FD >= 0 {
+	if k.line.FD >= 0 {
 		outer, _, _ := entry.Outer()
-		watch(l.line.FD, outer, life.FiniDied)
+		watch(k.line.FD, outer, life.FiniDied)
 	}
 	for i, pid := range options.Bind {
 		fd, err := openBound(i, int(pid))
@@ -58,13 +58,13 @@ func (l *loop) bind(options *cli.Options) error {
 	}
 	asked := options.Pdeathsig != nil
 	switch {
-	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1 && l.line.FD < 0:
+	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1 && k.line.FD < 0:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(proc, launcher):
-		l.sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
+		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
 		return nil
 	case !asked && launcher.Pid == 0:
-		l.sayf(life.Detail, "the command is not bound to the parent process, which is outside of the PID namespace")
+		k.Sayf(life.Detail, "the command is not bound to the parent process, which is outside of the PID namespace")
 		return nil
 	case launcher.Gone:
 		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
@@ -73,24 +73,24 @@ func (l *loop) bind(options *cli.Options) error {
 	if launcher.Err != 0 {
 		err = launcher.Err
 	}
-	if launcher.FD < 0 && l.line.FD < 0 {
+	if launcher.FD < 0 && k.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
 		if err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
 			return fmt.Errorf("the parent process: %w", err)
 		}
 	}
 	if err != nil {
-		l.sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", err)
+		k.Sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", err)
 		return nil
 	}
-	l.bySignal = launcher.FD < 0
+	k.bySignal = launcher.FD < 0
 	watch(launcher.FD, launcher.Pid, life.ParentDied)
 	return nil
 }
 
 // launcher returns the process that started fini. In a pair the outer fini has found this process.
-func (l *loop) launcher() entry.Launcher {
-	if l.line.FD >= 0 {
+func (k *kernel) launcher() entry.Launcher {
+	if k.line.FD >= 0 {
 		launcher := entry.ParentProcess()
 		outer, _, session := entry.Outer()
 		adopted := launcher.Pid != 0 && launcher.Session >= 0 && pdeath.Adopted(outer, session, launcher.Pid, launcher.Session)

@@ -1,0 +1,146 @@
+// Package host is the real kernel of a life: what a life waits for, what it carries out, and what it says.
+package host
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/cli"
+	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/pair"
+	"github.com/seed-126c5d8a/fini/internal/report"
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/pdeath"
+	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// Run is one life, alone or as the inner fini of a pair. It returns how fini must end.
+func Run(options *cli.Options, environ []string) life.Result {
+	k := newKernel(options)
+	if err := k.settle(options); err != nil {
+		return k.notStarted(err)
+	}
+	for _, text := range options.Misspelt {
+		k.Sayf(life.Warning, "%s", text)
+	}
+	inherited := entry.Inherited()
+	if options.Report != "" {
+		place, err := report.Open(options.Report, inherited.Closed)
+		if err != nil {
+			return k.notStarted(err)
+		}
+		k.report = report.New(place, options.Command, cli.VersionNumber(), k.isolated)
+	}
+	var err error
+	if k.caught, err = signals.Catch(inherited.Ignored, k.keepDefault()); err != nil {
+		return k.notStarted(err)
+	}
+	k.rules.Ignored = k.caught.Ignored
+	entry.Settled()
+	if err := k.bind(options); err != nil {
+		return k.notStarted(err)
+	}
+	k.caught.Children(true)
+	if os.Getpid() != 1 {
+		if err := reaper.Subreaper(); err != nil {
+			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
+		}
+	}
+	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) {
+		// A shell may start a process and then execute fini in its own place.
+		k.failed(k.tree.EarlierAre(pids, known))
+	}
+	if options.StdinEOF {
+		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
+			return k.notStarted(fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err))
+		}
+	}
+	child, err := k.start(k.command(options, environ, inherited))
+	if err != nil {
+		return k.notStarted(err)
+	}
+
+	// From here on fini ends as the loop decides: it first deals with the command and its tree.
+	k.caught.CatchIgnored()
+	k.caught.Unblock()
+	k.early = k.caught.Take()
+	reaper.CloseInherited(k.stdin == pdeath.Open)
+	_ = os.Chdir("/")        // so that the file system of the old working directory may be unmounted
+	runtime.UnlockOSThread() // so that the reader of package orphans can use this thread
+	return k.begin(options, child).Run()
+}
+
+// A kernel is life.Kernel on the real kernel: through its methods a life.Loop learns what happens, and acts. Only one goroutine uses
+// the kernel, reaps and signals: see life.Loop.
+type kernel struct {
+	Logger
+	args   []string // the command
+	rules  life.Rules
+	line   pair.Line // to the outer fini; FD is -1 if there is none
+	main   int       // the pid of the command
+	mainFD int       // its pidfd, -1 for none
+
+	caught *signals.Catcher
+	early  []signals.Received // that came before the command was there
+	stdin  pdeath.Stdin
+	bonds  []bond
+	tree   *orphans.Tree
+	report report.Report
+	kills  life.Kills
+	memory reaper.Memory
+	fds    []unix.PollFd // see Wait
+
+	owners   *report.Owners // which process started each leftover
+	terminal int            // the terminal whose foreground the command got, -1 for none
+
+	isolated bool // the inner fini is the init of a PID namespace; messages and report use the pids of that namespace
+
+	jobFlags     uint32        // see entry.Started
+	bySignal     bool          // parentSignal reports the parent process's death
+	polls        bool          // see livingChild
+	refusedOther bool          // fini has named a signal that it dropped: see notForInner
+	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
+	toldOfMemory int           // how many processes fini has reported as killed for want of memory
+}
+
+func newKernel(options *cli.Options) *kernel {
+	k := &kernel{Logger: Logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+	k.owners = report.NewOwners(k.tree, entry.Getenv)
+	k.rules.Policy = options.Policy
+	k.tree.Pipes = k.rules.Orphans == life.StopPipes
+	return k
+}
+
+// begin begins the life of the child.
+func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
+	k.begun = signals.Uptime()
+	k.main, k.mainFD = child.Pid, child.FD
+	k.tree.Allow(options.AllowOrphan, child.Pid)
+	k.report.Pid = child.Pid
+	if k.stdin == pdeath.Open {
+		k.bonds = append(k.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
+	}
+	if options.Pause {
+		k.Sayf(life.Detail, "pausing")
+	} else {
+		whose := ""
+		if k.isolated {
+			whose = "; pids are those of its own PID namespace"
+		}
+		k.Sayf(life.Detail, "started %d (%s)%s", child.Pid, options.Command[0], whose)
+		k.owners.Main(child.Pid, strings.Join(options.Command, " "))
+		k.memory = reaper.CountMemory() // after the start, which it would delay
+	}
+	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)
+	if k.stdin == pdeath.Ended {
+		lived.Stop(life.StdinClosed)
+	}
+	return lived
+}
