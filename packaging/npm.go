@@ -25,7 +25,7 @@ var names = map[string]struct{ node, wheel string }{
 }
 
 var (
-	//go:embed npm/fini.js
+	//go:embed npm/fini
 	npmProgram []byte
 	//go:embed npm/index.js
 	npmModule []byte
@@ -78,13 +78,13 @@ func npm(dist, version, helpFile string, files []string) error {
 	return write(object{
 		"name": registryName, "description": summary,
 		"keywords":             []string{"init", "tini", "dumb-init", "subreaper", "pid1", "mcp", "npx", "orphans", "ci"},
-		"bin":                  object{registryName: "bin/fini.js", "fini": "bin/fini.js", "fini-sh": "bin/fini-sh"},
+		"bin":                  object{registryName: "bin/fini", "fini": "bin/fini", "fini-sh": "bin/fini-sh"},
 		"main":                 "index.js",
 		"types":                "index.d.ts",
 		"engines":              object{"node": ">=16.6"},
 		"optionalDependencies": parts,
 	}, func(out *compressed) {
-		out.add("package/bin/fini.js", 0o755, npmProgram)
+		out.add("package/bin/fini", 0o755, npmProgram)
 		out.add("package/bin/fini-sh", 0o755, shell)
 		out.add("package/index.js", 0o644, npmModule)
 		out.add("package/index.d.ts", 0o644, npmTypes)

@@ -27,6 +27,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			"try: print(fini_init.wrap('server', required=required == 'true', binary=binary[0] if binary else None).command)\n" +
 			"except FileNotFoundError as error: print('threw', error)"},
 	}
+	noPath := []string{"no PATH"}
 	for name, host := range hosts {
 		t.Run(name, func(t *testing.T) {
 			k := rig.WithModules(t, nil)
@@ -43,28 +44,74 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 				t.Helper()
 				cmd := exec.Command(host[0], slices.Concat(host[1:], args)...)
 				cmd.Dir, cmd.Env = k.Dir, slices.Concat(k.Env, env)
-				if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), want) {
+				if slices.Equal(env, noPath) {
+					cmd.Env = slices.DeleteFunc(cmd.Env, func(line string) bool { return strings.HasPrefix(line, "PATH=") })
+				}
+				if out, err := cmd.Output(); err != nil || !regexp.MustCompile("^"+want+"\n").Match(out) {
 					t.Errorf("%q with %q: %q, %v; want %q", args, env, out, err, want)
 				}
 			}
-			says(rig.Fini+"\n", nil, "false", rig.Fini)
-			says(rig.Fini+"\n", []string{"FINI_BINARY=" + rig.Fini}, "true")
-			says("threw ", []string{"FINI_BINARY=/no/such/file"}, "true")
+			says(rig.Fini, nil, "false", rig.Fini)
+			says(rig.Fini, []string{"FINI_BINARY=" + rig.Fini}, "true")
+			says("threw .*FINI_BINARY: /no/such/file does not exist", []string{"FINI_BINARY=/no/such/file"}, "true")
 			other := []byte(rig.ReadFile(t, rig.Fini)[:4096])
 			other[18] = 0xfd // e_machine in elf(5): none that there is
 			for _, file := range []string{k.Dir, k.File("other", string(other), 0o755), k.File("script", "#!/bin/sh\n", 0o755)} {
-				says("threw ", nil, "true", file)
+				says("threw .*(is not a program for this machine|can't be read: .*)", nil, "true", file)
 			}
-			says("server\n", []string{"FINI_BINARY=/no/such/file"}, "false")
-			for _, folder := range []string{"node_modules/fini-init-linux-x64", "node_modules/fini-init-linux-arm64", "python/bin"} {
-				if err := os.RemoveAll(filepath.Join(k.Dir, folder)); err != nil {
+			says("threw .*binary: .*/plain is not executable", nil, "true", k.File("plain", rig.ReadFile(t, rig.Fini), 0o644))
+			says("server", []string{"FINI_BINARY=/no/such/file"}, "false")
+
+			// A file that lost its execute bit on the way is no package that is missing.
+			packages := []string{"node_modules/fini-init-linux-x64/bin/fini", "node_modules/fini-init-linux-arm64/bin/fini", "python/bin/fini-init"}
+			for _, file := range packages {
+				if _, err := os.Lstat(filepath.Join(k.Dir, file)); err == nil {
+					_ = os.Remove(filepath.Join(k.Dir, file))
+					k.File(file, rig.ReadFile(t, rig.Fini), 0o644)
+				}
+			}
+			says("threw .*/bin/fini(-init)? is not executable", []string{scripts}, "true")
+			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
+			for _, file := range packages {
+				if err := os.RemoveAll(filepath.Dir(filepath.Join(k.Dir, file))); err != nil {
 					t.Fatal(err)
 				}
 			}
-			says(filepath.Join(onPath, "fini")+"\n", []string{scripts + ":" + onPath}, "true")
-			says("threw ", []string{scripts}, "true")
-			says("server\n", []string{scripts}, "false")
+			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
+			says("threw .*(missing|a wheel for this machine).*", []string{scripts}, "true")
+			says("server", []string{scripts}, "false")
+
+			// The working directory is a stranger's checkout, whose fini is not to be executed.
+			if err := os.Symlink(rig.Fini, filepath.Join(k.Dir, "fini")); err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range [][]string{noPath, {"PATH="}, {"PATH=."}, {"PATH=elf"}, {scripts + ":"}, {"PATH=:/bin"}, {"PATH=./elf:/bin"}} {
+				says("server", path, "false")
+			}
+			says(filepath.Join(onPath, "fini"), []string{"PATH=.:" + onPath}, "false")
 		})
+	}
+}
+
+// fini-sh takes the fini that was installed with it, however it is called, and no other that PATH has.
+func TestShellTakesFiniBesideIt(t *testing.T) {
+	t.Parallel()
+	k := rig.NewRecipeDir(t, map[string]string{"fini": "echo another fini; exit 9"})
+	link := func(to, name string) {
+		t.Helper()
+		if err := os.Symlink(to, filepath.Join(k.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sh := k.File("installed/bin/fini-sh", rig.ReadFile(t, "../packaging/fini-sh"), 0o755)
+	link(rig.Fini, "installed/bin/fini")
+	link("installed/bin/fini-sh", "relative")
+	link(sh, "bin/absolute")
+	k.Env = append(k.Env, "PATH="+filepath.Join(k.Dir, "bin")+":"+filepath.Dir(sh)+":"+os.Getenv("PATH"))
+	for _, argv := range [][]string{{sh}, {"./relative"}, {"absolute"}, {"fini-sh"}, {"sh", "installed/bin/fini-sh"}} {
+		if out := k.MustLeaveNothing(k.Start(append(argv, "-c", rig.Leaky+"; exit 7")...), 7); out != "done\n" {
+			t.Errorf("%q: %q", argv, out)
+		}
 	}
 }
 

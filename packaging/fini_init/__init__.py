@@ -20,26 +20,35 @@ class Wrapped(NamedTuple):
 def path(binary: str | None = None) -> str:
     """The path of the binary: the given one, that of FINI_BINARY, of this wheel, or on PATH. Without one, FileNotFoundError."""
     given = binary or os.environ.get("FINI_BINARY")
-    for file in [given] if given else [*_packaged(), *_on_path()]:
-        if os.access(file, os.X_OK) and _machine(file) == _machine("/proc/self/exe"):
+    own = [given] if given else _packaged()
+    for file in own if given else own + _on_path():
+        if not _unusable(file):
             return os.path.abspath(file)
-    if given:
-        raise FileNotFoundError(f"{'binary' if binary else 'FINI_BINARY'}: {given} is not a program for this machine")
+    if own:
+        source = "binary" if binary else "FINI_BINARY" if given else "the wheel"
+        raise FileNotFoundError(f"{source}: {own[0]} {_unusable(own[0])}")
     raise FileNotFoundError("it needs Linux, and a wheel for this machine")
 
 
 def _packaged() -> list[str]:
-    here = os.path.dirname(os.path.abspath(__file__))
-    beside = os.path.join(os.path.dirname(here), "bin", "fini-init")  # pip install --target
-    try:
-        files = importlib.metadata.files("fini-init") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    return [str(f.locate()) for f in files if f.name == "fini-init"] + [beside]
+    """The binary that was installed with this module, and with no other of the same name that is on sys.path."""
+    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    files = [str(f.locate()) for d in importlib.metadata.distributions(name="fini-init", path=[site]) for f in d.files or []]
+    beside = os.path.join(site, "bin", "fini-init")  # pip install --target
+    return [file for file in [*files, beside] if os.path.basename(file) == "fini-init" and os.path.exists(file)]
 
 
 def _on_path() -> list[str]:
-    return [os.path.join(folder, "fini") for folder in os.environ.get("PATH", "").split(os.pathsep)]
+    """Without what execvp(3) takes for the working directory: that may be a stranger's checkout."""
+    return [os.path.join(folder, "fini") for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+
+
+def _unusable(file: str) -> str:
+    if not os.path.exists(file):
+        return "does not exist"
+    if not os.access(file, os.X_OK):
+        return "is not executable"
+    return "" if _machine(file) == _machine("/proc/self/exe") != b"" else "is not a program for this machine"
 
 
 def _machine(path: str) -> bytes:

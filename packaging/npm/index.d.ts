@@ -1,5 +1,5 @@
 export interface Options {
-  /** The path of the binary. Without it, the variable FINI_BINARY, the package for this machine, and PATH are tried. */
+  /** The path of the binary. Without it, the variable FINI_BINARY, the package for this machine, and the absolute folders of PATH are tried. */
   binary?: string;
 }
 

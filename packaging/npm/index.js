@@ -2,20 +2,24 @@
 'use strict';
 
 const fs = require('node:fs');
-const { delimiter, join } = require('node:path');
+const { delimiter, isAbsolute, join, resolve } = require('node:path');
 
 const { name, version, optionalDependencies: parts } = require('./package.json');
 
 // path returns the path of the binary: the given one, that of FINI_BINARY, of the package for this machine, or on PATH.
 function path({ binary } = {}) {
-  const part = `${name}-linux-${process.arch}`;
   if (process.platform !== 'linux') throw new Error(`it needs Linux, and this is ${process.platform}`);
+  const part = `${name}-linux-${process.arch}`;
   const given = binary || process.env.FINI_BINARY;
-  const file = (given ? [given] : [packaged(part), ...onPath()]).find(isBinary);
+  const first = given ? resolve(given) : packaged(part);
+  const why = first && unusable(first);
+  if (first && !why) return first;
+  const file = given ? undefined : onPath().find(file => !unusable(file));
   if (file) return file;
-  if (given) throw new Error(`${binary ? 'the option binary' : 'FINI_BINARY'}: ${given} is not a program for this machine`);
+  const from = binary ? 'the option binary' : given ? 'FINI_BINARY' : `the npm package ${part}`;
+  if (first) throw new Error(`${from}: ${first} ${why}`);
   if (!(part in parts)) throw new Error(`there is none for ${process.arch}`);
-  throw new Error(`the npm package ${part} is missing: npm install ${part}@${version}`);
+  throw new Error(`${from} is missing: npm install ${part}@${version}`);
 }
 
 function packaged(part) {
@@ -26,16 +30,18 @@ function packaged(part) {
   }
 }
 
-const onPath = () => (process.env.PATH ?? '').split(delimiter).map(folder => join(folder, 'fini'));
+// onPath skips what execvp(3) takes for the working directory: that may be a stranger's checkout.
+const onPath = () => (process.env.PATH ?? '').split(delimiter).filter(isAbsolute).map(folder => join(folder, 'fini'));
 
-// isBinary says whether this machine can execute a file: an execve that fails ends Node by SIGABRT. A script called fini
+// unusable says why this machine can't execute a file, if so: an execve that fails ends Node by SIGABRT. A script called fini
 // may be this package's own, or another program.
-function isBinary(file) {
+function unusable(file) {
   try {
     fs.accessSync(file, fs.constants.X_OK);
-    return machine(file) === machine('/proc/self/exe');
-  } catch {
-    return false;
+    return machine(file) === machine('/proc/self/exe') ? '' : 'is not a program for this machine';
+  } catch (error) {
+    if (error.code === 'ENOENT') return 'does not exist';
+    return error.code === 'EACCES' ? 'is not executable' : `can't be read: ${error.message}`;
   }
 }
 
