@@ -1,6 +1,9 @@
 package kill9
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,7 +15,8 @@ import (
 // which is killed: nobody would continue it. Its new parent is of its session, so that the kernel does not.
 func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 	t.Parallel()
-	for range 500 {
+	early := false
+	for range rig.Rounds(t, 1, "the inner fini was stopped before it caught signals", func() bool { return early }) {
 		cmd := rig.CommandOf(rig.Mode("adopter", rig.Fini, "-q", "--", "/bin/sh", "-c", "exit 6"))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		l := rig.StartCmd(t, cmd)
@@ -22,23 +26,29 @@ func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 		if outer != 0 {
 			inner = b.ChildOf(outer)
 		}
-		if inner == 0 {
-			l.Status()
+		if inner == 0 { // another one is drawn
+			if said := l.Out.Want("launcher "); !strings.HasSuffix(said, " 6") {
+				t.Errorf("of fini's end the adopter says %q, want status 6", said)
+			}
+			l.MustEnd(0)
 			continue
 		}
 		_ = syscall.Kill(inner, syscall.SIGSTOP)
 		rig.Until(t, "it is stopped, or gone", func() bool { return shells.IsStopped(inner) || rig.StatOf(inner).Gone() })
 		own := len(sockets(inner)) == 1 // before that it is a copy of the outer one
-		early := shells.IsStopped(inner) && own && !rig.MaskHas(rig.ProcStatus(inner, "SigCgt"), syscall.SIGUSR1)
+		early = shells.IsStopped(inner) && own && !rig.MaskHas(rig.ProcStatus(inner, "SigCgt"), syscall.SIGUSR1)
 		_ = syscall.Kill(outer, syscall.SIGKILL)
-		if early {
-			l.Status() // which the adopter has when it has no child
-			return
-		}
-		if shells.IsStopped(inner) {
+		if !early {
 			_ = syscall.Kill(inner, syscall.SIGCONT)
 		}
-		l.Status()
+		said := l.Out.Rest() // to the end of all
+		killed, over := fmt.Sprintf("launcher %d 137", outer), fmt.Sprintf("launcher %d 6", outer)
+		switch {
+		case early:
+			rig.MustRecord(t, "the adopter says", said, killed, fmt.Sprintf("adopted %d 137", inner))
+		case !slices.Contains(said, killed) && !slices.Contains(said, over):
+			t.Errorf("of fini's end the adopter says %q, want %q or %q", said, killed, over)
+		}
+		l.MustEnd(0)
 	}
-	t.Error("the inner fini was never stopped early enough")
 }

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"flag"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -105,6 +106,23 @@ func DrawnFor(t testing.TB, quick time.Duration) time.Duration {
 			t.Fatalf("FINI_FULL: %v", err)
 		}
 		return long
+	}
+}
+
+// Rounds numbers the rounds of a test that shows something only if a fact has come about: n of them, and more until the
+// fact is there, because how many that takes depends on the machine. Patience ends a failure.
+func Rounds(t testing.TB, n int, what string, fact func() bool) iter.Seq[int] {
+	t.Helper()
+	return func(yield func(int) bool) {
+		started := time.Now()
+		for i := 0; i < n || !fact(); i++ {
+			if i >= n && time.Since(started) > Patience {
+				t.Fatalf("in %d rounds this never came about, and without it they show nothing: %s", i, what)
+			}
+			if !yield(i) {
+				return
+			}
+		}
 	}
 }
 

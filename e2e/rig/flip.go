@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 func init() { Modes["@flip"] = helperFlip }
 
-// helperFlip puts in turn a fifo that it reads, a file, and links to all its other arguments under
-// the name that is its first one, until its stdin ends. It says how often.
+// helperFlip puts in turn a fifo that it reads, a file, and links to all the paths behind the first one under
+// the name that is the first one, until its stdin ends. It says "enough" once it has done so as often as its first
+// argument says.
 func helperFlip(args []string) int {
-	path, targets := args[0], args[1:]
+	enough, _ := strconv.Atoi(args[0])
+	path, targets := args[1], args[2:]
 	fifo := path + ".fifo"
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		fmt.Println("@flip:", err)
@@ -32,9 +35,11 @@ func helperFlip(args []string) int {
 	for flips := 0; ; flips++ {
 		select {
 		case <-ended:
-			fmt.Println("flips", flips)
 			return 0
 		default:
+		}
+		if flips == enough {
+			fmt.Println("enough")
 		}
 		switch i := flips % (len(targets) + 2); i {
 		case 0:
