@@ -90,13 +90,13 @@ portable: ## run the tests of what differs on other architectures
 
 # KERNELS=sid,gVisor runs those columns alone, JOBS says how many at a time, and CHECK=1 leaves the page as it is.
 kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into docs/kernels.md
-	$(GO) run ./e2e/kernels $(if $(CHECK),,-write) -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
+	$(GO) run ./tools/kernels $(if $(CHECK),,-write) -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
 
 soak: build ## start and stop for an hour and watch what grows
 	FINI_FULL=1h $(GO) test ./e2e/long/soak -run TestSoak -v -timeout 2h
 
-bench: build ## measure fini beside tini and others, into e2e/bench/
-	$(GO) run ./e2e/bench -csv e2e/bench/bench.csv && gnuplot -e "dir='e2e/bench'" e2e/bench/bench.gp
+bench: build ## measure fini beside tini and others, into tools/bench/
+	$(GO) run ./tools/bench -csv tools/bench/bench.csv && gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
 	@for pkg in ./internal/life ./orphans ./signals; do \
@@ -110,7 +110,7 @@ lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, man
 	$(GO) vet ./... && $(GO) vet -C e2e/schema .
 	$(STATICCHECK) ./... && cd e2e/schema && $(STATICCHECK) .
 	sh e2e/walls.sh
-	shellcheck .ci/run e2e/*.sh e2e/kernels/*.sh packaging/*.sh packaging/action/*.sh
+	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/action/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network

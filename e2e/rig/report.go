@@ -108,7 +108,7 @@ type OomReported struct{ Verdict, Reason string }
 // schemaChecker is e2e/schema, a module of its own: what only tests need is not in go.mod.
 var schemaChecker = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat("schema"); err != nil {
-		return "../bin/schema", nil // the source is not here: e2e/kernels has built it
+		return "../bin/schema", nil // the source is not here: tools/kernels has built it
 	}
 	err := locked(func() error {
 		out, err := exec.Command("go", "build", "-C", "schema", "-o", "../../bin/schema", ".").CombinedOutput()

@@ -2,7 +2,7 @@
 // others that survive a SIGKILL. What is compared runs interleaved, so that a busy moment of
 // the machine hits all of them, and a ratio is the median of the ratios of single rounds.
 //
-//	go run ./e2e/bench [-fini bin/fini] [-csv FILE] [-rounds N] [-long]
+//	go run ./tools/bench [-fini bin/fini] [-csv FILE] [-rounds N] [-long]
 //
 // It prints Markdown. As root it measures PID 1 too.
 package main

@@ -1,6 +1,6 @@
 # Draws bench.svg from bench.csv, and from the table of what is left behind in docs/drop-in.md.
 #
-#     gnuplot -e "dir='e2e/bench'" e2e/bench/bench.gp
+#     gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 if (!exists("dir")) dir = "."
 csv = dir . "/bench.csv"

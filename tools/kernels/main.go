@@ -1,7 +1,7 @@
 // Command kernels runs the core of the tests on kernels, on an architecture and in a sandbox that this
 // machine does not have, and compares what comes of it with docs/kernels.md.
 //
-//	go run ./e2e/kernels [-only COLUMN,...] [-jobs N] [-dir DIR] [-write] [-again]
+//	go run ./tools/kernels [-only COLUMN,...] [-jobs N] [-dir DIR] [-write] [-again]
 //
 // A guest is a kernel of one of Debian's suites with some of the same suite's packages as its first file
 // system, in QEMU without KVM. Neither disk nor module nor network is in it. The suites are found where
