@@ -107,8 +107,8 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 
 lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -C e2e/schema .
-	$(STATICCHECK) ./... && cd e2e/schema && $(STATICCHECK) .
+	$(GO) vet ./... && $(GO) vet -C e2e/schema . && $(GO) vet -C packaging .
+	$(STATICCHECK) ./... && for module in e2e/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
 	sh e2e/walls.sh
 	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/action/*.sh
 	mandoc -T lint -W warning docs/fini.1
@@ -144,8 +144,9 @@ install: build ## install fini, its man page and its completions below DESTDIR/P
 	install -D -m 0755 packaging/fini-sh $(DESTDIR)$(PREFIX)/bin/fini-sh
 	install -D -m 0644 docs/fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
 	bin/fini --help >bin/help
+	$(GO) build -C packaging -o ../bin/packaging .
 	for shell in bash zsh fish; do \
-		$(GO) run ./packaging completion -help-text bin/help $$shell >bin/fini.$$shell || exit 1; \
+		bin/packaging completion -help-text bin/help $$shell >bin/fini.$$shell || exit 1; \
 	done
 	install -D -m 0644 bin/fini.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fini
 	install -D -m 0644 bin/fini.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fini

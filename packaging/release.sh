@@ -24,7 +24,7 @@ printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is n
 	gzip -9n >"$PKG_STAGE/changelog.gz"
 # nfpm would write a field of it that Debian does not know.
 sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
-$go build -o "$PKG_STAGE/packaging" ./packaging
+$go build -C packaging -o "$PKG_STAGE/packaging" .
 GOBIN=$PKG_STAGE $go install "$nfpm"
 cp internal/NOTICES "$PKG_STAGE/copyright"
 bin/fini --help >"$PKG_STAGE/help"

@@ -17,14 +17,14 @@ import (
 func TestNotices(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
-	cmd := exec.Command("go", "run", "./packaging", "notices")
+	cmd := exec.Command(rig.Packaging(t), "notices")
 	cmd.Dir = ".."
 	want, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := rig.ReadFile(t, "../internal/NOTICES"); got != string(want) {
-		t.Error("internal/NOTICES is not what `go run ./packaging notices` prints")
+		t.Error("internal/NOTICES is not what `packaging notices` prints")
 	}
 }
 

@@ -71,6 +71,14 @@ func Quoted(words []string) (all []string) {
 	return all
 }
 
+// Packaging is the program that makes the parts of a release. It has a go.mod of its own.
+func Packaging(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "packaging")
+	Run(t, "go", "build", "-C", "../packaging", "-o", program, ".")
+	return program
+}
+
 // CompletionFor is what the packages have for a shell.
 func CompletionFor(t *testing.T, shell string) string {
 	t.Helper()
@@ -78,7 +86,7 @@ func CompletionFor(t *testing.T, shell string) string {
 	if err := os.WriteFile(help, []byte(Run(t, Fini, "--help")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "run", "./packaging", "completion", "-help-text", help, shell)
+	cmd := exec.Command(Packaging(t), "completion", "-help-text", help, shell)
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {
