@@ -330,3 +330,38 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		})
 	}
 }
+
+// What follows a signal is decided by the signal that is sent: see --rewrite.
+func TestRewrittenSignalDecides(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("which asks for nothing", func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, p, append([]string{"-k", "100ms", "-r", "HUP:USR1", "--"}, rig.Mode("signals", "12")...)...)
+			l.Out.Want("ready")
+			l.Signal(syscall.SIGHUP)
+			l.Out.Want("signal 10")
+			time.Sleep(time.Second) // ten times -k: there is nothing to wait for
+			l.Signal(syscall.SIGUSR2)
+			l.Out.Want("signal 12")
+			l.MustEnd(7)
+		})
+		t.Run("which asks for the end", func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, p, append([]string{"-k", "100ms", "-r", "USR1:TERM", "--"}, rig.Mode("signals")...)...)
+			l.Out.Want("ready")
+			l.Signal(syscall.SIGUSR1)
+			rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
+			l.MustEnd(128 + 9)
+		})
+		t.Run("of leftovers too", func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, p, "--linger=1h", "-v", "-r", "USR1:TERM", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 3")
+			for said := ""; !strings.Contains(said, "exited with status 3"); {
+				said, _ = l.Err.Next()
+			}
+			l.Signal(syscall.SIGUSR1)
+			l.MustEnd(3)
+		})
+	})
+}

@@ -61,7 +61,7 @@ func (w *world) top() *proc  { return w.get(w.finis[0].id) }
 func (w *world) from() *proc { return &proc{pid: 9} } // a process outside of the world
 func sends(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
-		w.may(sig, true)
+		w.may(w.rules.rewritten(sig), true)
 		_ = w.kill(w.from(), p, sig)
 	}
 }
@@ -119,7 +119,7 @@ var moves = []move{
 	{"gets Ctrl-Z", 1, topFini, key(syscall.SIGTSTP)},
 	{"gets fg", 1, shell, func(w *world, p *proc) { _ = w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
 	{"is hung up on", 1, topFini, func(w *world, p *proc) {
-		w.may(syscall.SIGHUP, true)
+		w.may(w.rules.rewritten(syscall.SIGHUP), true)
 		_ = w.kill(nil, p, syscall.SIGHUP)
 	}},
 	{"sends the job TERM", 1, inTree, func(w *world, p *proc) {
@@ -643,6 +643,9 @@ var settings = []struct {
 	{"--linger 0", func(r *Rules) { r.Linger = 0 }, nil, nil},
 	{"-k", func(r *Rules) { r.KillAfter = 30 * ms }, nil, nil},
 	{"-k longer than --grace", func(r *Rules) { r.KillAfter = 200 * ms }, nil, nil},
+	{"-k and -r", func(r *Rules) {
+		r.KillAfter, r.Rewrite = 30*ms, map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
+	}, nil, func(w *world) { w.get(w.cast.main).is |= patient }},
 	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
 	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},

@@ -244,8 +244,9 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.ghost.overruled = w.ghost.overruled || e.why.overrules()
 		w.ghost.unwait = true
 	case received:
-		w.ghost.unwait = w.ghost.unwait || asksForEnd(e.sig)
-		if before == "running" && asksForEnd(e.sig) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
+		sent := w.rules.rewritten(e.sig)
+		w.ghost.unwait = w.ghost.unwait || asksForEnd(sent)
+		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
 		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "asking", "killing", "counting"}, before) {

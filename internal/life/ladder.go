@@ -73,21 +73,18 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 }
 
 func (l *ladder) received(now time.Duration, e received) (do []action) {
-	sig, rewritten := l.Rewrite[e.sig]
-	if !rewritten {
-		sig = e.sig
-	}
+	sig := l.rewritten(e.sig)
 	switch {
 	case sig == 0, l.hasHad(e), l.rung == ending: // on the last rung the main child has had SIGKILL
 		return nil
-	case e.sig == l.expectedDuplicate:
+	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
-		if l.hadRecently(now, e.sig) {
+		if l.hadRecently(now, sig) {
 			return nil // the group of the dead parent process got this signal too
 		}
 	}
 	do = l.forward(now, sig)
-	if !l.asksForEnd(e.sig) {
+	if !l.asksForEnd(sig) {
 		return do
 	}
 	do = append(do, l.letGoOn(now)...)
@@ -99,6 +96,15 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		do = append(do, l.endIn(now, l.KillAfter)...)
 	}
 	return do
+}
+
+// rewritten is the signal that fini sends for one that it has received, 0 for none: see --rewrite. All that follows is
+// decided by the signal that is sent.
+func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
+	if to, ok := p.Rewrite[sig]; ok {
+		return to
+	}
+	return sig
 }
 
 // hasHad reports whether a signal has reached the command without fini, because the command is in the job to which the
@@ -125,7 +131,7 @@ func asksForEnd(sig syscall.Signal) bool {
 	return false
 }
 
-// asksForEnd is the same for a signal that fini received. It is false for a signal that was ignored when fini started,
+// asksForEnd is the same for a signal that fini sends on. It is false for a signal that was ignored when fini started,
 // as in the background of a shell: the command may still ignore this signal, so fini forwards it, and does nothing
 // more.
 func (i Identity) asksForEnd(sig syscall.Signal) bool {

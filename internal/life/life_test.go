@@ -180,6 +180,10 @@ func TestStep(t *testing.T) {
 	with := func(change func(*Rules)) Rules { r := defaults(); change(&r); return r }
 	pipes := with(func(r *Rules) { r.Orphans = StopPipes })
 	wait := with(func(r *Rules) { r.Orphans = WaitAll })
+	rewrites := with(func(r *Rules) {
+		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
+		r.KillAfter = time.Second
+	})
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
 	playAll(t, []life{
 		{"the command's pid comes again before all is reaped", defaults(), []turn{
@@ -486,6 +490,19 @@ func TestStep(t *testing.T) {
 			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
 			{2, received{sig: syscall.SIGTERM}, "forward 3, wake 1s", "stopping"},
 			{3, received{sig: syscall.SIGQUIT}, "forward 3", "stopping"},
+		}},
+		{"the signal that -r sends decides whether the command has to exit", rewrites, []turn{
+			{0, received{sig: syscall.SIGHUP}, "forward 10", "running"},
+			{1, received{sig: syscall.SIGUSR1}, "forward 15, wake 1s", "stopping"},
+		}},
+		{"and whether leftovers have to", rewrites, []turn{
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{1, received{sig: syscall.SIGHUP}, "", "lingering"},
+			{2, sees{received{sig: syscall.SIGUSR1}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"and whether the command has had it", rewrites, []turn{
+			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{1, received{sig: syscall.SIGUSR1}, "", "stopping"},
 		}},
 		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
 			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}

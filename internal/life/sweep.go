@@ -152,6 +152,7 @@ func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]acti
 }
 
 func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
+	sig = s.rewritten(sig)
 	if !s.asksForEnd(sig) || s.stage == lingering && s.Job != 0 && from == fromKernel {
 		return nil, s // the kernel sent it, such as the SIGINT of Ctrl-C, to the rest of the job too
 	}
