@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/host"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -57,7 +58,7 @@ func main() {
 	case options.License:
 		answer(license)
 	case options.Install != "":
-		if err := cli.Install(options.Install); err != nil {
+		if err := files.Install(options.Install); err != nil {
 			fail("--install: %v", err)
 		}
 	case len(options.Command) == 0 && !options.Pause:

@@ -5,13 +5,14 @@ set -eu
 cd "$(dirname "$0")/.."
 module=$(go list -m)
 walls='
-main internal/cli internal/entry internal/host internal/life signals
+main internal/cli internal/entry internal/files internal/host internal/life signals
+internal/files unix
 internal/host internal/cli internal/entry internal/life internal/pair internal/report orphans pdeath reaper signals unix
 internal/cli internal/life signals
 internal/entry unix
 internal/life internal/entry orphans reaper signals
 internal/pair internal/entry reaper unix
-internal/report orphans reaper signals unix
+internal/report internal/files orphans reaper signals unix
 orphans unix
 pdeath unix
 reaper internal/entry unix

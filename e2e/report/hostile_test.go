@@ -108,6 +108,44 @@ func TestReportAmongLinks(t *testing.T) {
 	})
 }
 
+// A link in the folders of its path leads a privileged fini nowhere if another user may have put the link there. It follows
+// root's own.
+func TestWrittenThroughAnothersLink(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	secret, unchanged := secretFile(t)
+	dir := theirs(t)
+	out := filepath.Join(dir, "out")
+	if err := errors.Join(os.Symlink(filepath.Dir(secret), out), os.Lchown(out, nobodyElse, nobodyElse)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(out, filepath.Base(secret))
+	const why = "out is a link that another user may have put there"
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		mustRefuse(t, p.Command("--report="+path, "--", "/bin/echo", "started"), fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
+		cmd := p.Command("--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 0")
+		cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+path)
+		l := rig.StartCmd(t, cmd)
+		l.MustEnd(0)
+		if said := l.Err.Whole(); !strings.Contains(said, why) {
+			t.Errorf("says %q", said)
+		}
+		if status, _, said := rig.Ask(t, exec.Command(rig.Fini, "--install="+path)); status != 125 || !strings.Contains(said, why) {
+			t.Errorf("--install: status %d, says %q", status, said)
+		}
+		if !unchanged() {
+			t.Fatal("root's file has changed")
+		}
+		report := rig.ReportPath(t)
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(filepath.Dir(report), link); err != nil {
+			t.Fatal(err)
+		}
+		rig.StartCmd(t, p.Command("--report="+filepath.Join(link, filepath.Base(report)), "--", "/bin/sh", "-c", "exit 5")).MustEnd(5)
+		rig.MustHaveReport(t, report)
+	})
+}
+
 // What is no place for a report, or can't be written, is bad input: it is refused before the command starts, in one line.
 func TestReportIsRefused(t *testing.T) {
 	t.Parallel()

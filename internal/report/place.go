@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and ACL. If fini
 // is killed before it writes the report, the file stays as it was. Open refuses a symbolic link, and a file with
-// more than one name: a user who may not write to the target may have put the link there.
+// more than one name: a user who may not write to the target may have put the link there. See package files.
 //
 // A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
 // gets its EOF then, and not at the end of the main child.
@@ -71,34 +72,11 @@ func descriptor(path string) (fd int, ok bool) {
 
 // openFile opens a regular file for writing, and creates it if it does not exist.
 func openFile(path string) (int, error) {
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) == nil { // opening a device may trigger an action of the device
-		if err := wrongFile(&st); err != nil {
-			return -1, err
-		}
-	}
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o666)
+	fd, err := files.Open(path, unix.O_CREAT, wrongFile)
 	if dir := filepath.Dir(path); err == unix.ENOENT && dir != "." {
 		return -1, fmt.Errorf("%w; mkdir -p %s makes the directory", err, dir)
 	}
-	return checked(fd, err)
-}
-
-// checked returns a file that open(2) has returned, or the error. It closes a file that fini may not write: another file
-// may have got the name since fini looked.
-func checked(fd int, err error) (int, error) {
-	if err != nil {
-		return -1, err
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		err = wrongFile(&st)
-	}
-	if err != nil {
-		_ = unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
+	return fd, err
 }
 
 // wrongFile is the reason why fini refuses a named file; nil for a good file.

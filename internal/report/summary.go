@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -143,11 +144,13 @@ func inMarkdown(text string) string {
 }
 
 // AppendSummary appends a summary to the file that the CI has made for it. The path is this process's
-// own, but the tree may be able to change the file at the path. So AppendSummary writes only a regular file and
-// follows no link at the end of the path. A privileged process follows no link in the whole path.
+// own, but the tree may be able to change the file at the path. See package files.
 func AppendSummary(path, text string) error {
 	err := signals.Quietly(func() error {
-		fd, err := openSummary(path)
+		if !filepath.IsAbs(path) { // this process has left the working directory
+			return unix.ENOENT
+		}
+		fd, err := files.Open(path, unix.O_APPEND, wrongFile)
 		if err != nil {
 			return err
 		}
@@ -157,15 +160,4 @@ func AppendSummary(path, text string) error {
 		return fmt.Errorf("cannot write the step's summary to %q: %w", path, err)
 	}
 	return nil
-}
-
-func openSummary(path string) (int, error) {
-	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	switch {
-	case !filepath.IsAbs(path): // this process has left the working directory
-		return -1, unix.ENOENT
-	case unix.Geteuid() == 0:
-		return checked(unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_SYMLINKS}))
-	}
-	return checked(unix.Open(path, flags, 0))
 }

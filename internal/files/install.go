@@ -1,23 +1,33 @@
-package cli
+package files
 
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Install copies this binary to path, whole or not at all: it writes the copy to the same directory, and renames it when
 // it is on the disk. A link at path is replaced, and so is a binary that is being executed.
 func Install(path string) error {
-	switch info, err := os.Stat(path); {
+	dir, name, err := folder(path)
+	if err != nil {
+		return cannotWrite(path, err)
+	}
+	defer leave(dir)
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, name, &st, 0); {
 	case err != nil:
-	case info.IsDir():
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return fmt.Errorf("cannot write %q: it is a directory; want the name of a file, as in %s", path, filepath.Join(path, "fini"))
-	case !info.Mode().IsRegular(): // such as /dev/null, which other programs need
+	case st.Mode&unix.S_IFMT != unix.S_IFREG: // such as /dev/null, which other programs need
 		return fmt.Errorf("cannot write %q: it is no regular file", path)
 	}
 	binary, err := os.ReadFile("/proc/self/exe")
@@ -29,23 +39,25 @@ func Install(path string) error {
 	}
 	// A terminating signal would leave a part of the copy behind.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
-	to, err := os.CreateTemp(filepath.Dir(path), ".fini-")
+	other := filepath.Join(filepath.Dir(name), ".fini-"+strconv.FormatUint(rand.Uint64(), 10))
+	fd, err := unix.Openat(dir, other, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return cannotWrite(path, err)
 	}
+	to := os.NewFile(uintptr(fd), other)
 	_, err = to.Write(binary)
 	// The mode does not depend on the umask.
 	if err = errors.Join(err, to.Chmod(0o755), to.Sync(), to.Close()); err == nil {
-		err = os.Rename(to.Name(), path)
+		err = unix.Renameat(dir, other, dir, name)
 	}
 	if err != nil {
-		_ = os.Remove(to.Name())
+		_ = unix.Unlinkat(dir, other, 0)
 		return cannotWrite(path, err)
 	}
 	return nil
 }
 
-// cannotWrite leaves out the name of the temporary file, which the error of package os has.
+// cannotWrite leaves out the name of the temporary file, which the errors of package os have.
 func cannotWrite(path string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -1,0 +1,115 @@
+// Package files opens every file that fini writes by its name: the report, the summary of a CI step, and the copy of
+// --install. If root runs fini, the folders of such a path may belong to others, who must not choose what root writes.
+package files
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many links a path may contain, as in path_resolution(7).
+const maxLinks = 40
+
+// Open opens a file for writing, without waiting for what it is, if check has nothing against the kind of file: opening
+// a device may trigger an action of the device. It follows no link at the end of the path, and in the folders of the path
+// no link that another user than root may have put there if root asks.
+func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
+	dir, name, err := folder(path)
+	if err != nil {
+		return -1, err
+	}
+	defer leave(dir)
+	var st unix.Stat_t
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if err := check(&st); err != nil {
+			return -1, err
+		}
+	}
+	const always = unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	fd, err := unix.Openat(dir, name, flags|always, 0o666)
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Fstat(fd, &st); err == nil { // another file may have got the name meanwhile
+		err = check(&st)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// folder returns what the *at calls need for a path: a reference to its folder, and the name in the folder. For root it
+// goes from folder to folder, and sees each link before it follows it. The kernel resolves any other user's path, because
+// this process can write nothing then that this user may not write.
+func folder(path string) (dir int, name string, err error) {
+	dir = unix.AT_FDCWD
+	if unix.Geteuid() != 0 {
+		return dir, path, nil
+	}
+	for links := 0; ; {
+		name, rest, more := strings.Cut(path, "/")
+		switch {
+		case !more:
+			return dir, cmp.Or(name, "."), nil // "." after a slash at the end
+		case name == "":
+			name = "/"
+		}
+		path = strings.TrimLeft(rest, "/")
+		next, target, err := into(dir, name)
+		if target != "" {
+			path = target + "/" + path
+			if links++; links > maxLinks {
+				err = unix.ELOOP
+			}
+		}
+		if err != nil {
+			leave(dir)
+			return -1, "", err
+		}
+		if target == "" {
+			leave(dir)
+			dir = next
+		}
+	}
+}
+
+// into goes into a folder, or returns the target of the link that is in its place. A link of /proc leads to a file, and
+// not to what is at its target.
+func into(dir int, name string) (next int, target string, err error) {
+	const reference = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	next, err = unix.Openat(dir, name, reference|unix.O_DIRECTORY, 0)
+	if err != unix.ENOTDIR {
+		return next, "", err
+	}
+	link, err := unix.Openat(dir, name, reference, 0)
+	if err != nil {
+		return -1, "", err
+	}
+	defer leave(link)
+	var around, st unix.Stat_t
+	var system unix.Statfs_t
+	text := make([]byte, unix.PathMax)
+	err = cmp.Or(unix.Fstatat(dir, ".", &around, 0), unix.Fstat(link, &st), unix.Fstatfs(link, &system))
+	switch {
+	case err != nil:
+		return -1, "", err
+	case st.Mode&unix.S_IFMT != unix.S_IFLNK:
+		return -1, "", unix.ENOTDIR
+	case st.Uid != 0, around.Uid != 0, around.Mode&0o022 != 0 && around.Mode&unix.S_ISVTX == 0, system.Type == unix.PROC_SUPER_MAGIC:
+		return -1, "", fmt.Errorf("%s is a link that another user may have put there", name)
+	}
+	n, err := unix.Readlinkat(link, "", text)
+	return -1, string(text[:max(n, 0)]), err
+}
+
+// leave closes a descriptor, unless it is none.
+func leave(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,91 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"golang.org/x/sys/unix"
+)
+
+// What root's path leads through, and whether the file at its end is opened.
+func TestLinksInFolders(t *testing.T) {
+	need.Root(t, "to make what belongs to others")
+	const other = 12345
+	const refused = "out is a link that another user may have put there"
+	target := t.TempDir()
+	if err := os.Chmod(target, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for what, tt := range map[string]struct {
+		folder os.FileMode // of the folder in which the link is
+		owner  int         // of the folder
+		link   int         // its owner
+		to     string
+		below  string // what follows the link
+		want   string
+	}{
+		"root's":                             {0o755, 0, 0, target, "/file", ""},
+		"root's, two in a row":               {0o755, 0, 0, "./again", "/file", ""},
+		"root's, with slashes":               {0o755, 0, 0, target + "//", "//./file", ""},
+		"root's, where others have theirs":   {0o777 | os.ModeSticky, 0, 0, target, "/file", ""},
+		"root's, where others may replace":   {0o777, 0, 0, target, "/file", refused},
+		"root's, where a group may replace":  {0o775, 0, 0, target, "/file", refused},
+		"root's, in another's folder":        {0o755, other, 0, target, "/file", refused},
+		"another's":                          {0o777 | os.ModeSticky, 0, other, target, "/file", refused},
+		"another's, in another's folder":     {0o755, other, other, target, "/file", refused},
+		"of /proc":                           {0o755, 0, 0, "/proc/self/cwd", "/file", "self is a link that another user may have put there"},
+		"in a circle":                        {0o755, 0, 0, "out", "/file", unix.ELOOP.Error()},
+		"to a file":                          {0o755, 0, 0, "file", "/file", unix.ENOTDIR.Error()},
+		"to nothing":                         {0o755, 0, 0, "none", "/file", unix.ENOENT.Error()},
+		"at the end":                         {0o755, 0, 0, target, "", unix.ELOOP.Error()},
+		"at the end, with a slash behind it": {0o755, 0, 0, target, "/", unix.EISDIR.Error()},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			out := filepath.Join(dir, "out")
+			err := errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
+				os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Chown(dir, tt.owner, tt.owner), os.Chmod(dir, tt.folder))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := descriptors(t)
+			for _, path := range []string{out, "//" + out, relative(t, dir) + "/out"} {
+				fd, err := Open(path+tt.below, unix.O_CREAT, func(*unix.Stat_t) error { return nil })
+				if fd >= 0 {
+					_ = unix.Close(fd)
+				}
+				got := ""
+				if err != nil {
+					got = err.Error()
+				}
+				_, made := os.Lstat(filepath.Join(target, "file"))
+				_ = os.Remove(filepath.Join(target, "file"))
+				if got != tt.want || (made == nil) != (tt.want == "") {
+					t.Errorf("%s: %q, want %q; the file: %v", path+tt.below, got, tt.want, made)
+				}
+			}
+			if after := descriptors(t); after != before {
+				t.Errorf("%d descriptors were open, and are %d", before, after)
+			}
+		})
+	}
+}
+
+// relative is a path from the working directory, by as many steps up as lead to the root, and more.
+func relative(t *testing.T, path string) string {
+	t.Helper()
+	return strings.Repeat("../", 20) + path[1:]
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
