@@ -7,9 +7,9 @@ again() { "$@" || "$@"; }
 # Another apt may be at work on a machine that was booted a moment ago.
 apt() { again apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
-packages="bash bats bsdutils busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
+packages="bash bats bsdutils bubblewrap busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
 dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign netavark openssh-client
-openssh-server perl-base pipx podman postgresql procps python3 python3-pytest python3-venv python3-yaml qemu-system-arm
+openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-pytest python3-venv python3-yaml qemu-system-arm
 qemu-system-x86 qemu-user-static runc shellcheck strace systemd tini tmux util-linux vim-tiny zsh"
 
 export DEBIAN_FRONTEND=noninteractive

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -53,13 +54,20 @@ func Adopted(child, session, parent, parentSession int) bool {
 // Signal makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
 // exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
 // signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
-func Signal(sig unix.Signal) error {
-	parent := os.Getppid()
-	err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0)
-	if err == nil && os.Getppid() != parent {
-		return ErrGone
+//
+// There is one such signal for each process, and whoever started this process may have set another one: kept, 0 for
+// none. SIGKILL stays set, and sig does not come. In place of any other kept signal sig comes, and the caller must act
+// on both.
+func Signal(sig unix.Signal) (kept unix.Signal, err error) {
+	parent, set := os.Getppid(), int32(0)
+	_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&set)), 0)
+	if kept = unix.Signal(set); kept != unix.SIGKILL {
+		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0)
 	}
-	return err
+	if err == nil && os.Getppid() != parent {
+		err = ErrGone
+	}
+	return kept, err
 }
 
 // Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process

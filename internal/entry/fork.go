@@ -100,11 +100,23 @@ func (p *process) noteParent() {
 		p.parent.FD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent.Pid), 0, 0, 0)), -1)
 	}
 	if p.parent.FD < 0 {
-		p.parent.Err = syscall.Errno(-call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0))
+		p.takeSlot()
 	}
 	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
 		closeFD(p.parent.FD) // the pidfd may belong to another process
 		p.parent.FD, p.parent.Gone = -1, true
+	}
+}
+
+// takeSlot makes the kernel send ParentSignal when the parent process dies. The process that started fini may have set
+// another parent death signal: see Kept. SIGKILL stays, because the kernel does then what no fini can do for itself.
+//
+//go:nosplit
+func (p *process) takeSlot() {
+	kept := &p.parent.Kept
+	call(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(kept)), 0, 0)
+	if *kept != int32(unix.SIGKILL) {
+		p.parent.Err = syscall.Errno(-call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0))
 	}
 }
 
@@ -188,7 +200,9 @@ func (p *process) tryCalls(line int) int {
 
 //go:nosplit
 func (p *process) closeAll() {
-	call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0)
+	if p.parent.FD < 0 {
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.parent.Kept), 0, 0)
+	}
 	closeFD(p.signalFD)
 	closeFD(p.parent.FD)
 	closeFD(p.line)

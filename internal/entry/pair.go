@@ -119,6 +119,7 @@ type Launcher struct {
 	Session int           // negative if unknown
 	Gone    bool          // it exited before fini could look
 	Err     syscall.Errno // why no ParentSignal tells the outer fini of its end
+	Kept    int32         // without a pidfd: the parent death signal that the process that started fini has set, 0 for none
 	Proc    int           // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
 }
 

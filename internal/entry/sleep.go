@@ -145,6 +145,9 @@ func (p *process) takeSignal(asKernel bool) {
 		// If the parent is still the same, only a thread of the parent process has exited.
 		if p.parent.Pid == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
 			p.do(p.Step(Seen{What: ParentEnded}))
+			if p.parent.Kept != 0 {
+				call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.parent.Kept), 0, 0)
+			}
 		}
 	default:
 		seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)

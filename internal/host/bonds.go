@@ -75,7 +75,7 @@ func (k *kernel) bind(options *cli.Options) error {
 	}
 	if launcher.FD < 0 && k.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
-		if err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
+		if k.kept.Signal, err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
 			return fmt.Errorf("the parent process: %w", err)
 		}
 	}

@@ -43,7 +43,9 @@ func Run(options *cli.Options, environ []string) life.Result {
 		return k.notStarted(err)
 	}
 	k.rules.Ignored = k.caught.Ignored
-	entry.Settled()
+	if k.line.FD >= 0 {
+		entry.Settled()
+	}
 	if err := k.bind(options); err != nil {
 		return k.notStarted(err)
 	}
@@ -102,12 +104,13 @@ type kernel struct {
 
 	isolated bool // the inner fini is the init of a PID namespace; messages and report use the pids of that namespace
 
-	jobFlags     uint32        // see entry.Started
-	bySignal     bool          // parentSignal reports the parent process's death
-	polls        bool          // see livingChild
-	refusedOther bool          // fini has named a signal that it dropped: see notForInner
-	begun, ended time.Duration // of the command, as uptimes; 0 if not yet
-	toldOfMemory int           // how many processes fini has reported as killed for want of memory
+	jobFlags     uint32           // see entry.Started
+	bySignal     bool             // parentSignal reports the parent process's death
+	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
+	polls        bool             // see livingChild
+	refusedOther bool             // fini has named a signal that it dropped: see notForInner
+	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
+	toldOfMemory int              // how many processes fini has reported as killed for want of memory
 }
 
 func newKernel(options *cli.Options) *kernel {

@@ -51,6 +51,9 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 			k.notForInner(got)
 		case got.Signal == parentSignal && k.bySignal && pdeath.Died(k.parentPid()):
 			woken.Stop = append(woken.Stop, life.ParentDied)
+			if signals.Catchable(k.kept.Signal) {
+				woken.Signals = append(woken.Signals, k.kept)
+			}
 		case got.Signal == parentSignal && k.bySignal:
 			// Only one thread of the parent process has exited, not the process. The signal's sender does not tell one
 			// from the other: in gVisor the sender is the thread that exited, by its thread ID.
