@@ -1,21 +1,39 @@
 package orphans
 
 import (
+	"bytes"
 	"path"
+	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// This file decides by name which processes fini leaves alone.
+// This file decides which processes fini leaves alone.
 
 // maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
-// Allow leaves a process and its descendants alone, if a pattern matches the name that the kernel
-// keeps for the process or the base name of its executable: Look marks such processes, Kill and
-// KillChildren spare them. path.Match defines the patterns. The process main is never spared:
-// main is the main child, whatever its name.
+// What a pattern that begins so is compared with, instead of a name.
+const (
+	lineOf     = "cmd:" // the command line, its words joined by spaces
+	variableOf = "env:" // one variable of the environment, as NAME=VALUE
+)
+
+// Allow leaves a process and its descendants alone if a pattern matches it: path.Match defines the patterns, but here *
+// and ? match a slash too. A pattern is compared with the name that the kernel keeps for the process and with the base
+// name of its executable or, if it begins with one of the prefixes above, with what the prefix says. Look marks such
+// processes, Kill and KillChildren spare them. The process main is never spared: main is the main child.
 func (t *Tree) Allow(patterns []string, main int) {
 	t.patterns, t.main = patterns, main
+}
+
+// ofMemory are the patterns that only the memory of a process can match.
+func (t *Tree) ofMemory() []string {
+	return slices.DeleteFunc(slices.Clone(t.patterns), func(pattern string) bool {
+		return !strings.HasPrefix(pattern, lineOf) && !strings.HasPrefix(pattern, variableOf)
+	})
 }
 
 // markAllowed marks the processes to leave alone. In found, parents stand before their children.
@@ -23,15 +41,17 @@ func (t *Tree) markAllowed(found []Process) {
 	if len(t.patterns) == 0 {
 		return
 	}
+	t.askMemory(found)
 	spared := map[int]bool{}
 	for i := range found {
 		p := &found[i]
 		p.Allowed = spared[p.Parent] || t.allows(*p)
+		p.Unread = p.kept.unread && !p.Allowed
 		spared[p.Pid] = p.Allowed
 	}
 }
 
-// allows reports whether the process's own name makes fini leave it alone.
+// allows reports whether the process itself makes fini leave it alone.
 func (t *Tree) allows(p Process) bool {
 	if p.Pid == t.main || p.State == '?' || !p.Alive() {
 		return false
@@ -40,24 +60,108 @@ func (t *Tree) allows(p Process) bool {
 	if p.kept.facts != nil {
 		exe = p.kept.facts.exe
 	}
-	return matches(t.patterns, p.Name, exe)
+	return p.kept.matchedAs == p.program() || matches(t.patterns, p.Name, exe)
 }
 
-// matches reports whether a pattern matches one of the two names.
+// program changes when the process executes another program, nearly always.
+func (p Process) program() string { return p.Name + "\x00" + p.code }
+
+// askMemory has the reader compare the command line and the environment of each process with the patterns, and keeps
+// what matched until the process executes another program. A process that has not matched is asked again in the next
+// look, because it may execute the same program with other arguments, until it has been sent a signal.
+func (t *Tree) askMemory(found []Process) {
+	patterns := t.ofMemory()
+	var pending []Process
+	for _, p := range found {
+		k := p.kept
+		if len(patterns) > 0 && p.Pid != t.main && p.State != '?' && p.Alive() && !k.signaled && k.matchedAs != p.program() {
+			k.unread = true
+			pending = append(pending, p)
+		}
+	}
+	// Often some thread of a large process is in uninterruptible sleep for a moment. fini waits for that moment, but only
+	// once for each process.
+	const tries = 5
+	for try := 0; len(pending) > 0 && try < tries; try++ {
+		if try > 0 {
+			rest(time.Millisecond << try)
+		}
+		quiet := t.quiet(pending...)
+		for n, told := range ask(t, quiet, func(f *files, p Process) memory { return f.memory(p.dir(), patterns) }) {
+			k := quiet[n].kept
+			if k.unread = !told.read; told.matches {
+				k.matchedAs = quiet[n].program()
+			}
+		}
+		pending = slices.DeleteFunc(pending, func(p Process) bool { return !p.kept.unread || p.kept.waitedFor })
+	}
+	for _, p := range pending {
+		p.kept.waitedFor = true
+	}
+}
+
+// A memory is what the memory of a process says about some patterns.
+type memory struct{ matches, read bool }
+
+// memory compares a process with patterns: see commandLine for what may hold up the read.
+func (f *files) memory(dir string, patterns []string) memory {
+	told := memory{read: true}
+	for _, of := range []struct{ prefix, file string }{{lineOf, "/cmdline"}, {variableOf, "/environ"}} {
+		var texts []string
+		for _, pattern := range patterns {
+			wanted, is := strings.CutPrefix(pattern, of.prefix)
+			if is && texts == nil {
+				text, err := f.whole(dir + of.file)
+				// A process that is exiting shows no command line any more, and an environment only to those who may trace it.
+				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
+				text = bytes.TrimRight(text, "\x00")
+				if of.prefix == lineOf {
+					text = bytes.ReplaceAll(text, []byte{0}, []byte{' '})
+				}
+				texts = strings.Split(string(text), "\x00")
+			}
+			told.matches = told.matches || is && slices.ContainsFunc(texts, func(text string) bool { return text != "" && match(wanted, text) })
+		}
+	}
+	return told
+}
+
+// whole is the text of a file below /proc, of which it reads at most maxEnviron bytes.
+func (f *files) whole(name string) (text []byte, err error) {
+	fd, err := f.open(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for n := 1; n > 0 && err == nil && len(text) < maxEnviron; {
+		f.step()
+		n, err = unix.Read(fd, f.buf)
+		text = append(text, f.buf[:max(n, 0)]...)
+	}
+	return text, err
+}
+
+// matches reports whether a pattern of names matches one of the two names.
 func matches(patterns []string, name, executable string) bool {
 	for _, pattern := range patterns {
-		if ok, _ := path.Match(pattern, name); ok {
+		switch {
+		case strings.HasPrefix(pattern, lineOf), strings.HasPrefix(pattern, variableOf):
+		case match(pattern, name), executable != "" && match(pattern, executable):
 			return true
-		}
-		if ok, _ := path.Match(pattern, executable); ok && executable != "" {
-			return true
-		}
-		if len(name) == maxName && strings.HasPrefix(pattern, name) && !strings.ContainsAny(pattern, `*?[\`) {
+		case len(name) == maxName && strings.HasPrefix(pattern, name) && !strings.ContainsAny(pattern, `*?[\`):
 			return true // the kernel has cut the name
 		}
 	}
 	return false
 }
+
+// match reports whether a pattern matches a text. To path.Match only a slash is special, so it gets to see none.
+func match(pattern, text string) bool {
+	ok, _ := path.Match(noSlash.Replace(pattern), noSlash.Replace(text))
+	return ok
+}
+
+var noSlash = strings.NewReplacer("/", "\x00")
 
 // executable is the base name of the file that a process executes, "" if it is unknown.
 // See proc_pid_exe(5).

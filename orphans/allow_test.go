@@ -1,8 +1,10 @@
 package orphans
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -25,13 +27,42 @@ func TestMatches(t *testing.T) {
 		"not cut":                   {"buildkitd-rootless", "buildkitd", "", false},
 		"cut otherwise":             {"buildkitd-rootless", "buildkitd-xxxxx", "", false},
 		"a pattern is not cut":      {"buildkitd-rootl*ss", "buildkitd-rootl", "", false},
-		"a name with a slash":       {"kworker*", "kworker/0:1", "", false},
+		"a name with a slash":       {"kworker*", "kworker/0:1", "", true},
+		"another kind of pattern":   {"cmd:*", "cmd:", "", false},
 		"a broken pattern is none":  {"[", "[", "[", false},
 		"a name that is a pattern":  {"sleep", "*", "*", false},
 		"an executable of 15 bytes": {"exactly15bytes!!", "x", "exactly15bytes!", false},
 	} {
 		if got := matches([]string{"no", c.pattern}, c.name, c.executable); got != c.want {
 			t.Errorf("%s: %+v: %t", what, c, got)
+		}
+	}
+}
+
+func TestMemoryMatches(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for what, c := range map[string]struct {
+		patterns         []string
+		cmdline, environ string
+		want             memory
+	}{
+		"a command line":           {[]string{"cmd:*GradleDaemon*"}, "/jdk/bin/java\x00-cp\x00/a b\x00org.gradle.GradleDaemon\x008.5\x00", "", memory{true, true}},
+		"its words":                {[]string{"cmd:/bin/sh -c ? b"}, "/bin/sh\x00-c\x00a b\x00", "", memory{true, true}},
+		"an empty word at the end": {[]string{"cmd:a"}, "a\x00\x00", "", memory{true, true}},
+		"a long one":               {[]string{"cmd:x*z"}, long + "\x00z\x00", "", memory{true, true}},
+		"a part":                   {[]string{"cmd:java"}, "java\x00-version\x00", "", memory{false, true}},
+		"the second pattern":       {[]string{"cmd:a", "env:A=b"}, "b\x00", "B=b\x00A=b\x00", memory{true, true}},
+		"a variable":               {[]string{"env:BUILD_ID=dontKillMe"}, "", "PATH=/bin\x00BUILD_ID=dontKillMe\x00", memory{true, true}},
+		"another value":            {[]string{"env:BUILD_ID=dontKillMe"}, "", "BUILD_ID=17\x00", memory{false, true}},
+		"the end of another name":  {[]string{"env:ID=17"}, "", "BUILD_ID=17\x00", memory{false, true}},
+		"a pattern of values":      {[]string{"env:A=*/b"}, "", "A=/a/b\x00", memory{true, true}},
+		"no environment":           {[]string{"env:A="}, "", "", memory{false, true}},
+		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{false, false}},
+	} {
+		f := filesOf(t, "cmdline", c.cmdline)
+		check(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/environ", f.proc), []byte(c.environ), 0o600))
+		if got := f.memory(".", c.patterns); got != c.want {
+			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
 	}
 }

@@ -53,6 +53,7 @@ type Process struct {
 	Start   time.Duration // when it started, since boot, rounded down to 10 ms; 0 if it was not read
 	Holds   Streams       // the streams that it has open for writing
 	Allowed bool          // fini leaves it alone: see Allow
+	Unread  bool          // a pattern of Allow may match it, but fini could not read what the pattern asks for
 
 	thread int    // the thread that State describes
 	code   string // the size of its program
@@ -69,6 +70,10 @@ type kept struct {
 	facts      *facts // nil if they were not read
 	line       string // its command line, "" if it was not read
 	details    *Details
+
+	matchedAs string // the program as which its memory matched a pattern of Allow
+	unread    bool   // see Unread
+	waitedFor bool   // a look has waited for it to become readable
 }
 
 // ID identifies a process even after its end, when another process may have its pid.

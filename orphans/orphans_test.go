@@ -861,9 +861,13 @@ func TestNotAllowed(t *testing.T) {
 		check(t, syscall.Setresuid(nobody, nobody, nobody))
 		defer f.end()
 
+		tree.Allow([]string{"env:A=b"}, 0)
 		found := look(t, tree)
 		f.mustFind(t, found, "child", "parent", "below")
 		for _, p := range found {
+			if !p.Unread || p.Allowed {
+				t.Errorf("the environment of %d can't be read: %+v", p.Pid, p)
+			}
 			if told := tree.Details(p, []string{"PATH"}); p.Holds != Unknown || told.Variables != nil {
 				t.Errorf("%d holds %b, want %b, and has %+v", p.Pid, p.Holds, Unknown, told)
 			}

@@ -136,3 +136,40 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 		}
 	}
 }
+
+// A command line tells Gradle's daemon from another program of Java's, and a variable tells what Jenkins is to leave
+// alone.
+func TestAllowOrphanByItsMemory(t *testing.T) {
+	t.Parallel()
+	java := rig.Linked(t, "java") + " @agent "
+	const quiet = " >/dev/null 2>&1 <&1"
+	for name, tt := range map[string]struct{ allowed, pattern, other string }{
+		"a command line": {
+			java + "-Xmx512m -cp /root/.gradle/wrapper/dists/gradle-8.5-bin/x/gradle-8.5/lib/gradle-launcher-8.5.jar org.gradle.launcher.daemon.bootstrap.GradleDaemon 8.5",
+			"cmd:*/gradle-launcher-*GradleDaemon*", java + "-cp /opt/tomcat/bin/bootstrap.jar org.apache.catalina.startup.Bootstrap start"},
+		"a variable": {"env BUILD_ID=dontKillMe " + java, "env:BUILD_ID=dontKillMe", "env BUILD_ID=17 " + java},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rig.InPlacesButIsolated(t, "its end is that of all", func(t *testing.T, p rig.Place) {
+				flags := []string{"--linger=0", "--grace=50ms", "--orphans-exit=9", "--allow-orphan=" + tt.pattern}
+				l := rig.Start(t, p, append(flags, withAgent(tt.allowed+quiet, "setsid "+tt.other+" 4>&1"+quiet+" & read line")...)...)
+				pids := []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}
+				if !p.PID1 {
+					killAtCleanup(t, pids)
+				}
+				l.Out.WantPID("agent ")
+				l.Out.WantPID("child ")
+				rig.Write(t, l, "go\n")
+				if !p.PID1 {
+					l.MustHaveStatus(9)
+					l.MustStay(pids)
+				}
+				l.MustEnd(9)
+				if said := l.Err.Whole(); strings.Count(said, "killing leftover") != 2 || strings.Contains(said, "cannot read") {
+					t.Errorf("says %q", said)
+				}
+			})
+		})
+	}
+}

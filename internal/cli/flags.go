@@ -417,13 +417,22 @@ func (c *Options) rewrite(text string) error {
 	return nil
 }
 
-// pattern reads a pattern of names of processes. The user writes it as in glob(7); it is kept as path.Match reads it.
+// pattern reads a pattern of --allow-orphan. The user writes it as in glob(7); it is kept as path.Match reads it.
 func pattern(text string) (string, error) {
 	p := strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(text)
 	_, err := path.Match(p, "")
-	// A path and a list would match nothing, and fini would say nothing.
-	right := err == nil && text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
-	return p, accept(right, text, "the name of a program, or a pattern of names such as gpg-*, and the flag again for the next")
+	line, ofLine := strings.CutPrefix(text, "cmd:")
+	variable, ofVariable := strings.CutPrefix(text, "env:")
+	// A path and a list would match no name, and fini would say nothing.
+	right := text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
+	switch {
+	case ofLine:
+		right = line != ""
+	case ofVariable:
+		right = strings.Index(variable, "=") > 0
+	}
+	return p, accept(err == nil && right, text,
+		"the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next")
 }
 
 // Pair reports whether fini must be two processes.

@@ -57,6 +57,9 @@ func TestParse(t *testing.T) {
 		{[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
 			c.AllowOrphan, c.Policy.Allow = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}, true
 		}},
+		{[]string{"--allow-orphan=cmd:*/a,b [!c]*", "--allow-orphan=env:A=/x"}, nil, func(c line) {
+			c.AllowOrphan, c.Policy.Allow = []string{"cmd:*/a,b [^c]*", "env:A=/x"}, true
+		}},
 		{nil, []string{"FINI_ALLOW_ORPHAN=java gpg-*"}, func(c line) { c.AllowOrphan, c.Policy.Allow = []string{"java", "gpg-*"}, true }},
 		{[]string{"--install=/x"}, nil, func(c line) { c.Install = "/x" }},
 		{[]string{"--kill-after=9s"}, nil, func(c line) { c.Policy.KillAfter = 9 * time.Second }},

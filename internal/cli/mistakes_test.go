@@ -55,7 +55,7 @@ func TestMistakes(t *testing.T) {
 		aStatus   = ": want an exit status from 0 to 255; see"
 		aPolicy   = ": want stop, pipes, wait or leave; see"
 		aTruth    = ": want true, 1, yes, false, 0 or no; see"
-		aName     = ": want the name of a program, or a pattern of names such as gpg-*, and the flag again for the next; see"
+		aName     = ": want the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next; see"
 		aPath     = ": want a PATH, or ./PATH if it begins with a dash; see"
 	)
 	for _, c := range []struct {
@@ -110,6 +110,10 @@ func TestMistakes(t *testing.T) {
 		{[]string{"--allow-orphan", "-v", "x"}, nil, `--allow-orphan: cannot use "-v"` + aName},
 		{[]string{"--allow-orphan=java,gpg-agent"}, nil, `--allow-orphan: cannot use "java,gpg-agent"` + aName},
 		{[]string{"--allow-orphan=/bin/x"}, nil, `--allow-orphan: cannot use "/bin/x"` + aName},
+		{[]string{"--allow-orphan=cmd:"}, nil, `--allow-orphan: cannot use "cmd:"` + aName},
+		{[]string{"--allow-orphan=cmd:[a"}, nil, `--allow-orphan: cannot use "cmd:[a"` + aName},
+		{[]string{"--allow-orphan=env:BUILD_ID"}, nil, `--allow-orphan: cannot use "env:BUILD_ID"` + aName},
+		{[]string{"--allow-orphan=env:=x"}, nil, `--allow-orphan: cannot use "env:=x"` + aName},
 		{[]string{"--allow-orphan=[a"}, nil, `--allow-orphan: cannot use "[a"` + aName},
 		{[]string{"--report", "--", "x"}, nil, `--report: cannot use "--"` + aPath},
 		{[]string{"--report=", "x"}, nil, `--report: cannot use ""` + aPath},

@@ -453,7 +453,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt"},
+		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt saidUnread"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{earlierTerm{}, "group at"},
 		{request{}, "start at"},

@@ -26,6 +26,7 @@ var (
 	opaque    = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms, Holds: orphans.Unknown}
 	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms}
 	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Stdout, Allowed: true}
+	unread    = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true}
 	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms}
 )
 
@@ -342,6 +343,15 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(0), false), "look", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
 			{500 * ms, looked{err: errors.New("cannot open /proc")}, `say "cannot find leftovers: cannot open /proc", exit 0`, "over"},
+		}},
+		{"one may be allowed, and can't be asked: said once", with(func(r *Rules) { r.Allow = true }), []turn{
+			{0, mainExits(exited(0), false), "look", "lingering"},
+			{0, found(unread), "wake 5ms", "lingering"},
+			{500 * ms, elapsed{}, "look", "asking"},
+			{500 * ms, found(unread), `say "cannot read the command line or environment of leftover 209 (unread), so --allow-orphan does not match it", ` +
+				"(stopping unread), unread<-15, wake 5ms", "asking"},
+			{505 * ms, elapsed{}, "look", "asking"},
+			{505 * ms, found(unread), "wake 10ms", "asking"},
 		}},
 		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},

@@ -111,6 +111,7 @@ type sweep struct {
 	burstEnd   time.Duration   // until then fini kills only children
 	quietLook  bool            // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt   time.Duration   // the uptime of the last look
+	saidUnread bool            // fini has said that it can't tell whether --allow-orphan means a leftover
 }
 
 func newSweep(r Rules) *sweep {
@@ -251,6 +252,10 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
 	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
+	if i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread }); i >= 0 && !s.saidUnread && (s.stage == asking || s.stage == counting) {
+		s.saidUnread = true
+		do = append(do, say{Warning, fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name), NoReason})
+	}
 	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
 	switch {
 	case mayEnd && !s.quietLook:
