@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -221,4 +222,41 @@ func TestLesserBuildSaysSo(t *testing.T) {
 	if status, _, stderr := rig.Ask(t, exec.Command(rig.Fini, "--version")); status != 0 || stderr != "" {
 		t.Errorf("the whole build: status %d, stderr %q", status, stderr)
 	}
+}
+
+// A command that is alive when its time has passed has 124, and one that has exited before has its own status, whenever
+// fini comes to see either.
+func TestOutOfTimeOrNot(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Run("while it is being stopped", func(t *testing.T) {
+			t.Parallel()
+			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
+				return rig.Start(t, p, timeout, "--grace=1h", "-k", "1h", "--", "/bin/sh", "-c", "trap 'echo asked; read line; exit 7' TERM; echo ready; while :; do sleep .01; done")
+			})
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("asked")
+			l.Err.Want("fini: the exit status will be 124: --timeout")
+			rig.Write(t, l, "go\n")
+			l.MustEnd(124)
+		})
+		t.Run("fini was stopped meanwhile", func(t *testing.T) {
+			t.Parallel()
+			const limit = 4 * time.Second // from the start to SIGSTOP it takes milliseconds
+			l := rig.Start(t, p, "--timeout="+limit.String(), "--", "/bin/sh", "-c", "echo ready; read line; exit 3")
+			l.Out.Want("ready")
+			started, worker := time.Now(), l.Worker()
+			main := rig.ChildrenOf(t, worker)[0]
+			rig.MustKill(t, worker, syscall.SIGSTOP)
+			rig.Until(t, "fini is stopped", func() bool { return rig.StatOf(worker).State() == 'T' })
+			rig.Write(t, l, "go\n")
+			rig.Until(t, "the command has exited", func() bool { return rig.StatOf(main).Gone() })
+			time.Sleep(time.Until(started.Add(limit + limit/4)))
+			rig.MustKill(t, worker, syscall.SIGCONT)
+			l.MustEnd(3)
+			if said := l.Err.Whole(); strings.Contains(said, "stopping") {
+				t.Errorf("fini says %q", said)
+			}
+		})
+	})
 }

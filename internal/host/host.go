@@ -107,7 +107,6 @@ type kernel struct {
 	jobFlags     uint32           // see entry.Started
 	bySignal     bool             // parentSignal reports the parent process's death
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
-	polls        bool             // see livingChild
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory

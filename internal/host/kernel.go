@@ -44,8 +44,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
-		case got.Signal == syscall.SIGCHLD:
-			woken.Children = true
+		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
 		case k.line.FD >= 0 && i < len(early): // it was for the outer fini's group, which the inner fini has left since
 		case k.line.FD >= 0:
 			k.notForInner(got)
@@ -73,9 +72,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	for _, got := range woken.Signals {
 		k.report.Signal(got)
 	}
-	ended := fds[len(fds)-1].Revents != 0
-	woken.Main = main && ended
-	woken.Children = woken.Children || ended || k.polls
+	woken.Main = main && fds[len(fds)-1].Revents != 0
 	if !main && child >= 0 {
 		_ = unix.Close(child)
 	}
@@ -127,12 +124,11 @@ func (k *kernel) parentPid() int {
 // reports every exit of a child, as before Linux 7.1: see LivingChild in package orphans. It also returns -1 before the
 // main child has exited. If a pidfd is needed and there is none, Wait returns after at most a second.
 func (k *kernel) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
-	k.polls = false
 	if k.ended == 0 {
 		return -1, until
 	}
 	pidfd, needed := k.tree.LivingChild()
-	if k.polls = needed && pidfd < 0; k.polls {
+	if needed && pidfd < 0 {
 		if second := k.Now() + time.Second; until == 0 || until > second {
 			until = second
 		}

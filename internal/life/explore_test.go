@@ -404,7 +404,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		add(where(f.machine))
 		switch m := f.machine.(type) {
 		case *ladder:
-			add(from(m.deadline), m.leftUnread, m.stopReason, m.isSuspended, m.expectedDuplicate, m.Orphans)
+			add(from(m.deadline), m.leftUnread, m.stopReason, m.timedOut, m.isSuspended, m.expectedDuplicate, m.Orphans)
 			add(had(m.sentAt[syscall.SIGTERM]))
 			for sig := syscall.Signal(1); sig < 32; sig++ {
 				if at, ok := m.sentAt[sig]; ok {
@@ -452,7 +452,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread stopReason isSuspended expectedDuplicate sentAt"},
+		{ladder{}, "Rules main rung deadline leftUnread stopReason timedOut isSuspended expectedDuplicate sentAt"},
 		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt saidUnread"},
 		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
 		{earlierTerm{}, "group at"},
@@ -658,6 +658,10 @@ var settings = []struct {
 		w.finis[len(w.finis)-1].stdin = true
 	}},
 	{"--timeout", func(*Rules) {}, nil, timesOut},
+	{"--timeout and -k", func(r *Rules) { r.KillAfter = 200 * ms }, nil, func(w *world) {
+		timesOut(w)
+		w.get(w.cast.main).is |= patient
+	}},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal

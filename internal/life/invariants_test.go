@@ -46,7 +46,7 @@ type ghost struct {
 	unwait      bool           // the same for --orphans=wait
 	unended     bool           // the command could not be ended by SIGKILL
 	reason      bool           // there was one to stop, beside --timeout
-	timeout     byte           // 1 if --timeout may have been why the command ended, 2 if it was
+	timeout     byte           // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
 	killed      int            // how many finis were
 	wordless    bool           // one of them was the inner one, before it was done
 	early       int            // with what an inner one has ended by itself before its loop has
@@ -326,11 +326,9 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 		if r.Orphans != WaitAll {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
-		if w.supply.timeout != 0 && w.now >= w.supply.timeout {
-			worker := &w.finis[len(w.finis)-1]
-			// A loop reaps what has woken it before it looks at the clock again.
-			waits := worker.phase == awake && !(worker.mustReap && worker.timeout != 0)
-			w.ghost.timeout = 1 + byte(boolToInt(waits && w.now > w.supply.timeout))
+		if worker := &w.finis[len(w.finis)-1]; w.supply.timeout != 0 && worker.timeout == 0 {
+			undecided := slices.ContainsFunc(worker.queue, func(e event) bool { s, is := e.(stop); return is && s.why == TimedOut })
+			w.ghost.timeout = 1 + byte(boolToInt(!undecided))
 		}
 	}
 	if p.mark.sender {
@@ -467,7 +465,7 @@ func (w *world) judgeStatus(f *fini) {
 		ends = append(ends, Result{Sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
 	}
 	switch {
-	case w.ghost.timeout == 2 && !w.ghost.reason:
+	case w.ghost.timeout == 2: // whatever else has asked it to end
 		ends = []Result{{Code: exitTimedOut}}
 	case w.ghost.timeout > 0:
 		ends = append(ends, Result{Code: exitTimedOut})

@@ -48,6 +48,7 @@ type ladder struct {
 	leftUnread int           // unread bytes of stdin at the last look
 
 	stopReason  Reason // why fini stops the command
+	timedOut    bool   // --timeout has passed before the command exited
 	isSuspended bool   // the main child is suspended by a signal
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
@@ -159,6 +160,7 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	if why.overrules() {
 		l.Orphans = StopAll
 	}
+	l.timedOut = l.timedOut || why == TimedOut
 	switch {
 	case l.rung == running && why == StdinClosed:
 		l.rung, l.leftUnread = closing, e.unread
@@ -169,6 +171,8 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}
+	case (l.rung == stoppingRung && l.deadline <= now+l.Grace || l.rung == ending) && why == TimedOut:
+		return []action{say{Warning, "the exit status will be 124", why}}
 	case (l.rung == closing || l.rung == heeding) && why == StdinClosed,
 		l.rung == stoppingRung && l.deadline <= now+l.Grace,
 		l.rung == ending:
@@ -302,7 +306,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules)
 	s.main = l.main
 	switch {
-	case l.stopReason == TimedOut:
+	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}
 	case status != nil:
 		s.result = ResultOf(*status)

@@ -432,7 +432,6 @@ func TestStep(t *testing.T) {
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
-			{2 * ms, stop{why: TimedOut}, "", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
 			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
 			{5001 * ms, stop{why: BoundEnded}, "", "ending"},
@@ -481,6 +480,11 @@ func TestStep(t *testing.T) {
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1s", "stopping"},
 			{1, received{sig: syscall.SIGINT}, "forward 2", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9, wake 10s`, "ending"},
+		}},
+		{"a command that is still there after --timeout, whatever stops it", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
+			{0, received{sig: syscall.SIGTERM}, "forward 15, wake 1s", "stopping"},
+			{1, stop{why: TimedOut}, "(the exit status will be 124: timeout)", "stopping"},
+			{2, mainExits(exited(7), true), "exit 124", "over"},
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},

@@ -37,10 +37,9 @@ type Kernel interface {
 
 // Woken is why a Wait has returned.
 type Woken struct {
-	Signals  []signals.Received
-	Children bool     // SIGCHLD came
-	Main     bool     // a pidfd shows that the main child has exited
-	Stop     []Reason // a process or stream to which the command is bound has ended
+	Signals []signals.Received
+	Main    bool     // a pidfd shows that the main child has exited
+	Stop    []Reason // a process or stream to which the command is bound has ended
 }
 
 // An End is how a life has ended.
@@ -131,19 +130,20 @@ func (l *Loop) Run() Result {
 
 func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
 
-// turn does one thing: an action, a decision, a look at the children, or a wait.
+// turn does one thing: an action, a look at the children, a decision, or a wait. The loop reaps before it decides anything:
+// what has ended is not stopped, even if a time has passed since.
 func (l *Loop) turn() {
 	switch {
 	case len(l.todo) > 0:
 		a := l.todo[0]
 		l.todo = l.todo[1:]
 		a.do(l)
+	case l.mustReap:
+		l.reapAll()
 	case len(l.queue) > 0:
 		e := l.queue[0]
 		l.queue = l.queue[1:]
 		l.todo, l.machine = l.machine.step(l.Now(), e)
-	case l.mustReap:
-		l.reapAll()
 	default:
 		l.wait()
 	}
@@ -168,7 +168,7 @@ func (l *Loop) wait() {
 	if due(&l.wake, now) {
 		l.queue = append(l.queue, elapsed{l.Unread()})
 	}
-	l.mustReap = woken.Children || woken.Main || l.reapAt != 0 && l.reapAt <= now
+	l.mustReap = true // whatever has woken fini
 }
 
 // due reports whether a time has come, and forgets it then.
@@ -212,7 +212,7 @@ func (l *Loop) reapAll() {
 	if l.mainGone && !mainEnded && !e.none {
 		// A tracer has not waited for the main child: the kernel gives it to no other process. See ptrace(2).
 		l.mainEnded()
-		l.queue = append(l.queue, ended{hidden: true})
+		l.exited(ended{hidden: true})
 	}
 	l.mainGone = false
 	switch {
@@ -241,9 +241,18 @@ func (l *Loop) collect() (e ended) {
 		}
 	}
 	if len(e.exits) > 0 || e.none {
-		l.queue = append(l.queue, e)
+		l.exited(e)
 	}
 	return e
+}
+
+// exited queues exits before all that is still to be decided.
+func (l *Loop) exited(e ended) {
+	at := slices.IndexFunc(l.queue, func(e event) bool { _, is := e.(ended); return !is })
+	if at < 0 {
+		at = len(l.queue)
+	}
+	l.queue = slices.Insert(l.queue, at, event(e))
 }
 
 func (l *Loop) mainEnded() {

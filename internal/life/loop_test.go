@@ -69,7 +69,7 @@ func sent(sig syscall.Signal, sender int) Woken {
 
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
 func TestLoop(t *testing.T) {
-	child := Woken{Children: true}
+	child := Woken{}
 	others := ended{exits: []reaper.Exit{{Pid: 300}}}
 	inJob := func(r *Rules) { r.Job, r.Group = 20, false }
 	for name, c := range map[string]struct {
@@ -80,17 +80,19 @@ func TestLoop(t *testing.T) {
 		turns int
 		want  string
 	}{
-		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 4,
-			want: "reap, wait 0s true, forward 15 true"},
-		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 4,
-			want: "reap, wait 0s true, wait 0s true"},
+		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 5,
+			want: "reap, wait 0s true, reap, forward 15 true"},
+		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 5,
+			want: "reap, wait 0s true, reap, wait 0s true"},
 		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
-			turns: 4, want: "reap, wait 0s true, wait 0s true"},
+			turns: 5, want: "reap, wait 0s true, reap, wait 0s true"},
 		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
 			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
-		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {exits: []reaper.Exit{
+		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
-			want: "reap, wait 0s true, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+			want: "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
+			reaps: []ended{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 8,
 			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.5s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },

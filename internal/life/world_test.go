@@ -611,7 +611,7 @@ func (w *world) run(f *fini) {
 		case f.over():
 			w.endOf(f)
 			return
-		case len(f.todo) == 0 && len(f.queue) > 0:
+		case len(f.todo) == 0 && !f.mustReap && len(f.queue) > 0:
 			before, e := where(f.machine), f.queue[0]
 			f.turn()
 			w.stepped(f, before, e)
@@ -668,7 +668,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	}
 	f.caught = nil
 	w.heard(f, &woken)
-	woken.Children, f.child = f.child, false
+	f.child = false
 	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
 		if !w.ended(b.id) {
 			return false
