@@ -43,13 +43,13 @@ const gcPercent = 25
 func main() {
 	debug.SetGCPercent(gcPercent)
 	environ := entry.Environ()
-	options, err := cli.Parse(os.Args[1:], environ)
+	options, err := cli.Parse(os.Args, environ)
 	if err != nil {
 		fail("%v", err)
 	}
 	switch {
 	case options.Help:
-		answer(cli.Usage)
+		answer(cli.Help())
 	case options.Version:
 		answer(cli.Version() + "\n")
 		if !entry.Linked() {
@@ -62,7 +62,7 @@ func main() {
 			fail("--install: %v", err)
 		}
 	case len(options.Command) == 0 && !options.Pause:
-		fail("%v", cli.NoCommand(os.Args[1:]))
+		fail("%v", cli.NoCommand(os.Args))
 	case entry.ThisRole() == entry.Heir:
 		end(host.Inherit(options))
 	default:

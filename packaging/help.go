@@ -23,7 +23,7 @@ type option struct {
 
 var (
 	optionLine = regexp.MustCompile(`^ +(-\S(?:.*?))(?:  +(.*))?$`)
-	optionWord = regexp.MustCompile(`^(?:-([A-Za-z])|--(\[no-\])?([a-z][a-z-]*))(\[)?(?:=([A-Za-z:|]+))?\]?$`)
+	optionWord = regexp.MustCompile(`^(?:-([A-Za-z])|--(\[no-\])?([a-z][a-z-]*))(\[)?(?:=([A-Za-z:|,\[\]]+))?\]?$`)
 )
 
 // options reads the flags in the text of --help. Each begins a line, two spaces before what it

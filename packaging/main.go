@@ -32,8 +32,9 @@ type part struct{ license, file string }
 // parts are what fini is built from, besides itself. One that is missing here is an error,
 // so that nothing is shipped without its license.
 var parts = map[string]part{
-	"golang.org/x/sys": {"BSD-3-Clause", "LICENSE"},
-	"std":              {"BSD-3-Clause", "LICENSE"},
+	"github.com/alecthomas/kong": {"MIT", "COPYING"},
+	"golang.org/x/sys":           {"BSD-3-Clause", "LICENSE"},
+	"std":                        {"BSD-3-Clause", "LICENSE"},
 }
 
 func main() {

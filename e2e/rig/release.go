@@ -62,7 +62,7 @@ type Option struct{ Names, Preset string }
 // OptionsOf finds lines that begin with a flag, and the default in what is said of it.
 func OptionsOf(t *testing.T, text string, preset *regexp.Regexp) (all []Option) {
 	t.Helper()
-	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:\[?=[A-Za-z:]+\]?)?))(?:  +|$)(.*)`)
+	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:\[?=[A-Za-z:,\[\]]+\]?)?))(?:  +|$)(.*)`)
 	var said []string
 	finish := func() {
 		if len(all) > 0 && preset != nil {

@@ -4,435 +4,242 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"path"
-	"runtime/debug"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Usage is what --help prints.
-const Usage = `usage: fini [flags] [--] command [args...]
-Run command, forward signals to it, reap orphans, and exit with its status.
-Stop each process that the command leaves running (a leftover).
-
-  fini -- make test             in front of a command in CI; also as PID 1
-  fini -i -k 5s npx -y SERVER   around an MCP server
-
-  -p, --pdeathsig=SIG      when the parent process dies, stop the command with
-                           SIG; none: do not. Off as PID 1, under nohup and in
-                           docker exec, unless given (default: TERM)
-  -i, --stdin-eof          once stdin closes, wait --grace and stop the command
-  -t, --timeout=DUR        stop the command after DUR and exit 124
-      --bind=PID           when process PID exits, stop the command; repeatable
-      --[no-]shield        run as a pair of processes, so that SIGKILL of fini
-                           leaves nothing behind (default: on, except as PID 1)
-      --isolate            use a PID namespace: SIGKILL of both processes leaves
-                           nothing. --isolate=try: only if the kernel allows it
-      --grace=DUR          from SIGTERM to SIGKILL, wait this long (default: 5s)
-  -k, --kill-after=DUR     send SIGKILL if the command still runs DUR after a
-                           forwarded TERM, INT, HUP or QUIT
-      --linger=DUR         leftovers may run on for this long (default: 500ms)
-      --orphans=POLICY     leftovers: stop, wait or leave; pipes: stop only
-                           those that hold stdout or stderr (default: stop)
-      --orphans-exit=CODE  if there are leftovers, exit CODE in place of 0
-      --allow-orphan=NAME  leave alone leftovers whose name matches this pattern
-      --report=FILE        write a report in JSON to FILE; - is stdout
-      --[no-]foreground    keep the command in fini's process group
-                           (default: on at a terminal, except as PID 1)
-  -c, --single-child       forward signals to the main child, not its group
-  -r, --rewrite=FROM:TO    forward FROM as TO, or drop it if TO is 0; repeatable
-  -e, --remap-exit=N       exit 0 if the command exits with N; repeatable
-  -w, --warn-reaped        name each orphan that fini reaps, and its status
-  -v, --verbose            say more: the start, each signal, and the exit
-  -q, --quiet              say nothing but errors
-      --install=PATH       copy this binary to PATH, and exit
-  -P, --pause              run no command: reap until SIGTERM or SIGINT
-  -s, -g                   for compatibility with tini and catatonit; always on
-  -l, -L, --license        print the license
-  -V, --version            print the version
-  -h, --help               print this help
-
-SIG: TERM, SIGTERM, 15, RTMIN+3. DUR: 500ms, 5s, 1m30s, 1d, or just seconds.
-FINI_GRACE=10s sets --grace, and so on. FINI_TEST=NAME names a leftover's test.
-By default fini says on stderr what went wrong, and what it stopped and why.
-Exit status: the command's own. If signal n killed the command, fini dies by n,
-or exits with 128+n as PID 1. 124: --timeout. 125: fini failed. 126: the command
-can't be executed. 127: it was not found. 2: the Go runtime could not start.
-`
-
-// Options is what the command line and the variables ask for.
+// Options is the command line: one field for each flag. `make flags` makes the man page's OPTIONS, README's table and the
+// completions from it. They say what help says, and the man page adds the field's comment. Kong knows the tags, except two:
+// preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable sets the flag.
 type Options struct {
-	Command     []string
-	Pdeathsig   *syscall.Signal // 0 for none
-	Report      string
-	AllowOrphan []string
-	Bind        []int
-	Misspelt    []string // a line for each variable that sets nothing, but whose name looks as if it did
+	// It exits with 0, also when the parent process dies.
+	Pause bool `short:"P" xor:"stdin" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
 
-	StdinEOF, Pause, SingleChild, Quiet, Verbose bool
-	Shield, Foreground                           *bool // nil if neither --x nor --no-x is given
-	Isolate, TryIsolate                          bool  // with TryIsolate fini goes on without if the kernel refuses
+	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
+	// watches the parent process only if this flag is given.
+	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: do not"`
 
-	// These run no command.
-	License, Version, Help bool
-	Install                string
+	// Standard input must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
+	StdinEOF bool `name:"stdin-eof" short:"i" xor:"stdin" group:"stop" help:"when stdin closes, wait --grace, then stop the command"`
 
-	Policy life.Policy // the flags that a life obeys
+	// 0 is off.
+	Timeout time.Duration `short:"t" placeholder:"DUR" group:"stop" help:"stop the command after DUR and exit 124"`
+
+	// A server that its host has forgotten is idle. 0 is off.
+	Idle time.Duration `placeholder:"DUR" group:"stop" help:"stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR"`
+
+	Bind []int `type:"pid" placeholder:"PID" group:"stop" help:"stop the command when process PID exits; repeatable"`
+
+	// After the last signal comes SIGKILL. When a process has died, the signal of -p is sent instead.
+	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop" help:"what -i, -t and --idle send to stop the command; each SIG has --grace to work"`
+
+	Grace time.Duration `placeholder:"DUR" default:"5s" group:"stop" help:"how long each step of a stop waits: after the end of stdin, and before SIGKILL"`
+
+	// Otherwise it is up to the sender of a signal to send another. 0 is off.
+	KillAfter time.Duration `short:"k" placeholder:"DUR" group:"stop" help:"send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT"`
+
+	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop" help:"run as two processes, so that SIGKILL of either leaves nothing running"`
+
+	Linger time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"how long leftovers may finish by themselves before fini stops them"`
+
+	// When the parent process has died, and under wait after a terminating signal, fini stops all leftovers that
+	// --allow-orphan does not name. When PID 1 exits, the kernel kills every process in its PID namespace.
+	Orphans string `type:"one" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
+
+	// With --orphans=leave fini names, counts and reports the leftovers that still run after --linger, and stops none.
+	OrphansExit *int `type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but leaves leftovers"`
+
+	// NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of names as in
+	// glob(7) without classes such as [:alpha:]. fini leaves the descendants of the process alone too, and counts none of
+	// them for --orphans-exit. While the command runs, an allowed process in its process group gets the signals of that group.
+	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave leftovers of this name alone; or cmd:PATTERN for the command line, env:NAME=VALUE for the environment; repeatable"`
+
+	// If fini is called tini, docker-init, podman-init or catatonit, this is on unless -g is given.
+	SingleChild *bool `short:"c" xor:"group" group:"signals" help:"forward signals to the main child alone, not to its process group"`
+
+	Group bool `name:"g" short:"g" xor:"group" variable:"-" group:"signals" help:"forward signals to the command's process group, as fini does under its own name"`
+
+	Rewrite []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals" help:"forward signal FROM as TO, or drop it if TO is 0; repeatable"`
+
+	// A terminal and its shell then treat the command as if fini were not there.
+	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals" help:"keep the command in the process group of fini"`
+
+	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status" help:"exit 0 if the command exits with N, such as 143 for a JVM; repeatable"`
+
+	// FILE is a regular file, or /dev/stdout, /dev/stderr or /dev/fd/N for a stream.
+	Report string `type:"file" placeholder:"FILE" group:"status" help:"write a report in JSON to FILE; - is stdout"`
+
+	WarnReaped bool `short:"w" group:"status" help:"name each orphan that fini reaps, and how it ended"`
+
+	Quiet bool `short:"q" xor:"level" group:"status" help:"say nothing but errors"`
+
+	Verbose bool `short:"v" type:"verbosity" xor:"level" group:"status" help:"say more: the start, each signal, and the exit"`
+
+	// The copy has mode 0755, and is written whole or not at all.
+	Install string `type:"file" placeholder:"PATH" variable:"-" group:"other" help:"copy this binary to PATH, and exit"`
+
+	// It is for tini(1).
+	Subreaper bool `name:"s" short:"s" variable:"-" group:"other" help:"is accepted and changes nothing: fini always works so"`
+
+	// In a Dockerfile, FINI_VERSION is the version to install.
+	License bool `short:"l" aliases:"L" variable:"-" group:"other" help:"print the license"`
+	Version bool `short:"V" variable:"-" group:"other" help:"print the version"`
+	Help    bool `short:"h" variable:"-" group:"other" help:"print this help"`
+
+	Command command `arg:"" optional:"" passthrough:"partial"`
+
+	Isolate, TryIsolate bool `kong:"-"`
+
+	Misspelt []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
+	called   string   // the name of the program
 }
 
-// table returns every flag, with the field of c that the flag sets.
-func (c *Options) table() table {
-	p := &c.Policy
-	return table{
-		{long: "pdeathsig", letters: "p", set: read(deathsig, c.dieBy)},
-		{long: "stdin-eof", letters: "i", bare: true, set: read(truth, last(&c.StdinEOF))},
-		{long: "timeout", letters: "t", set: read(duration, last(&p.Timeout))},
-		{long: "shield", bare: true, set: read(truth, pointer(&c.Shield))},
-		{long: "no-shield", bare: true, set: read(untruth, pointer(&c.Shield))},
-		{long: "kill-after", letters: "k", set: read(duration, last(&p.KillAfter))},
-		{long: "pause", letters: "P", bare: true, set: read(truth, last(&c.Pause))},
-		{long: "grace", set: read(duration, last(&p.Grace))},
-		{long: "linger", set: read(duration, last(&p.Linger))},
-		{long: "orphans", set: read(orphans, last(&p.Orphans))},
-		{long: "orphans-exit", set: read(status, last(&p.OrphansExit))},
-		{long: "allow-orphan", repeatable: true, set: read(pattern, c.allow)},
-		{long: "foreground", bare: true, set: read(truth, pointer(&c.Foreground))},
-		{long: "no-foreground", bare: true, set: read(untruth, pointer(&c.Foreground))},
-		{long: "bind", repeatable: true, set: read(pid, each(&c.Bind))},
-		{long: "report", set: read(file, last(&c.Report))},
-		{long: "rewrite", letters: "r", repeatable: true, set: c.rewrite},
-		{long: "single-child", letters: "c", bare: true, set: read(truth, last(&c.SingleChild))},
-		{long: "isolate", bare: true, set: c.isolate},
-		{long: "remap-exit", letters: "e", repeatable: true, set: read(status, each(&p.Remap))},
-		{long: "warn-reaped", letters: "w", bare: true, set: read(truth, last(&p.WarnReaped))},
-		{long: "verbose", letters: "v", bare: true, set: read(verbosity, last(&c.Verbose))},
-		{long: "quiet", letters: "q", bare: true, set: read(truth, last(&c.Quiet))},
-		// It changes nothing: fini always works so.
-		{long: "always-on", letters: "sg", bare: true, noVariable: true, set: read(truth, func(bool) {})},
-		// In a Dockerfile, FINI_VERSION is the version to install.
-		{long: "install", noVariable: true, set: read(file, last(&c.Install))},
-		{long: "license", letters: "lL", bare: true, noVariable: true, set: read(truth, last(&c.License))},
-		{long: "version", letters: "V", bare: true, noVariable: true, set: read(truth, last(&c.Version))},
-		{long: "help", letters: "h", bare: true, noVariable: true, set: read(truth, last(&c.Help))},
-	}
+// Groups are the groups of flags, in the order of help.
+var Groups = []kong.Group{
+	{Key: "stop", Title: "When fini stops the command"},
+	{Key: "leftovers", Title: "What happens to leftovers"},
+	{Key: "signals", Title: "Signals"},
+	{Key: "status", Title: "Status and report"},
+	{Key: "other", Title: "Other"},
 }
 
-// Parse reads the command line. args is without the program's name.
-func Parse(args, environ []string) (*Options, error) {
-	c := &Options{Policy: life.Policy{
-		Grace:       5 * time.Second,
-		Linger:      500 * time.Millisecond,
-		Deathsig:    syscall.SIGTERM,
-		Orphans:     life.StopAll,
-		OrphansExit: -1,
-		Rewrite:     map[syscall.Signal]syscall.Signal{},
-	}}
-	if err := c.parse(args, environ); err != nil {
-		return nil, fmt.Errorf("%w; see fini --help", err)
+// Parse reads the command line, which begins with the program's name, and the variables.
+func Parse(argv, environ []string) (*Options, error) {
+	name, args := "", argv
+	if len(argv) > 0 {
+		name, args = path.Base(argv[0]), argv[1:]
 	}
-	return c, nil
-}
-
-func (c *Options) parse(args, environ []string) (err error) {
-	t := c.table()
-	if c.Command, err = t.readLine(args); err != nil {
-		return err
+	if c := plain(args, environ); c != nil {
+		c.called = name
+		return c, nil
 	}
-	if err := c.contradiction(t); err != nil {
-		return err
-	}
-	if len(args) == 1 && (c.Help || c.Version || c.License || c.Install != "") {
-		environ = nil // the user may want to find out why a variable can't be used
-	}
-	quiet, verbose := t.find("--quiet"), t.find("--verbose")
-	quiet.given = quiet.given || verbose.given // a flag wins over FINI_QUIET
-	if c.Misspelt, err = t.readVariables(environ); err == nil && c.Pause && len(c.Command) > 0 {
-		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
-	}
-	return err
-}
-
-// A flag is a line of the table by which command lines and variables are read.
-type flag struct {
-	long       string
-	letters    string // any of them, after one dash, is the flag too
-	bare       bool   // it may come without a value
-	repeatable bool   // each value counts, and the variable has spaces between them
-	noVariable bool
-	set        func(value string) error
-	given      bool // the flag is set, and its variable has no effect
-}
-
-// noValue is the value of a bare flag that comes without one. No argument has this byte.
-const noValue = "\x00"
-
-type table []flag
-
-// find returns the flag called --name or -n, or nil.
-func (t table) find(name string) *flag {
-	long, isLong := strings.CutPrefix(name, "--")
-	for i := range t {
-		if f := &t[i]; isLong && f.long == long || len(name) == 2 && strings.Contains(f.letters, name[1:]) {
-			return f
-		}
-	}
-	return nil
-}
-
-// readLine reads the flags, and returns the command: the words after the flags and after one "--".
-func (t table) readLine(words []string) (command []string, err error) {
-	for len(words) > 0 && strings.HasPrefix(words[0], "-") && words[0] != "-" {
-		word := words[0]
-		words = words[1:]
-		if word == "--" {
+	c, parser, v := New(environ)
+	// Kong copies the words that are left each time it takes one, and there may be 100,000. No flag has two values, so of
+	// two words without a dash the second belongs to the command.
+	const most = 1000
+	read := args[:min(most, len(args))]
+	for i, word := range read {
+		if bare := !strings.HasPrefix(word, "-"); word == "--" || bare && i > 0 && !strings.HasPrefix(read[i-1], "-") {
+			read = read[:i+1]
 			break
 		}
-		if name, _, _ := strings.Cut("-"+word, "="); t.find(name) != nil {
-			return nil, fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
-		}
-		for left := word; left != ""; {
-			name, value, hasValue, rest := t.cut(left)
-			left = rest
-			f := t.find(name)
-			switch {
-			case f == nil:
-				return nil, t.unknown(name)
-			case hasValue:
-			case f.bare:
-				value = noValue
-			case len(words) > 0:
-				value, words = words[0], words[1:]
-			}
-			t.find("--" + strings.TrimPrefix(f.long, "no-")).given = true
-			if err := f.set(value); err != nil {
-				return nil, fmt.Errorf("--%s: %w", f.long, err)
-			}
+	}
+	if _, err := parser.Parse(read); err != nil {
+		return nil, fmt.Errorf("%w; see fini --help", v.explain(err))
+	}
+	if len(c.Command) > 0 {
+		c.Command = args[len(read)-len(c.Command):]
+		if c.Command[0] == "--" {
+			c.Command = c.Command[1:]
 		}
 	}
-	return words, nil
+	c.called, c.Misspelt = name, v.misspelt(environ)
+	return c, c.runsNothing()
 }
 
-// cut takes the first flag off a word: its name, its value if the word has one, and the flags that are left.
-func (t table) cut(word string) (name, value string, hasValue bool, left string) {
-	if strings.HasPrefix(word, "--") {
-		name, value, hasValue = strings.Cut(word, "=")
-		return name, value, hasValue, ""
-	}
-	_, size := utf8.DecodeRuneInString(word[1:])
-	name, value = word[:1+size], word[1+size:]
-	if f := t.find(name); f != nil && f.bare && value != "" && value[0] != '-' {
-		return name, "", false, "-" + value
-	}
-	return name, value, value != "", ""
-}
-
-// variableName returns the name of a flag's variable, "" for none. For --no-x it returns FINI_X=0, which does the same.
-func (f *flag) variableName() string {
-	name := "FINI_" + strings.ToUpper(strings.ReplaceAll(f.long, "-", "_"))
-	if f.noVariable {
-		return ""
-	}
-	if positive, negated := strings.CutPrefix(name, "FINI_NO_"); negated {
-		return "FINI_" + positive + "=0"
-	}
-	return name
-}
-
-// readVariables sets the flags that are not given yet. It returns a line for each variable that sets nothing, but whose
-// name is nearly the name of a variable that does, or that another init would have obeyed.
-func (t table) readVariables(environ []string) (misspelt []string, err error) {
-	for _, variable := range environ {
-		name, value, _ := strings.Cut(variable, "=")
-		short, ours := strings.CutPrefix(name, "FINI_")
-		meant := otherInits[variable]
-		if ours && value != "" && short != "TEST" { // package report reads FINI_TEST
-			switch f := t.nearest(strings.ReplaceAll(short, "_", "-")); {
-			case f == nil:
-			case f.variableName() != name:
-				variable, meant = name, f.variableName()
-			case !f.given:
-				if err := f.setByVariable(value); err != nil {
-					return nil, err
-				}
-			}
-		}
-		if meant != "" {
-			misspelt = append(misspelt, fmt.Sprintf("%s sets nothing: did you mean %s?", variable, meant))
-		}
-	}
-	return misspelt, nil
-}
-
-func (f *flag) setByVariable(value string) error {
-	f.given = true // of two variables of the same name, the first counts
-	values := []string{value}
-	if words := strings.Fields(value); f.repeatable && len(words) > 0 {
-		values = words
-	}
-	for _, value := range values {
-		if err := f.set(value); err != nil {
-			return fmt.Errorf("%s: %w", f.variableName(), err)
-		}
-	}
-	return nil
-}
-
-// read returns the function set of a flag: text reads the value, and keep keeps it.
-func read[T any](text func(string) (T, error), keep func(T)) func(string) error {
-	return func(value string) error {
-		v, err := text(value)
-		if err == nil {
-			keep(v)
-		}
-		return err
-	}
-}
-
-func last[T any](kept *T) func(T) {
-	return func(v T) { *kept = v }
-}
-
-func pointer[T any](kept **T) func(T) {
-	return func(v T) { *kept = &v }
-}
-
-func each[T any](kept *[]T) func(T) {
-	return func(v T) { *kept = append(*kept, v) }
-}
-
-// accept returns an error that says what is wanted, unless the value is all right.
-func accept(right bool, value, want string) error {
-	if right {
+// plain returns the Options of a command line without a flag, if there is no variable either that matters: a parse takes
+// as long as the rest of the start. Otherwise it returns nil.
+func plain(args, environ []string) *Options {
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--" || slices.ContainsFunc(environ, matters) {
 		return nil
 	}
-	return fmt.Errorf("cannot use %q: want %s", value, want)
-}
-
-// file reads the path of a file. Another flag, or "--", is none.
-func file(text string) (string, error) {
-	isFlag := strings.HasPrefix(text, "-") && text != "-"
-	return text, accept(text != "" && !isFlag, text, "a PATH, or ./PATH if it begins with a dash")
-}
-
-func truth(text string) (bool, error) {
-	is := slices.Contains([]string{noValue, "true", "1", "yes"}, strings.ToLower(text))
-	isNot := slices.Contains([]string{"false", "0", "no"}, strings.ToLower(text))
-	return is, accept(is || isNot, text, "true, 1, yes, false, 0 or no")
-}
-
-func untruth(text string) (bool, error) {
-	is, err := truth(text)
-	return !is, err
-}
-
-func (c *Options) isolate(text string) (err error) {
-	c.Isolate, err = truth(text)
-	if c.TryIsolate = strings.EqualFold(text, "try"); c.TryIsolate {
-		c.Isolate, err = true, nil
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
 	}
-	return accept(err == nil, text, "try, or no value")
+	return &Options{StopSignal: []syscall.Signal{syscall.SIGTERM}, Grace: 5 * time.Second, Linger: 500 * time.Millisecond, Orphans: life.StopAll, Command: args}
 }
 
-// verbosity reads a number, as tini's variable is one; 2 says no more than 1.
-func verbosity(text string) (bool, error) {
-	n, err := strconv.Atoi(text)
-	return text == noValue || n > 0, accept(text == noValue || err == nil, text, "a number")
+func matters(variable string) bool {
+	return strings.HasPrefix(variable, "FINI_") || strings.HasPrefix(variable, "TINI_") || strings.HasPrefix(variable, "DUMB_INIT_")
 }
 
-func orphans(text string) (string, error) {
-	known := slices.Contains([]string{life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll}, text)
-	return text, accept(known, text, "stop, pipes, wait or leave")
-}
-
-func status(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 8)
-	return int(n), accept(err == nil, text, "an exit status from 0 to 255")
-}
-
-// pid reads the number of one process. Numbers that kill(2) takes for a group, or for all processes, are not accepted.
-func pid(text string) (int, error) {
-	n, err := strconv.ParseUint(text, 10, 31)
-	return int(n), accept(err == nil && n > 0, text, "the pid of a process")
-}
-
-// duration reads a duration of Go's, or a number of seconds or days, even "inf".
-func duration(text string) (time.Duration, error) {
-	// A deadline this far away does not overflow, and is as good as no deadline.
-	const most = 100 * 365 * 24 * time.Hour
-	number, unit := text, time.Second
-	if days, found := strings.CutSuffix(text, "d"); found {
-		number, unit = days, 24*time.Hour
+// New returns a parser that fills in the Options. No mapper asks the file system, because an heir parses too.
+func New(environ []string) (*Options, *kong.Kong, *variables) {
+	c := new(Options)
+	v := &variables{of: map[string]string{}}
+	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.ExplicitGroups(Groups), kong.Resolvers(v),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), each(duration)),
+		kong.NamedMapper("deathsig", each(deathsig)),
+		kong.NamedMapper("signals", each(stopSignals)),
+		kong.NamedMapper("pid", each(pid)),
+		kong.NamedMapper("status", each(status)),
+		kong.NamedMapper("pattern", each(pattern)),
+		kong.NamedMapper("rewrite", each(rewrite)),
+		kong.NamedMapper("file", each(file)),
+		kong.NamedMapper("one", kong.MapperFunc(one)),
+		kong.NamedMapper("verbosity", kong.MapperFunc(verbosity)))
+	if err != nil {
+		panic(err) // a tag is wrong
 	}
-	value, err := strconv.ParseFloat(number, 64)
-	nanoseconds := value * float64(unit)
-	if parsed, notGo := time.ParseDuration(text); notGo == nil {
-		nanoseconds, err = float64(parsed), nil
+	v.flags = parser.Model.Flags
+	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
+		if name, value, _ := strings.Cut(variable, "="); value != "" { // a compose file may set a variable to nothing
+			v.of[name] = value
+		}
 	}
-	kept := min(math.Ceil(nanoseconds), float64(most)) // rounded up, because 0 may mean never
-	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
+	return c, parser, v
 }
 
-// deathsig reads a signal, or "none" as 0.
-func deathsig(text string) (syscall.Signal, error) {
-	sig, err := signals.Parse(text)
-	if err != nil && !strings.EqualFold(text, "none") {
-		return 0, fmt.Errorf("%w; or none", err)
+// runsNothing refuses a command where none is run. Other flags that exclude each other have the same xor.
+func (c *Options) runsNothing() error {
+	if len(c.Command) == 0 {
+		return nil
 	}
-	return sig, nil
-}
-
-// dieBy keeps the signal of --pdeathsig, 0 for none, which also stops the command for another reason than that.
-func (c *Options) dieBy(sig syscall.Signal) {
-	c.Pdeathsig, c.Policy.Deathsig = &sig, cmp.Or(sig, c.Policy.Deathsig)
-}
-
-// allow keeps a pattern of --allow-orphan.
-func (c *Options) allow(pattern string) {
-	c.AllowOrphan, c.Policy.Allow = append(c.AllowOrphan, pattern), true
-}
-
-// rewrite reads FROM:TO: fini forwards the signal FROM as TO. If TO is 0, fini drops the signal.
-func (c *Options) rewrite(text string) error {
-	from, to, found := strings.Cut(text, ":")
-	sig, err := signals.Parse(from)
 	switch {
-	case !found:
-		return accept(false, text, "FROM:TO, such as TERM:QUIT or HUP:0")
-	case err != nil:
-		return err
-	case !signals.Catchable(sig):
-		return fmt.Errorf("cannot use %q: %s can't be caught", text, signals.Name(sig))
-	}
-	if c.Policy.Rewrite[sig], err = signals.Parse(to); err != nil && to != "0" {
-		return fmt.Errorf("%w; or 0", err)
+	case c.Pause:
+		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
+	case c.Install != "":
+		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
 	}
 	return nil
 }
 
-// pattern reads a pattern of --allow-orphan. The user writes it as in glob(7); it is kept as path.Match reads it.
-func pattern(text string) (string, error) {
-	p := strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(text)
-	_, err := path.Match(p, "")
-	line, ofLine := strings.CutPrefix(text, "cmd:")
-	variable, ofVariable := strings.CutPrefix(text, "env:")
-	// A path and a list would match no name, and fini would say nothing.
-	right := text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
-	switch {
-	case ofLine:
-		right = line != ""
-	case ofVariable:
-		right = strings.Index(variable, "=") > 0
+// Policy returns what a life obeys.
+func (c *Options) Policy() life.Policy {
+	p := life.Policy{
+		Grace:       c.Grace,
+		Linger:      c.Linger,
+		KillAfter:   c.KillAfter,
+		Timeout:     c.Timeout,
+		Idle:        c.Idle,
+		StopSignals: c.StopSignal,
+		Deathsig:    syscall.SIGTERM,
+		Orphans:     c.Orphans,
+		Allow:       len(c.AllowOrphan) > 0,
+		OrphansExit: -1,
+		Remap:       c.RemapExit,
+		WarnReaped:  c.WarnReaped,
+		Rewrite:     map[syscall.Signal]syscall.Signal{},
 	}
-	return p, accept(err == nil && right, text,
-		"the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next")
+	if c.Pdeathsig != nil {
+		p.Deathsig = cmp.Or(*c.Pdeathsig, p.Deathsig)
+	}
+	if c.OrphansExit != nil {
+		p.OrphansExit = *c.OrphansExit
+	}
+	for _, r := range c.Rewrite {
+		p.Rewrite[r.From] = r.To
+	}
+	return p
+}
+
+// ToGroup reports whether a signal is forwarded to the command's process group, and not to the main child alone.
+func (c *Options) ToGroup() bool {
+	switch {
+	case c.Group:
+		return true
+	case c.SingleChild != nil:
+		return !*c.SingleChild
+	}
+	return !slices.Contains([]string{"tini", "docker-init", "podman-init", "catatonit"}, c.called)
 }
 
 // Pair reports whether fini must be two processes.
@@ -447,32 +254,4 @@ func (c *Options) Level() life.Level {
 		return life.Detail
 	}
 	return life.Warning
-}
-
-// Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
-func Version() string {
-	revision := "0000000"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 7 {
-				revision = s.Value[:7]
-			}
-		}
-	}
-	return fmt.Sprintf("fini version %s - git.%s", VersionNumber(), revision)
-}
-
-// LimitedBuild is the message of a build whose first instructions are the Go runtime's, which changes what fini has
-// inherited. See entry.Linked.
-const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
-	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
-
-// VersionNumber is the version without the rest of the line.
-func VersionNumber() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
-			return v
-		}
-	}
-	return "0.1.0"
 }

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,18 +9,20 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 func of[T any](v T) *T { return &v }
 
+// parse reads a command line and variables, under fini's own name.
+func parse(args, env []string) (*Options, error) {
+	return Parse(append([]string{"/fini"}, args...), env)
+}
+
 func TestParse(t *testing.T) {
 	type line = *Options
 	nothing := func(line) {}
-	statuses := func(n ...int) func(line) { return func(c line) { c.Policy.Remap = n } }
-	deathsig := func(sig, first syscall.Signal) func(line) {
-		return func(c line) { c.Pdeathsig, c.Policy.Deathsig = &sig, first }
-	}
+	statuses := func(n ...int) func(line) { return func(c line) { c.RemapExit = n } }
+	deathsig := func(sig syscall.Signal) func(line) { return func(c line) { c.Pdeathsig = &sig } }
 	for _, c := range []struct {
 		args, env []string
 		want      func(line)
@@ -31,65 +31,69 @@ func TestParse(t *testing.T) {
 		// A Dockerfile calls the version that it installs FINI_VERSION. A flag that runs no command has no variable.
 		{nil, []string{"FINI_VERSION=v1", "FINI_HELP=1", "FINI_LICENSE=1", "FINI_INSTALL=/x", "FINI_ALWAYS_ON=1", "FINI_TEST=TestX"}, nothing},
 
-		{[]string{"--pdeathsig=KILL"}, nil, deathsig(9, 9)},
-		{[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, deathsig(37, 37)},
-		{[]string{"-pINT"}, nil, deathsig(2, 2)},
-		{[]string{"-p", "none"}, nil, deathsig(0, syscall.SIGTERM)},
-		{[]string{"-p", "HUP"}, []string{"FINI_PDEATHSIG=none"}, deathsig(1, 1)},
+		{[]string{"--pdeathsig=KILL"}, nil, deathsig(9)},
+		{[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, deathsig(37)},
+		{[]string{"-pINT"}, nil, deathsig(2)},
+		{[]string{"-p", "none"}, nil, deathsig(0)},
+		{[]string{"-p", "HUP"}, []string{"FINI_PDEATHSIG=none"}, deathsig(1)},
 		{[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
 		{[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
 		{nil, []string{"FINI_STDIN_EOF=true"}, func(c line) { c.StdinEOF = true }},
-		{[]string{"--timeout=1m30s"}, nil, func(c line) { c.Policy.Timeout = 90 * time.Second }},
-		{[]string{"-t5s"}, nil, func(c line) { c.Policy.Timeout = 5 * time.Second }},
+		{[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = 90 * time.Second }},
+		{[]string{"-t5s"}, nil, func(c line) { c.Timeout = 5 * time.Second }},
+		{[]string{"--idle=2"}, nil, func(c line) { c.Idle = 2 * time.Second }},
+		{nil, []string{"FINI_IDLE=1d"}, func(c line) { c.Idle = 24 * time.Hour }},
+		{[]string{"--stop-signal=INT,SIGTERM"}, nil, func(c line) { c.StopSignal = []syscall.Signal{2, 15} }},
+		{nil, []string{"FINI_STOP_SIGNAL=QUIT"}, func(c line) { c.StopSignal = []syscall.Signal{3} }},
+		{[]string{"--shield=false"}, nil, func(c line) { c.Shield = of(false) }},
 		{[]string{"--shield"}, []string{"FINI_SHIELD=false"}, func(c line) { c.Shield = of(true) }},
 		{[]string{"--no-shield"}, []string{"FINI_SHIELD=true"}, func(c line) { c.Shield = of(false) }},
 		{[]string{"--no-shield=0"}, nil, func(c line) { c.Shield = of(true) }},
 		{nil, []string{"FINI_SHIELD=false"}, func(c line) { c.Shield = of(false) }},
-		{[]string{"--grace=1m", "--grace", "0"}, nil, func(c line) { c.Policy.Grace = 0 }},
-		{[]string{"--grace=1s"}, []string{"FINI_GRACE=x"}, func(c line) { c.Policy.Grace = time.Second }},
-		{nil, []string{"FINI_GRACE=10s", "FINI_GRACE=x"}, func(c line) { c.Policy.Grace = 10 * time.Second }}, // as in getenv(3)
-		{[]string{"--linger=100us"}, nil, func(c line) { c.Policy.Linger = 100 * time.Microsecond }},
+		{[]string{"--grace=1m", "--grace", "0"}, nil, func(c line) { c.Grace = 0 }},
+		{[]string{"--grace=1s"}, []string{"FINI_GRACE=x"}, func(c line) { c.Grace = time.Second }},
+		{nil, []string{"FINI_GRACE=10s", "FINI_GRACE=x"}, func(c line) { c.Grace = 10 * time.Second }}, // as in getenv(3)
+		{[]string{"--linger=100us"}, nil, func(c line) { c.Linger = 100 * time.Microsecond }},
 		{[]string{"--orphans=stop"}, []string{"FINI_ORPHANS=wait"}, nothing},
-		{[]string{"--orphans=pipes"}, nil, func(c line) { c.Policy.Orphans = life.StopPipes }},
-		{[]string{"--orphans", "leave"}, nil, func(c line) { c.Policy.Orphans = life.LeaveAll }},
-		{nil, []string{"FINI_ORPHANS=wait"}, func(c line) { c.Policy.Orphans = life.WaitAll }},
-		{[]string{"--orphans-exit=0"}, nil, func(c line) { c.Policy.OrphansExit = 0 }},
+		{[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
+		{[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
+		{nil, []string{"FINI_ORPHANS=wait"}, func(c line) { c.Orphans = life.WaitAll }},
+		{[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(0) }},
 		{[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
-			c.AllowOrphan, c.Policy.Allow = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}, true
+			c.AllowOrphan = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
-		{[]string{"--allow-orphan=cmd:*/a,b [!c]*", "--allow-orphan=env:A=/x"}, nil, func(c line) {
-			c.AllowOrphan, c.Policy.Allow = []string{"cmd:*/a,b [^c]*", "env:A=/x"}, true
+		{nil, []string{"FINI_ALLOW_ORPHAN=java gpg-*"}, func(c line) { c.AllowOrphan = []string{"java", "gpg-*"} }},
+		{[]string{"--allow-orphan=cmd:*/a,b [!x]", "--allow-orphan=env:A=/x,y [!z]", "--allow-orphan=env:A="}, nil, func(c line) {
+			c.AllowOrphan = []string{"cmd:*/a,b [^x]", "env:A=/x,y [^z]", "env:A="}
 		}},
-		{nil, []string{"FINI_ALLOW_ORPHAN=java gpg-*"}, func(c line) { c.AllowOrphan, c.Policy.Allow = []string{"java", "gpg-*"}, true }},
+		{[]string{"--report=\xff"}, nil, func(c line) { c.Report = "\xff" }},
 		{[]string{"--install=/x"}, nil, func(c line) { c.Install = "/x" }},
-		{[]string{"--kill-after=9s"}, nil, func(c line) { c.Policy.KillAfter = 9 * time.Second }},
+		{[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = 9 * time.Second }},
 		{[]string{"--remap-exit=143", "-e", "0", "-e1"}, []string{"FINI_REMAP_EXIT=143"}, statuses(143, 0, 1)},
 		{nil, []string{"FINI_REMAP_EXIT= 143  130 "}, statuses(143, 130)},
 		{nil, []string{"FINI_REWRITE=TERM:QUIT HUP:0"}, func(c line) {
-			c.Policy.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
+			c.Rewrite = []Rewrite{{syscall.SIGTERM, syscall.SIGQUIT}, {From: syscall.SIGHUP}}
 		}},
 		{[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []int{1, 2} }},
 		{nil, []string{"FINI_BIND=1 2", "FINI_BIND=3"}, func(c line) { c.Bind = []int{1, 2} }},
 		{[]string{"--report=-"}, nil, func(c line) { c.Report = "-" }},
-		{[]string{"--isolate"}, []string{"FINI_ISOLATE=try"}, func(c line) { c.Isolate = true }},
-		{[]string{"--isolate=TRY"}, nil, func(c line) { c.Isolate, c.TryIsolate = true, true }},
-		{[]string{"--isolate=no"}, []string{"FINI_ISOLATE=1"}, nothing},
-		{[]string{"--isolate", "try"}, nil, func(c line) { c.Isolate, c.Command = true, []string{"try"} }},
-		{nil, []string{"FINI_ISOLATE=try"}, func(c line) { c.Isolate, c.TryIsolate = true, true }},
 		{nil, []string{"FINI_ISOLATE=0"}, nothing},
 		{[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = true }},
 		{[]string{"-vvv", "--verbose=0"}, nil, nothing},
 		{nil, []string{"FINI_VERBOSE=2"}, func(c line) { c.Verbose = true }},
-		{[]string{"--quiet"}, []string{"FINI_VERBOSE=1"}, func(c line) { c.Quiet, c.Verbose = true, true }},
+		{[]string{"--quiet"}, []string{"FINI_VERBOSE=1"}, func(c line) { c.Quiet = true }},
 		{[]string{"-v"}, []string{"FINI_QUIET=1"}, func(c line) { c.Verbose = true }},
-		{[]string{"-P"}, []string{"FINI_STDIN_EOF=1"}, func(c line) { c.Pause, c.StdinEOF = true, true }},
-		{[]string{"-sg"}, nil, nothing},
+		{[]string{"-P"}, []string{"FINI_STDIN_EOF=1"}, func(c line) { c.Pause = true }},
+		{nil, []string{"FINI_STDIN_EOF=1", "FINI_PAUSE=1"}, func(c line) { c.Pause = true }},
+		{nil, []string{"FINI_VERBOSE=1", "FINI_QUIET=1"}, func(c line) { c.Quiet = true }},
+		{[]string{"-g"}, []string{"FINI_SINGLE_CHILD=1"}, func(c line) { c.Group = true }},
+		{[]string{"-sg"}, nil, func(c line) { c.Subreaper, c.Group = true, true }},
 		{[]string{"-cwqe7"}, nil, func(c line) {
-			c.SingleChild, c.Policy.WarnReaped, c.Quiet, c.Policy.Remap = true, true, true, []int{7}
+			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = of(true), true, true, []int{7}
 		}},
 		{[]string{"-s", "-g", "-vvv", "-w", "-p", "SIGKILL", "-e", "143", "--", "x"}, nil, func(c line) { // as tini has them
-			deathsig(9, 9)(c)
-			c.Verbose, c.Policy.WarnReaped, c.Policy.Remap, c.Command = true, true, []int{143}, []string{"x"}
+			deathsig(9)(c)
+			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, true, true, []int{143}, []string{"x"}
 		}},
 
 		// An answer comes even if a variable can't be used.
@@ -99,9 +103,9 @@ func TestParse(t *testing.T) {
 		{[]string{"-h"}, []string{"FINI_GRACE=x"}, func(c line) { c.Help = true }},
 		{[]string{"--install=/x"}, []string{"FINI_GRACE=x"}, func(c line) { c.Install = "/x" }},
 	} {
-		want, _ := Parse(nil, nil)
+		want, _ := parse(nil, nil)
 		c.want(want)
-		got, err := Parse(c.args, c.env)
+		got, err := parse(c.args, c.env)
 		if err != nil {
 			t.Errorf("Parse(%q) with %q: %v", c.args, c.env, err)
 			continue
@@ -131,97 +135,38 @@ func TestParseCommand(t *testing.T) {
 		{[]string{"--", "--version", "x"}, []string{"--version", "x"}},
 		{[]string{"--", "", "y", ""}, []string{"", "y", ""}},
 		{[]string{"-", "x"}, []string{"-", "x"}},
+		{[]string{"-c", "-", "x", "--", "-c"}, []string{"-", "x", "--", "-c"}},
+		{[]string{"-k", "5", "x", "y", "--", "z"}, []string{"x", "y", "--", "z"}},
+		{[]string{"-c", "\xff", "-\xfe", "x\xfd"}, []string{"\xff", "-\xfe", "x\xfd"}},
 		{[]string{"x", "a,b", " c ", "d=e", `"a"`, `\`, "${b}", "@d"}, []string{"x", "a,b", " c ", "d=e", `"a"`, `\`, "${b}", "@d"}},
 	} {
-		got, err := Parse(c.args, nil)
+		got, err := parse(c.args, nil)
 		if err != nil || !slices.Equal(got.Command, c.want) || got.Version || got.Verbose {
 			t.Errorf("Parse(%q): %+v, %v; want the command %q", c.args, got, err, c.want)
 		}
 	}
 }
 
-// In the Usage a flag begins a line; what it does starts after two spaces.
-var usageLine = regexp.MustCompile(`(?m)^ {2,6}(-.*?)(?:  +(.*(?:\n {20,}.*)*))?$`)
-
-// inUsage is a flag as the Usage has it.
-type inUsage struct {
-	value     bool // it takes one
-	negatable bool
-	text      string
+// flagNames returns every flag as a word: its letters, its long name, and that with no-.
+func flagNames() (all []string) {
+	_, parser, _ := New(nil)
+	for _, flag := range parser.Model.Flags {
+		letters, long := Names(flag)
+		name, _, _ := strings.Cut(strings.Replace(long, "[no-]", "", 1), "=")
+		all = append(append(all, letters...), name)
+		if name != long && flag.Tag.Negatable != "" {
+			all = append(all, "--no-"+flag.Name)
+		}
+	}
+	return all
 }
 
-// usageFlags is every flag in the Usage, by "-x" or "--name".
-func usageFlags(t *testing.T) map[string]inUsage {
-	t.Helper()
-	flags := map[string]inUsage{}
-	for _, line := range usageLine.FindAllStringSubmatch(Usage, -1) {
-		words := strings.Split(line[1], ", ")
-		_, _, value := strings.Cut(line[1], "=")
-		for _, word := range words {
-			name, _, _ := strings.Cut(word, "=")
-			plain := strings.Replace(name, "[no-]", "", 1)
-			if _, twice := flags[plain]; twice {
-				t.Errorf("%s stands in the Usage twice", plain)
-			}
-			flags[plain] = inUsage{value, plain != name, line[2]}
-		}
+func TestHelp(t *testing.T) {
+	help := Help()
+	if !strings.HasSuffix(help, "\n") || strings.HasSuffix(help, "\n\n") {
+		t.Error("help does not end in one newline")
 	}
-	return flags
-}
-
-func TestUsageHasEveryFlag(t *testing.T) {
-	shown := usageFlags(t)
-	known := map[string]bool{}
-	flags := new(Options).table()
-	for _, flag := range flags {
-		var names []string
-		for _, letter := range flag.letters {
-			names = append(names, "-"+string(letter))
-		}
-		if flag.long != "always-on" && !strings.HasPrefix(flag.long, "no-") {
-			names = append(names, "--"+flag.long)
-		}
-		for _, name := range names {
-			known[name] = true
-			u, ok := shown[name]
-			if !ok {
-				t.Errorf("%s is not in the Usage", name)
-				continue
-			}
-			if u.value == flag.bare {
-				t.Errorf("%s takes a value: %t, but in the Usage %t", name, !flag.bare, u.value)
-			}
-			if negatable := flags.find("--no-"+flag.long) != nil; strings.HasPrefix(name, "--") && u.negatable != negatable {
-				t.Errorf("%s can be negated: %t, but in the Usage %t", name, negatable, u.negatable)
-			}
-		}
-	}
-	for name := range shown {
-		if !known[name] {
-			t.Errorf("%s stands in the Usage, but there is no such flag", name)
-		}
-	}
-	if len(shown) < 20 {
-		t.Errorf("found only these in the Usage: %v", shown)
-	}
-	c, _ := Parse(nil, nil)
-	initial := c.Policy
-	for name, value := range map[string]any{"--grace": initial.Grace, "--linger": initial.Linger, "--orphans": initial.Orphans,
-		"--pdeathsig": strings.TrimPrefix(signals.Name(initial.Deathsig), "SIG")} {
-		if want := fmt.Sprintf("(default: %v)", value); !strings.Contains(shown[name].text, want) {
-			t.Errorf("%s is %s by default, which the Usage does not say: %q", name, want, shown[name].text)
-		}
-	}
-}
-
-func TestUsageFits(t *testing.T) {
-	if !strings.HasSuffix(Usage, "\n") || strings.HasSuffix(Usage, "\n\n") {
-		t.Error("the Usage does not end in one newline")
-	}
-	if n := strings.Count(Usage, "\n"); n > 47 {
-		t.Errorf("%d lines", n)
-	}
-	for line := range strings.Lines(Usage) {
+	for line := range strings.Lines(help) {
 		line = strings.TrimSuffix(line, "\n")
 		if len(line) > 80 {
 			t.Errorf("%d columns: %s", len(line), line)
@@ -229,6 +174,70 @@ func TestUsageFits(t *testing.T) {
 		if strings.ContainsAny(line, "\t\r") || strings.TrimRight(line, " ") != line {
 			t.Errorf("a tab, or space at the end: %q", line)
 		}
+	}
+	_, parser, _ := New(nil)
+	shown := strings.Join(strings.Fields(help), " ")
+	for _, flag := range parser.Model.Flags {
+		letters, long := Names(flag)
+		text := strings.Join(append(letters, long), ", ") + " " + flag.Help
+		if preset := Preset(flag); preset != "" {
+			text += " (default: " + preset + ")"
+		}
+		if flag.Help == "" || strings.Count(shown, " "+text) != 1 {
+			t.Errorf("help does not have this once: %s", text)
+		}
+	}
+}
+
+// A life obeys each flag. Without flags nothing is parsed, and the defaults are those of the parser.
+func TestPolicy(t *testing.T) {
+	plain, _ := parse(nil, nil)
+	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
+	initial := life.Policy{
+		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
+		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
+	}
+	for _, c := range []*Options{plain, parsed} {
+		if got := c.Policy(); !reflect.DeepEqual(got, initial) {
+			t.Errorf("%+v, want %+v", got, initial)
+		}
+	}
+	for text, change := range map[string]func(p *life.Policy){
+		"-p none": func(p *life.Policy) {}, "-p INT": func(p *life.Policy) { p.Deathsig = 2 },
+		"-t 2": func(p *life.Policy) { p.Timeout = 2 * time.Second }, "--idle=1d": func(p *life.Policy) { p.Idle = 24 * time.Hour },
+		"--stop-signal=INT,15":                 func(p *life.Policy) { p.StopSignals = []syscall.Signal{2, 15} },
+		"--stop-signal=INT --stop-signal=QUIT": func(p *life.Policy) { p.StopSignals = []syscall.Signal{3} },
+		"--grace=1s":                           func(p *life.Policy) { p.Grace = time.Second }, "--linger=1s": func(p *life.Policy) { p.Linger = time.Second },
+		"-k 1": func(p *life.Policy) { p.KillAfter = time.Second }, "--orphans=wait": func(p *life.Policy) { p.Orphans = "wait" },
+		"--orphans-exit=3": func(p *life.Policy) { p.OrphansExit = 3 }, "--allow-orphan=x": func(p *life.Policy) { p.Allow = true },
+		"-e 143": func(p *life.Policy) { p.Remap = []int{143} }, "-w": func(p *life.Policy) { p.WarnReaped = true },
+		"-r HUP:0 -r TERM:3": func(p *life.Policy) { p.Rewrite = map[syscall.Signal]syscall.Signal{1: 0, 15: 3} },
+	} {
+		want := initial
+		change(&want)
+		if c, err := parse(strings.Fields(text), nil); err != nil || !reflect.DeepEqual(c.Policy(), want) {
+			t.Errorf("%s: %+v, %v, want %+v", text, c, err, want)
+		}
+	}
+}
+
+// Under the name of an init that signals the main child alone, fini does so too.
+func TestToGroup(t *testing.T) {
+	for _, c := range []struct {
+		line, env string
+		group     bool
+	}{
+		{"fini", "", true}, {"/usr/bin/fini", "", true}, {"fini -c", "", false}, {"fini -g", "", true}, {"fini", "FINI_SINGLE_CHILD=1", false},
+		{"/sbin/docker-init -- x", "", false}, {"/usr/bin/tini", "", false}, {"podman-init -v", "", false}, {"catatonit", "", false},
+		{"tini -g", "", true}, {"tini", "FINI_SINGLE_CHILD=0", true}, {"tini --single-child=0", "", true}, {"tini", "FINI_VERBOSE=1", false},
+		{"tini -g", "FINI_SINGLE_CHILD=1", true}, {"tini-static", "", true}, {"dumb-init", "", true},
+	} {
+		if got, err := Parse(strings.Fields(c.line), []string{c.env}); err != nil || got.ToGroup() != c.group {
+			t.Errorf("%s with %s: %+v, %v, want to the group: %t", c.line, c.env, got, err, c.group)
+		}
+	}
+	if got, err := Parse(nil, nil); err != nil || !got.ToGroup() { // an old kernel executes a program without a name
+		t.Error(got, err)
 	}
 }
 
@@ -265,7 +274,7 @@ func TestNoCommand(t *testing.T) {
 		{[]string{"-r", "HUP:0"}, `-r took "HUP:0" as its value; no command is left`},
 		{[]string{"-p", "none"}, `-p took "none" as its value; no command is left`},
 	} {
-		if parsed, err := Parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
+		if parsed, err := parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
 			t.Errorf("%q: %+v, %v", c.args, parsed, err)
 		}
 		if got := NoCommand(c.args).Error(); !strings.HasPrefix(got, c.says) {
@@ -294,7 +303,7 @@ func TestMisspeltVariables(t *testing.T) {
 		if !strings.Contains(set, "=") {
 			set += "=1"
 		}
-		c, err := Parse([]string{"x"}, []string{set})
+		c, err := parse([]string{"x"}, []string{set})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,8 +320,8 @@ func TestMisspeltVariables(t *testing.T) {
 // A command may have as many arguments as the kernel takes, even after a flag.
 func TestParseManyArguments(t *testing.T) {
 	many := slices.Repeat([]string{"x"}, 100_000)
-	c, err := Parse(append([]string{"--grace", "1s", "--", "command"}, many...), nil)
-	if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Policy.Grace != time.Second {
+	c, err := parse(append([]string{"--grace", "1s", "--", "command"}, many...), nil)
+	if err != nil || len(c.Command) != 1+len(many) || c.Command[0] != "command" || c.Grace != time.Second {
 		t.Fatalf("%d words, %v", len(c.Command), err)
 	}
 }

@@ -6,16 +6,55 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 )
 
 // This file has the messages about command lines and variables that fini can't use.
 
-// unknown says that no flag has this name, and which long name is near.
-func (t table) unknown(name string) error {
-	if f := t.nearest(name[len("--"):]); f != nil {
-		return fmt.Errorf("unknown flag %s, did you mean --%s?", name, f.long)
+// explain returns a parser's error in one line that names what can't be used, and what can.
+func (v *variables) explain(err error) error {
+	text := strings.Replace(err.Error(), "--g ", "-g ", 1) // which has no long name
+	if v.last != nil {
+		if rest, ok := strings.CutPrefix(text, "--"+v.last.Name+": "); ok {
+			return fmt.Errorf("%s: %s", variable(v.last), rest)
+		}
 	}
-	return fmt.Errorf("unknown flag %s", name)
+	var failed *kong.ParseError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	args, path := failed.Context.Args, failed.Context.Path
+	left := path[len(path)-1].Remainder() // begins in the word at which the parser stopped
+	if len(left) == 0 {
+		return errors.New(text)
+	}
+	word := args[len(args)-len(left)]
+	flag, _, _ := strings.Cut(word, "=")
+	name := strings.TrimLeft(flag, "-")
+	letter := left[0]
+	if letter == word {
+		letter = strings.TrimPrefix(word, "-")
+	}
+	_, size := utf8.DecodeRuneInString(letter)
+	unknown := strings.HasPrefix(text, "unknown flag")
+	switch isLong := strings.HasPrefix(word, "--"); {
+	case !isLong && len(name) > 1 && slices.Contains(v.names(), name):
+		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
+	case unknown && isLong:
+		if meant := v.nearest(name); meant != "" {
+			return fmt.Errorf("unknown flag %s, did you mean --%s?", flag, meant)
+		}
+		return fmt.Errorf("unknown flag %s", flag)
+	case unknown && letter[0] == '-':
+		return fmt.Errorf("cannot use %q: want each flag as a word of its own", word)
+	case unknown:
+		return fmt.Errorf("unknown flag -%s", letter[:size])
+	case !strings.HasPrefix(text, "--"): // kong leaves out that it is about --no-shield
+		return fmt.Errorf("%s: %s", flag, text)
+	}
+	return errors.New(text)
 }
 
 // otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
@@ -38,20 +77,6 @@ func NoCommand(args []string) error {
 		return errors.New(`no command: an image wants ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD; see fini --help`)
 	}
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
-}
-
-// contradiction says which flags do not go together, or need a value. It does not look at variables, because a variable
-// may be set for the sake of another command.
-func (c *Options) contradiction(t table) error {
-	switch {
-	case c.Install != "" && len(c.Command) > 0:
-		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
-	case t.find("--quiet").given && t.find("--verbose").given:
-		return errors.New("--quiet and --verbose can't be used together")
-	case t.find("--pause").given && t.find("--stdin-eof").given:
-		return errors.New("--stdin-eof and --pause can't be used together: --pause runs no command to stop")
-	}
-	return nil
 }
 
 // Hint guesses what the user meant by a command that was not found. It returns "" for no guess.
@@ -86,20 +111,24 @@ const shellWords = " cd export . ulimit eval exec exit set unset shift trap umas
 // shellQuoted quotes a line so that a shell reads it as one word.
 func shellQuoted(line string) string { return "'" + strings.ReplaceAll(line, "'", `'\''`) + "'" }
 
-// nearest returns the flag whose long name the user likely meant, or nil.
-func (t table) nearest(name string) (best *flag) {
+// nearest returns the long name that the user likely meant, or "".
+func (v *variables) nearest(name string) (best string) {
 	name = strings.ToLower(name)
-	if f := t.find("--" + name); f != nil {
-		return f
+	names := v.names()
+	if slices.Contains(names, name) {
+		return name
 	}
 	least := 3
-	for i, f := range t {
-		letters := differing(name, f.long)
-		if strings.HasPrefix(f.long, name+"-") || strings.HasPrefix(name, f.long+"-") || strings.HasSuffix(name, "-"+f.long) {
+	for _, other := range names {
+		letters := differing(name, other)
+		if 2*letters >= len(name) {
+			letters = least
+		}
+		if strings.HasPrefix(other, name+"-") || strings.HasPrefix(name, other+"-") || strings.HasSuffix(name, "-"+other) {
 			letters = min(letters, 2)
 		}
 		if letters < least && len(name) > 3 {
-			best, least = &t[i], letters
+			best, least = other, letters
 		}
 	}
 	return best

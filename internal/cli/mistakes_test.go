@@ -14,7 +14,7 @@ import (
 func TestNoTextOfTheParsers(t *testing.T) {
 	parsers := regexp.MustCompile(`expected|EOL|envar|long flag\)|perhaps|<|%!|positional|unexpected|strconv`)
 	var lines [][]string
-	for flag := range usageFlags(t) {
+	for _, flag := range flagNames() {
 		lines = append(lines, []string{flag}, []string{flag, "--", "x"}, []string{flag, "--grace", "x"}, []string{flag, "-v", "x"},
 			[]string{flag + "=", "x"}, []string{flag + "=\x01", "x"}, []string{flag, "", "x"}, []string{flag + "=maybe", "x"},
 			[]string{flag + "zz", "x"}, []string{strings.ToUpper(flag), "x"}, []string{"-" + flag, "x"}, []string{flag + " 5", "x"})
@@ -25,14 +25,14 @@ func TestNoTextOfTheParsers(t *testing.T) {
 		lines = append(lines, []string{"-" + name, "x"}, []string{"--no-" + name, "x"}, []string{"--no" + name, "x"})
 		for _, value := range []string{"maybe", " ", "a b", "-1"} {
 			variable := "FINI_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) + "=" + value
-			if _, err := Parse([]string{"x"}, []string{variable}); err != nil && parsers.MatchString(err.Error()) {
+			if _, err := parse([]string{"x"}, []string{variable}); err != nil && parsers.MatchString(err.Error()) {
 				t.Errorf("%s from %q: %v", name, value, err)
 			}
 		}
 	}
 	mistakes := 0
 	for _, args := range lines {
-		_, err := Parse(args, nil)
+		_, err := parse(args, nil)
 		if err == nil {
 			continue
 		}
@@ -54,7 +54,7 @@ func TestMistakes(t *testing.T) {
 		aDuration = ": want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d; see fini --help"
 		aStatus   = ": want an exit status from 0 to 255; see"
 		aPolicy   = ": want stop, pipes, wait or leave; see"
-		aTruth    = ": want true, 1, yes, false, 0 or no; see"
+		aTruth    = "bool value must be true, 1, yes, false, 0 or no but got "
 		aName     = ": want the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next; see"
 		aPath     = ": want a PATH, or ./PATH if it begins with a dash; see"
 	)
@@ -101,31 +101,38 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-r", "KILL:TERM"}, nil, `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
 		{[]string{"-r", "TERM:FOO"}, nil, `--rewrite: cannot use signal "FOO"`},
 		{[]string{"--bind="}, nil, `--bind: cannot use "": want the pid of a process;`},
-		{[]string{"--quiet=perhaps"}, nil, `--quiet: cannot use "perhaps"` + aTruth},
-		{[]string{"--no-shield=maybe"}, nil, `--no-shield: cannot use "maybe"` + aTruth},
-		{nil, []string{"FINI_SHIELD=perhaps"}, `FINI_SHIELD: cannot use "perhaps"` + aTruth},
-		{[]string{"--isolate=perhaps"}, nil, `--isolate: cannot use "perhaps": want try, or no value`},
-		{[]string{"-v-help", "x"}, nil, `--verbose: cannot use "-help": want a number`},
+		{[]string{"--quiet=perhaps"}, nil, "--quiet: " + aTruth + `"perhaps"`},
+		{[]string{"--no-shield=maybe"}, nil, "--no-shield: " + aTruth + `"maybe"`},
+		{nil, []string{"FINI_SHIELD=perhaps"}, "FINI_SHIELD: " + aTruth + `"perhaps"`},
+		{[]string{"-v-help", "x"}, nil, `cannot use "-v-help": want each flag as a word of its own`},
+		{[]string{"--verbose=x", "x"}, nil, `--verbose: cannot use "x": want a number`},
+		{[]string{"-iq-v", "x"}, nil, `cannot use "-iq-v": want each flag as a word of its own`},
+		{[]string{"--idle", "x"}, nil, `--idle: cannot use "x"` + aDuration},
+		{[]string{"--stop-signal=TERM,FOO"}, nil, `--stop-signal: cannot use signal "FOO": want a name`},
+		{[]string{"--stop-signal="}, nil, `--stop-signal: cannot use signal "": want a name`},
+		{nil, []string{"FINI_STOP_SIGNAL=none"}, `FINI_STOP_SIGNAL: cannot use signal "none": want a name`},
+		{[]string{"--allow-orphan=cmd:"}, nil, `--allow-orphan: cannot use "cmd:"` + aName},
+		{[]string{"--allow-orphan=cmd:[a"}, nil, `--allow-orphan: cannot use "cmd:[a"` + aName},
+		{[]string{"--allow-orphan=env:A"}, nil, `--allow-orphan: cannot use "env:A"` + aName},
+		{[]string{"--allow-orphan=env:=x"}, nil, `--allow-orphan: cannot use "env:=x"` + aName},
+		{[]string{"--isolate", "x"}, nil, "unknown flag --isolate; see"},
 		{[]string{"--allow-orphan="}, nil, `--allow-orphan: cannot use ""` + aName},
 		{[]string{"--allow-orphan", "-v", "x"}, nil, `--allow-orphan: cannot use "-v"` + aName},
 		{[]string{"--allow-orphan=java,gpg-agent"}, nil, `--allow-orphan: cannot use "java,gpg-agent"` + aName},
 		{[]string{"--allow-orphan=/bin/x"}, nil, `--allow-orphan: cannot use "/bin/x"` + aName},
-		{[]string{"--allow-orphan=cmd:"}, nil, `--allow-orphan: cannot use "cmd:"` + aName},
-		{[]string{"--allow-orphan=cmd:[a"}, nil, `--allow-orphan: cannot use "cmd:[a"` + aName},
-		{[]string{"--allow-orphan=env:BUILD_ID"}, nil, `--allow-orphan: cannot use "env:BUILD_ID"` + aName},
-		{[]string{"--allow-orphan=env:=x"}, nil, `--allow-orphan: cannot use "env:=x"` + aName},
 		{[]string{"--allow-orphan=[a"}, nil, `--allow-orphan: cannot use "[a"` + aName},
 		{[]string{"--report", "--", "x"}, nil, `--report: cannot use "--"` + aPath},
 		{[]string{"--report=", "x"}, nil, `--report: cannot use ""` + aPath},
 		{[]string{"--install", "-v"}, nil, `--install: cannot use "-v"` + aPath},
 
 		{[]string{"-q", "-v", "x"}, nil, "--quiet and --verbose can't be used together"},
-		{[]string{"-P", "-i"}, nil, "--stdin-eof and --pause can't be used together"},
+		{[]string{"-P", "-i"}, nil, "--pause and --stdin-eof can't be used together"},
+		{[]string{"-g", "-c", "x"}, nil, "--single-child and -g can't be used together"},
 		{[]string{"--install=/x", "y"}, nil, `--install runs no command: cannot use "y"`},
 		{[]string{"x"}, []string{"FINI_PAUSE=1"}, `--pause runs no command: cannot use "x"`},
 		{[]string{"--help", "-v"}, []string{"FINI_TIMEOUT=1x"}, `FINI_TIMEOUT: cannot use "1x"`}, // --help is not alone
 	} {
-		if got, err := Parse(c.args, c.env); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+		if got, err := parse(c.args, c.env); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q with %q: %+v, %v, want %q", c.args, c.env, got, err, c.says)
 		}
 	}

@@ -115,7 +115,7 @@ type kernel struct {
 func newKernel(options *cli.Options) *kernel {
 	k := &kernel{Logger: Logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
-	k.rules.Policy = options.Policy
+	k.rules.Policy = options.Policy()
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes
 	return k
 }

@@ -43,7 +43,7 @@ func (k *kernel) settle(options *cli.Options) error {
 		session, _ = unix.Getsid(0)
 	}
 	k.rules.Job = job(options, group, initial && !inner)
-	k.rules.Group = k.rules.Job == 0 && !options.SingleChild
+	k.rules.Group = k.rules.Job == 0 && options.ToGroup()
 	k.rules.Leader = session == os.Getpid()
 	if !inner {
 		return k.alone(options, initial)

@@ -95,9 +95,11 @@ type Rules struct {
 // Orphans. Where a comment says "the policy", it means Orphans in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
-	KillAfter     time.Duration  // 0 for off
-	Timeout       time.Duration  // 0 for none
-	Deathsig      syscall.Signal // the stop signal when the parent process has died
+	KillAfter     time.Duration    // 0 for off
+	Timeout       time.Duration    // 0 for none
+	Idle          time.Duration    // 0 for none
+	StopSignals   []syscall.Signal // what a stop for another reason sends, one after the other, each with Grace
+	Deathsig      syscall.Signal   // the stop signal when the parent process has died
 	Orphans       string
 	Allow         bool // some leftovers are left alone: --allow-orphan
 	OrphansExit   int  // -1 for none
