@@ -24,7 +24,7 @@ DEPTH      ?= 2
 SEED       ?= 1
 
 # The rooms of e2e that nothing may run beside.
-QUIET       = cost|isolation|stuck
+QUIET       = cost|stuck
 
 # The go command wants a place for what it keeps.
 ifeq ($(HOME),)

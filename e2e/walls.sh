@@ -7,11 +7,10 @@ module=$(go list -m)
 walls='
 main internal/cli internal/entry internal/files internal/host internal/life signals
 internal/files unix
-internal/host internal/cli internal/entry internal/life internal/pair internal/report orphans pdeath reaper signals unix
+internal/host internal/cli internal/entry internal/life internal/report orphans pdeath reaper signals unix
 internal/cli internal/life signals
 internal/entry unix
 internal/life internal/entry orphans reaper signals
-internal/pair internal/entry reaper unix
 internal/report internal/files orphans reaper signals unix
 orphans unix
 pdeath unix

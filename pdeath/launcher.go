@@ -7,21 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Proc is a /proc that shows the processes above fini, as a descriptor of the directory. This file reads only comm
-// and status there, for which a reader never waits. See proc_pid_comm(5), proc_pid_status(5).
-type Proc int
-
-// Own is the /proc of this process.
-const Own Proc = -1
+// This file reads only comm and status below /proc, for which a reader never waits. See proc_pid_comm(5),
+// proc_pid_status(5).
 
 // Name returns the name of a process, "" if it can't be read.
-func (p Proc) Name(pid int) string {
-	return strings.TrimSuffix(p.read(pid, "comm"), "\n")
-}
+func Name(pid int) string { return strings.TrimSuffix(read(pid, "comm"), "\n") }
 
 // Ignores reports whether a process ignores a signal. It returns false if the status can't be read.
-func (p Proc) Ignores(pid int, sig unix.Signal) bool {
-	set, _ := strconv.ParseUint(field(p.read(pid, "status"), "SigIgn"), 16, 64)
+func Ignores(pid int, sig unix.Signal) bool {
+	set, _ := strconv.ParseUint(field(read(pid, "status"), "SigIgn"), 16, 64)
 	return set&(1<<(sig-1)) != 0
 }
 
@@ -29,21 +23,22 @@ func (p Proc) Ignores(pid int, sig unix.Signal) bool {
 // the session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It looks
 // only at the process parent, which is the parent of a member, and at the ancestors of parent, because the other
 // members of a job have the same parents.
-func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
+func GroupIsOrphaned(group, session, parent int) bool {
 	if group == 0 {
 		return false // the group is outside of the PID namespace, as are the parents of its members
 	}
 	for at := parent; at > 0; {
-		theirGroup, theirSession, ok := p.groupOf(at)
+		theirGroup, err := unix.Getpgid(at)
+		theirSession, err2 := unix.Getsid(at)
 		switch {
-		case !ok:
+		case err != nil || err2 != nil:
 			return false
 		case theirSession != session:
 			return true
 		case theirGroup != group:
 			return false
 		}
-		above, err := strconv.Atoi(field(p.read(at, "status"), "PPid"))
+		above, err := strconv.Atoi(field(read(at, "status"), "PPid"))
 		if err != nil {
 			return false
 		}
@@ -52,34 +47,16 @@ func (p Proc) GroupIsOrphaned(group, session, parent int) bool {
 	return true
 }
 
-// groupOf returns the process group and the session of a process. No system call knows them in another PID namespace.
-func (p Proc) groupOf(pid int) (group, session int, ok bool) {
-	if p == Own {
-		group, err := unix.Getpgid(pid)
-		session, err2 := unix.Getsid(pid)
-		return group, session, err == nil && err2 == nil
-	}
-	text := p.read(pid, "status")
-	group, err := strconv.Atoi(field(text, "NSpgid"))
-	session, err2 := strconv.Atoi(field(text, "NSsid"))
-	return group, session, err == nil && err2 == nil
-}
-
-// field returns the first word of a line of status: of several numbers, the number in the PID namespace of that /proc.
+// field returns the first word of a line of status.
 func field(status, name string) string {
 	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":\t")
 	rest, _, _ = strings.Cut(rest, "\n")
-	rest, _, _ = strings.Cut(rest, "\t")
 	return rest
 }
 
 // read reads a file of a process, "" if it can't be read.
-func (p Proc) read(pid int, name string) string {
-	path := strconv.Itoa(pid) + "/" + name
-	if p == Own {
-		path = "/proc/" + path
-	}
-	fd, err := unix.Openat(int(p), path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func read(pid int, name string) string {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}

@@ -24,17 +24,14 @@ var waysToPair = map[string]struct {
 	"bind":          {[]string{"--bind=1"}, "", runIt},
 	"both":          {[]string{"--report=FILE", "--bind=1"}, "", runIt},
 	"FINI_BIND":     {nil, "FINI_BIND=1", runIt},
-	"a wrong guess": {[]string{"--timeout", "1000", "--isolate=try"}, "", runIt},
+	"a wrong guess": {[]string{"--timeout", "1000", "--no-shield", "--shield"}, "", runIt},
 	"closed stream": {nil, "", runIt + " 2>&-"},
 	"no SIGCHLD":    {nil, "", "exec env --ignore-signal=CHLD \"$@\""},
 	"a child":       {nil, "", "sleep 1000 >/dev/null 2>&1 </dev/null 3>&- 4>&- & while [ -e /proc/$!/fd/3 ]; do :; done; " + runIt},
-	"isolate":       {[]string{"--isolate=try"}, "", runIt},
-	"and bind":      {[]string{"--isolate=try", "--bind=1"}, "", runIt},
-	"FINI_ISOLATE":  {nil, "FINI_ISOLATE=try", runIt},
 }
 
 // waysInMakeTest are by a flag, by a child, and by a variable.
-var waysInMakeTest = []string{"report", "a child", "FINI_ISOLATE"}
+var waysInMakeTest = []string{"report", "a child", "FINI_BIND"}
 
 const runIt = "exec \"$@\""
 

@@ -118,8 +118,9 @@ type recipe struct {
 var recipes = []recipe{
 	{"sh", "make demo", isScript}, // see TestPagesCommandLines
 	{"sh", "fini -- make test", inFront},
-	{"sh", "fini --isolate -- make test", isScript}, // see e2e/isolation
-	{"sh", "dpkg -i", isScript},                     // see releaseReadme
+	{"sh", "unshare -U", inNamespace},
+	{"sh", "bwrap --dev-bind", inNamespace},
+	{"sh", "dpkg -i", isScript}, // see releaseReadme
 	{"dockerfile", "HEALTHCHECK", healthCheck},
 	{"dockerfile", "COPY --from=fini", dockerfile},
 	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
@@ -250,6 +251,30 @@ func inFront(t *testing.T, text string) {
 	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != "done\n" {
 		t.Errorf("it says %q", out)
 	}
+}
+
+// Nothing stays after the command's exit, SIGTERM for fini itself is a request to end, and SIGKILL for the program that
+// has made the namespace is the end of all in it.
+func inNamespace(t *testing.T, text string) {
+	rig.NeedPidNamespace(t)
+	maker, _, _ := strings.Cut(text, " ")
+	need.Program(t, maker)
+	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != "done\n" {
+		t.Errorf("it says %q", out)
+	}
+	const waits = `trap "echo cleaned up; exit 7" TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.01; done`
+	k = rig.NewRecipeDir(t, map[string]string{"make": waits})
+	l := k.Start("/bin/sh", "-c", "exec "+text)
+	l.Out.Want("ready")
+	rig.MustKill(t, rig.ChildrenOf(t, l.PID())[0], syscall.SIGTERM)
+	if out := k.MustLeaveNothing(l, 7); !strings.HasSuffix(out, "cleaned up\n") {
+		t.Errorf("it says %q", out)
+	}
+	l = k.Start("/bin/sh", "-c", "exec "+text)
+	l.Out.Want("ready")
+	l.Signal(syscall.SIGKILL)
+	k.MustBeEmpty()
 }
 
 // The runner's cancel is that of GithubCancel, ten times as fast. Bash is gone when it sends

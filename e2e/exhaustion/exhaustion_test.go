@@ -330,7 +330,7 @@ func (l *fullLife) suspend() {
 func TestProcessTableIsTooSmall(t *testing.T) {
 	t.Parallel()
 	rounds := rig.QuickOrFull(1, 5)
-	rig.InPlacesButIsolated(t, "an isolated pair takes more", func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		enough := 12
 		if p == rig.Pair {
@@ -526,7 +526,7 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 	setpriv := need.Program(t, "setpriv")
 	become := rig.SetUserID(t, setpriv)
 	user := []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"}
-	rig.InPlacesButIsolated(t, "a set-user-ID program gets no other user in a user namespace", func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		h := rig.NewCgroup(t)
 		l := rig.StartCmd(t, h.Around(p, user, "--linger=0", "--grace=200ms", "--", "/bin/sh", "-c",

@@ -59,7 +59,7 @@ func TestAllowOrphan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InPlacesButIsolated(t, "its end is that of all", func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				if !rig.All() && !p.Takes(i) {
 					return
 				}
@@ -151,7 +151,7 @@ func TestAllowOrphanByItsMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rig.InPlacesButIsolated(t, "its end is that of all", func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				flags := []string{"--linger=0", "--grace=50ms", "--orphans-exit=9", "--allow-orphan=" + tt.pattern}
 				l := rig.Start(t, p, append(flags, withAgent(tt.allowed+quiet, "setsid "+tt.other+" 4>&1"+quiet+" & read line")...)...)
 				pids := []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}

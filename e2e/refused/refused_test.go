@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
-			rig.InPlacesButIsolated(t, "isolation takes some of these calls: see TestIsolationRefused", func(t *testing.T, p rig.Place) {
+			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				for _, kind := range []string{"ENOSYS", "EPERM"} {
 					if p != rig.Pair && (kind == "ENOSYS" || !rig.All() && !p.Takes(n)) {
 						continue // one process takes the same ways as the two of a pair

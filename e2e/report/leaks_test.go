@@ -83,7 +83,7 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 				t.Errorf("says %q", line)
 			}
 		})
-		if !need.IsRoot() || p.Isolated {
+		if !need.IsRoot() {
 			return // who can't become another, or may not look at it then
 		}
 		t.Run("another user", func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	const leaves, status = "fini: leaving leftover ", "fini: exit 9 instead of 0: --orphans-exit, 1 leftover"
 	audit := []string{"--orphans=leave", "--orphans-exit=9"}
-	rig.InPlacesButIsolated(t, "it lives on, with a pid that is not known here", func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for n, tt := range []struct {
 			name   string
 			flags  []string
@@ -180,9 +180,6 @@ func TestGitHubSummary(t *testing.T) {
 			{"quiet", []string{"--orphans-exit=3", "-q"}, 3, "", []string{"GITHUB_ACTIONS=true"}},
 			{"not on GitHub", []string{"--orphans-exit=3"}, 3, "", nil},
 		} {
-			if tt.name == "a look" && p.Isolated {
-				continue // it lives on, with a pid that is not known here
-			}
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join(t.TempDir(), "summary.md")

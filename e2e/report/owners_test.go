@@ -111,7 +111,7 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 // which there is no look, has ended it.
 func TestOwnerIsRemembered(t *testing.T) {
 	t.Parallel()
-	rig.InPlacesButIsolated(t, "the supervisor tells its pid inside", func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		report, g := rig.ReportPath(t), rig.NewGate(t)
 		l := rig.Start(t, p, "--linger=1h", "-w", "--report="+report, "--", "/bin/sh", "-c",

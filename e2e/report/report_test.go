@@ -105,7 +105,7 @@ func TestReportOfTheCommand(t *testing.T) {
 						t.Errorf("%s came at %v, the run is from %v to %v", s.Signal, s.At, r.Started, r.Finished)
 					}
 					// From outside its PID namespace nobody has a pid, or a name.
-					if known := s.Sender != nil && s.Sender.Pid == os.Getpid() && s.Sender.Name != ""; known == (p == rig.PID1 || p == rig.Isolated) {
+					if known := s.Sender != nil && s.Sender.Pid == os.Getpid() && s.Sender.Name != ""; known == (p == rig.PID1) {
 						t.Errorf("%s was sent by %+v, this is %d", s.Signal, s.Sender, os.Getpid())
 					}
 				}
@@ -179,7 +179,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		// Its stdin ends with the command.
 		ends = `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; echo ready $$`
 	)
-	rig.InPlacesButIsolated(t, "the command tells pids inside, and the report those outside: see TestIsolatedReport", func(t *testing.T, p rig.Place) {
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		run := func(t *testing.T, flags, leftovers string, words ...string) (r rig.Reported, pids map[string]int, said string) {
 			t.Helper()

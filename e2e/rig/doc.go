@@ -5,7 +5,7 @@
 // TestMain is Main, which builds fini, gives the tests the surroundings that they take for granted, and makes
 // the folder e2e their working directory.
 //
-// A Life is a started fini: Start runs fini in a Place (Pair, Alone, PID1, Isolated), StartCmd runs any
+// A Life is a started fini: Start runs fini in a Place (Pair, Alone, PID1), StartCmd runs any
 // exec.Cmd, and Launch has fini started by a launcher that can be killed. Life.Out and Life.Err are its
 // streams, line by line. Life.MustEnd asserts the status, and that nothing of the tree is alive: each process
 // of the tree inherits the witness, a pipe that only the kernel closes. A Cgroup holds the tree if its

@@ -158,42 +158,37 @@ func isDefault(name string) bool {
 
 // A place is one of the ways in which fini lives.
 type Place struct {
-	Name     string
-	PID1     bool
-	Alone    bool // a wrapper without a shield
-	Isolated bool // a pair whose inner fini is the init of a PID namespace
+	Name  string
+	PID1  bool
+	Alone bool // a wrapper without a shield
 }
 
 var (
-	Pair     = Place{Name: "pair"}
-	Alone    = Place{Name: "alone", Alone: true}
-	PID1     = Place{Name: "pid1", PID1: true}
-	Isolated = Place{Name: "isolated", Isolated: true}
-	Places   = []Place{Pair, Alone, PID1}
+	Pair   = Place{Name: "pair"}
+	Alone  = Place{Name: "alone", Alone: true}
+	PID1   = Place{Name: "pid1", PID1: true}
+	Places = []Place{Pair, Alone, PID1}
 )
 
 // Flags is what fini is given to be so.
 func (p Place) Flags() []string {
-	switch {
-	case p.Alone:
+	if p.Alone {
 		return []string{"--no-shield"}
-	case p.Isolated:
-		return []string{"--isolate"}
 	}
 	return nil
 }
 
 // Takes reports whether a place has a share in a case with this number, of many cases that are dealt out
-// among the places; each of them takes all under FINI_FULL. Isolated is another pair, and takes a few.
+// among the places; each of them takes all under FINI_FULL.
 func (p Place) Takes(n int) bool {
-	return Full() || Places[n%len(Places)] == p || p.Isolated && n%(4*len(Places)) == 0
+	return Full() || Places[n%len(Places)] == p
 }
 
-// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace; and isolated, as CI
-// does. In make test it is one of these places, which the test's name chooses, and in make test-all the others.
+// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace. In make test it is one of these
+// places, which the test's name chooses, and in make test-all the others.
 func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
-	for _, p := range append(slices.Clone(Places), Isolated) {
+	for _, p := range Places {
 		if takes(p == chosen(t.Name())) {
 			inPlace(t, p, test)
 		}
@@ -222,15 +217,6 @@ func turn(name string, n int) int {
 // to place, and a test that deals its cases out among the places.
 func InEveryPlace(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
-	InPlacesButIsolated(t, "", test)
-	if All() {
-		inPlace(t, Isolated, test)
-	}
-}
-
-// InPlacesButIsolated leaves out what differs in a namespace of its own, and says why.
-func InPlacesButIsolated(t *testing.T, _ string, test func(t *testing.T, p Place)) {
-	t.Helper()
 	for _, p := range Places {
 		inPlace(t, p, test)
 	}
@@ -241,9 +227,6 @@ func inPlace(t *testing.T, p Place, test func(t *testing.T, p Place)) {
 	t.Run(p.Name, func(t *testing.T) {
 		if p.PID1 {
 			NeedPidNamespace(t)
-		}
-		if p.Isolated {
-			NeedIsolation(t, Account{Name: "this user"})
 		}
 		test(t, p)
 	})

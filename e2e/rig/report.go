@@ -44,7 +44,6 @@ type Reported struct {
 	Fini       string
 	Command    []string
 	CommandCut bool
-	Isolated   bool
 	Pid        int
 	Started    time.Time
 	Ended      *time.Time

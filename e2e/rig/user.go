@@ -1,7 +1,6 @@
 package rig
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,25 +30,4 @@ func Users(t *testing.T) []Account {
 func (u Account) Command(args ...string) *exec.Cmd {
 	words := slices.Concat(u.As, []string{Fini}, args)
 	return exec.Command(words[0], words[1:]...)
-}
-
-// NeedIsolation skips a test where a user can't have a PID namespace.
-func NeedIsolation(t *testing.T, u Account) {
-	t.Helper()
-	out, err := u.Command("--isolate", "true").CombinedOutput()
-	need.That(t, err == nil, fmt.Sprintf("--isolate as %s (%s)", u.Name, out))
-}
-
-// EachUser runs a test as each user who can be isolated. In make test it is one of them, whom the test's name chooses.
-func EachUser(t *testing.T, test func(t *testing.T, u Account)) {
-	users := Users(t)
-	if !All() {
-		users = users[turn(t.Name(), len(users)):][:1]
-	}
-	for _, u := range users {
-		t.Run(u.Name, func(t *testing.T) {
-			NeedIsolation(t, u)
-			test(t, u)
-		})
-	}
 }

@@ -128,7 +128,7 @@ os.write(1, b"up\n")
 while True: signal.sigtimedwait([], 1)`},
 	}
 	runners := map[string][]string{"without": nil, "tini": {need.Program(t, "tini"), "-s", "--"}}
-	for _, p := range []rig.Place{rig.Alone, rig.Pair, rig.Isolated} {
+	for _, p := range []rig.Place{rig.Alone, rig.Pair} {
 		runners[p.Name] = slices.Concat([]string{rig.Fini}, p.Flags(), []string{"--kill-after=1ms", "--"})
 	}
 	for what, program := range programs {
@@ -136,9 +136,6 @@ while True: signal.sigtimedwait([], 1)`},
 			for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 				t.Run(fmt.Sprintf("%s/%s/%v", what, who, sig), func(t *testing.T) {
 					t.Parallel()
-					if who == rig.Isolated.Name {
-						rig.NeedIsolation(t, rig.Account{Name: "this user"})
-					}
 					script := `trap "" HUP; "$@" & echo "fini $!"; wait $!; exit $?`
 					l := rig.StartCmd(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", script, "sh"}, runner, program)...))
 					pid := l.Out.Launched()

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"cmp"
 	"os/exec"
 	"testing"
 
@@ -17,9 +16,6 @@ func TestJobControl(t *testing.T) {
 	t.Parallel()
 	b := shells.NewBench(t)
 	turns := []rig.Place{rig.Pair, rig.Alone}
-	if rig.All() {
-		turns = append(turns, rig.Isolated)
-	}
 	for i, c := range shells.TypedCases {
 		if !rig.All() && c.Row == "" && i%3 != 0 {
 			continue // make test has each case of the table in docs/terminal.md, and a third of the others
@@ -37,14 +33,7 @@ func TestJobControl(t *testing.T) {
 						if !rig.Full() && (j != 0 || !rig.All()) && (i/3+j)%len(turns) != k {
 							continue
 						}
-						c := c
-						if p.Isolated {
-							c.Differs = cmp.Or(c.Isolated, c.Differs)
-						}
 						t.Run(p.Name, func(t *testing.T) {
-							if p.Isolated {
-								rig.NeedIsolation(t, rig.Account{Name: "this user"})
-							}
 							bare = b.Compare(t, shell, c, p, bare)
 						})
 					}
@@ -73,11 +62,8 @@ sys.exit(not os.WIFSTOPPED(status))
 func TestWriterInTheBackground(t *testing.T) {
 	t.Parallel()
 	python := need.Program(t, "python3")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone, rig.Isolated} {
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 		t.Run(p.Name, func(t *testing.T) {
-			if p.Isolated {
-				rig.NeedIsolation(t, rig.Account{Name: "this user"})
-			}
 			for range rig.QuickOrFull(20, 600) {
 				argv := append([]string{"-I", "-S", "-c", writer}, p.Command("--", "/bin/sh", "-c", "echo said").Args...)
 				l, _, keys := rig.OnTerminal(t, exec.Command(python, argv...))

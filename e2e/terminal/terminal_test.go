@@ -64,26 +64,23 @@ func TestSecondControlC(t *testing.T) {
 	}
 }
 
-// A fini that was stopped with its job ends if the command is killed meanwhile, though the inner one
-// is in another PID namespace, and can't signal it.
+// A fini that was stopped with its job ends if the command is killed meanwhile, because the inner one
+// continues it.
 func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
 	bash := need.Program(t, "bash")
-	rig.EachUser(t, func(t *testing.T, u rig.Account) {
-		fini := strings.Join(u.Command("--isolate", "-q").Args, " ")
-		l, screen, keys := rig.OnTerminal(t, exec.Command(bash, "-c",
-			"set -m; "+fini+` -- sh -c 'echo ready; exec sleep 1000'; echo "status $?"; read x`))
-		screen.Want("ready")
-		outer := rig.ChildrenOf(t, l.PID())[0]
-		inner := rig.ChildrenOf(t, outer)[0]
-		command := rig.ChildrenOf(t, inner)[0]
-		_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
-		screen.Want("status 148")
-		rig.Until(t, "fini and the command are stopped", func() bool { return rig.CountStopped([]int{outer, command}) == 2 })
-		rig.MustKill(t, command, syscall.SIGKILL)
-		rig.Until(t, "fini's end", func() bool { return rig.StatOf(outer).Gone() })
-		_, _ = io.WriteString(keys, "\n")
-		l.MustEnd(0)
-	})
+	l, screen, keys := rig.OnTerminal(t, exec.Command(bash, "-c",
+		"set -m; "+rig.Fini+` -q -- sh -c 'echo ready; exec sleep 1000'; echo "status $?"; read x`))
+	screen.Want("ready")
+	outer := rig.ChildrenOf(t, l.PID())[0]
+	inner := rig.ChildrenOf(t, outer)[0]
+	command := rig.ChildrenOf(t, inner)[0]
+	_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
+	screen.Want("status 148")
+	rig.Until(t, "fini and the command are stopped", func() bool { return rig.CountStopped([]int{outer, command}) == 2 })
+	rig.MustKill(t, command, syscall.SIGKILL)
+	rig.Until(t, "fini's end", func() bool { return rig.StatOf(outer).Gone() })
+	_, _ = io.WriteString(keys, "\n")
+	l.MustEnd(0)
 }
 
 // What is written to a pty just before its last close may be lost, so each script below

@@ -96,8 +96,6 @@ type Options struct {
 
 	Command command `arg:"" optional:"" passthrough:"partial"`
 
-	Isolate, TryIsolate bool `kong:"-"`
-
 	Misspelt []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
 	called   string   // the name of the program
 }

@@ -77,7 +77,6 @@ func TestParse(t *testing.T) {
 		{[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []int{1, 2} }},
 		{nil, []string{"FINI_BIND=1 2", "FINI_BIND=3"}, func(c line) { c.Bind = []int{1, 2} }},
 		{[]string{"--report=-"}, nil, func(c line) { c.Report = "-" }},
-		{nil, []string{"FINI_ISOLATE=0"}, nothing},
 		{[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = true }},
 		{[]string{"-vvv", "--verbose=0"}, nil, nothing},
 		{nil, []string{"FINI_VERBOSE=2"}, func(c line) { c.Verbose = true }},

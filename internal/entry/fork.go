@@ -15,38 +15,30 @@ import (
 //
 //go:nosplit
 func (p *process) fork(argv uintptr) {
-	p.parent.FD, p.parent.Proc, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1, -1
+	p.parent.FD, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1
 	p.Self, p.Ignored = call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
 	p.noteEarlier()
-	kind := guess(argv)
-	if p.Self == 1 || kind == BeAlone {
+	if p.Self == 1 || guessAlone(argv) {
 		return
 	}
-	if p.earliers < 0 { // later, nothing tells these children from the main child's descendants
-		p.failed = p.earliers
+	if p.failed = p.earliers; p.failed < 0 { // later, nothing tells these children from the main child's descendants
 		return
 	}
 	p.noteParent()
 	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
 	p.signalFD = high(signalFD(-1, p.wanted()))
-	if p.signalFD < 0 {
-		p.failed, kind = p.signalFD, 0
-	}
 	call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
 		byDefault := [4]uint64{} // if SIGCHLD is ignored, the kernel keeps no status
 		call(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
 	}
-	for kind != 0 {
-		switch next := p.launch(kind); {
-		case next != kind: // refused
-			kind = next
-		case p.role == Inner:
-			p.beInner()
-			return
-		default:
-			kind = p.sleep()
-		}
+	p.failed = p.launch()
+	if p.role == Inner {
+		p.beInner()
+		return
+	}
+	if p.failed >= 0 {
+		p.sleep()
 	}
 	if p.role == Heir {
 		p.inherit()
@@ -54,28 +46,20 @@ func (p *process) fork(argv uintptr) {
 	p.closeAll()
 }
 
-// guess looks for the flags that make fini a single process or an isolated pair. It misses flags after a flag whose value
-// is a separate word. An inner fini can correct a wrong guess, and a single process can't. So if any word may cancel
-// the flag for a single process, fini makes a pair first.
+// guessAlone looks for the flags that make fini a single process. It misses flags after a flag whose value is a separate
+// word. An inner fini can correct a wrong guess, and a single process can't. So if any word may cancel the flag for a
+// single process, fini makes a pair first.
 //
 //go:nosplit
-func guess(argv uintptr) Kind {
-	kind := BePlain
+func guessAlone(argv uintptr) (alone bool) {
 	for i := uintptr(8); word(argv+i) != 0 && byteAt(word(argv+i)) == '-' && !begins(word(argv+i), "--\x00"); i += 8 {
-		switch arg := word(argv + i); {
-		case begins(arg, "--no-shield\x00") && kind == BePlain, begins(arg, "--pause\x00"), begins(arg, "-P\x00"):
-			kind = BeAlone
-		case begins(arg, "--isolate") && kind != BeAlone:
-			kind = BeIsolated
-		}
+		arg := word(argv + i)
+		alone = alone || begins(arg, "--no-shield\x00") || begins(arg, "--pause\x00") || begins(arg, "-P\x00")
 	}
-	for at := argv; kind == BeAlone && (at < atEntry.environ || word(at) != 0); at += 8 { // the environment follows a 0
-		arg := word(at)
-		if arg != 0 && (begins(arg, "--shield") || begins(arg, "--pause=") || begins(arg, "--isolate") || begins(arg, "FINI_ISOLATE=")) {
-			kind = BePlain
-		}
+	for at := argv; alone && word(at) != 0; at += 8 {
+		alone = !begins(word(at), "--shield") && !begins(word(at), "--pause=")
 	}
-	return kind
+	return alone
 }
 
 //go:nosplit
@@ -88,8 +72,7 @@ func begins(arg uintptr, with string) bool {
 	return true
 }
 
-// noteParent records the facts about the parent process. An isolated inner fini can't find them out itself, because the
-// parent process has no pid in its PID namespace.
+// noteParent records the facts about the parent process.
 //
 //go:nosplit
 func (p *process) noteParent() {
@@ -120,14 +103,14 @@ func (p *process) takeSlot() {
 	}
 }
 
-// launch forks. The child is the inner fini, and goes on to the runtime. If the kernel refuses the fork, launch returns
-// the kind of pair to try next, or 0 for a single process. Otherwise launch returns kind.
+// launch forks. The child is the inner fini, and goes on to the runtime. launch returns a negative errno if the kernel
+// refuses the fork, or something that a pair needs.
 //
 //go:nosplit
-func (p *process) launch(kind Kind) Kind {
+func (p *process) launch() (err int) {
 	const sockets = unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	ends := [2]int32{-1, -1}
-	err := call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
+	err = call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
 	line, inner := high(int(ends[0])), high(int(ends[1]))
 	// The inner fini needs some more descriptors.
 	spare := call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
@@ -135,48 +118,25 @@ func (p *process) launch(kind Kind) Kind {
 	if spare == -int(unix.EINVAL) { // the number is beyond the limit
 		spare = -int(unix.EMFILE)
 	}
-	if err = min(err, line, inner, spare); err >= 0 {
+	if err = min(p.signalFD, err, line, inner, spare); err >= 0 {
 		err = p.tryCalls(line)
 	}
-	if err < 0 {
-		closeFD(line)
-		closeFD(inner)
-		p.failed, p.line = err, -1
-		return 0
+	if err >= 0 {
+		err = call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	}
-	p.Next, p.Starting, p.hungUp, p.deadline, p.Isolated = 0, false, false, 0, kind == BeIsolated
-	flags := uintptr(unix.SIGCHLD)
-	if p.Isolated {
-		flags |= p.prepareIsolation(line)
-	}
-	p.line = inner
-	pid := call(unix.SYS_CLONE, flags, 0, 0, 0)
-	if pid == 0 {
-		p.role = Inner
+	p.inner, p.line = err, line
+	switch {
+	case err == 0:
+		p.role, p.line, inner = Inner, inner, line
 		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
 		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See Settled.
 		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
-		closeFD(line)
-		return kind
-	}
-	closeFD(inner)
-	closeFD(p.parent.Proc)
-	p.parent.Proc = -1
-	if pid < 0 {
+	case err < 0:
 		closeFD(line)
 		p.line = -1
-		if p.Isolated {
-			p.refused.call, p.refused.errno = CallClonePID, uint32(-pid)
-			if p.user {
-				p.refused.call = CallCloneUser
-			}
-			return BePlain
-		}
-		p.failed = pid
-		return 0
 	}
-	p.inner, p.line = pid, line
-	return kind
+	closeFD(inner)
+	return err
 }
 
 // tryCalls makes each call that the outer fini can't do without, because a filter may refuse one: see seccomp(2). It
@@ -215,12 +175,6 @@ func (p *process) closeAll() {
 func (p *process) beInner() {
 	closeFD(p.signalFD)
 	p.signalFD = -1
-	if p.Isolated {
-		if p.user {
-			p.isolateUser()
-		}
-		return // if the outer fini has been killed, the line hangs up
-	}
 	switch call(unix.SYS_GETPPID, 0, 0, 0, 0) {
 	case p.Self:
 	case 0:

@@ -10,25 +10,21 @@ import (
 )
 
 func TestGuess(t *testing.T) {
-	for line, want := range map[string]Kind{
-		"fini x":                                 BePlain,
-		"fini":                                   BePlain,
-		"fini -- --isolate":                      BePlain,
-		"fini x --isolate":                       BePlain,
-		"fini --isolate x":                       BeIsolated,
-		"fini --isolate=try -q x":                BeIsolated,
-		"fini --isolate --no-shield x":           BeIsolated,
-		"fini --no-shield x":                     BeAlone,
-		"fini -q --no-shield -v x":               BeAlone,
-		"fini --no-shield --shield x":            BePlain,
-		"fini --shield --no-shield x":            BePlain,
-		"fini --no-shield -t 1 --shield x":       BePlain,
-		"fini --no-shield -t 1 --isolate x":      BePlain,
-		"fini --no-shield x FINI_ISOLATE=try":    BePlain,
-		"fini --no-shields x":                    BePlain,
-		"fini -P":                                BeAlone,
-		"fini -P --pause=false x":                BePlain,
-		"fini -q --bind=1 --report=x --shield x": BePlain,
+	for line, want := range map[string]bool{
+		"fini x":                                 false,
+		"fini":                                   false,
+		"fini -- --no-shield":                    false,
+		"fini x --no-shield":                     false,
+		"fini --no-shield x":                     true,
+		"fini -q --no-shield -v x":               true,
+		"fini --no-shield --shield x":            false,
+		"fini --shield --no-shield x":            false,
+		"fini --no-shield -t 1 --shield x":       false,
+		"fini --no-shields x":                    false,
+		"fini -P":                                true,
+		"fini -P --no-shield":                    true,
+		"fini -P --pause=false x":                false,
+		"fini -q --bind=1 --report=x --shield x": false,
 	} {
 		var words []uintptr
 		var keep []*byte
@@ -38,8 +34,8 @@ func TestGuess(t *testing.T) {
 			words = append(words, uintptr(unsafe.Pointer(&text[0])))
 		}
 		words = append(words, 0)
-		if got := guess(uintptr(unsafe.Pointer(&words[0]))); got != want {
-			t.Errorf("%s: %d, want %d", line, got, want)
+		if got := guessAlone(uintptr(unsafe.Pointer(&words[0]))); got != want {
+			t.Errorf("%s: %t, want %t", line, got, want)
 		}
 		runtime.KeepAlive(keep)
 		runtime.KeepAlive(words)

@@ -6,9 +6,6 @@ package entry
 //
 //	message     from   means                                                      what the outer fini does
 //	BeAlone     inner  fini is to be a single process                             starts the runtime, as that process
-//	Bind        inner  Value is the pid of a process; BeIsolated follows          opens a pidfd for the next inner fini
-//	BeIsolated  inner  the pair is to be isolated                                 forks again, with namespaces
-//	BePlain     inner  a plain pair; Value is a refused call if any, Flags errno  forks again, without namespaces
 //	Starting    inner  the inner fini is about to start the main child            lets terminating signals wait
 //	Started     inner  the main child runs: Value is its pid, Flags are its job;  closes what it inherited, relays signals
 //	                   the report's descriptor comes along, if there is one
@@ -16,8 +13,8 @@ package entry
 //	Signal      outer  the outer fini received signal Value from process Sender
 //	ParentDied  outer  the parent process has died, as a signal showed
 //
-// An inner fini that sends BeAlone, BeIsolated or BePlain exits at once. An inner fini that exits before Started, and
-// has sent none of these three, has started nothing: the outer fini exits with the inner fini's status.
+// An inner fini that sends BeAlone exits at once. An inner fini that exits before Started, and has not sent BeAlone, has
+// started nothing: the outer fini exits with the inner fini's status.
 type Message struct {
 	Kind   Kind
 	Value  uint32
@@ -30,9 +27,6 @@ type Kind uint32
 
 const (
 	BeAlone Kind = iota + 1
-	Bind
-	BeIsolated
-	BePlain
 	Starting
 	Started
 	Done
@@ -48,17 +42,3 @@ const (
 
 // FromKernel is a flag of Signal: the kernel sent the signal, such as the SIGINT of Ctrl-C.
 const FromKernel = 1
-
-// The calls of an isolation. The outer fini notes a refused clone itself; the inner fini names any other call that was
-// refused.
-const (
-	CallClonePID = iota
-	CallCloneUser
-	CallMap
-	CallOpen
-	CallSlave
-	CallCopy
-	CallMount
-	CallKeep
-	CallCapset
-)

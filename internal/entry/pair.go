@@ -5,7 +5,6 @@
 //	entry.go      the way from there to the runtime
 //	inherited.go  the state that the runtime is about to change
 //	fork.go       the fork
-//	isolate.go    the work of an inner fini in a user namespace of its own
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
@@ -32,19 +31,13 @@ var outer process
 // the stack has no room for them and there is no heap.
 type process struct {
 	Sleeper
-	role    Role
-	failed  int                          // the negative errno that prevented the pair, 0 for none
-	refused struct{ call, errno uint32 } // of an isolation
+	role   Role
+	failed int // the negative errno that prevented the pair
 
 	parent         Launcher
-	group, session int             // of the outer fini
-	inner          int             // the pid of the inner fini
-	line           int             // this process's end
-	user           bool            // an isolation has a user namespace
-	uid, gid       int             // effective ones
-	bounding       uint64          // the capability bounding set: bit n is capability n
-	bound          [MaxBound]int32 // see Bound
-	bounds         int
+	group, session int // of the outer fini
+	inner          int // the pid of the inner fini
+	line           int // this process's end
 	reportFD       int
 
 	signalFD int
@@ -61,9 +54,6 @@ type process struct {
 	earliers int        // the number of bytes in earlier; negative if the children could not be read or have no room
 	dir      [4096]byte // the working directory, with a 0 at its end
 }
-
-// MaxBound is the largest number of processes of --bind for an isolated inner fini.
-const MaxBound = 64
 
 // pollFD is a unix.PollFd that waits for input.
 type pollFD struct {
@@ -96,23 +86,13 @@ func ThisRole() Role { return outer.role }
 
 // Failed returns the reason why fini could not make a pair, nil if there was none.
 func Failed() error {
-	if outer.failed == 0 {
+	if outer.failed >= 0 {
 		return nil
 	}
 	return syscall.Errno(-outer.failed)
 }
 
-// Refused returns the call of an isolation that was refused, and the reason; errno is 0 if no call was refused.
-func Refused() (call int, errno syscall.Errno) {
-	return int(outer.refused.call), syscall.Errno(outer.refused.errno)
-}
-
-// Isolated reports whether this process is an isolated inner fini or was the outer fini of one, and whether the isolation
-// has a user namespace.
-func Isolated() (is, user bool) { return outer.Isolated, outer.user }
-
-// A Launcher holds the facts that an outer fini knew about its parent process. In an inner fini they are the facts of the
-// outer fini, and the pids belong to the outer fini's PID namespace.
+// A Launcher holds the facts that an outer fini knew about its parent process.
 type Launcher struct {
 	Pid     int           // 0 if it is outside of the PID namespace
 	FD      int           // a pidfd, -1 if there is none
@@ -120,7 +100,6 @@ type Launcher struct {
 	Gone    bool          // it exited before fini could look
 	Err     syscall.Errno // why no ParentSignal tells the outer fini of its end
 	Kept    int32         // without a pidfd: the parent death signal that the process that started fini has set, 0 for none
-	Proc    int           // a descriptor of the /proc that shows these pids; -1 for the /proc of this process
 }
 
 // ParentProcess returns the process that started fini.
@@ -128,10 +107,6 @@ func ParentProcess() Launcher { return outer.parent }
 
 // Outer returns the pid, process group and session of the outer fini.
 func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
-
-// Bound returns the pidfds that the outer fini has opened, in the order of the messages that asked for them. If the kernel
-// refused one, a negative errno stands in its place.
-func Bound() []int32 { return outer.bound[:outer.bounds] }
 
 // Earlier returns the children that this process had before it became fini. ok is false if they are not known.
 func Earlier() (pids []int, ok bool) {

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sleep is the outer fini's main loop. It returns the kind of pair to fork next, or 0 to start the runtime. Mostly it
-// does not return, because the outer fini exits as the main child did.
+// sleep is the outer fini's main loop. It returns if this process is to start the runtime. Mostly it does not return,
+// because the outer fini exits as the main child did.
 //
 //go:nosplit
-func (p *process) sleep() (next Kind) {
+func (p *process) sleep() {
 	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
 	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
 	p.polled[2] = pollFD{fd: int32(p.parent.FD), events: unix.POLLIN}
@@ -25,19 +25,11 @@ func (p *process) sleep() (next Kind) {
 		started := Act(0)
 		for p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
-			if act&OpenPidfd != 0 {
-				p.openBound(p.message.Value)
-			}
 			p.do(act)
 			started |= act & LetGo
 		}
 		if started != 0 {
 			p.deadline = 0
-			if p.Isolated {
-				// Not sooner: SIGCONT discards a pending signal that suspends the job, such as the SIGTTOU of a command
-				// that writes at once. See signal(7).
-				call(unix.SYS_FCNTL, uintptr(p.line), unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC, 0)
-			}
 			p.letGo()
 			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
 			// like a signal from a process, and the main child may get it twice.
@@ -74,8 +66,14 @@ func (p *process) sleep() (next Kind) {
 			p.letInnerGoOn() // it reads nothing while it is stopped
 		}
 		if p.hungUp {
-			if act := p.ending(); act != 0 {
-				return p.leave(act)
+			switch act := p.ending(); {
+			case act&Exit != 0:
+				p.exitBy(p.Status)
+			case act != 0 && !p.BeAlone:
+				p.role = Heir
+				return
+			case act != 0:
+				return
 			}
 		}
 	}
@@ -138,9 +136,7 @@ func (p *process) readSignal() bool {
 //
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) {
-	const pollIn = 1 // POLL_IN: see prepareIsolation
 	switch {
-	case p.signal.Signo == uint32(unix.SIGCONT) && p.Isolated && p.signal.Code == pollIn:
 	case p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0):
 		// If the parent is still the same, only a thread of the parent process has exited.
 		if p.parent.Pid == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
@@ -164,8 +160,8 @@ func (p *process) takeSignal(asKernel bool) {
 	}
 }
 
-// do carries out the acts that do not end the sleep, except LetGo, Relay and OpenPidfd: sleep carries them out,
-// because the linker grants no stack for them here.
+// do carries out the acts that do not end the sleep, except LetGo and Relay: sleep carries them out, because the linker
+// grants no stack for them here.
 //
 //go:nosplit
 func (p *process) do(act Act) {
@@ -198,12 +194,7 @@ func (p *process) do(act Act) {
 		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 	if act&AwaitEnd != 0 {
-		// After the line has hung up, only a tracer delays the end of a process. But the init of a PID namespace ends
-		// after all other processes there.
-		p.deadline = now() + 1e9
-		if p.Isolated {
-			p.deadline = now() + 10e9
-		}
+		p.deadline = now() + 1e9 // after the line has hung up, only a tracer delays the end of a process
 	}
 }
 
@@ -231,34 +222,12 @@ func (p *process) ending() Act {
 	return p.Step(seen)
 }
 
-// leave carries out the acts that end the sleep.
-//
-//go:nosplit
-func (p *process) leave(act Act) Kind {
-	closeFD(p.line)
-	p.line = -1
-	switch {
-	case act&Fork != 0:
-		if p.Next == BePlain {
-			p.refused.call, p.refused.errno = p.message.Value, p.message.Flags
-		}
-		return p.Next
-	case act&Exit != 0:
-		p.exitBy(p.Status)
-	case p.Next != BeAlone:
-		p.role = Heir
-	}
-	return 0
-}
-
 // inherit prepares for the runtime: some of the pending signals would kill this process once the runtime starts. inherit
 // discards them, because the heir now stops the whole tree, whatever the signals ask for.
 //
 //go:nosplit
 func (p *process) inherit() {
-	if !p.Isolated {
-		p.makeRoom()
-	}
+	p.makeRoom()
 	signalFD(p.signalFD, ^uint64(childEnded))
 	for p.readSignal() {
 	}

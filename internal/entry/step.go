@@ -22,11 +22,11 @@ import "golang.org/x/sys/unix"
 //	the inner fini has ended          after Done: the outer fini ends as Done says
 //	                                  before Started, after a terminating signal: the outer fini ends by this signal, or
 //	                                  is the heir if it has other children
-//	                                  after BeAlone, BeIsolated or BePlain: the outer fini does as the message says
+//	                                  after BeAlone: the outer fini starts the runtime, and is the only process
 //	                                  before Started, if the inner fini exited: the outer fini exits with its status
 //	                                  in all other cases: the outer fini starts the runtime, and is the heir
-//	the inner fini has not ended      the same, but the outer fini says so if the inner fini is the init of a PID
-//	within the bound                  namespace
+//	the inner fini has not ended      the same as for an inner fini that SIGKILL has ended
+//	within the bound
 //
 // Step is a pure function of the Sleeper and a Seen. The loop in sleep.go runs Step. So do the tests of package life,
 // in their model of the kernel.
@@ -34,8 +34,7 @@ type Sleeper struct {
 	Ignored uint64 // signals that were ignored when fini started: bit n-1 is signal n
 	Self    int    // the pid of the outer fini
 
-	Isolated bool   // the inner fini is the init of a PID namespace
-	Next     Kind   // BeAlone, BeIsolated or BePlain, if the inner fini has sent that message
+	BeAlone  bool   // the inner fini has sent BeAlone
 	Starting bool   // the inner fini has sent Starting: the main child may run already
 	Main     uint32 // the pid of the main child, 0 before Started
 	Job      uint32 // the flags of Started
@@ -43,7 +42,6 @@ type Sleeper struct {
 	EndBy    uint32 // the terminating signal that came before Started, 0 for none
 	Done     bool   // the inner fini has done its work
 	Status   uint32 // the wait status to end with, if Done; else the inner fini's, if it has ended
-	GaveUp   bool   // the inner fini, the init of a PID namespace in which a process does not end, did not end either
 }
 
 // Seen is one event that the outer fini sees.
@@ -79,14 +77,12 @@ const (
 	ContinueJob                  // by SIGCONT
 	Suspend                      // this process by the signal, as its job was suspended
 	Kill                         // the inner fini by SIGKILL
-	OpenPidfd                    // of the process that Bind names
 	Hold                         // terminating signals until LetGo
 	Listen                       // to terminating signals again
 	LetGo                        // of the inherited descriptors, and take all signals
 	AwaitEnd                     // of the inner fini, with a bound
-	Fork                         // again, as Next says
 	Exit                         // by Status
-	StartRuntime                 // as a single process if Next is BeAlone, else as the heir
+	StartRuntime                 // as a single process if BeAlone is set, else as the heir
 )
 
 // Step returns the acts that answer one event.
@@ -113,10 +109,8 @@ func (s *Sleeper) Step(e Seen) Act {
 //go:nosplit
 func (s *Sleeper) said(m Message) Act {
 	switch m.Kind {
-	case Bind:
-		return OpenPidfd
-	case BeAlone, BeIsolated, BePlain:
-		s.Next = m.Kind
+	case BeAlone:
+		s.BeAlone = true
 	case Starting:
 		s.Starting = true
 		return Hold
@@ -160,20 +154,15 @@ func (s *Sleeper) signalled(sig uint32, sender int) Act {
 
 //go:nosplit
 func (s *Sleeper) ended(e Seen) Act {
-	s.GaveUp = e.What == TimeUp && s.Isolated
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
-		s.Next = 0 // the sender of the terminating signal wants no other fini either
+		s.BeAlone = false // the sender of the terminating signal wants no other fini either
 	}
 	switch {
-	case s.Next == BeAlone:
+	case s.BeAlone:
 		return StartRuntime
-	case s.Next != 0:
-		return Fork
-	case s.Done && !s.GaveUp:
-		return Exit
 	case s.Done:
-		return StartRuntime
+		return Exit
 	case asked && !e.Children:
 		s.Status = s.EndBy
 		return Exit

@@ -12,8 +12,8 @@ var acts = []struct {
 	word string
 }{
 	{Relay, "relay"}, {TellParent, "tell parent's death"}, {Continue, "continue"}, {ContinueJob, "continue job"}, {Suspend, "suspend"}, {Kill, "kill"},
-	{OpenPidfd, "open pidfd"}, {Hold, "hold"}, {Listen, "listen"}, {LetGo, "let go"}, {AwaitEnd, "await end"},
-	{Fork, "fork"}, {Exit, "exit"}, {StartRuntime, "start runtime"},
+	{Hold, "hold"}, {Listen, "listen"}, {LetGo, "let go"}, {AwaitEnd, "await end"},
+	{Exit, "exit"}, {StartRuntime, "start runtime"},
 }
 
 // String is the acts of a set in words.
@@ -54,7 +54,6 @@ func TestStep(t *testing.T) {
 		parentDied  = Seen{What: ParentEnded}
 		hungUp      = Seen{What: HungUp}
 		timeUp      = Seen{What: TimeUp, Status: uint32(unix.SIGKILL)}
-		isolated    = Sleeper{Isolated: true}
 		ignoring    = Sleeper{Ignored: 1 << (unix.SIGINT - 1)}
 	)
 	for _, tt := range []struct {
@@ -64,8 +63,6 @@ func TestStep(t *testing.T) {
 		acts   string // what follows each of these
 		status uint32 // by which the outer fini ends
 	}{
-		{"a message: a process of --bind, and an isolated inner fini", Sleeper{}, []Seen{said(Bind, 40, 0), said(BeIsolated, 0, 0), hungUp, exited(0)}, "open pidfd; ; await end; fork", 0},
-		{"a message: no isolation", isolated, []Seen{said(BePlain, CallMount, uint32(unix.EPERM)), hungUp, exited(0)}, "; await end; fork", 0},
 		{"a message: no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, exited(0)}, "; await end; start runtime", 0},
 		{"a message: no pair, with other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, others(exited(0))}, "; await end; start runtime", 0},
 		{"a message: the command runs", Sleeper{}, []Seen{started}, "let go", 0},
@@ -81,8 +78,7 @@ func TestStep(t *testing.T) {
 		{"TERM, and there are other children", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, others(killed(unix.SIGKILL))}, "kill; await end; start runtime", uint32(unix.SIGKILL)},
 		{"TERM, and Started was under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, hungUp, killed(unix.SIGKILL)}, "kill; let go; await end; start runtime", uint32(unix.SIGKILL)},
 		{"TERM, and Started and Done were under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, done, hungUp, killed(unix.SIGKILL)}, "kill; let go; ; await end; exit", 3 << 8},
-		{"TERM, and the inner fini asks for an isolated one", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), said(BeIsolated, 0, 0), hungUp, exited(0)}, "kill; ; await end; exit", uint32(unix.SIGTERM)},
-		{"TERM after the inner fini has asked for another one", Sleeper{}, []Seen{said(BePlain, 0, 0), sent(unix.SIGTERM, 7), hungUp, exited(0)}, "; kill; await end; exit", uint32(unix.SIGTERM)},
+		{"TERM, and the inner fini asks for no pair", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), said(BeAlone, 0, 0), hungUp, exited(0)}, "kill; ; await end; exit", uint32(unix.SIGTERM)},
 		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, sent(unix.SIGTERM, 7), exited(0)}, "; await end; kill; exit", uint32(unix.SIGTERM)},
 		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), sent(unix.SIGTERM, 7), hungUp, others(exited(0))}, "; kill; await end; start runtime", 0},
 
@@ -127,8 +123,6 @@ func TestStep(t *testing.T) {
 		{"no end within the bound", Sleeper{}, []Seen{started, hungUp, timeUp}, "let go; await end; start runtime", uint32(unix.SIGKILL)},
 		{"no end within the bound, after Done", Sleeper{}, []Seen{started, done, hungUp, timeUp}, "let go; ; await end; exit", 3 << 8},
 		{"no end within the bound, before Started", Sleeper{}, []Seen{hungUp, timeUp}, "await end; start runtime", uint32(unix.SIGKILL)},
-		{"no end of a PID namespace", isolated, []Seen{started, hungUp, timeUp}, "let go; await end; start runtime", uint32(unix.SIGKILL)},
-		{"no end of a PID namespace, after Done", isolated, []Seen{started, done, hungUp, timeUp}, "let go; ; await end; start runtime", 3 << 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := tt.s
@@ -141,9 +135,6 @@ func TestStep(t *testing.T) {
 			}
 			if s.Status != tt.status {
 				t.Errorf("status %#x, want %#x", s.Status, tt.status)
-			}
-			if last := tt.seen[len(tt.seen)-1].What; s.GaveUp != (last == TimeUp && s.Isolated) {
-				t.Errorf("GaveUp is %v", s.GaveUp)
 			}
 		})
 	}

@@ -36,31 +36,25 @@ const parentSignal = syscall.Signal(entry.ParentSignal)
 // started fini, or if the parent process is outside of the PID namespace.
 func (k *kernel) bind(options *cli.Options) error {
 	launcher := k.launcher()
-	proc := pdeath.Proc(launcher.Proc)
-	defer func() {
-		if proc != pdeath.Own {
-			_ = unix.Close(int(proc)) // it shows processes outside of the PID namespace
-		}
-	}()
 	watch := func(fd, pid int, why life.Reason) {
-		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
+		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: pdeath.Name(pid), why: why})
 	}
 	if k.line.FD >= 0 {
 		outer, _, _ := entry.Outer()
 		watch(k.line.FD, outer, life.FiniDied)
 	}
-	for i, pid := range options.Bind {
-		fd, err := openBound(i, int(pid))
-		if err != nil {
+	for _, pid := range options.Bind {
+		fd, err := unix.PidfdOpen(int(pid), 0)
+		if err = pdeath.CanWatch(fd, err); err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
 		watch(fd, int(pid), life.BoundEnded)
 	}
 	asked := options.Pdeathsig != nil
 	switch {
-	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1 && k.line.FD < 0:
+	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1:
 		return nil
-	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(proc, launcher):
+	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher):
 		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
 		return nil
 	case !asked && launcher.Pid == 0:
@@ -99,28 +93,17 @@ func (k *kernel) launcher() entry.Launcher {
 	}
 	fd, pid, gone := pdeath.Parent()
 	before := entry.ParentProcess().Pid // 0 if this process did not fork
-	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid, Proc: int(pdeath.Own)}
-}
-
-// openBound opens the pidfd of the process of the --bind number i. For an isolated inner fini the outer fini has opened
-// the pidfd.
-func openBound(i, pid int) (fd int, err error) {
-	if opened := entry.Bound(); i >= len(opened) {
-		fd, err = unix.PidfdOpen(pid, 0)
-	} else if fd = int(opened[i]); fd < 0 {
-		err = unix.Errno(-fd)
-	}
-	return fd, pdeath.CanWatch(fd, err)
+	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid}
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
 // can't be asked any more, such as a shell that exited after "nohup fini &".
-func byNohup(proc pdeath.Proc, launcher entry.Launcher) bool {
-	switch name := proc.Name(launcher.Pid); {
-	case name != "" && name == pdeath.Own.Name(os.Getpid()):
+func byNohup(launcher entry.Launcher) bool {
+	switch name := pdeath.Name(launcher.Pid); {
+	case name != "" && name == pdeath.Name(os.Getpid()):
 		return false // the parent process is another fini, which catches the signals that it ignored at first
 	case launcher.Gone, launcher.Pid == 0:
 		return true
 	}
-	return !proc.Ignores(launcher.Pid, syscall.SIGHUP)
+	return !pdeath.Ignores(launcher.Pid, syscall.SIGHUP)
 }

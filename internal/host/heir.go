@@ -16,7 +16,6 @@ func Inherit(options *cli.Options) life.Result {
 	will, reportFD := entry.Inherit()
 	result := life.ResultOf(syscall.WaitStatus(will.Status))
 	k := newKernel(options)
-	k.isolated = will.Isolated
 	k.begun, k.main = signals.Uptime(), int(will.Main)
 	k.kills.Over = true
 	k.failed(k.tree.EarlierAre(entry.Earlier()))
@@ -25,7 +24,7 @@ func Inherit(options *cli.Options) life.Result {
 	case reportFD < 0:
 		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber(), k.isolated)
+		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber())
 		k.report.Pid = k.main
 	}
 	var err error
@@ -44,14 +43,8 @@ func Inherit(options *cli.Options) life.Result {
 	switch {
 	case will.EndBy != 0:
 		result = life.Result{Sig: syscall.Signal(will.EndBy)}
-	case will.GaveUp:
-		k.Sayf(life.Failure, "gave up on the PID namespace: a process in it does not end")
-		if !will.Done {
-			result = life.Result{Sig: syscall.SIGKILL}
-		}
-		return result
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
-	return life.NewHeir(k, k.rules, k.main, k.isolated, result).Run()
+	return life.NewHeir(k, k.rules, k.main, result).Run()
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/internal/pair"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -24,9 +23,7 @@ import (
 // Run is one life, alone or as the inner fini of a pair. It returns how fini must end.
 func Run(options *cli.Options, environ []string) life.Result {
 	k := newKernel(options)
-	if err := k.settle(options); err != nil {
-		return k.notStarted(err)
-	}
+	k.settle(options)
 	for _, text := range options.Misspelt {
 		k.Sayf(life.Warning, "%s", text)
 	}
@@ -36,7 +33,7 @@ func Run(options *cli.Options, environ []string) life.Result {
 		if err != nil {
 			return k.notStarted(err)
 		}
-		k.report = report.New(place, options.Command, cli.VersionNumber(), k.isolated)
+		k.report = report.New(place, options.Command, cli.VersionNumber())
 	}
 	var err error
 	if k.caught, err = signals.Catch(inherited.Ignored, k.keepDefault()); err != nil {
@@ -85,9 +82,9 @@ type kernel struct {
 	Logger
 	args   []string // the command
 	rules  life.Rules
-	line   pair.Line // to the outer fini; FD is -1 if there is none
-	main   int       // the pid of the command
-	mainFD int       // its pidfd, -1 for none
+	line   Line // to the outer fini; FD is -1 if there is none
+	main   int  // the pid of the command
+	mainFD int  // its pidfd, -1 for none
 
 	caught *signals.Catcher
 	early  []signals.Received // that came before the command was there
@@ -102,8 +99,6 @@ type kernel struct {
 	owners   *report.Owners // which process started each leftover
 	terminal int            // the terminal whose foreground the command got, -1 for none
 
-	isolated bool // the inner fini is the init of a PID namespace; messages and report use the pids of that namespace
-
 	jobFlags     uint32           // see entry.Started
 	bySignal     bool             // parentSignal reports the parent process's death
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
@@ -113,7 +108,7 @@ type kernel struct {
 }
 
 func newKernel(options *cli.Options) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: pair.Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+	k := &kernel{Logger: Logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.rules.Policy = options.Policy()
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes
@@ -132,11 +127,7 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	if options.Pause {
 		k.Sayf(life.Detail, "pausing")
 	} else {
-		whose := ""
-		if k.isolated {
-			whose = "; pids are those of its own PID namespace"
-		}
-		k.Sayf(life.Detail, "started %d (%s)%s", child.Pid, options.Command[0], whose)
+		k.Sayf(life.Detail, "started %d (%s)", child.Pid, options.Command[0])
 		k.owners.Main(child.Pid, strings.Join(options.Command, " "))
 		k.memory = reaper.CountMemory() // after the start, which it would delay
 	}

@@ -88,9 +88,6 @@ func (k *kernel) heard(woken *life.Woken) bool {
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
-			if k.isolated {
-				got.Sender = 0 // here that pid is another process
-			}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, got)
 			}
@@ -227,8 +224,7 @@ func (k *kernel) Exit(end life.End) {
 	}
 	k.line.Done(end.WaitStatus())
 	// If the outer fini is in the job, it may have been suspended with the command. If the outer fini had been killed,
-	// this process would have another parent by now. The message Done of an isolated inner fini makes the kernel
-	// continue the outer fini: see prepareIsolation in package entry.
+	// this process would have another parent by now.
 	if outer, _, _ := entry.Outer(); end.WasStopped && k.rules.Job != 0 && os.Getppid() == outer {
 		k.failed(signals.To(outer, syscall.SIGCONT))
 	}

@@ -130,7 +130,7 @@ func (k *kernel) close(end life.End) {
 // sayEnd says how fini ends, and when.
 func (k *kernel) sayEnd(end life.End) {
 	how := fmt.Sprintf("exiting with status %d", end.Status())
-	if end.Sig != 0 && (os.Getpid() != 1 || k.isolated) {
+	if end.Sig != 0 && os.Getpid() != 1 {
 		how = "dying by " + signals.Name(end.Sig)
 	}
 	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/internal/pair"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -25,77 +24,43 @@ import (
 // settle settles whether this process is what the options ask for: package entry has only guessed. An inner fini of the
 // wrong kind tells the outer fini so, and exits here.
 //
-//	wanted    this process is alone        inner                    isolated inner
-//	alone     goes on                      asks for it              asks for it
-//	pair      says why it is alone         goes on                  asks for it
-//	isolated  fails, or says why not       asks for it, unless the  goes on, or asks for the
-//	                                       kernel has refused       pidfds of --bind
+//	wanted  this process is alone  inner
+//	alone   goes on                asks for it
+//	pair    says why it is alone   goes on
 //
 // PID 1 and a fini that pauses need no outer fini, and say nothing.
-func (k *kernel) settle(options *cli.Options) error {
-	isolate := options.Isolate
-	shield := options.Pair()
+func (k *kernel) settle(options *cli.Options) {
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
 	outer, group, session := entry.Outer()
-	parent := entry.ParentProcess()
 	if !inner {
-		group = unix.Getpgrp()
+		outer, group = os.Getpid(), unix.Getpgrp()
 		session, _ = unix.Getsid(0)
 	}
-	k.rules.Job = job(options, group, initial && !inner)
+	k.rules.Job = job(options, group, initial)
 	k.rules.Group = k.rules.Job == 0 && options.ToGroup()
-	k.rules.Leader = session == os.Getpid()
+	k.rules.Leader = session == outer
 	if !inner {
-		return k.alone(options, initial)
+		k.alone(options, initial)
+		return
 	}
 	k.line.FD = entry.LineFD()
-	isolated, user := entry.Isolated()
-	refused := pair.Refused()
-	switch {
-	case options.Pause, !shield && !isolate, k.rules.Job == life.OutsideJob && !isolate:
-		k.line.Ask(entry.Message{Kind: entry.BeAlone})
-	case isolated && !isolate:
-		k.line.Ask(entry.Message{Kind: entry.BePlain})
-	case isolate && refused != nil && options.TryIsolate:
-		k.Sayf(life.Failure, "--isolate: %v: going on without", refused)
-	case isolate && refused != nil:
-		return errNotIsolated(refused)
-	case isolate && len(options.Bind) > entry.MaxBound:
-		return fmt.Errorf("--bind: --isolate takes at most %d of these", entry.MaxBound)
-	case isolate && (!isolated || len(entry.Bound()) < len(options.Bind)):
-		k.line.AskIsolated(options.Bind)
+	if !options.Pair() || options.Pause || k.rules.Job == life.OutsideJob {
+		k.line.BeAlone()
 	}
-	if isolated && !user {
-		if refused := pair.MountProc(); refused != nil {
-			k.line.AskPlain(refused)
-		}
-	}
-	k.rules.Leader = session == outer
-	k.isolated = isolated
 	if k.rules.Job != 0 {
 		k.jobFlags = entry.InJob
-		if pdeath.Proc(parent.Proc).GroupIsOrphaned(group, session, parent.Pid) {
+		if pdeath.GroupIsOrphaned(group, session, entry.ParentProcess().Pid) {
 			k.jobFlags |= entry.Orphaned
 		}
-		if isolated {
-			k.rules.Job = life.OutsideJob
-		}
 	}
-	return nil
 }
 
-// errNotIsolated is the error if --isolate does not allow going on without. fini then exits with life.ExitFailed.
-func errNotIsolated(why error) error {
-	return fmt.Errorf("--isolate: %v; --isolate=try goes on without", why)
-}
-
-// alone says why no outer fini shields this process, if the options ask for a shield or for isolation. It returns an
-// error if --isolate does not allow going on without. PID 1 and a fini that pauses need no outer fini: alone returns nil.
-func (k *kernel) alone(options *cli.Options, initial bool) error {
+// alone says why no outer fini shields this process, if the options ask for a shield.
+func (k *kernel) alone(options *cli.Options, initial bool) {
 	why, level := entry.Failed(), life.Failure
 	switch {
-	case initial, options.Pause, !options.Pair() && !options.Isolate:
-		return nil
+	case initial, options.Pause, !options.Pair():
+		return
 	case !entry.Linked() && options.Shield != nil:
 		why = errors.New(cli.LimitedBuild)
 	case !entry.Linked():
@@ -105,14 +70,7 @@ func (k *kernel) alone(options *cli.Options, initial bool) error {
 	case k.rules.Job == life.OutsideJob:
 		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
 	}
-	switch {
-	case options.Isolate && !options.TryIsolate:
-		return errNotIsolated(why)
-	case options.Isolate:
-		level = life.Failure
-	}
 	k.Sayf(level, "%v: going on without a shield", why)
-	return nil
 }
 
 // job is the process group that fini was started in, if the command must stay in this group; else 0. A terminal and its
@@ -169,10 +127,9 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
-	outsideJob := k.rules.Job == life.OutsideJob // it has no number here, so a child could not join it
 	if k.line.FD >= 0 {
 		k.line.Starting()
-		if !outsideJob && k.leaveGroup() && k.rules.Job != 0 {
+		if k.leaveGroup() && k.rules.Job != 0 {
 			c.Group = k.rules.Job
 		}
 	}
@@ -181,9 +138,6 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	}
 	if k.line.FD >= 0 {
 		k.line.Started(child.Pid, k.jobFlags, k.report.To.FD)
-		if outsideJob {
-			k.leaveGroup()
-		}
 	}
 	if child.Ungrouped {
 		k.rules.Group = false

@@ -82,14 +82,10 @@ func (w *world) say(to int, m entry.Message) {
 	}
 	f.line = append(slices.Clone(f.line), m)
 	w.scene("line: %s is told %s", w.name(to), kindName(m))
-	if p := w.get(to); w.isolated && f.outer && p.state == 'T' { // see prepareIsolation in package entry
-		p.state, p.changed = 'S', continued
-		w.notify(p)
-	}
 }
 
 func kindName(m entry.Message) string {
-	name := [...]string{"nothing", "BeAlone", "Bind", "BeIsolated", "BePlain", "Starting", "Started", "Done", "Signal", "ParentDied"}[m.Kind]
+	name := [...]string{"nothing", "BeAlone", "Starting", "Started", "Done", "Signal", "ParentDied"}[m.Kind]
 	return fmt.Sprintf("%s %d", name, m.Value)
 }
 
@@ -109,7 +105,7 @@ func (w *world) sayStarted() {
 func (w *world) fallAsleep(unstarted bool) {
 	outer, inner := &w.finis[0], &w.finis[1]
 	outer.Loop, outer.phase, outer.bound = Loop{}, dozing, nil
-	outer.sleeper.Self, outer.sleeper.Isolated = w.get(outer.id).pid, w.isolated
+	outer.sleeper.Self = w.get(outer.id).pid
 	if !unstarted {
 		w.sayStarted()
 		outer.sleeper.Step(entry.Seen{What: entry.Said, Message: outer.line[0]})
@@ -131,18 +127,12 @@ func (w *world) fallAsleep(unstarted bool) {
 // beForked makes a process an inner fini that was forked just now.
 func (w *world) beForked(p *proc) {
 	p.group, p.is, p.deathsig = w.top().group, isFini, syscall.SIGKILL
-	if w.isolated {
-		p.is |= subreaper
-	}
 }
 
 // startMain starts the command.
 func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 	if w.ghost.endBy != 0 {
 		w.breach("bounded", "the command is started, and fini was asked to end by %d before", w.ghost.endBy)
-	}
-	if w.isolated {
-		deathsig = syscall.SIGKILL
 	}
 	p := w.fork(w.get(by.id))
 	p.id, p.pid, p.group, p.is, p.deathsig = w.cast.main, firstMain, firstMain, w.mainIs, deathsig
@@ -154,15 +144,13 @@ func (w *world) startMain(by *fini, deathsig syscall.Signal) {
 // beginning is what an inner fini does before its loop.
 func (w *world) beginning(f *fini) {
 	w.scene("inner begins")
-	self, outsideJob := w.get(f.id), w.isolated && w.rules.Job != 0
+	self := w.get(f.id)
 	switch f.phase {
 	case forked:
 		self.is, self.deathsig, f.phase = self.is|subreaper, 0, settled
 	case settled:
 		w.say(w.cast.outer, entry.Message{Kind: entry.Starting})
-		if !outsideJob {
-			w.setpgid(self)
-		}
+		w.setpgid(self)
 		f.phase = starting
 	case starting:
 		w.startMain(f, syscall.SIGTERM)
@@ -172,9 +160,6 @@ func (w *world) beginning(f *fini) {
 		w.ghost.started = true
 		f.phase = reported
 	case reported:
-		if outsideJob {
-			w.setpgid(self)
-		}
 		f.phase = awake
 	}
 }
@@ -383,9 +368,6 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 	}
 	if act&entry.AwaitEnd != 0 {
 		s.deadline = w.now + time.Second
-		if w.isolated && !s.Done {
-			s.deadline = w.now + 10*time.Second
-		}
 	}
 	return act
 }
@@ -409,14 +391,11 @@ func (w *world) ending(f *fini) {
 	act := w.decide(f, seen, how)
 	took := func(after string) { w.supply.rows.one("asleep", how, after) }
 	switch {
-	case act&entry.Fork != 0:
-		took("forks")
-		w.forkAnew(f)
 	case act&entry.Exit != 0:
 		took("over")
 		f.said, f.result = true, ResultOf(syscall.WaitStatus(s.Status))
 		w.endOf(f)
-	case s.Next == entry.BeAlone:
+	case s.BeAlone:
 		took("running")
 		w.beAlone(f)
 	case act&entry.StartRuntime != 0:
@@ -425,23 +404,6 @@ func (w *world) ending(f *fini) {
 	default:
 		w.breach("the pair", "outer does nothing about the end of inner")
 	}
-}
-
-// forkAnew makes another inner fini.
-func (w *world) forkAnew(f *fini) {
-	p := w.fork(w.get(f.id))
-	w.beForked(p)
-	w.cast.inner = p.id
-	anew := w.pristine
-	anew.copy()
-	anew.id = p.id
-	anew.phase = forked
-	if w.noPidfds && w.ended(w.cast.shell) {
-		anew.line = []entry.Message{{Kind: entry.ParentDied}} // bind in package main fails then; here the command is stopped
-	}
-	s := &f.sleeper
-	s.Next, s.Starting, s.hungUp, s.saidSo, s.deadline, s.takes = 0, false, false, false, 0, onlyEnding
-	w.finis[1] = anew
 }
 
 // beAlone makes an outer fini the only one, which starts the command. Signals that it has not taken are kept.
@@ -484,18 +446,11 @@ func (w *world) wake(f *fini) {
 	switch {
 	case s.EndBy != 0:
 		result = Result{Sig: syscall.Signal(s.EndBy)}
-	case s.GaveUp:
-		if !s.Done {
-			result = Result{Sig: syscall.SIGKILL}
-		}
-		f.said, f.result = true, result
-		w.endOf(f)
-		return
 	case result.Sig == 0:
 		result.Code = ExitFailed
 	}
 	rules := Rules{Policy: w.rules.Policy}
-	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), w.isolated, result)
+	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), result)
 }
 
 // heard is what the outer fini has told an inner one, as in the loop of package main.
@@ -504,31 +459,12 @@ func (w *world) heard(f *fini, woken *Woken) {
 		switch m.Kind {
 		case entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
-			if w.isolated {
-				got.Sender = 0
-			}
 			woken.Signals = append(woken.Signals, got)
 		case entry.ParentDied:
 			woken.Stop = append(woken.Stop, ParentDied)
 		}
 	}
 	f.line = nil
-}
-
-// endNamespace ends all others in the PID namespace of which a process was the init.
-func (w *world) endNamespace(init *proc) {
-	var inside []*proc
-	for _, p := range w.procs() {
-		if w.descends(p, init.id) {
-			inside = append(inside, p)
-		}
-	}
-	for _, p := range inside {
-		if p.id == w.cast.main && p.alive() {
-			w.ghost.mainEnded, w.ghost.mainStatus = true, signaled(syscall.SIGKILL)
-		}
-		p.state = 0
-	}
 }
 
 // judgePair looks at a pair that rests.
@@ -592,7 +528,6 @@ func asks(kind entry.Kind) func(*world, *proc) {
 
 var pairMoves = []move{
 	{"asks for no pair", 1, mayAsk, asks(entry.BeAlone)},
-	{"asks for another fork", 1, mayAsk, asks(entry.BePlain)},
 	{"can't start the command", 1, isBeginning, func(w *world, p *proc) {
 		code := 125 // what it reads says so
 		if w.fini(p.id).phase == starting {

@@ -454,7 +454,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason timedOut isSuspended expectedDuplicate sentAt"},
 		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt saidUnread"},
-		{entry.Sleeper{}, "Ignored Self Isolated Next Starting Main Job Ending EndBy Done Status GaveUp"},
+		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{earlierTerm{}, "group at"},
 		{request{}, "start at"},
 	} {
@@ -484,7 +484,6 @@ const (
 	asPair
 	asPID1
 	asBeginning // a pair whose command is not started yet
-	asIsolated
 	asPairInJob
 	asSoloInJob
 	asLeader // a pair in the job, whose outer fini leads the session
@@ -492,7 +491,7 @@ const (
 	asBeginningInJob
 )
 
-var parts = []string{"solo", "pair", "PID 1", "pair that begins", "isolated pair", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job", "pair that begins in a job"}
+var parts = []string{"solo", "pair", "PID 1", "pair that begins", "pair in a job", "solo in a job", "pair that leads its session", "pair in an orphaned job", "pair that begins in a job"}
 
 // begin makes the world of a role, with a command that has just been started.
 func begin(r Rules, as part, unbound bool) *world {
@@ -530,14 +529,14 @@ func begin(r Rules, as part, unbound bool) *world {
 		add(&c.sibling, 22, c.shell, group, session, 0)
 		add(&c.bound, 23, 0, 23, 23, 0)
 	}
-	r.Leader, w.orphaned, w.isolated = as == asLeader, as == asPairInOrphanedJob, as == asIsolated
+	r.Leader, w.orphaned = as == asLeader, as == asPairInOrphanedJob
 	mainGroup := firstMain
 	if inJob {
 		r.Job, r.Group, mainGroup = 20, false, 20
 	}
 	main := add(&c.main, firstMain, worker, mainGroup, session, ofTree)
 	main.deathsig = syscall.SIGKILL
-	if pair && !w.isolated {
+	if pair {
 		main.deathsig = syscall.SIGTERM
 	}
 	bonds := []bond{}

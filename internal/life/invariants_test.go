@@ -532,7 +532,7 @@ var tableRows = func() (all [][3]string) {
 		"asleep: the parent process has died -> continues the inner one",
 		"asleep: the parent process has died, without pidfds -> tells the inner one",
 		"asleep: the inner one has told its end -> over",
-		"asleep: it has ended -> over | running | forks | is the heir",
+		"asleep: it has ended -> over | running | is the heir",
 		"asleep: it does not end -> is the heir",
 	} {
 		before, rest, _ := strings.Cut(row, ": ")

@@ -622,35 +622,31 @@ func TestHeir(t *testing.T) {
 	killed := Result{Sig: syscall.SIGKILL}
 	lives := reaped(false)
 	for _, tt := range []struct {
-		name     string
-		main     int
-		isolated bool
-		result   Result
-		first    ended // what is reaped at once
-		begins   string
-		turns    []turn
+		name   string
+		main   int
+		result Result
+		first  ended // what is reaped at once
+		begins string
+		turns  []turn
 	}{
-		{"the inner fini was killed", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
+		{"the inner fini was killed", mainPid, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1, reaped(true, mainPid), "end by 9", "over"},
 		}},
-		{"no policy counts", mainPid, false, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
+		{"no policy counts", mainPid, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
 			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{1, reaped(true, mainPid), "exit 125", "over"},
 		}},
-		{"-w names the zombies, not the main child", mainPid, false, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
+		{"-w names the zombies, not the main child", mainPid, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
 			{1, reaped(false, mainPid), "hurry 5ms", "asking"},
 			{2, reaped(true, holder.Pid), `say "reaped zombie 204 (), which exited with status 0", end by 9`, "over"},
 		}},
-		{"it was isolated", mainPid, true, killed, reaped(true),
-			`say "the inner fini was killed, so the kernel killed the command and the whole PID namespace", end by 9`, nil},
-		{"it was isolated, and had started nothing", 0, true, killed, reaped(true), "end by 9", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := NewHeir(&script{reaps: []ended{tt.first}}, r, tt.main, tt.isolated, tt.result)
+			l := NewHeir(&script{reaps: []ended{tt.first}}, r, tt.main, tt.result)
 			if got := text(l.todo); got != tt.begins {
 				t.Fatalf("begins with %s, want %s", got, tt.begins)
 			}

@@ -96,23 +96,15 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 // NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
 // main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
 // spares no leftover. --allow-orphan still spares the leftovers that it names. Every other process is asked to exit,
-// although the kernel may have sent the command its parent death signal. After an isolated inner fini nothing is left:
-// the kernel has killed everything.
-func NewHeir(k Kernel, rules Rules, main int, isolated bool, result Result) *Loop {
+// although the kernel may have sent the command its parent death signal.
+func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main}
 	s := newSweep(rules)
 	s.Orphans, s.main, s.result = StopAll, main, result
-	_, none := k.Reap()
-	switch {
-	case isolated && main != 0:
-		l.todo = []action{say{Warning, "the inner fini was killed, so the kernel killed the command and the whole PID namespace", NoReason}}
-	case !none:
-		l.todo = []action{say{Warning, "stopping the command: the inner fini was killed", NoReason}}
-	}
-	if none {
-		l.todo, l.machine = s.finish(l.todo...)
+	if _, none := k.Reap(); none {
+		l.todo, l.machine = s.finish()
 	} else {
-		l.todo, l.machine = s.ask(l.todo...)
+		l.todo, l.machine = s.ask(say{Warning, "stopping the command: the inner fini was killed", NoReason})
 	}
 	return l
 }

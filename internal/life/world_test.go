@@ -36,7 +36,6 @@ type world struct {
 	blind    bool   // there is no /proc
 	noPidfds bool   // signals and the line tell of ends
 	orphaned bool   // the job would be without the inner fini
-	isolated bool   // that is the init of a PID namespace
 	pristine fini   // an inner fini before anything has happened
 	mainIs   traits // of a command that is not started yet
 	ghost    ghost  // what the invariants remember, and nobody in the world knows
@@ -209,9 +208,6 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	linked := w.linkedGroups()
 	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
 	w.lost(p, status)
-	if w.isolated && p.id == w.cast.inner {
-		w.endNamespace(p)
-	}
 	adopter := w.adopter(p)
 	for _, child := range w.procs() {
 		if child.parent != p.id {

@@ -25,7 +25,6 @@ func (r *Report) json(status int) []byte {
 		"fini", r.fini,
 		"command", r.command,
 		"commandCut", r.isCut,
-		"isolated", r.isolated,
 		"pid", r.Pid,
 		"started", r.started,
 		"ended", orNull(ended, r.ended),

@@ -30,7 +30,6 @@ type Report struct {
 	fini          string
 	command       []string
 	isCut         bool
-	isolated      bool // pids belong to the tree's own PID namespace
 	started       time.Time
 	ended         time.Time // the end of the main child; zero if fini did not see it
 	code, signal  any       // the status of the main child
@@ -69,11 +68,10 @@ type leftover struct {
 	below    int    // of a leak: see leaks
 }
 
-// New begins the report of a command, which the given version of fini runs. If the command is isolated, all pids, except
-// the pids of senders outside, belong to the tree's own PID namespace.
-func New(to Place, command []string, version string, isolated bool) Report {
+// New begins the report of a command, which the given version of fini runs.
+func New(to Place, command []string, version string) Report {
 	first, isCut := firstWords(command, maxCommand)
-	return Report{To: to, fini: version, command: first, isCut: isCut, isolated: isolated, started: time.Now(), signals: []object{}}
+	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
 }
 
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no

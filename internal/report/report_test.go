@@ -28,7 +28,7 @@ func newTestReport(t *testing.T) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(to, []string{"command"}, "1.2.3", false)
+	r := New(to, []string{"command"}, "1.2.3")
 	r.Pid = mainPid
 	r.started = r.started.Add(-time.Hour)
 	return &r

@@ -1,6 +1,6 @@
 // From docs/report.schema.json.
 
-/** One object for one run, written when fini ends. Times are RFC 3339, in UTC. Pids are those of fini's PID namespace, unless isolated says otherwise. Text that is no UTF-8 has U+FFFD for each byte that is none. */
+/** One object for one run, written when fini ends. Times are RFC 3339, in UTC. Pids are those of fini's PID namespace. Text that is no UTF-8 has U+FFFD for each byte that is none. */
 export interface Report {
   /** The version of this format. It changes when a reader has to. */
   version: 2;
@@ -10,8 +10,6 @@ export interface Report {
   command: string[];
   /** Whether there was more of it than the 256 KiB that are kept. */
   commandCut: boolean;
-  /** Whether the command had a PID namespace of its own (--isolate). Then all pids but those of senders of signals outside are those of that namespace. */
-  isolated: boolean;
   /** The pid of the main child, which leads the command's process group; 0 where there was none (--pause, or it could not be started), or none that the outer fini of a pair could find. */
   pid: number;
   /** When fini started; in a pair, the one that writes. */

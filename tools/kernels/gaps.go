@@ -32,7 +32,6 @@ var gaps = []gap{
 	{gvisor, "e2e/leftovers", "TestNothingIsLeft/.*/all_at_once", orphaned},
 	{gvisor, "e2e/leftovers", "TestNothingIsLeft/.*/stopped", orphaned},
 	{gvisor, "e2e/kill9", "TestInnerFiniIsKilled/as_it_was", "this gVisor sends the parent death signal once for each thread of the parent"},
-	{gvisor, "e2e/isolation", "TestIsolatedPolicies/root", "this gVisor ends the other processes of a PID namespace some time after its init"},
 	{gvisor, "e2e/signals", "TestIgnoredSignalsStayIgnored", "gVisor's /proc/PID/status has no SigIgn, by which the test sees it"},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/a_terminal_that_hangs_up", noHup},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/socketpair", noHup},

@@ -61,7 +61,6 @@ var groups = []group{
 	{"kill matrix without pidfds", "e2e", "kill9.KillMatrixWithoutPidfds/ENOSYS/.*/running"},
 	{"outer one asleep", "e2e", "cost.OuterSleeps"},
 	{"bind", "e2e", "bond.Bind bond.BindKillMatrix/pair bond.BindToNobody"},
-	{"isolation", "e2e", "isolation.OneOfAnIsolatedPairKilled isolation.IsolatedPolicies isolation.IsolationRefused"},
 	{"autoreap", "e2e", "leftovers.WaitsForOneThatIsNeverAZombie/(pair|alone|pid1)"},
 	{"refused calls", "e2e", "refused.Refused/(pidfd_open|all_of_these)/.*/ENOSYS"},
 	{"package orphans", "orphans", ""},

@@ -962,7 +962,7 @@ func shimElsewhere(t *testing.T, shim string) {
 	for _, args := range [][]string{
 		{"sh", "-c", "echo out; exit 7"},
 		{"-i", "--", "sh", "-c", "echo out; exit 7"},
-		{"-it", "5s", "--grace=1s", "--orphans", "leave", "-qpnone", "-r", "TERM:INT", "--isolate=try", "sh", "-c", "echo out; exit 7"},
+		{"-it", "5s", "--grace=1s", "--orphans", "leave", "-qpnone", "-r", "TERM:INT", "sh", "-c", "echo out; exit 7"},
 	} {
 		l := as("darwin", nil, args...)
 		if out := l.Out.Whole(); out != "out\n" {

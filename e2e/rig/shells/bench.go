@@ -95,7 +95,6 @@ type typedCase struct {
 	unordered bool   // a job in the background and the shell write at the same time: so are sorted lines
 	tries     int    // how often it is done until it is as it should be, if a program has a race of its own
 	Differs   string // why it is not the same with fini
-	Isolated  string // why it is not the same with fini --isolate
 
 	Row  string // the question that the case answers in the table of docs/terminal.md; "" for none
 	Part string // what answers it: "" for what the keys do, or "screen" or "survivors"

@@ -1,6 +1,6 @@
-// Package pair is the Go code for a pair of processes: the inner fini's end of the line, and isolation. Package entry has
-// the code that runs before the Go runtime: the fork, the outer fini, and the table of the messages.
-package pair
+package host
+
+// The inner fini's end of the line. Package entry has the outer fini's end, and the table of the messages.
 
 import (
 	"os"
@@ -15,18 +15,10 @@ import (
 // A Line is the inner fini's end of the line to the outer fini.
 type Line struct{ FD int }
 
-// Ask asks the outer fini for a single process or another kind of pair, and exits: see entry.Message.
-func (l Line) Ask(m entry.Message) {
-	l.send(m, -1)
+// BeAlone asks the outer fini to be the single process, and exits.
+func (l Line) BeAlone() {
+	l.send(entry.Message{Kind: entry.BeAlone}, -1)
 	os.Exit(0)
-}
-
-// AskIsolated asks for an isolated inner fini, which watches the processes bound.
-func (l Line) AskIsolated(bound []int) {
-	for _, pid := range bound {
-		l.send(entry.Message{Kind: entry.Bind, Value: uint32(pid)}, -1)
-	}
-	l.Ask(entry.Message{Kind: entry.BeIsolated})
 }
 
 // Starting says that fini is about to start the main child. From now on the main child may run and shall get signals.

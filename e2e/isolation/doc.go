@@ -1,3 +1,0 @@
-// Package isolation holds docs/isolation.md: --isolate gives the tree a PID namespace, and nothing of that is
-// seen outside.
-package isolation
