@@ -49,6 +49,7 @@ type Catcher struct {
 	Ignored []syscall.Signal
 
 	keep []syscall.Signal
+	self int // pid
 
 	timer  timer
 	polled []unix.PollFd
@@ -62,7 +63,7 @@ func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch signals: %w", err)
 	}
-	c := &Catcher{FD: read, keep: keep}
+	c := &Catcher{FD: read, keep: keep, self: unix.Getpid()}
 	prepare(write)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		known := slices.Contains(ignored, sig) && sig != unix.SIGCHLD
@@ -93,15 +94,8 @@ func (c *Catcher) CatchIgnored() {
 	}
 }
 
-// Children makes this process catch SIGCHLD from now on, or no longer. The caller must look for children that exited
-// before.
-func (c *Catcher) Children(on bool) {
-	if on {
-		catch(unix.SIGCHLD)
-	} else {
-		uncatch(unix.SIGCHLD)
-	}
-}
+// Children makes this process catch SIGCHLD from now on. The caller must look for children that exited before.
+func (c *Catcher) Children() { catch(unix.SIGCHLD) }
 
 // eventFD returns a descriptor to wait for, and a descriptor that makes it readable. See eventfd(2).
 func eventFD() (read, write int, err error) {
@@ -121,7 +115,7 @@ func (c *Catcher) Take() (taken []Received) {
 	// goroutine's processor away.
 	var drop [64]byte
 	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(c.FD), uintptr(unsafe.Pointer(&drop)), uintptr(len(drop)))
-	pending, self := caught.pending.Swap(0), unix.Getpid() // bit n-1 is signal n
+	pending, self := caught.pending.Swap(0), c.self // bit n-1 is signal n
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
 		if pending&(1<<(sig-1)) == 0 {
 			continue

@@ -152,7 +152,7 @@ var aborted = regexp.MustCompile(`runtime:|fatal error|panic:|goroutine `).Match
 // A fullTable is a way to limit processes, and what executes fini under it.
 type fullTable struct {
 	name   string
-	prefix func(t *testing.T) []string
+	prefix func(t *testing.T, most int) []string
 	most   int // for the cgroup
 }
 
@@ -160,12 +160,12 @@ type fullTable struct {
 const brimful = 60
 
 var fullTables = []fullTable{
-	{"cgroup", func(*testing.T) []string { return nil }, brimful},
-	{"RLIMIT_NPROC", func(t *testing.T) []string {
+	{"cgroup", func(*testing.T, int) []string { return nil }, brimful},
+	{"RLIMIT_NPROC", func(t *testing.T, most int) []string {
 		need.Root(t)
 		// The limit counts all that a user has, so each case is a user of its own.
 		uid := fmt.Sprint(100_000 + os.Getpid()%100_000*100 + int(fullTableUsers.Add(1)))
-		return []string{need.Program(t, "prlimit"), fmt.Sprintf("--nproc=%d", brimful),
+		return []string{need.Program(t, "prlimit"), fmt.Sprintf("--nproc=%d", most),
 			need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
 	}, 10 * brimful},
 }
@@ -185,7 +185,7 @@ func startFull(t *testing.T, p rig.Place, b fullTable, launcher []string, words,
 	need.Program(t, "python3")
 	h := rig.NewCgroup(t)
 	h.Limit("pids.max", strconv.Itoa(b.most))
-	cmd := h.Around(p, b.prefix(t), append(append(flags, "--"), fill(words...)...)...)
+	cmd := h.Around(p, b.prefix(t, brimful), append(append(flags, "--"), fill(words...)...)...)
 	l := &fullLife{BoundLife: &rig.BoundLife{}, cgroup: h}
 	if launcher != nil {
 		argv := append(slices.Clone(launcher), cmd.Args...)
@@ -659,7 +659,7 @@ func TestOddSurroundings(t *testing.T) {
 			}
 			t.Run(tt.name+", full", func(t *testing.T) {
 				t.Parallel()
-				b := fullTable{"", func(*testing.T) []string { return prefix }, brimful}
+				b := fullTable{"", func(*testing.T, int) []string { return prefix }, brimful}
 				l := startFull(t, p, b, nil, []string{"orphans", "replace"}, nil)
 				l.Signal(syscall.SIGTERM)
 				l.Out.Want("full again")

@@ -35,7 +35,7 @@ func Inherit(options *cli.Options) life.Result {
 		return result
 	}
 	k.rules.Ignored = k.caught.Ignored
-	k.caught.Children(true)
+	k.caught.Children()
 	k.caught.Unblock()
 	k.tree.Allow(options.AllowOrphan, k.main)
 	reserve()

@@ -46,7 +46,7 @@ func Run(options *cli.Options, environ []string) life.Result {
 	if err := k.bind(options); err != nil {
 		return k.notStarted(err)
 	}
-	k.caught.Children(true)
+	k.caught.Children()
 	if os.Getpid() != 1 {
 		if err := reaper.Subreaper(); err != nil {
 			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
@@ -104,6 +104,8 @@ type kernel struct {
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
+	rest         time.Duration    // see Rest in package signals; 0 for none
+	lastExit     time.Duration    // of a child, as uptime
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory
 }
 

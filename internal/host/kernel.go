@@ -40,7 +40,11 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	if len(early) > 0 {
 		until = 1 // an uptime that is past
 	}
-	k.caught.Wait(until, fds)
+	if main && k.rest > 0 {
+		k.caught.Rest(k.rest, fds)
+	} else {
+		k.caught.Wait(until, fds)
+	}
 
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
@@ -133,9 +137,6 @@ func (k *kernel) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
 	return pidfd, until
 }
 
-// CatchChildren makes SIGCHLD wake Wait, or not.
-func (k *kernel) CatchChildren(on bool) { k.caught.Children(on) }
-
 // OfTree reports whether the sender of a signal belongs to the tree. A leftover that has been reaped counts as outside;
 // the main child counts as inside even then.
 func (k *kernel) OfTree(pid int) bool {
@@ -157,6 +158,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 		name = orphans.Name
 	}
 	exits, none = reaper.Reap(name)
+	k.restAfter(len(exits))
 	for _, x := range exits {
 		if x.Ended() {
 			k.tree.Reaped(x.Pid)
@@ -166,6 +168,24 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.report.Reaped(exits)
 	k.tellOfMemory(exits)
 	return exits, none || k.tree.OnlyEarlier()
+}
+
+// restAfter decides whether Wait rests, and how long, after n children were reaped at once. A zombie counts against the
+// limits under which the command forks. So a rest lasts a millisecond at most, and ends when about three have gathered.
+func (k *kernel) restAfter(n int) {
+	const first, longest, often, few = 200 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 3
+	now := k.Now()
+	switch soon := now-k.lastExit < often; {
+	case !soon:
+		k.rest = 0
+	case k.rest == 0 && n > 0:
+		k.rest = first
+	default:
+		k.rest = min(k.rest*few/time.Duration(max(n, 1)), longest)
+	}
+	if n > 0 {
+		k.lastExit = now
+	}
 }
 
 // MainEnded records the exit of the main child.

@@ -391,7 +391,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			s.deadline = from(s.deadline)
 			add(s)
 		}
-		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake), from(f.reapAt))
+		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake))
 		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {
 			add(slot(x.id))

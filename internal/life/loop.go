@@ -17,8 +17,6 @@ type Kernel interface {
 	// Wait sleeps until something has happened, or the time has come; 0 is never. If main is true, Wait also watches
 	// for the exit of the main child.
 	Wait(until time.Duration, main bool) Woken
-	// CatchChildren makes SIGCHLD wake Wait, or not.
-	CatchChildren(on bool)
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
 	MainEnded() // records the exit of the main child
@@ -56,9 +54,6 @@ type Leaks struct {
 	Decided bool // leftovers decide the status: the command has succeeded, and fini does not
 }
 
-// While the command runs, orphans that exit within this time share a wake-up. The time is a guess.
-const reapDelay = 25 * time.Millisecond
-
 // A Loop ties the machines to a Kernel. It runs in one goroutine, which alone reaps and signals.
 type Loop struct {
 	Kernel
@@ -76,7 +71,6 @@ type Loop struct {
 	mustReap    bool          // children may have changed
 	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
 	wake        time.Duration // when the machine wants to be woken
-	reapAt      time.Duration // until then SIGCHLD is not caught
 }
 
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
@@ -174,7 +168,7 @@ func due(at *time.Duration, now time.Duration) bool {
 
 // next is the time that comes first, 0 for none.
 func (l *Loop) next() (first time.Duration) {
-	for _, at := range []time.Duration{l.timeout, l.wake, l.reapAt} {
+	for _, at := range []time.Duration{l.timeout, l.wake} {
 		if at != 0 && (first == 0 || at < first) {
 			first = at
 		}
@@ -194,11 +188,9 @@ func (l *Loop) received(got signals.Received) {
 	l.queue = append(l.queue, received{got.Signal, from})
 }
 
-// reapAll reaps the children that have exited. If the main child is not among them and needs no SIGCHLD, reapAll leaves
-// SIGCHLD uncaught for reapDelay. The children that exit in this time are then reaped together.
+// reapAll reaps the children that have exited, at once: a zombie counts against the limits under which the command forks.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	mayDelay := l.watchesMain
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
@@ -207,17 +199,6 @@ func (l *Loop) reapAll() {
 		l.exited(ended{hidden: true})
 	}
 	l.mainGone = false
-	switch {
-	case mayDelay && len(e.exits) > 0 && !mainEnded:
-		if l.reapAt == 0 {
-			l.CatchChildren(false)
-		}
-		l.reapAt = l.Now() + reapDelay
-	case l.reapAt != 0:
-		l.reapAt = 0
-		l.CatchChildren(true)
-		l.mustReap = true // children may have exited before SIGCHLD was caught again
-	}
 }
 
 // collect reaps, and queues the exits for the machine.

@@ -52,7 +52,6 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 
 func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
-func (k *script) CatchChildren(on bool)                       { k.note("catch %t", on) }
 func (k *script) MainEnded()                                  { k.note("main ended") }
 func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
 func (k *script) Unread() int                                 { return 0 }
@@ -86,8 +85,8 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, wait 0s true"},
 		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
 			turns: 5, want: "reap, wait 0s true, reap, wait 0s true"},
-		"ends of orphans share a wake-up": {waits: []Woken{child, {}, child}, after: 30 * ms, reaps: []ended{{}, others, others, {}}, turns: 11,
-			want: "reap, wait 0s true, reap, catch false, wait 1.055s true, reap, wait 1.085s true, reap, catch true, reap, wait 0s true"},
+		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []ended{{}, others, others}, turns: 8,
+			want: "reap, wait 0s true, reap, wait 0s true, reap, wait 0s true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
 			want: "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},

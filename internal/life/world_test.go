@@ -281,7 +281,7 @@ func (w *world) notify(p *proc) {
 		return
 	}
 	if f := w.fini(parent.id); f != nil {
-		f.child = f.child || !f.deaf
+		f.child = true
 		return
 	}
 	if p.state == 'Z' && parent.state == 'S' && !parent.has(neglects) {
@@ -506,7 +506,6 @@ type fini struct {
 	line    []entry.Message // what the other one of a pair has said
 	caught  []caught
 	child   bool // SIGCHLD was caught
-	deaf    bool // it is not
 	said    bool // the life is over
 	bound   []bond
 	stdin   bool  // its end is watched
@@ -679,8 +678,6 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	woken.Main = w.mainShows(f)
 	return woken
 }
-
-func (k *kernel) CatchChildren(on bool) { k.f.deaf = !on }
 
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
