@@ -57,7 +57,7 @@ func guessAlone(argv uintptr) (alone bool) {
 		alone = alone || begins(arg, "--no-shield\x00") || begins(arg, "--pause\x00") || begins(arg, "-P\x00")
 	}
 	for at := argv; alone && word(at) != 0; at += 8 {
-		alone = !begins(word(at), "--shield") && !begins(word(at), "--pause=")
+		alone = !begins(word(at), "--shield") && !begins(word(at), "--no-shield=") && !begins(word(at), "--pause=")
 	}
 	return alone
 }

@@ -19,6 +19,7 @@ func TestGuess(t *testing.T) {
 		"fini -q --no-shield -v x":               true,
 		"fini --no-shield --shield x":            false,
 		"fini --shield --no-shield x":            false,
+		"fini --no-shield --no-shield=false x":   false,
 		"fini --no-shield -t 1 --shield x":       false,
 		"fini --no-shields x":                    false,
 		"fini -P":                                true,

@@ -67,7 +67,9 @@ func (k *kernel) alone(options *cli.Options, initial bool) {
 		why, level = errors.New(cli.LimitedBuild), life.Detail
 	case why != nil:
 		why = fmt.Errorf("cannot fork: %w", why)
-	case k.rules.Job == life.OutsideJob:
+	case k.rules.Job != life.OutsideJob: // as if a flag's value is called like a flag
+		why = errors.New("a word in front of the command looks like --no-shield or --pause")
+	default:
 		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
 	}
 	k.Sayf(level, "%v: going on without a shield", why)

@@ -150,19 +150,22 @@ func appendList[T any](to []byte, items []T, line string) []byte {
 	return append(append(to, line...), ']')
 }
 
-// appendString writes U+FFFD for each byte that is not UTF-8.
+// appendString writes U+FFFD for each byte that is not UTF-8. A terminal obeys no control character of it, and a CI's agent
+// no command: see OneLine.
 func appendString(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')
+	var before rune
 	for _, c := range s {
 		switch {
 		case c == '"' || c == '\\':
 			to = append(to, '\\', byte(c))
-		case c < ' ':
+		case c < ' ' || 0x7f <= c && c < 0xa0 || c == '#' && before == '#':
 			to = append(to, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 		default:
 			to = utf8.AppendRune(to, c)
 		}
+		before = c
 	}
 	return append(to, '"')
 }

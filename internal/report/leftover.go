@@ -13,14 +13,16 @@ import (
 )
 
 // OneLine is text with unprintable characters replaced, and at most limit bytes long:
-// a process may choose any name.
+// a process may choose any name. It is no command to a CI's agent: GitHub's takes ##[command], Azure's ##vso[command] and
+// TeamCity ##teamcity[command], wherever it stands in a line.
 func OneLine(text string, limit int) string {
-	return cut(strings.Map(func(r rune) rune {
+	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
-	}, text), limit)
+	}, text)
+	return cut(strings.ReplaceAll(text, "##", "#?"), limit)
 }
 
 // cut is text, cut to limit bytes and ending in dots if it was longer.

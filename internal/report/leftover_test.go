@@ -45,6 +45,8 @@ func TestDescribe(t *testing.T) {
 		"escapee holds":     {in(plain, 4000, orphans.Stdout), "a", []orphans.Process{process(7, 1, "sh")}, wide, "4242 (a), detached, started by sh, which holds stdout"},
 		"session not known": {in(plain, 0, 0), "a", nil, wide, "4242 (a)"},
 		"odd command":       {plain, "a\nb\x1b[31m\xff\r", nil, wide, "4242 (a?b?[31m\ufffd?)"},
+		"GitHub's command":  {plain, "a ##[stop-commands]b ###", nil, wide, "4242 (a #?[stop-commands]b #?#)"},
+		"Azure's command":   {plain, "a ##vso[task.complete]", nil, wide, "4242 (a #?vso[task.complete])"},
 		"fits":              {plain, strings.Repeat("x", 33), nil, 40, "4242 (" + strings.Repeat("x", 33) + ")"},
 		"is cut":            {plain, strings.Repeat("x", 34), nil, 40, "4242 (" + strings.Repeat("x", 30) + "...)"},
 		"is cut for more":   {in(plain, 1, orphans.Stdout), long, nil, 60, "4242 (" + strings.Repeat("x", 60-7-20-3) + "...), which holds stdout"},

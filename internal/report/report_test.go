@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -265,11 +266,14 @@ func TestPlaceIsHandedOver(t *testing.T) {
 
 // What is written by hand is what package encoding/json reads.
 func TestReportIsJSON(t *testing.T) {
-	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>"} {
+	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>", "\u0080\u009b\u009f\u00a0", "# ## ### ##[add-mask]a"} {
 		j := appendJSON(nil, text, "")
 		var got string
 		if err := json.Unmarshal(j, &got); err != nil || got != strings.ToValidUTF8(text, "\ufffd") && text != "\xff\xfe" {
 			t.Errorf("%q is %s, which is %q, %v", text, j, got, err)
+		}
+		if odd := strings.IndexFunc(string(j), unicode.IsControl); odd >= 0 || strings.Contains(string(j), "##") {
+			t.Errorf("%q is %q, which a terminal or a CI's agent obeys", text, j)
 		}
 		if text == "\xff\xfe" && got != "\ufffd\ufffd" {
 			t.Errorf("%q is %s: want U+FFFD for each byte", text, j)

@@ -41,14 +41,15 @@ func Processes(count int) string {
 // leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan names. A
 // leak also gets the test and the ports of the leftovers below it.
 func (r *Report) leaks() (all []*leftover) {
-	found := map[int]*leftover{}
-	for _, left := range r.leftovers {
-		if l := *left; !l.Allowed {
-			found[l.Pid] = &l
+	found := map[int]*leftover{} // of two with one pid, what was started is the later one's
+	copies := make([]leftover, len(r.leftovers))
+	for i, left := range r.leftovers {
+		if copies[i] = *left; !left.Allowed {
+			found[left.Pid] = &copies[i]
 		}
 	}
-	for _, left := range r.leftovers {
-		l := found[left.Pid]
+	for i, left := range r.leftovers {
+		l := &copies[i]
 		top := l
 		for _, a := range left.Chain { // the nearest first
 			top = cmp.Or(found[a.Pid], top)

@@ -81,11 +81,17 @@ func TestSummaryOfFamilies(t *testing.T) {
 	daemon.Allowed = true
 	r.Leftover(daemon, "daemon", by(), false, "")
 	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), false, "")
-	text := r.Summary("It left 6 processes running")
+	// The kernel has used a pid twice.
+	r.Reaped([]reaper.Exit{{Pid: 400, Status: exited(7)}})
+	again := process(400, mainPid, "again")
+	again.Start = 1
+	r.Leftover(again, "again", by(), false, "")
+	text := r.Summary("It left 7 processes running")
 	want := [][]string{
 		{"300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on 127.0.0.1:3000", "is still running"},
-		{"400 (redis) and 1 process that it started, started by 100 (make test)", "is still running"},
+		{"400 (redis), started by 100 (make test)", "exit 7"},
 		{"501 (job), started by daemon < 100 (make test)", "is still running"},
+		{"400 (again) and 1 process that it started, started by 100 (make test)", "is still running"},
 	}
 	if got := cells(t, text); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q from %s, want %q", got, text, want)
