@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,6 +50,25 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 				}
 				rig.MustHaveReport(t, path)
 			})
+		}
+	}
+}
+
+// An old report is written over, and not emptied before: ext4 then flushes the new one to the disk, which made the start of a
+// short command half as slow again.
+func TestReportOverAnotherIsNotFlushed(t *testing.T) {
+	t.Parallel()
+	strace := need.Program(t, "strace")
+	for _, p := range rig.AloneOrPair(t) {
+		path, trace := rig.ReportPath(t), filepath.Join(t.TempDir(), "trace")
+		if err := os.WriteFile(path, []byte(strings.Repeat("a longer report\n", 10_000)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		argv := append([]string{"-f", "-qq", "-o", trace, "-e", "trace=ftruncate"}, p.Command("--report="+path, "--", "/bin/sh", "-c", "exit 5").Args...)
+		rig.StartCmd(t, exec.Command(strace, argv...)).MustEnd(5)
+		rig.MustHaveReport(t, path)
+		if said := rig.ReadFile(t, trace); strings.Count(said, "ftruncate(") != 1 || strings.Contains(said, ", 0)") {
+			t.Errorf("%s: %s", p.Name, said)
 		}
 	}
 }

@@ -139,11 +139,12 @@ func (p Place) write(text []byte) error {
 	if st.Nlink == 0 {
 		return errors.New("it was removed meanwhile")
 	}
+	// Truncated to nothing first, the file would be flushed to the disk when it is closed: see auto_da_alloc in ext4(5).
 	_, err := unix.Seek(p.FD, 0, 0)
-	if err = cmp.Or(err, unix.Ftruncate(p.FD, 0)); err == nil {
+	if err == nil {
 		err = writeAll(p.FD, text)
 	}
-	if err != nil {
+	if err = cmp.Or(err, unix.Ftruncate(p.FD, int64(len(text)))); err != nil {
 		_ = unix.Ftruncate(p.FD, 0)
 	}
 	return cmp.Or(err, unix.Close(p.FD))
