@@ -104,13 +104,14 @@ const (
 
 // LookAtStdin reports whether the end of standard input can be watched. An error says why not.
 func LookAtStdin() (Stdin, error) {
+	if _, err := unix.FcntlInt(0, unix.F_GETPIPE_SZ, 0); err == nil { // fstat(2) may wait for a FIFO's file system
+		return Open, nil
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(0, &st); err != nil {
 		return Unwatched, err
 	}
 	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFIFO:
-		return Open, nil
 	case unix.S_IFSOCK:
 		if kind, err := unix.GetsockoptInt(0, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind == unix.SOCK_DGRAM {
 			return Unwatched, errors.New("a datagram socket has no end")

@@ -60,17 +60,18 @@ const atOnce = 4096
 //	a socket                              by sendmsg(2) with MSG_DONTWAIT
 //	a pipe                                by pwritev2(2) with RWF_NOWAIT, since Linux 6.4; else by splice(2)
 //	a terminal or another device          by a file description of this process's own
+//	a pseudoterminal's master             after poll(2), as much as one of the kernel's buffers holds
 //	anything else                         after poll(2), though another writer may come between
 //
 // poll(2) comes last, because a terminal that has too little room for a line says that it has room. A process that
 // reads a pipe holds the lock of the pipe meanwhile, and every writer waits for this lock.
 func WriteNow(fd int, text []byte) (int, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	kind, err := Kind(fd)
+	if err != nil {
 		return 0, err
 	}
 	flags, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	switch kind := st.Mode & unix.S_IFMT; {
+	switch {
 	case kind == unix.S_IFREG, flags&unix.O_NONBLOCK != 0:
 		return unix.Write(fd, text)
 	case kind == unix.S_IFSOCK:
@@ -83,7 +84,7 @@ func WriteNow(fd int, text []byte) (int, error) {
 		if tried(err) {
 			return n, err
 		}
-	default:
+	case kind == unix.S_IFCHR:
 		if own, err := Own(fd); err == nil {
 			defer func() { _ = unix.Close(own) }()
 			return unix.Write(own, text)
@@ -93,7 +94,35 @@ func WriteNow(fd int, text []byte) (int, error) {
 	if n, err := unix.Poll(fds, 0); err != nil || n == 0 || fds[0].Revents&unix.POLLOUT == 0 {
 		return 0, unix.EAGAIN
 	}
-	return unix.Write(fd, text[:min(len(text), atOnce)])
+	room := atOnce
+	if kind == PtyMaster {
+		room = 1500
+	}
+	return unix.Write(fd, text[:min(len(text), room)])
+}
+
+// PtyMaster is the kind of the master of a pseudoterminal: whoever opens /dev/ptmx once more gets another terminal.
+const PtyMaster = 1
+
+// Kind returns what fd is: a type of file as in inode(7), or PtyMaster. It does not ask a pipe's or a socket's file system,
+// as fstat(2) does, because that may never answer.
+func Kind(fd int) (uint32, error) {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
+		return unix.S_IFIFO, nil
+	}
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
+		return unix.S_IFSOCK, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR {
+		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+			return PtyMaster, nil
+		}
+	}
+	return st.Mode & unix.S_IFMT, nil
 }
 
 // Own opens the terminal or device of fd once more, with O_NONBLOCK, so that the file description is this process's

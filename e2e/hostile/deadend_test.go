@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"bufio"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,4 +79,30 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The streams are FIFOs of such a file system, which fini need not ask for what it does with them: it watches its standard
+// input, speaks, and writes its report.
+func TestStreamsAtDeadEnd(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		fifo := rig.NewDeadEnd(t, "fifo").Fifo()
+		cmd := p.Command("-v", "-i", "--linger=0", "--report=/dev/fd/0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 5")
+		cmd.Stdin, cmd.Stderr = fifo, fifo
+		l := rig.StartCmd(t, cmd)
+		l.MustEnd(5)
+		if _, err := fifo.WriteString("the end\n"); err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for said := bufio.NewScanner(fifo); said.Scan() && said.Text() != "the end"; {
+			text += said.Text() + "\n"
+		}
+		if !strings.Contains(text, "fini: stopping leftover ") {
+			t.Errorf("says %q", text)
+		}
+		from, to := strings.Index(text, "{\n"), strings.Index(text, "\n}\n")
+		rig.MustBeReport(t, []byte(text[max(from, 0):max(to, 0)]+"\n}\n"))
+	})
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -300,6 +301,36 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 			cmd.ExtraFiles = []*os.File{theirs}
 			mustRefuse(t, cmd, "fini: --report: cannot write \"/dev/fd/4\": it can't be opened again, to be written without waiting: no such file or directory\n")
 		})
+	}
+}
+
+// Whoever opens the master of a terminal once more gets another terminal, of which nobody knows: fini writes its lines and
+// its report to the one that it has inherited.
+func TestReportToATerminalsMaster(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair(t) {
+		theirs, ours := rig.Terminal(t)
+		defer func() { _ = theirs.Close() }()
+		cmd := p.Command("-v", "--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5")
+		cmd.Stderr, cmd.ExtraFiles = ours, []*os.File{ours}
+		l := rig.StartCmd(t, cmd)
+		l.MustEnd(5)
+		_, err := ours.WriteString("\nthe end\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said, report string
+		for lines := bufio.NewScanner(theirs); lines.Scan() && lines.Text() != "the end"; {
+			if text := lines.Text() + "\n"; strings.HasPrefix(text, "fini: ") {
+				said += text
+			} else if text != "\n" {
+				report += text
+			}
+		}
+		rig.MustBeReport(t, []byte(report))
+		if !strings.Contains(said, " exited with status 5\n") {
+			t.Errorf("%s says %q", p.Name, said)
+		}
 	}
 }
 

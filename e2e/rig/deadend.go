@@ -67,6 +67,47 @@ func NewDeadEnd(t *testing.T, name string) *DeadEnd {
 	return e
 }
 
+// Fifo returns a FIFO of the file system, whose server has been stopped since, open for reading and writing. The mount is
+// seen by nobody else.
+func (e *DeadEnd) Fifo() *os.File {
+	e.t.Helper()
+	dir, opened, over := e.t.TempDir(), make(chan error), make(chan bool)
+	var fd int
+	go func() {
+		runtime.LockOSThread() // the thread exits with its namespace, and with it the server, if it started the server
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = unix.Mount("fini-e2e", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", e.given.Fd()))
+		}
+		if err == nil {
+			fd, err = unix.Open(dir+"/fifo", unix.O_RDWR|unix.O_CLOEXEC, 0)
+		}
+		opened <- err
+		<-over
+	}()
+	e.t.Cleanup(func() { close(over) })
+	if err := <-opened; err != nil {
+		e.t.Fatal(err)
+	}
+	fifo := os.NewFile(uintptr(fd), "fifo")
+	e.t.Cleanup(func() { _ = fifo.Close() })
+	_ = e.given.Close()
+	e.halt()
+	return fifo
+}
+
+// halt stops the server.
+func (e *DeadEnd) halt() {
+	e.t.Helper()
+	if err := e.server.Process.Signal(syscall.SIGSTOP); err != nil {
+		e.t.Fatal(err)
+	}
+	Until(e.t, "the server is stopped", func() bool { return strings.HasPrefix(ProcStatus(e.server.Process.Pid, "State"), "T") })
+}
+
 // Start starts a fini with the command.
 func (e *DeadEnd) Start(fini *exec.Cmd) *Life {
 	e.t.Helper()
@@ -88,10 +129,7 @@ func (e *DeadEnd) Stop(l *Life, fini int, waits bool) (leftover int) {
 		})
 	}
 	if e.server != nil {
-		if err := e.server.Process.Signal(syscall.SIGSTOP); err != nil {
-			e.t.Fatal(err)
-		}
-		Until(e.t, "the server is stopped", func() bool { return strings.HasPrefix(ProcStatus(e.server.Process.Pid, "State"), "T") })
+		e.halt()
 	}
 	if e.name == "terminal that hung up" {
 		_ = e.master.Close()
@@ -236,7 +274,7 @@ var Silent = []string{"dead end", "program"}
 // programSize is how large the file is that is served: sleep(1) and what follows it.
 const programSize = 8 << 20
 
-// helperFuse serves a file system with one file, "program", to who has mounted it with
+// helperFuse serves a file system with one file, "program", and a FIFO, "fifo", to who has mounted it with
 // descriptor 3. See include/uapi/linux/fuse.h of the kernel.
 func helperFuse(args []string) int {
 	content, err := os.ReadFile("/bin/sleep")
@@ -245,7 +283,7 @@ func helperFuse(args []string) int {
 		return 1
 	}
 	content = append(content, make([]byte, programSize-len(content))...)
-	const root, program = 1, 2
+	const root, program, fifo = 1, 2, 3
 	const forever = 1 << 30 // seconds that the kernel may go by a name; by attributes it may not
 	put32, put64 := binary.NativeEndian.PutUint32, binary.NativeEndian.PutUint64
 	get32, get64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
@@ -254,7 +292,10 @@ func helperFuse(args []string) int {
 		put64(a, node)
 		put32(a[60:], syscall.S_IFDIR|0o755)
 		put32(a[64:], 1)
-		if node == program {
+		switch node {
+		case fifo:
+			put32(a[60:], syscall.S_IFIFO|0o600)
+		case program:
 			put64(a[8:], programSize)
 			put32(a[60:], syscall.S_IFREG|0o755)
 		}
@@ -287,14 +328,15 @@ func helperFuse(args []string) int {
 			put32(out[20:], 64<<10)
 			put32(out[24:], 1)
 		case 1: // FUSE_LOOKUP
-			if node != root || string(body) != "program\x00" {
+			found := map[string]uint64{"program\x00": program, "fifo\x00": fifo}[string(body)]
+			if node != root || found == 0 {
 				errno = unix.ENOENT
 				break
 			}
 			out = make([]byte, 40)
-			put64(out, program)
+			put64(out, found)
 			put64(out[16:], forever)
-			out = append(out, attr(program)...)
+			out = append(out, attr(found)...)
 		case 3, 4: // FUSE_GETATTR, FUSE_SETATTR
 			out = append(make([]byte, 16), attr(node)...)
 		case 14, 27: // FUSE_OPEN, FUSE_OPENDIR

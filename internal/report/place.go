@@ -108,12 +108,12 @@ func openStream(fd int) (int, error) {
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
 		return -1, unix.EBADF
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	kind, err := signals.Kind(fd)
+	if err != nil {
 		return -1, err
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO:
+	switch kind {
+	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO, signals.PtyMaster:
 		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	case unix.S_IFCHR:
 		own, err := signals.Own(fd)
@@ -122,7 +122,7 @@ func openStream(fd int) (int, error) {
 		}
 		return own, err
 	}
-	return -1, wrongKind(st.Mode)
+	return -1, wrongKind(kind)
 }
 
 // write writes text, and closes the place. A named file then holds nothing else: no text from before and, if write
