@@ -82,6 +82,7 @@ type LeftoverReported struct {
 	Command    string
 	CommandCut bool
 	Allowed    bool
+	Spared     *string
 	Started    time.Time
 	StartedBy  []struct {
 		Pid  int

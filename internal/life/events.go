@@ -68,11 +68,12 @@ type (
 	kill  struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
 	wake  struct{ after time.Duration } // replaces the wake before
 	hurry struct{ after time.Duration } // the same, unless the wake before comes sooner
-	tell  struct {                      // says what fini does about a leftover: one that is allowed is left alone
+	tell  struct {                      // says what fini does about a leftover
 		process orphans.Process
 		what    string
-		quietly bool // without a line: see MaxNamed
-		hadTerm bool // the leftover has had SIGTERM already
+		spared  string // why fini leaves it alone: see ByName; "" if it does not
+		quietly bool   // without a line: see MaxNamed
+		hadTerm bool   // the leftover has had SIGTERM already
 	}
 	say struct { // anything else
 		level Level

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 // What docs/behavior.md promises, as predicates on a world. Each name below begins the text of a breach.
@@ -22,6 +24,7 @@ var invariants = []string{
 	"forwarded",         // a signal that a process sends reaches the command
 	"bounded",           // from a reason to the end it takes a ladder's time
 	"status",            // the parent process gets the command's
+	"listed",            // whoever stays is told of, and why
 	"one end",           // an exit is the last action, and there is no other end
 	"the pair",          // the outer fini ends last, and as the inner one has told it
 	"the terminal",      // a key that stops the command stops fini, which its shell knows
@@ -222,6 +225,18 @@ func (w *world) judgeLook(f *fini, ids []int) {
 			p.mark.adopted = true
 		}
 	}
+}
+
+// spared are the ids of those whom a fini leaves alone if they are all that is left.
+func (w *world) spared(f *fini, v orphans.View) (ids []int) {
+	s, ok := f.machine.(*sweep)
+	for i, p := range v.Found {
+		pipes := w.rules.Orphans == StopPipes && !w.ghost.overruled && p.Holds == 0
+		if p.Allowed || pipes || ok && s.stage == counting {
+			ids = append(ids, f.looked[i])
+		}
+	}
+	return ids
 }
 
 // stepped looks at what a machine made of an event.
@@ -433,6 +448,11 @@ func (w *world) judgeEnd(f *fini) {
 			w.breach("EOF", "%s ends and %s holds a stream", w.name(f.id), w.name(p.id))
 		case w.rules.Orphans == LeaveAll && !spared:
 			w.breach("nothing left", "%s ends before main", w.name(f.id))
+		}
+	}
+	for _, id := range f.stay {
+		if p := w.get(id); p != nil && p.alive() && !slices.Contains(f.told, p.pid) {
+			w.breach("listed", "%s ends and has not told that %s stays", w.name(f.id), w.name(id))
 		}
 	}
 	if !f.inner {

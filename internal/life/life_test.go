@@ -366,7 +366,7 @@ func TestStep(t *testing.T) {
 			{500 * ms, unstill(escapee), "wake 5ms", "asking"},
 			{5500 * ms, sees{elapsed{}, unstill(escapee)}, "wake 5ms", "killing"},
 			{15500 * ms, elapsed{}, "look", "killing"},
-			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", exit 5`, "over"},
+			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", (leaving escapee), exit 5`, "over"},
 		}},
 		{"wait", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
@@ -388,7 +388,7 @@ func TestStep(t *testing.T) {
 			{5506 * ms, elapsed{}, "look", "killing"},
 			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
 			{5507 * ms, sees{elapsed{}, found(escapee)}, "look", "killing"},
-			{5507 * ms, found(escapee), "exit 5", "over"},
+			{5507 * ms, found(escapee), "(leaving escapee), exit 5", "over"},
 		}},
 		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},

@@ -29,7 +29,7 @@ type Kernel interface {
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
 	Say(level Level, text string, why Reason) // adds the reason, if any
-	Tell(p orphans.Process, what string, quietly, hadTerm bool)
+	Tell(p orphans.Process, what, spared string, quietly, hadTerm bool)
 	Exit(end End) // the last action of a life
 }
 
@@ -266,7 +266,7 @@ func (a hurry) do(l *Loop) {
 }
 
 func (a say) do(l *Loop)  { l.Say(a.level, a.text, a.why) }
-func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
+func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.spared, a.quietly, a.hadTerm) }
 
 func (a exit) do(l *Loop) {
 	l.result, a.WasStopped = a.Result, l.wasStopped

@@ -111,6 +111,7 @@ type sweep struct {
 	burstEnd   time.Duration   // until then fini kills only children
 	quietLook  bool            // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt   time.Duration   // the uptime of the last look
+	staying    []action        // a tell for each process that the last look found and that fini leaves alone
 	saidUnread bool            // fini has said that it can't tell whether --allow-orphan means a leftover
 }
 
@@ -196,6 +197,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	}
 	switch {
 	case e.none:
+		s.staying = nil
 		return s.finish(do...)
 	case s.stage == waiting && s.looks():
 		// Leftovers may exit in quick succession, and nothing is urgent: one look in longPause is enough.
@@ -251,19 +253,19 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// A process whose descriptors fini may not see counts as a holder: the policy promises the reader its EOF.
 		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
 	})
-	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
+	s.staying = s.stay(e.Found)
 	if i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread }); i >= 0 && !s.saidUnread && (s.stage == asking || s.stage == counting) {
 		s.saidUnread = true
 		do = append(do, say{Warning, fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name), NoReason})
 	}
-	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
+	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
 	switch {
 	case mayEnd && !s.quietLook:
 		// A process that has forked during the look may have slipped through it.
 		s.quietLook = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
-		return s.leave(allowed, do)
+		return s.finish(do...)
 	case mayEnd && s.stage == killing && now >= s.deadline:
 		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time", NoReason})...)
 	}
@@ -289,17 +291,30 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return do, s
 	case counting:
 		s.count = len(found)
-		return s.leave(append(found, allowed...), do)
+		return s.finish(do...)
 	}
 	return nil, s
 }
 
-// leave ends the life while processes are alive that fini leaves alone.
-func (s *sweep) leave(alive []orphans.Process, do []action) ([]action, Machine) {
-	for i, p := range alive {
-		do = append(do, tell{p, "leaving", i >= MaxNamed, false})
+// stay tells why fini leaves processes alone, of those that it does.
+func (s *sweep) stay(found []orphans.Process) (do []action) {
+	told := map[string]int{}
+	for _, p := range found {
+		why := ""
+		switch {
+		case p.Allowed:
+			why = ByName
+		case s.Orphans == StopPipes && p.Holds == 0:
+			why = StopPipes
+		case s.stage == counting:
+			why = LeaveAll
+		default:
+			continue
+		}
+		do = append(do, tell{p, "leaving", why, told[why] >= MaxNamed, false})
+		told[why]++
 	}
-	return s.finish(do...)
+	return do
 }
 
 // cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
@@ -350,7 +365,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		s.requests[p.Pid] = request{p.Start, now}
 		hadTerm := s.earlierTerm.reached(p)
 		s.count++
-		do = append(do, tell{p, "stopping", s.count > MaxNamed, hadTerm})
+		do = append(do, tell{p, "stopping", "", s.count > MaxNamed, hadTerm})
 		if !hadTerm {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
@@ -373,7 +388,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	var hit []int
 	for i, p := range found {
 		if !s.killedPids[p.Pid] {
-			do = append(do, tell{p, "killing", i >= MaxNamed, false})
+			do = append(do, tell{p, "killing", "", i >= MaxNamed, false})
 		}
 		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
@@ -440,6 +455,7 @@ func (s *sweep) again(now time.Duration) action {
 // finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
 	end := End{Result: s.result, Leaks: Leaks{Count: s.count, Left: s.stage == counting}}
+	do = append(do, s.staying...)
 	did, leftovers := "stopped", fmt.Sprintf("%d leftovers", s.count)
 	if end.Left {
 		did = "left"

@@ -511,6 +511,8 @@ type fini struct {
 	stdin   bool  // its end is watched
 	looked  []int // ids of the last look, and their pids
 	pids    []int
+	stay    []int // ids of those that the last look has found and fini leaves alone
+	told    []int // pids of those of whom fini has told that it does
 }
 
 type caught struct {
@@ -704,6 +706,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	for _, p := range v.Found {
 		k.f.pids = append(k.f.pids, p.Pid)
 	}
+	k.f.stay = k.w.spared(k.f, v)
 	k.w.judgeLook(k.f, k.f.looked)
 	if _, ok := k.f.machine.(*sweep); ok && k.w.blind && k.w.rules.Orphans == StopPipes {
 		k.w.ghost.overruled = true // all are stopped where nobody can tell who holds what
@@ -776,8 +779,14 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-func (k *kernel) Say(Level, string, Reason)                {}
-func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
+func (k *kernel) Say(Level, string, Reason) {}
+
+// Tell notes who is told of as left alone: see judgeEnd.
+func (k *kernel) Tell(p orphans.Process, _, spared string, _, _ bool) {
+	if spared != "" {
+		k.f.told = append(slices.Clone(k.f.told), p.Pid)
+	}
+}
 
 func (k *kernel) Exit(end End) {
 	k.called = true

@@ -49,7 +49,7 @@ export interface Report {
   }[];
   /** How many more signals there were. */
   signalsOmitted: number;
-  /** The first 250 processes that fini found alive after the main child's end and had to stop or left alone (--allow-orphan, --orphans=leave), in the order in which it turned to them: all that a look at the tree has found. One that starts and is killed between two looks is not among them, nor is one that ended within --linger. Under --orphans=leave without --orphans-exit they are those that were alive when the main child had ended. */
+  /** The first 250 processes that fini found alive after the main child's end and had to stop or left alone (see spared), in the order in which it turned to them: all that a look at the tree has found. One that starts and is killed between two looks is not among them, nor is one that ended within --linger. Under --orphans=leave without --orphans-exit they are those that were alive when the main child had ended. */
   leftovers: Leftover[];
   /** How many more leftovers there were. Behind the first 10000 one that needed SIGKILL may count twice. */
   leftoversOmitted: number;
@@ -79,6 +79,8 @@ export interface Report {
 export interface Leftover {
   /** Whether it was left alone (--allow-orphan), by its own name or as a descendant of such a one. It counts for no status. */
   allowed: boolean;
+  /** Why fini left it alone at the end: it or a process above it matched --allow-orphan, it held neither stdout nor stderr under --orphans=pipes, or --orphans=leave leaves all. It then runs on when fini has exited, unless it has exited by itself or fini was PID 1. Null if fini did not leave it alone. */
+  spared: 'allow-orphan' | 'pipes' | 'leave' | null;
   /** The first process above it that is no shell, as it was when the leftover was first seen; null if none was alive then. */
   owner: {
     /** Its pid. */
