@@ -7,7 +7,7 @@ VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo
 # Where an entry is written for the architecture, fini starts there: see internal/entry/entry_*.s.
 entry       = $(if $(wildcard internal/entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/internal/entry.entry,\
 	$(if $(filter amd64 arm64,$(1)),$(error internal/entry/entry_$(1).s is not there, and fini would be built without its entry)))
-build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
+build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=6 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
 # The version is in internal/cli/flags.go; where git has a tag, go build puts that in its place.
 # Packages of TRIAL=1 are no release's, and say of which commit they are.

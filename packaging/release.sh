@@ -31,6 +31,7 @@ bin/fini --help >"$PKG_STAGE/help"
 for shell in bash zsh fish; do
 	"$PKG_STAGE/packaging" completion -help-text "$PKG_STAGE/help" "$shell" >"$PKG_STAGE/fini.$shell"
 done
+"$PKG_STAGE/packaging" flags -help-text "$PKG_STAGE/help" >"$PKG_STAGE/flags.json"
 
 for arch; do
 	PKG_BINARY=$dist/fini-linux-$arch
@@ -46,8 +47,6 @@ for arch; do
 		"$PKG_STAGE/nfpm" package --config "$config" --packager "$format" --target "$dist/" \
 			>"$PKG_STAGE/log" 2>&1 || { cat "$PKG_STAGE/log" >&2; exit 1; }
 	done
-	"$PKG_STAGE/packaging" image -name "${IMAGE:-fini}" -version "$version" "$PKG_BINARY" \
-		>"$dist/fini_${version}_linux_$arch.oci.tar"
 done
 
 # In the place of the names of architectures, the binaries.
@@ -55,14 +54,7 @@ for arch; do
 	set -- "$@" "$dist/fini-linux-$arch"
 	shift
 done
-"$PKG_STAGE/packaging" archive -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
-"$PKG_STAGE/packaging" index -name "${IMAGE:-fini}" -version "$version" "$@" >"$dist/fini_${version}_linux.oci.tar"
-"$PKG_STAGE/packaging" dockerfile -version "$version" "$@" >"$dist/fini_$version.dockerfile"
-"$PKG_STAGE/packaging" npm -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
-"$PKG_STAGE/packaging" wheel -dist "$dist" -version "$version" "$@"
-"$PKG_STAGE/packaging" sbom -version "$version" "$@" >"$dist/fini_$version.spdx.json"
-"$PKG_STAGE/packaging" provenance -version "$version" "$dist"/* >"$PKG_STAGE/provenance.json"
-mv "$PKG_STAGE/provenance.json" "$dist/provenance.json"
+"$PKG_STAGE/packaging" release -dist "$dist" -stage "$PKG_STAGE" -version "$version" -name "${IMAGE:-fini}" "$@"
 
 (cd "$dist" && sha256sum -- *) >"$PKG_STAGE/SHA256SUMS"
 mv "$PKG_STAGE/SHA256SUMS" "$dist/SHA256SUMS"
