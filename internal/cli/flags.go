@@ -20,7 +20,8 @@ import (
 // completions from it. They say what help says, and the man page adds the field's comment. Kong knows the tags, except two:
 // preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable sets the flag.
 type Options struct {
-	// It exits with 0, also when the parent process dies.
+	// What has come to it from other processes is then stopped like leftovers, and it exits with 0; also when the parent
+	// process dies.
 	Pause bool `short:"P" xor:"stdin" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
 
 	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini

@@ -52,7 +52,8 @@ func Run(options *cli.Options, environ []string) life.Result {
 			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) {
+	// Under PID 1 a pause deals with all of the container: sshd & exec fini --pause.
+	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) && !(options.Pause && os.Getpid() == 1) {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(pids, known))
 	}

@@ -143,7 +143,7 @@ func (k *kernel) sayEnd(end life.End) {
 	}
 	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }
 	var command string
-	if k.ended > 0 {
+	if k.ended > 0 && k.main != 0 {
 		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
 	k.Sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)

@@ -80,5 +80,6 @@ type (
 		text  string
 		why   Reason // why fini stops or kills the command or its leftovers
 	}
-	exit struct{ End }
+	noMain struct{} // there is no main child, and every child is a leftover now
+	exit   struct{ End }
 )

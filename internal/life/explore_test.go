@@ -661,6 +661,7 @@ var settings = []struct {
 		timesOut(w)
 		w.get(w.cast.main).is |= patient
 	}},
+	{"--pause", func(*Rules) {}, nil, pauses},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
@@ -668,6 +669,14 @@ var settings = []struct {
 		inner.watchesMain = false
 		inner.bound = slices.DeleteFunc(slices.Clone(inner.bound), func(b bond) bool { return b.id == w.cast.shell })
 	}},
+}
+
+// pauses makes the main child and all that it has started what others have left to fini.
+func pauses(w *world) {
+	f := &w.finis[0]
+	w.get(w.cast.main).deathsig, w.cast.main, f.mainID = 0, 0, 0
+	f.Loop = *New(nil, w.rules, 0, false)
+	w.ghost.mainEnded = true
 }
 
 func timesOut(w *world) {
@@ -712,7 +721,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 							continue
 						}
 						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "stubborn" && kind.name != "one from before" ||
-							!pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
+							pair && setting.name == "--pause" || as == asSoloInJob && setting.name == "--pause" || !pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
 							continue
 						}
 						names := slices.Concat(bunch.moves, kind.moves, setting.moves)

@@ -259,6 +259,9 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.ghost.overruled = w.ghost.overruled || e.why.overrules()
 		w.ghost.unwait = true
 	case received:
+		if before == "pausing" && (after == "lingering" || after == "asking") {
+			w.oblige(w.ladder())
+		}
 		sent := w.rules.rewritten(e.sig)
 		w.ghost.unwait = w.ghost.unwait || asksForEnd(sent)
 		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
@@ -279,7 +282,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			w.ghost.seen = w.ghost.seen || before == "asking" && w.ghost.overruled && !p.Allowed
 		}
 	}
-	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
+	if s, ok := f.machine.(*sweep); ok && before != where(s) && (before == "running" || before == "pausing") && s.Orphans == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers
 	}
 	if before != "stopping" && after == "stopping" {
@@ -349,7 +352,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	if p.mark.sender {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
-	if w.ghost.mainEnded && !w.treeAlive(p) {
+	if _, pausing := w.finis[0].machine.(paused); w.ghost.mainEnded && !pausing && !w.treeAlive(p) {
 		w.oblige(r.Linger + longPause)
 	}
 }
@@ -523,6 +526,8 @@ func (w *world) judgeStatus(f *fini) {
 // event happens, and where one stands then. The explorer has to take each of them, in all combinations of a line.
 var tableRows = func() (all [][3]string) {
 	for _, row := range []string{
+		"pausing: received | stop -> lingering",
+		"pausing: received -> waiting | counting",
 		"running: stop -> closing | heeding | stopping",
 		"running: received -> stopping",
 		"running: ended -> lingering | waiting | asking | counting | over",

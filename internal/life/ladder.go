@@ -228,16 +228,10 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 		return do, l
 	}
 	s := l.sweep(status)
-	switch {
-	case e.none:
+	if e.none {
 		return s.finish(do...)
-	case s.Orphans == WaitAll && l.rung == running:
-		return s.enter(waiting, 0, do...)
-	case s.Linger == 0,
-		s.Orphans == LeaveAll && s.OrphansExit < 0: // the count is only for lines and the report, which say what is alive now
-		return s.ask(do...)
 	}
-	return s.enter(lingering, now+s.Linger, do...)
+	return s.begin(now, l.rung == running, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it

@@ -110,6 +110,8 @@ func text(actions []action) string {
 			default:
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
+		case noMain:
+			words = append(words, "no main")
 		case exit:
 			if a.Sig != 0 {
 				words = append(words, fmt.Sprint("end by ", int(a.Sig)))
@@ -656,15 +658,33 @@ func TestHeir(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	play(t, paused{}, []turn{
+	r := defaults()
+	r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
+	pausing := []turn{
 		{0, reaped(false), "", "pausing"},
-		{1, reaped(false, 300), "", "pausing"},
+		{1, reaped(true, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
-		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
-	})
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		play(t, paused{r}, append(pausing, []turn{
+			{4, received{sig: sig}, "no main, look", "lingering"},
+			{4, found(holder), "wake 500ms", "lingering"},
+			{500*ms + 4, elapsed{}, "look", "asking"},
+			{500*ms + 4, found(holder), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{600 * ms, reaped(true, holder.Pid), "exit 0", "over"},
+		}...))
+	}
+	r.Orphans = LeaveAll
+	play(t, paused{r}, append(pausing, []turn{
+		{4, received{sig: syscall.SIGTERM}, "no main, look", "counting"},
+		{4, found(holder), "(leaving holder), exit 0", "over"},
+	}...))
 	for _, why := range []Reason{ParentDied, BoundEnded} {
-		play(t, paused{}, []turn{{0, stop{why: why}, "exit 0", "over"}})
+		play(t, paused{r}, []turn{
+			{0, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
+			{0, reaped(true), "exit 0", "over"},
+		})
 	}
 }
 

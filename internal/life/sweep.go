@@ -137,6 +137,18 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
+// begin begins to deal with leftovers. Under --orphans=wait fini waits for them if it has no reason to stop them.
+func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
+	switch {
+	case s.Orphans == WaitAll && mayWait:
+		return s.enter(waiting, 0, do...)
+	case s.Linger == 0,
+		s.Orphans == LeaveAll && s.OrphansExit < 0: // the count is only for lines and the report, which say what is alive now
+		return s.ask(do...)
+	}
+	return s.enter(lingering, now+s.Linger, do...)
+}
+
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
 // comes. Under --orphans=leave no process is asked. A method that takes actions as its parameter returns them before
 // its own.
