@@ -44,31 +44,28 @@ demo: build ## build fini and show it ending a command that leaves a process beh
 build: ## build bin/fini, static
 	$(call build,$(shell $(GO) env GOARCH)) -o bin/fini .
 
-# FINI_FULL=1 is for every round and the whole volume. Nothing is taken from go's cache of results, which
-# does not know that e2e runs bin/fini. go test shows no skip; the tests write theirs into a file. A package
-# that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
+# Each test says itself whether it is quick. FINI_FULL=1 is for every round and the whole volume, and under FINI_MUST_RUN=1 a
+# skip is an error. Nothing is taken from go's cache of results, which does not know that e2e runs bin/fini. e2e/ran
+# shows what go test shows, and what was skipped. A package that takes longer than BUDGET, in seconds, is an error; and in
+# test-all so is each test, and each row of a table, that there is and that did not run. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
 # share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
 # FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, and at last those that measure.
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(1) | grep -vE '/e2e/($(QUIET)$(2))$$')
-test: packages = $(call tests,./...,|long/.*)
-test-all: packages = $(call tests,./e2e/...)
-test-all: export FINI_ALL = rest
-test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
-test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak
+tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)$(1))$$')
+test: packages = -short $(call tests,|long/.*)
+test: quiet    = -short
+test-all: packages = $(call tests,)
+test-all: whole    = -whole
+test: build ## run the quick tests, in two minutes; those that lack something are skipped, and it says what that is
+test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
-	@: >bin/skipped; : >bin/status
-	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	for run in '$(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
-		$(GO) test -count=1 -timeout 2h -ldflags=-w $$run || echo 1 >bin/status; \
-	done | tee bin/tested; \
-	status=$$(cat bin/status); status=$${status:-0}; \
-	if [ -s bin/skipped ]; then echo 'Skipped, for something is missing (number of tests, what; make deps installs it):'; \
-	sort bin/skipped | uniq -c | sort -rn; fi; \
-	awk -F '\t' -v budget='$(BUDGET)' -f e2e/budget.awk bin/tested || [ $$status != 0 ] || status=1; exit $$status
+	@$(GO) build -o bin/ran ./e2e/ran
+	@for run in '$(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+		$(GO) test -json -count=1 -timeout 2h -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
+	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
 
 e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)
@@ -84,7 +81,7 @@ race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./internal/... ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs on other architectures
-	FINI_ALL=1 $(GO) test ./internal/entry -run '^TestCode$$'
+	$(GO) test ./internal/entry -run '^TestCode$$'
 	$(GO) test -tags portable ./signals ./reaper
 	GOARCH=386 $(GO) vet ./signals ./reaper
 

@@ -40,7 +40,7 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 			t.Errorf("fini ended %v after its command, want at most 20ms", best)
 		}
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) { measure(t, p) })
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) { measure(t, p) })
 	// The kernel would keep no status of the inner fini, for which the outer one would wait. dash ignores no SIGCHLD.
 	t.Run("SIGCHLD is ignored", func(t *testing.T) {
 		out, err := exec.Command("env", "--ignore-signal=CHLD", "true").CombinedOutput()
@@ -84,7 +84,7 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 	rig.Serial(t, "it counts switches of an idle fini")
 	// Each thread is a task that a pids limit has to allow for. An outer fini has one.
 	most := map[rig.Place]int{rig.Alone: 6, rig.Pair: 7, rig.PID1: 6}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		l, pids := idle(t, p)
 
@@ -144,7 +144,7 @@ func alarms(t testing.TB, pid int) (armed []time.Duration) {
 func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 	t.Parallel()
 	const stubborn = `trap "" TERM HUP; sh -c 'echo leftover; exec sleep 1000' & `
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for _, tt := range []struct {
 			flags  string
@@ -188,7 +188,7 @@ func TestGuardMemory(t *testing.T) {
 		mostFaults = 340
 		mostAsleep = 40 // of either, of an outer one
 	)
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		var tooMuch []string
 		for range 5 { // the least of some lives: how much one has depends on what it had to wait for

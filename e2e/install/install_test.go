@@ -144,7 +144,7 @@ func TestInstallFromScratch(t *testing.T) {
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Fini
 	for _, user := range []string{"0:0", "65532:65532"} {
-		if !rig.All() && user == "0:0" {
+		if quick := user != "0:0"; rig.Quick() && !quick {
 			continue
 		}
 		dir := t.TempDir()
@@ -181,10 +181,7 @@ func TestCompletions(t *testing.T) {
 	for shell, complete := range map[string]func(t *testing.T, file string, words ...string) []string{
 		"bash": bashCompletes, "fish": fishCompletes, "zsh": zshCompletes,
 	} {
-		if !rig.All() && shell != "bash" {
-			continue
-		}
-		t.Run(shell, func(t *testing.T) {
+		rig.Case(t, shell == "bash", shell, func(t *testing.T) {
 			t.Parallel()
 			need.Program(t, shell)
 			file := filepath.Join(t.TempDir(), "_fini")

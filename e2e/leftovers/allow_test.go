@@ -32,7 +32,7 @@ func TestAllowOrphan(t *testing.T) {
 	t.Parallel()
 	byFile := rig.Linked(t, "gpg-agent") + " @agent"
 	quiet := " >/dev/null 2>&1 <&1"
-	for i, tt := range []struct {
+	for _, tt := range []struct {
 		name   string
 		agent  string
 		flags  string
@@ -59,10 +59,7 @@ func TestAllowOrphan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-				if !rig.All() && !p.Takes(i) {
-					return
-				}
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 				l := rig.Start(t, p, append(strings.Fields(tt.flags), withAgent(tt.agent, tt.script)...)...)
 				pids := []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}
 				if !p.PID1 {
@@ -106,7 +103,7 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 	t.Parallel()
 	agent := rig.Linked(t, "gpg-agent") + " @agent >/dev/null 2>&1 <&1"
 	for _, victim := range rig.Victims[:5] {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(victim.Name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if p.Alone && (strings.Contains(victim.Name, "fini") || victim.Name == "launcher's group") {

@@ -23,7 +23,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 	flags := []string{"--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script}
 	t.Run("--timeout", func(t *testing.T) {
 		t.Parallel()
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
 				return rig.Start(t, p, append([]string{timeout}, flags...)...)
 			})
@@ -33,7 +33,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 	})
 	t.Run("TERM", func(t *testing.T) {
 		t.Parallel()
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.Start(t, p, flags...)
 			l.Out.Want("ready")
 			l.Signal(syscall.SIGTERM)
@@ -48,7 +48,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for name, tt := range map[string]struct{ killAfter, script, says string }{
 			"a command that ends by SIGTERM": {"1h", "echo heeds; exec sleep 1000", "heeds"},
 			"a command that is killed":       {"5s", `trap "" TERM; echo deaf; sleep 1000; sleep 1000`, "deaf"},

@@ -143,26 +143,21 @@ func (l *refusedLife) mustSay(want []string) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	for n, row := range rig.RefusedRows {
+	for _, row := range rig.RefusedRows {
 		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
 			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				for _, kind := range []string{"ENOSYS", "EPERM"} {
-					if p != rig.Pair && (kind == "ENOSYS" || !rig.All() && !p.Takes(n)) {
-						continue // one process takes the same ways as the two of a pair
-					}
-					if p == rig.Pair && !rig.All() && (kind == "ENOSYS") != (n%2 == 0) {
-						continue
-					}
-					t.Run(kind, func(t *testing.T) {
+					// One process takes the same ways as the two of a pair.
+					rig.Case(t, p == rig.Pair && kind == "EPERM", kind, func(t *testing.T) {
 						t.Parallel()
 						refusedRun(t, row, kind, p)
 					})
 				}
 			})
 			for _, kind := range row.Kinds() {
-				for _, victim := range row.Victims(n) {
+				for _, victim := range row.Victims() {
 					t.Run(victim+" is killed/"+kind, func(t *testing.T) {
 						t.Parallel()
 						refusedKilled(t, row, victim, kind)
@@ -288,10 +283,7 @@ func TestRefusedAlarms(t *testing.T) {
 			if calls == rig.RefuseAll && tt.status == 3 {
 				continue // leftovers are not found
 			}
-			if calls == rig.BeforePidfds && !rig.All() {
-				continue
-			}
-			t.Run(tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
+			rig.Case(t, calls != rig.BeforePidfds, tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
 				t.Parallel()
 				h := rig.NewCgroup(t)
 				begin := func(t testing.TB, timeout string) *rig.Life {
@@ -358,12 +350,9 @@ func TestRefusedSIGPIPE(t *testing.T) {
 // At a terminal the command is in the job's group, so that it needs nothing of what is refused.
 func TestRefusedForeground(t *testing.T) {
 	t.Parallel()
-	for i, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
+	for _, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
 		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-			if !rig.All() && p.Alone == (i%2 == 0) {
-				continue
-			}
-			t.Run(strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
+			rig.Case(t, p == rig.Pair || calls == "setpgid", strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				fini := append(rig.Mode("refuse", calls+":EPERM"), p.Command("--linger=0", "--").Args...)
 				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", "-c",

@@ -21,7 +21,7 @@ func TestReportListsWhatStays(t *testing.T) {
 	for flag, spared := range map[string]string{
 		"--orphans=pipes": "pipes", "--orphans=leave": "leave", "--allow-orphan=cmd:node *createServer*": "allow-orphan",
 	} {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(spared+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				path, said := rig.ReportPath(t), filepath.Join(t.TempDir(), "said")

@@ -37,8 +37,7 @@ func Main(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		helper(os.Args[1], os.Args[2:])
 	}
-	room, err := toE2E()
-	if err != nil {
+	if err := toE2E(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -49,12 +48,6 @@ func Main(m *testing.M) {
 	if isDefault("test.parallel") {
 		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
-	}
-	if rest() && !strings.HasPrefix(room, "long/") {
-		if err := leaveOut(room); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
 	}
 	os.Exit(func() int {
 		if Fini == "" {
@@ -111,20 +104,19 @@ func build(to string) error {
 	})
 }
 
-// toE2E goes up from the room's folder, and returns the room's name.
-func toE2E() (room string, err error) {
+// toE2E goes up from the room's folder.
+func toE2E() error {
 	dir, err := os.Getwd()
 	for err == nil && filepath.Base(dir) != "e2e" {
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("the tests of a room run in its folder, which is below e2e")
+			return errors.New("the tests of a room run in its folder, which is below e2e")
 		}
-		room = filepath.Join(filepath.Base(dir), room)
 		dir = filepath.Dir(dir)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	return room, os.Chdir(dir)
+	return os.Chdir(dir)
 }
 
 // withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
@@ -178,53 +170,27 @@ func (p Place) Flags() []string {
 	return nil
 }
 
-// Takes reports whether a place has a share in a case with this number, of many cases that are dealt out
-// among the places; each of them takes all under FINI_FULL.
-func (p Place) Takes(n int) bool {
-	return Full() || Places[n%len(Places)] == p
-}
-
-// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace. In make test it is one of these
-// places, which the test's name chooses, and in make test-all the others.
-func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
+// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace. In make test it is the quick one of
+// these places alone.
+func InPlaces(t *testing.T, quick Place, test func(t *testing.T, p Place)) {
 	t.Helper()
 	for _, p := range Places {
-		if takes(p == chosen(t.Name())) {
-			inPlace(t, p, test)
-		}
+		inPlace(t, p, p == quick, test)
 	}
 }
 
-// chosen is the place that a name stands for, of those that there can be here.
-func chosen(name string) Place {
-	there := Places
-	if pidNamespace() != nil {
-		there = slices.DeleteFunc(slices.Clone(there), func(p Place) bool { return p.PID1 })
-	}
-	return there[turn(name, len(there))]
-}
-
-// turn is a number below n for a name: always the same, and of many names each number is that of some.
-func turn(name string, n int) int {
-	sum := 0
-	for _, letter := range []byte(name) {
-		sum += int(letter)
-	}
-	return sum % n
-}
-
-// InEveryPlace runs a test in all places, also in make test: the first test of a promise, a test that differs from place
-// to place, and a test that deals its cases out among the places.
+// InEveryPlace runs a test in all places, also in make test: the first test of a promise, or a test that differs from place
+// to place.
 func InEveryPlace(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
 	for _, p := range Places {
-		inPlace(t, p, test)
+		inPlace(t, p, true, test)
 	}
 }
 
-func inPlace(t *testing.T, p Place, test func(t *testing.T, p Place)) {
+func inPlace(t *testing.T, p Place, quick bool, test func(t *testing.T, p Place)) {
 	t.Helper()
-	t.Run(p.Name, func(t *testing.T) {
+	Case(t, quick, p.Name, func(t *testing.T) {
 		if p.PID1 {
 			NeedPidNamespace(t)
 		}

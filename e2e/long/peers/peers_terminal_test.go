@@ -29,7 +29,7 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 		{"dumb-init", "dumb-init", 2 * time.Second},
 		{"catatonit", "catatonit --", 2 * time.Second},
 	}
-	if !rig.All() {
+	if rig.Quick() {
 		subjects = subjects[:1]
 	}
 	bash := shells.Shells[0]

@@ -24,17 +24,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shells are those in which a case is done: all of them in make test-all, else one in turn.
-func (c typedCase) Shells(turn int) (all []shellKind) {
+// Shells are those in which a case is done.
+func (c typedCase) Shells() (all []shellKind) {
 	for _, shell := range Shells {
 		if c.in == "" || slices.Contains(strings.Fields(c.in), shell.Name) {
 			all = append(all, shell)
 		}
 	}
-	if rig.All() {
-		return all
-	}
-	return all[turn%len(all):][:1]
+	return all
 }
 
 // Compare does a case with fini, and without it unless bare is how that went. It returns how it went.
@@ -84,6 +81,9 @@ type typedCase struct {
 	Name string
 	in   string // the shells; "" for all
 
+	// quick is what make test has of it: the shell and the place, as "zsh/pair".
+	quick string
+
 	// What is typed, and what is then waited for. See shellUser.do and shellUser.await.
 	keys [][2]string
 
@@ -100,6 +100,11 @@ type typedCase struct {
 	Part string // what answers it: "" for what the keys do, or "screen" or "survivors"
 
 	needs func(t *testing.T, b *bench)
+}
+
+// IsQuick reports whether make test has the case in this shell and place.
+func (c typedCase) IsQuick(shell shellKind, p rig.Place) bool {
+	return c.quick == shell.Name+"/"+p.Name
 }
 
 // MustHave skips a case that types the name of a program that is missing, or lacks something else.
