@@ -33,7 +33,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -114,6 +114,10 @@ vuln: ## ask the Go vulnerability database about fini; this needs the network
 	@$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./... || \
 		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
 
+# The first may have to make internal/cli compile again.
+flags: ## write what lists the flags, after a change of the struct in internal/cli/flags.go
+	$(GO) run ./tools/flags/line && $(GO) run ./tools/flags
+
 man: ## show the man page as it is here
 	man -l docs/fini.1
 
@@ -140,14 +144,9 @@ install: build ## install fini, its man page and its completions below DESTDIR/P
 	install -D -m 0755 bin/fini $(DESTDIR)$(PREFIX)/bin/fini
 	install -D -m 0755 packaging/fini-sh $(DESTDIR)$(PREFIX)/bin/fini-sh
 	install -D -m 0644 docs/fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
-	bin/fini --help >bin/help
-	$(GO) build -C packaging -o ../bin/packaging .
-	for shell in bash zsh fish; do \
-		bin/packaging completion -help-text bin/help $$shell >bin/fini.$$shell || exit 1; \
-	done
-	install -D -m 0644 bin/fini.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fini
-	install -D -m 0644 bin/fini.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fini
-	install -D -m 0644 bin/fini.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fini.fish
+	install -D -m 0644 packaging/completions/fini.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fini
+	install -D -m 0644 packaging/completions/fini.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fini
+	install -D -m 0644 packaging/completions/fini.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fini.fish
 
 clean: ## remove what was built
 	rm -rf bin dist .go

@@ -1,5 +1,5 @@
 // Command packaging makes the parts of a release that need Go: archives, container images, npm packages, Python wheels, a
-// feature for dev containers, shell completions, the types of a report, the list of linked modules, their licenses, and the
+// feature for dev containers, the types of a report, the list of linked modules, their licenses, and the
 // provenance.
 //
 // It runs in the root of the repository. What it writes depends on that, its arguments and SOURCE_DATE_EPOCH alone.
@@ -25,21 +25,15 @@ import (
 const module = "github.com/seed-126c5d8a/fini"
 
 func main() {
-	help := flag.String("help-text", "", "a file with what fini --help prints")
 	var r release
 	flag.StringVar(&r.version, "version", "", "the version of fini")
 	flag.StringVar(&r.image, "name", "fini", "what to call the image")
 	flag.StringVar(&r.dist, "dist", "", "the folder to write packages to")
-	flag.StringVar(&r.stage, "stage", "", "a folder with completions, and with flags.json")
 	if len(os.Args) < 2 {
 		os.Args = append(os.Args, "")
 	}
 	_ = flag.CommandLine.Parse(os.Args[2:]) // it exits where it can't
 	switch os.Args[1] {
-	case "completion":
-		check(completion(os.Stdout, flag.Arg(0), *help))
-	case "flags": // whose value may be the next word
-		writeJSON(os.Stdout, takeValue(options(string(must(os.ReadFile(*help))))))
 	case "notices":
 		notices(os.Stdout)
 	case "types":
@@ -47,14 +41,14 @@ func main() {
 	case "release":
 		r.make(flag.Args())
 	default:
-		check(errors.New("want completion, flags, notices, types or release"))
+		check(errors.New("want notices, types or release"))
 	}
 }
 
 // A release is made of the binaries of all architectures.
 type release struct {
 	version, image string
-	dist, stage    string
+	dist           string
 	at             time.Time // which everything in it carries
 	notices        []byte
 	binaries       []binary
@@ -96,8 +90,8 @@ func (r *release) archives() {
 			{folder + "NOTICES", 0o644, r.notices},
 			read(folder+"CHANGELOG.md", 0o644, "CHANGELOG.md"),
 		}
-		for _, shell := range shells {
-			files = append(files, read(folder+"completions/fini."+shell, 0o644, filepath.Join(r.stage, "fini."+shell)))
+		for _, shell := range []string{"bash", "zsh", "fish"} {
+			files = append(files, read(folder+"completions/fini."+shell, 0o644, "packaging/completions/fini."+shell))
 		}
 		r.write(fmt.Sprintf("fini_%s_linux_%s.tar.gz", r.version, b.arch), r.compressed(files))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 )
 
@@ -51,7 +50,7 @@ func (r *release) npm() {
 		read("package/index.js", 0o644, "packaging/npm/index.js"),
 		read("package/index.d.ts", 0o644, "packaging/npm/index.d.ts"),
 		file{"package/report.d.ts", 0o644, typeScript.types()},
-		read("package/flags.json", 0o644, filepath.Join(r.stage, "flags.json")),
+		read("package/flags.json", 0o644, "packaging/npm/flags.json"),
 		read("package/README.md", 0o644, "packaging/registries.md"))
 }
 

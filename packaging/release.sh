@@ -27,11 +27,6 @@ sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 $go build -C packaging -o "$PKG_STAGE/packaging" .
 GOBIN=$PKG_STAGE $go install "$nfpm"
 cp internal/NOTICES "$PKG_STAGE/copyright"
-bin/fini --help >"$PKG_STAGE/help"
-for shell in bash zsh fish; do
-	"$PKG_STAGE/packaging" completion -help-text "$PKG_STAGE/help" "$shell" >"$PKG_STAGE/fini.$shell"
-done
-"$PKG_STAGE/packaging" flags -help-text "$PKG_STAGE/help" >"$PKG_STAGE/flags.json"
 
 for arch; do
 	PKG_BINARY=$dist/fini-linux-$arch
@@ -54,7 +49,7 @@ for arch; do
 	set -- "$@" "$dist/fini-linux-$arch"
 	shift
 done
-"$PKG_STAGE/packaging" release -dist "$dist" -stage "$PKG_STAGE" -version "$version" -name "${IMAGE:-fini}" "$@"
+"$PKG_STAGE/packaging" release -dist "$dist" -version "$version" -name "${IMAGE:-fini}" "$@"
 
 (cd "$dist" && sha256sum -- *) >"$PKG_STAGE/SHA256SUMS"
 mv "$PKG_STAGE/SHA256SUMS" "$dist/SHA256SUMS"

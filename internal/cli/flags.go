@@ -26,9 +26,9 @@ type Options struct {
 
 	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
 	// watches the parent process only if this flag is given.
-	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: do not"`
+	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: let it run on"`
 
-	// Standard input must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
+	// It must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
 	StdinEOF bool `name:"stdin-eof" short:"i" xor:"stdin" group:"stop" help:"when stdin closes, wait --grace, then stop the command"`
 
 	// 0 is off.
@@ -87,10 +87,8 @@ type Options struct {
 	// The copy has mode 0755, and is written whole or not at all.
 	Install string `type:"file" placeholder:"PATH" variable:"-" group:"other" help:"copy this binary to PATH, and exit"`
 
-	// It is for tini(1).
-	Subreaper bool `name:"s" short:"s" variable:"-" group:"other" help:"is accepted and changes nothing: fini always works so"`
+	Subreaper bool `name:"s" short:"s" variable:"-" group:"other" help:"change nothing: fini always works as tini does with this flag"`
 
-	// In a Dockerfile, FINI_VERSION is the version to install.
 	License bool `short:"l" aliases:"L" variable:"-" group:"other" help:"print the license"`
 	Version bool `short:"V" variable:"-" group:"other" help:"print the version"`
 	Help    bool `short:"h" variable:"-" group:"other" help:"print this help"`
@@ -120,7 +118,8 @@ func Parse(argv, environ []string) (*Options, error) {
 		c.called = name
 		return c, nil
 	}
-	c, parser, v := New(environ)
+	c, v := new(Options), newVariables(environ)
+	parser := newParser((*line)(c), v)
 	// Kong copies the words that are left each time it takes one, and there may be 100,000. No flag has two values, so of
 	// two words without a dash the second belongs to the command.
 	const most = 1000
@@ -160,11 +159,9 @@ func matters(variable string) bool {
 	return strings.HasPrefix(variable, "FINI_") || strings.HasPrefix(variable, "TINI_") || strings.HasPrefix(variable, "DUMB_INIT_")
 }
 
-// New returns a parser that fills in the Options. No mapper asks the file system, because an heir parses too.
-func New(environ []string) (*Options, *kong.Kong, *variables) {
-	c := new(Options)
-	v := &variables{of: map[string]string{}}
-	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.ExplicitGroups(Groups), kong.Resolvers(v),
+// newParser returns a parser that fills in a struct of flags. No mapper asks the file system, because an heir parses too.
+func newParser(flags any, v *variables) *kong.Kong {
+	parser, err := kong.New(flags, kong.NoDefaultHelp(), kong.ExplicitGroups(Groups), kong.Resolvers(v),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), each(duration)),
 		kong.NamedMapper("deathsig", each(deathsig)),
 		kong.NamedMapper("signals", each(stopSignals)),
@@ -179,13 +176,11 @@ func New(environ []string) (*Options, *kong.Kong, *variables) {
 		panic(err) // a tag is wrong
 	}
 	v.flags = parser.Model.Flags
-	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
-		if name, value, _ := strings.Cut(variable, "="); value != "" { // a compose file may set a variable to nothing
-			v.of[name] = value
-		}
-	}
-	return c, parser, v
+	return parser
 }
+
+// Flags returns the flags with all that is said about them.
+func Flags() []*kong.Flag { return newParser(new(Options), new(variables)).Model.Flags }
 
 // runsNothing refuses a command where none is run. Other flags that exclude each other have the same xor.
 func (c *Options) runsNothing() error {
@@ -253,4 +248,15 @@ func (c *Options) Level() life.Level {
 		return life.Detail
 	}
 	return life.Warning
+}
+
+func dashed(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r < 'a' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(r | 0x20)
+	}
+	return b.String()
 }

@@ -148,11 +148,12 @@ func TestParseCommand(t *testing.T) {
 
 // flagNames returns every flag as a word: its letters, its long name, and that with no-.
 func flagNames() (all []string) {
-	_, parser, _ := New(nil)
-	for _, flag := range parser.Model.Flags {
+	for _, flag := range Flags() {
 		letters, long := Names(flag)
 		name, _, _ := strings.Cut(strings.Replace(long, "[no-]", "", 1), "=")
-		all = append(append(all, letters...), name)
+		if all = append(all, letters...); name != "" {
+			all = append(all, name)
+		}
 		if name != long && flag.Tag.Negatable != "" {
 			all = append(all, "--no-"+flag.Name)
 		}
@@ -174,11 +175,10 @@ func TestHelp(t *testing.T) {
 			t.Errorf("a tab, or space at the end: %q", line)
 		}
 	}
-	_, parser, _ := New(nil)
 	shown := strings.Join(strings.Fields(help), " ")
-	for _, flag := range parser.Model.Flags {
+	for _, flag := range Flags() {
 		letters, long := Names(flag)
-		text := strings.Join(append(letters, long), ", ") + " " + flag.Help
+		text := strings.TrimSuffix(strings.Join(append(letters, long), ", "), ", ") + " " + flag.Help
 		if preset := Preset(flag); preset != "" {
 			text += " (default: " + preset + ")"
 		}

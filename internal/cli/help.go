@@ -24,17 +24,16 @@ the command can't be executed. 127: it was not found. 2: the Go runtime could
 not start.
 `
 	helpWidth  = 80
-	helpColumn = 26 // in which the text of a flag begins
+	helpColumn = 27 // in which the text of a flag begins
 )
 
 // Help is what --help prints.
 func Help() string {
-	_, parser, _ := New(nil)
 	var b strings.Builder
 	b.WriteString(helpHead)
 	for _, group := range Groups {
 		b.WriteString("\n" + group.Title + "\n")
-		for _, flag := range parser.Model.Flags {
+		for _, flag := range Flags() {
 			if flag.Group.Key == group.Key {
 				writeFlag(&b, flag)
 			}
@@ -46,9 +45,9 @@ func Help() string {
 
 func writeFlag(b *strings.Builder, flag *kong.Flag) {
 	letters, long := Names(flag)
-	line := "  " + strings.Join(append(letters, long), ", ")
-	if len(letters) == 0 {
-		line = "      " + long
+	line := "      " + long
+	if len(letters) > 0 {
+		line = "  " + strings.TrimSuffix(strings.Join(append(letters, long), ", "), ", ")
 	}
 	text := flag.Help
 	if preset := Preset(flag); preset != "" {
@@ -69,7 +68,7 @@ func writeFlag(b *strings.Builder, flag *kong.Flag) {
 	b.WriteString(line + "\n")
 }
 
-// Names returns how a flag is written: its letters, such as -p, and its long name, such as --pdeathsig=SIG.
+// Names returns how a flag is written: its letters, such as -p, and its long name if it has one, such as --pdeathsig=SIG.
 func Names(flag *kong.Flag) (letters []string, long string) {
 	if flag.Short != 0 {
 		letters = append(letters, "-"+string(flag.Short))
@@ -79,7 +78,7 @@ func Names(flag *kong.Flag) (letters []string, long string) {
 	}
 	switch {
 	case len(flag.Name) == 1:
-		return nil, "-" + flag.Name
+		return letters, ""
 	case flag.Tag.Negatable != "":
 		return letters, "--[no-]" + flag.Name
 	case flag.PlaceHolder != "":

@@ -15,6 +15,17 @@ type variables struct {
 	last  *kong.Flag        // the flag whose variable kong got last
 }
 
+func newVariables(environ []string) *variables {
+	v := &variables{of: map[string]string{}}
+	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "FINI_") && value != "" { // a compose file may set a variable to nothing
+			v.of[name] = value
+		}
+	}
+	return v
+}
+
 // variable returns the name of a flag's variable, "" for none.
 func variable(flag *kong.Flag) string {
 	if flag.Tag.Get("variable") == "-" {
