@@ -16,7 +16,9 @@ DIST       ?= dist
 # The time that everything in a release carries: the commit's, or in a tarball the changelog's.
 export SOURCE_DATE_EPOCH ?= $(shell test -e .git && git log -1 --format=%ct 2>/dev/null || \
 	date -u -d "$$(sed -n 's/^\#\# \[[0-9.]*\] - //p' CHANGELOG.md | head -n 1)" +%s)
-STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.1
+# Tools that e2e/tools/go.mod pins.
+TOOL        = $(GO) tool -modfile=$(CURDIR)/e2e/tools/go.mod
+STATICCHECK = $(TOOL) staticcheck
 CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
 # How deep make explore goes, and the seed of its random walks.
@@ -102,16 +104,17 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 		done; \
 	done
 
-lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, mandoc
+lint: ## gofmt, go vet, staticcheck, the walls between packages, actionlint, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./... && $(GO) vet -C e2e/schema . && $(GO) vet -C packaging .
 	$(STATICCHECK) ./... && for module in e2e/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
 	sh e2e/walls.sh
-	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/action/*.sh
+	$(TOOL) actionlint
+	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network
-	@$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./... || \
+	@$(TOOL) govulncheck ./... || \
 		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
 
 # The first may have to make internal/cli compile again.

@@ -24,8 +24,7 @@ if [ -n "$missing" ]; then
 fi
 command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 # act runs GitHub's workflows, here without containers.
-command -v act >/dev/null || GOBIN=/usr/local/bin again go install github.com/nektos/act@v0.2.89
-command -v actionlint >/dev/null || GOBIN=/usr/local/bin again go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+command -v act >/dev/null || again go build -C e2e/tools -o /usr/local/bin/act github.com/nektos/act
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 again npm ci --prefix e2e --no-audit --no-fund

@@ -7,9 +7,6 @@ set -eu
 dist=$1 version=$2
 shift 2
 go=${GO:-go}
-# Version 2.44 and later can be had from no module proxy that does not serve all of
-# their dependencies.
-nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
 PKG_VERSION=$version
 PKG_STAGE=$(mktemp -d)
@@ -25,7 +22,7 @@ printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is n
 # nfpm would write a field of it that Debian does not know.
 sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 $go build -C packaging -o "$PKG_STAGE/packaging" .
-GOBIN=$PKG_STAGE $go install "$nfpm"
+$go build -C e2e/tools -o "$PKG_STAGE/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 cp internal/NOTICES "$PKG_STAGE/copyright"
 
 for arch; do

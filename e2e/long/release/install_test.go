@@ -457,6 +457,31 @@ func TestGitHubActionsByAct(t *testing.T) {
 	}
 }
 
+// act runs the job of the project's own workflow that uses the action of its tree.
+func TestActionOfThisTreeByAct(t *testing.T) {
+	t.Parallel()
+	act := need.Program(t, "act")
+	need.Program(t, "curl")
+	workflow := rig.ReadFile(t, "../.github/workflows/ci.yml")
+	setUpGo := regexp.MustCompile(`actions/setup-go@\w+`).FindString(workflow)
+	k := rig.NewRecipeDir(t, nil)
+	in := func(name string) string { return filepath.Join(k.Dir, name) }
+	k.File("setup-go/action.yml", "name: a stand-in\nruns:\n  using: composite\n  steps:\n    - {run: go version, shell: sh}\n", 0o644)
+	rig.Run(t, "sh", "-c", `mkdir "$1" && cd .. && git ls-files -z --cached --others --exclude-standard ':!e2e' | xargs -0 cp --parents -t "$1" &&
+		cd "$1" && git init -q && git add -A && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m all`, "sh", in("tree"))
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	k.Env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"),
+		"GOCACHE="+rig.GoCache(t), "GOFLAGS=-modcacherw", "GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
+	l := k.Start("sh", "-c", `cd tree && exec "$@"`, "sh", act, "push", "-j", "action", "-P", "ubuntu-latest=-self-hosted",
+		"--local-repository", setUpGo+"="+in("setup-go"))
+	out := k.MustLeaveNothing(l, 0)
+	for _, want := range []string{"Success - Main ./", "fini ends this step at once", "stopping leftover "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("act says nothing of %q: %s", want, out)
+		}
+	}
+}
+
 // releaseWheels looks into each wheel: its list is right, and the binary is a program in it.
 func releaseWheels(t *testing.T, r release) {
 	for arch, python := range map[string]string{"amd64": "x86_64", "arm64": "aarch64", "386": "i686"} {
