@@ -62,9 +62,10 @@ type Process struct {
 
 // kept is what a Tree knows of a process from one look to the next, as long as no other process can have its pid.
 type kept struct {
-	pidfd    int  // -1 for none
-	signaled bool // it was sent a signal
-	silent   bool // reading about it held up the reader, so it is not read again: see reader.go
+	pidfd    int    // -1 for none
+	inode    uint64 // of its directory below /proc; 0 if it has a pidfd, or its pid is reserved
+	signaled bool   // it was sent a signal
+	silent   bool   // reading about it held up the reader, so it is not read again: see reader.go
 
 	name, code string // of the program that it executed when the reader read its facts
 	facts      *facts // nil if they were not read
@@ -106,6 +107,7 @@ type Tree struct {
 	earlier      map[int]int   // pids and pidfds of processes that do not belong to the tree: see EarlierAre
 	streams      [2]stream     // of this process
 	known        map[int]*kept // by pid
+	missed       bool          // since it was last reset, a process may have been missed because of an error
 	found        []Process     // by the last look
 	patterns     []string      // see Allow
 	main         int           // child, which is never left alone

@@ -64,6 +64,7 @@ var RefusedRows = []RefusedRow{
 		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers, Quick: "only",
 	},
 	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`wait4`", Calls: "wait4", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
 	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},

@@ -202,21 +202,22 @@ func (p *process) do(act Act) {
 //
 //go:nosplit
 func (p *process) ending() Act {
-	p.info.pid = 0
-	call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
-	seen := Seen{What: Ended, Status: uint32(p.info.status)}
-	const exited = 1 // CLD_EXITED
-	switch {
-	case p.info.pid != 0 && p.info.code == exited:
-		seen.Status = uint32(p.info.status) << 8
-	case p.info.pid == 0 && now() < p.deadline:
-		return 0
-	case p.info.pid == 0:
-		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
+	reaped := call(unix.SYS_WAIT4, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info.status)), unix.WNOHANG|unix.WALL, 0)
+	if reaped < 0 { // a filter refuses wait4(2)
+		p.info.pid = 0
+		call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG, 0, 0)
+		const exited = 1 // CLD_EXITED
+		if reaped = int(p.info.pid); p.info.code == exited {
+			p.info.status <<= 8
+		}
 	}
-	// In the next call the inner fini itself would count too, so it is reaped first.
-	if p.info.pid != 0 {
-		call(unix.SYS_WAIT4, uintptr(p.inner), 0, unix.WNOHANG, 0)
+	seen := Seen{What: Ended, Status: uint32(p.info.status)}
+	switch {
+	case reaped == p.inner:
+	case now() < p.deadline:
+		return 0
+	default:
+		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
 	}
 	seen.Children = call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) != -int(unix.ECHILD)
 	return p.Step(seen)
@@ -390,7 +391,7 @@ func (p *process) killChildren() {
 	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
 	n := readFile(address("/proc/thread-self/children\x00"), text, len(p.text)-1)
 	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
-		if pid, at = number(at); pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
+		if pid, at = number(at); pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}

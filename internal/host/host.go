@@ -62,6 +62,9 @@ func Run(options *cli.Options, environ []string) life.Result {
 			return k.notStarted(fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err))
 		}
 	}
+	if err := reaper.CanReap(); err != nil {
+		return k.notStarted(err)
+	}
 	child, err := k.start(k.command(options, environ, inherited))
 	if err != nil {
 		return k.notStarted(err)
@@ -105,6 +108,7 @@ type kernel struct {
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
+	cannotReap   bool             // fini has said so
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory
