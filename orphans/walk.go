@@ -108,14 +108,14 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	case err == nil:
 		p = Process{Pid: pid, Parent: s.parent, Name: s.name, State: s.state, Threads: s.threads, User: s.user,
 			thread: pid, code: s.code}
-		p.Group, _ = unix.Getpgid(pid)
-		p.Session, _ = unix.Getsid(pid)
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
 	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	default:
 		t.missed = t.missed || !isGone(err)
 	}
+	p.Group, _ = unix.Getpgid(pid)
+	p.Session, _ = unix.Getsid(pid)
 	// If the process was reaped meanwhile, another process may have had its pid.
 	if !ok || k.isOver() {
 		t.forget(pid)

@@ -54,7 +54,7 @@ func TestAllowOrphan(t *testing.T) {
 		{"wait", byFile + quiet, "--linger=1h --orphans=wait --allow-orphan=gpg-agent", "sleep 0.2 & read line; exit 5", 5, nil, "leftover"},
 		{"pipes", byFile, "--linger=0 --orphans=pipes --allow-orphan=gpg-agent", "setsid sleep 1000 & " + rig.UntilSleeps + "; echo there; read line; exit 5", 5,
 			[]string{"stopping leftover", "leaving leftover"}, "killing"},
-		{"at a stop", byFile + quiet, "-i --linger=1h --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; echo there; sleep 1000; sleep 1000`, 128 + 9,
+		{"at a stop", byFile + quiet, "-i --linger=1h --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; echo there; exec sleep 1000`, 128 + 9,
 			[]string{"standard input has closed", "killing the command"}, "leftover"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -59,9 +59,12 @@ const (
 type action interface{ do(l *Loop) }
 
 type (
-	forward struct{ sig syscall.Signal } // to the command
-	look    struct{}                     // at the tree, after reaping; answered by looked
-	send    struct {                     // to one leftover
+	forward struct { // to the command
+		sig   syscall.Signal
+		alone bool // to the main child alone, whatever its group
+	}
+	look struct{} // at the tree, after reaping; answered by looked
+	send struct { // to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}

@@ -429,13 +429,14 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 					pids[pid] |= 2 | had(r.at)<<2
 				}
 			}
-			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, deadline, m.pause)
+			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, deadline, m.pause)
 			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
 		}
 	}
 	g := w.ghost
 	add(had(g.askedAt), had(g.termAt))
 	g.interrupts, g.termAt = min(g.interrupts, 2), 0
+	g.mainEndedAt = from(g.mainEndedAt + w.rules.Linger)
 	g.askedAt, g.stopAt, g.mustEnd = from(g.askedAt+w.grace()), from(g.stopAt+w.grace()), from(g.mustEnd)
 	for i := range counted {
 		g.sentForMain[i] = g.sentForMain[i] && g.got[i] == 0
@@ -453,7 +454,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason timedOut isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt staying saidUnread"},
+		{sweep{}, "Rules main earlierTerm result resultUnknown clears stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{earlierTerm{}, "group at"},
 		{request{}, "start at"},
@@ -643,7 +644,8 @@ var settings = []struct {
 	{"-k", func(r *Rules) { r.KillAfter = 30 * ms }, nil, nil},
 	{"-k longer than --grace", func(r *Rules) { r.KillAfter = 200 * ms }, nil, nil},
 	{"-k and -r", func(r *Rules) {
-		r.KillAfter, r.Rewrite = 30*ms, map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
+		r.Linger, r.KillAfter = 0, 30*ms
+		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
 	}, nil, func(w *world) { w.get(w.cast.main).is |= patient }},
 	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},

@@ -235,7 +235,7 @@ func (l *Loop) mainEnded() {
 
 func (a forward) do(l *Loop) {
 	if !l.mainReaped {
-		l.Forward(a.sig, l.rules.Group)
+		l.Forward(a.sig, l.rules.Group && !a.alone)
 	}
 }
 

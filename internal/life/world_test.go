@@ -421,7 +421,7 @@ func (w *world) act(p *proc) {
 
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have
 // ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
-// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids. The
+// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids, groups and sessions. The
 // children of one that ends during the look may be missed.
 func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int) {
 	parents := []int{from}
@@ -432,10 +432,10 @@ func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int
 			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
+			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
 			if !w.blind {
 				parents = append(parents, p.id)
-				seen.Group, seen.Session, seen.Name, seen.State = p.group, p.session, w.name(p.id), p.state
+				seen.Name, seen.State = w.name(p.id), p.state
 				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
 			}
 			if p.alive() {
