@@ -9,7 +9,7 @@ entry       = $(if $(wildcard internal/entry/entry_$(1).s),-E github.com/seed-12
 	$(if $(filter amd64 arm64,$(1)),$(error internal/entry/entry_$(1).s is not there, and fini would be built without its entry)))
 build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=6 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
-# The version is in internal/cli/flags.go; where git has a tag, go build puts that in its place.
+# The version is in internal/host/version.go; where git has a tag, go build puts that in its place.
 # Packages of TRIAL=1 are no release's, and say of which commit they are.
 VERSION    ?= $(shell bin/fini --version | sed -E 's/.* version (.*) - git/\1/; $(if $(filter 1,$(TRIAL)),s/^([0-9]+[.][0-9]+[.][0-9]+)\./\1-dev.g/;) s/\.[0-9a-f]{7}$$//')
 DIST       ?= dist
@@ -98,7 +98,7 @@ bench: build ## measure fini beside tini and others, into tools/bench/
 	$(GO) run ./tools/bench -csv tools/bench/bench.csv && gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in ./internal/life ./orphans ./signals; do \
+	@for pkg in ./internal/cli ./internal/life ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \

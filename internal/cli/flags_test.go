@@ -149,43 +149,19 @@ func TestParseCommand(t *testing.T) {
 // flagNames returns every flag as a word: its letters, its long name, and that with no-.
 func flagNames() (all []string) {
 	for _, flag := range Flags() {
-		letters, long := Names(flag)
-		name, _, _ := strings.Cut(strings.Replace(long, "[no-]", "", 1), "=")
-		if all = append(all, letters...); name != "" {
-			all = append(all, name)
+		for _, letter := range append(flag.Aliases, string(flag.Short)) {
+			if letter != "\x00" {
+				all = append(all, "-"+letter)
+			}
 		}
-		if name != long && flag.Tag.Negatable != "" {
+		if len(flag.Name) > 1 {
+			all = append(all, "--"+flag.Name)
+		}
+		if flag.Tag.Negatable != "" {
 			all = append(all, "--no-"+flag.Name)
 		}
 	}
 	return all
-}
-
-func TestHelp(t *testing.T) {
-	help := Help()
-	if !strings.HasSuffix(help, "\n") || strings.HasSuffix(help, "\n\n") {
-		t.Error("help does not end in one newline")
-	}
-	for line := range strings.Lines(help) {
-		line = strings.TrimSuffix(line, "\n")
-		if len(line) > 80 {
-			t.Errorf("%d columns: %s", len(line), line)
-		}
-		if strings.ContainsAny(line, "\t\r") || strings.TrimRight(line, " ") != line {
-			t.Errorf("a tab, or space at the end: %q", line)
-		}
-	}
-	shown := strings.Join(strings.Fields(help), " ")
-	for _, flag := range Flags() {
-		letters, long := Names(flag)
-		text := strings.TrimSuffix(strings.Join(append(letters, long), ", "), ", ") + " " + flag.Help
-		if preset := Preset(flag); preset != "" {
-			text += " (default: " + preset + ")"
-		}
-		if flag.Help == "" || strings.Count(shown, " "+text) != 1 {
-			t.Errorf("help does not have this once: %s", text)
-		}
-	}
 }
 
 // A life obeys each flag. Without flags nothing is parsed, and the defaults are those of the parser.

@@ -33,7 +33,7 @@ func Run(options *cli.Options, environ []string) life.Result {
 		if err != nil {
 			return k.notStarted(err)
 		}
-		k.report = report.New(place, options.Command, cli.VersionNumber())
+		k.report = report.New(place, options.Command, VersionNumber())
 	}
 	var err error
 	if k.caught, err = signals.Catch(inherited.Ignored, k.keepDefault()); err != nil {

@@ -26,7 +26,7 @@ import (
 // source has the struct.
 const source = "internal/cli/flags.go"
 
-//go:embed *.tmpl
+//go:embed fini.*.tmpl
 var templates embed.FS
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 type flag struct {
 	*kong.Flag
 	Letters []string // such as -p
-	Long    string   // with what it takes, such as --pdeathsig=SIG
+	Long    string   // with what it takes, such as --pdeathsig=SIG; "" if it has only letters
 	Preset  string   // the value by default, if there is one
 	More    string   // the field's comment
 }
@@ -57,14 +57,6 @@ func (f flag) Letter() (all []string) {
 		all = append(all, letter[1:])
 	}
 	return all
-}
-
-// Word returns the long name without its dashes, "" for none.
-func (f flag) Word() string {
-	if len(f.Name) == 1 {
-		return ""
-	}
-	return f.Name
 }
 
 func (f flag) Negatable() bool { return f.Tag.Negatable != "" }
@@ -79,8 +71,26 @@ func generate() (map[string][]byte, error) {
 	var flags []flag
 	of := reflect.TypeFor[cli.Options]()
 	for i, known := range cli.Flags() {
-		letters, long := cli.Names(known)
-		flags = append(flags, flag{known, letters, long, cli.Preset(known), comments[of.Field(i).Name]})
+		f := flag{Flag: known, Preset: known.Tag.Get("preset"), More: comments[of.Field(i).Name]}
+		if known.HasDefault {
+			f.Preset = known.Default
+		}
+		if known.Short != 0 {
+			f.Letters = append(f.Letters, "-"+string(known.Short))
+		}
+		for _, alias := range known.Aliases {
+			f.Letters = append(f.Letters, "-"+alias)
+		}
+		switch {
+		case len(f.Name) == 1:
+		case f.Negatable():
+			f.Long = "--[no-]" + f.Name
+		case f.PlaceHolder != "":
+			f.Long = "--" + f.Name + "=" + f.PlaceHolder
+		default:
+			f.Long = "--" + f.Name
+		}
+		flags = append(flags, f)
 	}
 	var valued []string
 	for _, f := range flags {
@@ -88,6 +98,7 @@ func generate() (map[string][]byte, error) {
 			valued = append(append(valued, f.Letter()...), f.Name)
 		}
 	}
+	files["internal/cli/help.txt"] = []byte(help(flags))
 	slices.SortStableFunc(flags, func(a, b flag) int { return place(a) - place(b) })
 	if files["packaging/npm/flags.json"], err = json.Marshal(valued); err != nil {
 		return nil, err
@@ -124,9 +135,18 @@ func generate() (map[string][]byte, error) {
 	return files, nil
 }
 
+// groups are the groups of flags, in the order of help.
+var groups = []struct{ key, title string }{
+	{"stop", "When fini stops the command"},
+	{"leftovers", "What happens to leftovers"},
+	{"signals", "Signals"},
+	{"status", "Status and report"},
+	{"other", "Other"},
+}
+
 // place is the place of a flag's group.
 func place(f flag) int {
-	return slices.IndexFunc(cli.Groups, func(g kong.Group) bool { return g.Key == f.Group.Key })
+	return slices.IndexFunc(groups, func(g struct{ key, title string }) bool { return g.key == f.Group.Key })
 }
 
 // comments returns the comments of the struct's fields.
@@ -149,10 +169,10 @@ func comments() (map[string]string, error) {
 // manual writes the man page's items, in mdoc(7).
 func manual(flags []flag) string {
 	var b strings.Builder
-	for _, group := range cli.Groups {
-		fmt.Fprintf(&b, ".Ss %s\n.Bl -tag -width Ds\n", group.Title)
+	for _, group := range groups {
+		fmt.Fprintf(&b, ".Ss %s\n.Bl -tag -width Ds\n", group.title)
 		for _, f := range flags {
-			if f.Group.Key != group.Key {
+			if f.Group.Key != group.key {
 				continue
 			}
 			var words []string
@@ -160,7 +180,7 @@ func manual(flags []flag) string {
 				words = append(words, "Fl "+letter[1:])
 			}
 			switch name := "Fl -" + f.Name; {
-			case f.Word() == "":
+			case f.Long == "":
 			case f.Negatable():
 				words = append(words, "Fl - Ns Oo Cm no- Oc Ns Cm "+f.Name)
 			case f.PlaceHolder != "":
