@@ -164,7 +164,7 @@ func releaseIndex(t *testing.T, r release) {
 		found = append(found, config.Architecture)
 	}
 	slices.Sort(found)
-	if want := []string{"386", "amd64", "arm64"}; !slices.Equal(found, want) {
+	if want := []string{"386", "amd64", "arm", "arm64"}; !slices.Equal(found, want) {
 		t.Errorf("images for %q, want %q", found, want)
 	}
 	for _, arch := range found {

@@ -73,7 +73,7 @@ func makeRelease(t *testing.T) release {
 	}
 	image := rig.DockerName("release")
 	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
-	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
+	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 arm 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("two releases of the same tree: %v: %s", err, out)
 	}
@@ -105,6 +105,7 @@ func TestRelease(t *testing.T) {
 		{"image", releaseImage},
 		{"386", release386},
 		{"arm64", releaseARM64},
+		{"arm", releaseARM},
 		{"archive", releaseArchive},
 		{"index", releaseIndex},
 		{"devcontainer", releaseDevContainer},
@@ -124,7 +125,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "386": elf.EM_386}
+var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM, "386": elf.EM_386}
 
 func releaseBinaries(t *testing.T, r release) {
 	for arch, machine := range releaseMachines {
@@ -276,12 +277,26 @@ func releaseDeb(t *testing.T, r release) {
 		t.Errorf("only %d files came", added)
 	}
 	rig.StartCmd(t, exec.Command("sh", "-c", "PATH=$1:$PATH; fini-sh -c 'exit 7'", "sh", filepath.Join(root, "usr/bin"))).MustEnd(7)
+	mustBeDropIn(t, rig.ReadFile(t, filepath.Join(root, "usr/share/doc/fini/examples/systemd.conf")))
 	dpkg("--purge", "fini")
 	for _, name := range allFiles() {
 		// What is dpkg's own may stay.
 		if !slices.Contains(before, name) && !strings.HasPrefix(name, "var/lib/dpkg/") {
 			t.Errorf("the package was removed and %s is still there", name)
 		}
+	}
+}
+
+// mustBeDropIn gives systemd a service with the drop-in of the package.
+func mustBeDropIn(t *testing.T, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	rig.Put(t, filepath.Join(dir, "example.service"), "[Service]\nExecStart=/no/such/file\n", 0o644)
+	text = strings.NewReplacer("/usr/bin/fini", rig.Fini, "/usr/bin/NAME", "/bin/true").Replace(text)
+	rig.Put(t, filepath.Join(dir, "example.service.d/fini.conf"), text, 0o644)
+	out, err := exec.Command(need.Program(t, "systemd-analyze"), "verify", filepath.Join(dir, "example.service")).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "example.service") {
+		t.Errorf("systemd-analyze: %v: %s", err, out)
 	}
 }
 
@@ -430,8 +445,12 @@ func releaseDevContainer(t *testing.T, r release) {
 	feature := filepath.Join(dir, ".devcontainer/fini")
 	rig.Run(t, "mkdir", "-p", feature)
 	rig.Run(t, "tar", "-xzf", r.file(t, "devcontainer-feature-fini.tgz"), "-C", feature)
+	const features = `"features": {"./fini": {}}`
+	if !strings.Contains(rig.ReadFile(t, "../docs/recipes.md"), features) {
+		t.Errorf("the recipe does not say %s", features)
+	}
 	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"), "FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
-	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, "features": {"./fini": {}}}`, 0o644)
+	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, `+features+`}`, 0o644)
 	cmd := exec.Command(node, cli, "up", "--workspace-folder", dir, "--buildkit", "never")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir())
 	var log strings.Builder
@@ -536,6 +555,12 @@ func releaseARM64(t *testing.T, r release) {
 		h := rig.NewCgroup(t)
 		mustLiveWell(t, foreign(t, rig.PID1, h, qemu, binary, "--", "sh", "-c", foreignCommand), h)
 	})
+}
+
+// releaseARM runs the binary for ARM on an ARMv6, which Node calls arm as it does an ARMv7.
+func releaseARM(t *testing.T, r release) {
+	qemu := need.Program(t, "qemu-arm-static")
+	rig.StartCmd(t, exec.Command(qemu, "-cpu", "arm1176", r.binary("arm"), "--no-shield", "--", "sh", "-c", "exit 7")).MustEnd(7)
 }
 
 // foreign is a command line whose first words are another fini, in the cgroup and in its place.
