@@ -17,9 +17,10 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
-// Options is the command line: one field for each flag. `make flags` makes the man page's OPTIONS, README's table and the
-// completions from it. They say what help says, and the man page adds the field's comment. Kong knows the tags, except two:
-// preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable sets the flag.
+// Options is the command line: one field for each flag. From it `make flags` makes help, the man page's OPTIONS, README's
+// table, the completions, and line, the struct that kong fills in. All say what the tag help says, and the man page adds the
+// field's comment. The tag preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable
+// sets the flag. Parse knows the other defaults.
 type Options struct {
 	// What has come to it from other processes is then stopped like leftovers, and it exits with 0; also when the parent
 	// process dies.
@@ -43,7 +44,7 @@ type Options struct {
 	Linger    time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"how long leftovers may finish by themselves before fini stops them"`
 	// When the parent process has died, and under wait after a terminating signal, fini stops all leftovers that
 	// --allow-orphan does not name. When PID 1 exits, the kernel kills every process in its PID namespace.
-	Orphans string `type:"one" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
+	Orphans string `type:"policy" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
 	// With --orphans=leave fini names, counts and reports the leftovers that still run after --linger, and stops none.
 	OrphansExit *int `type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but leaves leftovers"`
 	// NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of names as in
@@ -84,11 +85,16 @@ func Parse(argv, environ []string) (*Options, error) {
 	if len(argv) > 0 {
 		name, args = path.Base(argv[0]), argv[1:]
 	}
-	if c := plain(args, environ); c != nil {
-		c.called = name
-		return c, nil
+	c := &Options{called: name, StopSignal: []syscall.Signal{syscall.SIGTERM}, Grace: 5 * time.Second, Linger: 500 * time.Millisecond, Orphans: life.StopAll}
+	isFlag := len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--"
+	if !isFlag && !slices.ContainsFunc(environ, matters) {
+		c.Command = args
+		if len(args) > 0 && args[0] == "--" {
+			c.Command = args[1:]
+		}
+		return c, nil // a parse takes as long as the rest of the start
 	}
-	c, v := new(Options), newVariables(environ)
+	initial, v := *c, newVariables(environ)
 	parser := newParser((*line)(c), v)
 	// Kong copies the words that are left each time it takes one, and there may be 100,000. No flag has two values, so of
 	// two words without a dash the second belongs to the command.
@@ -113,22 +119,16 @@ func Parse(argv, environ []string) (*Options, error) {
 	case c.Install != "" && len(c.Command) > 0:
 		err = fmt.Errorf("--install runs no command: cannot use %q; see fini --help", c.Command[0])
 	}
-	c.called, c.Misspelt = name, v.misspelt(environ)
+	for i, flag := range v.flags {
+		if !flag.Set { // kong has set it to zero
+			flag.Target.Set(reflect.ValueOf(initial).Field(i))
+		}
+	}
+	c.Misspelt = v.misspelt(environ)
 	return c, err
 }
 
-// plain returns the Options of a command line without a flag, if there is no variable either that matters: a parse takes
-// as long as the rest of the start. Otherwise it returns nil.
-func plain(args, environ []string) *Options {
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--" || slices.ContainsFunc(environ, matters) {
-		return nil
-	}
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
-	}
-	return &Options{StopSignal: []syscall.Signal{syscall.SIGTERM}, Grace: 5 * time.Second, Linger: 500 * time.Millisecond, Orphans: life.StopAll, Command: args}
-}
-
+// matters reports whether a variable may set a flag, or get a hint.
 func matters(variable string) bool {
 	return strings.HasPrefix(variable, "FINI_") || strings.HasPrefix(variable, "TINI_") || strings.HasPrefix(variable, "DUMB_INIT_")
 }
@@ -144,7 +144,7 @@ func newParser(flags any, v *variables) *kong.Kong {
 		kong.NamedMapper("pattern", each(pattern)),
 		kong.NamedMapper("rewrite", each(rewrite)),
 		kong.NamedMapper("file", each(file)),
-		kong.NamedMapper("one", kong.MapperFunc(one)),
+		kong.NamedMapper("policy", each(policy)),
 		kong.NamedMapper("verbosity", kong.MapperFunc(verbosity)))
 	if err != nil {
 		panic(err) // a tag is wrong

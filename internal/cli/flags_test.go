@@ -168,11 +168,15 @@ func flagNames() (all []string) {
 func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
+	tagged := new(Options) // as the tags have it
+	if _, err := newParser(tagged, new(variables)).Parse(nil); err != nil {
+		t.Fatal(err)
+	}
 	initial := life.Policy{
 		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
-	for _, c := range []*Options{plain, parsed} {
+	for _, c := range []*Options{plain, parsed, tagged} {
 		if got := c.Policy(); !reflect.DeepEqual(got, initial) {
 			t.Errorf("%+v, want %+v", got, initial)
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A line is the Options without what is said about flags. Kong takes time and memory for each letter of a tag.
+// A line is the Options with those tags alone that a parse needs: Kong takes time and memory for each letter of a tag.
 type line struct {
 	Pause       bool            `short:"P" xor:"stdin"`
 	Pdeathsig   *syscall.Signal `short:"p" type:"deathsig"`
@@ -15,29 +15,32 @@ type line struct {
 	Timeout     time.Duration   `short:"t"`
 	Idle        time.Duration
 	Bind        []int            `type:"pid"`
-	StopSignal  []syscall.Signal `type:"signals" default:"TERM"`
-	Grace       time.Duration    `default:"5s"`
-	KillAfter   time.Duration    `short:"k"`
-	Shield      *bool            `negatable:""`
-	Linger      time.Duration    `default:"500ms"`
-	Orphans     string           `type:"one" enum:"stop,pipes,wait,leave" default:"stop"`
-	OrphansExit *int             `type:"status"`
-	AllowOrphan []string         `type:"pattern"`
-	SingleChild *bool            `short:"c" xor:"group"`
-	Group       bool             `name:"g" short:"g" xor:"group" variable:"-"`
-	Rewrite     []Rewrite        `short:"r" type:"rewrite"`
-	Foreground  *bool            `negatable:""`
-	RemapExit   []int            `short:"e" type:"status"`
-	Report      string           `type:"file"`
-	WarnReaped  bool             `short:"w"`
-	Quiet       bool             `short:"q" xor:"level"`
-	Verbose     bool             `short:"v" type:"verbosity" xor:"level"`
-	Install     string           `type:"file" variable:"-"`
-	Subreaper   bool             `name:"s" short:"s" variable:"-"`
-	License     bool             `short:"l" aliases:"L" variable:"-"`
-	Version     bool             `short:"V" variable:"-"`
-	Help        bool             `short:"h" variable:"-"`
-	Command     command          `arg:"" optional:"" passthrough:"partial"`
-	Misspelt    []string         `kong:"-"`
+	StopSignal  []syscall.Signal `type:"signals"`
+	Grace       time.Duration
+	KillAfter   time.Duration `short:"k"`
+	Shield      *bool         `negatable:""`
+	Linger      time.Duration
+	Orphans     string    `type:"policy"`
+	OrphansExit *int      `type:"status"`
+	AllowOrphan []string  `type:"pattern"`
+	SingleChild *bool     `short:"c" xor:"group"`
+	Group       bool      `name:"g" short:"g" xor:"group"`
+	Rewrite     []Rewrite `short:"r" type:"rewrite"`
+	Foreground  *bool     `negatable:""`
+	RemapExit   []int     `short:"e" type:"status"`
+	Report      string    `type:"file"`
+	WarnReaped  bool      `short:"w"`
+	Quiet       bool      `short:"q" xor:"level"`
+	Verbose     bool      `short:"v" type:"verbosity" xor:"level"`
+	Install     string    `type:"file"`
+	Subreaper   bool      `name:"s" short:"s"`
+	License     bool      `short:"l" aliases:"L"`
+	Version     bool      `short:"V"`
+	Help        bool      `short:"h"`
+	Command     command   `arg:"" optional:"" passthrough:"partial"`
+	Misspelt    []string  `kong:"-"`
 	called      string
 }
+
+// noVariable has the names of flags that no variable sets.
+const noVariable = " g install s license version help "

@@ -33,7 +33,7 @@ func newVariables(environ []string) *variables {
 
 // variable returns the name of a flag's variable, "" for none.
 func variable(flag *kong.Flag) string {
-	if flag.Tag.Get("variable") == "-" {
+	if strings.Contains(noVariable, " "+flag.Name+" ") {
 		return ""
 	}
 	return "FINI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
