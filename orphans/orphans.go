@@ -93,7 +93,8 @@ func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Thr
 type Tree struct {
 	Pipes bool // fini stops only processes that hold a standard stream: each look finds out anew which do
 
-	files        // of the caller's thread
+	files              // of the caller's thread
+	ownFiles     files // of a /proc that hides other processes: fini reads only the list of its own children there
 	reader       *reader
 	self         int
 	childrenOnly bool // /proc can't be used: the search finds only children, by waitid(2)
@@ -117,7 +118,7 @@ type Tree struct {
 // New records which pipes or sockets standard output and standard error are, before fini closes them.
 func New() *Tree {
 	startDir, _ := unix.Getwd() // asks no file system
-	t := &Tree{files: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
+	t := &Tree{files: filesIn(-1), ownFiles: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
 		known: map[int]*kept{}, earlier: map[int]int{}, startDir: startDir, reader: &reader{}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
@@ -151,8 +152,13 @@ func (t *Tree) openProc() error {
 	// The /proc of another PID namespace would name other processes.
 	link := make([]byte, 32)
 	n, err := unix.Readlinkat(fd, "self", link)
-	if err != nil || string(link[:n]) != strconv.Itoa(t.self) || hidesProcesses() {
-		_ = unix.Close(fd)
+	own := err == nil && string(link[:n]) == strconv.Itoa(t.self)
+	if !own || hidesProcesses() {
+		if own && t.ownFiles.proc < 0 {
+			t.ownFiles.proc = fd
+		} else {
+			_ = unix.Close(fd)
+		}
 		return errors.New("cannot use /proc: it is not the one of this PID namespace, or hides processes")
 	}
 	t.proc = fd

@@ -166,8 +166,10 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 // listedChildren are the children of this process in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
 	switch {
-	case t.childrenOnly:
+	case t.childrenOnly && t.ownFiles.proc < 0:
 		return nil, unix.ENOENT
+	case t.childrenOnly:
+		return t.ownFiles.readPids(childrenFile(t.self, t.self))
 	case !t.byChildren:
 		snapshot, err := t.snapshot()
 		return snapshot[t.self], err
@@ -191,6 +193,16 @@ func (t *Tree) ownChildren() (pids []int) {
 // reaped, the search begins at this process's pid. The search goes on until it finds a child, and then until maxMisses
 // pids in a row belong to no child. The next search doubles maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
+	if t.ownFiles.proc >= 0 {
+		if pids, err := t.listedChildren(); err == nil {
+			for _, pid := range pids {
+				if ownChild(unix.P_PID, pid) == 0 {
+					visit(pid)
+				}
+			}
+			return
+		}
+	}
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -433,6 +434,31 @@ func TestRefusedProc(t *testing.T) {
 			}
 			if n := strings.Count(l.Err.Text(), "--allow-orphan"); n > 1 {
 				t.Errorf("says %d times that none is left alone: %s", n, l.Err.Text())
+			}
+		})
+	}
+}
+
+// With hidepid the kernel still lists fini's own children, so fini tries no other pid.
+func TestHidepidTakesNoSearch(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	unshare, setpriv, strace := need.Program(t, "unshare"), need.Program(t, "setpriv"), need.Program(t, "strace")
+	for _, options := range []string{"hidepid=2", "hidepid=2,subset=pid"} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			h := rig.NewCgroup(t)
+			calls := filepath.Join(rig.ShortTempDir(t), "calls")
+			argv := h.Wrap(unshare, "-m", "sh", "-c", `mount -t proc -o "$0" proc /proc && exec "$@"`, options,
+				strace, "-f", "-e", "trace=waitid", "-o", calls, setpriv, "--reuid=12345", "--clear-groups", rig.Fini, "--linger=0", "--grace=50ms", "--",
+				"/bin/sh", "-c", `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`)
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			l.Out.Want("ready")
+			rig.Write(t, l, "go\n")
+			l.MustEnd(3)
+			h.MustBeEmpty()
+			if n := strings.Count(rig.ReadFile(t, calls), "waitid("); n > 1000 {
+				t.Errorf("fini asks %d times whether a pid is a child's", n)
 			}
 		})
 	}
