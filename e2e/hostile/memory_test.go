@@ -121,7 +121,7 @@ func TestMemoryIsBounded(t *testing.T) {
 						t.Errorf("its memory grows: %d kB", took)
 					}
 					var after [2]rig.Size
-					if !rig.Poll(rig.Patience, func() bool { // a leak stays
+					if !rig.Await(rig.Enough, func() bool { // a leak stays
 						after = l.Sizes()
 						return after[0].Within(sizes[0]) && after[1].Within(sizes[1])
 					}) {

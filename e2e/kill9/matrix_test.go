@@ -46,14 +46,13 @@ func killMatrix(t *testing.T, before []string) {
 				for _, group := range []string{"own", "job"} {
 					rig.Case(t, tree.Name == moment.Quick && group == victim.Quick, victim.Name+"/"+moment.Name+"/"+tree.Name+"/"+group+" group", func(t *testing.T) {
 						t.Parallel()
-						for range rig.QuickOrFull(1, 20) {
+						hit := false // on a busy machine the ladder may have come to its end before
+						for range rig.Rounds(t, rig.QuickOrFull(1, 20), "the victim was there to be killed", func() bool { return hit }) {
 							l := rig.LaunchBy(t, before, rig.Pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
 								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", moment.First+tree.Script)
 							moment.Come(l)
 							for _, pid := range victim.Pids(l) {
-								if pid != 0 { // on a busy machine the ladder may have come to its end by now
-									_ = syscall.Kill(pid, syscall.SIGKILL)
-								}
+								hit = pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil || hit
 							}
 							l.MustVanish(linger + 2*grace)
 						}

@@ -16,14 +16,14 @@ func TestStatus(t *testing.T) {
 		t.Parallel()
 		for code := range 256 {
 			cmd := p.Command("--", "sh", "-c", fmt.Sprint("exit ", code))
-			_ = cmd.Run()
+			rig.Complete(t, cmd)
 			if got := cmd.ProcessState.ExitCode(); got != code {
 				t.Errorf("the command exits with %d, and fini with %d", code, got)
 			}
 		}
 		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGKILL, syscall.SIGUSR1, syscall.SIGTERM} {
 			cmd := p.Command("--", "sh", "-c", fmt.Sprintf("kill -%d $$", sig))
-			_ = cmd.Run()
+			rig.Complete(t, cmd)
 			status := cmd.ProcessState.Sys().(syscall.WaitStatus) // what wait4(2) tells the parent
 			if p.PID1 && status.ExitStatus() != 128+int(sig) {
 				t.Errorf("signal %d kills the command, and PID 1 exits with %d", sig, status.ExitStatus())

@@ -1,9 +1,6 @@
 package promises
 
 import (
-	"bufio"
-	"io"
-	"os"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -21,24 +18,12 @@ func TestNothingIsLeft(t *testing.T) {
 		exit 5`
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		end, held := rig.Pipe(t) // each process of the tree inherits the one end, and the test has the other
-		cmd := p.Command("--grace=300ms", "--", "sh", "-c", script)
-		cmd.ExtraFiles = []*os.File{held}
-		stdin, _ := cmd.StdinPipe()
-		stdout, _ := cmd.StdoutPipe()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
+		l := rig.Start(t, p, "--grace=300ms", "--", "sh", "-c", script)
+		for range 3 {
+			l.Out.Next() // what they say, in any order
 		}
-		_ = held.Close()
-		for out, n := bufio.NewScanner(stdout), 0; n < 3 && out.Scan(); n++ {
-		}
-		_, _ = io.WriteString(stdin, "all are there\n")
-		_ = cmd.Wait()
-		if rig.HeldOpen(end) {
-			t.Error("fini has exited, and a process of the tree still holds its end of the pipe")
-		}
-		if code := cmd.ProcessState.ExitCode(); code != 5 {
-			t.Errorf("status %d, want the command's 5", code)
-		}
+		rig.Write(t, l, "all are there\n")
+		// With the command's status. Each process of the tree has inherited a pipe, of which none is held open when fini is gone.
+		l.MustEnd(5)
 	})
 }

@@ -31,9 +31,7 @@ func TestBytes(t *testing.T) {
 			cmd.Args = append(cmd.Args, "sh", "-c", script, said)
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[1]
 			cmd.ExtraFiles = []*os.File{4: files[1]} // the first one is descriptor 3
-			if err := cmd.Run(); err != nil {
-				t.Fatal(err)
-			}
+			rig.Complete(t, cmd)
 			return rig.ReadFile(t, said)
 		}
 		want := tell(t, exec.Command("env"))

@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"fmt"
 	"io"
 	"os/exec"
 	"testing"
@@ -16,11 +17,8 @@ func TestTransparent(t *testing.T) {
 	const asks = `env | sort; pwd; umask; ulimit -a; nice; ls /proc/self/fd | wc -l; grep -E "^(SigBlk|SigIgn|Uid|Gid|Groups|NoNewPrivs)" /proc/self/status`
 	run := func(t *testing.T, fini ...string) string {
 		argv := append([]string{"-c", surroundings, "sh"}, append(fini, "sh", "-c", asks)...)
-		out, err := exec.Command("sh", argv...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
+		status, out, stderr := rig.Ask(t, exec.Command("sh", argv...))
+		return fmt.Sprintf("%sstatus %d, stderr %q", out, status, stderr)
 	}
 	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 		t.Run(p.Name, func(t *testing.T) {

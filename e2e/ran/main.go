@@ -61,17 +61,19 @@ type run struct {
 	why     map[test]string // of a skip; "" where package need was not asked
 	took    map[string]float64
 	again   map[string]int // what was tried again, and how often
+	cut     map[string]int // what was not tried to its end
 	failed  bool
 }
 
 func newRun() *run {
-	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{}, map[string]int{}, false}
+	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{}, map[string]int{}, map[string]int{}, false}
 }
 
 // What tests say to be found here.
 var (
 	missing = regexp.MustCompile(`SKIPPED, for this is missing: (.*)`)
 	retried = regexp.MustCompile(`TRIED AGAIN: (.*)`)
+	cut     = regexp.MustCompile(`CUT SHORT: (.*)`)
 )
 
 // read takes in all that go test says, and shows what failed.
@@ -103,6 +105,9 @@ func (r *run) take(e event, to io.Writer) {
 	case "output":
 		if found := retried.FindStringSubmatch(e.Output); found != nil {
 			r.again[found[1]]++
+		}
+		if found := cut.FindStringSubmatch(e.Output); found != nil {
+			r.cut[found[1]]++
 		}
 		if e.Test != "" {
 			r.output[of] += e.Output
@@ -181,6 +186,7 @@ func (r *run) summary(to io.Writer) {
 	}
 	most("Skipped because something is missing (number of tests, what; make deps installs it):", lacks)
 	most("Tried again (how often, what):", r.again)
+	most("Cut short (how often, what):", r.cut)
 	var took []string
 	for _, pkg := range slices.Sorted(maps.Keys(r.took)) {
 		if r.took[pkg] >= 0.5 {

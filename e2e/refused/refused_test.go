@@ -128,7 +128,7 @@ func (l *refusedLife) mustSay(want []string) {
 	}
 	var said []string
 	// Leftovers hold its stderr, so that no EOF tells that all has been read.
-	if !rig.Poll(rig.Patience, func() bool {
+	if !rig.Await(rig.Enough, func() bool {
 		said = nil
 		for line := range strings.Lines(l.Err.Text()) {
 			if line = strings.TrimSuffix(line, "\n"); !ofLeftovers.MatchString(line) {

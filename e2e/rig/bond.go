@@ -52,10 +52,11 @@ func LaunchBy(t testing.TB, before []string, p Place, args ...string) *BoundLife
 	return l
 }
 
-// MustVanish waits until everything has ended, a ladder after it was told to.
+// MustVanish asserts that everything ends within a ladder after it was told to. A tree that outlives the ladder by ten
+// seconds, or as much longer as the machine is busy, stays.
 func (l *BoundLife) MustVanish(ladder time.Duration) {
 	l.T.Helper()
-	if !Poll(ladder+Patience, func() bool { return HungUp(l.Witness) }) {
+	if !Await(ladder+10*time.Second, func() bool { return HungUp(l.Witness) }) {
 		l.T.Fatalf("the tree has not ended, where one ladder is %v; stderr: %s", ladder, l.Err.Text())
 	}
 }

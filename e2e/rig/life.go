@@ -28,9 +28,6 @@ import (
 // Fini is the binary under test: built for this run, or named with -fini.
 var Fini string
 
-// Patience ends a failing wait. No test passes because of it.
-const Patience = 5 * time.Minute
-
 // Main runs the tests of a room, or one of the programs that tests start. The folder e2e is the working directory of
 // either, so that the path of a file is the same in each room.
 func Main(m *testing.M) {
@@ -68,7 +65,7 @@ func Main(m *testing.M) {
 			}
 		}
 		status := m.Run()
-		if testing.Verbose() {
+		if testing.Verbose() && !Quick() {
 			printTable(os.Stdout)
 		}
 		return max(status, tooLarge())
@@ -395,12 +392,16 @@ func (l *Life) Status() int {
 	l.T.Helper()
 	ended := make(chan struct{})
 	go func() { l.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(Patience):
-		l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
+	for w := new(Wait); ; {
+		select {
+		case <-ended:
+			return ShellStatus(l.Cmd.ProcessState)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(Enough) {
+			l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
+		}
 	}
-	return ShellStatus(l.Cmd.ProcessState)
 }
 
 func ShellStatus(s *os.ProcessState) int {
@@ -456,7 +457,7 @@ func HeldOpen(f *os.File) bool {
 			return true
 		}
 	}
-	return !Poll(Patience, func() bool { return HungUp(f) })
+	return !Await(Enough, func() bool { return HungUp(f) })
 }
 
 func Pipe(t testing.TB) (r, w *os.File) {
@@ -579,12 +580,15 @@ func (l *Lines) Next() (line string, ok bool) {
 		line, l.early = l.early[0], l.early[1:]
 		return line, true
 	}
-	select {
-	case line, ok = <-l.C:
-		return line, ok
-	case <-time.After(Patience):
-		l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
-		return "", false
+	for w := new(Wait); ; {
+		select {
+		case line, ok = <-l.C:
+			return line, ok
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(Enough) {
+			l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
+		}
 	}
 }
 
@@ -653,27 +657,6 @@ func (l *Lines) Rest() (all []string) {
 		}
 		all = append(all, line)
 	}
-}
-
-// Until waits for a fact that can only be polled.
-func Until(t testing.TB, what string, fact func() bool) {
-	t.Helper()
-	if !Poll(Patience, fact) {
-		t.Fatalf("never came true: %s", what)
-	}
-}
-
-// Poll asks for a fact until it is true, or the limit has passed, and reports which. It is the one
-// place that sleeps to wait, at first for a short time: what takes long is not asked for all the time.
-func Poll(limit time.Duration, fact func() bool) bool {
-	pause := time.Millisecond
-	for end := time.Now().Add(limit); !fact(); time.Sleep(pause) {
-		if time.Now().After(end) {
-			return false
-		}
-		pause = min(pause+pause/4, 20*time.Millisecond)
-	}
-	return true
 }
 
 // ProcStatus is a field of /proc/PID/status.

@@ -930,7 +930,8 @@ func TestExplore(t *testing.T) {
 	if *only != "" {
 		all = slices.DeleteFunc(all, func(s scenario) bool { return !strings.Contains(s.name, *only) })
 	}
-	var next, seen, steps, cut, walked atomic.Int64
+	var next, seen, steps, walked atomic.Int64
+	var cut []string
 	var failed atomic.Bool
 	total := rows{}
 	var mu sync.Mutex
@@ -951,7 +952,9 @@ func TestExplore(t *testing.T) {
 				seen.Add(int64(o.states))
 				steps.Add(int64(o.steps))
 				if !o.whole && o.broken == "" {
-					cut.Add(1)
+					mu.Lock()
+					cut = append(cut, s.name)
+					mu.Unlock()
 				}
 				depth := s.depth
 				random := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name)))))
@@ -974,7 +977,11 @@ func TestExplore(t *testing.T) {
 		return
 	}
 	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; %d random walks, seed %d; %v",
-		seen.Load(), steps.Load(), len(all), *depth, *depth+1, cut.Load(), *limit, walked.Load(), *seed, time.Since(start).Round(ms))
+		seen.Load(), steps.Load(), len(all), *depth, *depth+1, len(cut), *limit, walked.Load(), *seed, time.Since(start).Round(ms))
+	slices.Sort(cut)
+	for _, name := range cut {
+		t.Logf("CUT SHORT: at %d states, %s", *limit, name)
+	}
 	for _, row := range tableRows {
 		if *only == "" && total[row] == 0 {
 			t.Errorf("never taken: %s", row)

@@ -138,7 +138,8 @@ var TypedCases = []typedCase{
 		{"fini napper", "ready"}, {"!kill job KILL", ""},
 	}},
 	{Name: "kill -KILL of the group", quick: "dash/alone", says: true, keys: [][2]string{{"fini napper", "ready"}, {"!kill group KILL", ""}}, shows: "=<137:"},
-	{Name: "a leftover", keys: [][2]string{{"fini leaver", ""}}, shows: "left", Differs: "fini ends what the command leaves, and says so"},
+	{Name: "a leftover", keys: [][2]string{{"fini leaver", ""}}, shows: "left", Differs: "fini ends what the command leaves, and says so",
+		differ: [][2]string{{"fini leaver", "fini: stopping leftover"}, {"!nothing", ""}}},
 	{Name: "stty tostop", in: posix, keys: [][2]string{
 		{"stty tostop", ""}, {"fini talker &", "!prompt, stopped talker"}, {"fg", ""},
 	}, unordered: true, shows: "said"},
@@ -146,13 +147,17 @@ var TypedCases = []typedCase{
 	// What stops itself.
 	{Name: "a command that stops itself", in: posix, quick: "bash/pair", keys: [][2]string{
 		{"fini selfish", "!prompt, stopped selfish"}, {"fg", ""},
-	}, Differs: "a command that stops itself alone does not stop its job"},
+	}, Differs: "a command that stops itself alone does not stop its job", differ: [][2]string{
+		{"fini selfish", "!halted selfish"}, {"!kill group CONT", "continued"}, {"!nothing", ""},
+	}},
 	{Name: "a command that folds before it stops", keys: [][2]string{
 		{"fini polite", "ready"}, {ctrlZ, "!prompt, stopped polite"}, {"fg", "unfolding"}, {"word", ""},
 	}, unordered: true},
-	{Name: "a command deaf to Ctrl-Z", tries: 20, keys: [][2]string{
+	{Name: "a command deaf to Ctrl-Z", keys: [][2]string{
 		{"fini deaf", "ready"}, {ctrlZ, "!nothing"}, {"word", ""},
-	}, Differs: "fini stops with the job though the command does not"},
+	}, Differs: "fini stops with the job though the command does not", differ: [][2]string{
+		{"fini deaf", "ready"}, {ctrlZ, "!prompt, halted fini"}, {"!kill group KILL", "!gone"},
+	}},
 
 	// Pipelines.
 	{Name: "first of a pipeline", quick: "fish/alone", Row: "Ctrl-C ends a pipeline, the init first in it", keys: interrupted("fini feeder | passer | taker")},
@@ -207,8 +212,9 @@ var TypedCases = []typedCase{
 	{Name: "timeout --foreground", quick: "fish/alone", tries: 10, keys: interrupted("timeout --foreground 1000 fini napper")},
 	{Name: "before timeout --foreground", tries: 10, keys: interrupted("fini timeout --foreground 1000 napper")},
 	{Name: "timeout", tries: 10, keys: interrupted("timeout 1000 fini napper")},
-	{Name: "before timeout", quick: "zsh/pair", tries: 10, keys: interrupted("fini timeout 1000 napper"),
-		Differs: "timeout makes itself a group of its own, which is in the background, unless it leads the job"},
+	{Name: "before timeout", quick: "zsh/pair", keys: interrupted("fini timeout 1000 napper"),
+		Differs: "timeout makes itself a group of its own, which is in the background, unless it leads the job",
+		differ:  [][2]string{{"fini timeout 1000 napper", "ready"}, {"!nothing", "!background napper"}, {"!kill job TERM", ""}}},
 	{Name: "env, nice", keys: interrupted("env nice fini napper")},
 	{Name: "find -exec", keys: interrupted(`find $D/Makefile $D/text -exec fini napper ';'`)},
 
@@ -237,7 +243,9 @@ var TypedCases = []typedCase{
 	}},
 	{Name: "a bash inside, suspended", in: "bash", keys: [][2]string{
 		{"fini bash --norc --noediting -i", ""}, {"suspend", "!prompt, stopped bash"}, {"fg", "!foreground bash"}, {"napper", "ready"}, {ctrlC, ""}, {"exit 5", ""},
-	}, Differs: "a command that stops itself alone does not stop its job"},
+	}, Differs: "a command that stops itself alone does not stop its job", differ: [][2]string{
+		{"fini bash --norc --noediting -i", ""}, {"suspend", "!halted bash"}, {"!kill job CONT", ""}, {"exit 5", ""},
+	}},
 	{Name: "inside a shell inside", keys: [][2]string{
 		{inside(""), ""}, {"fini napper", "ready"}, {ctrlC, ""}, {"fini napper", "ready"}, {ctrlZ, "!prompt, stopped napper"}, {"fg", "!foreground napper"}, {ctrlC, ""}, {"exit 5", ""},
 	}},
