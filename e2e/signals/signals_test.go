@@ -90,12 +90,18 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	signals := strings.Join(rig.Mode("signals", "12"), " ")
 	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
-			name string
-			args []string
-			want int // how many of the group get it
-		}{{"group", nil, 2}, {"-c", []string{"-c"}, 1}, {"--single-child", []string{"--single-child"}, 1}} {
-			t.Run(tt.name, func(t *testing.T) {
-				l := rig.Start(t, p, append(tt.args, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+			line string // the name that fini is called by, and flags
+			want int    // how many of the group get it
+		}{{"fini", 2}, {"fini -c", 1}, {"fini --single-child", 1}, {"/sbin/tini", 1}, {"catatonit -g", 2}} {
+			t.Run(tt.line, func(t *testing.T) {
+				words := strings.Fields(tt.line)
+				cmd := p.Command(append(words[1:], "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+				if cmd.Path == rig.Fini {
+					cmd.Args[0] = words[0]
+				} else if words[0] != "fini" {
+					return // another program executes this fini
+				}
+				l := rig.StartCmd(t, cmd)
 				l.Out.Want("ready")
 				l.Out.Want("ready")
 				l.Signal(syscall.SIGUSR1)

@@ -124,7 +124,7 @@ func Parse(argv, environ []string) (*Options, error) {
 			flag.Target.Set(reflect.ValueOf(initial).Field(i))
 		}
 	}
-	c.Misspelt = v.misspelt(environ)
+	c.Misspelt = v.misspelt(environ, c.SingleChild == nil && !c.ToGroup())
 	return c, err
 }
 

@@ -296,6 +296,16 @@ func TestMisspeltVariables(t *testing.T) {
 	}
 }
 
+// What tini does by this variable, fini does by its own name, or by its own variable.
+func TestProcessGroupVariable(t *testing.T) {
+	for line, hint := range map[string]bool{"fini x": false, "tini x": true, "tini -v x": true, "tini -g x": false, "tini -c x": false} {
+		c, err := Parse(strings.Fields(line), []string{"TINI_KILL_PROCESS_GROUP=1"})
+		if err != nil || (len(c.Misspelt) == 1 && strings.HasSuffix(c.Misspelt[0], "did you mean FINI_SINGLE_CHILD=0?")) != hint {
+			t.Errorf("%s: %+v, %v", line, c, err)
+		}
+	}
+}
+
 // A command may have as many arguments as the kernel takes, even after a flag.
 func TestParseManyArguments(t *testing.T) {
 	many := slices.Repeat([]string{"x"}, 100_000)

@@ -121,10 +121,13 @@ func NoCommand(args []string) error {
 }
 
 // misspelt returns a line for each variable that sets nothing, but whose name is nearly the name of a variable that does,
-// or that another init would have obeyed.
-func (v *variables) misspelt(environ []string) (lines []string) {
+// or that another init would have obeyed; byName says that fini signals the main child alone because of its own name.
+func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	for _, text := range environ {
 		says, meant := text, otherInits[text]
+		if byName && strings.HasPrefix(text, "TINI_KILL_PROCESS_GROUP=") {
+			meant = "FINI_SINGLE_CHILD=0"
+		}
 		name, value, _ := strings.Cut(text, "=")
 		if short, ours := strings.CutPrefix(name, "FINI_"); ours && value != "" && short != "TEST" { // package report reads FINI_TEST
 			says, meant = name, v.nearest(strings.ReplaceAll(short, "_", "-")).variable
