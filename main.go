@@ -49,11 +49,11 @@ func main() {
 	}
 	switch {
 	case options.Help:
-		answer(cli.Help)
+		answer(cli.Help())
 	case options.Version:
-		answer(host.Version() + "\n")
+		answer(cli.Version() + "\n")
 		if !entry.Linked() {
-			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", host.LimitedBuild)
+			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", cli.LimitedBuild)
 		}
 	case options.License:
 		answer(license)

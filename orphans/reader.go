@@ -229,7 +229,7 @@ func (t *Tree) Details(p Process, variables []string) Details {
 		}
 		of = t.quiet(of...)
 		var listening map[string]string
-		startDir := t.startDir
+		startDir := t.StartDir
 		for i, told := range ask(t, of, func(f *files, p Process) Details {
 			return f.details(p.dir(), variables, startDir, &listening)
 		}) {

@@ -57,11 +57,12 @@ type Catcher struct {
 
 // Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
 // this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini reaps nothing. The
-// signals in keep stay as they were. A process has one Catcher.
+// signals in keep stay as they were. A process has one Catcher. If there is no descriptor to wait for, the error says so,
+// and Wait looks for signals from time to time.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	read, write, err := eventFD()
 	if err != nil {
-		return nil, fmt.Errorf("cannot catch signals: %w", err)
+		read, write, err = -1, -1, fmt.Errorf("cannot catch signals: %w", err)
 	}
 	c := &Catcher{FD: read, keep: keep, self: unix.Getpid()}
 	prepare(write)

@@ -54,14 +54,18 @@ func Uptime() time.Duration {
 // Wait sleeps until a signal was caught, the uptime has come (0 for never), or a descriptor of fds is ready, and fills
 // in what the descriptors show. See poll(2).
 func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
+	const pause = 10 * time.Millisecond
 	timer, milliseconds := c.timer.poll(until)
+	if c.FD < 0 && milliseconds != 0 {
+		milliseconds = int(pause.Milliseconds())
+	}
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
 	if _, err := unix.Poll(c.polled, milliseconds); err != nil && err != unix.EINTR {
 		// A filter refuses poll, or another process has set the limit of descriptors below the number of fds.
-		rest := unix.NsecToTimespec(int64(10 * time.Millisecond))
+		rest := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&rest, nil)
 		for i := range c.polled {
-			_, _ = unix.Poll(c.polled[i:i+1], 0)
+			look(&c.polled[i])
 		}
 	}
 	copy(fds, c.polled[2:])
@@ -80,4 +84,18 @@ func (c *Catcher) Rest(d time.Duration, fds []unix.PollFd) {
 	}
 	catch(unix.SIGCHLD)
 	copy(fds, c.polled[1:])
+}
+
+// look fills in what one descriptor shows now. With a limit of 0 descriptors the kernel refuses poll(2), but not select(2),
+// for which a hang-up is a read that does not wait.
+func look(p *unix.PollFd) {
+	if _, err := unix.Poll(unsafe.Slice(p, 1), 0); err == nil || p.Fd < 0 || p.Fd >= unix.FD_SETSIZE {
+		return
+	}
+	var read unix.FdSet
+	read.Set(int(p.Fd))
+	n, _ := unix.Select(int(p.Fd)+1, &read, nil, nil, &unix.Timeval{})
+	if unread, _ := unix.IoctlGetInt(int(p.Fd), unix.TIOCINQ); n > 0 && (p.Events&unix.POLLIN != 0 || unread == 0) {
+		p.Revents = unix.POLLHUP
+	}
 }

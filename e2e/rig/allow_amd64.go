@@ -40,6 +40,7 @@ func helperAllow(args []string) int {
 }
 
 var callNumbers = map[string]uint32{
+	"select":            unix.SYS_SELECT,
 	"signalfd4":         unix.SYS_SIGNALFD4,
 	"fstatfs":           unix.SYS_FSTATFS,
 	"recvfrom":          unix.SYS_RECVFROM,

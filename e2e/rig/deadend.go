@@ -25,6 +25,7 @@ func init() {
 	Modes["@fuse"] = helperFuse
 	Modes["@dead-end"] = helperDeadEnd
 	Modes["@at-dead-end"] = helperAtDeadEnd
+	Modes["@in-dead-end"] = helperInDeadEnd
 }
 
 // A DeadEnd is what a leftover sits on, and the process that serves it until it is stopped.
@@ -95,12 +96,12 @@ func (e *DeadEnd) Fifo() *os.File {
 	fifo := os.NewFile(uintptr(fd), "fifo")
 	e.t.Cleanup(func() { _ = fifo.Close() })
 	_ = e.given.Close()
-	e.halt()
+	e.Halt()
 	return fifo
 }
 
-// halt stops the server.
-func (e *DeadEnd) halt() {
+// Halt stops the server, from which nobody gets an answer then.
+func (e *DeadEnd) Halt() {
 	e.t.Helper()
 	if err := e.server.Process.Signal(syscall.SIGSTOP); err != nil {
 		e.t.Fatal(err)
@@ -129,7 +130,7 @@ func (e *DeadEnd) Stop(l *Life, fini int, waits bool) (leftover int) {
 		})
 	}
 	if e.server != nil {
-		e.halt()
+		e.Halt()
 	}
 	if e.name == "terminal that hung up" {
 		_ = e.master.Close()
@@ -177,14 +178,7 @@ func helperDeadEnd(args []string) int {
 		leftover.ExtraFiles = append(leftover.ExtraFiles, given)
 		leftover.SysProcAttr.Setctty, leftover.SysProcAttr.Ctty = true, 4
 	} else {
-		err := unix.Unshare(unix.CLONE_NEWNS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-		}
-		if err == nil {
-			err = unix.Mount("fini-e2e", dir, "fuse", 0, "fd=4,rootmode=40000,user_id=0,group_id=0")
-		}
-		if err != nil {
+		if err := mountDeadEnd(dir); err != nil {
 			fmt.Fprintln(os.Stderr, "@dead-end:", err)
 			return 1
 		}
@@ -203,6 +197,33 @@ func helperDeadEnd(args []string) int {
 	_, _ = tell.Write([]byte(line))
 	_, _ = lines.ReadString('\n')
 	return 5
+}
+
+// mountDeadEnd mounts the file system of which descriptor 4 is the connection, for this thread and what it starts.
+func mountDeadEnd(dir string) error {
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = unix.Mount("fini-e2e", dir, "fuse", 0, "fd=4,rootmode=40000,user_id=0,group_id=0")
+	}
+	return err
+}
+
+// helperInDeadEnd mounts the file system, and becomes a command in its root directory.
+func helperInDeadEnd(args []string) int {
+	runtime.LockOSThread()
+	unix.CloseOnExec(4)
+	err := mountDeadEnd(args[0])
+	if err == nil {
+		err = unix.Chdir(args[0])
+	}
+	if err == nil {
+		err = unix.Exec(args[1], args[1:], os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, "@in-dead-end:", err)
+	return 1
 }
 
 // helperAtDeadEnd is the leftover. It says "ready" when it has what its name says, and does what
@@ -356,6 +377,10 @@ func helperFuse(args []string) int {
 				continue
 			}
 			errno = unix.ENOSYS
+		case 34: // FUSE_ACCESS: chdir(2) asks each time, unless there is no such call
+			if args[0] != "fini's directory" {
+				errno = unix.ENOSYS
+			}
 		case 18, 28, 29: // FUSE_RELEASE, FUSE_READDIR, FUSE_RELEASEDIR
 		case 2, 42: // FUSE_FORGET, FUSE_BATCH_FORGET: no answer is wanted
 			continue

@@ -16,7 +16,6 @@
 package entry
 
 import (
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,19 +39,19 @@ type process struct {
 	line           int // this process's end
 	reportFD       int
 
-	signalFD int
-	polled   [3]pollFD
-	signal   unix.SignalfdSiginfo
-	info     siginfo
-	message  Message
-	control  [3]uint64 // see cmsg(3)
-	deadline int64     // in nanoseconds of CLOCK_MONOTONIC, 0 for none
-	hungUp   bool
-	probes   [64]int32
-	text     [4096]byte // of a file, or a path
-	earlier  [4096]byte // the children from before the exec, as /proc lists them
-	earliers int        // the number of bytes in earlier; negative if the children could not be read or have no room
-	dir      [4096]byte // the working directory, with a 0 at its end
+	signalFD    int
+	polled      [3]pollFD
+	signal      unix.SignalfdSiginfo
+	info        siginfo
+	message     Message
+	control     [3]uint64 // see cmsg(3)
+	deadline    int64     // in nanoseconds of CLOCK_MONOTONIC, 0 for none
+	hungUp      bool
+	stderrFlags int        // see inherit
+	text        [4096]byte // of a file, or a path
+	earlier     [4096]byte // the children from before the exec, as /proc lists them
+	earliers    int        // the number of bytes in earlier; negative if the children could not be read or have no room
+	dir         [4096]byte // the working directory, with a 0 at its end
 }
 
 // pollFD is a unix.PollFd that waits for input.
@@ -123,11 +122,12 @@ func LineFD() int { return outer.line }
 // An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
-// Inherit returns what an heir knows, and the descriptor of the report's place or -1. It changes back to the directory in
-// which this process was started.
-func Inherit() (will Sleeper, reportFD int) {
-	if outer.dir[0] != 0 {
-		_ = os.Chdir(unix.ByteSliceToString(outer.dir[:]))
+// Inherit returns what an heir knows, the descriptor of the report's place or -1, and the path of the directory in which
+// this process was started. The path is no more than text: the tree may have put something else there, and the server of
+// the file system may not answer.
+func Inherit() (will Sleeper, reportFD int, dir string) {
+	if outer.stderrFlags != 0 {
+		_, _ = unix.FcntlInt(2, unix.F_SETFL, outer.stderrFlags)
 	}
-	return outer.Sleeper, outer.reportFD
+	return outer.Sleeper, outer.reportFD, unix.ByteSliceToString(outer.dir[:])
 }

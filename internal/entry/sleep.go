@@ -22,6 +22,7 @@ func (p *process) sleep() {
 		// The meaning of a signal depends on the messages before it. So the loop reads the signal first and handles it last.
 		// If the signal has to wait, all later signals wait too.
 		signalled = signalled || p.readSignal()
+		p.reap() // after SIGCHLD was read: another exit sends another one
 		started := Act(0)
 		for p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
@@ -91,10 +92,52 @@ func (p *process) poll() {
 	}
 	p.polled[2].revents = 0
 	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
-	if err == -int(unix.EINVAL) { // another process has lowered the limit of descriptors since
-		after.Sec, after.Nsec = 0, 10e6
-		call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[2])), 1, uintptr(unsafe.Pointer(&after)), 0, 8, 0)
+	if err == -int(unix.EINVAL) {
+		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop reads the line
+		// and the signals without waiting, and a parent that has died is no parent any more.
+		nap()
+		if p.polled[2].fd >= 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
+			p.polled[2].revents = unix.POLLIN
+		}
 	}
+}
+
+// nap sleeps for 10 ms.
+//
+//go:nosplit
+func nap() {
+	moment := unix.Timespec{Nsec: 10e6}
+	call(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0, 0)
+}
+
+// reap reaps each child that has exited, except the inner fini and the main child. Such a child was there before this
+// process became fini, or is an orphan of one that was. Another process may get its pid, so the pid is no earlier child's
+// from now on.
+//
+//go:nosplit
+func (p *process) reap() {
+	for {
+		pid := p.exited(unix.P_ALL, 0)
+		if pid == 0 || pid == p.inner || pid == int(p.Main) {
+			return
+		}
+		call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0)
+		if from, to := p.findEarlier(pid); from != 0 {
+			for ; from < to; from++ {
+				*(*byte)(unsafe.Add(nil, from)) = ' '
+			}
+		}
+	}
+}
+
+// exited returns a child that has exited and was not reaped, 0 for none, with its status in info. The arguments are those
+// of waitid(2).
+//
+//go:nosplit
+func (p *process) exited(idtype, id int) (pid int) {
+	p.info.pid = 0
+	call6(unix.SYS_WAITID, uintptr(idtype), uintptr(id), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
+	return int(p.info.pid)
 }
 
 // receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
@@ -202,22 +245,20 @@ func (p *process) do(act Act) {
 //
 //go:nosplit
 func (p *process) ending() Act {
-	reaped := call(unix.SYS_WAIT4, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info.status)), unix.WNOHANG|unix.WALL, 0)
-	if reaped < 0 { // a filter refuses wait4(2)
-		p.info.pid = 0
-		call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG, 0, 0)
-		const exited = 1 // CLD_EXITED
-		if reaped = int(p.info.pid); p.info.code == exited {
-			p.info.status <<= 8
-		}
-	}
+	ended := p.exited(unix.P_PID, p.inner) != 0
 	seen := Seen{What: Ended, Status: uint32(p.info.status)}
+	const exited = 1 // CLD_EXITED
 	switch {
-	case reaped == p.inner:
-	case now() < p.deadline:
+	case !ended && now() < p.deadline:
 		return 0
-	default:
+	case !ended:
 		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
+	case p.info.code == exited:
+		seen.Status <<= 8
+	}
+	// In the next call the inner fini itself would count too, so it is reaped first.
+	if ended {
+		call(unix.SYS_WAIT4, uintptr(p.inner), 0, unix.WNOHANG, 0)
 	}
 	seen.Children = call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) != -int(unix.ECHILD)
 	return p.Step(seen)
@@ -231,6 +272,15 @@ func (p *process) inherit() {
 	p.makeRoom()
 	signalFD(p.signalFD, ^uint64(childEnded))
 	for p.readSignal() {
+	}
+	// If standard error is non-blocking, the runtime sets up epoll(7), and aborts if there are too few descriptors. So the
+	// flag is off for a moment then: see Inherit. The other streams are blocking: see release.
+	const some = 16
+	spare := call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
+	closeFD(spare)
+	if flags := call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
+		p.stderrFlags = flags
+		call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
 	}
 }
 
@@ -278,8 +328,11 @@ func (p *process) beStoppable() {
 //
 //go:nosplit
 func (p *process) letGo() {
-	p.release(0, "/proc/self/fd/0\x00")
-	p.release(1, "/proc/self/fd/1\x00")
+	release(0, "/proc/self/fd/0\x00")
+	release(1, "/proc/self/fd/1\x00")
+	if atEntry.closed>>2&1 != 0 {
+		release(2, root)
+	}
 	last := max(p.signalFD, p.parent.FD, p.line, p.reportFD)
 	for fd := 3; fd < last; fd++ {
 		if fd != p.signalFD && fd != p.parent.FD && fd != p.line && fd != p.reportFD {
@@ -295,24 +348,25 @@ func (p *process) letGo() {
 		}
 	}
 	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
-	call(unix.SYS_CHDIR, address("/\x00"), 0, 0, 0)
+	call(unix.SYS_CHDIR, address(root), 0, 0, 0)
 }
 
+const root = "/\x00"
+
 // release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If
-// there is no /proc, release puts another file in the stream's place.
+// there is no /proc, or the stream was closed, it becomes a reference to the root directory: the runtime of an heir opens
+// a file in the place of a closed stream, and aborts if it can't.
 //
 //go:nosplit
-func (p *process) release(fd uintptr, link string) {
-	if atEntry.closed>>fd&1 != 0 {
-		return
-	}
+func release(fd uintptr, link string) {
 	path := call(unix.SYS_OPENAT, atCwd, address(link), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if path < 0 {
-		call(unix.SYS_DUP3, uintptr(p.signalFD), fd, unix.O_CLOEXEC, 0)
-		return
+		path = call(unix.SYS_OPENAT, atCwd, address(root), unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
-	call(unix.SYS_DUP3, uintptr(path), fd, unix.O_CLOEXEC, 0)
-	closeFD(path)
+	if path != int(fd) {
+		call(unix.SYS_DUP3, uintptr(path), fd, unix.O_CLOEXEC, 0)
+		closeFD(path)
+	}
 }
 
 // exitBy ends the outer fini with a wait status: it calls exit(2), or dies from the same signal without a core dump.
@@ -333,48 +387,38 @@ func (p *process) exitBy(status uint32) {
 }
 
 // makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
-// all leftovers survive. So if the table is nearly full, makeRoom kills the main child's group and the children, again
-// and again until there is room. It gives up after about ten seconds.
+// all leftovers survive. So if the table is nearly full, makeRoom kills the tree's processes until there is room. It gives
+// up after about ten seconds.
 //
 //go:nosplit
 func (p *process) makeRoom() {
-	if p.hasRoom(len(p.probes)) {
-		return // the tree can hardly fork that often in the few milliseconds until the heir has its threads
-	}
-	for round := 0; round < 1000; round++ {
+	const threads = 12 // that the runtime makes, and some more
+	room := 64         // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	for round := 0; round < 1000 && !hasRoom(room); round++ {
 		p.killChildren()
-		if p.hasRoom(threads) {
-			return
-		}
-		moment := unix.Timespec{Nsec: 10e6}
-		call6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&moment)), 0, 8, 0)
+		nap()
+		room = threads
 	}
 }
-
-// threads is the number of threads that the runtime makes, and some more.
-const threads = 12
 
 // hasRoom tests whether the kernel allows n more processes.
 //
 //go:nosplit
-func (p *process) hasRoom(n int) bool {
-	has := true
-	for i := range p.probes {
-		if p.probes[i] = 0; i < n {
-			p.probes[i] = int32(call(unix.SYS_CLONE, 0, 0, 0, 0)) // the clone sends no signal when it ends
-			if p.probes[i] == 0 {
-				exit(0)
-			}
+func hasRoom(n int) bool {
+	made := 0
+	for ; made < n; made++ {
+		pid := call(unix.SYS_CLONE, 0, 0, 0, 0) // a clone that sends no signal when it ends: see __WCLONE in wait(2)
+		if pid == 0 {
+			exit(0)
+		}
+		if pid < 0 {
+			break
 		}
 	}
-	for i := range p.probes {
-		if pid := p.probes[i]; pid < 0 {
-			has = false
-		} else if pid > 0 {
-			call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WALL, 0)
-		}
+	for i := 0; i < made; i++ {
+		call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
 	}
-	return has
+	return made == n
 }
 
 // killChildren kills the main child's process group, if the main child leads a group. It also kills the children that
@@ -391,21 +435,27 @@ func (p *process) killChildren() {
 	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
 	n := readFile(address("/proc/thread-self/children\x00"), text, len(p.text)-1)
 	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
-		if pid, at = number(at); pid == main || !p.isEarlier(pid) && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
+		pid, at = number(at)
+		if earlier, _ := p.findEarlier(pid); earlier != 0 {
+			continue
+		}
+		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}
 }
 
+// findEarlier returns where in earlier a pid stands, 0 if it is no earlier child's.
+//
 //go:nosplit
-func (p *process) isEarlier(pid int) bool {
+func (p *process) findEarlier(pid int) (from, to uintptr) {
 	text, other := uintptr(unsafe.Pointer(&p.earlier)), 0
-	for at := text; at < text+uintptr(p.earliers); at++ {
-		if other, at = number(at); other == pid {
-			return true
+	for from = text; from < text+uintptr(p.earliers); from = to + 1 {
+		if other, to = number(from); other == pid {
+			return from, to
 		}
 	}
-	return false
+	return 0, 0
 }
 
 // number reads a number, and returns the address of the byte that follows it.

@@ -12,28 +12,37 @@ import (
 )
 
 // Inherit is the rest of a life whose inner fini was killed.
+//
+// Until no child is left, an heir names no path outside of /proc: the directory in which fini was started may have a
+// server that does not answer, or the tree may have put a link in its place. These calls name a path, in an heir and in an
+// inner fini that stops a tree, and each of them ends:
+//
+//	/proc, /proc/self/fd/N,      the kernel answers. Files that may wait are for the reader of package orphans, which
+//	/proc/PID and what is below  the loop leaves behind after a time
+//	/dev/tty                     only the kernel's own file system is asked, and O_NONBLOCK waits for no line
+//	/sys/fs/cgroup               the count of processes killed for memory: the kernel answers
+//	GITHUB_STEP_SUMMARY          after the last child. --report was opened before the command started
 func Inherit(options *cli.Options) life.Result {
-	will, reportFD := entry.Inherit()
+	will, reportFD, dir := entry.Inherit()
 	result := life.ResultOf(syscall.WaitStatus(will.Status))
 	k := newKernel(options)
 	k.begun, k.main = signals.Uptime(), int(will.Main)
 	k.kills.Over = true
+	if dir != "" {
+		k.tree.StartDir = dir
+	}
 	k.failed(k.tree.EarlierAre(entry.Earlier()))
 	switch {
 	case options.Report == "" || will.Main == 0:
 	case reportFD < 0:
 		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, VersionNumber())
+		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber())
 		k.report.Pid = k.main
 	}
 	var err error
-	if k.caught, err = signals.Catch(entry.Inherited().Ignored, k.keepDefault()); err != nil {
-		k.failed(err)
-		_, _, err = k.tree.Kill()
-		k.failed(err)
-		return result
-	}
+	k.caught, err = signals.Catch(entry.Inherited().Ignored, k.keepDefault())
+	k.failed(err) // it goes on without a descriptor: what is left has to be stopped
 	k.rules.Ignored = k.caught.Ignored
 	k.caught.Children()
 	k.caught.Unblock()

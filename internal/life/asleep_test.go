@@ -232,6 +232,7 @@ func (w *world) asleep(f *fini) {
 				return
 			}
 		case receives:
+			w.reapEarlier(f.id)
 			if len(f.line) > 0 {
 				m := f.line[0]
 				f.line, s.at = slices.Clone(f.line[1:]), at
@@ -288,6 +289,15 @@ func (w *world) asleep(f *fini) {
 		}
 	}
 	panic("an outer fini goes round and round")
+}
+
+// reapEarlier reaps what is neither the inner fini nor the main child.
+func (w *world) reapEarlier(parent int) {
+	for _, p := range w.procs() {
+		if p.parent == parent && p.state == 'Z' && !p.has(traced) && p.id != w.cast.inner && p.id != w.cast.main {
+			p.state = 0
+		}
+	}
 }
 
 // beStoppable leaves to the kernel the keys that suspend a job.

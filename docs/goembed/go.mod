@@ -1,3 +1,0 @@
-module example.com/fini
-
-go 1.21

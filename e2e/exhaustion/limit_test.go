@@ -1,0 +1,91 @@
+package exhaustion
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// noDescriptors takes the limit of descriptors of a process away, as its command may do to it.
+func noDescriptors(t *testing.T, pid, limit int) {
+	t.Helper()
+	if out, err := rig.CommandOf([]string{need.Program(t, "prlimit"), fmt.Sprint("--pid=", pid), fmt.Sprint("--nofile=", limit)}).CombinedOutput(); err != nil {
+		t.Fatalf("prlimit: %v: %s", err, out)
+	}
+}
+
+// deafTree has a main child and leftovers in three generations, all of which ignore SIGTERM.
+const deafTree = `trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`
+
+// If the inner fini is killed, the outer one stops the tree, although it gets no descriptor any more.
+func TestHeirWithoutDescriptors(t *testing.T) {
+	t.Parallel()
+	for streams, script := range map[string]string{
+		"as they are":  `exec "$@"`,
+		"closed":       `exec "$@" <&- 2>&-`,
+		"non-blocking": `exec python3 -c 'import os, sys; os.set_blocking(2, False); os.execv(sys.argv[1], sys.argv[1:])' "$@"`,
+	} {
+		for _, limit := range []int{0, 4} {
+			if !rig.All() && (streams != "closed" || limit != 0) {
+				continue // fini tries one pid after another, for some seconds
+			}
+			t.Run(fmt.Sprintf("%s, %d", streams, limit), func(t *testing.T) { // one by one
+				need.Program(t, "python3")
+				h := rig.NewCgroup(t)
+				l := rig.StartCmd(t, rig.CommandOf(h.Wrap("/bin/sh", "-c", script, "sh", rig.Fini, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c", deafTree)))
+				l.Out.Want("ready")
+				l.Caught()
+				inner := l.Worker()
+				noDescriptors(t, l.PID(), limit)
+				rig.MustKill(t, inner, syscall.SIGKILL)
+				l.MustEnd(128 + 9)
+				h.MustBeEmpty()
+				mustNotAbort(t, l.Err.Whole())
+			})
+		}
+	}
+}
+
+// Without a limit of descriptors that allows one, poll(2) is refused. Each fini of a pair still hears of signals and of the
+// parent's death, and sleeps meanwhile.
+func TestNoDescriptorsDuringLife(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"outer", "inner", "both"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			l := rig.Launch(t, rig.Pair, append([]string{"--grace=1h", "--"}, rig.Mode("signals", "15")...)...)
+			l.Out.Want("ready")
+			inner := l.Inner()
+			rig.WaitCaught(t, l.Outer, inner)
+			if who != "inner" {
+				noDescriptors(t, l.Outer, 0)
+			}
+			if who != "outer" {
+				noDescriptors(t, inner, 0)
+			}
+			rig.MustKill(t, l.Outer, syscall.SIGUSR1)
+			l.Out.Want("signal 10")
+			ticks := func() int {
+				outer, inner := rig.StatOf(l.Outer), rig.StatOf(inner)
+				return outer.Number(14) + outer.Number(15) + inner.Number(14) + inner.Number(15)
+			}
+			const span = 2 * time.Second // of which 10 ms are a tick
+			began, before := time.Now(), ticks()
+			rig.Until(t, "some time to spin in", func() bool { return time.Since(began) > span })
+			if took := ticks() - before; took > 50 {
+				t.Errorf("they took %d ms of CPU in %v", 10*took, time.Since(began))
+			}
+			rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+			l.Out.Want("signal 15")
+			l.MustVanish(0)
+			if text := l.Err.Whole(); strings.Contains(text, "panic") {
+				t.Errorf("says %q", text)
+			}
+		})
+	}
+}
