@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"debug/elf"
 	"errors"
 	"io"
@@ -22,15 +23,62 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// releaseReadme looks for each file that the README installs.
+// installed is how README's lines begin, and what runs fini and takes it away again.
+var installed = []struct{ line, before, program, remove string }{
+	{"sudo install", "", "fini", "rm /usr/local/bin/fini"},
+	{"sudo dpkg", "", "fini", "dpkg -P fini"},
+	{"sudo rpm", "", "fini", "rpm --force-debian -e fini"},
+	{"sudo apk", "", "", ""}, // Debian has none
+	{"npm", "", "fini-init", "npm uninstall -g fini-init @fini-init/linux-x64"},
+	{"pip", "python3 -m venv /venv", "/venv/bin/fini-init", "/venv/bin/pip uninstall -y fini-init; rm -r /venv"},
+	{"docker", "", "", ""}, // see releaseImage
+}
+
+// releaseReadme runs each line by which README installs fini, on this machine's files with an overlay over them. fini is
+// removed, and then the overlay has nothing but what the tools keep for themselves.
 func releaseReadme(t *testing.T, r release) {
-	found := 0
-	for _, m := range regexp.MustCompile(`dist/(\S+)`).FindAllStringSubmatch(rig.BlockWith(t, "../README.md", "dpkg -i"), -1) {
-		r.file(t, m[1])
-		found++
+	need.That(t, runtime.GOARCH == "amd64", "an amd64 machine")
+	need.Root(t, "for an overlay")
+	need.Program(t, "unshare")
+	lines := strings.Split(strings.TrimSpace(rig.BlockWith(t, "../README.md", "dpkg -i")), "\n")
+	if len(lines) != len(installed) {
+		t.Errorf("%d lines", len(lines))
 	}
-	if found < 8 {
-		t.Errorf("only %d files", found)
+	const inOverlay = `mount -t tmpfs none "$1" && cd "$1" && mkdir upper work root && mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work none root &&
+		mount --rbind /dev root/dev && mount -t proc none root/proc && mkdir -p root/place/dist && mount --bind "$2" root/place/dist || { echo no overlay; exit 77; }
+		chroot root sh -ec "cd /place; $3" || exit
+		umount root/place/dist && rmdir root/place/dist root/place && find upper ! -type d -printf '/%P\n' | sed 's/^/left /'`
+	kept := regexp.MustCompile(`^/(var/(lib/dpkg|lib/rpm|log|cache)|root/\.(npm|rpmdb|cache))/`)
+	for _, line := range lines {
+		i := slices.IndexFunc(installed, func(in struct{ line, before, program, remove string }) bool {
+			return strings.HasPrefix(line, in.line+" ")
+		})
+		if i < 0 {
+			t.Errorf("no way to try %s", line)
+			continue
+		}
+		in := installed[i]
+		if in.program == "" {
+			continue
+		}
+		t.Run(in.line, func(t *testing.T) {
+			t.Parallel()
+			line := strings.NewReplacer("sudo ", "", "rpm -i", "rpm --force-debian -i", "pip install", "/venv/bin/pip install").Replace(line)
+			uses := in.program + ` --version; status=0; ` + in.program + ` --linger=0 -- sh -c 'setsid sleep 1000 & exit 7' || status=$?; echo status $status`
+			script := strings.Join([]string{cmp.Or(in.before, ":"), line, uses, in.remove}, "\n")
+			cmd := exec.Command("unshare", "-m", "sh", "-c", inOverlay, "sh", t.TempDir(), r.dir, script)
+			cmd.Env = append(os.Environ(), "HOME=/root", "npm_config_offline=true", "PIP_NO_INDEX=1", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+			out, err := cmd.CombinedOutput()
+			need.That(t, !strings.HasPrefix(string(out), "no overlay"), "the right to mount an overlay of /")
+			if err != nil || !strings.Contains(string(out), "fini version "+r.version+" ") || !strings.Contains(string(out), "status 7\n") {
+				t.Errorf("%s: %v: %s", line, err, out)
+			}
+			for line := range strings.Lines(string(out)) {
+				if file, left := strings.CutPrefix(line, "left "); left && !kept.MatchString(file) {
+					t.Errorf("after its removal there is %s", file)
+				}
+			}
+		})
 	}
 }
 
