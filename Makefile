@@ -7,16 +7,18 @@ VCS        := $(shell test -e .git && git rev-parse HEAD >/dev/null 2>&1 && echo
 # Where an entry is written for the architecture, fini starts there: see internal/entry/entry_*.s.
 entry       = $(if $(wildcard internal/entry/entry_$(1).s),-E github.com/seed-126c5d8a/fini/internal/entry.entry,\
 	$(if $(filter amd64 arm64,$(1)),$(error internal/entry/entry_$(1).s is not there, and fini would be built without its entry)))
-build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=7 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
+build       = CGO_ENABLED=0 GOARCH=$(1) GOARM=6 GOAMD64=v1 GO386=sse2 $(GO) build -trimpath -buildvcs=$(VCS) \
 	$(REBUILD) -ldflags '-s -w $(call entry,$(1))'
-# The version is in internal/cli/flags.go; where git has a tag, go build puts that in its place.
+# The version is in internal/host/version.go; where git has a tag, go build puts that in its place.
 # Packages of TRIAL=1 are no release's, and say of which commit they are.
 VERSION    ?= $(shell bin/fini --version | sed -E 's/.* version (.*) - git/\1/; $(if $(filter 1,$(TRIAL)),s/^([0-9]+[.][0-9]+[.][0-9]+)\./\1-dev.g/;) s/\.[0-9a-f]{7}$$//')
 DIST       ?= dist
 # The time that everything in a release carries: the commit's, or in a tarball the changelog's.
 export SOURCE_DATE_EPOCH ?= $(shell test -e .git && git log -1 --format=%ct 2>/dev/null || \
 	date -u -d "$$(sed -n 's/^\#\# \[[0-9.]*\] - //p' CHANGELOG.md | head -n 1)" +%s)
-STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.1
+# Tools that e2e/tools/go.mod pins.
+TOOL        = $(GO) tool -modfile=$(CURDIR)/e2e/tools/go.mod
+STATICCHECK = $(TOOL) staticcheck
 CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
 # How deep make explore goes, and the seed of its random walks.
@@ -33,7 +35,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -44,31 +46,28 @@ demo: build ## build fini and show it ending a command that leaves a process beh
 build: ## build bin/fini, static
 	$(call build,$(shell $(GO) env GOARCH)) -o bin/fini .
 
-# FINI_FULL=1 is for every round and the whole volume. Nothing is taken from go's cache of results, which
-# does not know that e2e runs bin/fini. go test shows no skip; the tests write theirs into a file. A package
-# that takes longer than BUDGET, in seconds, is an error; without one that is only said. The timeout is
+# Each test says itself whether it is quick. FINI_FULL=1 is for every round and the whole volume, and under FINI_MUST_RUN=1 a
+# skip is an error. Nothing is taken from go's cache of results, which does not know that e2e runs bin/fini. e2e/ran
+# shows what go test shows, and what was skipped. A package that takes longer than BUDGET, in seconds, is an error; and in
+# test-all so is each test, and each row of a table, that there is and that did not run. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
 # share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
 # FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, and at last those that measure.
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
-tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(1) | grep -vE '/e2e/($(QUIET)$(2))$$')
-test: packages = $(call tests,./...,|long/.*)
-test-all: packages = $(call tests,./e2e/...)
-test-all: export FINI_ALL = rest
-test: build ## run the tests, in two minutes; those that lack something are skipped, and it says what that is
-test-all: build ## run the rest: all engines, browsers, peers and places, a release and a soak
+tests       = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/e2e/($(QUIET)$(1))$$')
+test: packages = -short $(call tests,|long/.*)
+test: quiet    = -short
+test-all: packages = $(call tests,)
+test-all: whole    = -whole
+test: build ## run the quick tests, in two minutes; those that lack something are skipped, and it says what that is
+test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
-	@: >bin/skipped; : >bin/status
-	@FINI_SKIPPED='$(CURDIR)/bin/skipped'; export FINI_SKIPPED; \
-	for run in '$(packages)' '-p=1 $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
-		$(GO) test -count=1 -timeout 2h -ldflags=-w $$run || echo 1 >bin/status; \
-	done | tee bin/tested; \
-	status=$$(cat bin/status); status=$${status:-0}; \
-	if [ -s bin/skipped ]; then echo 'Skipped, for something is missing (number of tests, what; make deps installs it):'; \
-	sort bin/skipped | uniq -c | sort -rn; fi; \
-	awk -F '\t' -v budget='$(BUDGET)' -f e2e/budget.awk bin/tested || [ $$status != 0 ] || status=1; exit $$status
+	@$(GO) build -o bin/ran ./e2e/ran
+	@for run in '$(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+		$(GO) test -json -count=1 -timeout 2h -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
+	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
 
 e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)
@@ -84,7 +83,7 @@ race: ## run the tests of the packages under the race detector
 	$(GO) test -race . ./internal/... ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs on other architectures
-	FINI_ALL=1 $(GO) test ./internal/entry -run '^TestCode$$'
+	$(GO) test ./internal/entry -run '^TestCode$$'
 	$(GO) test -tags portable ./signals ./reaper
 	GOARCH=386 $(GO) vet ./signals ./reaper
 
@@ -99,23 +98,28 @@ bench: build ## measure fini beside tini and others, into tools/bench/
 	$(GO) run ./tools/bench -csv tools/bench/bench.csv && gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in ./internal/life ./orphans ./signals; do \
+	@for pkg in ./internal/cli ./internal/life ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
 
-lint: ## gofmt, go vet, staticcheck, the walls between packages, shellcheck, mandoc
+lint: ## gofmt, go vet, staticcheck, the walls between packages, actionlint, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./... && $(GO) vet -C e2e/schema . && $(GO) vet -C packaging .
 	$(STATICCHECK) ./... && for module in e2e/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
 	sh e2e/walls.sh
-	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/action/*.sh
+	$(TOOL) actionlint
+	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network
-	@$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./... || \
+	@$(TOOL) govulncheck ./... || \
 		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
+
+# The first may have to make internal/cli compile again.
+flags: ## write what lists the flags, after a change of the struct in internal/cli/flags.go
+	$(GO) run ./tools/flags/line && $(GO) run ./tools/flags
 
 man: ## show the man page as it is here
 	man -l docs/fini.1
@@ -143,14 +147,9 @@ install: build ## install fini, its man page and its completions below DESTDIR/P
 	install -D -m 0755 bin/fini $(DESTDIR)$(PREFIX)/bin/fini
 	install -D -m 0755 packaging/fini-sh $(DESTDIR)$(PREFIX)/bin/fini-sh
 	install -D -m 0644 docs/fini.1 $(DESTDIR)$(PREFIX)/share/man/man1/fini.1
-	bin/fini --help >bin/help
-	$(GO) build -C packaging -o ../bin/packaging .
-	for shell in bash zsh fish; do \
-		bin/packaging completion -help-text bin/help $$shell >bin/fini.$$shell || exit 1; \
-	done
-	install -D -m 0644 bin/fini.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fini
-	install -D -m 0644 bin/fini.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fini
-	install -D -m 0644 bin/fini.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fini.fish
+	install -D -m 0644 packaging/completions/fini.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fini
+	install -D -m 0644 packaging/completions/fini.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fini
+	install -D -m 0644 packaging/completions/fini.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fini.fish
 
 clean: ## remove what was built
 	rm -rf bin dist .go

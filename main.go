@@ -49,11 +49,11 @@ func main() {
 	}
 	switch {
 	case options.Help:
-		answer(cli.Help())
+		answer(cli.Help)
 	case options.Version:
-		answer(cli.Version() + "\n")
+		answer(host.Version() + "\n")
 		if !entry.Linked() {
-			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", cli.LimitedBuild)
+			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", host.LimitedBuild)
 		}
 	case options.License:
 		answer(license)

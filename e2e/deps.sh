@@ -8,9 +8,9 @@ again() { "$@" || "$@"; }
 apt() { again apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
 packages="bash bats bsdutils bubblewrap busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
-dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign netavark openssh-client
+dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign mypy netavark openssh-client
 openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-pytest python3-venv python3-yaml qemu-system-arm
-qemu-system-x86 qemu-user-static runc shellcheck strace systemd tini tmux util-linux vim-tiny zsh"
+qemu-system-x86 qemu-user-static rpm runc shellcheck skopeo strace systemd tini tmux twine util-linux vim-tiny zsh"
 
 export DEBIAN_FRONTEND=noninteractive
 missing=
@@ -24,7 +24,7 @@ if [ -n "$missing" ]; then
 fi
 command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 # act runs GitHub's workflows, here without containers.
-command -v act >/dev/null || GOBIN=/usr/local/bin again go install github.com/nektos/act@v0.2.89
+command -v act >/dev/null || again go build -C e2e/tools -o /usr/local/bin/act github.com/nektos/act
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 again npm ci --prefix e2e --no-audit --no-fund

@@ -49,7 +49,7 @@ func (t *Tree) EarlierAre(pids []int, known bool) error {
 	}
 	var below []Process
 	for _, pid := range pids {
-		if isChild(pid) {
+		if mayBeChild(pid) {
 			below = append(below, Process{Pid: pid})
 			t.earlier[pid] = -1
 		}
@@ -89,16 +89,15 @@ func (t *Tree) OnlyEarlier() bool {
 	if len(t.earlier) == 0 {
 		return false
 	}
-	if !t.childrenOnly {
-		pids, err := t.listedChildren()
-		return err == nil && !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
+	if pids, err := t.listedChildren(); err == nil {
+		return !slices.ContainsFunc(pids, func(pid int) bool { return !t.isEarlier(pid) })
 	}
 	// Here a zombie counts as a child: its own children may have been reparented to this process, at pids that the
 	// search has passed. OnlyEarlier tries every pid before it says that there is no other child.
 	t.pidMax = max(t.pidMax, pidMax())
 	from := max(t.lastReaped, 0)
 	for i := range t.pidMax {
-		if pid := (from + i) % t.pidMax; isChild(pid) && !t.isEarlier(pid) {
+		if pid := (from + i) % t.pidMax; pid > 0 && mayBeChild(pid) && !t.isEarlier(pid) {
 			return false
 		}
 	}

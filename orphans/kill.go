@@ -1,9 +1,9 @@
 package orphans
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +17,9 @@ import (
 // reap now. If the kernel itself reaps, waitid(2) tells whether the pid is a child's. For any other process, send reads
 // status once more: the process must still be the child of that parent, or have been reparented to this process. Only
 // in the moment after this check could another process get the pid. If the process has ended, send returns ESRCH.
+//
+// A filter may refuse one of the two calls that send a signal, with the same error as for a process that fini may not
+// signal. So send tries the other call too.
 func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 	switch {
 	case pidfd >= 0, parent == t.self && !t.autoreap:
@@ -28,14 +31,30 @@ func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 			return unix.ESRCH
 		}
 	default:
-		if s, err := t.status(pid); (err != nil || s.parent != parent && s.parent != t.self) && ownChild(unix.P_PID, pid) != 0 {
+		s, err := t.status(pid)
+		switch {
+		case err == nil && (s.parent == parent || s.parent == t.self), ownChild(unix.P_PID, pid) == 0:
+		case err == nil || isGone(err):
 			return unix.ESRCH
+		default:
+			return err
 		}
 	}
 	if pidfd >= 0 {
-		return unix.PidfdSendSignal(pidfd, sig, nil, 0)
+		err := unix.PidfdSendSignal(pidfd, sig, nil, 0)
+		if err != unix.ENOSYS && err != unix.EPERM || hasEnded(pidfd) {
+			return err
+		}
+		return unix.Kill(pid, sig)
 	}
-	return unix.Kill(pid, sig)
+	err := unix.Kill(pid, sig)
+	if err == unix.EPERM && parent == t.self {
+		if pidfd = t.openPidfd(pid); pidfd >= 0 {
+			err = unix.PidfdSendSignal(pidfd, sig, nil, 0)
+			_ = unix.Close(pidfd)
+		}
+	}
+	return err
 }
 
 // Signal sends sig to a process that the last Look found. A process that has ended
@@ -75,7 +94,8 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		switch t.send(pid, t.self, -1, unix.SIGKILL) {
 		case nil:
 			hit = append(hit, pid)
-		case unix.EPERM:
+		case unix.ESRCH:
+		default:
 			refused = append(refused, pid)
 		}
 	}
@@ -108,10 +128,9 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done {
 			continue
 		}
-		switch err := t.Signal(p, unix.SIGKILL); {
-		case err == nil:
+		if t.Signal(p, unix.SIGKILL) == nil {
 			hit = append(hit, p.Pid)
-		case errors.Is(err, unix.EPERM):
+		} else {
 			refused = append(refused, p.Pid)
 		}
 	}
@@ -123,7 +142,7 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 // with CLONE_AUTOREAP never becomes a zombie.)
 func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	if t.prepare() != nil || !t.autoreap {
-		return -1, false
+		return -1, t.autoreap
 	}
 	pids, _ := t.childrenOf(Process{Pid: t.self})
 	for _, pid := range pids {
@@ -152,22 +171,31 @@ func (t *Tree) openPidfd(pid int) int {
 		_ = unix.Close(fd)
 		return -1
 	}
-	if err := unix.PidfdSendSignal(fd, 0, nil, 0); err == unix.ENOSYS || err == unix.EPERM {
-		// EPERM means that fini may not signal the process, or that a
-		// filter refuses the call; kill(2) tells the two apart.
-		_ = unix.Close(fd)
-		t.usePidfds = err != unix.ENOSYS
-		return -1
-	}
 	return fd
 }
 
-// hasEnded reports whether a process has ended and was reaped, so that another process may have its pid.
-func hasEnded(pidfd int) bool { return unix.PidfdSendSignal(pidfd, 0, nil, 0) == unix.ESRCH }
+// hasEnded reports whether a process has ended and was reaped, so that another process may have its pid. If fini may not
+// signal the process, or a filter refuses the call, a zombie counts too.
+func hasEnded(pidfd int) bool {
+	err := unix.PidfdSendSignal(pidfd, 0, nil, 0)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+		return n > 0
+	}
+	return err == unix.ESRCH
+}
 
-// isOver reports whether another process may have got the pid of a process. A process without a
-// pidfd is assumed to keep its pid.
+// isOver reports whether another process may have got the pid of a process. During a look, a process without a pidfd is
+// assumed to keep its pid.
 func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pidfd) }
+
+// inode is the inode of a process's directory below /proc, 0 if it is unknown. As long as the inode stays the same, so
+// does the process. This call waits for nobody.
+func (t *Tree) inode(pid int) uint64 {
+	var st unix.Stat_t
+	_ = unix.Fstatat(t.proc, strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st.Ino
+}
 
 // forget forgets a process.
 func (t *Tree) forget(pid int) {

@@ -62,9 +62,10 @@ type Process struct {
 
 // kept is what a Tree knows of a process from one look to the next, as long as no other process can have its pid.
 type kept struct {
-	pidfd    int  // -1 for none
-	signaled bool // it was sent a signal
-	silent   bool // reading about it held up the reader, so it is not read again: see reader.go
+	pidfd    int    // -1 for none
+	inode    uint64 // of its directory below /proc; 0 if it has a pidfd, or its pid is reserved
+	signaled bool   // it was sent a signal
+	silent   bool   // reading about it held up the reader, so it is not read again: see reader.go
 
 	name, code string // of the program that it executed when the reader read its facts
 	facts      *facts // nil if they were not read
@@ -93,7 +94,8 @@ type Tree struct {
 	StartDir string // where this process was started, "" if unknown: see Details
 	Pipes    bool   // fini stops only processes that hold a standard stream: each look finds out anew which do
 
-	files        // of the caller's thread
+	files              // of the caller's thread
+	ownFiles     files // of a /proc that hides other processes: fini reads only the list of its own children there
 	reader       *reader
 	self         int
 	childrenOnly bool // /proc can't be used: the search finds only children, by waitid(2)
@@ -107,6 +109,7 @@ type Tree struct {
 	earlier      map[int]int   // pids and pidfds of processes that do not belong to the tree: see EarlierAre
 	streams      [2]stream     // of this process
 	known        map[int]*kept // by pid
+	missed       bool          // since it was last reset, a process may have been missed because of an error
 	found        []Process     // by the last look
 	patterns     []string      // see Allow
 	main         int           // child, which is never left alone
@@ -115,7 +118,7 @@ type Tree struct {
 // New records which pipes or sockets standard output and standard error are, before fini closes them.
 func New() *Tree {
 	startDir, _ := unix.Getwd() // asks no file system
-	t := &Tree{files: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
+	t := &Tree{files: filesIn(-1), ownFiles: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
 		known: map[int]*kept{}, earlier: map[int]int{}, StartDir: startDir, reader: &reader{}}
 	for i, fd := range []int{1, 2} {
 		t.streams[i] = t.ownStream(fd)
@@ -149,8 +152,13 @@ func (t *Tree) openProc() error {
 	// The /proc of another PID namespace would name other processes.
 	link := make([]byte, 32)
 	n, err := unix.Readlinkat(fd, "self", link)
-	if err != nil || string(link[:n]) != strconv.Itoa(t.self) || hidesProcesses() {
-		_ = unix.Close(fd)
+	own := err == nil && string(link[:n]) == strconv.Itoa(t.self)
+	if !own || hidesProcesses() {
+		if own && t.ownFiles.proc < 0 {
+			t.ownFiles.proc = fd
+		} else {
+			_ = unix.Close(fd)
+		}
 		return errors.New("cannot use /proc: it is not the one of this PID namespace, or hides processes")
 	}
 	t.proc = fd

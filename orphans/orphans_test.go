@@ -736,6 +736,64 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 	})
 }
 
+// What was found out about a process is not taken for a fact about the process that has its pid now: neither if fini may
+// not signal it, as a set-user-ID program's, nor without pidfds.
+func TestKeptFactsAreOfOneProcess(t *testing.T) {
+	const last = "/proc/sys/kernel/ns_last_pid"
+	_, err := os.Stat(last)
+	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	alone(t, attr, func(t *testing.T) {
+		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
+		const nobody = 65534
+		for _, way := range []string{"with pidfds", "no pidfds", "not allowed to signal"} {
+			t.Run(way, func(t *testing.T) {
+				comesAgain := func() bool {
+					f := newFamily(t)
+					defer f.end()
+					f.start(f.command("@fork", "parent", "@stay", "below"))
+					f.await("parent", "below")
+					tree := New()
+					check(t, tree.prepare())
+					defer tree.release()
+					tree.usePidfds = way != "no pidfds"
+					if way == "not allowed to signal" {
+						check(t, syscall.Setresuid(nobody, nobody, 0))
+						defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
+					}
+					old := look(t, tree)[f.pids["below"]]
+					if (old.kept.pidfd >= 0) != tree.usePidfds {
+						t.Errorf("its pidfd is %d", old.kept.pidfd)
+					}
+					check(t, syscall.Setresuid(0, 0, 0))
+					f.kill("below")
+					f.want("reaped parent")
+					if _, ok := f.recycle(old.Pid, "other"); !ok {
+						return false
+					}
+					if way == "not allowed to signal" {
+						check(t, syscall.Setresuid(nobody, nobody, 0))
+					}
+					if tree.usePidfds && !old.kept.isOver() {
+						t.Error("the old one counts as alive, and the other's children as its own")
+					}
+					if now, ok := look(t, tree)[old.Pid]; !ok || now.kept == old.kept {
+						t.Errorf("found %v, %+v, want another process than %+v", ok, now, old)
+					}
+					return true
+				}
+				for range 10 {
+					if comesAgain() {
+						return
+					}
+				}
+				t.Error("the pid was not to be had again, ten times")
+			})
+		}
+	})
+}
+
 // A process is taken for a child of one that may have been reaped since, and whose pid may be another's, only if it
 // has come to be this process's own.
 func TestVerify(t *testing.T) {
@@ -867,6 +925,9 @@ func TestNotAllowed(t *testing.T) {
 		for _, p := range found {
 			if !p.Unread || p.Allowed {
 				t.Errorf("the environment of %d can't be read: %+v", p.Pid, p)
+			}
+			if p.Parent != os.Getpid() && p.kept.pidfd < 0 {
+				t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)
 			}
 			if told := tree.Details(p, []string{"PATH"}); p.Holds != Unknown || told.Variables != nil {
 				t.Errorf("%d holds %b, want %b, and has %+v", p.Pid, p.Holds, Unknown, told)

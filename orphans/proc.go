@@ -57,7 +57,7 @@ func inExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
 func (f *files) status(pid int) (status, error) {
 	s, err := f.statusIn(strconv.Itoa(pid))
 	if err == nil && s.group != 0 && s.group != pid {
-		err = fmt.Errorf("%d is a thread of %d", pid, s.group) // in gVisor threads are listed like processes
+		err = unix.ESRCH // it is a thread: in gVisor threads are listed like processes
 	}
 	return s, err
 }

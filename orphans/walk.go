@@ -35,6 +35,7 @@ func (t *Tree) Look() (View, error) {
 	v := View{Nameless: t.childrenOnly}
 	mayStay := t.proc >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
+	t.missed = false
 	if mayStay {
 		before, _ = t.listedChildren()
 	}
@@ -43,7 +44,7 @@ func (t *Tree) Look() (View, error) {
 	t.markAllowed(v.Found)
 	if mayStay {
 		after, err := t.listedChildren()
-		v.Still = err == nil && slices.Equal(before, after)
+		v.Still = err == nil && !t.missed && slices.Equal(before, after)
 	}
 	t.found = v.Found
 	return v, nil
@@ -54,6 +55,7 @@ func (t *Tree) walk() (all []Process) {
 	children := t.childrenOf
 	if !t.byChildren && !t.childrenOnly {
 		snapshot, err := t.snapshot()
+		t.missed = t.missed || err != nil
 		if err != nil || len(snapshot[t.self]) == 0 {
 			snapshot[t.self] = t.ownChildren() // no descriptor is free
 		}
@@ -63,7 +65,8 @@ func (t *Tree) walk() (all []Process) {
 	at := Process{Pid: t.self, Threads: 1}
 	for next := 0; ; next++ {
 		pids, err := children(at)
-		// An error says that the parent has ended since; its children are now children of this process.
+		// If the parent has ended since, its children are now children of this process.
+		t.missed = t.missed || err != nil && !isGone(err)
 		for _, pid := range pids {
 			if err != nil || seen[pid] || t.isEarlier(pid) {
 				continue
@@ -90,26 +93,29 @@ func (t *Tree) walk() (all []Process) {
 // a child of parent, or has become a child of this process.
 func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	k := t.known[pid]
-	if k == nil || k.isOver() {
+	if k == nil || k.isOver() || k.inode != 0 && k.inode != t.inode(pid) {
 		t.forget(pid)
 		k = &kept{pidfd: -1}
 		t.known[pid] = k
 	}
-	// Without a pidfd, the process is taken for the process of the last look.
 	if k.pidfd < 0 && (parent.Pid != t.self || t.autoreap) {
-		k.pidfd = t.openPidfd(pid)
+		if k.pidfd = t.openPidfd(pid); k.pidfd < 0 {
+			k.inode = t.inode(pid)
+		}
 	}
 	s, err := t.status(pid)
 	switch {
 	case err == nil:
 		p = Process{Pid: pid, Parent: s.parent, Name: s.name, State: s.state, Threads: s.threads, User: s.user,
 			thread: pid, code: s.code}
-		p.Group, _ = unix.Getpgid(pid)
-		p.Session, _ = unix.Getsid(pid)
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
 	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
+	default:
+		t.missed = t.missed || !isGone(err)
 	}
+	p.Group, _ = unix.Getpgid(pid)
+	p.Session, _ = unix.Getsid(pid)
 	// If the process was reaped meanwhile, another process may have had its pid.
 	if !ok || k.isOver() {
 		t.forget(pid)
@@ -160,8 +166,10 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 // listedChildren are the children of this process in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
 	switch {
-	case t.childrenOnly:
+	case t.childrenOnly && t.ownFiles.proc < 0:
 		return nil, unix.ENOENT
+	case t.childrenOnly:
+		return t.ownFiles.readPids(childrenFile(t.self, t.self))
 	case !t.byChildren:
 		snapshot, err := t.snapshot()
 		return snapshot[t.self], err
@@ -185,6 +193,16 @@ func (t *Tree) ownChildren() (pids []int) {
 // reaped, the search begins at this process's pid. The search goes on until it finds a child, and then until maxMisses
 // pids in a row belong to no child. The next search doubles maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
+	if t.ownFiles.proc >= 0 {
+		if pids, err := t.listedChildren(); err == nil {
+			for _, pid := range pids {
+				if ownChild(unix.P_PID, pid) == 0 {
+					visit(pid)
+				}
+			}
+			return
+		}
+	}
 	if ownChild(unix.P_ALL, 0) == unix.ECHILD {
 		return
 	}
@@ -231,20 +249,31 @@ func ownChild(idtype, id int) unix.Errno {
 	return errno
 }
 
-// isChild reports whether pid belongs to a child that was not reaped.
+// isChild reports whether pid belongs to a child that was not reaped. It returns false if that is unknown.
 func isChild(pid int) bool {
 	errno := ownChild(unix.P_PID, pid)
 	return errno == 0 || errno == unix.EAGAIN
 }
 
+// mayBeChild is isChild, but returns true if that is unknown.
+func mayBeChild(pid int) bool { return ownChild(unix.P_PID, pid) != unix.ECHILD }
+
+// isGone reports whether an error of a file below /proc says that the process has ended.
+func isGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
+
 // snapshot reads the parent of every process in /proc, for kernels without the children file.
 func (t *Tree) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
+	var missed error
 	err := t.list(".", func(pid int) bool {
-		if s, err := t.status(pid); err == nil {
+		s, failed := t.status(pid)
+		switch {
+		case failed == nil:
 			children[s.parent] = append(children[s.parent], pid)
+		case !isGone(failed):
+			missed = failed
 		}
 		return true
 	})
-	return children, err
+	return children, cmp.Or(err, missed)
 }

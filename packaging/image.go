@@ -1,162 +1,113 @@
 package main
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"maps"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// A blob is a file of an image that is named by its sum.
-type blob struct {
-	MediaType string `json:"mediaType"`
-	Digest    string `json:"digest"`
-	Size      int    `json:"size"`
-	content   []byte
-}
-
-func newBlob(mediaType string, content []byte) blob {
-	return blob{mediaType, fmt.Sprintf("sha256:%x", sha256.Sum256(content)), len(content), content}
-}
-
-func (b blob) path() string { return "blobs/sha256/" + strings.TrimPrefix(b.Digest, "sha256:") }
-
-type object = map[string]any
-
-// A container is an image that holds /fini and nothing else.
-type container struct {
-	layer, config, manifest blob
-	platform                object
-}
-
-func newContainer(version string, at time.Time, b binary) container {
-	var root bytes.Buffer
-	files := newArchive(&root, at)
-	files.add("fini", 0o755, b.content)
-	check(files.close())
-	labels := map[string]string{
-		"org.opencontainers.image.title":    "fini",
-		"org.opencontainers.image.version":  version,
-		"org.opencontainers.image.licenses": "MIT",
-		"org.opencontainers.image.source":   "https://" + module,
+// images writes an archive for `docker load` for each architecture, and one for registries with all of them, an OCI layout.
+func (r *release) images() {
+	whole := r.image
+	if !strings.Contains(whole, "/") { // podman would take a short name for one of its own machine's
+		whole = "docker.io/library/" + whole
 	}
-	if revision := setting(b.info, "vcs.revision"); revision != "" {
+	tag := must(name.NewTag(whole + ":" + strings.ReplaceAll(r.version, "+", "-"))) // a tag has no "+"
+	index := mutate.IndexMediaType(mutate.Annotations(empty.Index, r.labels("")).(v1.ImageIndex), types.OCIImageIndex)
+	var attestations []mutate.IndexAddendum
+	for _, b := range r.binaries {
+		platform := v1.Platform{OS: "linux", Architecture: b.arch, Variant: map[string]string{"arm": "v6", "arm64": "v8"}[b.arch]}
+		config := v1.ConfigFile{Config: v1.Config{Entrypoint: []string{"/fini"}, Labels: r.labels(setting(b.info, "vcs.revision"))}}
+		root := static.NewLayer(r.tar([]file{{"fini", 0o755, b.content}}), types.OCIUncompressedLayer)
+		image := r.newImage(config, platform, mutate.Addendum{Layer: root, History: v1.History{CreatedBy: "COPY fini /fini"}})
+		to := filepath.Join(r.dist, fmt.Sprintf("fini_%s_linux_%s.docker.tar", r.version, b.arch))
+		check(tarball.WriteToFile(to, tag, image))
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &platform}})
+		attestations = append(attestations, r.attest(b, must(image.Digest())))
+	}
+	index = mutate.AppendManifests(index, attestations...)
+
+	dir := must(os.MkdirTemp("", "layout"))
+	check(must(layout.Write(dir, empty.Index)).AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": r.image + ":" + tag.TagStr(),
+		"io.containerd.image.name":          tag.String(),
+	})))
+	var files []file
+	check(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, read(must(filepath.Rel(dir, path)), 0o644, path))
+		}
+		return err
+	}))
+	check(os.RemoveAll(dir))
+	r.write(fmt.Sprintf("fini_%s_linux.oci.tar", r.version), r.tar(files))
+}
+
+func (r *release) labels(revision string) map[string]string {
+	labels := map[string]string{
+		"org.opencontainers.image.title":         "fini",
+		"org.opencontainers.image.description":   summary,
+		"org.opencontainers.image.version":       r.version,
+		"org.opencontainers.image.licenses":      "MIT",
+		"org.opencontainers.image.url":           "https://" + module,
+		"org.opencontainers.image.source":        "https://" + module,
+		"org.opencontainers.image.documentation": "https://" + module + "/blob/main/README.md",
+	}
+	if revision != "" {
 		labels["org.opencontainers.image.revision"] = revision
 	}
-	c := container{
-		layer:    newBlob("application/vnd.oci.image.layer.v1.tar", root.Bytes()),
-		platform: object{"os": "linux", "architecture": b.arch},
-	}
-	if variant := map[string]string{"arm": "v7", "arm64": "v8"}[b.arch]; variant != "" {
-		c.platform["variant"] = variant
-	}
-	created := at.Format(time.RFC3339)
-	described := object{
-		"created": created,
-		"config":  object{"Entrypoint": []string{"/fini"}, "Labels": labels},
-		"rootfs":  object{"type": "layers", "diff_ids": []string{c.layer.Digest}},
-		"history": []object{{"created": created, "created_by": "COPY fini /fini"}},
-	}
-	maps.Copy(described, c.platform)
-	c.config = newBlob("application/vnd.oci.image.config.v1+json", mustJSON(described))
-	const manifestType = "application/vnd.oci.image.manifest.v1+json"
-	c.manifest = newBlob(manifestType, mustJSON(object{
-		"schemaVersion": 2, "mediaType": manifestType, "config": c.config, "layers": []blob{c.layer},
-	}))
-	return c
+	return labels
 }
 
-// entry is what an index says of the image.
-func (c container) entry() object {
-	return object{
-		"mediaType": c.manifest.MediaType, "digest": c.manifest.Digest, "size": c.manifest.Size, "platform": c.platform,
+func (r *release) newImage(config v1.ConfigFile, platform v1.Platform, layers ...mutate.Addendum) v1.Image {
+	config.Created, config.RootFS.Type = v1.Time{Time: r.at}, "layers"
+	config.OS, config.Architecture, config.Variant = platform.OS, platform.Architecture, platform.Variant
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	for i := range layers {
+		layers[i].History.Created = config.Created
 	}
+	return must(mutate.Append(must(mutate.ConfigFile(image, &config)), layers...))
 }
 
-// image writes an archive of the image for one architecture. It is an OCI layout and has the
-// manifest.json by which `docker load` finds its way in it.
-func image(w io.Writer, name, version, file string) error {
-	at := builtAt()
-	b := readBinary(file)
-	c := newContainer(version, at, b)
-	entry := c.entry()
-	entry["annotations"] = named(name, version)
-	out := newLayout(w, at, entry)
-	out.add("manifest.json", 0o644, mustJSON([]object{{
-		"Config": c.config.path(), "RepoTags": []string{reference(name, version)}, "Layers": []string{c.layer.path()},
-	}}))
-	for _, b := range []blob{c.layer, c.config, c.manifest} {
-		out.add(b.path(), 0o644, b.content)
+// attest is what BuildKit puts beside an image in its index: the list of parts and the provenance, as layers of an image for
+// no platform that points to the image.
+func (r *release) attest(b binary, image v1.Hash) mutate.IndexAddendum {
+	subject := []object{{"name": "pkg:docker/" + r.image + "@" + r.version, "digest": object{image.Algorithm: image.Hex}}}
+	var layers []mutate.Addendum
+	for _, s := range []object{
+		statement("https://spdx.dev/Document", r.spdx([]binary{b}), subject), statement(slsa, r.built([]binary{b}), subject),
+	} {
+		layers = append(layers, mutate.Addendum{
+			Layer:       static.NewLayer(mustJSON(s), "application/vnd.in-toto+json"),
+			Annotations: map[string]string{"in-toto.io/predicate-type": s["predicateType"].(string)},
+		})
 	}
-	return out.close()
-}
-
-// index writes an archive of the image for all architectures, an OCI layout with one index.
-func index(w io.Writer, name, version string, files []string) error {
-	at := builtAt()
-	var blobs []blob
-	var entries []object
-	for _, file := range files {
-		b := readBinary(file)
-		c := newContainer(version, at, b)
-		blobs = append(blobs, c.layer, c.config, c.manifest)
-		entries = append(entries, c.entry())
-	}
-	const indexType = "application/vnd.oci.image.index.v1+json"
-	all := newBlob(indexType, mustJSON(object{"schemaVersion": 2, "mediaType": indexType, "manifests": entries}))
-	out := newLayout(w, at, object{
-		"mediaType": indexType, "digest": all.Digest, "size": all.Size,
-		"annotations": named(name, version),
-	})
-	for _, b := range append(blobs, all) {
-		out.add(b.path(), 0o644, b.content)
-	}
-	return out.close()
+	unknown := v1.Platform{OS: "unknown", Architecture: "unknown"}
+	return mutate.IndexAddendum{Add: r.newImage(v1.ConfigFile{}, unknown, layers...), Descriptor: v1.Descriptor{
+		Platform:    &unknown,
+		Annotations: map[string]string{"vnd.docker.reference.type": "attestation-manifest", "vnd.docker.reference.digest": image.String()},
+	}}
 }
 
 // dockerfile writes stages for a Dockerfile that fetch the binary of the architecture that is built
 // for, and check it, where there is no image to copy it from.
-func dockerfile(w io.Writer, version string, files []string) error {
-	var b strings.Builder
-	b.WriteString("# fini " + version + ": put these lines before the other stages, and into the last one\n" +
-		"#     COPY --from=fini /fini /fini\n")
-	for _, file := range files {
-		f := readBinary(file)
-		fmt.Fprintf(&b, "FROM scratch AS fini-%s\nADD --chmod=0755 --checksum=sha256:%x https://%s/releases/download/v%s/%s /fini\n",
-			f.arch, sha256.Sum256(f.content), module, version, filepath.Base(file))
+func (r *release) dockerfile() {
+	text := "# fini " + r.version + ": put these lines before the other stages, and into the last one\n" +
+		"#     COPY --from=fini /fini /fini\n"
+	for _, b := range r.binaries {
+		text += fmt.Sprintf("FROM scratch AS fini-%s\nADD --chmod=0755 --checksum=sha256:%s https://%s/releases/download/v%s/%s /fini\n",
+			b.arch, sum(b.content), module, r.version, b.name)
 	}
-	b.WriteString("FROM fini-${TARGETARCH} AS fini\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	r.write(fmt.Sprintf("fini_%s.dockerfile", r.version), []byte(text+"FROM fini-${TARGETARCH} AS fini\n"))
 }
-
-// newLayout begins an archive of an OCI layout with what it holds.
-func newLayout(w io.Writer, at time.Time, entry object) *archive {
-	out := newArchive(w, at)
-	out.add("oci-layout", 0o644, mustJSON(object{"imageLayoutVersion": "1.0.0"}))
-	out.add("index.json", 0o644, mustJSON(object{"schemaVersion": 2, "manifests": []object{entry}}))
-	return out
-}
-
-// reference is what an image is called where it has been loaded.
-func reference(name, version string) string { return name + ":" + tag(version) }
-
-// named says so in an index: podman reads the one, and Docker with containerd's store the other, which
-// wants it with the registry that a short name stands for.
-func named(name, version string) object {
-	whole := reference(name, version)
-	if !strings.Contains(name, "/") {
-		whole = "docker.io/library/" + whole
-	}
-	return object{
-		"org.opencontainers.image.ref.name": reference(name, version),
-		"io.containerd.image.name":          whole,
-	}
-}
-
-// tag is a version as an image's tag, which has no "+".
-func tag(version string) string { return strings.ReplaceAll(version, "+", "-") }

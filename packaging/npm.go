@@ -2,10 +2,9 @@ package main
 
 import (
 	"bytes"
-	_ "embed"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 )
 
 // registryName is what fini is called where its own name is taken.
@@ -24,72 +23,54 @@ var names = map[string]struct{ node, wheel string }{
 	"riscv64": {"riscv64", "riscv64"},
 }
 
-var (
-	//go:embed npm/fini
-	npmProgram []byte
-	//go:embed npm/index.js
-	npmModule []byte
-	//go:embed npm/index.d.ts
-	npmTypes []byte
-	//go:embed npm/report.d.ts
-	npmReportTypes []byte
-	//go:embed fini-sh
-	shell []byte
-	//go:embed registries.md
-	registriesPage []byte
-)
-
 // npm writes a package with the binary for each architecture, and the main package, which depends on the package for the
-// machine and runs its binary. The packages run no script when they are installed.
-func npm(dist, version, helpFile string, files []string) error {
-	at := builtAt()
-	help := must(os.ReadFile(helpFile))
-	flags := options(string(help))
-	notice := must(os.ReadFile("internal/NOTICES"))
-	write := func(manifest object, content ...func(*compressed)) error {
-		name := manifest["name"].(string)
-		manifest["version"] = version
-		manifest["license"] = "MIT"
-		manifest["repository"] = object{"type": "git", "url": "git+https://" + module + ".git"}
-		out := newCompressed(filepath.Join(dist, name+"-"+version+".tgz"), at)
-		var text bytes.Buffer
-		check(writeJSON(&text, manifest))
-		out.add("package/package.json", 0o644, text.Bytes())
-		for _, add := range content {
-			add(out)
-		}
-		out.add("package/LICENSE", 0o644, notice)
-		return out.close()
+// machine and runs its binary. The packages run no script when they are installed. Those with a binary have a scope, in which
+// nobody else can take a name.
+func (r *release) npm() {
+	pack := func(name string, manifest []byte, files ...file) {
+		files = append([]file{{"package/package.json", 0o644, manifest}, {"package/LICENSE", 0o644, r.notices}}, files...)
+		r.write(name+"-"+r.version+".tgz", r.compressed(files))
 	}
 	parts := object{}
-	for _, file := range files {
-		b := readBinary(file)
+	platform := string(r.versioned("packaging/npm/platform.json"))
+	for _, b := range r.binaries {
 		cpu := names[b.arch].node
-		name := registryName + "-linux-" + cpu
-		parts[name] = version
-		check(write(object{
-			"name": name, "description": "The binary of " + registryName + " for Linux on " + cpu,
-			"os": []string{"linux"}, "cpu": []string{cpu}, "preferUnplugged": true,
-		}, func(out *compressed) {
-			out.add("package/bin/fini", 0o755, b.content)
-			out.add("package/README.md", 0o644, fmt.Appendf(nil, "# %s\n\nThe binary of `%s` for Linux on %s.\n", name, registryName, cpu))
-		}))
+		name := "@" + registryName + "/linux-" + cpu
+		parts[name] = r.version
+		pack(registryName+"-linux-"+cpu, []byte(strings.ReplaceAll(platform, "CPU", cpu)),
+			file{"package/bin/fini", 0o755, b.content},
+			file{"package/README.md", 0o644, fmt.Appendf(nil, "# %s\n\nThe binary of `%s` for Linux on %s.\n", name, registryName, cpu)})
 	}
-	return write(object{
-		"name": registryName, "description": summary,
-		"keywords":             []string{"init", "tini", "dumb-init", "subreaper", "pid1", "mcp", "npx", "orphans", "ci"},
-		"bin":                  object{registryName: "bin/fini", "fini": "bin/fini", "fini-sh": "bin/fini-sh"},
-		"main":                 "index.js",
-		"types":                "index.d.ts",
-		"engines":              object{"node": ">=16.6"},
-		"optionalDependencies": parts,
-	}, func(out *compressed) {
-		out.add("package/bin/fini", 0o755, npmProgram)
-		out.add("package/bin/fini-sh", 0o755, shell)
-		out.add("package/index.js", 0o644, npmModule)
-		out.add("package/index.d.ts", 0o644, npmTypes)
-		out.add("package/report.d.ts", 0o644, npmReportTypes)
-		out.add("package/flags.json", 0o644, append(mustJSON(takeValue(flags)), '\n'))
-		out.add("package/README.md", 0o644, registriesPage)
-	})
+	var dependencies bytes.Buffer
+	writeJSON(&dependencies, parts)
+	pack(registryName, bytes.Replace(r.versioned("packaging/npm/package.json"), []byte("{}"),
+		bytes.ReplaceAll(bytes.TrimSpace(dependencies.Bytes()), []byte("\n"), []byte("\n  ")), 1),
+		read("package/bin/fini", 0o755, "packaging/npm/fini"),
+		read("package/bin/fini-sh", 0o755, "packaging/fini-sh"),
+		read("package/index.js", 0o644, "packaging/npm/index.js"),
+		read("package/index.d.ts", 0o644, "packaging/npm/index.d.ts"),
+		file{"package/report.d.ts", 0o644, typeScript.types()},
+		read("package/flags.json", 0o644, "packaging/npm/flags.json"),
+		read("package/README.md", 0o644, "packaging/registries.md"))
+}
+
+// feature writes the feature that puts fini into dev containers.
+func (r *release) feature() {
+	const from = "packaging/devcontainer/"
+	files := []file{
+		{"devcontainer-feature.json", 0o644, r.versioned(from + "devcontainer-feature.json")},
+		read("install.sh", 0o755, from+"install.sh"), read("pid1.sh", 0o644, from+"pid1.sh"),
+		read("fini-sh", 0o755, "packaging/fini-sh"), {"NOTICES", 0o644, r.notices},
+	}
+	for _, b := range r.binaries {
+		if b.arch == "amd64" || b.arch == "arm64" {
+			files = append(files, file{b.name, 0o755, b.content})
+		}
+	}
+	r.write("devcontainer-feature-fini.tgz", r.compressed(files))
+}
+
+// versioned is a file of the tree with the release's version in it.
+func (r *release) versioned(path string) []byte {
+	return bytes.Replace(must(os.ReadFile(path)), []byte("0.0.0"), []byte(r.version), 1)
 }

@@ -7,9 +7,6 @@ set -eu
 dist=$1 version=$2
 shift 2
 go=${GO:-go}
-# Version 2.44 and later can be had from no module proxy that does not serve all of
-# their dependencies.
-nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 
 PKG_VERSION=$version
 PKG_STAGE=$(mktemp -d)
@@ -25,12 +22,8 @@ printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is n
 # nfpm would write a field of it that Debian does not know.
 sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 $go build -C packaging -o "$PKG_STAGE/packaging" .
-GOBIN=$PKG_STAGE $go install "$nfpm"
+$go build -C e2e/tools -o "$PKG_STAGE/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 cp internal/NOTICES "$PKG_STAGE/copyright"
-bin/fini --help >"$PKG_STAGE/help"
-for shell in bash zsh fish; do
-	"$PKG_STAGE/packaging" completion -help-text "$PKG_STAGE/help" "$shell" >"$PKG_STAGE/fini.$shell"
-done
 
 for arch; do
 	PKG_BINARY=$dist/fini-linux-$arch
@@ -46,8 +39,6 @@ for arch; do
 		"$PKG_STAGE/nfpm" package --config "$config" --packager "$format" --target "$dist/" \
 			>"$PKG_STAGE/log" 2>&1 || { cat "$PKG_STAGE/log" >&2; exit 1; }
 	done
-	"$PKG_STAGE/packaging" image -name "${IMAGE:-fini}" -version "$version" "$PKG_BINARY" \
-		>"$dist/fini_${version}_linux_$arch.oci.tar"
 done
 
 # In the place of the names of architectures, the binaries.
@@ -55,14 +46,7 @@ for arch; do
 	set -- "$@" "$dist/fini-linux-$arch"
 	shift
 done
-"$PKG_STAGE/packaging" archive -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
-"$PKG_STAGE/packaging" index -name "${IMAGE:-fini}" -version "$version" "$@" >"$dist/fini_${version}_linux.oci.tar"
-"$PKG_STAGE/packaging" dockerfile -version "$version" "$@" >"$dist/fini_$version.dockerfile"
-"$PKG_STAGE/packaging" npm -dist "$dist" -version "$version" -help-text "$PKG_STAGE/help" "$@"
-"$PKG_STAGE/packaging" wheel -dist "$dist" -version "$version" "$@"
-"$PKG_STAGE/packaging" sbom -version "$version" "$@" >"$dist/fini_$version.spdx.json"
-"$PKG_STAGE/packaging" provenance -version "$version" "$dist"/* >"$PKG_STAGE/provenance.json"
-mv "$PKG_STAGE/provenance.json" "$dist/provenance.json"
+"$PKG_STAGE/packaging" release -dist "$dist" -version "$version" -name "${IMAGE:-fini}" "$@"
 
 (cd "$dist" && sha256sum -- *) >"$PKG_STAGE/SHA256SUMS"
 mv "$PKG_STAGE/SHA256SUMS" "$dist/SHA256SUMS"

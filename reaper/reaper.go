@@ -16,7 +16,9 @@
 package reaper
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -44,47 +46,81 @@ func Subreaper() error {
 
 // Reap collects every child that has exited, stopped or continued, and does not wait. none is true when no child is
 // left: in a subreaper this means no descendant. If name is not nil, Reap asks it for the name of each child that it
-// reports, before the child is reaped and the name is gone. See wait(2).
-func Reap(name func(pid int) string) (exits []Exit, none bool) {
+// reports, before the child is reaped and the name is gone. A filter may refuse wait4(2): then waitid(2) serves, and an
+// error says that it is refused too. Only ECHILD proves that no child is left. See wait(2), seccomp(2).
+func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 	for {
-		which, called := -1, ""
+		var x Exit
 		if name != nil {
 			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
-			child, err := changed()
-			switch {
-			case err == nil && child == 0:
-				return exits, false
-			case err == nil:
-				which, called = child, name(child)
+			next, errno := waitID(0, unix.WNOWAIT)
+			if errno == 0 && next.Pid == 0 {
+				return exits, false, nil
+			}
+			if x.Pid = next.Pid; x.Pid != 0 {
+				x.Name = name(x.Pid)
 			}
 		}
-		// A raw call, because it never waits, and a report of each call to the scheduler costs more than the call.
-		var status syscall.WaitStatus
-		pid, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(which), uintptr(unsafe.Pointer(&status)),
-			syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED|syscall.WALL, 0, 0, 0)
+		child, errno := wait(x.Pid)
 		switch {
+		case errno == unix.ECHILD:
+			return exits, x.Pid == 0, nil
 		case errno != 0:
-			return exits, true
-		case pid == 0:
-			return exits, false
+			return exits, false, fmt.Errorf("cannot wait for children: %w", errno)
+		case child.Pid == 0:
+			return exits, false, nil
 		}
-		exits = append(exits, Exit{int(pid), status, called})
+		child.Name = x.Name
+		exits = append(exits, child)
 	}
 }
 
-// changed returns a child with an exit, a stop or a continuation that Reap has not reported yet, 0 for none. See
-// waitid(2).
-func changed() (pid int, err error) {
+// CanReap returns the error of a Reap that can never work.
+func CanReap() error {
+	if _, errno := wait(os.Getpid()); errno != unix.ECHILD {
+		return fmt.Errorf("cannot wait for children: %w", errno)
+	}
+	return nil
+}
+
+// wait is wait4(2), which does not wait, for the child with this pid, or if it is 0, for any child. Without a child to
+// report, the answer's pid is 0.
+func wait(pid int) (x Exit, errno syscall.Errno) {
+	// A raw call, because it never waits, and a report of each call to the scheduler costs more than the call.
+	got, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(cmp.Or(pid, -1)), uintptr(unsafe.Pointer(&x.Status)),
+		syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED|syscall.WALL, 0, 0, 0)
+	if errno != 0 && errno != unix.ECHILD {
+		return waitID(pid, 0)
+	}
+	x.Pid = max(int(got), 0)
+	return x, errno
+}
+
+// waitID does the same by waitid(2), with more flags.
+func waitID(pid int, flags uintptr) (x Exit, errno syscall.Errno) {
 	var info struct { // siginfo_t, as far as it is needed here
-		_   [3]int32
-		_   [0]uintptr // what follows is aligned like this
-		pid int32
-		_   [112]byte
+		_                 [2]int32
+		code              int32
+		_                 [0]uintptr // what follows is aligned like this
+		pid, user, status int32
+		_                 [112]byte
 	}
-	how := unix.WEXITED | unix.WSTOPPED | unix.WCONTINUED | unix.WNOHANG | unix.WNOWAIT
-	err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how|unix.WALL, nil)
-	if err == unix.EINVAL { // before Linux 4.7
-		err = unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), how, nil)
+	kind := unix.P_ALL
+	if pid != 0 {
+		kind = unix.P_PID
 	}
-	return int(info.pid), err
+	_, _, errno = syscall.RawSyscall6(unix.SYS_WAITID, uintptr(kind), uintptr(pid), uintptr(unsafe.Pointer(&info)),
+		unix.WEXITED|unix.WSTOPPED|unix.WCONTINUED|unix.WNOHANG|unix.WALL|flags, 0, 0)
+	status := syscall.WaitStatus(info.status)
+	switch info.code {
+	case 1: // CLD_EXITED
+		status = status & 0xff << 8
+	case 3: // CLD_DUMPED
+		status |= 0x80
+	case 4, 5: // CLD_TRAPPED, CLD_STOPPED
+		status = status<<8 | 0x7f
+	case 6: // CLD_CONTINUED
+		status = 0xffff
+	}
+	return Exit{Pid: int(info.pid), Status: status}, errno
 }

@@ -136,14 +136,14 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		}
 
 		hasEnded(t)
-		exits, none := Reap(nil)
+		exits, none, _ := Reap(nil)
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 || exits[0].Name != "" {
 			t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
 		}
 		if none {
 			t.Error("orphans are alive, and Reap says that there is none")
 		}
-		if exits, none := Reap(ask); len(exits) != 0 || none || len(asked) > 0 {
+		if exits, none, _ := Reap(ask); len(exits) != 0 || none || len(asked) > 0 {
 			t.Errorf("nobody else has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
 		}
 
@@ -151,7 +151,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		var reaped []int
 		for none = false; !none; {
 			hasEnded(t)
-			exits, none = Reap(ask)
+			exits, none, _ = Reap(ask)
 			for _, x := range exits {
 				reaped = append(reaped, x.Pid)
 				if !x.Status.Exited() || x.Status.ExitStatus() != 1 || x.Name != strconv.Itoa(x.Pid) {
@@ -166,7 +166,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		if len(slices.Compact(reaped)) != orphans {
 			t.Errorf("reaped %v, want %d orphans", reaped, orphans)
 		}
-		if exits, none := Reap(nil); len(exits) != 0 || !none {
+		if exits, none, _ := Reap(nil); len(exits) != 0 || !none {
 			t.Errorf("no child is left, and Reap says %v, %t", exits, none)
 		}
 	})
@@ -186,12 +186,12 @@ func TestReapTellsOfAStop(t *testing.T) {
 				break
 			}
 		}
-		exits, none := Reap(nil)
+		exits, none, _ := Reap(nil)
 		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
 			t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
 		}
 		check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
-		if exits, _ := Reap(nil); len(exits) != 1 || !exits[0].Status.Continued() {
+		if exits, _, _ := Reap(nil); len(exits) != 1 || !exits[0].Status.Continued() {
 			t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
 		}
 	})

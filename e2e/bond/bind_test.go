@@ -32,7 +32,7 @@ func endOf(t testing.TB, cmd *exec.Cmd, reap bool) {
 func TestBindKillMatrix(t *testing.T) {
 	t.Parallel()
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for _, moment := range rig.Moments {
 			for _, tree := range rig.Trees {
 				t.Run(p.Name+"/"+moment.Name+"/"+tree.Name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestBind(t *testing.T) {
 		"policy":                    {"--orphans=leave", "--bind=PID"},
 		"variable":                  nil,
 	} {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				client, report := rig.Bystander(t), rig.ReportPath(t)
@@ -100,7 +100,7 @@ func TestBindToNobody(t *testing.T) {
 	rig.Until(t, "a zombie", func() bool { return strings.HasPrefix(rig.ProcStatus(zombie.Process.Pid, "State"), "Z") })
 	tasks, _ := filepath.Glob("/proc/self/task/*")
 	tasks = slices.DeleteFunc(tasks, func(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) })
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for name, tt := range map[string]struct{ pid, says string }{
 			"gone":          {strconv.Itoa(gone.Process.Pid), "it has ended already"},
 			"a zombie":      {strconv.Itoa(zombie.Process.Pid), "it has ended already"},
@@ -147,7 +147,7 @@ func TestBindToAnothersProcess(t *testing.T) {
 	as := func(uid string) []string {
 		return []string{need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
 	}
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, client := range []*exec.Cmd{rig.Bystander(t), rig.Bystander(t, append(as("12346"), "sleep", "1000")...)} {
 			cmd := rig.Account{As: as("12345")}.Command(append(p.Flags(), "-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid),
 				"--", "sh", "-c", "echo ready; exec sleep 1000")...)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
 		argv := rig.Mode("threads", slices.Concat([]string{strconv.Itoa(rig.QuickOrFull(20, 100))}, before, []string{rig.Fini, "--", "cat"})...)
 		l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 		l.Out.Want("all alive")
@@ -61,7 +61,7 @@ for round in range(%d):
     print("round", round, flush=True)
 print("none alive")
 `, rounds)
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
 		within := "0.012"
 		if before != nil {
 			within = "0.04" // it takes its time until it executes fini
@@ -81,7 +81,7 @@ print("none alive")
 // The command gets one signal, also if the launcher has died of SIGTERM for its group, which fini forwards too.
 func TestLauncherDies(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
 		for _, tt := range []struct {
 			name  string
 			args  []string
@@ -93,7 +93,7 @@ func TestLauncherDies(t *testing.T) {
 			{"--pdeathsig=SIGRTMIN+1", []string{"--pdeathsig=SIGRTMIN+1"}, false, "signal 35"},
 			{"of the group's SIGTERM", nil, true, "signal 15"},
 		} {
-			for _, p := range rig.AloneOrPair(t) {
+			for _, p := range rig.AloneOrPair(t, rig.Alone) {
 				t.Run(p.Name+"/"+tt.name, func(t *testing.T) {
 					t.Parallel()
 					for range rig.QuickOrFull(3, 10) {
@@ -131,7 +131,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
 	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	nohup := []string{need.Program(t, "nohup")}
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
 		for _, tt := range []struct {
 			name     string
 			launcher string
@@ -149,7 +149,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 			{"both", "ignores", nohup, nil, true, false},
 			{"neither", "heeds", nil, nil, true, false},
 		} {
-			for _, p := range rig.AloneOrPair(t) {
+			for _, p := range rig.AloneOrPair(t, rig.Pair) {
 				t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
 					t.Parallel()
 					if len(tt.before) > 1 {
@@ -187,8 +187,8 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
-		for _, p := range rig.AloneOrPair(t) {
+	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
 				init := rig.Start(t, rig.PID1, "-P", "-v")
@@ -207,7 +207,7 @@ func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for name, script := range map[string]string{
 			"ends on TERM":      "echo ready; exec sleep 1000",
 			"ends well":         "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done",
@@ -228,7 +228,7 @@ func TestTimeout(t *testing.T) {
 // Without a command fini reaps what it is given, until it is told to end.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			l := rig.Start(t, p, "-P", "-v")
 			l.Err.Want("fini: pausing")

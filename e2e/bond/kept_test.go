@@ -25,7 +25,7 @@ func TestMakerOfTheNamespaceDies(t *testing.T) {
 		"unshare": {"unshare", flags, "--kill-child", "--mount-proc"},
 		"bwrap":   {"bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"},
 	}
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
 		for name, maker := range makers {
 			for _, flags := range [][]string{nil, {"-p", "TERM"}} {
 				t.Run(fmt.Sprint(name, flags), func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestParentDeathSignalIsKept(t *testing.T) {
 	t.Parallel()
 	setpriv := need.Program(t, "setpriv")
 	record := append([]string{"--grace=1h", "--"}, rig.Mode("signals", "64")...)
-	for _, p := range rig.AloneOrPair(t) {
-		rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
+		rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
 			t.Run(p.Name+"/SIGKILL", func(t *testing.T) {
 				t.Parallel()
 				l := rig.LaunchBy(t, append([]string{setpriv, "--pdeathsig", "KILL"}, before...), p, record...)

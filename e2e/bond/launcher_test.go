@@ -16,7 +16,7 @@ import (
 func TestLauncherMovesToASession(t *testing.T) {
 	t.Parallel()
 	rounds := rig.QuickOrFull(30, 100)
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
@@ -71,7 +71,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 	later := func(fini []string) []string {
 		return append([]string{"/bin/sh", "-c", `exec 5<&0; setsid "$@" <&5 & read line; echo later $!`, "sh"}, fini...)
 	}
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name+"/before or after it is bound", func(t *testing.T) {
 			t.Parallel()
 			for range 10 {

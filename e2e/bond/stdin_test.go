@@ -20,7 +20,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 		_, _ = ours.Write(make([]byte, 1000)) // which nobody reads
 		return theirs, ours
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for name, tt := range map[string]struct {
 			make  func(t testing.TB) (theirs, ours *os.File)

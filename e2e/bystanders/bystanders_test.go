@@ -111,7 +111,7 @@ func TestEarlierChildren(t *testing.T) {
 			})
 		}
 	})
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
 			t.Parallel()
 			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)
@@ -158,7 +158,7 @@ func quietly(t *testing.T, fini *exec.Cmd, before func(*rig.Life)) {
 func TestSignalsOfFinisOwn(t *testing.T) {
 	t.Parallel()
 	recorder := append([]string{"-v", "--"}, rig.Mode("signals", "12")...)
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for _, room := range []int{0, 20, 150} { // nothing, the beginning of a line, some lines
 			t.Run(fmt.Sprintf("SIGXFSZ, %d bytes", room), func(t *testing.T) {

@@ -39,7 +39,7 @@ for round in $(seq $1); do
 done
 rm $ready`
 	rounds, others := 10, 500
-	if !rig.All() {
+	if rig.Quick() {
 		rounds, others = 2, 100
 	}
 	again := 0

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -37,17 +37,19 @@ func TestGuardCostPerOrphan(t *testing.T) {
 		return switches / orphans, cpu / orphans
 	}
 	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
-	var ratios [][2]float64
-	for end := time.Now().Add(2 * rig.Patience); time.Now().Before(end); {
-		switches, cpu := reap(t, rig.Alone.Command("--", "/bin/sh", "-c", storm))
-		others, theirs := reap(t, exec.Command(tini, "-s", "--", "/bin/sh", "-c", storm))
-		ratios = append(ratios, [2]float64{switches / others, cpu / theirs})
-		t.Logf("for each orphan, fini and tini-static: context switches %.2f and %.2f, CPU %.1f and %.1f µs", switches, others, cpu/1000, theirs/1000)
-		if last := ratios[len(ratios)-1]; last[0] <= mostSwitches && last[1] <= mostCPU {
-			return
+	rig.Typically(t, "at most the context switches of tini-static, and 1.3 times its CPU", func() (bool, string) {
+		const rounds = 3
+		var switches, cpus []float64
+		for range rounds {
+			own, cpu := reap(t, rig.Alone.Command("--", "/bin/sh", "-c", storm))
+			others, theirs := reap(t, exec.Command(tini, "-s", "--", "/bin/sh", "-c", storm))
+			t.Logf("for each orphan, fini and tini-static: context switches %.2f and %.2f, CPU %.1f and %.1f µs", own, others, cpu/1000, theirs/1000)
+			switches, cpus = append(switches, own/others), append(cpus, cpu/theirs)
 		}
-	}
-	t.Errorf("for each orphan fini has %.2f times the context switches and the CPU of tini-static, want at most %.1f and %.1f", ratios, mostSwitches, mostCPU)
+		slices.Sort(switches)
+		slices.Sort(cpus)
+		return switches[rounds/2] <= mostSwitches && cpus[rounds/2] <= mostCPU, fmt.Sprintf("%.2f and %.2f times", switches[rounds/2], cpus[rounds/2])
+	})
 }
 
 // cpuTime is how many nanoseconds the threads of a process have run.

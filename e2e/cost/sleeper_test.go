@@ -54,10 +54,7 @@ func TestOuterSleeps(t *testing.T) {
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
 	awake := func(pid int) bool { return rig.ProcStatus(pid, "Threads") != "1" }
 	for name := range waysToPair {
-		if !rig.All() && !slices.Contains(waysInMakeTest, name) {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
+		rig.Case(t, slices.Contains(waysInMakeTest, name), name, func(t *testing.T) {
 			t.Parallel()
 			l := rig.StartCmd(t, pairBy(t, name, quiet...))
 			l.Out.Want("ready")

@@ -28,6 +28,7 @@ func TestDocker(t *testing.T) {
 		{"pid 1's stdout", dockerPID1Stdout},
 		{"exec beside leftovers", dockerExecBeside},
 		{"pids limit", dockerPidsLimit},
+		{"pause", dockerPause},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,4 +99,27 @@ func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
 func dockerPidsLimit(t *testing.T, image containers.ExampleImage) {
 	c := containers.StartContainer(t, "--pids-limit", "12", image.Whole, "sh", "-c", "true & exit 3")
 	c.MustEnd(3)
+}
+
+// docker stop gives a pause's server, which was there before fini, and what docker exec has left the time to finish, but
+// does not touch what docker exec runs: that is no child of PID 1.
+func dockerPause(t *testing.T, image containers.ExampleImage) {
+	const server = `
+		trap "sleep 1; echo $0 saved >/proc/1/fd/1; exit" TERM
+		echo $0 ready $$ >/proc/1/fd/1
+		while :; do sleep 1000 & wait; done`
+	c := containers.StartContainer(t, "-e", "FINI_LINGER=10ms", "-e", "FINI_GRACE=5m", "-e", "SERVER="+server, "--entrypoint", "sh", image.Whole, "-c",
+		`sh -c "$SERVER" before & exec /fini -P`)
+	c.Out.Want("before ready")
+	c.Exec("sh", "-c", `(setsid sh -c "$SERVER" left >/dev/null 2>&1 &)`)
+	c.Out.Want("left ready")
+	c.Follow("exec", c.Name, "sh", "-c", `trap "echo hit >/proc/1/fd/1" TERM; echo beside ready >/proc/1/fd/1; while :; do sleep 1000 & wait; done`)
+	c.Out.Want("beside ready")
+	containers.Docker(t, "stop", "-t", "300", c.Name)
+	out := c.MustEnd(0)
+	rig.WantOnce(t, out, "before saved")
+	rig.WantOnce(t, out, "left saved")
+	if strings.Contains(out, "hit") {
+		t.Errorf("what docker exec runs got SIGTERM: %q", out)
+	}
 }

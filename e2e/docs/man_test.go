@@ -5,11 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -25,23 +23,6 @@ func TestNotices(t *testing.T) {
 	}
 	if got := rig.ReadFile(t, "../internal/NOTICES"); got != string(want) {
 		t.Error("internal/NOTICES is not what `packaging notices` prints")
-	}
-}
-
-// The man page has the flags of --help, with the same names, arguments and defaults.
-func TestManOptions(t *testing.T) {
-	need.Program(t, "mandoc")
-	t.Parallel()
-	help := rig.OptionsOf(t, rig.Run(t, rig.Fini, "--help"), regexp.MustCompile(`\(default: ([^()]+)\)$`))
-	page := regexp.MustCompile(`.\x08`).ReplaceAllString(rig.Run(t, "mandoc", "-T", "ascii", "-O", "width=90", "../docs/fini.1"), "")
-	_, page, _ = strings.Cut(page, "\nOPTIONS\n")
-	page, _, _ = strings.Cut(page, "\nENVIRONMENT\n")
-	man := rig.OptionsOf(t, page, regexp.MustCompile(`The default is ([^.]+)\.$`))
-	if len(help) < 20 {
-		t.Fatalf("only %d flags found in --help: %q", len(help), help)
-	}
-	if !slices.Equal(help, man) {
-		t.Fatalf("--help has %q\nand the man page %q", help, man)
 	}
 }
 

@@ -113,51 +113,46 @@ func TestRun(t *testing.T) {
 type recipe struct {
 	kind, has string
 	run       func(t *testing.T, text string)
+	quick     bool
 }
+
+const quick, long = true, false
 
 var recipes = []recipe{
-	{"sh", "make demo", isScript}, // see TestPagesCommandLines
-	{"sh", "fini -- make test", inFront},
-	{"sh", "unshare -U", inNamespace},
-	{"sh", "bwrap --dev-bind", inNamespace},
-	{"sh", "dpkg -i", isScript}, // see releaseReadme
-	{"dockerfile", "HEALTHCHECK", healthCheck},
-	{"dockerfile", "COPY --from=fini", dockerfile},
-	{"yaml", "- run: fini", isYAML}, // see TestReadmeCIRecipe
-	{"yaml", "shell: bash", serverForLaterSteps},
-	{"yaml", "shell: \"fini", githubWorkflow},
-	{"yaml", "script:", gitlabJob},
-	{"yaml", "entrypoint:", inAll(composed)},
-	{"yaml", "--install=", inAll(kubernetesInit)},
-	{"yaml", "exec:", inAll(execProbe)},
-	{"json", "", mcpServers},
-	{"python", "def shell(", agentsShell},
-	{"ini", "[Service]", systemdUnit},
-	{"cron", "", cronJob},
-	{"sh", "ssh host", inAll(overSSH)},
-	{"sh", "setsid -f", inBackground},
-	{"make", ".SHELLFLAGS", makesShell},
-	{"sh", `exec fini -q -- sh "$@"`, npmScript},
-	{"ini", "script-shell", func(*testing.T, string) {}}, // see npmScript
-	{"python", "@pytest.fixture", pytestFixture},
-	{"js", "require('fini-init')", embedsNode},
-	{"js", "StdioClientTransport", inAll(embedsTransport)},
-	{"python", "import fini_init", embedsPython},
-	{"go", "func Run(", inAll(embedsGo)},
-	{"js", "handleTestEvent", inAll(leakInJest)},
-	{"sh", "jq -nr 'def xml", leaksAsJUnit},
-	{"sh", "jq -nr", leakRanking},
-	{"sh", "grep -rn", migrationGrep},
-	{"diff", "FROM ", inAll(migratesImage)},
-	{"diff", "docker run", inAll(migratesRun)},
-}
-
-// inAll leaves a recipe to make test-all, where another one like it is quicker.
-func inAll(run func(t *testing.T, text string)) func(t *testing.T, text string) {
-	return func(t *testing.T, text string) {
-		rig.Long(t)
-		run(t, text)
-	}
+	{"sh", "make demo", isScript, quick}, // see TestPagesCommandLines
+	{"sh", "fini -- make test", inFront, quick},
+	{"sh", "unshare -U", inNamespace, quick},
+	{"sh", "bwrap --dev-bind", inNamespace, quick},
+	{"sh", "dpkg -i", isScript, quick}, // see releaseReadme
+	{"dockerfile", "HEALTHCHECK", healthCheck, quick},
+	{"dockerfile", "COPY --from=fini", dockerfile, quick},
+	{"yaml", "- run: fini", isYAML, quick}, // see TestReadmeCIRecipe
+	{"yaml", "shell: bash", serverForLaterSteps, quick},
+	{"yaml", "shell: \"fini", githubWorkflow, quick},
+	{"yaml", "script:", gitlabJob, quick},
+	{"yaml", "entrypoint:", composed, long},
+	{"yaml", "--install=", kubernetesInit, long},
+	{"yaml", "exec:", execProbe, long},
+	{"json", "", mcpServers, quick},
+	{"python", "def shell(", agentsShell, quick},
+	{"ini", "[Service]", systemdUnit, quick},
+	{"cron", "", cronJob, quick},
+	{"sh", "ssh host", overSSH, long},
+	{"sh", "setsid -f", inBackground, quick},
+	{"make", ".SHELLFLAGS", makesShell, quick},
+	{"sh", `exec fini -q -- sh "$@"`, npmScript, quick},
+	{"ini", "script-shell", func(*testing.T, string) {}, quick}, // see npmScript
+	{"python", "@pytest.fixture", pytestFixture, quick},
+	{"js", "require('fini-init')", embedsNode, quick},
+	{"js", "StdioClientTransport", embedsTransport, long},
+	{"python", "import fini_init", embedsPython, quick},
+	{"go", "func Run(", embedsGo, long},
+	{"js", "handleTestEvent", leakInJest, long},
+	{"sh", "jq -nr 'def xml", leaksAsJUnit, quick},
+	{"sh", "jq -nr", leakRanking, quick},
+	{"sh", "grep -rn", migrationGrep, quick},
+	{"diff", "FROM ", migratesImage, long},
+	{"diff", "docker run", migratesRun, long},
 }
 
 // example is what the images of the recipes are made of. It is built once, and gone when the last recipe is over.
@@ -180,7 +175,7 @@ func TestRecipes(t *testing.T) {
 				t.Errorf("%s, %s: no test runs this block of %q:\n%s", page, b.Section, b.Kind, b.Text)
 				continue
 			}
-			t.Run(b.Section, func(t *testing.T) {
+			rig.Case(t, recipes[n].quick, b.Section, func(t *testing.T) {
 				t.Parallel()
 				recipes[n].run(t, b.Text)
 			})

@@ -238,7 +238,7 @@ func (l *fullLife) over(status int) {
 func TestProcessTableIsFull(t *testing.T) {
 	t.Parallel()
 	const grace = "--grace=300ms"
-	for n, tt := range []struct {
+	for _, tt := range []struct {
 		name   string
 		places []rig.Place
 		words  []string
@@ -287,12 +287,11 @@ func TestProcessTableIsFull(t *testing.T) {
 			l.Out.Want("full again")
 		}, 7},
 	} {
-		for k, b := range fullTables {
-			for i, p := range tt.places {
-				if !rig.All() && (n%len(fullTables) != k || n%len(tt.places) != i) {
-					continue // a fork fails in the same way, whichever limit it is, and wherever
-				}
-				t.Run(tt.name+"/"+b.name+"/"+p.Name, func(t *testing.T) {
+		for _, b := range fullTables {
+			for _, p := range tt.places {
+				// A fork fails in the same way, whichever limit it is, and wherever.
+				quick := b.name == fullTables[0].name && p == tt.places[0]
+				rig.Case(t, quick, tt.name+"/"+b.name+"/"+p.Name, func(t *testing.T) {
 					t.Parallel()
 					if p.PID1 {
 						rig.NeedPidNamespace(t)
@@ -337,8 +336,8 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 			enough = 14
 		}
 		h := rig.NewCgroup(t)
-		for i, most := range []int{6, 8, 9, 10, 11, 12, 13, 14, 16} {
-			if i%2 != 0 && !rig.All() {
+		for _, most := range []int{6, 8, 9, 10, 11, 12, 13, 14, 16} {
+			if quick := []int{6, 9, 11, 13, 16}; rig.Quick() && !slices.Contains(quick, most) {
 				continue
 			}
 			h.Limit("pids.max", strconv.Itoa(most))
@@ -383,12 +382,9 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 func TestDescriptorTableIsTooSmall(t *testing.T) {
 	t.Parallel()
 	const own = 4 // that fini is started with here: its streams, and the witness
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for free := range 16 {
-			if !rig.All() && !p.Takes(free) {
-				continue
-			}
 			h := rig.NewCgroup(t)
 			l := rig.StartCmd(t, h.Around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", own+free)},
 				"--linger=50ms", "--timeout=1m", "--grace=50ms", "--", "/bin/sh", "-c", `echo started
@@ -423,11 +419,8 @@ func TestDescriptorTableIsTooSmall(t *testing.T) {
 // A descriptor may be the last one when leftovers are to be looked for, and gone when they are.
 func TestLeftoversWithoutADescriptor(t *testing.T) {
 	t.Parallel()
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for limit := 7; limit < 16; limit++ {
-			if !rig.All() && p.Alone == (limit%2 == 0) {
-				continue
-			}
 			h := rig.NewCgroup(t)
 			// It has the three streams and no other, so that none is free once it lets go of that.
 			cmd := h.Around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit)}, "--linger=50ms", "--grace=5s", "--",
@@ -446,7 +439,7 @@ func TestLeftoversWithoutADescriptor(t *testing.T) {
 // aborts without. So it has them from the start, or nothing is collected.
 func TestPollerIsThereBeforeATimer(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for limit, want := range map[int]int{20: 0, 30: 1} {
 			limited := []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit)}
@@ -492,7 +485,7 @@ func TestMoreLeftoversThanDescriptors(t *testing.T) {
 		deeper: loop %d next
 		say ready
 		goto leftover`, deep-2))
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		if p.Alone {
 			return // it does what the inner one of a pair does
 		}
@@ -577,7 +570,7 @@ func TestFiniKeepsItsDescriptors(t *testing.T) {
 		}
 	}
 	want := listed(rig.StartCmd(t, exec.Command("/bin/sh", "-c", list)))
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "-i", "--timeout=1h", "--pdeathsig=INT", "--", "/bin/sh", "-c", list+" || exit 0")
 		if got := listed(l); !slices.Equal(got, want) {
 			t.Errorf("the command has %s, and without fini %s", got, want)
@@ -603,7 +596,7 @@ func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
 		"without /proc":       withoutProc,
 		"without both":        append(rig.Mode("refuse", "close_range"), withoutProc...),
 	} {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if strings.HasPrefix(name, "without") {
@@ -624,16 +617,13 @@ func TestFiniLetsGoOfHighDescriptors(t *testing.T) {
 func TestOddSurroundings(t *testing.T) {
 	t.Parallel()
 	dir := rig.ShortTempDir(t)
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for n, tt := range []struct{ name, script string }{
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		for _, tt := range []struct{ name, script string }{
 			{"no argv0", `exec -a "" "$@"`},
 			{"deleted", `cp "$1" $DIR/gone-$$; exec 9<$DIR/gone-$$; rm $DIR/gone-$$; shift; exec /proc/self/fd/9 "$@"`},
 			{"LD_", `export LD_PRELOAD=$DIR/none.so LD_LIBRARY_PATH=$DIR LD_DEBUG_OUTPUT=$DIR/x; exec "$@" 2>/dev/null`},
 			{"GOMAXPROCS=99", `export GOMAXPROCS=99 GOGC=off GOMEMLIMIT=1GiB; exec "$@"`},
 		} {
-			if !rig.All() && !p.Takes(n) {
-				continue
-			}
 			prefix := []string{need.Program(t, "bash"), "-c", tt.script, "sh"}
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()

@@ -13,7 +13,7 @@ import (
 func TestKilledForMemory(t *testing.T) {
 	t.Parallel()
 	const likely = "the kernel killed a process for memory in this cgroup (oom: likely)"
-	for n, tt := range []struct {
+	for _, tt := range []struct {
 		name     string
 		flags    string
 		script   string
@@ -37,10 +37,7 @@ func TestKilledForMemory(t *testing.T) {
 			`sh -c 'trap "" TERM; echo >$DIR/go; sleep 1000; sleep 1000' & read line <$DIR/go; $EAT; exit 0`, 0, "", "", ""},
 	} {
 		for _, p := range rig.Places {
-			if !rig.All() && !p.Takes(n) {
-				continue
-			}
-			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
+			rig.Case(t, p == rig.Pair, tt.name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if p.PID1 {
 					rig.NeedPidNamespace(t)

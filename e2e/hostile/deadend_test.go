@@ -23,17 +23,18 @@ var deadEnds = []struct {
 	unkillable bool
 	// waits: it is seen to wait before the command ends.
 	waits bool
+	quick rig.Place // where make test has it
 }{
-	{name: "working directory"},
-	{name: "root directory"},
-	{name: "executable"},
-	{name: "mapped file"},
-	{name: "descriptor"},
-	{name: "page fault", waits: true},
-	{name: "lock of its mappings", waits: true, unkillable: true},
-	{name: "close", waits: true, unkillable: true},
-	{name: "full terminal", waits: true},
-	{name: "terminal that hung up"},
+	{name: "working directory", quick: rig.Pair},
+	{name: "root directory", quick: rig.Alone},
+	{name: "executable", quick: rig.PID1},
+	{name: "mapped file", quick: rig.Pair},
+	{name: "descriptor", quick: rig.Alone},
+	{name: "page fault", waits: true, quick: rig.PID1},
+	{name: "lock of its mappings", waits: true, unkillable: true, quick: rig.Pair},
+	{name: "close", waits: true, unkillable: true, quick: rig.Alone},
+	{name: "full terminal", waits: true, quick: rig.PID1},
+	{name: "terminal that hung up", quick: rig.Pair},
 }
 
 // Whatever ends the command, its leftover is looked at, and fini ends.
@@ -42,10 +43,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 	for i, d := range deadEnds {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-				if !rig.All() && !p.Takes(i) {
-					return // each kind in one place: for some fini waits 10 s
-				}
+			rig.InPlaces(t, d.quick, func(t *testing.T, p rig.Place) { // for some kinds fini waits 10 s
 				t.Parallel()
 				e := rig.NewDeadEnd(t, d.name)
 				l := e.Start(p.Command(append([]string{"--linger=0", "--grace=300ms", "--"}, e.Command...)...))
@@ -85,7 +83,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 // input, speaks, and writes its report.
 func TestStreamsAtDeadEnd(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		fifo := rig.NewDeadEnd(t, "fifo").Fifo()
 		cmd := p.Command("-v", "-i", "--linger=0", "--report=/dev/fd/0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 5")

@@ -96,10 +96,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	for _, p := range []rig.Place{rig.PID1, rig.Pair} {
 		for _, s := range memoryStorms(t) {
 			for _, report := range []bool{false, true} {
-				if !rig.All() && report == p.PID1 {
-					continue // the one place without, the other one with it
-				}
-				t.Run(fmt.Sprintf("%s/%s, report %v", p.Name, s.name, report), func(t *testing.T) {
+				// The one place without a report is quick, and the other one with it.
+				rig.Case(t, report != p.PID1, fmt.Sprintf("%s/%s, report %v", p.Name, s.name, report), func(t *testing.T) {
 					t.Parallel()
 					var flags []string
 					if report {
@@ -123,7 +121,7 @@ func TestMemoryIsBounded(t *testing.T) {
 						t.Errorf("its memory grows: %d kB", took)
 					}
 					var after [2]rig.Size
-					if !rig.Poll(rig.Patience, func() bool { // a leak stays
+					if !rig.Await(rig.Enough, func() bool { // a leak stays
 						after = l.Sizes()
 						return after[0].Within(sizes[0]) && after[1].Within(sizes[1])
 					}) {
@@ -155,10 +153,7 @@ func TestMemoryOfLongCommandLines(t *testing.T) {
 	)
 	for _, p := range []rig.Place{rig.PID1, rig.Pair} {
 		for _, report := range []bool{false, true} {
-			if !rig.All() && (report || p.PID1) {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s, report %v", p.Name, report), func(t *testing.T) {
+			rig.Case(t, !report && !p.PID1, fmt.Sprintf("%s, report %v", p.Name, report), func(t *testing.T) {
 				t.Parallel()
 				flags := []string{"-v", "--linger=0", "--grace=1s"}
 				path := filepath.Join(t.TempDir(), "report")

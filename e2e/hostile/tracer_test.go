@@ -40,7 +40,7 @@ func TestTracerThatHangs(t *testing.T) {
 	const bound = 70 * time.Second
 	const gaveUp = "fini: gave up on leftovers that do not exit: ["
 	flags := []string{"--grace=300ms", "--linger=0", "--"}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		t.Run("in the tree", func(t *testing.T) {
 			t.Parallel()
@@ -55,8 +55,8 @@ func TestTracerThatHangs(t *testing.T) {
 				t.Errorf("says %q, and the tracer was its own to end", said)
 			}
 		})
-		for _, ends := range []string{"is killed", "is stopped by TERM"}[:rig.QuickOrFull(1, 2)] { // 10 s each
-			t.Run("outside, the main child "+ends, func(t *testing.T) {
+		for _, ends := range []string{"is killed", "is stopped by TERM"} { // 10 s each
+			rig.Case(t, ends == "is killed", "outside, the main child "+ends, func(t *testing.T) {
 				t.Parallel()
 				l := rig.Start(t, p, append(flags, rig.Mode("signals")...)...)
 				l.Out.Want("ready")

@@ -63,7 +63,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			says("server", []string{"FINI_BINARY=/no/such/file"}, "false")
 
 			// A file that lost its execute bit on the way is no package that is missing.
-			packages := []string{"node_modules/fini-init-linux-x64/bin/fini", "node_modules/fini-init-linux-arm64/bin/fini", "python/bin/fini-init"}
+			packages := []string{"node_modules/@fini-init/linux-x64/bin/fini", "node_modules/@fini-init/linux-arm64/bin/fini", "python/bin/fini-init"}
 			for _, file := range packages {
 				if _, err := os.Lstat(filepath.Join(k.Dir, file)); err == nil {
 					_ = os.Remove(filepath.Join(k.Dir, file))

@@ -246,7 +246,7 @@ func readable(fd, milliseconds int) bool {
 
 // hasState waits until a process is in a state; if that is stopped, with all its threads.
 func hasState(pid int, want byte) {
-	if !rig.Poll(rig.Patience, func() bool {
+	if !rig.Await(rig.Enough, func() bool {
 		return rig.StatOf(pid).State() == want && (want != 'T' || shells.IsStopped(pid))
 	}) {
 		panic(fmt.Sprintf("%d never gets into state %c", pid, want))
@@ -414,7 +414,7 @@ func ruleStopped() {
 
 // statePending is the state of a process for which a signal waits.
 func statePending(pid int, sig unix.Signal) byte {
-	rig.Poll(rig.Patience, func() bool { return rig.MaskHas(rig.ProcStatus(pid, "ShdPnd"), sig) })
+	rig.Await(rig.Enough, func() bool { return rig.MaskHas(rig.ProcStatus(pid, "ShdPnd"), sig) })
 	return rig.StatOf(pid).State()
 }
 

@@ -19,52 +19,40 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 func TestKillMatrix(t *testing.T) {
 	t.Parallel()
-	every := 6 // each victim at each moment
-	if rig.All() {
-		every = 2
-	}
-	killMatrix(t, nil, func(v, m, n, g int) bool { return (v+m+n+g)%every == 0 })
+	killMatrix(t, nil)
 }
 
 // The same where the kernel is old, or a sandbox or a filter has less: nothing is lost.
 func TestKillMatrixWithoutPidfds(t *testing.T) {
 	t.Parallel()
-	for k, kind := range []string{"ENOSYS", "EPERM"} {
-		if k > 0 && !rig.All() {
-			continue
-		}
-		t.Run(kind, func(t *testing.T) {
+	for _, kind := range []string{"ENOSYS", "EPERM"} {
+		rig.Case(t, kind == "ENOSYS", kind, func(t *testing.T) {
 			t.Parallel()
-			// Every victim at every moment, and every tree, in each group.
-			killMatrix(t, rig.Mode("refuse", rig.BeforePidfds+":"+kind), func(v, m, n, g int) bool { return n == (v+m+2*k)%4 && g == (v+k)%2 })
+			killMatrix(t, rig.Mode("refuse", rig.BeforePidfds+":"+kind))
 		})
 	}
 }
 
-// killMatrix kills each victim at each moment. before are the words that start fini; drawn are the cases that
-// are run if not all are.
-func killMatrix(t *testing.T, before []string, drawn func(victim, moment, tree, group int) bool) {
+// killMatrix kills each victim at each moment. before are the words that start fini. Each victim at each moment is quick
+// for the moment's tree and in the victim's group.
+func killMatrix(t *testing.T, before []string) {
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
-	for v, victim := range rig.Victims {
-		for m, moment := range rig.Moments {
-			for n, tree := range rig.Trees {
+	for _, victim := range rig.Victims {
+		for _, moment := range rig.Moments {
+			for _, tree := range rig.Trees {
 				if victim.Name == "main child" && moment.Name == "stopping leftovers" {
 					continue // it is gone by then
 				}
-				for g, group := range []string{"own", "job"} {
-					if !rig.Full() && !drawn(v, m, n, g) {
-						continue
-					}
-					t.Run(victim.Name+"/"+moment.Name+"/"+tree.Name+"/"+group+" group", func(t *testing.T) {
+				for _, group := range []string{"own", "job"} {
+					rig.Case(t, tree.Name == moment.Quick && group == victim.Quick, victim.Name+"/"+moment.Name+"/"+tree.Name+"/"+group+" group", func(t *testing.T) {
 						t.Parallel()
-						for range rig.QuickOrFull(1, 20) {
+						hit := false // on a busy machine the ladder may have come to its end before
+						for range rig.Rounds(t, rig.QuickOrFull(1, 20), "the victim was there to be killed", func() bool { return hit }) {
 							l := rig.LaunchBy(t, before, rig.Pair, "-v", "-i", "--foreground="+strconv.FormatBool(group == "job"),
 								"--grace="+grace.String(), "--linger="+linger.String(), "--", "/bin/sh", "-c", moment.First+tree.Script)
 							moment.Come(l)
 							for _, pid := range victim.Pids(l) {
-								if pid != 0 { // on a busy machine the ladder may have come to its end by now
-									_ = syscall.Kill(pid, syscall.SIGKILL)
-								}
+								hit = pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil || hit
 							}
 							l.MustVanish(linger + 2*grace)
 						}
@@ -201,7 +189,7 @@ while True:
 // had it would hide that end.
 func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, func(t *testing.T, before []string) {
+	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
 		for _, group := range []string{"own", "job"} {
 			t.Run(group+" group", func(t *testing.T) {
 				t.Parallel()

@@ -32,7 +32,7 @@ func TestAllowOrphan(t *testing.T) {
 	t.Parallel()
 	byFile := rig.Linked(t, "gpg-agent") + " @agent"
 	quiet := " >/dev/null 2>&1 <&1"
-	for i, tt := range []struct {
+	for _, tt := range []struct {
 		name   string
 		agent  string
 		flags  string
@@ -54,15 +54,12 @@ func TestAllowOrphan(t *testing.T) {
 		{"wait", byFile + quiet, "--linger=1h --orphans=wait --allow-orphan=gpg-agent", "sleep 0.2 & read line; exit 5", 5, nil, "leftover"},
 		{"pipes", byFile, "--linger=0 --orphans=pipes --allow-orphan=gpg-agent", "setsid sleep 1000 & " + rig.UntilSleeps + "; echo there; read line; exit 5", 5,
 			[]string{"stopping leftover", "leaving leftover"}, "killing"},
-		{"at a stop", byFile + quiet, "-i --linger=1h --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; echo there; sleep 1000; sleep 1000`, 128 + 9,
+		{"at a stop", byFile + quiet, "-i --linger=1h --grace=50ms --allow-orphan=gpg-agent", `trap "" TERM; echo there; exec sleep 1000`, 128 + 9,
 			[]string{"standard input has closed", "killing the command"}, "leftover"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-				if !rig.All() && !p.Takes(i) {
-					return
-				}
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 				l := rig.Start(t, p, append(strings.Fields(tt.flags), withAgent(tt.agent, tt.script)...)...)
 				pids := []int{l.Out.WantPID("agent "), l.Out.WantPID("child ")}
 				if !p.PID1 {
@@ -106,7 +103,7 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 	t.Parallel()
 	agent := rig.Linked(t, "gpg-agent") + " @agent >/dev/null 2>&1 <&1"
 	for _, victim := range rig.Victims[:5] {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(victim.Name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				if p.Alone && (strings.Contains(victim.Name, "fini") || victim.Name == "launcher's group") {

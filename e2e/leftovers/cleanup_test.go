@@ -1,9 +1,13 @@
 package leftovers
 
 import (
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
@@ -23,7 +27,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 	flags := []string{"--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script}
 	t.Run("--timeout", func(t *testing.T) {
 		t.Parallel()
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
 				return rig.Start(t, p, append([]string{timeout}, flags...)...)
 			})
@@ -33,7 +37,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 	})
 	t.Run("TERM", func(t *testing.T) {
 		t.Parallel()
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.Start(t, p, flags...)
 			l.Out.Want("ready")
 			l.Signal(syscall.SIGTERM)
@@ -48,7 +52,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for name, tt := range map[string]struct{ killAfter, script, says string }{
 			"a command that ends by SIGTERM": {"1h", "echo heeds; exec sleep 1000", "heeds"},
 			"a command that is killed":       {"5s", `trap "" TERM; echo deaf; sleep 1000; sleep 1000`, "deaf"},
@@ -63,13 +67,80 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 				l.Out.Want(tt.says)
 				l.Signal(syscall.SIGTERM)
 				l.Out.Want("signal 15")
-				if tt.says == "heeds" {
-					l.MustStay(pids)
-					return
+				if tt.says == "deaf" {
+					l.MustHaveStatus(128 + int(syscall.SIGKILL))
 				}
+				l.MustStay(pids)
+			})
+		}
+	}
+}
+
+// A cleaner in the command's group outlives the command, which SIGKILL ends, and has --linger to clean up: Python's resource
+// tracker removes shared memory once the interpreter is gone (#57.3).
+func TestCleanerOutlivesTheCommand(t *testing.T) {
+	t.Parallel()
+	python := need.Program(t, "python3")
+	const script = `
+import signal, time
+from multiprocessing import shared_memory
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+memory = shared_memory.SharedMemory(create=True, size=4096)
+print(memory.name, flush=True)
+while True: time.sleep(1000)`
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
+		for _, policy := range []string{"stop", "leave"} {
+			l := rig.Start(t, p, "-k", "100ms", "--linger=5m", "--orphans="+policy, "--", python, "-c", script)
+			name, _ := l.Out.Next()
+			path := filepath.Join("/dev/shm", name)
+			if _, err := os.Stat(path); err != nil {
+				t.Fatal(err)
+			}
+			l.Signal(syscall.SIGTERM)
+			l.Out.Want("asked")
+			l.MustEnd(128 + int(syscall.SIGKILL))
+			if _, err := os.Stat(path); err == nil {
+				_ = os.Remove(path)
+				t.Errorf("--orphans=%s: the tracker was killed before it had removed %s", policy, path)
+			}
+		}
+	})
+}
+
+// The rest of a stubborn group was asked with the command, so it has --linger and then SIGKILL, under every policy. Whoever
+// has left the group is left to the policy.
+func TestStubbornGroupEnds(t *testing.T) {
+	t.Parallel()
+	const script = `trap "" TERM
+		stay() { sleep 1000; sleep 1000; }
+		stay & echo $!
+		stay >/dev/null 2>&1 & echo $!
+		setsid sleep 1000 >/dev/null 2>&1 & echo $!
+		stay`
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
+		for policy, escapeeStays := range map[string]bool{"stop": false, "pipes": true, "wait": false, "leave": true} {
+			t.Run(policy+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				const after, linger = 300 * time.Millisecond, 500 * time.Millisecond
+				l := rig.Start(t, p, "-k", after.String(), "--linger="+linger.String(), "--grace=100ms", "--orphans="+policy, "--", "/bin/sh", "-c", script)
+				members := []int{l.Out.WantPID(""), l.Out.WantPID("")}
+				escapee := l.Out.WantPID("")
+				killAtCleanup(t, []int{escapee})
+				asked := time.Now()
+				l.Signal(syscall.SIGTERM)
 				l.MustHaveStatus(128 + int(syscall.SIGKILL))
-				// fini does not wait for an allowed process, and SIGKILL ends it when it is given a processor.
-				rig.Until(t, "the end of the allowed process", func() bool { return rig.HungUp(l.Witness) })
+				if took := time.Since(asked); took < after+linger {
+					t.Errorf("the group was there for %v, want %v", took, after+linger)
+				}
+				for _, pid := range members {
+					if !rig.StatOf(pid).Gone() {
+						t.Errorf("%d of the group is alive", pid)
+						rig.MustKill(t, pid, syscall.SIGKILL)
+					}
+				}
+				if gone := rig.StatOf(escapee).Gone(); gone == escapeeStays {
+					t.Errorf("the escapee is gone: %t", gone)
+				}
 			})
 		}
 	}

@@ -26,7 +26,7 @@ func TestAllowOrphanOfNode(t *testing.T) {
 		"command line": "cmd:*node */core_d/lib/daemon.js",
 		"environment":  "env:CORE_D_DOTFILE=.kept_d",
 	} {
-		for _, p := range rig.AloneOrPair(t) {
+		for _, p := range rig.AloneOrPair(t, rig.Pair) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()

@@ -34,11 +34,8 @@ var leftoverKinds = []struct {
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for i, kind := range leftoverKinds {
-			if !rig.All() && !p.Takes(i) {
-				continue // all at once they are in each place
-			}
-			t.Run(kind.name, func(t *testing.T) {
+		for _, kind := range leftoverKinds {
+			rig.Case(t, p == rig.Pair, kind.name, func(t *testing.T) { // all at once they are quick in each place
 				if kind.root {
 					need.Root(t)
 				}
@@ -83,7 +80,7 @@ func mustStopAll(t *testing.T, p rig.Place, leftovers ...string) {
 // A daemon that handles SIGTERM gets the time it needs: PID 1 must not end before it.
 func TestLeftoverMayFinishAfterTerm(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
 			dir=$(mktemp -d); mkfifo $dir/ready
 			setsid sh -c 'trap "sleep 1; echo last words; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
@@ -96,7 +93,7 @@ func TestLeftoverMayFinishAfterTerm(t *testing.T) {
 
 func TestEachLeftoverIsAskedOnce(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		l := rig.Start(t, p, "--linger=0", "--grace=5s", "--", "/bin/sh", "-c",
 			strings.Join(rig.Mode("signals"), " ")+" & read line; exit 0")
@@ -133,7 +130,7 @@ func TestPolicies(t *testing.T) {
 		})
 	}
 	t.Run("wait", func(t *testing.T) {
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.Start(t, p, "--orphans=wait", "--linger=0", "--", "/bin/sh", "-c",
 				`exec 4<&0; setsid sh -c 'echo ready; read go <&4; echo done by itself' & echo end`)
 			l.Out.Want("ready")
@@ -144,7 +141,7 @@ func TestPolicies(t *testing.T) {
 		})
 	})
 	t.Run("wait ends on TERM", func(t *testing.T) {
-		rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 			l := rig.Start(t, p, "-v", "--orphans=wait", "--", "/bin/sh", "-c", `setsid sh -c 'echo ready; exec sleep 1000' & exit 5`)
 			l.Out.Want("ready")
 			l.Err.Want("fini: command ") // the main child has ended

@@ -18,7 +18,7 @@ import (
 // holds the output, so --orphans=pipes may not end before its last child: a look proves nothing while children come.
 func TestHopsAreNotMissed(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) { // for PID 1 the kernel ends what is missed
+	for _, p := range rig.AloneOrPair(t, rig.Pair) { // for PID 1 the kernel ends what is missed
 		// The others make a look last. They have closed what is to reach its end: the streams and the witness.
 		const program = `m: fork d
 			loop 150 m
@@ -44,20 +44,13 @@ func TestHopsAreNotMissed(t *testing.T) {
 // Under --orphans=wait nothing wakes fini but what happens.
 func TestWaitsAsleep(t *testing.T) {
 	rig.Serial(t, "it counts switches of an idle fini")
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		l := rig.Start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `exec 7<&0; (read end <&7) & echo ready; exit 5`)
 		l.Out.Want("ready")
 		pids := rig.FinisOf(l)
-		var woken []int
-		if !rig.Poll(rig.Patience/10, func() bool {
-			before := rig.Switches(t, pids)
-			time.Sleep(2200 * time.Millisecond) // it was woken once a second
-			woken = append(woken, rig.Switches(t, pids)-before)
-			return woken[len(woken)-1] == 0
-		}) {
-			t.Errorf("put on a processor %v times in 2.2 seconds each", woken)
-		}
+		rig.Settled(t, pids)
+		rig.MustSleep(t, pids)
 		rig.Write(t, l, "end\n")
 		l.MustEnd(5)
 	})
@@ -67,7 +60,7 @@ func TestWaitsAsleep(t *testing.T) {
 func TestWaitsAmongOrphans(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			// Those that stay make each look cost something.
@@ -117,7 +110,7 @@ func processorTime(pid int) time.Duration {
 // A leftover that is stopped gets SIGCONT after SIGTERM, so that it can act on that, even if its first thread has exited.
 func TestStoppedWithoutFirstThread(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		l := rig.Start(t, p, append([]string{"--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
 			rig.Mode("leaderless")...)...)
@@ -149,7 +142,7 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 // Nobody is told of the end of a process that is never a zombie: --orphans=wait looks for it.
 func TestWaitsForOneThatIsNeverAZombie(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		l := rig.Start(t, p, append([]string{"--orphans=wait", "--"}, rig.Mode("autoreap")...)...)
 		if line, _ := l.Out.Next(); strings.HasPrefix(line, "kernel: ") {

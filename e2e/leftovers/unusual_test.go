@@ -101,7 +101,7 @@ func TestUnusualLeftovers(t *testing.T) {
 		{"forked by threads that have ended", beside(rig.Mode("threadforks")...), false},
 	}
 	const grace = 300 * time.Millisecond
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, kind := range kinds {
 			t.Run(kind.name, func(t *testing.T) {
 				t.Parallel()

@@ -26,10 +26,7 @@ func TestMCPSession(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
 	for _, program := range [][]string{clients.NodeHost, pythonHost} {
-		if program[0] == "python3" && !rig.All() {
-			continue
-		}
-		t.Run(program[0], func(t *testing.T) {
+		rig.Case(t, program[0] != "python3", program[0], func(t *testing.T) {
 			t.Parallel()
 			h := clients.OpenHost(t, program, rig.Offline(t), rig.Fini, "-i", "--", "npx", "-y", clients.McpPackage)
 			h.Echo(clients.LargeText(1 << 20))
@@ -134,9 +131,6 @@ func TestMCPAtATerminal(t *testing.T) {
 			"hang-up": func(_ *clients.Host, keys *os.File) { _ = keys.Close() },
 			"killed":  func(h *clients.Host, _ *os.File) { h.End(syscall.SIGKILL) },
 		} {
-			if !rig.Full() && (name == "Python") != (how == "closes" || how == "killed") {
-				continue // each end has one of them
-			}
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				theirs, keys := rig.Terminal(t)
@@ -168,9 +162,6 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 			{[]string{clients.HelperWithout}, "0"},
 			{[]string{clients.IgnoresEOF, ignoresTERM, helperWithStdout}, "SIGKILL"},
 		} {
-			if program[0] == "python3" && tt.want != "SIGKILL" && !rig.Full() {
-				continue // the two differ in how they end what does not end
-			}
 			name := fmt.Sprint(program[0], tt.flags)
 			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {
 				argv := append([]string{rig.Fini, "-i", "--"}, misbehaving(tt.flags...)...)
@@ -205,18 +196,19 @@ func TestMCPStdinForms(t *testing.T) {
 	hosts := []struct {
 		program []string
 		form    string
+		quick   int // the server that make test has with it
 	}{
-		{clients.NodeHost, "socket:"},
-		{pythonHost, ""}, // a socketpair before Python 3.12, and then a pipe
-		{python("pipe"), "pipe:"},
-		{python("socketpair"), "socket:"},
+		{clients.NodeHost, "socket:", 0},
+		{pythonHost, "", 2}, // a socketpair before Python 3.12, and then a pipe
+		{python("pipe"), "pipe:", 1},
+		{python("socketpair"), "socket:", 0},
 	}
 	var trials []clients.Trial
 	for i, server := range servers {
 		argv := append([]string{rig.Fini, "-v", "-i", server.grace, "--", "node", clients.ServerFile}, server.flags...)
-		for j, tt := range hosts {
-			if !rig.Full() && (i+j)%len(servers) != 0 {
-				continue // each form has one of the servers
+		for _, tt := range hosts {
+			if rig.Quick() && tt.quick != i {
+				continue
 			}
 			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
 			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {

@@ -22,26 +22,21 @@ func TestNpx(t *testing.T) {
 		// The end goes up from the server to npx, each waiting for the one below it,
 		// so that fini finds nothing to stop.
 		byItself bool
+		quick    bool
 	}{
-		{"stdin closed", (*clients.Session).CloseStdin, (*clients.Session).CloseStdin, true},
-		{"TERM", signalled(syscall.SIGTERM), groupSignalled(syscall.SIGTERM), false},
-		{"INT", signalled(syscall.SIGINT), groupSignalled(syscall.SIGINT), false},
-		{"server killed", (*clients.Session).KillServer, (*clients.Session).KillServer, true},
+		{"stdin closed", (*clients.Session).CloseStdin, (*clients.Session).CloseStdin, true, true},
+		{"TERM", signalled(syscall.SIGTERM), groupSignalled(syscall.SIGTERM), false, false},
+		{"INT", signalled(syscall.SIGINT), groupSignalled(syscall.SIGINT), false, true},
+		{"server killed", (*clients.Session).KillServer, (*clients.Session).KillServer, true, false},
 	}
-	for i, tt := range tests {
-		if !rig.All() && i%2 != 0 {
-			continue // one end by itself, and one by a signal
-		}
-		t.Run(tt.name, func(t *testing.T) {
+	for _, tt := range tests {
+		rig.Case(t, tt.quick, tt.name, func(t *testing.T) {
 			t.Parallel()
 			plain := startPlain(t)
 			tt.plain(plain)
 			want := plain.Status()
 
-			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-				if !p.Takes(i) {
-					return
-				}
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 				s := clients.StartSession(t, p.Command("--", "npx", "-y", clients.McpPackage))
 				s.Echo("before the end")
 				tt.end(s)

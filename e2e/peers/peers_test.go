@@ -27,7 +27,7 @@ func with(flags string, command []string) []string {
 
 func TestAsTini(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Run("tini: -e makes its status 0 and leaves others", func(t *testing.T) {
 			for code, want := range map[int]int{143: 0, 255: 0, 0: 0, 1: 1} {
 				cmd := p.Command(with("-e 143 -e 255", sh(fmt.Sprint("exit ", code)))...)
@@ -45,7 +45,7 @@ func TestAsTini(t *testing.T) {
 			l.MustEnd(0)
 		})
 	})
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run("tini: -p KILL at the launcher's death/"+p.Name, func(t *testing.T) {
 			l := rig.Launch(t, p, with("-p KILL", sh(`trap "" TERM INT HUP; echo ready; while :; do sleep 0.01; done`))...)
 			l.Out.Want("ready")
@@ -59,7 +59,7 @@ func TestAsTini(t *testing.T) {
 // stays awake, to stop the command when its parent dies; the command stops and goes on the same.
 func TestAsDumbInitStops(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, sig := range []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
 			t.Run("dumb-init: "+unix.SignalName(sig)+" stops the child and CONT continues it/"+p.Name, func(t *testing.T) {
 				t.Parallel()
@@ -114,9 +114,6 @@ func TestForegroundChild(t *testing.T) {
 	const traps = `for s in HUP INT TERM USR2; do trap "kill \$!; echo $s; exit 3" $s; done
 		sleep 1000 & until grep -qx sleep /proc/$!/comm; do sleep 0.01; done; echo ready; wait`
 	for _, wrapper := range [][]string{nil, {rig.Fini, "--"}, {rig.Fini, "--no-shield", "-c", "--"}} {
-		if !rig.All() && slices.Contains(wrapper, "--no-shield") {
-			continue
-		}
 		run := func(t *testing.T, script string) *rig.Life {
 			argv := slices.Concat([]string{"-e", wrapsInNode}, wrapper, []string{"/bin/sh", "-c", script})
 			cmd := exec.Command(node, argv...)
@@ -127,7 +124,7 @@ func TestForegroundChild(t *testing.T) {
 		if wrapper != nil {
 			name = strings.Join(wrapper[1:], " ")
 		}
-		t.Run(name, func(t *testing.T) {
+		rig.Case(t, !slices.Contains(wrapper, "--no-shield"), name, func(t *testing.T) {
 			t.Parallel()
 			for _, status := range []int{0, 3, 255} {
 				run(t, fmt.Sprintf("exit %d", status)).MustHaveStatus(status)

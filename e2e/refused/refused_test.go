@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -127,7 +128,7 @@ func (l *refusedLife) mustSay(want []string) {
 	}
 	var said []string
 	// Leftovers hold its stderr, so that no EOF tells that all has been read.
-	if !rig.Poll(rig.Patience, func() bool {
+	if !rig.Await(rig.Enough, func() bool {
 		said = nil
 		for line := range strings.Lines(l.Err.Text()) {
 			if line = strings.TrimSuffix(line, "\n"); !ofLeftovers.MatchString(line) {
@@ -143,26 +144,21 @@ func (l *refusedLife) mustSay(want []string) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	for n, row := range rig.RefusedRows {
+	for _, row := range rig.RefusedRows {
 		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
 			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				for _, kind := range []string{"ENOSYS", "EPERM"} {
-					if p != rig.Pair && (kind == "ENOSYS" || !rig.All() && !p.Takes(n)) {
-						continue // one process takes the same ways as the two of a pair
-					}
-					if p == rig.Pair && !rig.All() && (kind == "ENOSYS") != (n%2 == 0) {
-						continue
-					}
-					t.Run(kind, func(t *testing.T) {
+					// One process takes the same ways as the two of a pair.
+					rig.Case(t, p == rig.Pair && kind == "EPERM", kind, func(t *testing.T) {
 						t.Parallel()
 						refusedRun(t, row, kind, p)
 					})
 				}
 			})
 			for _, kind := range row.Kinds() {
-				for _, victim := range row.Victims(n) {
+				for _, victim := range row.Victims() {
 					t.Run(victim+" is killed/"+kind, func(t *testing.T) {
 						t.Parallel()
 						refusedKilled(t, row, victim, kind)
@@ -288,10 +284,7 @@ func TestRefusedAlarms(t *testing.T) {
 			if calls == rig.RefuseAll && tt.status == 3 {
 				continue // leftovers are not found
 			}
-			if calls == rig.BeforePidfds && !rig.All() {
-				continue
-			}
-			t.Run(tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
+			rig.Case(t, calls != rig.BeforePidfds, tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
 				t.Parallel()
 				h := rig.NewCgroup(t)
 				begin := func(t testing.TB, timeout string) *rig.Life {
@@ -358,12 +351,9 @@ func TestRefusedSIGPIPE(t *testing.T) {
 // At a terminal the command is in the job's group, so that it needs nothing of what is refused.
 func TestRefusedForeground(t *testing.T) {
 	t.Parallel()
-	for i, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
+	for _, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
 		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-			if !rig.All() && p.Alone == (i%2 == 0) {
-				continue
-			}
-			t.Run(strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
+			rig.Case(t, p == rig.Pair || calls == "setpgid", strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				fini := append(rig.Mode("refuse", calls+":EPERM"), p.Command("--linger=0", "--").Args...)
 				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", "-c",
@@ -444,6 +434,31 @@ func TestRefusedProc(t *testing.T) {
 			}
 			if n := strings.Count(l.Err.Text(), "--allow-orphan"); n > 1 {
 				t.Errorf("says %d times that none is left alone: %s", n, l.Err.Text())
+			}
+		})
+	}
+}
+
+// With hidepid the kernel still lists fini's own children, so fini tries no other pid.
+func TestHidepidTakesNoSearch(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	unshare, setpriv, strace := need.Program(t, "unshare"), need.Program(t, "setpriv"), need.Program(t, "strace")
+	for _, options := range []string{"hidepid=2", "hidepid=2,subset=pid"} {
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			h := rig.NewCgroup(t)
+			calls := filepath.Join(rig.ShortTempDir(t), "calls")
+			argv := h.Wrap(unshare, "-m", "sh", "-c", `mount -t proc -o "$0" proc /proc && exec "$@"`, options,
+				strace, "-f", "-e", "trace=waitid", "-o", calls, setpriv, "--reuid=12345", "--clear-groups", rig.Fini, "--linger=0", "--grace=50ms", "--",
+				"/bin/sh", "-c", `setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read go; exit 3`)
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			l.Out.Want("ready")
+			rig.Write(t, l, "go\n")
+			l.MustEnd(3)
+			h.MustBeEmpty()
+			if n := strings.Count(rig.ReadFile(t, calls), "waitid("); n > 1000 {
+				t.Errorf("fini asks %d times whether a pid is a child's", n)
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func TestReportAmongLinks(t *testing.T) {
 		{"removed, then a link", `rm report; ln -s "$SECRET" report`, "it was removed meanwhile"},
 		{"directory, then a link", `cd .. && mv dir real && ln -s "$ROOTS" dir; mv real/report real/opened`, ""},
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				secret, unchanged := secretFile(t)
@@ -122,7 +122,7 @@ func TestWrittenThroughAnothersLink(t *testing.T) {
 	}
 	path := filepath.Join(out, filepath.Base(secret))
 	const why = "out is a link that another user may have put there"
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		mustRefuse(t, p.Command("--report="+path, "--", "/bin/echo", "started"), fmt.Sprintf("fini: --report: cannot write %q: %s\n", path, why))
 		cmd := p.Command("--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 0")
 		cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+path)
@@ -165,7 +165,7 @@ func TestReportIsRefused(t *testing.T) {
 	}
 	echo := []string{"--", "/bin/echo", "started"}
 	const want = ": want a regular file, - or /dev/fd/N"
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for path, why := range map[string]string{
 			socket:             "it is a socket" + want,
 			dir + "/.":         "it is a directory" + want,
@@ -253,7 +253,7 @@ func TestReportRacesAgainstLinks(t *testing.T) {
 // fini keeps neither its working directory nor anything else busy, unless the report goes there.
 func TestWorkingDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			report := rig.ReportPath(t)
@@ -271,7 +271,7 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 	t.Parallel()
 	const hidden = `mount -t tmpfs none /proc; exec "$@"`
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, kernel := range []struct {
 			name   string
 			before []string
@@ -308,7 +308,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 // its report to the one that it has inherited.
 func TestReportToATerminalsMaster(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		theirs, ours := rig.Terminal(t)
 		defer func() { _ = theirs.Close() }()
 		cmd := p.Command("-v", "--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5")
@@ -337,7 +337,7 @@ func TestReportToATerminalsMaster(t *testing.T) {
 // A terminal under `stty tostop` stops who writes in the background: not fini, and not its job.
 func TestReportToATerminalInTheBackground(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
 			script := `set -m; stty tostop; "$@" & wait $!; status=$?; stty -tostop; echo "status $status"; read end; exit 0`
 			mustReportOnTerminal(t, exec.Command("/bin/bash", append([]string{"-c", script, "bash"},

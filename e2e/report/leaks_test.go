@@ -42,7 +42,7 @@ func listeners(t *testing.T, p rig.Place, env []string, flags []string, dir stri
 // A leftover's line and its entry in the report name its ports, its directory and its user.
 func TestLeftoverSaysWhereItListens(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		dir, here := t.TempDir(), must(os.Getwd())
 		run := func(t *testing.T, dir string, words ...string) (line string, left rig.LeftoverReported, at []string) {
 			t.Helper()
@@ -102,7 +102,7 @@ func TestAudit(t *testing.T) {
 	const leaves, status = "fini: leaving leftover ", "fini: exit 9 instead of 0: --orphans-exit, 1 leftover"
 	audit := []string{"--orphans=leave", "--orphans-exit=9"}
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for n, tt := range []struct {
+		for _, tt := range []struct {
 			name   string
 			flags  []string
 			status int
@@ -113,10 +113,7 @@ func TestAudit(t *testing.T) {
 			{"a look", audit[:1], 0, []string{leaves}},
 			{"a quiet look", []string{audit[0], "-q"}, 0, nil},
 		} {
-			if !rig.All() && n > 0 && !p.Takes(n) {
-				continue
-			}
-			t.Run(tt.name, func(t *testing.T) {
+			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
 				path := rig.ReportPath(t)
 				l, pid, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
@@ -164,7 +161,7 @@ func TestGitHubSummary(t *testing.T) {
 		hint   = "If a test sets FINI_TEST in its environment, its leak is named by that. "
 		link   = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
 	)
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name  string
 			flags []string

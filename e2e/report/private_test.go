@@ -18,7 +18,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	const group = 54321
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, tt := range []struct {
 			name     string
 			uid, gid int
@@ -34,7 +34,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 			{"made private meanwhile", 0, 0, 0o644, "022", `chmod 600 "$0"`, "0 0 0600"},
 			{"new, and made private meanwhile", 0, 0, 0, "0", `chmod 600 "$0"`, "0 0 0600"},
 		} {
-			t.Run(tt.name+" "+p.Name, func(t *testing.T) {
+			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				path := rig.ReportPath(t)
 				if tt.mode != 0 {
@@ -59,7 +59,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 func TestReportOverAnotherIsNotFlushed(t *testing.T) {
 	t.Parallel()
 	strace := need.Program(t, "strace")
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		path, trace := rig.ReportPath(t), filepath.Join(t.TempDir(), "trace")
 		if err := os.WriteFile(path, []byte(strings.Repeat("a longer report\n", 10_000)), 0o600); err != nil {
 			t.Fatal(err)

@@ -65,11 +65,8 @@ func TestReportOfTheCommand(t *testing.T) {
 			l.Signal(unix.SIGTERM)
 		}, 7, "7 exit 7", []string{"SIGTERM"}},
 	}
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for n, tt := range tests {
-			if !rig.All() && !p.Takes(n) {
-				continue
-			}
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				var path string
@@ -208,7 +205,7 @@ func TestReportOfLeftovers(t *testing.T) {
 			}
 			return r, pids, l.Err.Whole()
 		}
-		for n, tt := range []struct{ name, flags, script, sent, ended, holds string }{
+		for _, tt := range []struct{ name, flags, script, sent, ended, holds string }{
 			{"ends on SIGTERM", "--linger=0", `setsid sleep 1000 &` + sleeps, "SIGTERM", "SIGTERM", both},
 			{"needs SIGKILL", "--linger=0 --grace=50ms", signals + " &", "SIGTERM SIGKILL", "SIGKILL", both},
 			{"exits", "--linger=0 --grace=1h", signals + " 15 &", "SIGTERM", "exit 7", both},
@@ -218,10 +215,7 @@ func TestReportOfLeftovers(t *testing.T) {
 			{"ends within linger", "--linger=1h", ends, "", "", ""},
 			{"is waited for", "--orphans=wait", ends, "", "", ""},
 		} {
-			if !rig.All() && !p.Takes(n) {
-				continue
-			}
-			t.Run(tt.name, func(t *testing.T) {
+			rig.Case(t, p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
 				r, pids, said := run(t, tt.flags, tt.script, "ready")
 				if r.Reaped != 1 || len(r.Leftovers) != min(len(tt.sent), 1) {
@@ -244,10 +238,8 @@ func TestReportOfLeftovers(t *testing.T) {
 				}
 			})
 		}
-		if !rig.All() && p.Alone {
-			return // it does what the inner one of a pair does
-		}
-		t.Run("chain", func(t *testing.T) {
+		// Alone it does what the inner one of a pair does.
+		rig.Case(t, !p.Alone, "chain", func(t *testing.T) {
 			t.Parallel()
 			r, pids, _ := run(t, "--linger=0 --grace=50ms",
 				`sh -c 'trap "" TERM; echo top $$; sh -c "echo middle \$\$; $0 & wait; :"; :' "`+signals+`" &`, "top", "middle", "ready")
@@ -289,7 +281,7 @@ func TestReportOfLeftovers(t *testing.T) {
 func TestReportOfUsage(t *testing.T) {
 	t.Parallel()
 	script := "exec setsid sh -c '" + strings.Join(rig.Mode("burn"), " ") + " & read x; exit' & exit"
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		path := rig.ReportPath(t)
 		l := rig.Start(t, p, "--linger=1h", "--report="+path, "--", "/bin/sh", "-c", script)
 		burnt := time.Duration(l.Out.WantPID("burnt ")) // a number
@@ -310,7 +302,7 @@ func TestReportOfUsage(t *testing.T) {
 // The file is there, and empty, as long as the command runs, and if fini is killed.
 func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		path := rig.ReportPath(t)
 		l := rig.Start(t, p, "--report="+path, "--", "/bin/sh", "-c", `test -f "$0" && test ! -s "$0" && exit 5`, path)
 		l.MustEnd(5)
@@ -331,7 +323,7 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 // Where the report goes.
 func TestReportFile(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct{ name, variable, flag string }{
 			{"relative path", "/none/such", "--report=report.json"},
 			{"FINI_REPORT", "report.json", "-q"},
@@ -346,7 +338,7 @@ func TestReportFile(t *testing.T) {
 			})
 		}
 	})
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		// A stream by its name in /dev is a descriptor too. Here root has a /dev of its own,
 		// for a link that is taken for a file's would be replaced.
 		for _, stream := range []string{"-", "/dev/stdout", "/dev/stderr", "/proc/self/fd/1"} {
@@ -380,7 +372,7 @@ func TestReportDescriptor(t *testing.T) {
 		return ours, os.NewFile(uintptr(ends[1]), "writer")
 	}
 	const slow = "it was not taken within 5s"
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name string
 			open func(t *testing.T) (ours, theirs *os.File) // no ours where nobody reads
@@ -493,7 +485,7 @@ func mustRefuse(t *testing.T, cmd *exec.Cmd, says string) {
 // A command that could not be started is reported too, and why, and so is a life without a command.
 func TestReportOfWhatWasNotStarted(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name   string
 			args   []string

@@ -1,135 +1,17 @@
 package report
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+
 	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
-
-// A schema is what docs/report.schema.json makes use of.
-type schema struct {
-	name        string
-	Description string
-	Type        any // a word, or a list of words
-	Const       any
-	Enum        []any
-	Ref         string     `json:"$ref"`
-	Defs        properties `json:"$defs"`
-	Properties  properties
-	Items       *schema
-	AnyOf       []schema
-}
-
-// properties are schemas by name, in the order of the text.
-type properties []schema
-
-func (ps *properties) UnmarshalJSON(text []byte) error {
-	in := json.NewDecoder(bytes.NewReader(text))
-	_, err := in.Token()
-	for err == nil && in.More() {
-		name, _ := in.Token()
-		p := schema{name: name.(string)}
-		err = in.Decode(&p)
-		*ps = append(*ps, p)
-	}
-	return err
-}
-
-// A typeWriter writes a schema as TypeScript. Definitions that are objects have a name of their own.
-type typeWriter struct {
-	t     *testing.T
-	defs  properties
-	named map[string]string
-}
-
-// of is the type that a schema describes, on lines that are indented like this.
-func (w *typeWriter) of(s *schema, indent string) string {
-	var kinds []string
-	words, isList := s.Type.([]any)
-	if !isList && s.Type != nil {
-		words = []any{s.Type}
-	}
-	for _, word := range words {
-		kind := word.(string)
-		switch kind {
-		case "object":
-			kind = cmp.Or(w.named[s.name], w.object(s, indent))
-		case "array":
-			kind = w.of(s.Items, indent)
-			if strings.Contains(kind, "' | '") {
-				kind = "(" + kind + ")"
-			}
-			kind += "[]"
-		case "integer":
-			kind = "number"
-		}
-		kinds = append(kinds, kind)
-	}
-	values := s.Enum
-	if s.Const != nil {
-		values = []any{s.Const}
-	}
-	for _, value := range values {
-		kinds = append(kinds, strings.ReplaceAll(string(must(json.Marshal(value))), `"`, "'"))
-	}
-	for _, one := range append(s.AnyOf, w.defs...) {
-		if one.name == "" || "#/$defs/"+one.name == s.Ref {
-			kinds = append(kinds, strings.Split(w.of(&one, indent), " | ")...)
-		}
-	}
-	isNull := func(kind string) bool { return kind == "null" }
-	if slices.ContainsFunc(kinds, isNull) {
-		kinds = append(slices.Compact(slices.DeleteFunc(kinds, isNull)), "null")
-	}
-	return strings.Join(kinds, " | ")
-}
-
-func (w *typeWriter) object(s *schema, indent string) string {
-	text := "{\n"
-	for _, p := range s.Properties {
-		if p.Description == "" {
-			w.t.Errorf("the schema does not say what %s is", p.name)
-		}
-		text += fmt.Sprintf("%[1]s  /** %[2]s */\n%[1]s  %[3]s: %[4]s;\n", indent, p.Description, p.name, w.of(&p, indent+"  "))
-	}
-	return text + indent + "}"
-}
-
-// The types of a report in TypeScript are those of the schema.
-func TestReportTypes(t *testing.T) {
-	t.Parallel()
-	var root schema
-	if err := json.Unmarshal([]byte(rig.ReadFile(t, "../docs/report.schema.json")), &root); err != nil {
-		t.Fatal(err)
-	}
-	w := typeWriter{t, root.Defs, map[string]string{"leftover": "Leftover", "oom": "OutOfMemory"}}
-	want := "// From docs/report.schema.json.\n"
-	for _, p := range append(properties{root}, root.Defs...) {
-		name := w.named[p.name]
-		if p.name == "" {
-			name = "Report"
-		}
-		if name != "" {
-			want += fmt.Sprintf("\n/** %s */\nexport interface %s %s\n", p.Description, name, w.object(&p, ""))
-		}
-	}
-	if got := rig.ReadFile(t, "../packaging/npm/report.d.ts"); got != want {
-		t.Errorf("packaging/npm/report.d.ts is not what the schema says, which is:\n%s", want)
-	}
-	if !strings.Contains(rig.ReadFile(t, "../packaging/npm/index.d.ts"), "export * from './report';\n") {
-		t.Error("index.d.ts does not export them")
-	}
-}
 
 // TypeScript takes a real report for one, and knows each field.
 func TestReportTypesInTypeScript(t *testing.T) {
@@ -145,9 +27,8 @@ func TestReportTypesInTypeScript(t *testing.T) {
 	path := rig.ReportPath(t)
 	l := rig.Start(t, rig.Alone, "--linger=0", "--report="+path, "--", "/bin/sh", "-c", `setsid sleep 1000 & kill -TERM $$`)
 	l.MustEnd(143)
-	for _, name := range []string{"index.d.ts", "report.d.ts"} {
-		k.File("fini-init/"+name, rig.ReadFile(t, "../packaging/npm/"+name), 0o644)
-	}
+	k.File("fini-init/index.d.ts", rig.ReadFile(t, "../packaging/npm/index.d.ts"), 0o644)
+	k.File("fini-init/report.d.ts", reportTypes(t, "ts"), 0o644)
 	const host = `import { wrap, type Report, type Leftover } from './fini-init/index';
 const report: Report = %s;
 const names: string[] = report.leftovers.map((left: Leftover) => left.command);
@@ -166,4 +47,52 @@ export const all = [names, reason, report.exit?.signal?.startsWith('SIG'), wrap(
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}
+}
+
+// So does mypy, with the types of the wheel.
+func TestReportTypesInPython(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	mypy := need.Program(t, "mypy")
+	k := rig.NewRecipeDir(t, nil)
+	k.File("fini_init/__init__.py", rig.ReadFile(t, "../packaging/fini_init/__init__.py"), 0o644)
+	k.File("fini_init/report.py", reportTypes(t, "py"), 0o644)
+	k.File("fini_init/py.typed", "", 0o644)
+	const host = `import fini_init
+from fini_init.report import Leftover, Report
+
+def commands(report: Report) -> list[str]:
+    left: list[Leftover] = report["leftovers"]
+    return [one["command"] for one in left if one["startedBy"][0]["name"] != "sh"]
+
+run = fini_init.wrap("sh", ["-c", "true"], required=True)
+argv: list[str] = [run.command, *run.args]
+`
+	check := func(name, text string) (string, error) {
+		cmd := exec.Command(mypy, "--strict", "--python-version", "3.9", "--cache-dir", filepath.Join(k.Dir, "cache"), k.File(name, text, 0o644))
+		cmd.Env = append(os.Environ(), "MYPYPATH="+k.Dir)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := check("right.py", host); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, _ := check("wrong.py", host+"def code(report: Report) -> int: return len(report['ended']) + report['exitCode']\n")
+	for _, want := range []string{`has no key "exitCode"`, `has incompatible type "Optional[str]"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("mypy does not say %s: %s", want, out)
+		}
+	}
+}
+
+// reportTypes are what the packages have for a language.
+func reportTypes(t *testing.T, language string) string {
+	t.Helper()
+	cmd := exec.Command(rig.Packaging(t), "types", language)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
 }

@@ -1,13 +1,7 @@
 package rig
 
 import (
-	"flag"
 	"iter"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,64 +12,30 @@ import (
 // times as long: FINI_FULL=1, or FINI_FULL=1h for what goes on at random for that long.
 func Full() bool { return surroundings.Asked("FINI_FULL") != "" }
 
-// All reports whether FINI_ALL asks for all cases, or for the rest of them, as make test-all does.
-func All() bool { return Full() || surroundings.Asked("FINI_ALL") != "" }
+// Quick reports whether only the quick cases are asked for, as make test does by `go test -short`. Each case says itself
+// whether it is one. Without -short everything runs.
+func Quick() bool { return testing.Short() }
 
-// rest reports whether what make test has run is left out. FINI_ALL=rest asks for that.
-func rest() bool { return surroundings.Asked("FINI_ALL") == "rest" && !Full() }
-
-// takes reports whether this run has a case: make test has the chosen one alone, the rest is without it.
-func takes(chosen bool) bool { return chosen && !rest() || !chosen && All() }
-
-// leaveOut makes the run skip the tests of a room that are the same in make test: neither such a test nor a function that
-// it calls asks All. The working directory is e2e.
-func leaveOut(room string) error {
-	callers := map[string][]string{}
-	var tests []string
-	for _, pattern := range []string{"rig/*.go", "rig/*/*.go", room + "/*_test.go"} {
-		files, _ := filepath.Glob(pattern)
-		for _, name := range files {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return err
-			}
-			for _, f := range strings.Split(string(text), "\nfunc ")[1:] {
-				name := functionName.FindString(f)
-				if strings.HasPrefix(name, "Test") && name != "TestMain" {
-					tests = append(tests, name)
-				}
-				for _, call := range calledName.FindAllStringSubmatch(f, -1) {
-					callers[call[1]] = append(callers[call[1]], name)
-				}
-			}
-		}
-	}
-	asks := []string{"All"}
-	for i := 0; i < len(asks); i++ {
-		for _, name := range callers[asks[i]] {
-			if !slices.Contains(asks, name) {
-				asks = append(asks, name)
-			}
-		}
-	}
-	same := slices.DeleteFunc(tests, func(name string) bool { return slices.Contains(asks, name) })
-	if same == nil {
-		return nil
-	}
-	return flag.Set("test.skip", "^("+strings.Join(same, "|")+")$")
-}
-
-var (
-	functionName = regexp.MustCompile(`^\w*`) // none of a method
-	calledName   = regexp.MustCompile(`(?:\b(?:rig|shells)\.|[^.\w])(\w+)\(`)
-)
+// leftOut is said by each test that make test leaves to make test-all.
+const leftOut = "make test-all runs this"
 
 // Long leaves a test to make test-all: there it takes as long as it wants.
 func Long(t testing.TB) {
 	t.Helper()
-	if !All() {
-		t.Skip("make test-all runs this test")
+	if Quick() {
+		t.Skip(leftOut)
 	}
+}
+
+// Case runs a case, which says whether it is quick, as a subtest.
+func Case(t *testing.T, quick bool, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		if !quick {
+			Long(t)
+		}
+		test(t)
+	})
 }
 
 // QuickOrFull is how often something is done, or how much of it there is: in make test a third of quick.
@@ -83,10 +43,10 @@ func QuickOrFull(quick, whole int) int {
 	switch {
 	case Full():
 		return whole
-	case All():
-		return quick
+	case Quick():
+		return (quick + 2) / 3
 	}
-	return (quick + 2) / 3
+	return quick
 }
 
 // DrawnFor is how long something goes on at random.
@@ -94,7 +54,7 @@ func DrawnFor(t testing.TB, quick time.Duration) time.Duration {
 	t.Helper()
 	switch text := surroundings.Asked("FINI_FULL"); text {
 	case "":
-		if !All() {
+		if Quick() {
 			quick /= 2
 		}
 		return quick

@@ -52,10 +52,11 @@ func LaunchBy(t testing.TB, before []string, p Place, args ...string) *BoundLife
 	return l
 }
 
-// MustVanish waits until everything has ended, a ladder after it was told to.
+// MustVanish asserts that everything ends within a ladder after it was told to. A tree that outlives the ladder by ten
+// seconds, or as much longer as the machine is busy, stays.
 func (l *BoundLife) MustVanish(ladder time.Duration) {
 	l.T.Helper()
-	if !Poll(ladder+Patience, func() bool { return HungUp(l.Witness) }) {
+	if !Await(ladder+10*time.Second, func() bool { return HungUp(l.Witness) }) {
 		l.T.Fatalf("the tree has not ended, where one ladder is %v; stderr: %s", ladder, l.Err.Text())
 	}
 }
@@ -90,55 +91,59 @@ func (l *BoundLife) ChildOf(pid int) int {
 }
 
 var Victims = []struct {
-	Name string
-	Pids func(l *BoundLife) []int // negative for a process group
+	Name  string
+	Pids  func(l *BoundLife) []int // negative for a process group
+	Quick string                   // the group of the command in which make test kills it
 }{
-	{"launcher", func(l *BoundLife) []int { return []int{l.Launcher} }},
-	{"outer fini", func(l *BoundLife) []int { return []int{l.Outer} }},
-	{"inner fini", func(l *BoundLife) []int { return []int{l.Inner()} }},
-	{"main child", func(l *BoundLife) []int { return []int{l.Main()} }},
+	{"launcher", func(l *BoundLife) []int { return []int{l.Launcher} }, "own"},
+	{"outer fini", func(l *BoundLife) []int { return []int{l.Outer} }, "job"},
+	{"inner fini", func(l *BoundLife) []int { return []int{l.Inner()} }, "own"},
+	{"main child", func(l *BoundLife) []int { return []int{l.Main()} }, "job"},
 	{"launcher's group", func(l *BoundLife) []int {
 		// Until the inner fini has left that group, SIGKILL would end both of the pair.
 		Until(l.T, "the inner fini has a group of its own", func() bool {
 			return HungUp(l.Witness) || slices.ContainsFunc(ChildrenOf(l.T, l.Outer), func(pid int) bool { return GroupOf(pid) == pid })
 		})
 		return []int{-l.Launcher}
-	}},
-	{"launcher and outer fini", func(l *BoundLife) []int { return []int{l.Launcher, l.Outer} }},
+	}, "own"},
+	{"launcher and outer fini", func(l *BoundLife) []int { return []int{l.Launcher, l.Outer} }, "job"},
 }
 
 // The moments at which a victim is killed. Each returns when it has come, to a tree that the shell makes after First.
 var Moments = []struct {
 	Name, First string
 	Come        func(l *BoundLife)
+	Quick       string // the tree with which make test has it
 }{
-	{"at the start", "", func(*BoundLife) {}},
-	{"running", "", func(l *BoundLife) { l.Out.Want("ready") }},
+	{"at the start", "", func(*BoundLife) {}, "npx"},
+	{"running", "", func(l *BoundLife) { l.Out.Want("ready") }, "holder"},
 	{"in the ladder", "", func(l *BoundLife) {
 		l.Out.Want("ready")
 		_ = l.Stdin.Close()
 		l.Err.Want("fini: waiting for the command: standard input has closed")
-	}},
+	}, "quiet"},
 	{"stopping leftovers", stubbornLeftover, func(l *BoundLife) {
 		for range 2 { // "stubborn" and "ready", in any order
 			l.Out.Next()
 		}
 		Write(l.T, l.Life, "go\n")
 		l.Err.Want("fini: stopping leftover")
-	}},
+	}, "stubborn"},
 }
 
+const (
+	WithPidfds    = "with pidfds"
+	WithoutPidfds = "without pidfds"
+)
+
 // WithAndWithoutPidfds runs a test where fini has pidfds, and where it has not. before are the words that
-// execute fini. In make test it is one of the two, which the test's name chooses.
-func WithAndWithoutPidfds(t *testing.T, test func(t *testing.T, before []string)) {
+// execute fini. In make test it is the quick one of the two.
+func WithAndWithoutPidfds(t *testing.T, quick string, test func(t *testing.T, before []string)) {
 	t.Helper()
-	for i, name := range []string{"with pidfds", "without pidfds"} {
-		if !All() && i != turn(t.Name(), 2) {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
+	for name, before := range map[string][]string{WithPidfds: nil, WithoutPidfds: Mode("refuse", BeforePidfds)} {
+		Case(t, name == quick, name, func(t *testing.T) {
 			t.Parallel()
-			test(t, [][]string{nil, Mode("refuse", BeforePidfds)}[i])
+			test(t, before)
 		})
 	}
 }

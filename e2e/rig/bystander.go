@@ -25,13 +25,12 @@ func init() {
 	Modes["@autoreap"] = helperAutoreap
 }
 
-// AloneOrPair are the ways to live outside of a PID namespace. In make test it is one of them, which the test's name
-// chooses, and in make test-all the other.
-func AloneOrPair(t *testing.T) []Place {
-	t.Helper()
-	ways := []Place{Pair, Alone}
-	chosen := ways[turn(t.Name(), len(ways))]
-	return slices.DeleteFunc(ways, func(p Place) bool { return !takes(p == chosen) })
+// AloneOrPair are the ways to live outside of a PID namespace. In make test it is the quick one alone.
+func AloneOrPair(_ *testing.T, quick Place) []Place {
+	if Quick() {
+		return []Place{quick}
+	}
+	return []Place{Pair, Alone}
 }
 
 // MustRecord asserts what is left of a recorder's lines.

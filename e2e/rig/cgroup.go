@@ -39,17 +39,14 @@ var table struct {
 
 var tableColumns = []string{"without", "tini -s", "fini"}
 
-// InColumns runs a case under fini with the given flags, in CI also without a wrapper, and with FINI_FULL under
-// tini too, puts the outcomes into the table, and asserts that fini left nothing. wrap is what goes
+// InColumns runs a case under fini with the given flags, and in make test-all also without a wrapper and under
+// tini, puts the outcomes into the table, and asserts that fini left nothing. wrap is what goes
 // before the command. name is the row's, in words for a reader of the README.
 func InColumns(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) Outcome) {
 	t.Helper()
 	AddRow(name)
 	for _, column := range tableColumns {
-		if column != "fini" && !All() || column == "tini -s" && !Full() {
-			continue
-		}
-		t.Run(column, func(t *testing.T) {
+		Case(t, column == "fini", column, func(t *testing.T) {
 			var wrap []string
 			switch column {
 			case "tini -s":

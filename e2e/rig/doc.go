@@ -11,13 +11,14 @@
 // of the tree inherits the witness, a pipe that only the kernel closes. A Cgroup holds the tree if its
 // processes close what they inherit. Life.Worker is the inner fini of a pair, whose child is the command.
 //
-// A test waits for facts: a line, the end of a pipe, an empty cgroup. Until is the one function that polls, and
-// Patience only ends a failure. Nothing sleeps to let something happen.
+// A test waits for facts: a line, the end of a pipe, an empty cgroup. Until and Await poll, and
+// their patience only ends a failure: a minute of a machine that is free, and as much more as it is busy. Nothing sleeps to let
+// something happen.
 //
 // Programs that tests start are modes of the test binary: Mode("signals") is the command line of one. They are
 // here, one file for each kind; the room kernel adds its own to Modes.
 //
 // A test asks for a program or a right with package need. If that is missing, need skips the test, and make
-// test says so; under FINI_MUST_RUN=1 the test fails. All reports whether make test-all runs: it adds the cases
-// that repeat a proof in one more place, shell or language.
+// test says so; under FINI_MUST_RUN=1 the test fails. Case says of a case whether it is quick, and Long of a
+// test that it isn't: make test-all alone runs those that repeat a proof in one more place, shell or language.
 package rig

@@ -11,7 +11,7 @@ import (
 func WithModules(t *testing.T, standIns map[string]string) *recipeDir {
 	t.Helper()
 	k := NewRecipeDir(t, standIns)
-	part := "fini-init-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	part := "@fini-init/linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	k.File("node_modules/fini-init/package.json", `{"name": "fini-init", "version": "0.1.0", "optionalDependencies": {"`+part+`": "0.1.0"}}`, 0o644)
 	k.File("node_modules/fini-init/index.js", ReadFile(t, "../packaging/npm/index.js"), 0o644)
 	k.File("node_modules/"+part+"/bin/README", "", 0o644)

@@ -3,7 +3,6 @@ package rig
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -82,15 +81,5 @@ func Packaging(t *testing.T) string {
 // CompletionFor is what the packages have for a shell.
 func CompletionFor(t *testing.T, shell string) string {
 	t.Helper()
-	help := filepath.Join(t.TempDir(), "help")
-	if err := os.WriteFile(help, []byte(Run(t, Fini, "--help")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(Packaging(t), "completion", "-help-text", help, shell)
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return ReadFile(t, "../packaging/completions/fini."+shell)
 }

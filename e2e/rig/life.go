@@ -28,17 +28,13 @@ import (
 // Fini is the binary under test: built for this run, or named with -fini.
 var Fini string
 
-// Patience ends a failing wait. No test passes because of it.
-const Patience = 5 * time.Minute
-
 // Main runs the tests of a room, or one of the programs that tests start. The folder e2e is the working directory of
 // either, so that the path of a file is the same in each room.
 func Main(m *testing.M) {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		helper(os.Args[1], os.Args[2:])
 	}
-	room, err := toE2E()
-	if err != nil {
+	if err := toE2E(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -49,12 +45,6 @@ func Main(m *testing.M) {
 	if isDefault("test.parallel") {
 		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
-	}
-	if rest() && !strings.HasPrefix(room, "long/") {
-		if err := leaveOut(room); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
 	}
 	os.Exit(func() int {
 		if Fini == "" {
@@ -75,7 +65,7 @@ func Main(m *testing.M) {
 			}
 		}
 		status := m.Run()
-		if testing.Verbose() {
+		if testing.Verbose() && !Quick() {
 			printTable(os.Stdout)
 		}
 		return max(status, tooLarge())
@@ -111,20 +101,19 @@ func build(to string) error {
 	})
 }
 
-// toE2E goes up from the room's folder, and returns the room's name.
-func toE2E() (room string, err error) {
+// toE2E goes up from the room's folder.
+func toE2E() error {
 	dir, err := os.Getwd()
 	for err == nil && filepath.Base(dir) != "e2e" {
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("the tests of a room run in its folder, which is below e2e")
+			return errors.New("the tests of a room run in its folder, which is below e2e")
 		}
-		room = filepath.Join(filepath.Base(dir), room)
 		dir = filepath.Dir(dir)
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	return room, os.Chdir(dir)
+	return os.Chdir(dir)
 }
 
 // withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
@@ -178,53 +167,27 @@ func (p Place) Flags() []string {
 	return nil
 }
 
-// Takes reports whether a place has a share in a case with this number, of many cases that are dealt out
-// among the places; each of them takes all under FINI_FULL.
-func (p Place) Takes(n int) bool {
-	return Full() || Places[n%len(Places)] == p
-}
-
-// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace. In make test it is one of these
-// places, which the test's name chooses, and in make test-all the others.
-func InPlaces(t *testing.T, test func(t *testing.T, p Place)) {
+// InPlaces runs a test as each kind of wrapper and as PID 1 of a real PID namespace. In make test it is the quick one of
+// these places alone.
+func InPlaces(t *testing.T, quick Place, test func(t *testing.T, p Place)) {
 	t.Helper()
 	for _, p := range Places {
-		if takes(p == chosen(t.Name())) {
-			inPlace(t, p, test)
-		}
+		inPlace(t, p, p == quick, test)
 	}
 }
 
-// chosen is the place that a name stands for, of those that there can be here.
-func chosen(name string) Place {
-	there := Places
-	if pidNamespace() != nil {
-		there = slices.DeleteFunc(slices.Clone(there), func(p Place) bool { return p.PID1 })
-	}
-	return there[turn(name, len(there))]
-}
-
-// turn is a number below n for a name: always the same, and of many names each number is that of some.
-func turn(name string, n int) int {
-	sum := 0
-	for _, letter := range []byte(name) {
-		sum += int(letter)
-	}
-	return sum % n
-}
-
-// InEveryPlace runs a test in all places, also in make test: the first test of a promise, a test that differs from place
-// to place, and a test that deals its cases out among the places.
+// InEveryPlace runs a test in all places, also in make test: the first test of a promise, or a test that differs from place
+// to place.
 func InEveryPlace(t *testing.T, test func(t *testing.T, p Place)) {
 	t.Helper()
 	for _, p := range Places {
-		inPlace(t, p, test)
+		inPlace(t, p, true, test)
 	}
 }
 
-func inPlace(t *testing.T, p Place, test func(t *testing.T, p Place)) {
+func inPlace(t *testing.T, p Place, quick bool, test func(t *testing.T, p Place)) {
 	t.Helper()
-	t.Run(p.Name, func(t *testing.T) {
+	Case(t, quick, p.Name, func(t *testing.T) {
 		if p.PID1 {
 			NeedPidNamespace(t)
 		}
@@ -429,12 +392,16 @@ func (l *Life) Status() int {
 	l.T.Helper()
 	ended := make(chan struct{})
 	go func() { l.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(Patience):
-		l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
+	for w := new(Wait); ; {
+		select {
+		case <-ended:
+			return ShellStatus(l.Cmd.ProcessState)
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(Enough) {
+			l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
+		}
 	}
-	return ShellStatus(l.Cmd.ProcessState)
 }
 
 func ShellStatus(s *os.ProcessState) int {
@@ -490,7 +457,7 @@ func HeldOpen(f *os.File) bool {
 			return true
 		}
 	}
-	return !Poll(Patience, func() bool { return HungUp(f) })
+	return !Await(Enough, func() bool { return HungUp(f) })
 }
 
 func Pipe(t testing.TB) (r, w *os.File) {
@@ -613,12 +580,15 @@ func (l *Lines) Next() (line string, ok bool) {
 		line, l.early = l.early[0], l.early[1:]
 		return line, true
 	}
-	select {
-	case line, ok = <-l.C:
-		return line, ok
-	case <-time.After(Patience):
-		l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
-		return "", false
+	for w := new(Wait); ; {
+		select {
+		case line, ok = <-l.C:
+			return line, ok
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(Enough) {
+			l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
+		}
 	}
 }
 
@@ -687,27 +657,6 @@ func (l *Lines) Rest() (all []string) {
 		}
 		all = append(all, line)
 	}
-}
-
-// Until waits for a fact that can only be polled.
-func Until(t testing.TB, what string, fact func() bool) {
-	t.Helper()
-	if !Poll(Patience, fact) {
-		t.Fatalf("never came true: %s", what)
-	}
-}
-
-// Poll asks for a fact until it is true, or the limit has passed, and reports which. It is the one
-// place that sleeps to wait, at first for a short time: what takes long is not asked for all the time.
-func Poll(limit time.Duration, fact func() bool) bool {
-	pause := time.Millisecond
-	for end := time.Now().Add(limit); !fact(); time.Sleep(pause) {
-		if time.Now().After(end) {
-			return false
-		}
-		pause = min(pause+pause/4, 20*time.Millisecond)
-	}
-	return true
 }
 
 // ProcStatus is a field of /proc/PID/status.

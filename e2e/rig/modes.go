@@ -228,6 +228,8 @@ var refusals = map[string]refusal{
 	"pidfd_send_signal": {number: unix.SYS_PIDFD_SEND_SIGNAL},
 	"CLONE_PIDFD":       {number: unix.SYS_CLONE, has: unix.CLONE_PIDFD},
 	"clone3":            {number: unix.SYS_CLONE3},
+	"kill":              {number: unix.SYS_KILL},
+	"wait4":             {number: unix.SYS_WAIT4, arg: 2, has: unix.WALL}, // shells do without it
 	"waitid":            {number: unix.SYS_WAITID},
 	"WNOWAIT":           {number: unix.SYS_WAITID, arg: 3, has: unix.WNOWAIT},
 	"close_range":       {number: unix.SYS_CLOSE_RANGE},

@@ -33,6 +33,8 @@ type RefusedRow struct {
 	Unbound bool     // the launcher's death goes unnoticed
 	Inner   Alive    // after SIGKILL of the inner fini
 	Alone   Alive    // after SIGKILL of a fini without a shield
+
+	Quick string // whom make test kills: the one by which the row differs from others, if there is one
 }
 
 const (
@@ -46,66 +48,67 @@ const (
 var RefusedRows = []RefusedRow{
 	{
 		Refused: "`clone3`, `close_range`, `pwritev2`",
-		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Holds: "all", Alone: Leftovers,
+		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher",
 	},
 	{
 		Refused: "`pidfd_open`", Calls: "pidfd_open",
 		Lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
-		Holds: "all else: the parent death signal is the bond to the parent process", Alone: Leftovers,
+		Holds: "all else: the parent death signal is the bond to the parent process", Alone: Leftovers, Quick: "outer",
 	},
 	{
 		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", Calls: BeforePidfds,
-		Lost: "the same", Holds: "all else", Alone: Leftovers,
+		Lost: "the same", Holds: "all else", Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
-		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers,
+		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers, Quick: "only",
 	},
-	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`epoll_create1`, `epoll_ctl`", Calls: "epoll_create1,epoll_ctl", Lost: "nothing", Holds: "all", Alone: Leftovers},
-	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers},
+	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`wait4`", Calls: "wait4", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
+	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
+	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
+	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},
+	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`epoll_create1`, `epoll_ctl`", Calls: "epoll_create1,epoll_ctl", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
+	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
 		Lost:  "without a shield the command survives SIGKILL of fini",
 		Holds: "SIGKILL of either fini of a pair; the bond to the parent process",
-		Says:  []string{noGroup}, Alone: Everything,
+		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
 		Lost:  "the bond to the parent process; without a shield the command survives SIGKILL of fini",
 		Holds: "SIGKILL of either fini of a pair; leftovers are stopped",
-		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything,
+		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
 		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
 		Lost:  "fini stops leftovers only as PID 1",
 		Holds: "the main child is stopped when the parent process dies or a fini is killed",
-		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers,
+		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`prctl`", Calls: "prctl",
 		Lost:  "fini stops leftovers only as PID 1; the command survives SIGKILL of the inner fini, or of a fini without a shield",
 		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
-		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything,
+		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
 		Lost:  "signals reach the main child alone; without a shield the command survives SIGKILL of fini",
-		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noOwnGroup, noGroup}, Alone: Everything,
+		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
-		Alone: Leftovers,
+		Alone: Leftovers, Quick: "launcher",
 	},
 	{
 		Refused: "all of these", Calls: RefuseAll,
 		Lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
 		Holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
-		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything,
+		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
 	},
 }
 
@@ -130,26 +133,18 @@ func (row RefusedRow) SaysIn(p Place) []string {
 
 // Kinds are the errors with which a row's kills are tried: both where it takes another way to tell of an end.
 func (row RefusedRow) Kinds() []string {
-	if strings.Contains(row.Calls, "pidfd_open") && All() {
+	if strings.Contains(row.Calls, "pidfd_open") && !Quick() {
 		return []string{"ENOSYS", "EPERM"}
 	}
 	return []string{"EPERM"}
 }
 
-// Victims are what is killed: in make test the one by which the row differs from others, or one in turn.
-func (row RefusedRow) Victims(turn int) []string {
-	victims := []string{"launcher", "outer", "inner", "only"}
-	switch {
-	case All():
-		return victims
-	case row.Unbound:
-		return []string{"launcher"}
-	case row.Inner != Nothing:
-		return []string{"inner"}
-	case row.Alone != Leftovers:
-		return []string{"only"}
+// Victims are what is killed: in make test the quick one alone.
+func (row RefusedRow) Victims() []string {
+	if Quick() {
+		return []string{row.Quick}
 	}
-	return victims[turn%len(victims):][:1]
+	return []string{"launcher", "outer", "inner", "only"}
 }
 
 // SetUserID makes a copy of a program that runs as its owner, root.

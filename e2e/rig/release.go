@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,37 +53,6 @@ func MustBeAs(t *testing.T, name, other string, mode fs.FileMode) {
 	if info, err := os.Stat(name); err != nil || info.Mode() != mode {
 		t.Errorf("%s: %v (%v), want %v", name, info.Mode(), err, mode)
 	}
-}
-
-// An option as --help and the man page show it.
-type Option struct{ Names, Preset string }
-
-// OptionsOf finds lines that begin with a flag, and the default in what is said of it.
-func OptionsOf(t *testing.T, text string, preset *regexp.Regexp) (all []Option) {
-	t.Helper()
-	flag := regexp.MustCompile(`^ +((?:-[a-zA-Z], )*(?:-[a-zA-Z]|--[a-z\[][a-z\]-]*(?:\[?=[A-Za-z:,\[\]]+\]?)?))(?:  +|$)(.*)`)
-	var said []string
-	finish := func() {
-		if len(all) > 0 && preset != nil {
-			if m := preset.FindStringSubmatch(strings.Join(said, " ")); m != nil {
-				all[len(all)-1].Preset = m[1]
-			}
-		}
-		said = nil
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if m := flag.FindStringSubmatch(line); m != nil {
-			finish()
-			all, said = append(all, Option{Names: m[1]}), []string{m[2]}
-		} else if strings.HasPrefix(line, "Exit status:") {
-			break
-		} else if line = strings.TrimSpace(line); line != "" {
-			said = append(said, line)
-		}
-	}
-	finish()
-	return all
 }
 
 // ManExamples are the blocks of the man page's EXAMPLES.

@@ -37,7 +37,7 @@ func TestStoppedAndAskedAtOnce(t *testing.T) {
 func TestTrapKillZero(t *testing.T) {
 	t.Parallel()
 	recorder := strings.Join(rig.Mode("signals", "12"), " ")
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			l, screen, keys := rig.OnTerminal(t, p.Command("-q", "--linger=0", "--", "/bin/sh", "-c",

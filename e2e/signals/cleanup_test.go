@@ -13,7 +13,7 @@ import (
 // does, whatever --grace is (#36.5).
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		other := rig.Bystander(t)
 		l := rig.Start(t, p, "--grace=2m", fmt.Sprintf("--bind=%d", other.Process.Pid), "--", "/bin/sh", "-c",
 			`trap 'n=$((n+1)); echo TERM $n; [ $n = 1 ] || exit 7' TERM; echo ready; while :; do sleep 0.01; done`)

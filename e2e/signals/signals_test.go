@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 func TestForwardedSignalStartsNoLadder(t *testing.T) {
 	t.Parallel()
 	const graceful = `trap 'sleep %s; echo saved; exit 5' TERM; echo ready; while :; do sleep 0.01; done`
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Run("without -k", func(t *testing.T) {
 			t.Parallel()
 			l := rig.Start(t, p, "--grace=100ms", "--", "/bin/sh", "-c", fmt.Sprintf(graceful, "0.5"))
@@ -68,7 +68,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 // SIGCHLD is about fini's own children. Were it forwarded, it would come before the sentinel.
 func TestChildSignalIsNotForwarded(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--", "/bin/sh", "-c", `trap 'echo child' CHLD; trap 'echo window' WINCH; echo ready; until read line; do :; done`)
 		l.Out.Want("ready")
 		l.Caught()
@@ -88,14 +88,20 @@ func TestChildSignalIsNotForwarded(t *testing.T) {
 func TestSignalsReachTheGroup(t *testing.T) {
 	t.Parallel()
 	signals := strings.Join(rig.Mode("signals", "12"), " ")
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
-			name string
-			args []string
-			want int // how many of the group get it
-		}{{"group", nil, 2}, {"-c", []string{"-c"}, 1}, {"--single-child", []string{"--single-child"}, 1}} {
-			t.Run(tt.name, func(t *testing.T) {
-				l := rig.Start(t, p, append(tt.args, "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+			line string // the name that fini is called by, and flags
+			want int    // how many of the group get it
+		}{{"fini", 2}, {"fini -c", 1}, {"fini --single-child", 1}, {"/sbin/tini", 1}, {"catatonit -g", 2}} {
+			t.Run(tt.line, func(t *testing.T) {
+				words := strings.Fields(tt.line)
+				cmd := p.Command(append(words[1:], "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", signals+" & exec "+signals)...)
+				if cmd.Path == rig.Fini {
+					cmd.Args[0] = words[0]
+				} else if words[0] != "fini" {
+					return // another program executes this fini
+				}
+				l := rig.StartCmd(t, cmd)
 				l.Out.Want("ready")
 				l.Out.Want("ready")
 				l.Signal(syscall.SIGUSR1)
@@ -158,7 +164,7 @@ while True: signal.sigtimedwait([], 1)`},
 // It shortens none of the waits if the command, and what that leaves behind, ignores it as it did.
 func TestIgnoredSignalAsksForNoEnd(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			argv := p.Executed(nil, "-v", "--kill-after=1ms", "--", "/bin/sh", "-c", "echo up; read line; exit 7").Args
@@ -212,7 +218,7 @@ func TestSignalsOfTheRuntimeAreForwarded(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with a signal handler of fini's own")
 	python := need.Program(t, "python3")
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--", python, "-c", `
 import os, signal, sys
 wanted = [23, 27, 34]
@@ -236,7 +242,7 @@ sys.exit(9)
 
 func TestRewrite(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		// The next one shows that what is dropped did not come.
 		want := map[syscall.Signal]string{1: "signal 10", 2: "", 15: "signal 3", 37: "signal 15"}
 		flags := []string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15"}
@@ -269,7 +275,7 @@ func TestRewrite(t *testing.T) {
 // on watching its launcher. What it has stopped can be continued, ended and killed.
 func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for name, tt := range map[string]struct {
 			end    func(l *rig.BoundLife) error
 			status int // of fini, which is the launcher's too
@@ -331,7 +337,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 // What follows a signal is decided by the signal that is sent: see --rewrite.
 func TestRewrittenSignalDecides(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Run("which asks for nothing", func(t *testing.T) {
 			t.Parallel()
 			l := rig.Start(t, p, append([]string{"-k", "100ms", "-r", "HUP:USR1", "--"}, rig.Mode("signals", "12")...)...)

@@ -20,7 +20,7 @@ import (
 func TestSignalWhileFiniStarts(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for _, sig := range []syscall.Signal{unix.SIGUSR1, unix.SIGALRM, unix.SIGTERM, 40} {
 			t.Run(fmt.Sprint(p.Name, " ", sig), func(t *testing.T) {
 				t.Parallel()
@@ -43,7 +43,7 @@ func TestSignalWhileExecveHangs(t *testing.T) {
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
 	shell, err := os.ReadFile("/bin/sh")
 	must(t, err)
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for _, c := range []struct {
 			sig     syscall.Signal
 			rewrite string

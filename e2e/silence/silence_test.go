@@ -31,7 +31,7 @@ func TestSaidOnATerminal(t *testing.T) {
 		{"NO_COLOR", 120, []string{"TERM=xterm", "NO_COLOR=1"}, false},
 		{"TERM=dumb", 120, []string{"TERM=dumb", "NO_COLOR="}, false},
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
@@ -97,7 +97,7 @@ func TestSaidOnATerminal(t *testing.T) {
 // What goes to a pipe has no colour, and -q leaves nothing but errors.
 func TestSaidToAPipe(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		run := func(t *testing.T, status int, env string, args ...string) []string {
 			t.Helper()
 			cmd := p.Command(append([]string{"--linger=0"}, args...)...)
@@ -185,7 +185,7 @@ func TestSaidToAPipe(t *testing.T) {
 // Who ends by the signal that ends the command is no leftover.
 func TestNoLineForWhoEndsWithTheCommand(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--linger=1h", "--", "/bin/sh", "-c", "sleep 1000 & echo ready; exec sleep 1000")
 		l.Out.Want("ready")
 		l.Signal(syscall.SIGTERM)
@@ -235,7 +235,7 @@ func TestStderrThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	const script = `trap "echo hit by PIPE" PIPE
 		setsid sh -c 'trap "" TERM; (echo ready; exec sleep 1000); :' & read line; echo main; exit 6`
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		for name, tt := range map[string]struct {
 			stderr func(t *testing.T) *os.File
 			exec   string // what executes fini

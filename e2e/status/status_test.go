@@ -7,10 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -18,25 +18,12 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-func TestEveryExitStatusArrives(t *testing.T) {
-	t.Parallel()
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for want := range 256 {
-			if (!p.Takes(want) || !rig.All() && want%5 != 0) && want > 2 && (want < 124 || want > 144) {
-				continue
-			}
-			got, _, stderr := rig.Ask(t, p.Command("--", "/bin/sh", "-c", fmt.Sprintf("exit %d", want)))
-			if got != want || stderr != "" {
-				t.Errorf("exit %d arrived as %d, stderr %q", want, got, stderr)
-			}
-		}
-	})
-}
-
 // What wait4(2) shows the launcher is what it shows without fini, for each signal that a command
 // sends itself, at a terminal or not. PID 1 exits with 128 and the signal's number.
 func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 	t.Parallel()
+	// By default a signal ends a process, with a core dump or without, stops or continues it, or does nothing.
+	oneOfEachKind := []int{1, 2, 3, 9, 10, 15, 17, 18, 19, 20, 40, 64}
 	// What stops the command is followed by SIGCONT, and only then it exits.
 	const script = "ulimit -c 0; (while kill -CONT $$; do :; done) 2>/dev/null & kill -%d $$; kill -KILL $!; exit 5"
 	statusOf := func(t *testing.T, cmd *exec.Cmd, tty bool) syscall.WaitStatus {
@@ -65,8 +52,8 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 		t.Run(map[bool]string{false: "no terminal", true: "a terminal"}[tty], func(t *testing.T) {
 			bare := map[int]syscall.WaitStatus{}
 			for sig := 1; sig <= 64; sig++ {
-				if !rig.All() && sig > 3 && sig%5 != 0 && sig != 9 && sig != 19 && sig != 64 {
-					continue // what is left has each of the things that a signal does
+				if rig.Quick() && !slices.Contains(oneOfEachKind, sig) {
+					continue
 				}
 				bare[sig] = statusOf(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(script, sig)), tty)
 			}
@@ -76,9 +63,6 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 				t.Parallel()
 				for sig, want := range bare {
-					if !rig.All() && !p.Takes(sig) {
-						continue
-					}
 					if p.PID1 && want.Signaled() {
 						want = syscall.WaitStatus(128+sig) << 8
 					}
@@ -127,7 +111,7 @@ func TestCommandThatCannotBeRun(t *testing.T) {
 		{"a script without #!", []string{script}, 42, ""},
 		{"a name with a newline", []string{"a\nb"}, 127, `cannot run "a\nb"`},
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				status, _, stderr := rig.Ask(t, p.Command(append([]string{"--"}, tt.command...)...))
@@ -222,41 +206,4 @@ func TestLesserBuildSaysSo(t *testing.T) {
 	if status, _, stderr := rig.Ask(t, exec.Command(rig.Fini, "--version")); status != 0 || stderr != "" {
 		t.Errorf("the whole build: status %d, stderr %q", status, stderr)
 	}
-}
-
-// A command that is alive when its time has passed has 124, and one that has exited before has its own status, whenever
-// fini comes to see either.
-func TestOutOfTimeOrNot(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		t.Run("while it is being stopped", func(t *testing.T) {
-			t.Parallel()
-			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
-				return rig.Start(t, p, timeout, "--grace=1h", "-k", "1h", "--", "/bin/sh", "-c", "trap 'echo asked; read line; exit 7' TERM; echo ready; while :; do sleep .01; done")
-			})
-			l.Signal(syscall.SIGTERM)
-			l.Out.Want("asked")
-			l.Err.Want("fini: the exit status will be 124: --timeout")
-			rig.Write(t, l, "go\n")
-			l.MustEnd(124)
-		})
-		t.Run("fini was stopped meanwhile", func(t *testing.T) {
-			t.Parallel()
-			const limit = 4 * time.Second // from the start to SIGSTOP it takes milliseconds
-			l := rig.Start(t, p, "--timeout="+limit.String(), "--", "/bin/sh", "-c", "echo ready; read line; exit 3")
-			l.Out.Want("ready")
-			started, worker := time.Now(), l.Worker()
-			main := rig.ChildrenOf(t, worker)[0]
-			rig.MustKill(t, worker, syscall.SIGSTOP)
-			rig.Until(t, "fini is stopped", func() bool { return rig.StatOf(worker).State() == 'T' })
-			rig.Write(t, l, "go\n")
-			rig.Until(t, "the command has exited", func() bool { return rig.StatOf(main).Gone() })
-			time.Sleep(time.Until(started.Add(limit + limit/4)))
-			rig.MustKill(t, worker, syscall.SIGCONT)
-			l.MustEnd(3)
-			if said := l.Err.Whole(); strings.Contains(said, "stopping") {
-				t.Errorf("fini says %q", said)
-			}
-		})
-	})
 }

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // Signals that come faster than fini takes them stay pending: none is lost, nor between the two processes of a pair.
 func TestStormOfSignals(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		const many, sig = 600, syscall.Signal(40)
 		var queue unix.Rlimit
 		err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &queue)
@@ -58,10 +58,8 @@ func TestStormOfLeftovers(t *testing.T) {
 	many := rig.QuickOrFull(500, 5000)
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		for _, kind := range termKinds {
-			if !rig.Full() && p.Alone == (kind.first != "") {
-				continue // one kind in each place: to make so many takes its time
-			}
-			t.Run(kind.name, func(t *testing.T) {
+			// One kind is quick in each place: to make so many takes its time.
+			rig.Case(t, p.Alone != (kind.first != ""), kind.name, func(t *testing.T) {
 				h, l := rig.StartInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, rig.Mode("script", fmt.Sprintf(`%s
 					lay: fork x
 					loop %d lay

@@ -13,7 +13,7 @@ import (
 func TestProcessSubstitutionLosesNoLine(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--linger=1h", "--", bash, "-c", "exec > >(sleep 0.2; cat); echo last")
 		rig.MustRecord(t, "the reader has", l.Out.Rest(), "last")
 		l.MustEnd(0)

@@ -23,7 +23,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(payload)
 	want := fmt.Sprintf("%x  -", sha256.Sum256(payload))
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		for _, kind := range rig.StdinKinds {
 			t.Run(kind.Name, func(t *testing.T) {
 				theirs, ours := kind.Make(t)
@@ -80,7 +80,7 @@ func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, name := range []string{file, t.TempDir(), "/dev/zero", "a datagram socket"} {
 			in, err := os.Open(name)
 			if name == "a datagram socket" {

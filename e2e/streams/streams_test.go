@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // fini keeps none of them. Standard error it keeps, to speak.
 func TestFiniLetsGoOfStreams(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Run("stdout", func(t *testing.T) {
 			l := rig.Start(t, p, append([]string{"--"}, rig.Mode("clean", "1")...)...)
 			rig.MustRecord(t, "the reader has", l.Out.Rest())
@@ -44,7 +44,7 @@ func TestFiniLetsGoOfStreams(t *testing.T) {
 // Processes of a container write to its log by way of /proc/1/fd/1.
 func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		l := rig.Start(t, p, "--", "/bin/sh", "-c", `echo by the back door > /proc/$PPID/fd/1; cat > /dev/null`)
 		l.Out.Want("by the back door")
 		_ = l.Stdin.Close()

@@ -38,12 +38,9 @@ func TestSnakes(t *testing.T) {
 			next: setsid
 			goto coil`, more, first))
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
-		for i, kind := range kinds {
-			if !rig.All() && i != 1 {
-				continue
-			}
-			t.Run(kind.name, func(t *testing.T) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		for _, kind := range kinds {
+			rig.Case(t, kind.more == 0 && kind.first != "", kind.name, func(t *testing.T) {
 				h, l := rig.StartInCgroup(t, p, append([]string{"-q", "--linger=0", "--grace=200ms", "--"}, program(kind.more, kind.first)...)...)
 				l.Out.Want("laid")
 				start := time.Now()

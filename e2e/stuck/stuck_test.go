@@ -27,7 +27,7 @@ var stuckWays = []struct {
 	not   []rig.Place // where there is no such way
 	code  int
 	count int  // of those that are stuck; 0 is one
-	slow  bool // fini waits twice: only CI does
+	slow  bool // fini waits twice: make test does not
 }{
 	{name: "the command ends", flag: "--linger=0", end: func(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }, code: 5},
 	{name: "lingering", flag: "--linger=100ms", end: func(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }, code: 5},
@@ -51,16 +51,12 @@ func (l *stuckLife) kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, si
 
 func TestStuckInExec(t *testing.T) {
 	rig.Serial(t, "who else reads /proc/*/stat waits too")
-	for i, way := range stuckWays {
-		if way.slow && !rig.All() {
-			continue
-		}
-		t.Run(way.name, func(t *testing.T) {
+	for _, way := range stuckWays {
+		rig.Case(t, !way.slow, way.name, func(t *testing.T) {
 			t.Parallel()
-			where := slices.DeleteFunc(slices.Clone(rig.Places), func(p rig.Place) bool { return slices.Contains(way.not, p) })
-			rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-				if slices.Contains(way.not, p) || !rig.All() && p != where[i%len(where)] {
-					return // fini waits 10 s for each
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) { // fini waits 10 s for each
+				if slices.Contains(way.not, p) {
+					return
 				}
 				t.Parallel()
 				l := startStuck(t, p, way.name, way.flag, max(way.count, 1))
@@ -146,7 +142,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 // A child from before, which is stuck, is none of the command's, and holds up neither start nor end.
 func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 	rig.Serial(t, "who else reads /proc/*/stat waits too")
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			e := rig.NewDeadEnd(t, "execve")

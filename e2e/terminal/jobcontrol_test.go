@@ -15,25 +15,20 @@ import (
 func TestJobControl(t *testing.T) {
 	t.Parallel()
 	b := shells.NewBench(t)
-	turns := []rig.Place{rig.Pair, rig.Alone}
-	for i, c := range shells.TypedCases {
-		if !rig.All() && c.Row == "" && i%3 != 0 {
-			continue // make test has each case of the table in docs/terminal.md, and a third of the others
-		}
+	for _, c := range shells.TypedCases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			for j, shell := range c.Shells(i) {
+			for _, shell := range c.Shells() {
 				t.Run(shell.Name, func(t *testing.T) {
 					t.Parallel()
+					if !c.IsQuick(shell, rig.Pair) && !c.IsQuick(shell, rig.Alone) {
+						rig.Long(t)
+					}
 					need.Program(t, shell.Name)
 					c.MustHave(t, b)
 					var bare *shells.Sitting // the same for all places
-					for k, p := range turns {
-						// Without FINI_FULL only the first shell does a case in all places, and in make test none does.
-						if !rig.Full() && (j != 0 || !rig.All()) && (i/3+j)%len(turns) != k {
-							continue
-						}
-						t.Run(p.Name, func(t *testing.T) {
+					for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+						rig.Case(t, c.IsQuick(shell, p), p.Name, func(t *testing.T) {
 							bare = b.Compare(t, shell, c, p, bare)
 						})
 					}

@@ -44,7 +44,7 @@ func untilHeard(screen *rig.Lines, keys io.Writer, text string, answers ...strin
 func TestSecondControlC(t *testing.T) {
 	t.Parallel()
 	bash := need.Program(t, "bash")
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(bash, "--norc", "--noediting", "-i")
@@ -105,7 +105,7 @@ func TestTerminalIsHandedOnByPID1(t *testing.T) {
 // has a group of its own in the background, and fini forwards what the keys of the terminal send.
 func TestForeground(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, c := range []struct{ flag, says string }{{"-q", "in the foreground"}, {"--no-foreground", "in the background"}} {
 			t.Run(p.Name+"/"+c.flag, func(t *testing.T) {
 				cmd := slices.Concat([]string{"-c", `"$@" </dev/null >/dev/null 2>&1`, "sh"}, p.Command(c.flag, "--").Args, []string{"/bin/sh", "-c",
@@ -137,7 +137,7 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 		l.MustEnd(0)
 		return text
 	}
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for name, line := range map[string]string{"leader": `exec "$@"`, "below a shell without jobs": `"$@"; echo over`} {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
@@ -167,7 +167,7 @@ func TestSIGTSTPIsNotOvertaken(t *testing.T) {
 // A terminal whose size changes while fini starts, as that of `docker exec -t` does, is no reason to say anything.
 func TestSizeChangesAtTheStart(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for range rig.QuickOrFull(20, 1000) {
 			l, screen, keys := rig.OnTerminal(t, p.Command("--", "/bin/sh", "-c", "read line; echo over; read line"))
 			for n := range uint16(300) {
@@ -188,7 +188,7 @@ func TestSizeChangesAtTheStart(t *testing.T) {
 // line is cut.
 func TestTerminalsOwnSignals(t *testing.T) {
 	t.Parallel()
-	for _, p := range rig.AloneOrPair(t) {
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
 			theirs, ours := rig.Terminal(t)
 			cmd := p.Command(append([]string{"-q", "--"}, rig.Mode("signals", "10")...)...)

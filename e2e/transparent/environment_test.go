@@ -63,11 +63,11 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 	}
 	all := strings.Join(settings, ",")
 	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for n, variable := range cases {
-			if !p.Takes(n) || !rig.All() && n%4 != 0 && n < len(cases)-3 {
-				continue // in make test a quarter of them, and all settings at once
+			if quick := n >= len(cases)-3 || strings.HasSuffix(variable, "=1") || strings.HasSuffix(variable, "=off"); rig.Quick() && !quick {
+				continue // all settings at once are quick
 			}
 			name, _, _ := strings.Cut(variable, "=")
 			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}
@@ -122,7 +122,7 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 	for name := range environments {
 		want[name] = run(t, name, append(raw(name), cat, "/proc/self/environ")...)
 	}
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for name := range environments {
 			if got := run(t, name, p.ExecutedBy(t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
@@ -135,7 +135,7 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 // As many arguments as the kernel takes reach the command.
 func TestManyArguments(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, func(t *testing.T, p rig.Place) {
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)

@@ -3,6 +3,7 @@ package cli
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"path"
 	"reflect"
@@ -16,98 +17,67 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
-// Options is the command line: one field for each flag. `make flags` makes the man page's OPTIONS, README's table and the
-// completions from it. They say what help says, and the man page adds the field's comment. Kong knows the tags, except two:
-// preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable sets the flag.
+// Options is the command line: one field for each flag. From it `make flags` makes help, the man page's OPTIONS, README's
+// table, the completions, and line, the struct that kong fills in. All say what the tag help says, and the man page adds the
+// field's comment. The tag preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable
+// sets the flag. Parse knows the other defaults.
 type Options struct {
-	// It exits with 0, also when the parent process dies.
+	// What has come to it from other processes is then stopped like leftovers, and it exits with 0; also when the parent
+	// process dies.
 	Pause bool `short:"P" xor:"stdin" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
-
 	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
 	// watches the parent process only if this flag is given.
-	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: do not"`
-
-	// Standard input must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
+	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: let it run on"`
+	// It must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
 	StdinEOF bool `name:"stdin-eof" short:"i" xor:"stdin" group:"stop" help:"when stdin closes, wait --grace, then stop the command"`
-
 	// 0 is off.
 	Timeout time.Duration `short:"t" placeholder:"DUR" group:"stop" help:"stop the command after DUR and exit 124"`
-
 	// A server that its host has forgotten is idle. 0 is off.
 	Idle time.Duration `placeholder:"DUR" group:"stop" help:"stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR"`
-
-	Bind []int `type:"pid" placeholder:"PID" group:"stop" help:"stop the command when process PID exits; repeatable"`
-
+	Bind []int         `type:"pid" placeholder:"PID" group:"stop" help:"stop the command when process PID exits; repeatable"`
 	// After the last signal comes SIGKILL. When a process has died, the signal of -p is sent instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop" help:"what -i, -t and --idle send to stop the command; each SIG has --grace to work"`
-
-	Grace time.Duration `placeholder:"DUR" default:"5s" group:"stop" help:"how long each step of a stop waits: after the end of stdin, and before SIGKILL"`
-
+	Grace      time.Duration    `placeholder:"DUR" default:"5s" group:"stop" help:"how long each step of a stop waits: after the end of stdin, and before SIGKILL"`
 	// Otherwise it is up to the sender of a signal to send another. 0 is off.
 	KillAfter time.Duration `short:"k" placeholder:"DUR" group:"stop" help:"send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT"`
-
-	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop" help:"run as two processes, so that SIGKILL of either leaves nothing running"`
-
-	Linger time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"how long leftovers may finish by themselves before fini stops them"`
-
+	Shield    *bool         `negatable:"" preset:"on, except as PID 1" group:"stop" help:"run as two processes, so that SIGKILL of either leaves nothing running"`
+	Linger    time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"how long leftovers may finish by themselves before fini stops them"`
 	// When the parent process has died, and under wait after a terminating signal, fini stops all leftovers that
 	// --allow-orphan does not name. When PID 1 exits, the kernel kills every process in its PID namespace.
-	Orphans string `type:"one" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
-
+	Orphans string `type:"policy" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
 	// With --orphans=leave fini names, counts and reports the leftovers that still run after --linger, and stops none.
 	OrphansExit *int `type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but leaves leftovers"`
-
 	// NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of names as in
 	// glob(7) without classes such as [:alpha:]. fini leaves the descendants of the process alone too, and counts none of
 	// them for --orphans-exit. While the command runs, an allowed process in its process group gets the signals of that group.
 	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave leftovers of this name alone; or cmd:PATTERN for the command line, env:NAME=VALUE for the environment; repeatable"`
-
 	// If fini is called tini, docker-init, podman-init or catatonit, this is on unless -g is given.
-	SingleChild *bool `short:"c" xor:"group" group:"signals" help:"forward signals to the main child alone, not to its process group"`
-
-	Group bool `name:"g" short:"g" xor:"group" variable:"-" group:"signals" help:"forward signals to the command's process group, as fini does under its own name"`
-
-	Rewrite []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals" help:"forward signal FROM as TO, or drop it if TO is 0; repeatable"`
-
+	SingleChild *bool     `short:"c" xor:"group" group:"signals" help:"forward signals to the main child alone, not to its process group"`
+	Group       bool      `name:"g" short:"g" xor:"group" variable:"-" group:"signals" help:"forward signals to the command's process group, as fini does under its own name"`
+	Rewrite     []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals" help:"forward signal FROM as TO, or drop it if TO is 0; repeatable"`
 	// A terminal and its shell then treat the command as if fini were not there.
 	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals" help:"keep the command in the process group of fini"`
-
-	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status" help:"exit 0 if the command exits with N, such as 143 for a JVM; repeatable"`
-
+	RemapExit  []int `short:"e" type:"status" placeholder:"N" group:"status" help:"exit 0 if the command exits with N, such as 143 for a JVM; repeatable"`
 	// FILE is a regular file, or /dev/stdout, /dev/stderr or /dev/fd/N for a stream.
-	Report string `type:"file" placeholder:"FILE" group:"status" help:"write a report in JSON to FILE; - is stdout"`
-
-	WarnReaped bool `short:"w" group:"status" help:"name each orphan that fini reaps, and how it ended"`
-
-	Quiet bool `short:"q" xor:"level" group:"status" help:"say nothing but errors"`
-
-	Verbose bool `short:"v" type:"verbosity" xor:"level" group:"status" help:"say more: the start, each signal, and the exit"`
-
+	Report     string `type:"file" placeholder:"FILE" group:"status" help:"write a report in JSON to FILE; - is stdout"`
+	WarnReaped bool   `short:"w" group:"status" help:"name each orphan that fini reaps, and how it ended"`
+	Quiet      bool   `short:"q" xor:"level" group:"status" help:"say nothing but errors"`
+	Verbose    bool   `short:"v" type:"verbosity" xor:"level" group:"status" help:"say more: the start, each signal, and the exit"`
 	// The copy has mode 0755, and is written whole or not at all.
-	Install string `type:"file" placeholder:"PATH" variable:"-" group:"other" help:"copy this binary to PATH, and exit"`
-
-	// It is for tini(1).
-	Subreaper bool `name:"s" short:"s" variable:"-" group:"other" help:"is accepted and changes nothing: fini always works so"`
-
-	// In a Dockerfile, FINI_VERSION is the version to install.
-	License bool `short:"l" aliases:"L" variable:"-" group:"other" help:"print the license"`
-	Version bool `short:"V" variable:"-" group:"other" help:"print the version"`
-	Help    bool `short:"h" variable:"-" group:"other" help:"print this help"`
-
-	Command command `arg:"" optional:"" passthrough:"partial"`
-
-	Misspelt []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
-	called   string   // the name of the program
+	Install   string   `type:"file" placeholder:"PATH" variable:"-" group:"other" help:"copy this binary to PATH, and exit"`
+	Subreaper bool     `name:"s" short:"s" variable:"-" group:"other" help:"change nothing: fini always works as tini does with this flag"`
+	License   bool     `short:"l" aliases:"L" variable:"-" group:"other" help:"print the license"`
+	Version   bool     `short:"V" variable:"-" group:"other" help:"print the version"`
+	Help      bool     `short:"h" variable:"-" group:"other" help:"print this help"`
+	Command   command  `arg:"" optional:"" passthrough:"partial"`
+	Misspelt  []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
+	called    string   // the name of the program
 }
 
-// Groups are the groups of flags, in the order of help.
-var Groups = []kong.Group{
-	{Key: "stop", Title: "When fini stops the command"},
-	{Key: "leftovers", Title: "What happens to leftovers"},
-	{Key: "signals", Title: "Signals"},
-	{Key: "status", Title: "Status and report"},
-	{Key: "other", Title: "Other"},
-}
+// Help is what --help prints.
+//
+//go:embed help.txt
+var Help string
 
 // Parse reads the command line, which begins with the program's name, and the variables.
 func Parse(argv, environ []string) (*Options, error) {
@@ -115,11 +85,17 @@ func Parse(argv, environ []string) (*Options, error) {
 	if len(argv) > 0 {
 		name, args = path.Base(argv[0]), argv[1:]
 	}
-	if c := plain(args, environ); c != nil {
-		c.called = name
-		return c, nil
+	c := &Options{called: name, StopSignal: []syscall.Signal{syscall.SIGTERM}, Grace: 5 * time.Second, Linger: 500 * time.Millisecond, Orphans: life.StopAll}
+	isFlag := len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--"
+	if !isFlag && !slices.ContainsFunc(environ, matters) {
+		c.Command = args
+		if len(args) > 0 && args[0] == "--" {
+			c.Command = args[1:]
+		}
+		return c, nil // a parse takes as long as the rest of the start
 	}
-	c, parser, v := New(environ)
+	initial, v := *c, newVariables(environ)
+	parser := newParser((*line)(c), v)
 	// Kong copies the words that are left each time it takes one, and there may be 100,000. No flag has two values, so of
 	// two words without a dash the second belongs to the command.
 	const most = 1000
@@ -130,40 +106,36 @@ func Parse(argv, environ []string) (*Options, error) {
 			break
 		}
 	}
-	if _, err := parser.Parse(read); err != nil {
+	_, err := parser.Parse(read)
+	if err != nil {
 		return nil, fmt.Errorf("%w; see fini --help", v.explain(err))
 	}
-	if len(c.Command) > 0 {
-		c.Command = args[len(read)-len(c.Command):]
-		if c.Command[0] == "--" {
-			c.Command = c.Command[1:]
+	if c.Command = args[len(read)-len(c.Command):]; len(c.Command) > 0 && c.Command[0] == "--" {
+		c.Command = c.Command[1:]
+	}
+	switch {
+	case c.Pause && len(c.Command) > 0:
+		err = fmt.Errorf("--pause runs no command: cannot use %q; see fini --help", c.Command[0])
+	case c.Install != "" && len(c.Command) > 0:
+		err = fmt.Errorf("--install runs no command: cannot use %q; see fini --help", c.Command[0])
+	}
+	for i, flag := range v.flags {
+		if !flag.Set { // kong has set it to zero
+			flag.Target.Set(reflect.ValueOf(initial).Field(i))
 		}
 	}
-	c.called, c.Misspelt = name, v.misspelt(environ)
-	return c, c.runsNothing()
+	c.Misspelt = v.misspelt(environ, c.SingleChild == nil && !c.ToGroup())
+	return c, err
 }
 
-// plain returns the Options of a command line without a flag, if there is no variable either that matters: a parse takes
-// as long as the rest of the start. Otherwise it returns nil.
-func plain(args, environ []string) *Options {
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--" || slices.ContainsFunc(environ, matters) {
-		return nil
-	}
-	if len(args) > 0 && args[0] == "--" {
-		args = args[1:]
-	}
-	return &Options{StopSignal: []syscall.Signal{syscall.SIGTERM}, Grace: 5 * time.Second, Linger: 500 * time.Millisecond, Orphans: life.StopAll, Command: args}
-}
-
+// matters reports whether a variable may set a flag, or get a hint.
 func matters(variable string) bool {
 	return strings.HasPrefix(variable, "FINI_") || strings.HasPrefix(variable, "TINI_") || strings.HasPrefix(variable, "DUMB_INIT_")
 }
 
-// New returns a parser that fills in the Options. No mapper asks the file system, because an heir parses too.
-func New(environ []string) (*Options, *kong.Kong, *variables) {
-	c := new(Options)
-	v := &variables{of: map[string]string{}}
-	parser, err := kong.New(c, kong.Name("fini"), kong.NoDefaultHelp(), kong.ExplicitGroups(Groups), kong.Resolvers(v),
+// newParser returns a parser that fills in a struct of flags. No mapper asks the file system, because an heir parses too.
+func newParser(flags any, v *variables) *kong.Kong {
+	parser, err := kong.New(flags, kong.NoDefaultHelp(), kong.Resolvers(v),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), each(duration)),
 		kong.NamedMapper("deathsig", each(deathsig)),
 		kong.NamedMapper("signals", each(stopSignals)),
@@ -172,33 +144,17 @@ func New(environ []string) (*Options, *kong.Kong, *variables) {
 		kong.NamedMapper("pattern", each(pattern)),
 		kong.NamedMapper("rewrite", each(rewrite)),
 		kong.NamedMapper("file", each(file)),
-		kong.NamedMapper("one", kong.MapperFunc(one)),
+		kong.NamedMapper("policy", each(policy)),
 		kong.NamedMapper("verbosity", kong.MapperFunc(verbosity)))
 	if err != nil {
 		panic(err) // a tag is wrong
 	}
 	v.flags = parser.Model.Flags
-	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
-		if name, value, _ := strings.Cut(variable, "="); value != "" { // a compose file may set a variable to nothing
-			v.of[name] = value
-		}
-	}
-	return c, parser, v
+	return parser
 }
 
-// runsNothing refuses a command where none is run. Other flags that exclude each other have the same xor.
-func (c *Options) runsNothing() error {
-	if len(c.Command) == 0 {
-		return nil
-	}
-	switch {
-	case c.Pause:
-		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
-	case c.Install != "":
-		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
-	}
-	return nil
-}
+// Flags returns the flags with all that is said about them.
+func Flags() []*kong.Flag { return newParser(new(Options), new(variables)).Model.Flags }
 
 // Policy returns what a life obeys.
 func (c *Options) Policy() life.Policy {
@@ -252,4 +208,15 @@ func (c *Options) Level() life.Level {
 		return life.Detail
 	}
 	return life.Warning
+}
+
+func dashed(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r < 'a' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(r | 0x20)
+	}
+	return b.String()
 }

@@ -148,55 +148,35 @@ func TestParseCommand(t *testing.T) {
 
 // flagNames returns every flag as a word: its letters, its long name, and that with no-.
 func flagNames() (all []string) {
-	_, parser, _ := New(nil)
-	for _, flag := range parser.Model.Flags {
-		letters, long := Names(flag)
-		name, _, _ := strings.Cut(strings.Replace(long, "[no-]", "", 1), "=")
-		all = append(append(all, letters...), name)
-		if name != long && flag.Tag.Negatable != "" {
+	for _, flag := range Flags() {
+		for _, letter := range append(flag.Aliases, string(flag.Short)) {
+			if letter != "\x00" {
+				all = append(all, "-"+letter)
+			}
+		}
+		if len(flag.Name) > 1 {
+			all = append(all, "--"+flag.Name)
+		}
+		if flag.Tag.Negatable != "" {
 			all = append(all, "--no-"+flag.Name)
 		}
 	}
 	return all
 }
 
-func TestHelp(t *testing.T) {
-	help := Help()
-	if !strings.HasSuffix(help, "\n") || strings.HasSuffix(help, "\n\n") {
-		t.Error("help does not end in one newline")
-	}
-	for line := range strings.Lines(help) {
-		line = strings.TrimSuffix(line, "\n")
-		if len(line) > 80 {
-			t.Errorf("%d columns: %s", len(line), line)
-		}
-		if strings.ContainsAny(line, "\t\r") || strings.TrimRight(line, " ") != line {
-			t.Errorf("a tab, or space at the end: %q", line)
-		}
-	}
-	_, parser, _ := New(nil)
-	shown := strings.Join(strings.Fields(help), " ")
-	for _, flag := range parser.Model.Flags {
-		letters, long := Names(flag)
-		text := strings.Join(append(letters, long), ", ") + " " + flag.Help
-		if preset := Preset(flag); preset != "" {
-			text += " (default: " + preset + ")"
-		}
-		if flag.Help == "" || strings.Count(shown, " "+text) != 1 {
-			t.Errorf("help does not have this once: %s", text)
-		}
-	}
-}
-
 // A life obeys each flag. Without flags nothing is parsed, and the defaults are those of the parser.
 func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
+	tagged := new(Options) // as the tags have it
+	if _, err := newParser(tagged, new(variables)).Parse(nil); err != nil {
+		t.Fatal(err)
+	}
 	initial := life.Policy{
 		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
-	for _, c := range []*Options{plain, parsed} {
+	for _, c := range []*Options{plain, parsed, tagged} {
 		if got := c.Policy(); !reflect.DeepEqual(got, initial) {
 			t.Errorf("%+v, want %+v", got, initial)
 		}
@@ -312,6 +292,16 @@ func TestMisspeltVariables(t *testing.T) {
 		}
 		if !slices.Equal(c.Misspelt, says) {
 			t.Errorf("%s: %q, want %q", variable, c.Misspelt, says)
+		}
+	}
+}
+
+// What tini does by this variable, fini does by its own name, or by its own variable.
+func TestProcessGroupVariable(t *testing.T) {
+	for line, hint := range map[string]bool{"fini x": false, "tini x": true, "tini -v x": true, "tini -g x": false, "tini -c x": false} {
+		c, err := Parse(strings.Fields(line), []string{"TINI_KILL_PROCESS_GROUP=1"})
+		if err != nil || (len(c.Misspelt) == 1 && strings.HasSuffix(c.Misspelt[0], "did you mean FINI_SINGLE_CHILD=0?")) != hint {
+			t.Errorf("%s: %+v, %v", line, c, err)
 		}
 	}
 }

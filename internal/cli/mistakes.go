@@ -11,7 +11,59 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// This file has the messages about command lines and variables that fini can't use.
+// This file reads variables, and has the messages about command lines and variables that fini can't use.
+
+// variables give kong the values of FINI_ variables. The Go runtime has none: see package entry.
+type variables struct {
+	flags []*kong.Flag
+	of    map[string]string // the value of a variable
+	last  *kong.Flag        // the flag whose variable kong got last
+}
+
+func newVariables(environ []string) *variables {
+	v := &variables{of: map[string]string{}}
+	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
+		name, value, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "FINI_") && value != "" { // a compose file may set a variable to nothing
+			v.of[name] = value
+		}
+	}
+	return v
+}
+
+// variable returns the name of a flag's variable, "" for none.
+func variable(flag *kong.Flag) string {
+	if strings.Contains(noVariable, " "+flag.Name+" ") {
+		return ""
+	}
+	return "FINI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
+// Resolve is called for each flag that is not on the command line. A flag wins over its variable, and over that of a flag
+// that it excludes.
+func (v *variables) Resolve(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	v.last = nil
+	value, set := v.of[variable(flag)]
+	excluded := slices.ContainsFunc(v.flags, func(other *kong.Flag) bool {
+		return other != flag && other.Set && slices.ContainsFunc(other.Xor, func(x string) bool { return slices.Contains(flag.Xor, x) })
+	})
+	if !set || excluded || answers(line) {
+		return nil, nil
+	}
+	v.last = flag
+	if words := strings.Fields(value); flag.IsSlice() && len(words) > 0 {
+		return words, nil
+	}
+	return value, nil
+}
+
+// answers reports whether fini only prints something: the user may want to find out why a variable can't be used.
+func answers(line *kong.Context) bool {
+	return len(line.Args) == 1 && len(line.Path) == 2 && line.Path[1].Flag != nil && variable(line.Path[1].Flag) == ""
+}
+
+// Validate makes variables a kong.Resolver.
+func (v *variables) Validate(*kong.Application) error { return nil }
 
 // explain returns a parser's error in one line that names what can't be used, and what can.
 func (v *variables) explain(err error) error {
@@ -21,46 +73,35 @@ func (v *variables) explain(err error) error {
 			return fmt.Errorf("%s: %s", variable(v.last), rest)
 		}
 	}
-	var failed *kong.ParseError
-	if !errors.As(err, &failed) {
-		return err
-	}
-	args, path := failed.Context.Args, failed.Context.Path
-	left := path[len(path)-1].Remainder() // begins in the word at which the parser stopped
+	at := err.(*kong.ParseError).Context
+	left := at.Path[len(at.Path)-1].Remainder() // begins in the word at which the parser stopped
 	if len(left) == 0 {
 		return errors.New(text)
 	}
-	word := args[len(args)-len(left)]
+	word := at.Args[len(at.Args)-len(left)]
 	flag, _, _ := strings.Cut(word, "=")
-	name := strings.TrimLeft(flag, "-")
+	near := v.nearest(strings.TrimLeft(flag, "-")).long
 	letter := left[0]
 	if letter == word {
 		letter = strings.TrimPrefix(word, "-")
 	}
-	_, size := utf8.DecodeRuneInString(letter)
-	unknown := strings.HasPrefix(text, "unknown flag")
-	switch isLong := strings.HasPrefix(word, "--"); {
-	case !isLong && len(name) > 1 && slices.Contains(v.names(), name):
-		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
+	isLong, unknown := strings.HasPrefix(word, "--"), strings.HasPrefix(text, "unknown flag")
+	switch {
+	case flag == "-"+near:
+		text = fmt.Sprintf("cannot use %s: long flags have two dashes: -%s", word, word)
+	case unknown && isLong && near != "":
+		text = fmt.Sprintf("unknown flag %s, did you mean --%s?", flag, near)
 	case unknown && isLong:
-		if meant := v.nearest(name); meant != "" {
-			return fmt.Errorf("unknown flag %s, did you mean --%s?", flag, meant)
-		}
-		return fmt.Errorf("unknown flag %s", flag)
+		text = "unknown flag " + flag
 	case unknown && letter[0] == '-':
-		return fmt.Errorf("cannot use %q: want each flag as a word of its own", word)
+		text = fmt.Sprintf("cannot use %q: want each flag as a word of its own", word)
 	case unknown:
-		return fmt.Errorf("unknown flag -%s", letter[:size])
+		_, size := utf8.DecodeRuneInString(letter)
+		text = "unknown flag -" + letter[:size]
 	case !strings.HasPrefix(text, "--"): // kong leaves out that it is about --no-shield
-		return fmt.Errorf("%s: %s", flag, text)
+		text = flag + ": " + text
 	}
 	return errors.New(text)
-}
-
-// otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
-var otherInits = map[string]string{
-	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
-	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=1",
 }
 
 // NoCommand says that there is no command, and which flag has taken the word that was meant to be the command.
@@ -79,55 +120,58 @@ func NoCommand(args []string) error {
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// Hint guesses what the user meant by a command that was not found. It returns "" for no guess.
-func Hint(command []string) string {
-	name := command[0]
-	variable, _, assigned := strings.Cut(strings.ToUpper(name), "=")
-	switch {
-	case strings.HasPrefix(name, "-") && len(name) > 1:
-		return "fini's flags go before the --, and one -- is taken off"
-	case strings.IndexAny(name, "\u2013\u2014\u2212") == 0:
-		return "it begins with a dash that is not -"
-	case slices.Contains([]string{"help", "version", "license"}, name):
-		return "did you mean fini --" + name + "?"
-	case strings.Contains(shellWords, " "+name+" "):
-		return name + " is a word of the shell: fini -- sh -c " + shellQuoted(strings.Join(command, " "))
-	case assigned && variable != "" && strings.Trim(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == "" && !strings.Contains(name, " "):
-		return "to set a variable: fini -- env " + strings.Join(append([]string{name}, command[1:min(2, len(command))]...), " ")
-	case strings.ContainsAny(name, " |&;<>()$`*\n") || strings.HasPrefix(name, "~/"):
-		return "for a shell line: fini -- sh -c " + shellQuoted(name)
-	case !strings.Contains(name, "/"):
-		if st, err := os.Stat(name); err == nil && st.Mode().IsRegular() {
-			return "./" + name + " is here: write ./" + name
+// misspelt returns a line for each variable that sets nothing, but whose name is nearly the name of a variable that does,
+// or that another init would have obeyed; byName says that fini signals the main child alone because of its own name.
+func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
+	for _, text := range environ {
+		says, meant := text, otherInits[text]
+		if byName && strings.HasPrefix(text, "TINI_KILL_PROCESS_GROUP=") {
+			meant = "FINI_SINGLE_CHILD=0"
+		}
+		name, value, _ := strings.Cut(text, "=")
+		if short, ours := strings.CutPrefix(name, "FINI_"); ours && value != "" && short != "TEST" { // package report reads FINI_TEST
+			says, meant = name, v.nearest(strings.ReplaceAll(short, "_", "-")).variable
+		}
+		if meant != "" && meant != says {
+			lines = append(lines, fmt.Sprintf("%s sets nothing: did you mean %s?", says, meant))
 		}
 	}
-	return ""
+	return lines
 }
 
-// Words of the shell. On most systems there is no program of that name.
-const shellWords = " cd export . ulimit eval exec exit set unset shift trap umask alias unalias if for while until case " +
-	"return break continue local readonly read wait jobs fg bg type command times hash ! { : "
+// otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
+var otherInits = map[string]string{
+	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
+	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=1",
+}
 
-// shellQuoted quotes a line so that a shell reads it as one word.
-func shellQuoted(line string) string { return "'" + strings.ReplaceAll(line, "'", `'\''`) + "'" }
+// A name is the long name of a flag, and its variable. That of --no-x is FINI_X=0, which does the same.
+type name struct{ long, variable string }
 
-// nearest returns the long name that the user likely meant, or "".
-func (v *variables) nearest(name string) (best string) {
-	name = strings.ToLower(name)
-	names := v.names()
-	if slices.Contains(names, name) {
-		return name
+// nearest returns the name that the user likely meant, or none.
+func (v *variables) nearest(text string) (best name) {
+	text = strings.ToLower(text)
+	var names []name
+	for _, flag := range v.flags {
+		if len(flag.Name) > 1 {
+			names = append(names, name{flag.Name, variable(flag)})
+		}
+		if flag.Tag.Negatable != "" {
+			names = append(names, name{"no-" + flag.Name, variable(flag) + "=0"})
+		}
 	}
 	least := 3
 	for _, other := range names {
-		letters := differing(name, other)
-		if 2*letters >= len(name) {
-			letters = least
-		}
-		if strings.HasPrefix(other, name+"-") || strings.HasPrefix(name, other+"-") || strings.HasSuffix(name, "-"+other) {
+		letters := differing(text, other.long)
+		switch {
+		case letters == 0:
+			return other
+		case strings.HasPrefix(other.long, text+"-") || strings.HasPrefix(text, other.long+"-") || strings.HasSuffix(text, "-"+other.long):
 			letters = min(letters, 2)
+		case 2*letters >= len(text):
+			continue
 		}
-		if letters < least && len(name) > 3 {
+		if letters < least && len(text) > 3 {
 			best, least = other, letters
 		}
 	}

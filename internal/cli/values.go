@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -67,13 +68,9 @@ func accept(right bool, value, want string) error {
 	return fmt.Errorf("cannot use %q: want %s", value, want)
 }
 
-// one reads one of the words in the flag's enum.
-func one(ctx *kong.DecodeContext, target reflect.Value) error {
-	return each(func(text string) (string, error) {
-		words := ctx.Value.EnumSlice()
-		last := len(words) - 1
-		return text, accept(slices.Contains(words, text), text, strings.Join(words[:last], ", ")+" or "+words[last])
-	})(ctx, target)
+func policy(text string) (string, error) {
+	known := slices.Contains([]string{life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll}, text)
+	return text, accept(known, text, "stop, pipes, wait or leave")
 }
 
 // verbosity reads a number, if there is one, as tini's variable is one; 2 says no more than 1.

@@ -24,6 +24,12 @@ func begin(stack uintptr) (to uintptr) {
 	outer.fork(stack + 8)
 	from, end := vector(atEntry.environ)
 	size := atEntry.environ - stack + 2*unsafe.Sizeof(none) + end - from
+	// The runtime uses up to 64 KiB below these words, which the limit of the stack may not allow: see RLIMIT_STACK.
+	const runtimes = 64 << 10
+	flags := uintptr(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS)
+	if own := call6(unix.SYS_MMAP, 0, runtimes+size+16, unix.PROT_READ|unix.PROT_WRITE, flags, ^uintptr(0), 0); own > 0 {
+		stack = uintptr(own) + runtimes + size + 16
+	}
 	return (stack - size) &^ 15
 }
 

@@ -155,6 +155,11 @@ func (p *process) tryCalls(line int) int {
 	if n := call(unix.SYS_RECVMSG, uintptr(line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT, 0); n < 0 && n != -int(unix.EAGAIN) {
 		return n
 	}
+	// This process is no child of its own.
+	self := uintptr(p.Self)
+	if call(unix.SYS_WAIT4, self, 0, unix.WNOHANG|unix.WALL, 0) != -int(unix.ECHILD) && call6(unix.SYS_WAITID, unix.P_PID, self, 0, unix.WEXITED|unix.WNOHANG, 0, 0) != -int(unix.ECHILD) {
+		return -int(unix.EPERM)
+	}
 	return min(refused, 0)
 }
 

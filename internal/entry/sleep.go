@@ -245,20 +245,22 @@ func (p *process) do(act Act) {
 //
 //go:nosplit
 func (p *process) ending() Act {
-	ended := p.exited(unix.P_PID, p.inner) != 0
-	seen := Seen{What: Ended, Status: uint32(p.info.status)}
-	const exited = 1 // CLD_EXITED
-	switch {
-	case !ended && now() < p.deadline:
-		return 0
-	case !ended:
-		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
-	case p.info.code == exited:
-		seen.Status <<= 8
+	reaped := call(unix.SYS_WAIT4, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info.status)), unix.WNOHANG|unix.WALL, 0)
+	if reaped < 0 { // a filter refuses wait4(2)
+		p.info.pid = 0
+		call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG, 0, 0)
+		const exited = 1 // CLD_EXITED
+		if reaped = int(p.info.pid); p.info.code == exited {
+			p.info.status <<= 8
+		}
 	}
-	// In the next call the inner fini itself would count too, so it is reaped first.
-	if ended {
-		call(unix.SYS_WAIT4, uintptr(p.inner), 0, unix.WNOHANG, 0)
+	seen := Seen{What: Ended, Status: uint32(p.info.status)}
+	switch {
+	case reaped == p.inner:
+	case now() < p.deadline:
+		return 0
+	default:
+		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
 	}
 	seen.Children = call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) != -int(unix.ECHILD)
 	return p.Step(seen)
@@ -439,7 +441,7 @@ func (p *process) killChildren() {
 		if earlier, _ := p.findEarlier(pid); earlier != 0 {
 			continue
 		}
-		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) == 0 {
+		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}

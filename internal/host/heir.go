@@ -37,7 +37,7 @@ func Inherit(options *cli.Options) life.Result {
 	case reportFD < 0:
 		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, cli.VersionNumber())
+		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, VersionNumber())
 		k.report.Pid = k.main
 	}
 	var err error

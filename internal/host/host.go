@@ -33,7 +33,7 @@ func Run(options *cli.Options, environ []string) life.Result {
 		if err != nil {
 			return k.notStarted(err)
 		}
-		k.report = report.New(place, options.Command, cli.VersionNumber())
+		k.report = report.New(place, options.Command, VersionNumber())
 	}
 	var err error
 	if k.caught, err = signals.Catch(inherited.Ignored, k.keepDefault()); err != nil {
@@ -52,7 +52,8 @@ func Run(options *cli.Options, environ []string) life.Result {
 			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) {
+	// Under PID 1 a pause deals with all of the container: sshd & exec fini --pause.
+	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) && !(options.Pause && os.Getpid() == 1) {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(pids, known))
 	}
@@ -60,6 +61,9 @@ func Run(options *cli.Options, environ []string) life.Result {
 		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
 			return k.notStarted(fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err))
 		}
+	}
+	if err := reaper.CanReap(); err != nil {
+		return k.notStarted(err)
 	}
 	child, err := k.start(k.command(options, environ, inherited))
 	if err != nil {
@@ -104,6 +108,7 @@ type kernel struct {
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
+	cannotReap   bool             // fini has said so
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory

@@ -3,6 +3,7 @@ package host
 // The methods of life.Kernel on the real kernel. The methods that only write a message are in say.go.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -23,15 +24,21 @@ import (
 // Now is the uptime.
 func (k *kernel) Now() time.Duration { return signals.Uptime() }
 
-// Wait is where fini spends its life: one thread, in one system call.
+// Wait is where fini spends its life: one thread, in one system call. If fini may not see a child's exit, Wait returns
+// after at most a second.
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
 		fds = append(fds, unix.PollFd{Fd: int32(b.fd), Events: b.events})
 	}
-	child := k.mainFD
+	child, blind := k.mainFD, k.cannotReap
 	if !main {
-		child, until = k.livingChild(until)
+		var needed bool
+		child, needed = k.livingChild()
+		blind = blind || needed && child < 0
+	}
+	if second := k.Now() + time.Second; blind && (until == 0 || until > second) {
+		until = second
 	}
 	fds = append(fds, unix.PollFd{Fd: int32(child), Events: unix.POLLIN})
 	k.fds = fds
@@ -123,18 +130,12 @@ func (k *kernel) parentPid() int {
 
 // livingChild returns a pidfd of a leftover, so that Wait returns when that leftover exits. It returns -1 if the kernel
 // reports every exit of a child, as before Linux 7.1: see LivingChild in package orphans. It also returns -1 before the
-// main child has exited. If a pidfd is needed and there is none, Wait returns after at most a second.
-func (k *kernel) livingChild(until time.Duration) (pidfd int, _ time.Duration) {
+// main child has exited.
+func (k *kernel) livingChild() (pidfd int, needed bool) {
 	if k.ended == 0 {
-		return -1, until
+		return -1, false
 	}
-	pidfd, needed := k.tree.LivingChild()
-	if needed && pidfd < 0 {
-		if second := k.Now() + time.Second; until == 0 || until > second {
-			until = second
-		}
-	}
-	return pidfd, until
+	return k.tree.LivingChild()
 }
 
 // OfTree reports whether the sender of a signal belongs to the tree. A leftover that has been reaped counts as outside;
@@ -157,7 +158,11 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	if k.rules.WarnReaped {
 		name = orphans.Name
 	}
-	exits, none = reaper.Reap(name)
+	exits, none, err := reaper.Reap(name)
+	if err != nil && !k.cannotReap {
+		k.cannotReap = true
+		k.failed(err)
+	}
 	k.restAfter(len(exits))
 	for _, x := range exits {
 		if x.Ended() {
@@ -212,7 +217,11 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 	if group {
 		send = signals.ToGroup
 	}
-	k.failed(send(k.main, sig))
+	err := send(k.main, sig)
+	if errors.Is(err, unix.EPERM) && k.mainFD >= 0 && unix.PidfdSendSignal(k.mainFD, sig, nil, 0) == nil {
+		err = nil // a filter refuses kill(2)
+	}
+	k.failed(err)
 }
 
 // Send sends a signal to a leftover.

@@ -92,27 +92,35 @@ func (k *kernel) culprit(why life.Reason) string {
 	return ""
 }
 
-// Tell says what fini does about a leftover. A line about a leftover of --allow-orphan matters if a reader waits for that
-// leftover. The exit of PID 1 kills the whole tree, so under PID 1 no reader waits for a leftover.
-func (k *kernel) Tell(p orphans.Process, what string, quietly, hadTerm bool) {
+// Tell says what fini does about a leftover. A line about a leftover that fini leaves alone matters under
+// --orphans=leave, and if a reader waits for a leftover of --allow-orphan. The exit of PID 1 kills the whole tree, so
+// under PID 1 no reader waits for a leftover.
+func (k *kernel) Tell(p orphans.Process, what, spared string, quietly, hadTerm bool) {
 	shown, level, why := p, life.Warning, ""
 	if os.Getpid() == 1 && k.line.FD < 0 {
 		shown.Holds = 0
 	}
-	if held := report.Held(shown.Holds); p.Allowed && held != "" {
+	switch held := report.Held(shown.Holds); {
+	case spared == life.ByName && held != "":
 		why = " (--allow-orphan): a reader waits until this leftover closes " + held
-	} else if p.Allowed {
+	case spared == life.ByName:
 		level, why = life.Detail, " (--allow-orphan)"
+	case spared == life.StopPipes:
+		level, why = life.Detail, " (--orphans=pipes)"
 	}
 	silent := quietly || k.Threshold < level
 	if silent && !k.report.Lists() {
 		return
 	}
-	from, commandLine := k.owners.Of(p), k.tree.CommandLine(p)
-	session, _ := unix.Getsid(0)
-	width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
-	line := report.Describe(shown, commandLine, session, from, width)
-	k.report.Leftover(p, commandLine, from, hadTerm, line)
+	var from report.Lineage
+	var commandLine, line string
+	if !silent || !k.report.Full() { // because of the memory that details take
+		from, commandLine = k.owners.Of(p), k.tree.CommandLine(p)
+		session, _ := unix.Getsid(0)
+		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
+		line = report.Describe(shown, commandLine, session, from, width)
+	}
+	k.report.Leftover(p, commandLine, from, spared, hadTerm, line)
 	if !silent {
 		k.Sayf(level, "%s leftover %s%s", what, line, why)
 	}
@@ -135,7 +143,7 @@ func (k *kernel) sayEnd(end life.End) {
 	}
 	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }
 	var command string
-	if k.ended > 0 {
+	if k.ended > 0 && k.main != 0 {
 		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
 	k.Sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)

@@ -62,9 +62,9 @@ func (k *kernel) alone(options *cli.Options, initial bool) {
 	case initial, options.Pause, !options.Pair():
 		return
 	case !entry.Linked() && options.Shield != nil:
-		why = errors.New(cli.LimitedBuild)
+		why = errors.New(LimitedBuild)
 	case !entry.Linked():
-		why, level = errors.New(cli.LimitedBuild), life.Detail
+		why, level = errors.New(LimitedBuild), life.Detail
 	case why != nil:
 		why = fmt.Errorf("cannot fork: %w", why)
 	case k.rules.Job != life.OutsideJob: // as if a flag's value is called like a flag
@@ -206,8 +206,8 @@ func (k *kernel) notStarted(err error) life.Result {
 		status = failed.Status
 	}
 	if status == reaper.NotFound {
-		if hint := cli.Hint(k.args); hint != "" {
-			text += "; " + hint
+		if guess := hint(k.args); guess != "" {
+			text += "; " + guess
 		}
 	}
 	k.Sayf(life.Failure, "%s", text)

@@ -59,25 +59,30 @@ const (
 type action interface{ do(l *Loop) }
 
 type (
-	forward struct{ sig syscall.Signal } // to the command
-	look    struct{}                     // at the tree, after reaping; answered by looked
-	send    struct {                     // to one leftover
+	forward struct { // to the command
+		sig   syscall.Signal
+		alone bool // to the main child alone, whatever its group
+	}
+	look struct{} // at the tree, after reaping; answered by looked
+	send struct { // to one leftover
 		process orphans.Process
 		sig     syscall.Signal
 	}
 	kill  struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
 	wake  struct{ after time.Duration } // replaces the wake before
 	hurry struct{ after time.Duration } // the same, unless the wake before comes sooner
-	tell  struct {                      // says what fini does about a leftover: one that is allowed is left alone
+	tell  struct {                      // says what fini does about a leftover
 		process orphans.Process
 		what    string
-		quietly bool // without a line: see MaxNamed
-		hadTerm bool // the leftover has had SIGTERM already
+		spared  string // why fini leaves it alone: see ByName; "" if it does not
+		quietly bool   // without a line: see MaxNamed
+		hadTerm bool   // the leftover has had SIGTERM already
 	}
 	say struct { // anything else
 		level Level
 		text  string
 		why   Reason // why fini stops or kills the command or its leftovers
 	}
-	exit struct{ End }
+	noMain struct{} // there is no main child, and every child is a leftover now
+	exit   struct{ End }
 )

@@ -429,13 +429,14 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 					pids[pid] |= 2 | had(r.at)<<2
 				}
 			}
-			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, deadline, m.pause)
+			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, deadline, m.pause)
 			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
 		}
 	}
 	g := w.ghost
 	add(had(g.askedAt), had(g.termAt))
 	g.interrupts, g.termAt = min(g.interrupts, 2), 0
+	g.mainEndedAt = from(g.mainEndedAt + w.rules.Linger)
 	g.askedAt, g.stopAt, g.mustEnd = from(g.askedAt+w.grace()), from(g.stopAt+w.grace()), from(g.mustEnd)
 	for i := range counted {
 		g.sentForMain[i] = g.sentForMain[i] && g.got[i] == 0
@@ -453,7 +454,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules main rung deadline leftUnread stopReason timedOut isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt saidUnread"},
+		{sweep{}, "Rules main earlierTerm result resultUnknown clears stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{earlierTerm{}, "group at"},
 		{request{}, "start at"},
@@ -643,7 +644,8 @@ var settings = []struct {
 	{"-k", func(r *Rules) { r.KillAfter = 30 * ms }, nil, nil},
 	{"-k longer than --grace", func(r *Rules) { r.KillAfter = 200 * ms }, nil, nil},
 	{"-k and -r", func(r *Rules) {
-		r.KillAfter, r.Rewrite = 30*ms, map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
+		r.Linger, r.KillAfter = 0, 30*ms
+		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
 	}, nil, func(w *world) { w.get(w.cast.main).is |= patient }},
 	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
 	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
@@ -661,6 +663,7 @@ var settings = []struct {
 		timesOut(w)
 		w.get(w.cast.main).is |= patient
 	}},
+	{"--pause", func(*Rules) {}, nil, pauses},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
@@ -668,6 +671,14 @@ var settings = []struct {
 		inner.watchesMain = false
 		inner.bound = slices.DeleteFunc(slices.Clone(inner.bound), func(b bond) bool { return b.id == w.cast.shell })
 	}},
+}
+
+// pauses makes the main child and all that it has started what others have left to fini.
+func pauses(w *world) {
+	f := &w.finis[0]
+	w.get(w.cast.main).deathsig, w.cast.main, f.mainID = 0, 0, 0
+	f.Loop = *New(nil, w.rules, 0, false)
+	w.ghost.mainEnded = true
 }
 
 func timesOut(w *world) {
@@ -712,7 +723,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 							continue
 						}
 						if setting.name == "-c" && as >= asPairInJob || begins && k > 0 && kind.name != "stubborn" && kind.name != "one from before" ||
-							!pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
+							pair && setting.name == "--pause" || as == asSoloInJob && setting.name == "--pause" || !pair && (setting.name == "no pidfds" || kind.name == "the inner fini is traced") || !whole && odd > most {
 							continue
 						}
 						names := slices.Concat(bunch.moves, kind.moves, setting.moves)
@@ -919,7 +930,8 @@ func TestExplore(t *testing.T) {
 	if *only != "" {
 		all = slices.DeleteFunc(all, func(s scenario) bool { return !strings.Contains(s.name, *only) })
 	}
-	var next, seen, steps, cut, walked atomic.Int64
+	var next, seen, steps, walked atomic.Int64
+	var cut []string
 	var failed atomic.Bool
 	total := rows{}
 	var mu sync.Mutex
@@ -940,7 +952,9 @@ func TestExplore(t *testing.T) {
 				seen.Add(int64(o.states))
 				steps.Add(int64(o.steps))
 				if !o.whole && o.broken == "" {
-					cut.Add(1)
+					mu.Lock()
+					cut = append(cut, s.name)
+					mu.Unlock()
 				}
 				depth := s.depth
 				random := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name)))))
@@ -963,7 +977,11 @@ func TestExplore(t *testing.T) {
 		return
 	}
 	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; %d random walks, seed %d; %v",
-		seen.Load(), steps.Load(), len(all), *depth, *depth+1, cut.Load(), *limit, walked.Load(), *seed, time.Since(start).Round(ms))
+		seen.Load(), steps.Load(), len(all), *depth, *depth+1, len(cut), *limit, walked.Load(), *seed, time.Since(start).Round(ms))
+	slices.Sort(cut)
+	for _, name := range cut {
+		t.Logf("CUT SHORT: at %d states, %s", *limit, name)
+	}
 	for _, row := range tableRows {
 		if *only == "" && total[row] == 0 {
 			t.Errorf("never taken: %s", row)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 // What docs/behavior.md promises, as predicates on a world. Each name below begins the text of a breach.
@@ -18,10 +20,12 @@ var invariants = []string{
 	"TERM once",         // nobody gets the same stop signal twice for one end
 	"TERM before KILL",  // whoever was there when all were asked
 	"grace",             // nor sooner than --grace or --kill-after behind that
+	"cleaners",          // SIGKILL for the command spares the rest of its group for --linger, under every policy
 	"its own to finish", // what a leftover starts after it was asked is left to it while it lives
 	"forwarded",         // a signal that a process sends reaches the command
 	"bounded",           // from a reason to the end it takes a ladder's time
 	"status",            // the parent process gets the command's
+	"listed",            // whoever stays is told of, and why
 	"one end",           // an exit is the last action, and there is no other end
 	"the pair",          // the outer fini ends last, and as the inner one has told it
 	"the terminal",      // a key that stops the command stops fini, which its shell knows
@@ -32,6 +36,9 @@ type ghost struct {
 	firstLeftover int // the first id after the cast
 
 	mainEnded   bool
+	mainEndedAt time.Duration
+	cleared     bool // the command, whose group was asked with it, had to be killed
+	hurried     bool // a signal or reason cut short what leftovers have to finish
 	mainStatus  syscall.WaitStatus
 	stopping    bool // a stop signal has gone to the command, or all were asked
 	lookedToAsk bool // a look was taken to ask all
@@ -114,6 +121,10 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		return // whom fini does not see it can't ask, nor tell whether it has been asked: a limit
 	}
 	switch {
+	case sig == syscall.SIGKILL && w.isCleared(p):
+		if !w.ghost.hurried && w.now < w.ghost.mainEndedAt+w.rules.Linger {
+			w.breach("cleaners", "%s is killed %v after main", w.name(p.id), w.now-w.ghost.mainEndedAt)
+		}
 	case sig == syscall.SIGKILL:
 		m := p.mark
 		there := !m.afterStop && (!w.ghost.begun || p.start/tick*tick+tick <= w.ghost.askedAt)
@@ -124,6 +135,10 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		since := w.ghost.askedAt
 		if by == byForward {
 			since = w.ghost.stopAt
+			if p.id != w.cast.main {
+				w.breach("cleaners", "%s is killed together with main", w.name(p.id))
+			}
+			w.ghost.cleared = f.rules.Group
 		}
 		if w.ghost.interrupts < 2 && w.now < since+w.grace() {
 			w.breach("grace", "%s is killed %v after it was asked", w.name(p.id), w.now-since)
@@ -144,6 +159,11 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 	if asksForEnd(sig) || sig == w.rules.Deathsig {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
+}
+
+// isCleared reports whether a process is of the command's group, and the command had to be killed.
+func (w *world) isCleared(p *proc) bool {
+	return w.ghost.cleared && w.ghost.mainEnded && p.group == firstMain && p.id != w.cast.main
 }
 
 // isCleanUp reports whether a process was started since its parent, a living leftover, had SIGTERM with the group.
@@ -176,7 +196,7 @@ func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
 	if w.stays(p) {
 		w.breach("policy", "%s is sent %d and has a name that is left alone", w.name(p.id), sig)
 	}
-	if w.ghost.overruled || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
+	if w.ghost.overruled || sig == syscall.SIGKILL && w.isCleared(p) || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
 		return
 	}
 	switch w.rules.Orphans {
@@ -224,6 +244,18 @@ func (w *world) judgeLook(f *fini, ids []int) {
 	}
 }
 
+// spared are the ids of those whom a fini leaves alone if they are all that is left.
+func (w *world) spared(f *fini, v orphans.View) (ids []int) {
+	s, ok := f.machine.(*sweep)
+	for i, p := range v.Found {
+		pipes := w.rules.Orphans == StopPipes && !w.ghost.overruled && p.Holds == 0
+		if p.Allowed || pipes || ok && s.stage == counting {
+			ids = append(ids, f.looked[i])
+		}
+	}
+	return ids
+}
+
 // stepped looks at what a machine made of an event.
 func (w *world) stepped(f *fini, before string, e event) {
 	after := where(f.machine)
@@ -239,17 +271,21 @@ func (w *world) stepped(f *fini, before string, e event) {
 	if exits > 1 || (exits == 1) != (f.machine == nil) {
 		w.breach("one end", "%s is %s with %d exits", w.name(f.id), after, exits)
 	}
+	w.ghost.hurried = w.ghost.hurried || before == "lingering" && after == "clearing" && reflect.TypeOf(e) != reflect.TypeFor[elapsed]()
 	switch e := e.(type) {
 	case stop:
 		w.ghost.overruled = w.ghost.overruled || e.why.overrules()
 		w.ghost.unwait = true
 	case received:
+		if before == "pausing" && (after == "lingering" || after == "asking") {
+			w.oblige(w.ladder())
+		}
 		sent := w.rules.rewritten(e.sig)
 		w.ghost.unwait = w.ghost.unwait || asksForEnd(sent)
 		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "asking", "killing", "counting"}, before) {
+		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}, before) {
 			w.ghost.interrupts++
 		}
 	case elapsed:
@@ -264,7 +300,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			w.ghost.seen = w.ghost.seen || before == "asking" && w.ghost.overruled && !p.Allowed
 		}
 	}
-	if s, ok := f.machine.(*sweep); ok && before != where(s) && before == "running" && s.Orphans == WaitAll {
+	if s, ok := f.machine.(*sweep); ok && before != where(s) && (before == "running" || before == "pausing") && s.Orphans == WaitAll {
 		w.ghost.unwait = false // what came before is not for the leftovers
 	}
 	if before != "stopping" && after == "stopping" {
@@ -322,7 +358,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 			w.oblige(w.ladder())
 		}
 	case p.id == c.main:
-		w.ghost.mainEnded, w.ghost.mainStatus = true, status
+		w.ghost.mainEnded, w.ghost.mainStatus, w.ghost.mainEndedAt = true, status, w.now
 		if r.Orphans != WaitAll {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
@@ -334,7 +370,7 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	if p.mark.sender {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
-	if w.ghost.mainEnded && !w.treeAlive(p) {
+	if _, pausing := w.finis[0].machine.(paused); w.ghost.mainEnded && !pausing && !w.treeAlive(p) {
 		w.oblige(r.Linger + longPause)
 	}
 }
@@ -427,12 +463,19 @@ func (w *world) judgeEnd(f *fini) {
 			continue // it is below one that can't be ended: nobody sees it
 		}
 		switch spared := w.rules.Orphans == LeaveAll && w.ghost.mainEnded; {
+		case w.isCleared(p):
+			w.breach("cleaners", "%s ends and %s of its group is alive", w.name(f.id), w.name(p.id))
 		case w.ghost.overruled || w.rules.Orphans == StopAll || w.rules.Orphans == WaitAll:
 			w.breach("nothing left", "%s ends and %s is alive", w.name(f.id), w.name(p.id))
 		case w.rules.Orphans == StopPipes && p.has(holding):
 			w.breach("EOF", "%s ends and %s holds a stream", w.name(f.id), w.name(p.id))
 		case w.rules.Orphans == LeaveAll && !spared:
 			w.breach("nothing left", "%s ends before main", w.name(f.id))
+		}
+	}
+	for _, id := range f.stay {
+		if p := w.get(id); p != nil && p.alive() && !slices.Contains(f.told, p.pid) {
+			w.breach("listed", "%s ends and has not told that %s stays", w.name(f.id), w.name(id))
 		}
 	}
 	if !f.inner {
@@ -503,6 +546,8 @@ func (w *world) judgeStatus(f *fini) {
 // event happens, and where one stands then. The explorer has to take each of them, in all combinations of a line.
 var tableRows = func() (all [][3]string) {
 	for _, row := range []string{
+		"pausing: received | stop -> lingering",
+		"pausing: received -> waiting | counting",
 		"running: stop -> closing | heeding | stopping",
 		"running: received -> stopping",
 		"running: ended -> lingering | waiting | asking | counting | over",
@@ -513,8 +558,12 @@ var tableRows = func() (all [][3]string) {
 		"stopping: elapsed -> ending",
 		"stopping: ended -> lingering | asking | over",
 		"closing | ending: ended -> lingering | over",
-		"ending: elapsed -> asking",
-		"lingering: elapsed | stop | received -> asking | counting",
+		"ending: elapsed -> asking | clearing",
+		"ending: ended -> clearing",
+		"clearing: looked -> asking | counting | over",
+		"clearing: ended -> over",
+		"lingering: elapsed | stop | received -> asking | clearing",
+		"lingering: elapsed | stop | received -> counting",
 		"waiting: stop | received -> asking",
 		"asking: elapsed | received -> killing",
 		"asking | killing: stop -> asking",

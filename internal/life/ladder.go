@@ -22,12 +22,12 @@ import (
 //	closing    the command can see the end of stdin --grace without a byte read, another
 //	                                                reason, a terminating signal: stopping
 //	stopping   the main child has had a stop signal --grace or --kill-after: ending
-//	ending     the main child has had SIGKILL       the main child lives on: the sweep, asking
+//	ending     the main child alone has had SIGKILL the main child lives on: the sweep, asking or clearing
 //
 // On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of
 // the life. The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with
 // waiting if the main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with
-// counting. Some reasons overrule every policy: see overrules.
+// counting, unless the rung was ending and fini has asked the whole group. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -142,7 +142,7 @@ func (i Identity) asksForEnd(sig syscall.Signal) bool {
 // forward sends sig to the command and records the time.
 func (l *ladder) forward(now time.Duration, sig syscall.Signal) []action {
 	l.sentAt[sig] = now
-	return []action{forward{sig}}
+	return []action{forward{sig: sig}}
 }
 
 // letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
@@ -228,16 +228,10 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 		return do, l
 	}
 	s := l.sweep(status)
-	switch {
-	case e.none:
+	if e.none {
 		return s.finish(do...)
-	case s.Orphans == WaitAll && l.rung == running:
-		return s.enter(waiting, 0, do...)
-	case s.Linger == 0,
-		s.Orphans == LeaveAll && s.OrphansExit < 0: // the count is only for lines and the report, which say what is alive now
-		return s.ask(do...)
 	}
-	return s.enter(lingering, now+s.Linger, do...)
+	return s.begin(now, l.rung == running, do...)
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
@@ -280,9 +274,8 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		return l.climb(now, ParentDied), l
 	case l.rung == stoppingRung && now >= l.deadline:
 		l.rung = ending
-		do := []action{l.killing()}
-		do = append(do, l.forward(now, syscall.SIGKILL)...)
-		return append(do, wake{killedBound}), l
+		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
+		return []action{l.killing(), forward{syscall.SIGKILL, true}, wake{killedBound}}, l
 	case l.rung == ending:
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
@@ -304,7 +297,7 @@ func (l *ladder) killing() action {
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules)
-	s.main = l.main
+	s.main, s.clears = l.main, l.Group && l.rung == ending
 	switch {
 	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}

@@ -137,6 +137,10 @@ const (
 	LeaveAll  = "leave"
 )
 
+// ByName is why fini leaves a leftover alone: --allow-orphan. The other reasons are the policies StopPipes and LeaveAll.
+// A report has these words.
+const ByName = "allow-orphan"
+
 const (
 	// How long fini waits once SIGKILL reaches no new process. A killed process may have much memory to give back, or
 	// be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both times are guesses.

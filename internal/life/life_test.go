@@ -27,6 +27,7 @@ var (
 	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms}
 	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Stdout, Allowed: true}
 	unread    = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true}
+	helper    = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true}
 	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms}
 )
 
@@ -68,7 +69,7 @@ func where(m Machine) string {
 	case *ladder:
 		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
 	case *sweep:
-		return [...]string{"lingering", "waiting", "asking", "killing", "counting"}[m.stage]
+		return [...]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}[m.stage]
 	case paused:
 		return "pausing"
 	}
@@ -87,7 +88,7 @@ func text(actions []action) string {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case forward:
-			words = append(words, fmt.Sprintf("forward %d", a.sig))
+			words = append(words, fmt.Sprintf("forward %d%s", a.sig, map[bool]string{true: " alone"}[a.alone]))
 		case look:
 			words = append(words, "look")
 		case send:
@@ -110,6 +111,8 @@ func text(actions []action) string {
 			default:
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
+		case noMain:
+			words = append(words, "no main")
 		case exit:
 			if a.Sig != 0 {
 				words = append(words, fmt.Sprint("end by ", int(a.Sig)))
@@ -366,7 +369,7 @@ func TestStep(t *testing.T) {
 			{500 * ms, unstill(escapee), "wake 5ms", "asking"},
 			{5500 * ms, sees{elapsed{}, unstill(escapee)}, "wake 5ms", "killing"},
 			{15500 * ms, elapsed{}, "look", "killing"},
-			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", exit 5`, "over"},
+			{15500 * ms, unstill(escapee), `say "gave up on leftovers: processes come and go all the time", (leaving escapee), exit 5`, "over"},
 		}},
 		{"wait", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
@@ -388,7 +391,11 @@ func TestStep(t *testing.T) {
 			{5506 * ms, elapsed{}, "look", "killing"},
 			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
 			{5507 * ms, sees{elapsed{}, found(escapee)}, "look", "killing"},
-			{5507 * ms, found(escapee), "exit 5", "over"},
+			{5507 * ms, found(escapee), "(leaving escapee), exit 5", "over"},
+		}},
+		{"pipes: a zombie that a tracer keeps holds nothing", pipes, []turn{
+			{0, sees{mainExits(exited(5), false), found()}, "look", "lingering"},
+			{0, found(), "exit 5", "over"},
 		}},
 		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
@@ -432,7 +439,7 @@ func TestStep(t *testing.T) {
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
 			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
 			{5001 * ms, stop{why: BoundEnded}, "", "ending"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
@@ -479,12 +486,55 @@ func TestStep(t *testing.T) {
 			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1s", "stopping"},
 			{1, received{sig: syscall.SIGINT}, "forward 2", "stopping"},
-			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9, wake 10s`, "ending"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
 		}},
 		{"a command that is still there after --timeout, whatever stops it", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, received{sig: syscall.SIGTERM}, "forward 15, wake 1s", "stopping"},
 			{1, stop{why: TimedOut}, "(the exit status will be 124: timeout)", "stopping"},
 			{2, mainExits(exited(7), true), "exit 124", "over"},
+		}},
+		{"the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
+			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1001 * ms, mainExits(signaled(9), false), "look", "lingering"},
+			{1001 * ms, found(member, escapee), "wake 500ms", "lingering"},
+			{1501 * ms, sees{elapsed{}, found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{1502 * ms, reaped(false, member.Pid), "hurry 5ms", "clearing"},
+			{1506 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
+			{1506 * ms, found(escapee), "look", "asking"},
+			{1506 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"under every policy", with(func(r *Rules) { r.Orphans, r.Linger = LeaveAll, 0 }), []turn{
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{5001 * ms, sees{mainExits(signaled(9), false), found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{5006 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
+			{5006 * ms, found(escapee), "look", "counting"},
+			{5006 * ms, found(escapee), "(leaving escapee), exit 124", "over"},
+		}},
+		{"for as long as one does not end, and not one that may stay", with(func(r *Rules) {
+			r.Orphans, r.Linger, r.KillAfter, r.Allow, r.Remap, r.OrphansExit = LeaveAll, 0, time.Second, true, []int{137}, 9
+		}), []turn{
+			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1001 * ms, sees{mainExits(signaled(9), false), found(member, helper)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{11000 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, wake 1ms", "clearing"},
+			{11001 * ms, elapsed{}, "look", "clearing"},
+			{11001 * ms, found(member, helper), "member<-9, look", "counting"},
+			{11001 * ms, found(member, helper), `(leaving member), (leaving helper), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+		}},
+		{"which counts for --orphans-exit", with(func(r *Rules) {
+			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
+		}), []turn{
+			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{1002 * ms, reaped(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+		}},
+		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{5001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
@@ -492,8 +542,10 @@ func TestStep(t *testing.T) {
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9, wake 10s`, "ending"},
-			{15000 * ms, elapsed{}, "look", "asking"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{15000 * ms, elapsed{}, "look", "clearing"},
+			{15000 * ms, found(mainChild), "look", "clearing"},
+			{15000 * ms, found(mainChild), "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"-r", with(func(r *Rules) {
@@ -656,15 +708,33 @@ func TestHeir(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	play(t, paused{}, []turn{
+	r := defaults()
+	r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
+	pausing := []turn{
 		{0, reaped(false), "", "pausing"},
-		{1, reaped(false, 300), "", "pausing"},
+		{1, reaped(true, 300), "", "pausing"},
 		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
-		{4, received{sig: syscall.SIGTERM}, "exit 0", "over"},
-	})
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		play(t, paused{r}, append(pausing, []turn{
+			{4, received{sig: sig}, "no main, look", "lingering"},
+			{4, found(holder), "wake 500ms", "lingering"},
+			{500*ms + 4, elapsed{}, "look", "asking"},
+			{500*ms + 4, found(holder), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{600 * ms, reaped(true, holder.Pid), "exit 0", "over"},
+		}...))
+	}
+	r.Orphans = LeaveAll
+	play(t, paused{r}, append(pausing, []turn{
+		{4, received{sig: syscall.SIGTERM}, "no main, look", "counting"},
+		{4, found(holder), "(leaving holder), exit 0", "over"},
+	}...))
 	for _, why := range []Reason{ParentDied, BoundEnded} {
-		play(t, paused{}, []turn{{0, stop{why: why}, "exit 0", "over"}})
+		play(t, paused{r}, []turn{
+			{0, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
+			{0, reaped(true), "exit 0", "over"},
+		})
 	}
 }
 

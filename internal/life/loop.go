@@ -29,7 +29,7 @@ type Kernel interface {
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
 	Say(level Level, text string, why Reason) // adds the reason, if any
-	Tell(p orphans.Process, what string, quietly, hadTerm bool)
+	Tell(p orphans.Process, what, spared string, quietly, hadTerm bool)
 	Exit(end End) // the last action of a life
 }
 
@@ -77,9 +77,9 @@ type Loop struct {
 // --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched || main == 0, mustReap: true}
+	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
 	if l.machine = newLadder(rules, main); main == 0 {
-		l.machine = paused{rules.WarnReaped}
+		l.machine = paused{rules}
 	}
 	if rules.Timeout > 0 {
 		l.timeout = k.Now() + rules.Timeout
@@ -235,7 +235,7 @@ func (l *Loop) mainEnded() {
 
 func (a forward) do(l *Loop) {
 	if !l.mainReaped {
-		l.Forward(a.sig, l.rules.Group)
+		l.Forward(a.sig, l.rules.Group && !a.alone)
 	}
 }
 
@@ -266,7 +266,9 @@ func (a hurry) do(l *Loop) {
 }
 
 func (a say) do(l *Loop)  { l.Say(a.level, a.text, a.why) }
-func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.quietly, a.hadTerm) }
+func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.spared, a.quietly, a.hadTerm) }
+
+func (noMain) do(l *Loop) { l.mainEnded() }
 
 func (a exit) do(l *Loop) {
 	l.result, a.WasStopped = a.Result, l.wasStopped

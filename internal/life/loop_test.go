@@ -52,14 +52,14 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 
 func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
-func (k *script) MainEnded()                                  { k.note("main ended") }
-func (k *script) OfTree(pid int) bool                         { return pid == k.tree }
-func (k *script) Unread() int                                 { return 0 }
-func (k *script) Look() (orphans.View, error)                 { k.note("look"); return orphans.View{}, nil }
-func (k *script) Forward(sig syscall.Signal, group bool)      { k.note("forward %d %t", sig, group) }
-func (k *script) Send(to orphans.Process, sig syscall.Signal) { k.note("send %d %d", to.Pid, sig) }
-func (k *script) Say(Level, string, Reason)                   {}
-func (k *script) Tell(orphans.Process, string, bool, bool)    {}
+func (k *script) MainEnded()                                     { k.note("main ended") }
+func (k *script) OfTree(pid int) bool                            { return pid == k.tree }
+func (k *script) Unread() int                                    { return 0 }
+func (k *script) Look() (orphans.View, error)                    { k.note("look"); return orphans.View{}, nil }
+func (k *script) Forward(sig syscall.Signal, group bool)         { k.note("forward %d %t", sig, group) }
+func (k *script) Send(to orphans.Process, sig syscall.Signal)    { k.note("send %d %d", to.Pid, sig) }
+func (k *script) Say(Level, string, Reason)                      {}
+func (k *script) Tell(_ orphans.Process, _, _ string, _, _ bool) {}
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {

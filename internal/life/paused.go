@@ -5,21 +5,23 @@ import (
 	"time"
 )
 
-// paused is the machine of --pause: there is no command.
-type paused struct{ warnReaped bool }
+// paused is the machine of --pause. There is no command: what other processes leave to fini are its leftovers, and they
+// are stopped as behind a command that has exited.
+type paused struct{ Rules }
 
-func (p paused) step(_ time.Duration, e event) (do []action, next Machine) {
+func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case received:
-		if e.sig == syscall.SIGTERM || e.sig == syscall.SIGINT {
-			return []action{exit{}}, nil
+		if sig := p.rewritten(e.sig); sig == syscall.SIGTERM || sig == syscall.SIGINT {
+			return newSweep(p.Rules).begin(now, true, noMain{})
 		}
 	case stop:
 		if e.why.overrules() {
-			return []action{exit{}}, nil
+			p.Orphans = StopAll
+			return newSweep(p.Rules).begin(now, false, noMain{}, say{Warning, "ending the pause", e.why})
 		}
 	case ended:
-		do, _ = sortExits(e.exits, 0, p.warnReaped)
+		do, _ = sortExits(e.exits, 0, p.WarnReaped)
 	}
 	return do, p
 }

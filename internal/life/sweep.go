@@ -16,10 +16,16 @@ import (
 //	lingering  leftovers may finish by themselves   --linger has passed, a reason or a signal
 //	                                                to stop: asking
 //	waiting    leftovers may take for ever          a reason or a signal to stop: asking
+//	clearing   the rest of the command's group,     none of the group is left, or killedBound has
+//	           asked when the command was, has      passed: asking
+//	           SIGKILL, again and again
 //	asking     each leftover is sent SIGTERM once   --grace has passed, a second SIGINT: killing
 //	killing    SIGKILL, again and again             nothing more can be done
 //	counting   fini lists leftovers and leaves them the look has been answered: over
 //	           under --orphans=leave
+//
+// Clearing comes before asking, under every policy, if the command had to be killed: its group was asked a whole --grace or
+// --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares one of the group.
 //
 // Under --orphans=leave, counting takes the place of asking, after --linger, a reason or a signal. Without
 // --orphans-exit fini does not wait for --linger: the count decides nothing, so counting begins at once.
@@ -36,6 +42,7 @@ type stage int
 const (
 	lingering stage = iota
 	waiting
+	clearing
 	asking
 	killing
 	counting
@@ -99,6 +106,7 @@ type sweep struct {
 	result        Result // of the command
 	resultUnknown bool   // the main child is not reaped yet: a tracer holds it, or it has outlived SIGKILL
 
+	clears       bool // the command's group has to be killed: see clearing
 	stage        stage
 	deadline     time.Duration // when the stage ends, as uptime
 	pause        time.Duration // until the next look
@@ -111,6 +119,7 @@ type sweep struct {
 	burstEnd   time.Duration   // until then fini kills only children
 	quietLook  bool            // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt   time.Duration   // the uptime of the last look
+	staying    []action        // a tell for each process that the last look found and that fini leaves alone
 	saidUnread bool            // fini has said that it can't tell whether --allow-orphan means a leftover
 }
 
@@ -136,11 +145,26 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	return nil, s
 }
 
+// begin begins to deal with leftovers. Under --orphans=wait fini waits for them if it has no reason to stop them.
+func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
+	switch {
+	case s.Orphans == WaitAll && mayWait:
+		return s.enter(waiting, 0, do...)
+	case s.Linger == 0,
+		s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.clears: // the count is only for lines and the report, which say what is alive now
+		return s.ask(do...)
+	}
+	return s.enter(lingering, now+s.Linger, do...)
+}
+
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
 // comes. Under --orphans=leave no process is asked. A method that takes actions as its parameter returns them before
 // its own.
 func (s *sweep) ask(do ...action) ([]action, Machine) {
-	if s.Orphans == LeaveAll {
+	switch {
+	case s.clears:
+		return s.enter(clearing, notAnswered, do...)
+	case s.Orphans == LeaveAll:
 		return s.enter(counting, notAnswered, do...)
 	}
 	return s.enter(asking, notAnswered, do...)
@@ -196,6 +220,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 	}
 	switch {
 	case e.none:
+		s.staying = nil
 		return s.finish(do...)
 	case s.stage == waiting && s.looks():
 		// Leftovers may exit in quick succession, and nothing is urgent: one look in longPause is enough.
@@ -211,7 +236,7 @@ func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
 // looks reports whether fini looks at the tree in this stage, mostly again and again. In the stage waiting fini looks
 // only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) looks() bool {
-	return s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow
+	return s.stage == clearing || s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow
 }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
@@ -248,24 +273,26 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
-		// A process whose descriptors fini may not see counts as a holder: the policy promises the reader its EOF.
-		return p.Allowed || s.Orphans == StopPipes && p.Holds == 0
+		return s.spares(p) != ""
 	})
-	allowed := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return !p.Allowed })
+	s.staying = s.stay(e.Found)
 	if i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread }); i >= 0 && !s.saidUnread && (s.stage == asking || s.stage == counting) {
 		s.saidUnread = true
 		do = append(do, say{Warning, fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name), NoReason})
 	}
-	mayEnd := len(found) == 0 && (len(allowed) > 0 || s.Orphans == StopPipes)
+	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
 	switch {
 	case mayEnd && !s.quietLook:
 		// A process that has forked during the look may have slipped through it.
 		s.quietLook = true
 		return append(do, look{}), s
 	case mayEnd && e.Still:
-		return s.leave(allowed, do)
+		return s.finish(do...)
 	case mayEnd && s.stage == killing && now >= s.deadline:
 		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time", NoReason})...)
+	}
+	if s.stage == clearing {
+		return s.clear(now, e, do)
 	}
 	s.quietLook = mayEnd
 	switch s.stage {
@@ -289,17 +316,74 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return do, s
 	case counting:
 		s.count = len(found)
-		return s.leave(append(found, allowed...), do)
+		return s.finish(do...)
 	}
 	return nil, s
 }
 
-// leave ends the life while processes are alive that fini leaves alone.
-func (s *sweep) leave(alive []orphans.Process, do []action) ([]action, Machine) {
-	for i, p := range alive {
-		do = append(do, tell{p, "leaving", i >= MaxNamed, false})
+// inGroup reports whether a leftover is in the command's process group. The main child is no leftover.
+func (s *sweep) inGroup(p orphans.Process) bool {
+	return p.Group == s.commandGroup(s.main) && p.Pid != s.main
+}
+
+// clear sends SIGKILL to the rest of the command's group, after each look, until two looks in a row show none: a process
+// that has forked during a look may have slipped through it.
+func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machine) {
+	if s.deadline == notAnswered {
+		s.deadline = now + killedBound
 	}
-	return s.finish(do...)
+	none := true
+	for _, p := range e.Found {
+		if p.Allowed || !s.inGroup(p) {
+			continue
+		}
+		if !s.killedPids[p.Pid] {
+			s.killedPids[p.Pid] = true
+			s.count++
+			do = append(do, tell{p, "killing", "", s.count > MaxNamed, s.earlierTerm.reached(p)})
+		}
+		do, none = append(do, send{p, syscall.SIGKILL}), false
+	}
+	switch wasQuiet := s.quietLook; {
+	case none && wasQuiet, now >= s.deadline:
+		s.clears, s.quietLook = false, false
+		return s.ask(do...)
+	case none && !wasQuiet:
+		s.quietLook = true
+		return append(do, look{}), s
+	}
+	s.quietLook = none
+	return append(do, s.again(now)), s
+}
+
+// spares is why the policy or --allow-orphan spares a leftover, "" if neither does.
+func (s *sweep) spares(p orphans.Process) string {
+	switch {
+	case p.Allowed:
+		return ByName
+	case s.clears && s.inGroup(p):
+		return ""
+	case s.Orphans == StopPipes && p.Holds == 0:
+		// A process whose descriptors fini may not see counts as a holder: the policy promises the reader its EOF.
+		return StopPipes
+	}
+	return ""
+}
+
+// stay tells why fini leaves processes alone, of those that it does.
+func (s *sweep) stay(found []orphans.Process) (do []action) {
+	told := map[string]int{}
+	for _, p := range found {
+		why := s.spares(p)
+		if why == "" && s.stage == counting {
+			why = LeaveAll
+		}
+		if why != "" {
+			do = append(do, tell{p, "leaving", why, told[why] >= MaxNamed, false})
+			told[why]++
+		}
+	}
+	return do
 }
 
 // cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
@@ -350,7 +434,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		s.requests[p.Pid] = request{p.Start, now}
 		hadTerm := s.earlierTerm.reached(p)
 		s.count++
-		do = append(do, tell{p, "stopping", s.count > MaxNamed, hadTerm})
+		do = append(do, tell{p, "stopping", "", s.count > MaxNamed, hadTerm})
 		if !hadTerm {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
@@ -373,7 +457,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	var hit []int
 	for i, p := range found {
 		if !s.killedPids[p.Pid] {
-			do = append(do, tell{p, "killing", i >= MaxNamed, false})
+			do = append(do, tell{p, "killing", "", i >= MaxNamed, false})
 		}
 		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
@@ -440,6 +524,7 @@ func (s *sweep) again(now time.Duration) action {
 // finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
 	end := End{Result: s.result, Leaks: Leaks{Count: s.count, Left: s.stage == counting}}
+	do = append(do, s.staying...)
 	did, leftovers := "stopped", fmt.Sprintf("%d leftovers", s.count)
 	if end.Left {
 		did = "left"

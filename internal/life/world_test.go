@@ -421,7 +421,7 @@ func (w *world) act(p *proc) {
 
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have
 // ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
-// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids. The
+// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids, groups and sessions. The
 // children of one that ends during the look may be missed.
 func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int) {
 	parents := []int{from}
@@ -432,10 +432,10 @@ func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int
 			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
+			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
 			if !w.blind {
 				parents = append(parents, p.id)
-				seen.Group, seen.Session, seen.Name, seen.State = p.group, p.session, w.name(p.id), p.state
+				seen.Name, seen.State = w.name(p.id), p.state
 				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
 			}
 			if p.alive() {
@@ -511,6 +511,8 @@ type fini struct {
 	stdin   bool  // its end is watched
 	looked  []int // ids of the last look, and their pids
 	pids    []int
+	stay    []int // ids of those that the last look has found and fini leaves alone
+	told    []int // pids of those of whom fini has told that it does
 }
 
 type caught struct {
@@ -704,6 +706,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	for _, p := range v.Found {
 		k.f.pids = append(k.f.pids, p.Pid)
 	}
+	k.f.stay = k.w.spared(k.f, v)
 	k.w.judgeLook(k.f, k.f.looked)
 	if _, ok := k.f.machine.(*sweep); ok && k.w.blind && k.w.rules.Orphans == StopPipes {
 		k.w.ghost.overruled = true // all are stopped where nobody can tell who holds what
@@ -776,8 +779,14 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-func (k *kernel) Say(Level, string, Reason)                {}
-func (k *kernel) Tell(orphans.Process, string, bool, bool) {}
+func (k *kernel) Say(Level, string, Reason) {}
+
+// Tell notes who is told of as left alone: see judgeEnd.
+func (k *kernel) Tell(p orphans.Process, _, spared string, _, _ bool) {
+	if spared != "" {
+		k.f.told = append(slices.Clone(k.f.told), p.Pid)
+	}
+}
 
 func (k *kernel) Exit(end End) {
 	k.called = true

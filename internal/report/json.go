@@ -70,6 +70,7 @@ func (l *leftover) json() object {
 		"command", l.command,
 		"commandCut", l.isCut,
 		"allowed", l.Allowed,
+		"spared", l.spared,
 		"started", orNull(l.Start != 0, l.found.Add(-l.age).Round(10*time.Millisecond)),
 		"startedBy", startedBy,
 		"owner", owner,

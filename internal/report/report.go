@@ -63,6 +63,7 @@ type leftover struct {
 	sent     []string
 	ended    any // how it ended, in words
 	oom      any
+	spared   any    // why fini has left it alone, in a word of the schema
 	outlived any    // for how many seconds it outlived the main child
 	line     string // about it: see Describe
 	below    int    // of a leak: see leaks
@@ -77,6 +78,9 @@ func New(to Place, command []string, version string) Report {
 // Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
 // line.
 func (r *Report) Lists() bool { return r.To.Path != "" }
+
+// Full reports whether the report only counts further leftovers.
+func (r *Report) Full() bool { return len(r.leftovers) == maxLeftovers }
 
 // firstWords are the first words that have room in room bytes. The last word is cut if need be.
 func firstWords(words []string, room int) (first []string, isCut bool) {
@@ -120,12 +124,14 @@ func (r *Report) Signal(got signals.Received) {
 func (r *Report) Stopped(why string) { r.stopped = cmp.Or(r.stopped, any(why)) }
 
 // Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group; line
-// is the line about the leftover. If the leftover is known already, the first record stays.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, asked bool, line string) {
+// is the line about the leftover. spared says why fini leaves the leftover alone, "" if fini does not. If the leftover is
+// known already, the rest of the first record stays.
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
 			left.Allowed = left.Allowed || p.Allowed // it may have got its name since
+			left.spared = orNull(spared != "", spared)
 		}
 		return
 	}
@@ -135,11 +141,11 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, a
 	if len(r.seen) < maxSeen {
 		r.seen[id] = struct{}{}
 	}
-	if len(r.leftovers) == maxLeftovers {
+	if r.Full() {
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, line: line}
+	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, spared: orNull(spared != "", spared), line: line}
 	// Without the details that package orphans keeps of a process, because they may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)

@@ -65,9 +65,9 @@ func TestNoReport(t *testing.T) {
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
-	r.Leftover(holder, "holder -v", from, false, "")
-	r.Leftover(member, "member", Lineage{}, true, "")
-	r.Leftover(holder, "holder again", Lineage{}, true, "") // is known
+	r.Leftover(holder, "holder -v", from, "", false, "")
+	r.Leftover(member, "member", Lineage{}, "", true, "")
+	r.Leftover(holder, "holder again", Lineage{}, "", true, "") // is known
 	next := holder
 	next.Start += 10 * ms
 	r.Sent(holder.Pid, syscall.SIGTERM)
@@ -81,7 +81,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
 	})
-	r.Leftover(next, "another with its pid", Lineage{}, false, "")
+	r.Leftover(next, "another with its pid", Lineage{}, "", false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
 	r.Stopped("timeout")
 	r.Stopped("launcher") // the first reason stays
@@ -139,18 +139,18 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
-	r.Leftover(hidden, "?", Lineage{}, false, "")
+	r.Leftover(hidden, "?", Lineage{}, "", false, "")
 	hidden.Allowed = true // since it has another name
-	r.Leftover(hidden, "?", Lineage{}, false, "")
+	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", false, "")
 	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
-		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true`)
+		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true,"spared":"allow-orphan"`)
 }
 
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
 	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, false, "")
-	r.Leftover(holder, "holder", Lineage{}, false, "")
+	r.Leftover(member, "member", Lineage{}, "", false, "")
+	r.Leftover(holder, "holder", Lineage{}, "", false, "")
 	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}})
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
@@ -195,9 +195,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, 100+2*maxAncestors-1, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, false, "")
+		r.Leftover(left, long, from, "", false, "")
 		if i < maxSeen {
-			r.Leftover(left, "left", from, true, "") // is known
+			r.Leftover(left, "left", from, "", true, "") // is known
 		}
 	}
 	if len(r.leftovers) != maxLeftovers || r.moreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {

@@ -38,13 +38,13 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan names. A
-// leak also gets the test and the ports of the leftovers below it.
+// leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan or
+// --orphans=pipes leaves alone. A leak also gets the test and the ports of the leftovers below it.
 func (r *Report) leaks() (all []*leftover) {
 	found := map[int]*leftover{} // of two with one pid, what was started is the later one's
 	copies := make([]leftover, len(r.leftovers))
 	for i, left := range r.leftovers {
-		if copies[i] = *left; !left.Allowed {
+		if copies[i] = *left; !left.mayStay() {
 			found[left.Pid] = &copies[i]
 		}
 	}
@@ -55,7 +55,7 @@ func (r *Report) leaks() (all []*leftover) {
 			top = cmp.Or(found[a.Pid], top)
 		}
 		switch {
-		case left.Allowed:
+		case left.mayStay():
 		case top == l:
 			all = append(all, l)
 		default:
@@ -66,6 +66,8 @@ func (r *Report) leaks() (all []*leftover) {
 	}
 	return all
 }
+
+func (l *leftover) mayStay() bool { return l.Allowed || l.spared == any("pipes") }
 
 // remedy tells the reader of a CI page how to mend the step. Such a reader may not know fini.
 func remedy(all []*leftover) string {

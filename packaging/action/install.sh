@@ -17,14 +17,15 @@ i?86) arch=386 ;;
 ppc64le | s390x | riscv64) arch=$(uname -m) ;;
 *) fail "there is no fini for $(uname -m)" ;;
 esac
-case ${RELEASE_VERSION#v} in
+# A tag, a branch or a commit: the changelog beside the action says which release came last.
+changes=${0%/*}/../../CHANGELOG.md
+version=${RELEASE_VERSION:-$(sed -n 's/^## \[\([0-9.]*\)\] - .*/\1/p' "$changes" | head -n 1)}
+version=${version#v}
+case $version in
 [0-9]*.[0-9]*.[0-9]*) ;;
-*) # which only a folder of files without a signature does not need
-	if [ -z "${RELEASE_URL-}" ] || [ -n "${MINISIGN_PUBLIC_KEY-}" ]; then
-		fail "give version: the action is of \"$RELEASE_VERSION\", which names no release"
-	fi ;;
+*) fail "\"$version\" is no version of fini" ;;
 esac
-url=${RELEASE_URL:-https://github.com/seed-126c5d8a/fini/releases/download/v${RELEASE_VERSION#v}}
+url=${RELEASE_URL:-https://github.com/seed-126c5d8a/fini/releases/download/v$version}
 name=fini-linux-$arch
 dir=$(mktemp -d "$RUNNER_TEMP/fini.XXXXXX")
 cd "$dir"
@@ -39,7 +40,7 @@ if [ -n "${MINISIGN_PUBLIC_KEY-}" ]; then
 	get SHA256SUMS.minisig
 	# An old release is signed as well: the signature says which one it is.
 	said=$(minisign -V -Q -P "$MINISIGN_PUBLIC_KEY" -m SHA256SUMS) || fail "SHA256SUMS is not signed with this key"
-	[ "$said" = "fini ${RELEASE_VERSION#v}" ] || fail "what is signed is $said, and not fini ${RELEASE_VERSION#v}"
+	[ "$said" = "fini $version" ] || fail "what is signed is $said, and not fini $version"
 fi
 get "$name"
 awk -v name="$name" '$2 == name { print; n++ } END { exit n != 1 }' SHA256SUMS >sum || fail "SHA256SUMS does not name $name"

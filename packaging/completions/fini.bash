@@ -1,4 +1,4 @@
-# bash completion of fini's command line, made from `fini --help`
+# bash completion of fini's command line, written by make flags; DO NOT EDIT
 
 _fini() {
 	local cur=${COMP_WORDS[COMP_CWORD]} i=1 flag='' word
@@ -9,13 +9,25 @@ _fini() {
 		((i += 1))
 		case $word in
 		--) _fini_command "$i"; return ;;
-		{{range .}}{{if and .Long .Value}}--{{.Long}}){{if .Maybe}}
-			[[ ${COMP_WORDS[i]} == = ]] || continue{{end}}
-			flag={{.Long}} ;;
-		{{end}}{{end}}-[!-]*)
+		--pdeathsig) flag=pdeathsig ;;
+		--timeout) flag=timeout ;;
+		--idle) flag=idle ;;
+		--bind) flag=bind ;;
+		--stop-signal) flag=stop-signal ;;
+		--grace) flag=grace ;;
+		--kill-after) flag=kill-after ;;
+		--linger) flag=linger ;;
+		--orphans) flag=orphans ;;
+		--orphans-exit) flag=orphans-exit ;;
+		--allow-orphan) flag=allow-orphan ;;
+		--rewrite) flag=rewrite ;;
+		--remap-exit) flag=remap-exit ;;
+		--report) flag=report ;;
+		--install) flag=install ;;
+		-[!-]*)
 			word=${word#-}
-			while [[ $word == [{{letters false}}]* ]]; do word=${word#?}; done
-			[[ $word == [{{letters true}}] ]] || continue
+			while [[ $word == [icgwqvPslLVh]* ]]; do word=${word#?}; done
+			[[ $word == [ptkre] ]] || continue
 			flag=-$word ;;
 		-?*) continue ;;
 		*) _fini_command $((i - 1)); return ;;
@@ -28,15 +40,56 @@ _fini() {
 	done
 	case $flag in
 	'') ;;
-	{{range .}}{{if .Value}}{{with .Long}}{{.}}{{end}}{{if and .Long .Short}} | {{end}}{{range $n, $s := .Short}}{{if $n}} | {{end}}-{{$s}}{{end}}) _fini_value '{{kind .Value}}' "$cur"; return ;;
-	{{end}}{{end}}esac
+	pdeathsig | -p) _fini_value 'SIG' "$cur"; return ;;
+	timeout | -t) _fini_value '' "$cur"; return ;;
+	idle) _fini_value '' "$cur"; return ;;
+	bind) _fini_value 'PID' "$cur"; return ;;
+	stop-signal) _fini_value 'SIG' "$cur"; return ;;
+	grace) _fini_value '' "$cur"; return ;;
+	kill-after | -k) _fini_value '' "$cur"; return ;;
+	linger) _fini_value '' "$cur"; return ;;
+	orphans) _fini_value 'POLICY' "$cur"; return ;;
+	orphans-exit) _fini_value '' "$cur"; return ;;
+	allow-orphan) _fini_value '' "$cur"; return ;;
+	rewrite | -r) _fini_value '' "$cur"; return ;;
+	remap-exit | -e) _fini_value '' "$cur"; return ;;
+	report) _fini_value 'FILE' "$cur"; return ;;
+	install) _fini_value 'PATH' "$cur"; return ;;
+	esac
 	if [[ $cur != -* ]]; then
 		_fini_command "$COMP_CWORD"
 		return
 	fi
 	mapfile -t COMPREPLY < <(compgen -W '
-		{{range .}}{{range .Short}}-{{.}} {{end}}{{if .Long}}--{{.Long}}{{if and .Value (not .Maybe)}}={{end}}{{if .No}} --no-{{.Long}}{{end}}{{end}}
-		{{end}}' -- "$cur")
+		-p --pdeathsig=
+		-i --stdin-eof
+		-t --timeout=
+		--idle=
+		--bind=
+		--stop-signal=
+		--grace=
+		-k --kill-after=
+		--shield --no-shield
+		--linger=
+		--orphans=
+		--orphans-exit=
+		--allow-orphan=
+		-c --single-child
+		-g 
+		-r --rewrite=
+		--foreground --no-foreground
+		-e --remap-exit=
+		--report=
+		-w --warn-reaped
+		-q --quiet
+		-v --verbose
+		-P --pause
+		--install=
+		-s 
+		-l -L --license
+		-V --version
+		-h --help
+		' -- "$cur")
 	[[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
 }
 

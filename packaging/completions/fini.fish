@@ -1,7 +1,7 @@
-# fish completion of fini's command line, made from `fini --help`
+# fish completion of fini's command line, written by make flags; DO NOT EDIT
 
 # The flags whose value is the next word.
-set -g __fini_valued{{range .}}{{if and .Value (not .Maybe)}}{{range .Short}} -{{.}}{{end}}{{if .Long}} --{{.Long}}{{end}}{{end}}{{end}}
+set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --linger --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
 
 # Whether no command has begun.
 function __fini_at_flags
@@ -19,14 +19,34 @@ end
 
 complete -c fini-init -w fini
 complete -c fini -x -a '(__fish_complete_subcommand --fcs-skip=1 $__fini_valued)'
-{{range $o := . -}}
-complete -c fini -n __fini_at_flags{{range .Short}} -s {{.}}{{end}}{{if .Long}} -l {{.Long}}{{end}} {{template "value" .}} -d '{{brief .Text}}'
-{{if .No -}}
-complete -c fini -n __fini_at_flags -l no-{{.Long}} -f -d 'turn off --{{.Long}}'
-{{end}}{{end}}
-{{- define "value"}}{{with kind .Value -}}
-{{if eq . "SIG"}}-x -a 'none (kill -l | string split -n " ")'
-{{- else if eq . "POLICY"}}-x -a 'stop pipes wait leave'
-{{- else if eq . "PID"}}-x -a '(__fish_complete_pids)'
-{{- else}}-r -F{{end}}
-{{- else}}{{if and .Value (not .Maybe)}}-x{{else}}-f{{end}}{{end}}{{end}}
+complete -c fini -n __fini_at_flags -s p -l pdeathsig -x -a 'none (kill -l | string split -n " ")' -d 'when the parent process dies, stop the command with SIG'
+complete -c fini -n __fini_at_flags -s i -l stdin-eof -f -d 'when stdin closes, wait --grace, then stop the command'
+complete -c fini -n __fini_at_flags -s t -l timeout -x -d 'stop the command after DUR and exit 124'
+complete -c fini -n __fini_at_flags -l idle -x -d 'stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR'
+complete -c fini -n __fini_at_flags -l bind -x -a '(__fish_complete_pids)' -d 'stop the command when process PID exits'
+complete -c fini -n __fini_at_flags -l stop-signal -x -a 'none (kill -l | string split -n " ")' -d 'what -i, -t and --idle send to stop the command'
+complete -c fini -n __fini_at_flags -l grace -x -d 'how long each step of a stop waits\: after the end of stdin, and before SIGKILL'
+complete -c fini -n __fini_at_flags -s k -l kill-after -x -d 'send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT'
+complete -c fini -n __fini_at_flags -l shield -f -d 'run as two processes, so that SIGKILL of either leaves nothing running'
+complete -c fini -n __fini_at_flags -l no-shield -f -d 'turn off --shield'
+complete -c fini -n __fini_at_flags -l linger -x -d 'how long leftovers may finish by themselves before fini stops them'
+complete -c fini -n __fini_at_flags -l orphans -x -a 'stop pipes wait leave' -d 'stop leftovers, wait for them or leave them'
+complete -c fini -n __fini_at_flags -l orphans-exit -x -d 'exit with CODE if the command succeeded but leaves leftovers'
+complete -c fini -n __fini_at_flags -l allow-orphan -x -d 'leave leftovers of this name alone'
+complete -c fini -n __fini_at_flags -s c -l single-child -f -d 'forward signals to the main child alone, not to its process group'
+complete -c fini -n __fini_at_flags -s g -f -d 'forward signals to the command'\''s process group, as fini does under its own name'
+complete -c fini -n __fini_at_flags -s r -l rewrite -x -d 'forward signal FROM as TO, or drop it if TO is 0'
+complete -c fini -n __fini_at_flags -l foreground -f -d 'keep the command in the process group of fini'
+complete -c fini -n __fini_at_flags -l no-foreground -f -d 'turn off --foreground'
+complete -c fini -n __fini_at_flags -s e -l remap-exit -x -d 'exit 0 if the command exits with N, such as 143 for a JVM'
+complete -c fini -n __fini_at_flags -l report -r -F -d 'write a report in JSON to FILE'
+complete -c fini -n __fini_at_flags -s w -l warn-reaped -f -d 'name each orphan that fini reaps, and how it ended'
+complete -c fini -n __fini_at_flags -s q -l quiet -f -d 'say nothing but errors'
+complete -c fini -n __fini_at_flags -s v -l verbose -f -d 'say more\: the start, each signal, and the exit'
+complete -c fini -n __fini_at_flags -s P -l pause -f -d 'run no command\: reap until SIGTERM or SIGINT'
+complete -c fini -n __fini_at_flags -l install -r -F -d 'copy this binary to PATH, and exit'
+complete -c fini -n __fini_at_flags -s s -f -d 'change nothing\: fini always works as tini does with this flag'
+complete -c fini -n __fini_at_flags -s l -s L -l license -f -d 'print the license'
+complete -c fini -n __fini_at_flags -s V -l version -f -d 'print the version'
+complete -c fini -n __fini_at_flags -s h -l help -f -d 'print this help'
+

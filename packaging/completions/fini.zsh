@@ -1,17 +1,56 @@
 #compdef fini fini-init
-# zsh completion of fini's command line, made from `fini --help`
+# zsh completion of fini's command line, written by make flags; DO NOT EDIT
 
 _fini() {
 	local -a specs=(
-		{{range $o := .}}{{range $o.Short}}'*-{{.}}{{if and $o.Value (not $o.Maybe)}}+{{end}}[{{brief $o.Text}}]{{template "value" $o}}'
-		{{end}}{{if $o.Long}}'*--{{$o.Long}}{{if $o.Value}}={{if $o.Maybe}}-{{end}}{{end}}[{{brief $o.Text}}]{{template "value" $o}}'
-		{{end}}{{if $o.No}}'--no-{{$o.Long}}[turn off --{{$o.Long}}]'
-		{{end}}{{end -}}
-	)
+		'*-p+[when the parent process dies, stop the command with SIG]:SIG:_fini_SIG'
+		'*--pdeathsig=[when the parent process dies, stop the command with SIG]:SIG:_fini_SIG'
+		'*-i[when stdin closes, wait --grace, then stop the command]'
+		'*--stdin-eof[when stdin closes, wait --grace, then stop the command]'
+		'*-t+[stop the command after DUR and exit 124]:DUR: '
+		'*--timeout=[stop the command after DUR and exit 124]:DUR: '
+		'*--idle=[stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR]:DUR: '
+		'*--bind=[stop the command when process PID exits]:PID:_fini_PID'
+		'*--stop-signal=[what -i, -t and --idle send to stop the command]:SIG ,SIG :_fini_SIG'
+		'*--grace=[how long each step of a stop waits\: after the end of stdin, and before SIGKILL]:DUR: '
+		'*-k+[send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT]:DUR: '
+		'*--kill-after=[send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT]:DUR: '
+		'*--shield[run as two processes, so that SIGKILL of either leaves nothing running]'
+		'--no-shield[turn off --shield]'
+		'*--linger=[how long leftovers may finish by themselves before fini stops them]:DUR: '
+		'*--orphans=[stop leftovers, wait for them or leave them]:POLICY:_fini_POLICY'
+		'*--orphans-exit=[exit with CODE if the command succeeded but leaves leftovers]:CODE: '
+		'*--allow-orphan=[leave leftovers of this name alone]:NAME: '
+		'*-c[forward signals to the main child alone, not to its process group]'
+		'*--single-child[forward signals to the main child alone, not to its process group]'
+		'*-g[forward signals to the command'\''s process group, as fini does under its own name]'
+		'*-r+[forward signal FROM as TO, or drop it if TO is 0]:FROM TO: '
+		'*--rewrite=[forward signal FROM as TO, or drop it if TO is 0]:FROM TO: '
+		'*--foreground[keep the command in the process group of fini]'
+		'--no-foreground[turn off --foreground]'
+		'*-e+[exit 0 if the command exits with N, such as 143 for a JVM]:N: '
+		'*--remap-exit=[exit 0 if the command exits with N, such as 143 for a JVM]:N: '
+		'*--report=[write a report in JSON to FILE]:FILE:_fini_FILE'
+		'*-w[name each orphan that fini reaps, and how it ended]'
+		'*--warn-reaped[name each orphan that fini reaps, and how it ended]'
+		'*-q[say nothing but errors]'
+		'*--quiet[say nothing but errors]'
+		'*-v[say more\: the start, each signal, and the exit]'
+		'*--verbose[say more\: the start, each signal, and the exit]'
+		'*-P[run no command\: reap until SIGTERM or SIGINT]'
+		'*--pause[run no command\: reap until SIGTERM or SIGINT]'
+		'*--install=[copy this binary to PATH, and exit]:PATH:_fini_PATH'
+		'*-s[change nothing\: fini always works as tini does with this flag]'
+		'*-l[print the license]'
+		'*-L[print the license]'
+		'*--license[print the license]'
+		'*-V[print the version]'
+		'*--version[print the version]'
+		'*-h[print this help]'
+		'*--help[print this help]'
+		)
 	_arguments -s -S -A '-*' $specs '(-)1:command:_command_names -e' '*::arguments:_normal'
 }
-
-{{define "value"}}{{if .Value}}{{if .Maybe}}:{{end}}:{{title .Value}}:{{with kind .Value}}_fini_{{.}}{{else}} {{end}}{{end}}{{end -}}
 
 _fini_SIG() { compadd none ${signals[2,-3]/#%IOT/ABRT} }
 _fini_POLICY() { compadd stop pipes wait leave }

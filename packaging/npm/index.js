@@ -9,7 +9,7 @@ const { name, version, optionalDependencies: parts } = require('./package.json')
 // path returns the path of the binary: the given one, that of FINI_BINARY, of the package for this machine, or on PATH.
 function path({ binary } = {}) {
   if (process.platform !== 'linux') throw new Error(`it needs Linux, and this is ${process.platform}`);
-  const part = `${name}-linux-${process.arch}`;
+  const part = `@${name}/linux-${process.arch}`;
   const given = binary || process.env.FINI_BINARY;
   const first = given ? resolve(given) : packaged(part);
   const why = first && unusable(first);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The first process of a guest, and what a sandbox runs: runs the tests, which print in the form that
-# go tool test2json reads, and says when they are over. Then the machine is switched off from outside. With FINI_ALL a
+# go tool test2json reads, and says when they are over. Then the machine is switched off from outside. A
 # test runs in each place, of which main.go chooses some.
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp FINI_ALL=1 FINI_SKIPPED=/dev/null
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TMPDIR=/tmp
 if [ $$ = 1 ] && [ ! -e /proc/self ]; then
 	mount -t proc proc /proc
 	mount -t sysfs sysfs /sys

@@ -23,13 +23,13 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 		wrap  string
 		limit time.Duration // a wrong no of fini's fails the test, so it has the time that a busy machine takes
 	}{
-		{"fini", "fini", rig.Patience},
+		{"fini", "fini", rig.Enough},
 		{"tini -s", "tini -s --", 2 * time.Second},
 		{"tini -s -g", "tini -s -g --", 2 * time.Second},
 		{"dumb-init", "dumb-init", 2 * time.Second},
 		{"catatonit", "catatonit --", 2 * time.Second},
 	}
-	if !rig.All() {
+	if rig.Quick() {
 		subjects = subjects[:1]
 	}
 	bash := shells.Shells[0]
@@ -51,9 +51,9 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 					}
 					yes := false
 					for try := 0; !yes && try < c.Attempts(); try++ {
-						bare := b.Sit(t, bash, c, "", nil, rig.Patience)
+						bare := b.Sit(t, bash, c, "", nil, rig.Enough)
 						for again := 0; bare.Broken != "" && again < 2; again++ { // what goes wrong without an init is no measure
-							bare = b.Sit(t, bash, c, "", nil, rig.Patience)
+							bare = b.Sit(t, bash, c, "", nil, rig.Enough)
 						}
 						if bare.Broken != "" {
 							t.Fatalf("without an init: %s\n%s", bare.Broken, bare.Screen)
@@ -61,6 +61,7 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 						c.Holds(t, bare)
 						with := b.Sit(t, bash, c, s.wrap, &bare, s.limit)
 						if yes = c.Answers(bare, with); !yes {
+							t.Logf("TRIED AGAIN: %s under %s", c.Row, s.name)
 							t.Logf("%s\nwithout:\n%s\nwith:\n%s", bare.Unlike(with, c), bare.Screen, with.Screen)
 						}
 						if with.Broken != "" || c.Part != "screen" {

@@ -103,7 +103,7 @@ func releaseIndex(t *testing.T, r release) {
 	type descriptor struct {
 		MediaType, Digest string
 		Size              int
-		Platform          struct{ OS, Architecture string }
+		Platform          struct{ OS, Architecture, Variant string }
 		Annotations       map[string]string
 	}
 	blob := func(d descriptor) []byte {
@@ -113,8 +113,12 @@ func releaseIndex(t *testing.T, r release) {
 		}
 		return text
 	}
-	var found []string
-	var layout, index struct{ Manifests []descriptor }
+	var found, attested []string
+	architectures := map[string]string{} // of a digest
+	var layout, index struct {
+		Manifests   []descriptor
+		Annotations map[string]string
+	}
 	rig.MustParse(t, content["index.json"], &layout)
 	if len(layout.Manifests) != 1 {
 		t.Fatalf("%d indexes", len(layout.Manifests))
@@ -126,7 +130,32 @@ func releaseIndex(t *testing.T, r release) {
 			Layers []descriptor
 		}
 		rig.MustParse(t, blob(d), &manifest)
-		var config struct{ OS, Architecture string }
+		if image := d.Annotations["vnd.docker.reference.digest"]; image != "" {
+			if d.Annotations["vnd.docker.reference.type"] != "attestation-manifest" || d.Platform.OS != "unknown" || architectures[image] == "" {
+				t.Errorf("an attestation of %q is %+v", architectures[image], d)
+			}
+			for _, layer := range manifest.Layers {
+				var statement struct {
+					PredicateType string
+					Subject       []struct{ Digest struct{ SHA256 string } }
+					Predicate     struct {
+						Packages []struct{ Name, PackageFileName string }
+					}
+				}
+				rig.MustParse(t, blob(layer), &statement)
+				if kind := layer.Annotations["in-toto.io/predicate-type"]; kind != statement.PredicateType || "sha256:"+statement.Subject[0].Digest.SHA256 != image {
+					t.Errorf("%s of %s: %+v", kind, image, statement)
+				}
+				what := statement.PredicateType
+				for _, part := range statement.Predicate.Packages {
+					what += " " + part.Name + part.PackageFileName
+				}
+				attested = append(attested, what)
+			}
+			continue
+		}
+		architectures[d.Digest] = d.Platform.Architecture
+		var config struct{ OS, Architecture, Variant string }
 		rig.MustParse(t, blob(manifest.Config), &config)
 		if config != d.Platform || len(manifest.Layers) != 1 {
 			t.Errorf("an image for %v in the place of one for %v, with %d layers", config, d.Platform, len(manifest.Layers))
@@ -135,8 +164,21 @@ func releaseIndex(t *testing.T, r release) {
 		found = append(found, config.Architecture)
 	}
 	slices.Sort(found)
-	if want := []string{"386", "amd64", "arm64"}; !slices.Equal(found, want) {
+	if want := []string{"386", "amd64", "arm", "arm64"}; !slices.Equal(found, want) {
 		t.Errorf("images for %q, want %q", found, want)
+	}
+	for _, arch := range found {
+		want := "https://spdx.dev/Document finifini-linux-" + arch + " github.com/alecthomas/kong golang.org/x/sys std"
+		if !slices.Contains(attested, want) || len(attested) != 2*len(found) || !slices.Contains(attested, "https://slsa.dev/provenance/v1") {
+			t.Errorf("the index has %q, want %q", attested, want)
+		}
+	}
+	mustBeLabelled(t, r, index.Annotations)
+	// As it is published: skopeo checks each sum, and copies all of it.
+	copied := t.TempDir()
+	rig.Run(t, need.Program(t, "skopeo"), "copy", "-q", "--all", "oci-archive:"+archive, "oci:"+copied+":"+r.version)
+	if blobs, _ := filepath.Glob(copied + "/blobs/sha256/*"); len(blobs) < 7*len(found) {
+		t.Errorf("skopeo copies %d blobs", len(blobs))
 	}
 
 	// The image has one name, whoever loads it from either archive, and a Dockerfile's COPY --from finds it by that.
@@ -150,9 +192,9 @@ func releaseIndex(t *testing.T, r release) {
 	dir := t.TempDir()
 	file := "FROM scratch\nCOPY --from=" + name + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
 	rig.Put(t, filepath.Join(dir, "Dockerfile"), file, 0o644)
-	for _, archive := range []string{archive, r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")} {
+	for _, archive := range []string{archive, r.file(t, "fini_*_linux_"+runtime.GOARCH+".docker.tar")} {
 		if out := e.Must(t, "load", "-q", "-i", archive); !strings.Contains(out, "docker.io/library/"+name) {
-			t.Errorf("podman load says %q", out)
+			t.Errorf("%s: podman load says %q", filepath.Base(archive), out)
 		}
 		e.Must(t, "build", "-q", "--pull=never", "-t", "copied", dir)
 		if out := e.Must(t, "run", "--rm", "--network", "none", "copied", "--version"); !strings.HasPrefix(out, "fini version "+r.version+" ") {
@@ -330,7 +372,8 @@ func releaseAction(t *testing.T, r release) {
 		{"other release", "99.0.0", public, nil, "and not fini 99.0.0"},
 		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get"},
 		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
-		{"no version", "main", public, nil, `the action is of "main", which names no release`},
+		{name: "version of the changelog", key: public},
+		{"no version", "main", public, nil, `"main" is no version of fini`},
 		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
 			rig.Put(t, in(dir, "SHA256SUMS"), "", 0o644)
 		}, "does not name"},
@@ -371,8 +414,8 @@ func releaseAction(t *testing.T, r release) {
 	}
 }
 
-// act runs the workflow of the recipe: the action is taken from this tree, and gets a release of the version that
-// its own tag names, which the signature shows. A step before it says which shell it wants.
+// act runs the workflow of the recipe: the action is taken from this tree, and gets the release that the changelog
+// beside it names, as the signature shows. A step before it says which shell it wants.
 func TestGitHubActionsByAct(t *testing.T) {
 	t.Parallel()
 	act := need.Program(t, "act")
@@ -384,17 +427,17 @@ func TestGitHubActionsByAct(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
-	// One part of the tree, and a release with one file.
-	rig.Run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/"`, "sh", tree, k.Dir)
+	// A part of the tree, and a release with one file.
+	rig.Run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/" && cp "$1/action.yml" "$1/CHANGELOG.md" "$2/tree"`, "sh", tree, k.Dir)
 	in := func(name string) string { return filepath.Join(k.Dir, name) }
 	version := strings.Fields(rig.Run(t, rig.Fini, "--version"))[2]
 	rig.Run(t, "sh", "-c", `mkdir "$2/dist" && cd "$2/dist" && cp "$1" fini-linux-$3 && sha256sum fini-linux-$3 >SHA256SUMS`, "sh", rig.Fini, k.Dir, runtime.GOARCH)
 	public, secret := newKey(t)
 	sign(t, in("dist"), version, secret)
-	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)/(\S+)@(v\S+)\n`)
+	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)@(v\S+)\n`)
 	recipe := rig.BlockWith(t, "../docs/recipes.md", `shell: "fini`)
 	m := uses.FindStringSubmatch(recipe)
-	if m == nil || m[3] != "packaging/action" {
+	if m == nil {
 		t.Fatalf("no action in %s", recipe)
 	}
 	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
@@ -405,9 +448,34 @@ func TestGitHubActionsByAct(t *testing.T) {
 	// What lies beside fini is this fini's folder, which is not to be on PATH here.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 	k.Env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"))
-	l := k.Start("sh", "-c", `cd work && exec "$@"`, "sh", act, "push", "-P", "ubuntu-latest=-self-hosted", "--local-repository", m[2]+"@"+m[4]+"="+in("tree"))
+	l := k.Start("sh", "-c", `cd work && exec "$@"`, "sh", act, "push", "-P", "ubuntu-latest=-self-hosted", "--local-repository", m[2]+"@"+m[3]+"="+in("tree"))
 	out := k.MustLeaveNothing(l, 0)
 	for _, want := range []string{"before", "Success - Main make e2e", "stopping leftover "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("act says nothing of %q: %s", want, out)
+		}
+	}
+}
+
+// act runs the job of the project's own workflow that uses the action of its tree.
+func TestActionOfThisTreeByAct(t *testing.T) {
+	t.Parallel()
+	act := need.Program(t, "act")
+	need.Program(t, "curl")
+	workflow := rig.ReadFile(t, "../.github/workflows/ci.yml")
+	setUpGo := regexp.MustCompile(`actions/setup-go@\w+`).FindString(workflow)
+	k := rig.NewRecipeDir(t, nil)
+	in := func(name string) string { return filepath.Join(k.Dir, name) }
+	k.File("setup-go/action.yml", "name: a stand-in\nruns:\n  using: composite\n  steps:\n    - {run: go version, shell: sh}\n", 0o644)
+	rig.Run(t, "sh", "-c", `mkdir "$1" && cd .. && git ls-files -z --cached --others --exclude-standard ':!e2e' | xargs -0 cp --parents -t "$1" &&
+		cd "$1" && git init -q && git add -A && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m all`, "sh", in("tree"))
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
+	k.Env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"),
+		"GOCACHE="+rig.GoCache(t), "GOFLAGS=-modcacherw", "GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
+	l := k.Start("sh", "-c", `cd tree && exec "$@"`, "sh", act, "push", "-j", "action", "-P", "ubuntu-latest=-self-hosted",
+		"--local-repository", setUpGo+"="+in("setup-go"))
+	out := k.MustLeaveNothing(l, 0)
+	for _, want := range []string{"Success - Main ./", "fini ends this step at once", "stopping leftover "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("act says nothing of %q: %s", want, out)
 		}
@@ -451,7 +519,7 @@ func releaseWheels(t *testing.T, r release) {
 				t.Errorf("%s: RECORD does not say of %s: %q", name, path, want)
 			}
 		}
-		if n := strings.Count(list, "\n"); n != len(z.File) || n != 9 {
+		if n := strings.Count(list, "\n"); n != len(z.File) || n != 10 {
 			t.Errorf("%s has %d files, and RECORD %d", name, len(z.File), n)
 		}
 	}
@@ -515,10 +583,24 @@ func releasePip(t *testing.T, r release) {
 		}
 		mustBeFini(t, r, in("another-name"))
 	})
-	// Where there is no fini, pip takes the wheel that has the module alone.
+	// On other systems pip takes the wheel that has the module alone. On a Linux without a binary it says that there is none.
 	t.Run("elsewhere", func(t *testing.T) {
-		do(t, pip, "install", "--target", in("mac"), "--no-deps", "--only-binary=:all:", "--platform", "macosx_14_0_arm64", packageName)
-		pipModule(t, r, in("venv/bin/python"), in("mac"), "")
+		for _, platform := range []string{"macosx_14_0_arm64", "macosx_12_0_x86_64", "win_amd64"} {
+			do(t, pip, "install", "--target", in(platform), "--no-deps", "--only-binary=:all:", "--platform", platform, packageName)
+		}
+		pipModule(t, r, in("venv/bin/python"), in("macosx_14_0_arm64"), "")
+		cmd := exec.Command(pip, "download", "--no-index", "--find-links", r.dir, "--no-deps", "-d", in("none"), "--only-binary=:all:",
+			"--platform", "manylinux_2_36_loongarch64", packageName)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "No matching distribution found for "+packageName) {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	t.Run("twine", func(t *testing.T) {
+		wheels, _ := filepath.Glob(r.dir + "/*.whl")
+		out, err := exec.Command(need.Program(t, "twine"), append([]string{"--no-color", "check", "--strict"}, wheels...)...).CombinedOutput()
+		if err != nil || strings.Count(string(out), "PASSED") != len(wheels) {
+			t.Errorf("%v: %s", err, out)
+		}
 	})
 	// pip has the wheel for these as well.
 	for python, platform := range map[string]string{"aarch64": "musllinux_1_1_aarch64", "i686": "manylinux2014_i686"} {
@@ -623,6 +705,7 @@ func releaseNPM(t *testing.T, r release) {
 	}
 	prefix := npmInstall(t, r, true)
 	shim := filepath.Join(prefix, "node_modules/.bin/"+packageName)
+	t.Run("checks", func(t *testing.T) { npmChecks(t, r) })
 	for _, k := range rig.NodeKinds(t) {
 		t.Run(k.Name, func(t *testing.T) {
 			t.Parallel()
@@ -647,8 +730,8 @@ func releaseNPM(t *testing.T, r release) {
 	t.Run("script-shell", func(t *testing.T) { npmScriptShell(t, prefix) })
 	t.Run("without a binary", func(t *testing.T) {
 		l := rig.StartCmd(t, exec.Command(filepath.Join(without, "node_modules/.bin/fini"), "--", "true"))
-		part, version := strings.TrimSuffix(filepath.Base(npmArchives(t, r)[0]), "-"+r.version+".tgz"), r.version
-		l.Err.Want("fini: the npm package " + part + " is missing: npm install " + part + "@" + version)
+		part := "@" + packageName + "/linux-" + nodeCPU[runtime.GOARCH]
+		l.Err.Want("fini: the npm package " + part + " is missing: npm install " + part + "@" + r.version)
 		l.MustEnd(125)
 	})
 	t.Run("global", func(t *testing.T) {
@@ -656,7 +739,32 @@ func releaseNPM(t *testing.T, r release) {
 		npm(t, append([]string{"install", "-g", "--prefix", dir}, npmArchives(t, r)...)...)
 		mustBeFini(t, r, filepath.Join(dir, "bin/fini"))
 		mustBeFini(t, r, filepath.Join(dir, "bin", packageName))
+		npm(t, "uninstall", "-g", "--prefix", dir, packageName, "@"+packageName+"/linux-"+nodeCPU[runtime.GOARCH])
+		if left := rig.Run(t, "find", dir, "!", "-type", "d", "!", "-name", ".package-lock.json"); left != "" {
+			t.Errorf("after its removal there is %s", left)
+		}
 	})
+}
+
+// npmChecks wants nothing said by what reviewers of npm packages run.
+func npmChecks(t *testing.T, r release) {
+	node := need.Program(t, "node")
+	for tool, arguments := range map[string]struct{ script, says string }{
+		"publint": {"node_modules/publint/src/cli.js", "All good!"},
+		"attw":    {"node_modules/@arethetypeswrong/cli/dist/index.js", "No problems found"},
+	} {
+		_, err := os.Stat(arguments.script)
+		need.That(t, err == nil, "e2e/"+arguments.script)
+		for _, archive := range []string{r.file(t, packageName+"-[0-9]*.tgz"), r.file(t, packageName+"-linux-x64-*.tgz")} {
+			if tool == "attw" && strings.Contains(archive, "linux") {
+				continue // it has no module
+			}
+			out, err := exec.Command(node, arguments.script, archive).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), arguments.says) {
+				t.Errorf("%s %s: %v: %s", tool, filepath.Base(archive), err, out)
+			}
+		}
+	}
 }
 
 // npm runs npm without a network.
@@ -669,11 +777,12 @@ func npm(t *testing.T, args ...string) {
 	}
 }
 
+var nodeCPU = map[string]string{"amd64": "x64", "arm64": "arm64", "386": "ia32"}
+
 // npmArchives are the packages for this machine.
 func npmArchives(t *testing.T, r release) []string {
 	t.Helper()
-	cpu := map[string]string{"amd64": "x64", "arm64": "arm64", "386": "ia32"}[runtime.GOARCH]
-	return []string{r.file(t, packageName+"-linux-"+cpu+"-*.tgz"), r.file(t, packageName+"-[0-9]*.tgz")}
+	return []string{r.file(t, packageName+"-linux-"+nodeCPU[runtime.GOARCH]+"-*.tgz"), r.file(t, packageName+"-[0-9]*.tgz")}
 }
 
 // npmInstall installs the packages into a folder, or only the one that has no binary.

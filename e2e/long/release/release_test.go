@@ -121,7 +121,7 @@ func makeRelease(t *testing.T) release {
 	}
 	image := rig.DockerName("release")
 	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
-	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
+	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 arm 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("two releases of the same tree: %v: %s", err, out)
 	}
@@ -148,12 +148,15 @@ func TestRelease(t *testing.T) {
 		{"parts", releaseParts},
 		{"packages", releasePackages},
 		{"deb", releaseDeb},
+		{"rpm", releaseRPM},
 		{"lintian", releaseLintian},
 		{"image", releaseImage},
 		{"386", release386},
 		{"arm64", releaseARM64},
+		{"arm", releaseARM},
 		{"archive", releaseArchive},
 		{"index", releaseIndex},
+		{"devcontainer", releaseDevContainer},
 		{"dockerfile", releaseDockerfile},
 		{"provenance", releaseProvenance},
 		{"signed", releaseSigned},
@@ -170,7 +173,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "386": elf.EM_386}
+var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM, "386": elf.EM_386}
 
 func releaseBinaries(t *testing.T, r release) {
 	for arch, machine := range releaseMachines {
@@ -235,7 +238,7 @@ func releaseParts(t *testing.T, r release) {
 	}
 	slices.Sort(linked)
 	linked = slices.Compact(linked)
-	if want := []string{"golang.org/x/sys", "std"}; !slices.Equal(linked, want) {
+	if want := []string{"github.com/alecthomas/kong", "golang.org/x/sys", "std"}; !slices.Equal(linked, want) {
 		t.Errorf("linked into fini: %q, want %q", linked, want)
 	}
 }
@@ -322,6 +325,7 @@ func releaseDeb(t *testing.T, r release) {
 		t.Errorf("only %d files came", added)
 	}
 	rig.StartCmd(t, exec.Command("sh", "-c", "PATH=$1:$PATH; fini-sh -c 'exit 7'", "sh", filepath.Join(root, "usr/bin"))).MustEnd(7)
+	mustBeDropIn(t, rig.ReadFile(t, filepath.Join(root, "usr/share/doc/fini/examples/systemd.conf")))
 	dpkg("--purge", "fini")
 	for _, name := range allFiles() {
 		// What is dpkg's own may stay.
@@ -331,10 +335,45 @@ func releaseDeb(t *testing.T, r release) {
 	}
 }
 
-// releaseLintian wants nothing said that packaging/lintian-overrides gives no reason for.
+// mustBeDropIn gives systemd a service with the drop-in of the package.
+func mustBeDropIn(t *testing.T, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	rig.Put(t, filepath.Join(dir, "example.service"), "[Service]\nExecStart=/no/such/file\n", 0o644)
+	text = strings.NewReplacer("/usr/bin/fini", rig.Fini, "/usr/bin/NAME", "/bin/true").Replace(text)
+	rig.Put(t, filepath.Join(dir, "example.service.d/fini.conf"), text, 0o644)
+	out, err := exec.Command(need.Program(t, "systemd-analyze"), "verify", filepath.Join(dir, "example.service")).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "example.service") {
+		t.Errorf("systemd-analyze: %v: %s", err, out)
+	}
+}
+
+// rpm installs the package into a root of the test's and removes it again.
+func releaseRPM(t *testing.T, r release) {
+	need.Program(t, "rpm")
+	need.Root(t, "to install a package")
+	root := t.TempDir()
+	rpm := func(args ...string) string {
+		return rig.Run(t, "rpm", append([]string{"--root", root, "--dbpath", "/var/lib/rpm"}, args...)...)
+	}
+	native := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	rpm("-i", r.file(t, "fini-*."+native+".rpm")) // which wants nothing that is not in it
+	mustBeFini(t, r, filepath.Join(root, "usr/bin/fini"))
+	if out := rpm("-V", "fini"); out != "" {
+		t.Errorf("rpm -V: %s", out)
+	}
+	rpm("-e", "fini")
+	if left := rig.Run(t, "find", root, "!", "-type", "d", "!", "-path", "*/var/lib/rpm/*"); left != "" {
+		t.Errorf("the package was removed and these files are still there: %s", left)
+	}
+}
+
+// releaseLintian wants nothing said that packaging/lintian-overrides gives no reason for. Go keeps its texts without a
+// separator, and so two of them look like one word with a mistake.
 func releaseLintian(t *testing.T, r release) {
 	lintian := need.Program(t, "lintian")
-	cmd := exec.Command(lintian, "--no-cfg", "--allow-root", "--display-info", "--fail-on", "info")
+	cmd := exec.Command(lintian, "--no-cfg", "--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic",
+		"--suppress-tags", "spelling-error-in-binary")
 	for _, arch := range []string{"amd64", "arm64", "i386"} {
 		cmd.Args = append(cmd.Args, r.file(t, "fini_*_"+arch+".deb"))
 	}
@@ -371,19 +410,23 @@ func releaseImage(t *testing.T, r release) {
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	busybox := containers.NeedStaticBusybox(t)
 	name := r.image + ":" + r.version
-	archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".oci.tar")
+	archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".docker.tar")
 	containers.Docker(t, "load", "-i", archive)
 	t.Cleanup(func() { containers.Docker(t, "rmi", name) })
 
-	// What is in its only layer.
-	var inspected []struct{ RootFS struct{ Layers []string } }
-	rig.MustParse(t, []byte(containers.Docker(t, "inspect", name)), &inspected)
-	if layers := inspected[0].RootFS.Layers; len(layers) != 1 {
+	// What is in its only layer, and what is said of it.
+	var inside []struct{ Layers []string }
+	rig.MustParse(t, []byte(rig.Run(t, "tar", "-xOf", archive, "manifest.json")), &inside)
+	if layers := inside[0].Layers; len(layers) != 1 {
 		t.Fatalf("%d layers", len(layers))
 	} else {
-		digest := strings.TrimPrefix(layers[0], "sha256:")
-		mustHoldFini(t, []byte(rig.Run(t, "tar", "-xOf", archive, "blobs/sha256/"+digest)), r.binary(runtime.GOARCH))
+		mustHoldFini(t, []byte(rig.Run(t, "tar", "-xOf", archive, layers[0])), r.binary(runtime.GOARCH))
 	}
+	var inspected []struct {
+		Config struct{ Labels map[string]string }
+	}
+	rig.MustParse(t, []byte(containers.Docker(t, "inspect", name)), &inspected)
+	mustBeLabelled(t, r, inspected[0].Config.Labels)
 	if out := containers.Docker(t, "run", "--rm", "--network", "none", name, "--version"); !strings.Contains(out, " "+r.version+" ") {
 		t.Errorf("the image's fini is %q", out)
 	}
@@ -415,6 +458,73 @@ func releaseImage(t *testing.T, r release) {
 	out := c.MustEnd(7)
 	rig.WantOnce(t, out, "main got TERM")
 	rig.WantOnce(t, out, "escapee done")
+}
+
+// mustBeLabelled wants what registries show of an image.
+func mustBeLabelled(t *testing.T, r release, labels map[string]string) {
+	t.Helper()
+	for _, key := range []string{"title", "description", "licenses", "url", "source", "documentation"} {
+		if labels["org.opencontainers.image."+key] == "" {
+			t.Errorf("no %s among %q", key, labels)
+		}
+	}
+	if got := labels["org.opencontainers.image.version"]; got != r.version {
+		t.Errorf("the version is %q", got)
+	}
+}
+
+// releaseDevContainer builds a dev container with the feature by the tool for that. fini is its PID 1, the tool's shell runs
+// as without it, and docker stop is no timeout.
+func releaseDevContainer(t *testing.T, r release) {
+	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	node := need.Program(t, "node")
+	cli, err := filepath.Abs("node_modules/@devcontainers/cli/devcontainer.js")
+	if err == nil {
+		_, err = os.Stat(cli)
+	}
+	need.That(t, err == nil, "e2e/node_modules/@devcontainers/cli")
+	base, dir := rig.DockerName("devcontainer"), t.TempDir()
+	load := rig.DockerCommand(t, "import", "-", base)
+	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	t.Cleanup(func() { containers.Docker(t, "rmi", base) })
+	feature := filepath.Join(dir, ".devcontainer/fini")
+	rig.Run(t, "mkdir", "-p", feature)
+	rig.Run(t, "tar", "-xzf", r.file(t, "devcontainer-feature-fini.tgz"), "-C", feature)
+	const features = `"features": {"./fini": {}}`
+	if !strings.Contains(rig.ReadFile(t, "../docs/recipes.md"), features) {
+		t.Errorf("the recipe does not say %s", features)
+	}
+	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"), "FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
+	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, `+features+`}`, 0o644)
+	cmd := exec.Command(node, cli, "up", "--workspace-folder", dir, "--buildkit", "never")
+	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir())
+	var log strings.Builder
+	cmd.Stderr = &log
+	said, err := cmd.Output()
+	var up struct{ Outcome, ContainerID string }
+	rig.MustParse(t, said, &up)
+	if err != nil || up.Outcome != "success" {
+		t.Fatalf("%v: %s\n%s", err, said, log.String())
+	}
+	image := strings.TrimSpace(containers.Docker(t, "inspect", "-f", "{{.Config.Image}}", up.ContainerID))
+	t.Cleanup(func() {
+		containers.Docker(t, "rm", "-f", up.ContainerID)
+		containers.Docker(t, "rmi", image, "dev_container_feature_content_temp")
+	})
+	words := strings.Split(containers.Docker(t, "exec", up.ContainerID, "cat", "/proc/1/cmdline"), "\x00")
+	if len(words) < 5 || words[0] != "/usr/local/bin/fini" || words[2] != "/bin/sh" || !strings.Contains(words[4], "exec \"$@\"\nwhile sleep") {
+		t.Errorf("PID 1 is %q", words)
+	}
+	if out := containers.Docker(t, "exec", up.ContainerID, "fini", "--version"); !strings.HasPrefix(out, "fini version "+r.version+" ") {
+		t.Errorf("fini is %q", out)
+	}
+	containers.Docker(t, "stop", "-t", "1000", up.ContainerID)
+	if status := containers.Docker(t, "inspect", "-f", "{{.State.ExitCode}}", up.ContainerID); status != "0" {
+		t.Errorf("status %s: another than that of the tool's shell", status)
+	}
 }
 
 // A foreignCommand leaves a process in a session of its own, which holds stdout, behind, and
@@ -493,6 +603,12 @@ func releaseARM64(t *testing.T, r release) {
 		h := rig.NewCgroup(t)
 		mustLiveWell(t, foreign(t, rig.PID1, h, qemu, binary, "--", "sh", "-c", foreignCommand), h)
 	})
+}
+
+// releaseARM runs the binary for ARM on an ARMv6, which Node calls arm as it does an ARMv7.
+func releaseARM(t *testing.T, r release) {
+	qemu := need.Program(t, "qemu-arm-static")
+	rig.StartCmd(t, exec.Command(qemu, "-cpu", "arm1176", r.binary("arm"), "--no-shield", "--", "sh", "-c", "exit 7")).MustEnd(7)
 }
 
 // foreign is a command line whose first words are another fini, in the cgroup and in its place.

@@ -410,7 +410,7 @@ func (d *drawnLife) live(t *testing.T, s *soak, h *rig.Cgroup) {
 	// The end of fini is the end of the tree; if fini was killed, its other half's end is.
 	alive := h.Names()
 	if outerKilled {
-		rig.Poll(rig.Patience, func() bool { alive = h.Names(); return len(alive) == 0 })
+		rig.Await(rig.Enough, func() bool { alive = h.Names(); return len(alive) == 0 })
 	}
 	faults.Wait()
 	if len(alive) > 0 { // who reads their output might wait for ever

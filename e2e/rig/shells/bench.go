@@ -24,59 +24,99 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shells are those in which a case is done: all of them in make test-all, else one in turn.
-func (c typedCase) Shells(turn int) (all []shellKind) {
+// Shells are those in which a case is done.
+func (c typedCase) Shells() (all []shellKind) {
 	for _, shell := range Shells {
 		if c.in == "" || slices.Contains(strings.Fields(c.in), shell.Name) {
 			all = append(all, shell)
 		}
 	}
-	if rig.All() {
-		return all
-	}
-	return all[turn%len(all):][:1]
+	return all
 }
 
-// Compare does a case with fini, and without it unless bare is how that went. It returns how it went.
+// Compare does a case with fini, and without it unless bare is how that went. It returns how it went. A case in which
+// programs have a race of their own may go otherwise: then it is done several times with fini and without, and may not
+// go otherwise more often with fini.
 func (b *bench) Compare(t *testing.T, shell shellKind, c typedCase, p rig.Place, bare *Sitting) *Sitting {
 	wrap := strings.Join(append([]string{"fini"}, p.Flags()...), " ")
-	patience := func(last bool) time.Duration {
-		if last {
-			return rig.Patience
-		}
-		return rig.Patience / 5 // for there is another try
-	}
-	for try := 1; ; try++ {
-		if bare == nil || try > 1 {
-			s := b.Sit(t, shell, c, "", nil, patience(try >= max(c.Attempts(), 3)))
+	for try := 1; bare == nil; try++ {
+		s := b.Sit(t, shell, c, "", nil, rig.Enough)
+		if s.Broken == "" {
 			bare = &s
+		} else if try == max(c.Attempts(), 3) {
+			t.Fatalf("without fini: %s\n%s", s.Broken, s.Screen)
+		} else { // what goes wrong without fini is no measure
+			t.Logf("TRIED AGAIN: without fini, %s in %s", c.Name, shell.Name)
 		}
-		limit := patience(try >= c.Attempts())
-		if c.Differs != "" {
-			limit = 2 * time.Second // of a known difference to show
+	}
+	c.Holds(t, *bare)
+	if c.Differs != "" {
+		other := c
+		other.keys = c.differ
+		with := b.Sit(t, shell, other, wrap, nil, rig.Enough)
+		if with.Broken != "" || with.left != "" || with.after != "" {
+			t.Errorf("not so, or not only so: %s: %s; alive: %q and %q\n%s", c.Differs, with.Broken, with.left, with.after, with.Screen)
 		}
-		with := b.Sit(t, shell, c, wrap, bare, limit)
-		difference := bare.Unlike(with, c)
-		switch {
-		case bare.Broken != "" && try < max(c.Attempts(), 3):
-			t.Logf("without fini: %s\n%s", bare.Broken, bare.Screen)
-			continue // what goes wrong without fini is no measure
-		case bare.Broken != "":
-			t.Fatalf("without fini: %s\n%s", bare.Broken, bare.Screen)
-		case (difference == "") != (c.Differs == "") && try < c.Attempts():
-			t.Logf("try %d: %s\nwithout fini:\n%s\nwith fini:\n%s", try, difference, bare.Screen, with.Screen)
-			continue
-		case c.Differs == "" && difference != "":
-			t.Errorf("%s\nwithout fini:\n%s\nwith fini:\n%s", difference, bare.Screen, with.Screen)
-		case c.Differs != "" && difference == "":
-			t.Errorf("no difference any more, but the case says: %s\n%s", c.Differs, with.Screen)
-		}
-		c.Holds(t, *bare)
-		if c.Differs == "" {
-			c.Holds(t, with)
-		}
+		c.Holds(t, with)
 		return bare
 	}
+	with := b.Sit(t, shell, c, wrap, bare, rig.Enough)
+	difference := bare.Unlike(with, c)
+	if difference == "" {
+		c.Holds(t, with)
+		return bare
+	}
+	explain := fmt.Sprintf("%s\nwithout fini:\n%s\nwith fini:\n%s", difference, bare.Screen, with.Screen)
+	if c.Attempts() == 1 {
+		t.Error(explain)
+		return bare
+	}
+	t.Log(explain)
+	bares, withs := []Sitting{*bare}, []Sitting{with}
+	other, otherBare := 1, 0
+	for len(withs) < max(c.Attempts(), 10) && !moreOften(other, otherBare, len(withs)) {
+		withs = append(withs, b.Sit(t, shell, c, wrap, bare, rig.Enough))
+		bares = append(bares, b.Sit(t, shell, c, "", bare, rig.Enough))
+		otherBare = len(bares)
+		for _, usual := range bares { // it may have been the first one that was unusual
+			unlike := func(s Sitting) bool { return usual.Broken != "" || usual.Unlike(s, c) != "" }
+			if n := count(bares, unlike); n < otherBare {
+				other, otherBare = count(withs, unlike), n
+			}
+		}
+	}
+	n := len(withs)
+	t.Logf("TRIED AGAIN: with %s, %s in %s: %d of %d went otherwise, without fini %d of %d", wrap, c.Name, shell.Name, other, n, otherBare, n)
+	if moreOften(other, otherBare, n) {
+		t.Errorf("it goes otherwise with fini in %d of %d tries, and without in %d of %d:\n%s", other, n, otherBare, n, explain)
+	}
+	return bare
+}
+
+func count(all []Sitting, is func(Sitting) bool) (n int) {
+	for _, s := range all {
+		if is(s) {
+			n++
+		}
+	}
+	return n
+}
+
+// moreOften reports whether a of n tries are so many more than b of as many that chance makes them so once in a hundred
+// times at most. That is Fisher's exact test.
+func moreOften(a, b, n int) bool {
+	choose := func(n, k int) float64 {
+		c := 1.0
+		for i := range k {
+			c *= float64(n-i) / float64(i+1)
+		}
+		return c
+	}
+	chance := 0.0
+	for k := a; k <= min(n, a+b); k++ {
+		chance += choose(n, k) * choose(n, a+b-k) / choose(2*n, a+b)
+	}
+	return chance <= 0.01
 }
 
 // A typedCase is one thing that is done at a terminal.
@@ -84,22 +124,32 @@ type typedCase struct {
 	Name string
 	in   string // the shells; "" for all
 
+	// quick is what make test has of it: the shell and the place, as "zsh/pair".
+	quick string
+
 	// What is typed, and what is then waited for. See shellUser.do and shellUser.await.
 	keys [][2]string
 
 	shows string // is on the screen in the end, without fini and with it
 	never string // is not
 
-	says      bool   // fini says what it stops, in a line that is not compared
-	loose     bool   // the screen is drawn in an order that varies: only statuses are compared
-	unordered bool   // a job in the background and the shell write at the same time: so are sorted lines
-	tries     int    // how often it is done until it is as it should be, if a program has a race of its own
-	Differs   string // why it is not the same with fini
+	says      bool // fini says what it stops, in a line that is not compared
+	loose     bool // the screen is drawn in an order that varies: only statuses are compared
+	unordered bool // a job in the background and the shell write at the same time: so are sorted lines
+	tries     int  // how often it is done where it does not go the same at once, if a program has a race of its own
+
+	Differs string      // why it is not the same with fini
+	differ  [][2]string // what is then typed, and what is then waited for
 
 	Row  string // the question that the case answers in the table of docs/terminal.md; "" for none
 	Part string // what answers it: "" for what the keys do, or "screen" or "survivors"
 
 	needs func(t *testing.T, b *bench)
+}
+
+// IsQuick reports whether make test has the case in this shell and place.
+func (c typedCase) IsQuick(shell shellKind, p rig.Place) bool {
+	return c.quick == shell.Name+"/"+p.Name
 }
 
 // MustHave skips a case that types the name of a program that is missing, or lacks something else.
@@ -115,8 +165,8 @@ func (c typedCase) MustHave(t *testing.T, b *bench) {
 	}
 }
 
-// Attempts is how often a case is done until it is the same. A shell may hear of a job in the
-// background before its prompt or after it.
+// Attempts is how often a case is done if it does not go the same at once; 1 if it has to. A shell may hear of a job in
+// the background before its prompt or after it.
 func (c typedCase) Attempts() int {
 	if c.unordered {
 		return 5
@@ -451,11 +501,11 @@ func (b *bench) Sit(t *testing.T, shell shellKind, c typedCase, wrap string, bar
 		return s
 	}
 	s.Screen = normalised(p.visible()[:p.pos], wrap)
-	rig.Poll(limit/3, func() bool { s.left = names(p.marked()); return bare == nil || s.left == "" || s.left == bare.left })
+	rig.Await(limit/3, func() bool { s.left = names(p.marked()); return bare == nil || s.left == "" || s.left == bare.left })
 	if err := p.exit(); err != nil {
 		s.Broken = err.Error()
 	}
-	rig.Poll(limit/3, func() bool { s.after = names(p.marked()); return bare == nil || s.after == "" })
+	rig.Await(limit/3, func() bool { s.after = names(p.marked()); return bare == nil || s.after == "" })
 	if bare != nil && s.after != "" {
 		for _, proc := range p.marked() {
 			s.state += proc.describe()
@@ -537,8 +587,7 @@ func (p *shellUser) visible() string {
 // see waits until a text is on the screen below what was waited for before. "" stands for a
 // prompt.
 func (p *shellUser) see(text string) error {
-	end := time.After(p.limit)
-	for {
+	for w := new(rig.Wait); ; {
 		screen := p.visible()
 		below := screen[p.pos:]
 		if text == "" {
@@ -552,7 +601,9 @@ func (p *shellUser) see(text string) error {
 		}
 		select {
 		case <-p.grown:
-		case <-end:
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(p.limit) {
 			if text == "" {
 				text = "a prompt"
 			}
@@ -581,7 +632,7 @@ func (p *shellUser) do(what string) error {
 		case "touch": // what asker and chatty wait for
 			return os.WriteFile(filepath.Join(p.dir, "go"), nil, 0o644)
 		case "winch":
-			rig.Poll(p.limit, p.finisHaveStarted) // like a key
+			rig.Await(p.limit, p.finisHaveStarted) // like a key
 			return unix.IoctlSetWinsize(p.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: 251})
 		case "hangup":
 			return p.keys.Close()
@@ -600,7 +651,7 @@ func (p *shellUser) do(what string) error {
 			text += "\n"
 		} else {
 			// A key in the moment in which the command starts may count twice: see docs/limits.md.
-			rig.Poll(p.limit, p.finisHaveStarted)
+			rig.Await(p.limit, p.finisHaveStarted)
 		}
 	}
 	_, err := p.keys.WriteString(text)
@@ -660,7 +711,7 @@ func (p *shellUser) await(what string) error {
 			}
 			return at >= 0
 		}
-		if !rig.Poll(p.limit, fact) {
+		if !rig.Await(p.limit, fact) {
 			return fmt.Errorf("never %s", order)
 		}
 		return nil
@@ -672,6 +723,10 @@ func (p *shellUser) await(what string) error {
 		return p.see("")
 	case "stopped", "foreground", "background": // the group of a process of that name
 		fact = func() bool { return p.groupIs(words[1], words[0]) }
+	case "halted": // a process of that name, whatever its group does
+		fact = func() bool {
+			return slices.ContainsFunc(p.marked(), func(proc markedProcess) bool { return proc.name == words[1] && proc.stopped })
+		}
 	case "gone": // whatever there was, but the shell
 		fact = func() bool { return len(p.marked()) == 0 && p.children() == 0 }
 	case "end": // of all that there was
@@ -679,7 +734,7 @@ func (p *shellUser) await(what string) error {
 	default:
 		return fmt.Errorf("no such fact: %s", what)
 	}
-	if !rig.Poll(p.limit, fact) {
+	if !rig.Await(p.limit, fact) {
 		return fmt.Errorf("never came true: %s", order)
 	}
 	return nil
@@ -696,8 +751,7 @@ func (p *shellUser) hasEnded() bool {
 
 // exit ends the shell, which wants to be told twice if it has jobs.
 func (p *shellUser) exit() error {
-	end := time.Now().Add(p.limit)
-	for !p.hasEnded() {
+	for w := new(rig.Wait); !p.hasEnded(); {
 		prompts := p.prompts()
 		if p.do("exit") != nil {
 			break // hung up
@@ -705,7 +759,7 @@ func (p *shellUser) exit() error {
 		if rig.Poll(time.Second, func() bool { return p.hasEnded() || p.prompts() > prompts }) && p.hasEnded() {
 			break
 		}
-		if time.Now().After(end) {
+		if w.Over(p.limit) {
 			return errors.New("the shell does not end")
 		}
 	}

@@ -1,0 +1,3 @@
+module example.com/fini
+
+go 1.21

@@ -1,0 +1,208 @@
+// Ran reads what `go test -json` says, shows of it what go test would show, and adds what go test keeps to itself: what was
+// skipped and why, what was tried again, and how long each package took. With -whole it compares what there is with
+// what ran: a test that did not run is an error, and so is a row of a table.
+//
+//	go test -json ./... | ran [-budget SECONDS] [-whole]
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	budget := flag.Float64("budget", 0, "seconds that a package may take; 0 for any time")
+	whole := flag.Bool("whole", false, "all tests and all rows of their tables have to have run")
+	flag.Parse()
+	r := newRun()
+	if err := r.read(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "ran:", err)
+		os.Exit(1)
+	}
+	r.summary(os.Stdout)
+	bad := r.overBudget(*budget)
+	if *whole {
+		there, err := sources()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "ran:", err)
+			os.Exit(1)
+		}
+		bad = append(bad, r.unrun(there)...)
+	}
+	for _, line := range bad {
+		fmt.Println(line)
+	}
+	if len(bad) > 0 || r.failed {
+		os.Exit(1)
+	}
+}
+
+// An event is one line of go test -json: see go doc test2json.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+// A test is a test or subtest of a package.
+type test struct{ pkg, name string }
+
+// A run is what tests have come to.
+type run struct {
+	verdict map[test]string // pass, fail or skip
+	output  map[test]string // of those that have no verdict yet
+	why     map[test]string // of a skip; "" where package need was not asked
+	took    map[string]float64
+	again   map[string]int // what was tried again, and how often
+	cut     map[string]int // what was not tried to its end
+	failed  bool
+}
+
+func newRun() *run {
+	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{}, map[string]int{}, map[string]int{}, false}
+}
+
+// What tests say to be found here.
+var (
+	missing = regexp.MustCompile(`SKIPPED, for this is missing: (.*)`)
+	retried = regexp.MustCompile(`TRIED AGAIN: (.*)`)
+	cut     = regexp.MustCompile(`CUT SHORT: (.*)`)
+)
+
+// read takes in all that go test says, and shows what failed.
+func (r *run) read(from io.Reader, to io.Writer) error {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil {
+				_, _ = to.Write(line)
+			} else {
+				r.take(e, to)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func (r *run) take(e event, to io.Writer) {
+	of := test{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(to, e.Output)
+	case "output":
+		if found := retried.FindStringSubmatch(e.Output); found != nil {
+			r.again[found[1]]++
+		}
+		if found := cut.FindStringSubmatch(e.Output); found != nil {
+			r.cut[found[1]]++
+		}
+		if e.Test != "" {
+			r.output[of] += e.Output
+		} else if e.Output != "PASS\n" {
+			fmt.Fprint(to, e.Output)
+		}
+	case "pass", "fail", "skip":
+		if e.Action == "fail" {
+			r.failed = true
+		}
+		if e.Test == "" {
+			r.took[e.Package] = e.Elapsed
+			r.cutOff(e, to)
+			return
+		}
+		r.verdict[of] = e.Action
+		switch e.Action {
+		case "fail":
+			fmt.Fprint(to, r.output[of])
+		case "skip":
+			r.why[of] = ""
+			if found := missing.FindStringSubmatch(r.output[of]); found != nil {
+				r.why[of] = found[1]
+			}
+		}
+		delete(r.output, of)
+	case "build-fail":
+		r.failed = true
+	}
+}
+
+// cutOff shows what tests said that had no end when their package ended.
+func (r *run) cutOff(e event, to io.Writer) {
+	for of, text := range r.output {
+		if of.pkg == e.Package {
+			if e.Action == "fail" {
+				fmt.Fprint(to, text)
+			}
+			delete(r.output, of)
+		}
+	}
+}
+
+// short is a package's name within the module.
+func short(pkg string) string {
+	_, name, _ := strings.Cut(pkg, "/fini")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "/"), "e2e/")
+	if name == "" {
+		return "fini"
+	}
+	return name
+}
+
+// summary tells what go test keeps to itself.
+func (r *run) summary(to io.Writer) {
+	lacks, count := map[string]int{}, map[string]int{}
+	for of, verdict := range r.verdict {
+		count[verdict]++
+		if verdict == "skip" && r.why[of] != "" {
+			lacks[r.why[of]]++
+		}
+	}
+	most := func(title string, of map[string]int) {
+		if len(of) == 0 {
+			return
+		}
+		fmt.Fprintln(to, title)
+		for _, what := range slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+			if of[a] != of[b] {
+				return of[b] - of[a]
+			}
+			return strings.Compare(a, b)
+		}) {
+			fmt.Fprintf(to, "%7d %s\n", of[what], what)
+		}
+	}
+	most("Skipped because something is missing (number of tests, what; make deps installs it):", lacks)
+	most("Tried again (how often, what):", r.again)
+	most("Cut short (how often, what):", r.cut)
+	var took []string
+	for _, pkg := range slices.Sorted(maps.Keys(r.took)) {
+		if r.took[pkg] >= 0.5 {
+			took = append(took, fmt.Sprintf("%s %.0f", short(pkg), r.took[pkg]))
+		}
+	}
+	fmt.Fprintln(to, "Seconds that each package took:", strings.Join(took, ", "))
+	fmt.Fprintf(to, "cases: %d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
+}
+
+// overBudget names the packages that took too long.
+func (r *run) overBudget(seconds float64) (bad []string) {
+	for _, pkg := range slices.Sorted(maps.Keys(r.took)) {
+		if seconds > 0 && r.took[pkg] > seconds {
+			bad = append(bad, fmt.Sprintf("%s took %.0f s, more than its budget of %.0f s", short(pkg), r.took[pkg], seconds))
+		}
+	}
+	return bad
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A room with a test that has no table, one that has one, and one whose table is of no subtests.
+const room = `package room
+
+func TestPlain(t *testing.T) {}
+
+func TestRows(t *testing.T) {
+	for _, c := range []struct{ name string; n int }{{"the first one", 1}, {"second", 2}, {"third", 3}} {
+		t.Run("pair/"+c.name, func(t *testing.T) {})
+	}
+	for name := range map[string][]int{"of a map": nil, "another of it": {2}} {
+		t.Run(name, func(t *testing.T) {})
+	}
+}
+
+func TestLoop(t *testing.T) {
+	for _, c := range []struct{ what string }{{"no subtest"}, {"none either"}} {
+		_ = c
+	}
+}
+`
+
+// says is the line of go test -json about a test of the room.
+func says(action, name string) string {
+	return fmt.Sprintf("{\"Action\":%q,\"Package\":\"room\",\"Test\":%q}\n", action, name)
+}
+
+func TestNothingIsLeftOut(t *testing.T) {
+	fset := token.NewFileSet()
+	tree, err := parser.ParseFile(fset, "room_test.go", room, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := []source{{"room", "room_test.go", fset, tree}}
+	whole := []string{
+		says("pass", "TestPlain"), says("pass", "TestLoop"), says("pass", "TestRows"),
+		says("pass", "TestRows/pair/the_first_one"), says("pass", "TestRows/pair/second"), says("pass", "TestRows/pair/third#01"),
+		says("pass", "TestRows/of_a_map"), says("pass", "TestRows/another_of_it"),
+	}
+	unrun := func(lines []string) []string {
+		r := newRun()
+		if err := r.read(strings.NewReader(strings.Join(lines, "")), io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		return r.unrun(there)
+	}
+	if bad := unrun(whole); bad != nil {
+		t.Errorf("of a whole run it says %q", bad)
+	}
+	for i, line := range whole {
+		left := slices.Delete(slices.Clone(whole), i, i+1)
+		if bad := unrun(left); len(bad) != 1 {
+			t.Errorf("without %s it says %q, want one line", line, bad)
+		}
+	}
+	byItself, byNeed := says("skip", "TestPlain"), `{"Action":"output","Package":"room","Test":"TestPlain","Output":"SKIPPED, for this is missing: zsh\n"}`+"\n"
+	if bad := unrun(append(whole[1:], byItself)); len(bad) != 1 || !strings.Contains(bad[0], "not by package need") {
+		t.Errorf("of a test that skips itself it says %q", bad)
+	}
+	if bad := unrun(append(whole[1:], byNeed, byItself)); bad != nil {
+		t.Errorf("of a test that lacks something it says %q", bad)
+	}
+}
+
+func TestWhatFailedIsShown(t *testing.T) {
+	var shown strings.Builder
+	r := newRun()
+	lines := `{"Action":"output","Package":"room","Test":"TestA","Output":"of A\n"}` + "\n" +
+		`{"Action":"output","Package":"room","Test":"TestB","Output":"of B\n"}` + "\n" +
+		`{"Action":"output","Package":"room","Test":"TestC","Output":"of C, which never ends\n"}` + "\n" +
+		says("pass", "TestA") + says("fail", "TestB") +
+		`{"Action":"output","Package":"room","Output":"FAIL\troom\t1.5s\n"}` + "\n" +
+		`{"Action":"fail","Package":"room","Elapsed":1.5}` + "\n"
+	if err := r.read(strings.NewReader(lines), &shown); err != nil || !r.failed {
+		t.Fatalf("%v; failed %v", err, r.failed)
+	}
+	if want := "of B\nFAIL\troom\t1.5s\nof C, which never ends\n"; shown.String() != want {
+		t.Errorf("it shows %q, want %q", &shown, want)
+	}
+	if bad := r.overBudget(1); len(bad) != 1 {
+		t.Errorf("of a budget of 1 s it says %q", bad)
+	}
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// What go list says of a package.
+type listed struct {
+	Dir, ImportPath           string
+	TestGoFiles, XTestGoFiles []string
+}
+
+// A source is a file with tests, or of the rig.
+type source struct {
+	pkg  string // "" for the rig, which rooms share
+	path string
+	fset *token.FileSet
+	tree *ast.File
+}
+
+// sources reads all that is built for this machine.
+func sources() (all []source, err error) {
+	text, err := exec.Command("go", "list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles", "./...").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	add := func(pkg, path string) error {
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, path, nil, 0)
+		all = append(all, source{pkg, path, fset, tree})
+		return err
+	}
+	for in := json.NewDecoder(bytes.NewReader(text)); ; {
+		var l listed
+		if err := in.Decode(&l); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Concat(l.TestGoFiles, l.XTestGoFiles) {
+			if err := add(l.ImportPath, filepath.Join(l.Dir, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, pattern := range []string{"e2e/rig/*.go", "e2e/rig/*/*.go"} {
+		paths, _ := filepath.Glob(pattern)
+		for _, path := range paths {
+			if err := add("", path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// tests are those of a file that go test runs without being asked for them by name.
+func (s source) tests() (all []test) {
+	for _, decl := range s.tree.Decls {
+		if f, ok := decl.(*ast.FuncDecl); ok && s.pkg != "" && f.Recv == nil && testName.MatchString(f.Name.Name) && f.Name.Name != "TestMain" {
+			all = append(all, test{s.pkg, f.Name.Name})
+		}
+	}
+	return all
+}
+
+var testName = regexp.MustCompile(`^(Test|Fuzz)([^a-z]|$)`)
+
+// unrun names what there is and has not run: a test, a row of a table, and a subtest that was skipped without asking
+// package need, which makes a skip an error where it is meant to be one.
+func (r *run) unrun(there []source) (bad []string) {
+	for of, verdict := range r.verdict {
+		if verdict == "skip" && r.why[of] == "" {
+			bad = append(bad, fmt.Sprintf("skipped, and not by package need: %s in %s", of.name, short(of.pkg)))
+		}
+	}
+	for _, s := range there {
+		for _, of := range s.tests() {
+			if r.verdict[of] == "" {
+				bad = append(bad, fmt.Sprintf("did not run: %s in %s", of.name, short(of.pkg)))
+			}
+		}
+		for _, t := range s.tables() {
+			bad = append(bad, r.unrunRows(t)...)
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// A table is one of a test's, or of a package: the names of its rows.
+type table struct {
+	pkg  string // "" for one that rooms share
+	test string // "" for a package's
+	at   string
+	rows []string
+}
+
+// unrunRows names the rows of which no subtest has the name, if others of the table have one: not every table is of
+// subtests.
+func (r *run) unrunRows(of table) (bad []string) {
+	var lacks []string
+	for _, row := range of.rows {
+		name := subtest(row)
+		ran := false
+		for t, verdict := range r.verdict {
+			top, path, _ := strings.Cut(t.name, "/")
+			if (of.pkg == "" || of.pkg == t.pkg) && (of.test == "" || of.test == top) && verdict != "" && !(verdict == "skip" && r.why[t] == "") &&
+				isPart(path, name) {
+				ran = true
+				break
+			}
+		}
+		if !ran {
+			lacks = append(lacks, row)
+		}
+	}
+	if ran := len(of.rows) - len(lacks); ran == 0 || ran < len(of.rows)/4 {
+		return nil
+	}
+	for _, row := range lacks {
+		bad = append(bad, fmt.Sprintf("did not run: %q, which is a row of the table in %s", row, of.at))
+	}
+	return bad
+}
+
+// isPart reports whether a name stands for itself in the path of a subtest: between slashes, commas or colons.
+func isPart(path, name string) bool {
+	for from := 0; ; {
+		i := strings.Index(path[from:], name)
+		if i < 0 {
+			return false
+		}
+		i += from
+		after := path[i+len(name):]
+		if (i == 0 || strings.ContainsRune("/,:", rune(path[i-1])) || strings.HasSuffix(path[:i], ",_") || strings.HasSuffix(path[:i], ":_")) &&
+			(after == "" || strings.ContainsRune("/,#:", rune(after[0]))) {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+// subtest is what package testing makes of a name.
+func subtest(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case unicode.IsSpace(r):
+			b.WriteByte('_')
+		case !strconv.IsPrint(r):
+			s := strconv.QuoteRune(r)
+			b.WriteString(s[1 : len(s)-1])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// tables finds those of a file.
+func (s source) tables() (all []table) {
+	for _, decl := range s.tree.Decls {
+		in := ""
+		if f, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
+			in = f.Name.Name
+		}
+		if v, ok := decl.(*ast.GenDecl); s.pkg == "" && !(ok && v.Tok == token.VAR && v.Specs[0].(*ast.ValueSpec).Names[0].IsExported()) {
+			continue // of the rig, rooms share the tables that are exported
+		}
+		ast.Inspect(decl, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.CompositeLit); ok {
+				if rows := rowsOf(lit); len(rows) > 1 {
+					at := s.fset.Position(lit.Pos())
+					all = append(all, table{s.pkg, in, fmt.Sprintf("%s:%d", filepath.Base(at.Filename), at.Line), rows})
+				}
+			}
+			return true
+		})
+	}
+	return all
+}
+
+// rowsOf is the names of a literal's rows: the keys of a map, or what a struct has as its first field or its name; nil if
+// not all have one that is a constant.
+func rowsOf(lit *ast.CompositeLit) (rows []string) {
+	isMap, of := false, ast.Expr(nil)
+	switch kind := lit.Type.(type) {
+	case *ast.MapType:
+		isMap, of = true, kind.Value
+	case *ast.ArrayType:
+		of = kind.Elt
+		if _, ok := of.(*ast.ArrayType); ok {
+			return nil
+		}
+	}
+	if _, ok := of.(*ast.SelectorExpr); of == nil || ok {
+		return nil
+	}
+	if basic, ok := of.(*ast.Ident); ok && slices.Contains([]string{"string", "int", "bool"}, basic.Name) {
+		return nil // a table of words
+	}
+	for _, elt := range lit.Elts {
+		var name ast.Expr
+		if pair, ok := elt.(*ast.KeyValueExpr); ok && isMap {
+			name = pair.Key
+		} else if row, ok := elt.(*ast.CompositeLit); ok && !isMap && len(row.Elts) > 0 {
+			name = row.Elts[0]
+			for _, field := range row.Elts {
+				pair, ok := field.(*ast.KeyValueExpr)
+				if !ok {
+					break
+				}
+				name = nil
+				if key, ok := pair.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "name") {
+					name = pair.Value
+					break
+				}
+			}
+		}
+		text, ok := name.(*ast.BasicLit)
+		if !ok || text.Kind != token.STRING {
+			return nil
+		}
+		row, _ := strconv.Unquote(text.Value)
+		if row == "" {
+			return nil
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
