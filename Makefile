@@ -66,7 +66,7 @@ test-all: build ## run all tests, in all places: engines, browsers, peers, a rel
 test test-all:
 	@$(GO) build -o bin/ran ./e2e/ran
 	@for run in '$(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
-		$(GO) test -json -count=1 -timeout 2h -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
+		$(GO) test -json -count=1 -timeout 40m -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
 	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
 
 e2e: build ## run the tests of the built binary alone, one line each

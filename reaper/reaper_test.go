@@ -173,26 +173,30 @@ func TestReapCommandAndOrphans(t *testing.T) {
 }
 
 func TestReapTellsOfAStop(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		until, end := inheritedEnd(t)
-		defer func() { _ = end.Close() }()
-		child := spawnSelf(t, "@stay", until)
-		check(t, unix.Kill(child.Pid, unix.SIGSTOP))
-		defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)) }()
-		for {
-			err := unix.Waitid(unix.P_PID, child.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
-			if err != unix.EINTR {
-				check(t, err)
-				break
-			}
-		}
-		exits, none, _ := Reap(nil)
-		if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
-			t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
-		}
-		check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
-		if exits, _, _ := Reap(nil); len(exits) != 1 || !exits[0].Status.Continued() {
-			t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
-		}
-	})
+	for how, name := range map[string]func(int) string{"wait4": nil, "with names": func(int) string { return "name" }} {
+		t.Run(how, func(t *testing.T) {
+			alone(t, func(t *testing.T) {
+				until, end := inheritedEnd(t)
+				defer func() { _ = end.Close() }()
+				child := spawnSelf(t, "@stay", until)
+				check(t, unix.Kill(child.Pid, unix.SIGSTOP))
+				defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)) }()
+				for {
+					err := unix.Waitid(unix.P_PID, child.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+					if err != unix.EINTR {
+						check(t, err)
+						break
+					}
+				}
+				exits, none, _ := Reap(name)
+				if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
+					t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
+				}
+				check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
+				if exits, _, _ := Reap(name); len(exits) != 1 || !exits[0].Status.Continued() {
+					t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
+				}
+			})
+		})
+	}
 }

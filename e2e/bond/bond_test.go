@@ -259,3 +259,31 @@ func TestPause(t *testing.T) {
 		l.MustEnd(0)
 	})
 }
+
+// A suspended command is continued to act on the SIGTERM that fini sends it, in each of the ways in which fini may learn that
+// it is suspended.
+func TestSuspendedCommandActsOnItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ before, flags []string }{
+		"by wait4":          {nil, nil},
+		"-w, by waitid":     {nil, []string{"-w"}},
+		"wait4 is refused":  {rig.Mode("refuse", "wait4:EPERM"), nil},
+		"waitid is refused": {rig.Mode("refuse", "waitid:EPERM"), []string{"-w"}},
+	} {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run(p.Name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.LaunchBy(t, tt.before, p, append(tt.flags, "--grace=1h", "--", "/bin/sh", "-c",
+					`trap "echo asked; exit 6" TERM; echo ready $$; kill -STOP $$; while :; do sleep 0.01; done`)...)
+				command := l.Out.WantPID("ready ")
+				rig.Until(t, "the command is suspended", func() bool { return rig.CountStopped([]int{command}) == 1 })
+				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+				if !rig.Await(5*time.Second, func() bool { return strings.Contains(l.Out.Text(), "asked\n") }) { // at once, not after the grace
+					t.Errorf("it has not acted on SIGTERM; its state is %q", rig.ProcStatus(command, "State"))
+					rig.MustKill(t, command, syscall.SIGKILL)
+				}
+				l.MustVanish(0)
+			})
+		}
+	}
+}

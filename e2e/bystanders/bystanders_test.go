@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +21,10 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 // Children from before fini was executed are nobody's leftovers.
 
-// bystanders are children that a fini had before it was one.
+// generations is how many bystanders there are, of which each is the child of the one before.
+const generations = 3
+
+// bystanders are a child that a fini had before it was one, and its descendants.
 type bystanders struct {
 	t     *testing.T
 	hold  *os.File // they end with it
@@ -35,8 +39,8 @@ func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *
 	holdR, holdW := rig.Pipe(t)
 	sayR, sayW := rig.Pipe(t)
 	gateR, gateW := rig.Pipe(t)
-	beside := rig.Mode("bystander", "1")
-	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- 6<&- & read both <&6; exec "$@" 4<&- 5>&- 6<&-`, beside[0], beside[1], beside[2])
+	beside := rig.Mode("bystander", strconv.Itoa(generations-1))
+	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- 6<&- & read all <&6; exec "$@" 4<&- 5>&- 6<&-`, beside[0], beside[1], beside[2])
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, fini.Args...)...)
 	if fini.SysProcAttr != nil { // of "self @pid1 fini ..." it is the shell that becomes fini
 		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
@@ -50,22 +54,32 @@ func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *
 	l := rig.StartCmd(t, cmd)
 	_, _, _ = holdR.Close(), sayW.Close(), gateR.Close()
 	b := &bystanders{t, holdW, rig.NewLines(t, sayR), nil}
-	for range 2 {
+	for range generations {
 		b.pids = append(b.pids, b.heard.WantPID("bystander "))
 	}
-	_, _ = gateW.WriteString("both\n")
+	slices.SortFunc(b.pids, func(one, other int) int { // each is the child of the one before
+		return generation(one, l.PID()) - generation(other, l.PID())
+	})
+	_, _ = gateW.WriteString("all\n")
 	return l, b
 }
 
-// orphan kills the one that is the other's parent, which then is a child of fini's.
+// generation is how many parents there are from a process to one that it descends from.
+func generation(pid, from int) (n int) {
+	for ; pid > 1 && pid != from; n++ {
+		pid = rig.ParentOf(pid)
+	}
+	return n
+}
+
+// orphan kills all but the last one, which then is a child of fini's.
 func (b *bystanders) orphan() {
 	b.t.Helper()
-	if rig.ParentOf(b.pids[0]) == b.pids[1] {
-		slices.Reverse(b.pids)
+	for len(b.pids) > 1 {
+		rig.MustKill(b.t, b.pids[0], syscall.SIGKILL)
+		rig.Until(b.t, "the bystander has another parent", func() bool { return rig.ParentOf(b.pids[1]) != b.pids[0] })
+		b.pids = b.pids[1:]
 	}
-	rig.MustKill(b.t, b.pids[0], syscall.SIGKILL)
-	rig.Until(b.t, "the bystander has another parent", func() bool { return rig.ParentOf(b.pids[1]) != b.pids[0] })
-	b.pids = b.pids[1:]
 }
 
 // mustBeUntouched asserts that they live and have had no signal, and ends them.
@@ -94,7 +108,7 @@ func TestEarlierChildren(t *testing.T) {
 				fini := p.Command(append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
 				l, b := startAsShell(t, nil, fini)
 				l.Out.Want("up")
-				if policy == "stop" && p == rig.Pair { // alone, fini gets it as a child, and does not know it: see docs/limits.md
+				if policy == "stop" && !p.PID1 { // to fini, but it was there before fini was
 					b.orphan()
 				}
 				rig.Write(t, l, "go\ngo\n")
