@@ -119,9 +119,9 @@ func Parse(argv, environ []string) (*Options, error) {
 	case c.Install != "" && len(c.Command) > 0:
 		err = fmt.Errorf("--install runs no command: cannot use %q; see fini --help", c.Command[0])
 	}
-	for i, flag := range v.flags {
-		if !flag.Set { // kong has set it to zero
-			flag.Target.Set(reflect.ValueOf(initial).Field(i))
+	for i, fields := 0, reflect.ValueOf(&initial).Elem(); i < len(v.flags); i++ {
+		if flag := v.flags[i]; !flag.Set { // kong has set it to zero
+			flag.Target.Set(fields.Field(i))
 		}
 	}
 	c.Misspelt = v.misspelt(environ, c.SingleChild == nil && !c.ToGroup())
@@ -208,15 +208,4 @@ func (c *Options) Level() life.Level {
 		return life.Detail
 	}
 	return life.Warning
-}
-
-func dashed(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && r < 'a' {
-			b.WriteByte('-')
-		}
-		b.WriteRune(r | 0x20)
-	}
-	return b.String()
 }
