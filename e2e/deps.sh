@@ -7,10 +7,11 @@ again() { "$@" || "$@"; }
 # Another apt may be at work on a machine that was booted a moment ago.
 apt() { again apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
-packages="bash bats bsdutils bubblewrap busybox-static catatonit chromium conmon cpio curl dash debian-archive-keyring docker.io
-dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign mypy netavark openssh-client
-openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-pytest python3-venv python3-yaml qemu-system-arm
-qemu-system-x86 qemu-user-static rpm runc shellcheck skopeo strace systemd tini tmux twine util-linux vim-tiny zsh"
+packages="adb bash bats bsdutils bubblewrap busybox-static catatonit chromium cmake conmon cpio curl dash debian-archive-keyring
+docker.io dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign mypy netavark
+openssh-client openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-pytest python3-venv
+python3-yaml qemu-system-arm qemu-system-x86 qemu-user-static rpm runc runit sccache shellcheck skopeo strace
+supervisor systemd tini tmux twine util-linux vim-tiny watchman zsh"
 
 export DEBIAN_FRONTEND=noninteractive
 missing=

@@ -143,11 +143,31 @@ var recipes = []recipe{
 	{"sh", `exec fini -q -- sh "$@"`, npmScript, quick},
 	{"ini", "script-shell", func(*testing.T, string) {}, quick}, // see npmScript
 	{"python", "@pytest.fixture", pytestFixture, quick},
+	{"js", "process.platform === 'linux'", insistsOnLinux, quick},
 	{"js", "require('fini-init')", embedsNode, quick},
 	{"js", "StdioClientTransport", embedsTransport, long},
 	{"python", "import fini_init", embedsPython, quick},
 	{"go", "func Run(", embedsGo, long},
 	{"js", "handleTestEvent", leakInJest, long},
+	{"js", "beforeEach(({ task })", leakInVitest, long},
+	{"js", "treekill", underPM2, long},
+	{"sh", "fini --orphans-exit=1 -- make e2e", inFrontOfLeak, quick},
+	{"sh", "--allow-orphan=adb", daemonsStay, long},
+	{"sh", "--orphans=leave --report=reports", audits, quick},
+	{"sh", "podman run -d", containerInStep, long},
+	{"yaml", "--no-foreground", agentWithTerminal, quick},
+	{"sh", "go test -exec", leakInGoTest, long},
+	{"toml", "runner", leakInCargo, long},
+	{"sh", "ctest", leakInCTest, long},
+	{"sh", "--entrypoint=/fini example -P", sandbox, long},
+	{"sh", "server.pid", keptServer, quick},
+	{"dockerfile", "celery", masterAndChildren, long},
+	{"yaml", "command: [\"/fini\", \"--\"]", commandInPod, long},
+	{"ini", "[program:server]", underSupervisord, long},
+	{"sh", "exec 2>&1\nexec fini", underRunit, long},
+	{"sh", "start-stop-daemon", underStartStopDaemon, long},
+	{"sh", "fini -k 3s --grace=3s -- server", supervised, long},
+	{"sh", "fini -i -k 5s --grace=1s node", atTheEndOfInput, quick},
 	{"sh", "jq -nr 'def xml", leaksAsJUnit, quick},
 	{"sh", "jq -nr", leakRanking, quick},
 	{"sh", "grep -rn", migrationGrep, quick},
@@ -413,7 +433,7 @@ func serverForLaterSteps(t *testing.T, text string) {
 	if shell := at(t, step, "shell"); shell != "bash" {
 		t.Errorf("the shell is %v", shell)
 	}
-	workflow := fromYAML(t, rig.BlockWith(t, "../docs/recipes.md", "shell: \"fini"))
+	workflow := fromYAML(t, rig.BlockWith(t, "../docs/ci.md", "shell: \"fini"))
 	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
 	bash := inFront[slices.Index(inFront, "bash"):]
 	for _, c := range []struct {
@@ -600,24 +620,30 @@ func cronJob(t *testing.T, text string) {
 	}
 }
 
-// The client is killed, and the connection with it. sshd is a real one.
-func overSSH(t *testing.T, text string) {
-	ssh := need.Program(t, "ssh")
+// sshHost is a real sshd, which the client finds by this configuration under the name host. Its commands have this PATH.
+func sshHost(t *testing.T, dir, path string) (ssh, config string) {
+	t.Helper()
+	ssh = need.Program(t, "ssh")
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	need.That(t, err == nil, "sshd (openssh-server)")
 	need.Root(t, "for sshd")
-	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"host", "user"} {
-		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(k.Dir, name))
+		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name))
 	}
-	server := k.File("sshd_config", fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
-		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", k.Dir, strings.TrimPrefix(k.Env[len(k.Env)-1], "PATH=")), 0o644)
+	server := rig.Put(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
+		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", dir, strings.TrimPrefix(path, "PATH=")), 0o644)
 	// sshd -i speaks on its standard streams, so that no port is needed.
-	client := k.File("ssh_config", fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
-		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", k.Dir, sshd, server), 0o644)
+	return ssh, rig.Put(t, filepath.Join(dir, "ssh_config"), fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
+		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", dir, sshd, server), 0o644)
+}
+
+// The client is killed, and the connection with it.
+func overSSH(t *testing.T, text string) {
+	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	ssh, client := sshHost(t, k.Dir, k.Env[len(k.Env)-1])
 	argv := strings.Fields(text)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		l := k.Start(append([]string{ssh, "-F", client}, argv[1:]...)...)
@@ -727,15 +753,22 @@ func mustNameTest(t *testing.T, name string, files map[string]string, argv ...st
 	}
 }
 
-func leakInJest(t *testing.T, text string) {
+// nodeProgram is a program of a package for the tests, and the folder of packages.
+func nodeProgram(t *testing.T, name string) (program, modules string) {
+	t.Helper()
 	modules, err := filepath.Abs("node_modules")
 	if err != nil {
 		t.Fatal(err)
 	}
-	jest := filepath.Join(modules, ".bin/jest")
-	_, err = os.Stat(jest)
-	need.That(t, err == nil, "e2e/node_modules/.bin/jest")
-	mustNameTest(t, "shop checkout", map[string]string{
+	program = filepath.Join(modules, ".bin", name)
+	_, err = os.Stat(program)
+	need.That(t, err == nil, "e2e/node_modules/.bin/"+name)
+	return program, modules
+}
+
+func leakInJest(t *testing.T, text string) {
+	jest, modules := nodeProgram(t, "jest")
+	mustNameTest(t, "shop.test.js::shop checkout", map[string]string{
 		"fini-environment.js": strings.Replace(text, "'jest-environment-node'", "'"+modules+"/jest-environment-node'", 1),
 		"jest.config.json":    `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
 		"shop.test.js": "const { spawn } = require('child_process');\n" +

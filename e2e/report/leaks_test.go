@@ -159,7 +159,7 @@ func TestGitHubSummary(t *testing.T) {
 		looks  = "The command left 1 process running (below), and --orphans=leave stops nothing"
 		remedy = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. "
 		hint   = "If a test sets FINI_TEST in its environment, its leak is named by that. "
-		link   = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
+		link   = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
 	)
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {

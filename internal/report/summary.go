@@ -75,7 +75,7 @@ func remedy(all []*leftover) string {
 	if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
 		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
 	}
-	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
+	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
 }
 
 // Annotations are the lines that make GitHub's runner mark a step: one line for the leaks of each test file, and one line

@@ -107,7 +107,7 @@ func TestAnnotations(t *testing.T) {
 	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
 	tell(301, "301 (left)", "test TestCheckout/100%")
 	tell(302, "302 (left)", "test tests/x.py::z (call)")
-	const remedied = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. See https://github.com/seed-126c5d8a/fini/blob/main/docs/recipes.md#which-test-leaks"
+	const remedied = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
 	want := []string{
 		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
 		"::error title=fini::It left 3" + remedied + "%0A301 (left)\n",

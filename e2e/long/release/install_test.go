@@ -435,7 +435,7 @@ func TestGitHubActionsByAct(t *testing.T) {
 	public, secret := newKey(t)
 	sign(t, in("dist"), version, secret)
 	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)@(v\S+)\n`)
-	recipe := rig.BlockWith(t, "../docs/recipes.md", `shell: "fini`)
+	recipe := rig.BlockWith(t, "../docs/ci.md", `shell: "fini`)
 	m := uses.FindStringSubmatch(recipe)
 	if m == nil {
 		t.Fatalf("no action in %s", recipe)
