@@ -70,8 +70,10 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	case elapsed:
 		return l.elapsed(now, e.unread)
 	}
-	return do, l
+	return do, l // what is late has moved the wake, which alone ends a rung
 }
+
+func (l *ladder) stops() bool { return l.rung != running }
 
 func (l *ladder) received(now time.Duration, e received) (do []action) {
 	sig := l.rewritten(e.sig)
