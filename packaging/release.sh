@@ -21,6 +21,9 @@ printf 'fini (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what is n
 	gzip -9n >"$PKG_STAGE/changelog.gz"
 # nfpm would write a field of it that Debian does not know.
 sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
+# rpm is to know what is documentation; the other two want no such type.
+sed 's#^    dst: /usr/share/\(man/.*/fini.1.gz\|doc/.*.conf\)$#&\n    type: doc#' packaging/nfpm.yaml >"$PKG_STAGE/rpm.yaml"
+cp packaging/nfpm.yaml "$PKG_STAGE/apk.yaml"
 $go build -C packaging -o "$PKG_STAGE/packaging" .
 $go build -C e2e/tools -o "$PKG_STAGE/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 cp internal/NOTICES "$PKG_STAGE/copyright"
@@ -31,12 +34,10 @@ for arch; do
 	[ "$arch" != arm ] || PKG_ARCH=arm7
 	export PKG_BINARY PKG_ARCH
 	for format in deb rpm apk; do
-		config=$PKG_STAGE/deb.yaml
-		[ "$format" = deb ] || config=packaging/nfpm.yaml
 		# Alpine knows no "dev", and no letters behind that.
 		PKG_VERSION=$version
 		[ "$format" != apk ] || PKG_VERSION=$(echo "$version" | sed "s/-dev\..*/-pre$SOURCE_DATE_EPOCH/")
-		"$PKG_STAGE/nfpm" package --config "$config" --packager "$format" --target "$dist/" \
+		"$PKG_STAGE/nfpm" package --config "$PKG_STAGE/$format.yaml" --packager "$format" --target "$dist/" \
 			>"$PKG_STAGE/log" 2>&1 || { cat "$PKG_STAGE/log" >&2; exit 1; }
 	done
 done

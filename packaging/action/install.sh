@@ -1,6 +1,6 @@
 #!/bin/sh
 # Puts the fini of a release on the PATH of a GitHub job's next steps, if its sum is right. The
-# action sets RELEASE_VERSION, RELEASE_URL and MINISIGN_PUBLIC_KEY, the runner the rest.
+# action sets the variables from RELEASE_VERSION to GH_TOKEN in action.yml, the runner the rest.
 set -eu
 
 fail() {
@@ -12,7 +12,7 @@ fail() {
 case $(uname -m) in
 x86_64) arch=amd64 ;;
 aarch64) arch=arm64 ;;
-armv7* | armv8l) arch=arm ;;
+armv6* | armv7* | armv8l) arch=arm ;;
 i?86) arch=386 ;;
 ppc64le | s390x | riscv64) arch=$(uname -m) ;;
 *) fail "there is no fini for $(uname -m)" ;;
@@ -46,6 +46,10 @@ get "$name"
 awk -v name="$name" '$2 == name { print; n++ } END { exit n != 1 }' SHA256SUMS >sum || fail "SHA256SUMS does not name $name"
 sha256sum --check --strict --status sum || fail "$name is not what SHA256SUMS says"
 
+if [ "${ATTESTATION-}" = true ]; then
+	gh attestation verify "$name" --repo seed-126c5d8a/fini --signer-workflow seed-126c5d8a/fini/.github/workflows/release.yml \
+		--source-ref "refs/tags/v$version" || fail "$name has no attestation as fini $version"
+fi
 mkdir bin
 mv "$name" bin/fini
 chmod 0755 bin/fini

@@ -364,19 +364,22 @@ func releaseAction(t *testing.T, r release) {
 		key     string
 		change  func(t *testing.T, dir string)
 		fails   string
+		gh      string // a stand-in for GitHub's program, which asks GitHub
 	}{
 		{name: "sums", version: r.version},
 		{name: "signed", version: "v" + r.version, key: public},
-		{"changed binary", r.version, "", func(t *testing.T, dir string) { damage(t, in(dir, binary)) }, "is not what SHA256SUMS says"},
-		{"changed sums", r.version, public, func(t *testing.T, dir string) { damage(t, in(dir, "SHA256SUMS")) }, "not signed"},
-		{"other release", "99.0.0", public, nil, "and not fini 99.0.0"},
-		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get"},
-		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get"},
+		{"changed binary", r.version, "", func(t *testing.T, dir string) { damage(t, in(dir, binary)) }, "is not what SHA256SUMS says", ""},
+		{"changed sums", r.version, public, func(t *testing.T, dir string) { damage(t, in(dir, "SHA256SUMS")) }, "not signed", ""},
+		{"other release", "99.0.0", public, nil, "and not fini 99.0.0", ""},
+		{"no signature", r.version, public, func(t *testing.T, dir string) { _ = os.Remove(in(dir, "SHA256SUMS.minisig")) }, "cannot get", ""},
+		{"no binary", r.version, "", func(t *testing.T, dir string) { _ = os.Remove(in(dir, binary)) }, "cannot get", ""},
 		{name: "version of the changelog", key: public},
-		{"no version", "main", public, nil, `"main" is no version of fini`},
+		{name: "attested", version: r.version, gh: "true"},
+		{name: "not attested", version: r.version, gh: "false", fails: "has no attestation as fini " + r.version},
+		{"no version", "main", public, nil, `"main" is no version of fini`, ""},
 		{"not among the sums", r.version, "", func(t *testing.T, dir string) {
 			rig.Put(t, in(dir, "SHA256SUMS"), "", 0o644)
-		}, "does not name"},
+		}, "does not name", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -393,6 +396,10 @@ func releaseAction(t *testing.T, r release) {
 			cmd := exec.Command("sh", "../packaging/action/install.sh")
 			cmd.Env = append(os.Environ(), "RUNNER_TEMP="+temp, "GITHUB_PATH="+in(temp, "path"), "GITHUB_OUTPUT="+in(temp, "output"),
 				"RELEASE_VERSION="+tt.version, "RELEASE_URL="+url, "MINISIGN_PUBLIC_KEY="+tt.key, "no_proxy=*")
+			if tt.gh != "" {
+				rig.Put(t, in(temp, "gh"), "#!/bin/sh\necho \"$*\" | grep -q '^attestation verify "+binary+" --repo .*/v"+r.version+"$' && "+tt.gh+"\n", 0o755)
+				cmd.Env = append(cmd.Env, "ATTESTATION=true", "PATH="+temp+":"+os.Getenv("PATH"))
+			}
 			out, err := cmd.CombinedOutput()
 			path, _ := os.ReadFile(in(temp, "path"))
 			if tt.fails != "" {

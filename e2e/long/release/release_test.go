@@ -362,6 +362,9 @@ func releaseRPM(t *testing.T, r release) {
 	if out := rpm("-V", "fini"); out != "" {
 		t.Errorf("rpm -V: %s", out)
 	}
+	if out := rpm("-q", "--docfiles", "fini"); !strings.Contains(out, "/man1/fini.1.gz\n") || !strings.Contains(out, "/examples/systemd.conf\n") {
+		t.Errorf("its documentation is %s", out)
+	}
 	rpm("-e", "fini")
 	if left := rig.Run(t, "find", root, "!", "-type", "d", "!", "-path", "*/var/lib/rpm/*"); left != "" {
 		t.Errorf("the package was removed and these files are still there: %s", left)
