@@ -43,6 +43,9 @@ const gcPercent = 25
 func main() {
 	debug.SetGCPercent(gcPercent)
 	environ := entry.Environ()
+	if len(os.Args) == 0 { // execve(2) could do that before Linux 5.18, and kong wants a name
+		os.Args = []string{"fini"}
+	}
 	options, err := cli.Parse(os.Args, environ)
 	if err != nil {
 		fail("%v", err)

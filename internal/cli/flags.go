@@ -28,7 +28,7 @@ type Options struct {
 	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
 	// watches the parent process only if this flag is given.
 	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: let it run on"`
-	// It must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
+	// Standard input must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
 	StdinEOF bool `name:"stdin-eof" short:"i" xor:"stdin" group:"stop" help:"when stdin closes, wait --grace, then stop the command"`
 	// 0 is off.
 	Timeout time.Duration `short:"t" placeholder:"DUR" group:"stop" help:"stop the command after DUR and exit 124"`
@@ -48,7 +48,8 @@ type Options struct {
 	// With --orphans=leave fini names, counts and reports the leftovers that still run after --linger, and stops none.
 	OrphansExit *int `type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but leaves leftovers"`
 	// NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of names as in
-	// glob(7) without classes such as [:alpha:]. fini leaves the descendants of the process alone too, and counts none of
+	// glob(7) without classes such as [:alpha:]. PATTERN is compared with the command line, its words joined by spaces, and
+	// VALUE may be a pattern too; * and ? match a slash. fini leaves the descendants of the process alone too, and counts none of
 	// them for --orphans-exit. While the command runs, an allowed process in its process group gets the signals of that group.
 	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave leftovers of this name alone; or cmd:PATTERN for the command line, env:NAME=VALUE for the environment; repeatable"`
 	// If fini is called tini, docker-init, podman-init or catatonit, this is on unless -g is given.
