@@ -5,7 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,24 +78,16 @@ func (t *Tree) askMemory(found []Process) {
 			pending = append(pending, p)
 		}
 	}
-	// Often some thread of a large process is in uninterruptible sleep for a moment. fini waits for that moment, but only
-	// once for each process.
-	const tries = 5
-	for try := 0; len(pending) > 0 && try < tries; try++ {
-		if try > 0 {
-			rest(time.Millisecond << try)
-		}
-		quiet := t.quiet(pending...)
+	t.persist(pending, func(quiet []Process) {
 		for n, told := range ask(t, quiet, func(f *files, p Process) memory { return f.memory(p.dir(), patterns) }) {
 			k := quiet[n].kept
 			if k.unread = !told.read; told.matches {
 				k.matchedAs = quiet[n].program()
 			}
 		}
-		pending = slices.DeleteFunc(pending, func(p Process) bool { return !p.kept.unread || p.kept.waitedFor })
-	}
+	}, func(p Process) bool { return !p.kept.unread || p.kept.waitedFor })
 	for _, p := range pending {
-		p.kept.waitedFor = true
+		p.kept.waitedFor = p.kept.unread // in later looks fini does not wait for it again
 	}
 }
 

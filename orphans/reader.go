@@ -212,6 +212,19 @@ func (t *Tree) quiet(some ...Process) []Process {
 	})
 }
 
+// persist reads some processes, and reads again those that are not done. Often some thread of a large process is in
+// uninterruptible sleep, for a moment only.
+func (t *Tree) persist(pending []Process, read func(quiet []Process), done func(Process) bool) {
+	const tries = 5
+	for try := 0; try < tries; try++ {
+		read(t.quiet(pending...))
+		if pending = slices.DeleteFunc(slices.Clone(pending), done); len(pending) == 0 {
+			return
+		}
+		rest(2 * time.Millisecond << try)
+	}
+}
+
 // maxDetailed is the largest number of processes whose details are read at once.
 const maxDetailed = 1000
 

@@ -84,7 +84,7 @@ func TestCleanerOutlivesTheCommand(t *testing.T) {
 	const script = `
 import signal, time
 from multiprocessing import shared_memory
-signal.signal(signal.SIGTERM, lambda *_: None)
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
 memory = shared_memory.SharedMemory(create=True, size=4096)
 print(memory.name, flush=True)
 while True: time.sleep(1000)`
@@ -97,6 +97,7 @@ while True: time.sleep(1000)`
 				t.Fatal(err)
 			}
 			l.Signal(syscall.SIGTERM)
+			l.Out.Want("asked")
 			l.MustEnd(128 + int(syscall.SIGKILL))
 			if _, err := os.Stat(path); err == nil {
 				_ = os.Remove(path)

@@ -24,7 +24,7 @@ import (
 type Options struct {
 	// What has come to it from other processes is then stopped like leftovers, and it exits with 0; also when the parent
 	// process dies.
-	Pause bool `short:"P" xor:"stdin" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
+	Pause bool `short:"P" xor:"stdin,idle" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
 	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
 	// watches the parent process only if this flag is given.
 	Pdeathsig *syscall.Signal `short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: let it run on"`
@@ -33,7 +33,7 @@ type Options struct {
 	// 0 is off.
 	Timeout time.Duration `short:"t" placeholder:"DUR" group:"stop" help:"stop the command after DUR and exit 124"`
 	// A server that its host has forgotten is idle. 0 is off.
-	Idle time.Duration `placeholder:"DUR" group:"stop" help:"stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR"`
+	Idle time.Duration `xor:"idle" placeholder:"DUR" group:"stop" help:"stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop" help:"stop the command when process PID exits; repeatable"`
 	// After the last signal comes SIGKILL. When a process has died, the signal of -p is sent instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop" help:"what -i, -t and --idle send to stop the command; each SIG has --grace to work"`

@@ -9,11 +9,11 @@ import (
 
 // A line is the Options with those tags alone that a parse needs: Kong takes time and memory for each letter of a tag.
 type line struct {
-	Pause       bool            `short:"P" xor:"stdin"`
-	Pdeathsig   *syscall.Signal `short:"p" type:"deathsig"`
-	StdinEOF    bool            `name:"stdin-eof" short:"i" xor:"stdin"`
-	Timeout     time.Duration   `short:"t"`
-	Idle        time.Duration
+	Pause       bool             `short:"P" xor:"stdin,idle"`
+	Pdeathsig   *syscall.Signal  `short:"p" type:"deathsig"`
+	StdinEOF    bool             `name:"stdin-eof" short:"i" xor:"stdin"`
+	Timeout     time.Duration    `short:"t"`
+	Idle        time.Duration    `xor:"idle"`
 	Bind        []int            `type:"pid"`
 	StopSignal  []syscall.Signal `type:"signals"`
 	Grace       time.Duration

@@ -104,6 +104,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"-v-help", "x"}, nil, `cannot use "-v-help": want each flag as a word of its own`},
 		{[]string{"--verbose=x", "x"}, nil, `--verbose: cannot use "x": want a number`},
 		{[]string{"-iq-v", "x"}, nil, `cannot use "-iq-v": want each flag as a word of its own`},
+		{[]string{"-P", "--idle=1h"}, nil, "--pause and --idle can't be used together"},
 		{[]string{"--idle", "x"}, nil, `--idle: cannot use "x"` + aDuration},
 		{[]string{"--stop-signal=TERM,FOO"}, nil, `--stop-signal: cannot use signal "FOO": want a name`},
 		{[]string{"--stop-signal="}, nil, `--stop-signal: cannot use signal "": want a name`},

@@ -57,10 +57,17 @@ func Run(options *cli.Options, environ []string) life.Result {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(pids, known))
 	}
-	if options.StdinEOF {
+	if options.StdinEOF || options.Idle > 0 {
 		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
-			return k.notStarted(fmt.Errorf("--stdin-eof: cannot watch standard input: %w", err))
+			flag := "--idle"
+			if options.StdinEOF {
+				flag = "--stdin-eof"
+			}
+			return k.notStarted(fmt.Errorf("%s: cannot watch standard input: %w", flag, err))
 		}
+	}
+	if k.stdin != pdeath.Open { // no host writes to /dev/null
+		k.rules.Idle = 0
 	}
 	if err := reaper.CanReap(); err != nil {
 		return k.notStarted(err)
@@ -128,7 +135,7 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	k.main, k.mainFD = child.Pid, child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)
 	k.report.Pid = child.Pid
-	if k.stdin == pdeath.Open {
+	if k.stdin == pdeath.Open && options.StdinEOF {
 		k.bonds = append(k.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
 	}
 	if options.Pause {
@@ -139,7 +146,7 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 		k.memory = reaper.CountMemory() // after the start, which it would delay
 	}
 	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)
-	if k.stdin == pdeath.Ended {
+	if k.stdin == pdeath.Ended && options.StdinEOF {
 		lived.Stop(life.StdinClosed)
 	}
 	return lived

@@ -152,6 +152,9 @@ func (k *kernel) Unread() int {
 	return pdeath.Unread()
 }
 
+// Traffic returns what the processes have read and written that have standard input.
+func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
+
 // Reap reaps, and records the exits.
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string

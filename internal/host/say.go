@@ -75,6 +75,8 @@ func (k *kernel) because(why life.Reason) string {
 		return "standard input has closed (--stdin-eof)"
 	case life.TimedOut:
 		return fmt.Sprintf("--timeout=%v has passed", k.rules.Timeout)
+	case life.WentIdle:
+		return fmt.Sprintf("no process with its standard input has read or written anything for %v (--idle)", k.rules.Idle)
 	case life.NotEnded:
 		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", k.rules.KillAfter)
 	}

@@ -26,6 +26,7 @@ var invariants = []string{
 	"bounded",           // from a reason to the end it takes a ladder's time
 	"status",            // the parent process gets the command's
 	"listed",            // whoever stays is told of, and why
+	"idle",              // fini stops for --idle what has stood still for that time, and nothing else
 	"one end",           // an exit is the last action, and there is no other end
 	"the pair",          // the outer fini ends last, and as the inner one has told it
 	"the terminal",      // a key that stops the command stops fini, which its shell knows
@@ -46,6 +47,12 @@ type ghost struct {
 	askedAt     time.Duration
 	stopAt      time.Duration  // when the command was, for the first time
 	termAt      time.Duration  // when the command's group was, for the last time
+	talkedAt    time.Duration  // when the command last read or wrote
+	talked      bool           // since the last look of --idle
+	measuredAt  time.Duration  // when that was
+	stood       time.Duration  // how long the command had stood still then
+	quietLooks  int            // in a row without such a word
+	idled       bool           // fini stops the command for that
 	interrupts  int            // SIGINTs that the sweep took
 	sent        bool           // a leftover was sent SIGTERM
 	seen        bool           // one was found when all were to be asked
@@ -256,11 +263,28 @@ func (w *world) spared(f *fini, v orphans.View) (ids []int) {
 	return ids
 }
 
+// judgeIdle looks at a fini that is about to stop the command for --idle.
+func (w *world) judgeIdle(f *fini) {
+	main := w.get(w.cast.main)
+	if w.ghost.stood < w.rules.Idle || w.ghost.quietLooks < 8 || w.blind {
+		w.breach("idle", "%s stops for it after %v and %d looks", w.name(f.id), w.ghost.stood, w.ghost.quietLooks)
+	}
+	if w.stdin.unread > 0 || main != nil && main.state == 'T' && main.changed == 0 {
+		w.breach("idle", "%s stops for it a command that is suspended or has %d bytes to read", w.name(f.id), w.stdin.unread)
+	}
+	w.ghost.idled, w.ghost.unwait = true, true
+	w.may(syscall.SIGTERM, false)
+	w.oblige(w.ladder())
+}
+
 // stepped looks at what a machine made of an event.
 func (w *world) stepped(f *fini, before string, e event) {
 	after := where(f.machine)
 	exits := 0
 	for i, a := range f.todo {
+		if s, ok := a.(say); ok && s.why == WentIdle {
+			w.judgeIdle(f)
+		}
 		if _, ok := a.(exit); ok {
 			exits++
 			if i != len(f.todo)-1 {
@@ -443,6 +467,9 @@ func (w *world) judgeRest(next time.Duration) {
 			w.breach("forwarded", "main has not got signal %d", sig)
 		}
 	}
+	if l.rung == running && w.rules.Idle > 0 && (next == 0 || next > w.now+w.rules.lookIdle() || w.ghost.quietLooks > 9 && !w.ghost.talked && w.stdin.unread == 0 && !w.blind && main.state == 'S') {
+		w.breach("idle", "next is %v, after %d looks", next, w.ghost.quietLooks)
+	}
 	if main.state == 'T' && l.rung == stoppingRung && l.isSuspended {
 		w.breach("bounded", "main is to end, and is left stopped")
 	}
@@ -508,7 +535,7 @@ func (w *world) judgeStatus(f *fini) {
 		ends = append(ends, Result{Sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
 	}
 	switch {
-	case w.ghost.timeout == 2: // whatever else has asked it to end
+	case w.ghost.idled, w.ghost.timeout == 2: // whatever else has asked it to end
 		ends = []Result{{Code: exitTimedOut}}
 	case w.ghost.timeout > 0:
 		ends = append(ends, Result{Code: exitTimedOut})
@@ -549,7 +576,7 @@ var tableRows = func() (all [][3]string) {
 		"pausing: received | stop -> lingering",
 		"pausing: received -> waiting | counting",
 		"running: stop -> closing | heeding | stopping",
-		"running: received -> stopping",
+		"running: received | measured -> stopping",
 		"running: ended -> lingering | waiting | asking | counting | over",
 		"heeding: elapsed -> stopping",
 		"closing: elapsed -> closing",

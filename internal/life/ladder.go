@@ -14,8 +14,9 @@ import (
 //
 //	rung       what is so                           what leads to the next
 //	running    the main child lives                 end of stdin: closing; in a job, the parent's death,
-//	                                                unless --linger is 0: heeding; another reason, or a
-//	                                                terminating signal with --kill-after: stopping
+//	                                                unless --linger is 0: heeding; another reason, eight
+//	                                                looks of --idle without a change, or a terminating
+//	                                                signal with --kill-after: stopping
 //	heeding    fini's parent process has died,      --linger (at most sameEnd), a reason other than
 //	           perhaps by a Ctrl-C whose SIGINT     end of stdin: stopping
 //	           has reached the command too
@@ -49,7 +50,8 @@ type ladder struct {
 
 	stopReason  Reason // why fini stops the command
 	timedOut    bool   // --timeout has passed before the command exited
-	isSuspended bool   // the main child is suspended by a signal
+	standstill  standstill
+	isSuspended bool // the main child is suspended by a signal
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
 	sentAt            map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
@@ -69,11 +71,11 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 		return l.ended(now, e)
 	case elapsed:
 		return l.elapsed(now, e.unread)
+	case measured:
+		do = l.measured(now, e)
 	}
-	return do, l // what is late has moved the wake, which alone ends a rung
+	return do, l
 }
-
-func (l *ladder) stops() bool { return l.rung != running }
 
 func (l *ladder) received(now time.Duration, e received) (do []action) {
 	sig := l.rewritten(e.sig)
@@ -162,10 +164,10 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	if why.overrules() {
 		l.Orphans = StopAll
 	}
-	l.timedOut = l.timedOut || why == TimedOut
+	l.timedOut = l.timedOut || why == TimedOut || why == WentIdle
 	switch {
 	case l.rung == running && why == StdinClosed:
-		l.rung, l.leftUnread = closing, e.unread
+		l.rung, l.leftUnread, l.deadline = closing, e.unread, now+l.Grace
 		return []action{say{Detail, "waiting for the command", why}, wake{l.Grace}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that dies by this
@@ -267,10 +269,12 @@ func sortExits(exits []reaper.Exit, main int, warn bool) (do []action, status *s
 
 func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
-	case l.rung == closing && unread < l.leftUnread: // the command sees the end only after the last byte
-		l.leftUnread = unread
+	case l.rung == running && l.Idle > 0:
+		return []action{measure{}}, l
+	case l.rung == closing && now >= l.deadline && unread < l.leftUnread: // the command sees the end only after the last byte
+		l.leftUnread, l.deadline = unread, now+l.Grace
 		return []action{wake{l.Grace}}, l
-	case l.rung == closing:
+	case l.rung == closing && now >= l.deadline:
 		return l.climb(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
 		return l.climb(now, ParentDied), l

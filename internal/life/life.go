@@ -65,6 +65,7 @@ const (
 	BoundEnded // --bind
 	StdinClosed
 	TimedOut
+	WentIdle
 	NotEnded // --kill-after
 
 	Reasons // how many there are
@@ -81,6 +82,7 @@ func (r Reason) String() string {
 		BoundEnded:  "bind",
 		StdinClosed: "stdin",
 		TimedOut:    "timeout",
+		WentIdle:    "idle",
 		NotEnded:    "killAfter",
 	}[r]
 }

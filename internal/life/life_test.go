@@ -111,6 +111,8 @@ func text(actions []action) string {
 			default:
 				words = append(words, fmt.Sprintf("say %q", a.text))
 			}
+		case measure:
+			words = append(words, "measure")
 		case noMain:
 			words = append(words, "no main")
 		case exit:

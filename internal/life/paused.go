@@ -25,5 +25,3 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	}
 	return do, p
 }
-
-func (paused) stops() bool { return false }

@@ -31,6 +31,7 @@ type world struct {
 		closed bool
 		unread int
 	}
+	traffic  uint64 // of those that have fini's standard input
 	cast     cast
 	rules    Rules
 	blind    bool   // there is no /proc
@@ -694,6 +695,23 @@ func (k *kernel) MainEnded() {}
 func (k *kernel) OfTree(pid int) bool {
 	p := k.w.byPid(pid)
 	return p != nil && k.w.descends(p, k.f.id)
+}
+
+// Traffic is what /proc/PID/io says. See proc_pid_io(5).
+func (k *kernel) Traffic() (orphans.Traffic, error) {
+	k.called = true
+	w := k.w
+	if w.ghost.measuredAt != 0 && w.now-w.ghost.measuredAt < w.rules.Idle/8 {
+		w.breach("idle", "%s looks after %v, and --idle is %v", w.name(k.f.id), w.now-w.ghost.measuredAt, w.rules.Idle)
+	}
+	w.ghost.measuredAt, w.ghost.stood = w.now, w.now-w.ghost.talkedAt
+	if w.ghost.quietLooks++; w.ghost.talked {
+		w.ghost.quietLooks, w.ghost.talked = 0, false
+	}
+	if w.blind {
+		return orphans.Traffic{}, syscall.ENOENT
+	}
+	return orphans.Traffic{Sum: w.traffic}, nil
 }
 
 func (k *kernel) Unread() int { return k.w.stdin.unread }

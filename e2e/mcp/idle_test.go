@@ -1,0 +1,107 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+)
+
+var forgetful = []string{"node", "testdata/mcp-forgetful.mjs"}
+
+// A host that lives and keeps a server's stdin open, but has forgotten the server: each such server ends, and the one in use
+// does not.
+func TestForgottenServersEnd(t *testing.T) {
+	t.Parallel()
+	clients.NeedHosts(t)
+	var trials []clients.Trial
+	for i, tt := range []struct {
+		name      string
+		words     []string
+		forgotten []int
+	}{
+		{"retry", []string{"open", "open"}, []int{1, 2}},
+		{"edited configuration", []string{"ping", "open"}, []int{1}},
+		{"subagents", []string{"open", "open", "open", "open"}, []int{1, 2, 3, 4}},
+		{"reconnect", []string{"abort", "open"}, []int{1}},
+	} {
+		if rig.Quick() && i > 0 {
+			continue
+		}
+		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
+			h := clients.OpenHost(t, forgetful, rig.Offline(t), rig.Fini, "--idle=5s", "--", "node", "node_modules/.bin/mcp-server-everything")
+			for _, word := range tt.words {
+				h.Tell(word, map[string]int{"count": 1})
+				h.Out.Want(map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}[word])
+			}
+			ended := func(server int, how string) bool {
+				return strings.Contains(h.Out.Text(), fmt.Sprintf("ended %d %s\n", server, how))
+			}
+			for _, server := range tt.forgotten {
+				for !ended(server, "124") {
+					h.Tell("ping", map[string]int{"count": 10, "pause": 10})
+					h.Out.Want("pinged ")
+				}
+			}
+			h.Tell("close", nil)
+			h.Out.Want("closed ")
+			rig.Until(t, "nothing is left", func() bool { return len(h.Cgroup.Alive()) == 0 })
+		}})
+	}
+	clients.Together(t, trials)
+}
+
+// The end of stdin does not come, because a process that the host has started since holds the pipe too.
+func TestForgottenWithASiblingThatHoldsThePipe(t *testing.T) {
+	t.Parallel()
+	clients.NeedMCP(t)
+	s := clients.StartSession(t, exec.Command(rig.Fini, "-i", "--idle=3s", "--", "npx", "-y", clients.McpPackage))
+	sibling := exec.Command("sleep", "1000")
+	sibling.ExtraFiles = []*os.File{s.Stdin.(*os.File)}
+	if err := sibling.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = sibling.Process.Kill()
+		_ = sibling.Wait()
+	})
+	s.Echo("a session")
+	s.CloseStdin()
+	s.MustLeaveNothing(124)
+}
+
+// A server in use is never cut off: each call comes within the time of --idle after the one before.
+func TestNoCallIsCutOff(t *testing.T) {
+	t.Parallel()
+	clients.NeedHosts(t)
+	const idle = time.Second
+	for calls := rig.QuickOrFull(300, 10_000); ; {
+		h := clients.OpenHost(t, forgetful, rig.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
+		h.Tell("ping", map[string]int{"count": calls, "pause": 20})
+		var line string
+		rig.Until(t, "all calls", func() bool {
+			line = h.Fact("cut") + h.Fact("pinged")
+			return line != ""
+		})
+		var cut struct {
+			Ping int
+			Gap  float64
+		}
+		if json.Unmarshal([]byte(line), &cut) != nil || cut.Gap == 0 {
+			h.Tell("close", nil)
+			h.Out.Want("closed ")
+			rig.Until(t, "nothing is left", func() bool { return len(h.Cgroup.Alive()) == 0 })
+			return
+		}
+		if gap := time.Duration(cut.Gap * float64(time.Millisecond)); gap < idle {
+			t.Fatalf("call %d was cut off %v after the one before; stderr: %s", cut.Ping, gap, h.Err.Text())
+		}
+		t.Logf("the host itself was late, at call %d: once more", cut.Ping)
+	}
+}

@@ -1,0 +1,102 @@
+package orphans
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file reads how much the processes that have this process's standard input read and write. While a server waits
+// for its client, the counters of /proc/PID/io stand still: the kernel adds to them with each read(2) and write(2). See
+// proc_pid_io(5).
+
+// A Traffic is what the processes of the tree have read and written whose descriptor 0 is this process's standard input.
+type Traffic struct {
+	Sum  uint64 // of bytes and of calls: any change says that one of them, or a new one, has moved
+	Busy bool   // one of them is in a system call for which a reader would wait, so it moves
+}
+
+// Traffic looks at the live tree. An error says why it can't tell: it names the process that may have standard input,
+// if there is one. The caller can signal no process of an earlier Look any more.
+func (t *Tree) Traffic() (all Traffic, err error) {
+	if err := t.prepare(); err != nil {
+		return all, err
+	}
+	stdin := t.link("self/fd/0")
+	if t.childrenOnly || stdin == "" {
+		return all, errors.New("cannot read /proc")
+	}
+	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
+	told := map[int]traffic{}
+	t.persist(found, func(quiet []Process) {
+		for i, one := range ask(t, quiet, func(f *files, p Process) traffic { return f.traffic(p, stdin) }) {
+			told[quiet[i].Pid] = one
+		}
+	}, func(p Process) bool {
+		_, looked := told[p.Pid]
+		return looked
+	})
+	has := map[int]bool{t.self: true}
+	for _, p := range found {
+		one, looked := told[p.Pid]
+		// Of a process that can't be read, the parent tells: a process can have standard input only from one that has it.
+		switch may := has[p.Parent]; {
+		case !looked:
+			has[p.Pid], all.Busy = may, all.Busy || may
+		case one.err != nil:
+			if has[p.Pid] = may; may {
+				err = fmt.Errorf("cannot read what %d (%s) reads and writes: %w", p.Pid, p.Name, one.err)
+			}
+		case !one.other:
+			has[p.Pid] = true
+			all.Sum += one.sum
+		}
+	}
+	for pid := range t.known {
+		t.forget(pid) // a look while the command runs keeps no descriptor
+	}
+	return all, err
+}
+
+// A traffic is the share of one process.
+type traffic struct {
+	other bool // its descriptor 0 is another file
+	sum   uint64
+	err   error // it may not be read
+}
+
+func (f *files) traffic(p Process, stdin string) (one traffic) {
+	f.step()
+	n, err := unix.Readlinkat(f.proc, p.dir()+"/fd/0", f.buf)
+	if err != nil && err != unix.ENOENT {
+		return traffic{err: err}
+	}
+	if string(f.buf[:max(n, 0)]) != stdin {
+		return traffic{other: true}
+	}
+	text, err := f.read(strconv.Itoa(p.Pid) + "/io") // of all its threads, those that have ended too
+	sum, counts := parseIO(text)
+	if err == nil && !counts {
+		err = errors.New("the kernel does not count it")
+	}
+	return traffic{sum: sum, err: err}
+}
+
+// parseIO adds up the first four counters in the text of /proc/PID/io.
+func parseIO(text []byte) (sum uint64, ok bool) {
+	found := 0
+	for line := range bytes.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(string(line)), ": ")
+		n, err := strconv.ParseUint(value, 10, 64)
+		if err == nil && slices.Contains([]string{"rchar", "wchar", "syscr", "syscw"}, name) {
+			sum += n
+			found++
+		}
+	}
+	return sum, found == 4
+}

@@ -1,0 +1,84 @@
+package orphans
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+func TestParseIO(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"rchar: 1\nwchar: 20\nsyscr: 300\nsyscw: 4000\nread_bytes: 50000\nwrite_bytes: 0\ncancelled_write_bytes: 0\n": 4321,
+		"rchar: 18446744073709551615\nwchar: 1\nsyscr: 1\nsyscw: 1\n":                                                 2,
+		"rchar: 1\nwchar: 1\nsyscr: 1\n": 0,
+		"":                               0,
+	} {
+		if sum, ok := parseIO([]byte(text)); ok != (want != 0) || ok && sum != want {
+			t.Errorf("%q: %d, %t, want %d", text, sum, ok, want)
+		}
+	}
+}
+
+// What a process reads or writes counts if its descriptor 0 is this process's, and only then.
+func TestTraffic(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		defer f.end()
+		stdin, _ := rig.Pipe(t)
+		other, _ := rig.Pipe(t)
+		check(t, unix.Dup3(int(stdin.Fd()), 0, 0))
+		for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
+			cmd := f.command("@signals", label)
+			cmd.Stdin = from
+			f.start(cmd)
+			f.await(label)
+		}
+		tree := New()
+		traffic := func() uint64 {
+			t.Helper()
+			now, err := tree.Traffic()
+			check(t, err)
+			if now.Busy || len(tree.known) > 0 {
+				t.Errorf("%+v, and %d descriptors are kept", now, len(tree.known))
+			}
+			return now.Sum
+		}
+		// A Go program that has just started may still have a few words with itself.
+		still := traffic()
+		rig.Until(t, "all stand still", func() bool {
+			before := still
+			still = traffic()
+			return before == still
+		})
+		check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
+		f.want("USR1 beside")
+		if now := traffic(); now != still {
+			t.Errorf("a process with another standard input moved, and the sum is %d, was %d", now, still)
+		}
+		check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
+		f.want("USR1 server")
+		if now := traffic(); now == still || still == 0 {
+			t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)
+		}
+	})
+}
+
+// What may not be read is told of, unless a process above it shows that it has no part in standard input.
+func TestTrafficOfAnotherUser(t *testing.T) {
+	need.That(t, os.Getuid() == 0, "root, to start a process of another user")
+	alone(t, nil, func(t *testing.T) {
+		f := newFamily(t)
+		f.start(f.command("@stay", "another's"))
+		f.await("another's")
+		const nobody = 65534
+		check(t, unix.Setresuid(nobody, nobody, nobody))
+		defer f.end()
+		if now, err := New().Traffic(); err == nil || now.Sum != 0 {
+			t.Errorf("%+v, and no error names %s", now, strconv.Itoa(f.pids["another's"]))
+		}
+	})
+}
