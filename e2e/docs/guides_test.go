@@ -275,7 +275,7 @@ func keptServer(t *testing.T, text string) {
 	k := rig.NewRecipeDir(t, map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"})
 	calls := strings.Split(strings.TrimSpace(text), "\n")
 	call := func(line string) string {
-		l := k.Start("fini", "-k", "5s", "-t", "10m", "--grace=1s", "--orphans=pipes", "--", "bash", "-c", line)
+		l := k.Start("fini", "-k", "5s", "-t", "10m", "--grace=1s", "--orphans=pipes", "--report=report.json", "--", "bash", "-c", line)
 		out := l.Out.Whole()
 		if got := l.Status(); got != 0 {
 			t.Errorf("%s: status %d, %q", line, got, l.Err.Text())
@@ -283,6 +283,14 @@ func keptServer(t *testing.T, text string) {
 		return out
 	}
 	call(calls[0])
+	var r struct {
+		Leftovers []struct{ Command, Spared string }
+	}
+	rig.MustParse(t, []byte(rig.ReadFile(t, filepath.Join(k.Dir, "report.json"))), &r)
+	// It may still be about to execute fini.
+	if len(r.Leftovers) == 0 || !strings.Contains(r.Leftovers[0].Command, "fini -p none -k 5s -- server") || r.Leftovers[0].Spared != "pipes" {
+		t.Errorf("the report has %+v", r.Leftovers)
+	}
 	rig.Until(t, "the server is ready", func() bool {
 		text, _ := os.ReadFile(filepath.Join(k.Dir, "log"))
 		return strings.HasPrefix(string(text), "ready\n")
@@ -311,6 +319,20 @@ func masterAndChildren(t *testing.T, text string) {
 	rig.WantOnce(t, out, "finished")
 	if strings.Contains(out, "lost") {
 		t.Errorf("%q", out)
+	}
+}
+
+// timeToStop: the helper needs more than the 5 s that it has by default.
+func timeToStop(t *testing.T, text string) {
+	dir := t.TempDir()
+	rig.Put(t, filepath.Join(dir, "server"), strings.Replace(imageServer, "sleep 0.2", "sleep 6", 1), 0o755)
+	rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM busybox\nCOPY --from=fini:0.1.0 /fini /fini\nCOPY server /bin/\nENTRYPOINT [\"/fini\", \"--\"]\nCMD [\"server\", \"--port=80\"]\n", 0o644)
+	run, stop, _ := strings.Cut(text, "\n")
+	words, ok := strings.CutPrefix(run, "docker run -d --name server ")
+	if image, ok2 := strings.CutSuffix(words, " example"); !ok || !ok2 || stop != "docker stop server\n" {
+		t.Fatal(text)
+	} else {
+		mustStopWell(t, containers.StartContainer(t, append(strings.Fields(image), builtIn(t, dir))...))
 	}
 }
 

@@ -161,6 +161,7 @@ var recipes = []recipe{
 	{"sh", "ctest", leakInCTest, long},
 	{"sh", "--entrypoint=/fini example -P", sandbox, long},
 	{"sh", "server.pid", keptServer, quick},
+	{"sh", "FINI_GRACE=20s --stop-timeout", timeToStop, long},
 	{"dockerfile", "celery", masterAndChildren, long},
 	{"yaml", "command: [\"/fini\", \"--\"]", commandInPod, long},
 	{"ini", "[program:server]", underSupervisord, long},

@@ -82,9 +82,9 @@ func TestCleanerOutlivesTheCommand(t *testing.T) {
 	t.Parallel()
 	python := need.Program(t, "python3")
 	const script = `
-import signal, time
+import os, signal, time
 from multiprocessing import shared_memory
-signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+signal.signal(signal.SIGTERM, lambda *_: os.write(1, b"asked\n")) # print may be at work
 memory = shared_memory.SharedMemory(create=True, size=4096)
 print(memory.name, flush=True)
 while True: time.sleep(1000)`
