@@ -159,7 +159,7 @@ func (f fault) try(dir string) (v verdict) {
 	if f.tests != "" {
 		words := strings.Fields(f.tests) // packages, and what runs of them
 		last := len(words) - 1
-		args := append([]string{"test", "-count=1", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
+		args := append([]string{"test", "-short", "-count=1", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
 		if strings.HasPrefix(words[0], "./e2e/") {
 			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini",
 				"-ldflags=-E github.com/seed-126c5d8a/fini/internal/entry.entry", ".") // as the Makefile does it
