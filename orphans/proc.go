@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +40,25 @@ func Name(pid int) string {
 	f := filesIn(unix.AT_FDCWD)
 	text, _ := f.read("/proc/" + strconv.Itoa(pid) + "/comm")
 	return string(bytes.TrimSuffix(text, []byte("\n")))
+}
+
+// ParentOf is the parent of a process, 0 if it is unknown, or if a read of it may wait. A zombie has one, too.
+func ParentOf(pid int) int {
+	// Raw calls, which do not wait, because every microsecond counts: a zombie may be reaped.
+	if fd, _, errno := unix.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0); errno == 0 {
+		var info unix.PidfdInfo
+		_, _, errno = unix.RawSyscall(unix.SYS_IOCTL, fd, unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
+		_ = unix.Close(int(fd))
+		if errno == 0 { // from Linux 6.13 on
+			return int(info.Ppid)
+		}
+	}
+	if hidesProcesses() {
+		return 0
+	}
+	f := filesIn(unix.AT_FDCWD)
+	s, _ := f.statusIn("/proc/" + strconv.Itoa(pid))
+	return s.parent
 }
 
 // A status holds fields of /proc/PID/status. See proc_pid_status(5).

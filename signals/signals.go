@@ -31,6 +31,8 @@ type Received struct {
 	// kernel.
 	Sender int
 
+	Parent int // of the sender, 0 if unknown
+
 	Kernel bool // the kernel sent it, such as the SIGINT of Ctrl-C; see si_code in sigaction(2)
 }
 

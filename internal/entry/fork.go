@@ -195,7 +195,7 @@ func (p *process) beInner() {
 //
 //go:nosplit
 func (p *process) say(kind Kind, value, flags uint32, sender int32) {
-	p.message = Message{kind, value, sender, flags}
+	p.message = Message{kind, value, sender, flags, int32(p.senderParent)}
 	call6(unix.SYS_SENDTO, uintptr(p.line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 

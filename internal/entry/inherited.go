@@ -29,6 +29,9 @@ func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
 
 //go:nosplit
+func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
+
+//go:nosplit
 func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 
 // Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go

@@ -10,7 +10,7 @@ package entry
 //	Started     inner  the main child runs: Value is its pid, Flags are its job;  closes what it inherited, relays signals
 //	                   the report's descriptor comes along, if there is one
 //	Done        inner  the work is done: Value is the wait status to end with     exits with it after the inner fini has ended
-//	Signal      outer  the outer fini received signal Value from process Sender
+//	Signal      outer  the outer fini received signal Value from process Sender, a child of Parent
 //	ParentDied  outer  the parent process has died, as a signal showed
 //
 // An inner fini that sends BeAlone exits at once. An inner fini that exits before Started, and has not sent BeAlone, has
@@ -20,6 +20,7 @@ type Message struct {
 	Value  uint32
 	Sender int32
 	Flags  uint32
+	Parent int32 // of the Sender, 0 if unknown
 }
 
 // Kind is the kind of a Message.

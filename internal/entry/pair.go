@@ -39,19 +39,20 @@ type process struct {
 	line           int // this process's end
 	reportFD       int
 
-	signalFD    int
-	polled      [3]pollFD
-	signal      unix.SignalfdSiginfo
-	info        siginfo
-	message     Message
-	control     [3]uint64 // see cmsg(3)
-	deadline    int64     // in nanoseconds of CLOCK_MONOTONIC, 0 for none
-	hungUp      bool
-	stderrFlags int        // see inherit
-	text        [4096]byte // of a file, or a path
-	earlier     [4096]byte // the children from before the exec, as /proc lists them
-	earliers    int        // the number of bytes in earlier; negative if the children could not be read or have no room
-	dir         [4096]byte // the working directory, with a 0 at its end
+	signalFD     int
+	polled       [3]pollFD
+	signal       unix.SignalfdSiginfo
+	senderParent int // the parent of its sender, 0 if unknown or not asked for
+	info         siginfo
+	message      Message
+	control      [3]uint64 // see cmsg(3)
+	deadline     int64     // in nanoseconds of CLOCK_MONOTONIC, 0 for none
+	hungUp       bool
+	stderrFlags  int        // see inherit
+	text         [4096]byte // of a file, or a path
+	earlier      [4096]byte // the children from before the exec, as /proc lists them
+	earliers     int        // the number of bytes in earlier; negative if the children could not be read or have no room
+	dir          [4096]byte // the working directory, with a 0 at its end
 }
 
 // pollFD is a unix.PollFd that waits for input.

@@ -169,9 +169,57 @@ func (p *process) canSay() bool {
 	return call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 }
 
+// readSignal reads a signal. In a job the inner fini drops a signal whose sender belongs to the tree. But such a sender,
+// as in (kill 0), has often exited by then. So readSignal at once asks for its parent, which a zombie still has.
+//
 //go:nosplit
 func (p *process) readSignal() bool {
-	return call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) > 0
+	if call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
+		return false
+	}
+	p.senderParent = 0
+	if p.Job&InJob != 0 && p.signal.Code <= 0 && p.signal.Pid != 0 {
+		p.senderParent = p.parentOf(p.signal.Pid)
+	}
+	return true
+}
+
+// parentOf returns the parent of a process, 0 if it is unknown. It waits for nobody: see package orphans.
+//
+//go:nosplit
+func (p *process) parentOf(pid uint32) int {
+	// struct pidfd_info, as Linux 6.13 has it; the parent is at byte 24.
+	const getInfo, size = 0xc040ff0b, 64
+	text := uintptr(unsafe.Pointer(&p.text))
+	setWord(text, 0)
+	fd := call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)
+	err := call(unix.SYS_IOCTL, uintptr(fd), getInfo, text, 0)
+	closeFD(fd)
+	if err == 0 {
+		return int(uint32(word(text + 24)))
+	}
+	// /proc/PID/status, from the last byte of the path on
+	at := text + size
+	for i, tail := uintptr(0), "/status\x00"; i < uintptr(len(tail)); i++ {
+		setByte(at+i, byteAt(address(tail)+i))
+	}
+	for ; pid > 0; pid /= 10 {
+		at--
+		setByte(at, byte('0'+pid%10))
+	}
+	for i, head := uintptr(6), "/proc/"; i > 0; i-- {
+		at--
+		setByte(at, byteAt(address(head)+i-1))
+	}
+	n := readFile(at, text, len(p.text)-1)
+	setByte(text+uintptr(max(n, 0)), 0)
+	for at := text; byteAt(at) != 0; at++ {
+		if begins(at, "\nPPid:\t") {
+			parent, _ := number(at + 7)
+			return parent
+		}
+	}
+	return 0
 }
 
 // takeSignal acts on the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT of

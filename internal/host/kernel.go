@@ -54,6 +54,9 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	}
 
 	for i, got := range append(early, k.caught.Take()...) {
+		if k.rules.Job != 0 && k.line.FD < 0 && got.Sender > 0 {
+			got.Parent = orphans.ParentOf(got.Sender) // at once, before it is reaped
+		}
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
 		case k.line.FD >= 0 && i < len(early): // it was for the outer fini's group, which the inner fini has left since
@@ -98,7 +101,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 		case m.Kind == entry.ParentDied && k.bySignal:
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Parent: int(m.Parent), Kernel: m.Flags&entry.FromKernel != 0}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, got)
 			}
@@ -138,10 +141,11 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 	return k.tree.LivingChild()
 }
 
-// OfTree reports whether the sender of a signal belongs to the tree. A leftover that has been reaped counts as outside;
-// the main child counts as inside even then.
-func (k *kernel) OfTree(pid int) bool {
-	return pid > 0 && (pid == k.main || k.tree.Descends(pid))
+// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped does if its parent is
+// known and does; the main child counts even then.
+func (k *kernel) OfTree(got signals.Received) bool {
+	of := func(pid int) bool { return pid > 0 && (pid == k.main || k.tree.Descends(pid)) }
+	return of(got.Sender) || of(got.Parent)
 }
 
 // Unread returns how much of standard input the command has not read, if fini watches standard input.

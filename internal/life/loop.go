@@ -21,7 +21,7 @@ type Kernel interface {
 	Reap() (exits []reaper.Exit, none bool)
 	MainEnded() // records the exit of the main child
 
-	OfTree(pid int) bool                                    // whether the sender of a signal belongs to the tree
+	OfTree(got signals.Received) bool                       // whether the sender of a signal belongs to the tree
 	Traffic() (orphans.Traffic, error)                      // of the processes that have standard input
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
@@ -186,7 +186,7 @@ func (l *Loop) received(got signals.Received) {
 	switch {
 	case got.Kernel:
 		from = fromKernel
-	case l.rules.Job != 0 && l.OfTree(got.Sender):
+	case l.rules.Job != 0 && l.OfTree(got):
 		from = fromTree
 	}
 	l.queue = append(l.queue, received{got.Signal, from})

@@ -53,7 +53,7 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
 func (k *script) MainEnded()                                     { k.note("main ended") }
-func (k *script) OfTree(pid int) bool                            { return pid == k.tree }
+func (k *script) OfTree(got signals.Received) bool               { return got.Sender == k.tree }
 func (k *script) Unread() int                                    { return 0 }
 func (k *script) Look() (orphans.View, error)                    { k.note("look"); return orphans.View{}, nil }
 func (k *script) Forward(sig syscall.Signal, group bool)         { k.note("forward %d %t", sig, group) }

@@ -692,8 +692,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 
 func (k *kernel) MainEnded() {}
 
-func (k *kernel) OfTree(pid int) bool {
-	p := k.w.byPid(pid)
+func (k *kernel) OfTree(got signals.Received) bool {
+	p := k.w.byPid(got.Sender)
 	return p != nil && k.w.descends(p, k.f.id)
 }
 
