@@ -8,8 +8,8 @@ again() { "$@" || "$@"; }
 apt() { again apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
 packages="adb bash bats bsdutils bubblewrap busybox-static catatonit chromium cmake conmon cpio curl dash debian-archive-keyring
-docker.io dumb-init fish git iptables jq less libarchive-tools lintian make man-db mandoc minisign mypy netavark
-openssh-client openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-pytest python3-venv
+docker.io dumb-init fish git gunicorn iptables jq less libarchive-tools lintian make man-db mandoc minisign mypy netavark
+openssh-client openssh-server perl-base pipx podman postgresql procps psmisc python3 python3-celery python3-pytest python3-venv
 python3-yaml qemu-system-arm qemu-system-x86 qemu-user-static rpm runc runit sccache shellcheck skopeo strace
 supervisor systemd tini tmux twine util-linux vim-tiny watchman zsh"
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestDropInDocker(t *testing.T) {
 	e.Image = rig.DockerName("base")
 	e.Import(t, containers.NeedStaticBusybox(t))
 	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
-	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal})
+	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal, "the child alone": dropInAlone})
 }
 
 // TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
@@ -50,7 +51,28 @@ func TestDropInPodman(t *testing.T) {
 	e.Import(t, containers.NeedStaticBusybox(t))
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
-	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube})
+	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube, "the child alone": dropInAlone})
+}
+
+// As the init of an engine, whose name it has, fini signals the main child alone, as that init does. A variable changes
+// that, since an engine passes no flag.
+func dropInAlone(t *testing.T, e *rig.Engine) {
+	for variable, group := range map[string]bool{"FINI_SINGLE_CHILD=": false, "FINI_SINGLE_CHILD=0": true} {
+		g := e.Foreground(t, e.Fini([]string{"-e", variable}, "sh", "-c", `
+			sh -c 'trap "echo member got USR1" USR1; trap "echo sentinel" USR2; echo member $$; while :; do sleep 0.1; done' &
+			trap "echo main got USR1" USR1
+			while :; do wait; done`)...)
+		member := g.Out.WantPID("member ")
+		e.Must(t, "kill", "-s", "USR1", g.Name)
+		g.Out.Want("main got USR1")
+		g.Exec("kill", "-USR2", strconv.Itoa(member)) // the shell takes it after a USR1
+		g.Out.Want("sentinel")
+		if got := strings.Contains(g.Out.Text(), "member got USR1"); got != group {
+			t.Errorf("%q: the group got the signal: %t, want %t", variable, got, group)
+		}
+		e.Must(t, "kill", g.Name)
+		g.MustEnd(137)
+	}
 }
 
 // fini -P is PID 1 of a namespace that another container joins.
