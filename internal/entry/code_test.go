@@ -108,8 +108,8 @@ func reach(text string) (reached, refused []string) {
 			calls[function] = append(calls[function], [2]string{m[1], function + ": " + strings.TrimSpace(line)})
 		}
 	}
-	seen := map[string]bool{prefix + "entry": true}
-	for todo := []string{prefix + "entry"}; len(todo) > 0; todo = todo[1:] {
+	seen := map[string]bool{prefix + "entry": true, prefix + "early": true}
+	for todo := []string{prefix + "entry", prefix + "early"}; len(todo) > 0; todo = todo[1:] {
 		for _, call := range calls[todo[0]] {
 			target, symbol := strings.CutSuffix(call[0], "(SB)")
 			_, known := calls[target]

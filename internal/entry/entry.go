@@ -9,7 +9,45 @@ import (
 )
 
 // Linters do not see that the assembly calls these functions.
-var _, _ = begin, rebuild
+var _, _, _ = begin, rebuild, endEarly
+
+// A terminating signal may come before the Go code of package signals catches it. The runtime unblocks these signals, and
+// the kernel drops a signal that PID 1 does not catch. So PID 1 and an heir catch them here: see catchEarly. In its start
+// the runtime replaces that by its own handler, which ends the process with status 2; but before that it calls the handler
+// that it has replaced (dieFromSignal and sigfwdgo in the runtime). Only for SIGQUIT it prints a dump instead. So init puts
+// our handler back as soon as Go code runs.
+func init() { outer.catchEarly() }
+
+//go:nosplit
+func (p *process) catchEarly() {
+	if p.role != Heir && call(unix.SYS_GETPID, 0, 0, 0, 0) != 1 {
+		return
+	}
+	for sig := uintptr(1); sig <= uintptr(unix.SIGTERM); sig++ {
+		now, early := [4]uint64{}, [4]uint64{uint64(earlyPC), earlyFlags, 0, ^uint64(0)}
+		call(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&now)), 8)
+		if terminating>>(sig-1)&1 != 0 && now[0] != ignore {
+			call(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&early)), 0, 8)
+		}
+	}
+}
+
+// earlyFlags are SA_ONSTACK, and SA_RESTORER, without which amd64 calls no handler.
+const earlyFlags = 0x08000000 | 0x04000000
+
+// earlyPC is where the handler begins.
+var earlyPC uintptr
+
+// endEarly ends this process by a signal that came early. There is no command yet, or an heir is to stop its tree: this
+// heir kills all children first.
+//
+//go:nosplit
+func endEarly(sig uintptr) {
+	for round := 0; round < 1000 && outer.role == Heir && outer.killChildren(); round++ {
+		nap()
+	}
+	outer.exitBy(uint32(sig))
+}
 
 // begin gets the address of the words that the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
 // and the auxiliary vector. See getauxval(3). begin returns the address at which rebuild writes these words anew. In the
@@ -33,10 +71,11 @@ func begin(stack uintptr) (to uintptr) {
 	return (stack - size) &^ 15
 }
 
+const ignore = 1 // SIG_IGN
+
 //go:nosplit
 func (a *inherited) note() {
 	for sig := uintptr(1); sig <= 64; sig++ {
-		const ignore = 1 // SIG_IGN
 		if call(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a.action)), 8) == 0 && a.action[0] == ignore {
 			a.ignored |= 1 << (sig - 1)
 		}

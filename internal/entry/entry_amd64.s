@@ -25,6 +25,15 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	ADDQ $32, SP
 	JMP  _rt0_amd64_linux(SB)
 
+// The kernel calls early for a signal: DI is its number. See catchEarly.
+TEXT ·early(SB),NOSPLIT|NOFRAME,$0
+	SUBQ $24, SP
+	MOVQ DI, 0(SP)
+	CALL ·endEarly(SB)
+
+DATA ·earlyPC(SB)/8, $·early(SB)
+GLOBL ·earlyPC(SB), RODATA, $8
+
 // The memory that FS points into.
 GLOBL ·noThread(SB), NOPTR, $16
 

@@ -16,6 +16,14 @@ TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	ADD  $48, RSP
 	B    _rt0_arm64_linux(SB)
 
+TEXT ·early(SB),NOSPLIT|NOFRAME,$0
+	SUB  $32, RSP
+	MOVD R0, 8(RSP)
+	CALL ·endEarly(SB)
+
+DATA ·earlyPC(SB)/8, $·early(SB)
+GLOBL ·earlyPC(SB), RODATA, $8
+
 // func call6(number, a, b, c, d, e, f uintptr) int
 TEXT ·call6(SB),NOSPLIT|NOFRAME,$0-64
 	MOVD number+0(FP), R8

@@ -17,6 +17,7 @@ import (
 func (p *process) fork(argv uintptr) {
 	p.parent.FD, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1
 	p.Self, p.Ignored = call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
+	p.catchEarly()
 	p.noteEarlier()
 	if p.Self == 1 || guessAlone(argv) {
 		return
@@ -42,6 +43,7 @@ func (p *process) fork(argv uintptr) {
 	}
 	if p.role == Heir {
 		p.inherit()
+		p.catchEarly()
 	}
 	p.closeAll()
 }

@@ -431,7 +431,7 @@ func (p *process) exitBy(status uint32) {
 	call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
 	call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0)
 	call(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8)
-	call(unix.SYS_KILL, uintptr(p.Self), sig, 0, 0)
+	call(unix.SYS_KILL, uintptr(call(unix.SYS_GETPID, 0, 0, 0, 0)), sig, 0, 0)
 	call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
 	exit(128 + int(sig))
 }
@@ -473,10 +473,10 @@ func hasRoom(n int) bool {
 
 // killChildren kills the main child's process group, if the main child leads a group. It also kills the children that
 // /proc lists, as far as there is room for the list, except the children from before the exec. It reaps children that
-// have exited, except the main child, whose pid names the group.
+// have exited, except the main child, whose pid names the group. It reports whether any other process may be left.
 //
 //go:nosplit
-func (p *process) killChildren() {
+func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
 	isChild := main != 0 && call6(unix.SYS_WAITID, unix.P_PID, uintptr(main), 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0) == 0
 	if isChild && p.Job&InJob == 0 {
@@ -484,15 +484,18 @@ func (p *process) killChildren() {
 	}
 	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
 	n := readFile(address("/proc/thread-self/children\x00"), text, len(p.text)-1)
+	left = n < 0
 	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
 		pid, at = number(at)
 		if earlier, _ := p.findEarlier(pid); earlier != 0 {
 			continue
 		}
-		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
+		if pid == main && p.exited(unix.P_PID, main) == 0 || pid != main && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
+			left = true
 		}
 	}
+	return left
 }
 
 // findEarlier returns where in earlier a pid stands, 0 if it is no earlier child's.
