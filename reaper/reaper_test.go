@@ -200,3 +200,14 @@ func TestReapTellsOfAStop(t *testing.T) {
 		})
 	}
 }
+
+// A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
+func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
+		child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
+		if err != nil || child.Ungrouped {
+			t.Errorf("Spawn = %+v, %v; want a child that has its parent death signal", child, err)
+		}
+	})
+}

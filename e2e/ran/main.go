@@ -71,7 +71,7 @@ func newRun() *run {
 
 // What tests say to be found here.
 var (
-	missing = regexp.MustCompile(`SKIPPED, for this is missing: (.*)`)
+	missing = regexp.MustCompile(`SKIPPED, (?:for this is missing: )?(.*)`)
 	retried = regexp.MustCompile(`TRIED AGAIN: (.*)`)
 	cut     = regexp.MustCompile(`CUT SHORT: (.*)`)
 )
