@@ -753,9 +753,15 @@ func releaseNPM(t *testing.T, r release) {
 	})
 }
 
+// newNode runs a script by a Node that is newer than Debian's.
+func newNode(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	kinds := rig.NodeKinds(t)
+	return exec.Command("env", slices.Concat(kinds[len(kinds)-1].Env, []string{"node"}, args)...)
+}
+
 // npmChecks wants nothing said by what reviewers of npm packages run.
 func npmChecks(t *testing.T, r release) {
-	node := need.Program(t, "node")
 	for tool, arguments := range map[string]struct{ script, says string }{
 		"publint": {"node_modules/publint/src/cli.js", "All good!"},
 		"attw":    {"node_modules/@arethetypeswrong/cli/dist/index.js", "No problems found"},
@@ -766,7 +772,7 @@ func npmChecks(t *testing.T, r release) {
 			if tool == "attw" && strings.Contains(archive, "linux") {
 				continue // it has no module
 			}
-			out, err := exec.Command(node, arguments.script, archive).CombinedOutput()
+			out, err := newNode(t, arguments.script, archive).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), arguments.says) {
 				t.Errorf("%s %s: %v: %s", tool, filepath.Base(archive), err, out)
 			}

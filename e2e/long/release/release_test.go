@@ -480,7 +480,6 @@ func mustBeLabelled(t *testing.T, r release, labels map[string]string) {
 // as without it, and docker stop is no timeout.
 func releaseDevContainer(t *testing.T, r release) {
 	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	node := need.Program(t, "node")
 	cli, err := filepath.Abs("node_modules/@devcontainers/cli/devcontainer.js")
 	if err == nil {
 		_, err = os.Stat(cli)
@@ -502,7 +501,7 @@ func releaseDevContainer(t *testing.T, r release) {
 	}
 	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"), "FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
 	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, `+features+`}`, 0o644)
-	cmd := exec.Command(node, cli, "up", "--workspace-folder", dir, "--buildkit", "never")
+	cmd := newNode(t, cli, "up", "--workspace-folder", dir, "--buildkit", "never")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir())
 	var log strings.Builder
 	cmd.Stderr = &log
