@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,6 +121,7 @@ const quick, long = true, false
 
 var recipes = []recipe{
 	{"sh", "make demo", isScript, quick}, // see TestPagesCommandLines
+	{"text", "setsid sleep 60", session, quick},
 	{"sh", "fini -- make test", inFront, quick},
 	{"sh", "unshare -U", inNamespace, quick},
 	{"sh", "bwrap --dev-bind", inNamespace, quick},
@@ -144,6 +146,7 @@ var recipes = []recipe{
 	{"ini", "script-shell", func(*testing.T, string) {}, quick}, // see npmScript
 	{"python", "@pytest.fixture", pytestFixture, quick},
 	{"js", "process.platform === 'linux'", insistsOnLinux, quick},
+	{"js", "// npm install", wraps, quick},
 	{"js", "require('fini-init')", embedsNode, quick},
 	{"js", "StdioClientTransport", embedsTransport, long},
 	{"python", "import fini_init", embedsPython, quick},
@@ -210,6 +213,42 @@ const serving = `trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do
 func isScript(t *testing.T, text string) {
 	l := rig.StartCmd(t, exec.Command("/bin/sh", "-n", "-c", text))
 	l.MustEnd(0)
+}
+
+// session runs the lines of README's session that begin with a prompt: without fini the leftover holds the pipe, and with fini
+// the reader's end comes long before it would exit.
+func session(t *testing.T, text string) {
+	lines := regexp.MustCompile(`(?m)^\$ time (.*) \| cat$`).FindAllStringSubmatch(text, -1)
+	if len(lines) != 2 || strings.TrimPrefix(lines[1][1], "fini -- ") != lines[0][1] {
+		t.Fatalf("the session runs %q", lines)
+	}
+	k := rig.NewRecipeDir(t, nil)
+	bare := k.Start("/bin/bash", "-c", strings.Replace(lines[0][1], "sleep 60 &", "sleep 1000 & echo $! >pid;", 1)+" | cat")
+	bare.Out.Want("tests passed")
+	pid, err := strconv.Atoi(strings.TrimSpace(rig.ReadFile(t, filepath.Join(k.Dir, "pid"))))
+	if err != nil || syscall.Kill(bare.PID(), 0) != nil {
+		t.Fatalf("without fini the reader is at the end, and the leftover is %d (%v)", pid, err)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	bare.MustEnd(0)
+	l := k.Start("/bin/bash", "-c", strings.Replace(lines[1][1], "sleep 60", "sleep 1000", 1)+" | cat")
+	if out := k.MustLeaveNothing(l, 0); out != "tests passed\n" {
+		t.Errorf("the command says %q", out)
+	}
+	want := regexp.MustCompile(`(?m)^fini: stopping leftover \d+ \(sleep \d+\), detached, which holds stdout( and stderr)?$`)
+	if said := l.Err.Whole(); !want.MatchString(said) || !want.MatchString(text) {
+		t.Errorf("fini says %q", said)
+	}
+}
+
+// wraps runs README's wrap, which has fini's flags in front of the command.
+func wraps(t *testing.T, text string) {
+	node := need.Program(t, "node")
+	k := rig.WithModules(t, nil)
+	file := k.File("host.js", text+"console.log(require('path').basename(command), args.join(' '));\n", 0o644)
+	if out := k.MustLeaveNothing(k.Start(node, file), 0); out != "fini -i -k 5s --grace=1s -- node server.js\n" {
+		t.Errorf("the host says %q", out)
+	}
 }
 
 // fromYAML is a block as JSON would have it.

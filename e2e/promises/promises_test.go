@@ -29,13 +29,13 @@ func TestEachPromiseHasATest(t *testing.T) {
 		if !bytes.Contains(text, fmt.Appendf(nil, "\n// Promise %d, ", n)) || bytes.Count(body, []byte("\n")) > 40 || bytes.Contains(body, []byte("\nfunc ")) {
 			t.Errorf("%s has no test of at most 40 lines below the text of promise %d", files[0], n)
 		}
-		for page, to := range map[string]string{"../README.md": "](e2e/", "../docs/behavior.md": "](../e2e/"} {
-			line := rig.ReadFile(t, page)
-			_, line, _ = strings.Cut(line, fmt.Sprintf("\n%d. **", n))
-			line, _, _ = strings.Cut(line, fmt.Sprintf("\n%d. **", n+1))
-			if !strings.Contains(line, to+files[0]+")") {
-				t.Errorf("%s does not lead from promise %d to %s", page, n, files[0])
-			}
+		if !strings.Contains(rig.ReadFile(t, "../README.md"), "](e2e/"+files[0]+")") {
+			t.Errorf("README.md does not lead to %s", files[0])
+		}
+		_, line, _ := strings.Cut(rig.ReadFile(t, "../docs/behavior.md"), fmt.Sprintf("\n%d. **", n))
+		line, _, _ = strings.Cut(line, fmt.Sprintf("\n%d. **", n+1))
+		if !strings.Contains(line, "](../e2e/"+files[0]+")") {
+			t.Errorf("docs/behavior.md does not lead from promise %d to %s", n, files[0])
 		}
 	}
 }

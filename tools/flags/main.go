@@ -48,6 +48,7 @@ type flag struct {
 	Letters []string // such as -p
 	Long    string   // with what it takes, such as --pdeathsig=SIG; "" if it has only letters
 	Preset  string   // the value by default, if there is one
+	Common  bool     // README lists it
 	More    string   // the field's comment
 }
 
@@ -71,7 +72,7 @@ func generate() (map[string][]byte, error) {
 	var flags []flag
 	of := reflect.TypeFor[cli.Options]()
 	for i, known := range cli.Flags() {
-		f := flag{Flag: known, Preset: known.Tag.Get("preset"), More: comments[of.Field(i).Name]}
+		f := flag{Flag: known, Preset: known.Tag.Get("preset"), Common: known.Tag.Has("common"), More: comments[of.Field(i).Name]}
 		if known.HasDefault {
 			f.Preset = known.Default
 		}
@@ -243,11 +244,14 @@ func mdoc(text, arguments string) string {
 // spaced separates punctuation, as a macro wants it.
 func spaced(marks string) string { return strings.Join(strings.Split(marks, ""), " ") }
 
-// table writes the rows of README's table.
+// table writes the rows of README's table, which has the common flags.
 func table(flags []flag) string {
 	var b strings.Builder
 	quoted := regexp.MustCompile(`(^|[ (])(--?[a-z][a-z-]*|[a-z]+:[A-Z]+(?:=[A-Z]+)?)`)
 	for _, f := range flags {
+		if !f.Common {
+			continue
+		}
 		names := slices.Clone(f.Letters)
 		if f.Long != "" {
 			names = append(names, f.Long)

@@ -44,7 +44,7 @@ func generate() ([]byte, error) {
 }
 
 // said are the tags that no parse needs.
-var said = regexp.MustCompile(` ?(help|group|placeholder|preset|default|enum|variable):"([^"\\]|\\.)*"`)
+var said = regexp.MustCompile(` ?(common|help|group|placeholder|preset|default|enum|variable):"([^"\\]|\\.)*"`)
 
 // line returns the file with the struct.
 func line(fields []*ast.Field) ([]byte, error) {

@@ -1,0 +1,73 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// Each text that a life says is on the page of messages: the fixed parts of each string in a call of Sayf, in a say of package
+// life, and in what says why fini stops a command.
+func TestPagesMessages(t *testing.T) {
+	t.Parallel()
+	page := rig.ReadFile(t, "../docs/messages.md")
+	verb := regexp.MustCompile(`%[-+#]?[a-z]`)
+	seen := 0
+	check := func(at token.Position, n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				return true
+			}
+			value, _ := strconv.Unquote(text.Value)
+			for _, part := range verb.Split(value, -1) {
+				if part = strings.Trim(part, " :;,()"); strings.Count(part, " ") < 1 {
+					continue
+				}
+				if seen++; !strings.Contains(page, part) {
+					t.Errorf("docs/messages.md has no line with %q, which is said in %s:%d", part, at.Filename, at.Line)
+				}
+			}
+			return true
+		})
+	}
+	sources, _ := filepath.Glob("../internal/*/*.go")
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, source, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Sayf" {
+					check(set.Position(n.Pos()), n)
+					return false
+				}
+			case *ast.CompositeLit:
+				if name, ok := n.Type.(*ast.Ident); ok && name.Name == "say" {
+					check(set.Position(n.Pos()), n)
+				}
+			case *ast.FuncDecl:
+				if n.Name.Name == "because" || n.Name.Name == "bind" {
+					check(set.Position(n.Pos()), n)
+				}
+			}
+			return true
+		})
+	}
+	if seen < 30 {
+		t.Errorf("found only %d texts", seen)
+	}
+}
