@@ -7,14 +7,15 @@ module=$(go list -m)
 walls='
 main internal/cli internal/entry internal/files internal/host internal/life signals
 internal/files unix
-internal/host internal/cli internal/entry internal/life internal/report orphans pdeath reaper signals unix
+internal/host internal/cli internal/entry internal/life internal/proc internal/report internal/proc orphans pdeath reaper signals unix
 internal/cli internal/life signals
 internal/entry unix
 internal/life internal/entry orphans reaper signals
-internal/report internal/files orphans reaper signals unix
-orphans unix
-pdeath unix
-reaper internal/entry unix
+internal/report internal/files internal/proc orphans reaper signals unix
+internal/proc unix
+orphans internal/proc unix
+pdeath internal/proc unix
+reaper internal/proc unix
 signals unix
 '
 go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}}' . ./internal/... ./orphans ./pdeath ./reaper ./signals |

@@ -5,8 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // This file decides which processes fini leaves alone.
@@ -102,7 +100,7 @@ func (f *files) memory(dir string, patterns []string) memory {
 		for _, pattern := range patterns {
 			wanted, is := strings.CutPrefix(pattern, of.prefix)
 			if is && texts == nil {
-				text, err := f.whole(dir + of.file)
+				text, err := f.Whole(dir+of.file, maxEnviron)
 				// A process that is exiting shows no command line any more, and an environment only to those who may trace it.
 				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
 				text = bytes.TrimRight(text, "\x00")
@@ -115,21 +113,6 @@ func (f *files) memory(dir string, patterns []string) memory {
 		}
 	}
 	return told
-}
-
-// whole is the text of a file below /proc, of which it reads at most maxEnviron bytes.
-func (f *files) whole(name string) (text []byte, err error) {
-	fd, err := f.open(name, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	for n := 1; n > 0 && err == nil && len(text) < maxEnviron; {
-		f.step()
-		n, err = unix.Read(fd, f.buf)
-		text = append(text, f.buf[:max(n, 0)]...)
-	}
-	return text, err
 }
 
 // matches reports whether a pattern of names matches one of the two names.
@@ -157,6 +140,6 @@ var noSlash = strings.NewReplacer("/", "\x00")
 // executable is the base name of the file that a process executes, "" if it is unknown.
 // See proc_pid_exe(5).
 func (f *files) executable(dir string) string {
-	_, name := path.Split(strings.TrimSuffix(f.link(dir+"/exe"), " (deleted)"))
+	_, name := path.Split(strings.TrimSuffix(f.Link(dir+"/exe"), " (deleted)"))
 	return name
 }

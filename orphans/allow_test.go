@@ -60,7 +60,7 @@ func TestMemoryMatches(t *testing.T) {
 		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{false, false}},
 	} {
 		f := filesOf(t, "cmdline", c.cmdline)
-		check(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/environ", f.proc), []byte(c.environ), 0o600))
+		check(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/environ", f.Dir), []byte(c.environ), 0o600))
 		if got := f.memory(".", c.patterns); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}

@@ -13,24 +13,24 @@ import (
 // child and its descendants: see EarlierAre.
 func (t *Tree) Descends(pid int) bool {
 	// If /proc can't be read now, it may be mounted later, before the first look. So only prepare sets childrenOnly.
-	if t.proc < 0 && (t.childrenOnly || t.openProc() != nil) {
+	if t.Dir < 0 && (t.childrenOnly || t.openProc() != nil) {
 		return isChild(pid)
 	}
 	const maxSteps = 1000
 	at := pid
 	for range maxSteps {
-		s, err := t.status(at)
+		s, err := t.Status(at)
 		switch {
 		case err != nil && at == pid:
 			return isChild(pid) // pid has ended
 		case err != nil:
 			at = pid // an ancestor has ended, and its children were reparented
-		case s.parent == t.self:
+		case s.Parent == t.self:
 			return !t.isEarlier(at)
-		case s.parent <= 1: // PID 1 has no parent, or its parent is outside of the namespace
+		case s.Parent <= 1: // PID 1 has no parent, or its parent is outside of the namespace
 			return false
 		default:
-			at = s.parent
+			at = s.Parent
 		}
 	}
 	return false

@@ -3,6 +3,7 @@ package orphans
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 func TestDescends(t *testing.T) {
@@ -43,18 +46,6 @@ func TestDescends(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestHasAutoreap(t *testing.T) {
-	for release, want := range map[string]bool{
-		"2.6.32-754.el6": false, "5.15.0-139-generic": false, "6.18.44": false, "6.99": false, "7.0.12": false, "7.0-rc1": false,
-		"7.1.0": true, "7.1": true, "7.1-rc2": true, "7.10.3-arch1-1": true, "8.0.0": true, "10.0": true,
-		"": true, "x": true, "7": true, "7.x": true,
-	} {
-		if got := hasAutoreap(release); got != want {
-			t.Errorf("hasAutoreap(%q) = %t, want %t", release, got, want)
-		}
-	}
 }
 
 // On a kernel that may reap by itself a pid is no child's only because it was one.
@@ -173,7 +164,7 @@ func TestAutoreap(t *testing.T) {
 				line := f.line()
 				need.Kernel(t, line != "failed: "+unix.ENOSYS.Error(), "clone3(2), which a seccomp filter may refuse")
 				if autoreap && strings.HasPrefix(line, "failed") {
-					t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", release(), line)
+					t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", proc.Release(), line)
 					return
 				}
 				var pid int
@@ -207,4 +198,32 @@ func TestAutoreap(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestAlive(t *testing.T) {
+	for _, c := range []struct {
+		state   byte
+		threads int
+		want    bool
+	}{
+		{'R', 1, true}, {'S', 1, true}, {'D', 1, true}, {'T', 1, true}, {'t', 1, true}, {'I', 1, true},
+		{'Z', 1, false}, {'Z', 0, false}, {'X', 1, false}, {'X', 0, false},
+		{'Z', 2, true}, // only its first thread has ended
+	} {
+		if got := (Process{State: c.state, Threads: c.threads}).Alive(); got != c.want {
+			t.Errorf("state %c with %d threads: Alive = %t, want %t", c.state, c.threads, got, c.want)
+		}
+	}
+}
+
+// filesOf are the files of a directory that has one file with this text.
+func filesOf(t testing.TB, name, text string) *files {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	check(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	f := filesIn(fd)
+	return &f
 }

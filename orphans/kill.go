@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file signals the process that was found, and no other.
@@ -31,10 +33,10 @@ func (t *Tree) send(pid, parent, pidfd int, sig unix.Signal) error {
 			return unix.ESRCH
 		}
 	default:
-		s, err := t.status(pid)
+		s, err := t.Status(pid)
 		switch {
-		case err == nil && (s.parent == parent || s.parent == t.self), ownChild(unix.P_PID, pid) == 0:
-		case err == nil || isGone(err):
+		case err == nil && (s.Parent == parent || s.Parent == t.self), ownChild(unix.P_PID, pid) == 0:
+		case err == nil || proc.IsGone(err):
 			return unix.ESRCH
 		default:
 			return err
@@ -193,7 +195,7 @@ func (k *kept) isOver() bool { return k != nil && k.pidfd >= 0 && hasEnded(k.pid
 // does the process. This call waits for nobody.
 func (t *Tree) inode(pid int) uint64 {
 	var st unix.Stat_t
-	_ = unix.Fstatat(t.proc, strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW)
+	_ = unix.Fstatat(t.Dir, strconv.Itoa(pid), &st, unix.AT_SYMLINK_NOFOLLOW)
 	return st.Ino
 }
 

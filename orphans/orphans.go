@@ -35,11 +35,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Process is one process of the tree, as a look found it.
@@ -129,7 +129,7 @@ func New() *Tree {
 // prepare opens /proc, once. The first look calls prepare, so that a command without leftovers costs nothing. An error
 // says that there is neither a /proc of this PID namespace nor another way to find children.
 func (t *Tree) prepare() error {
-	if t.proc >= 0 || t.childrenOnly {
+	if t.Dir >= 0 || t.childrenOnly {
 		return nil
 	}
 	err := t.openProc()
@@ -141,7 +141,7 @@ func (t *Tree) prepare() error {
 }
 
 func (t *Tree) openProc() error {
-	t.autoreap = hasAutoreap(release())
+	t.autoreap = proc.Autoreap()
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
 	t.descriptors = limit.Cur
@@ -153,52 +153,35 @@ func (t *Tree) openProc() error {
 	link := make([]byte, 32)
 	n, err := unix.Readlinkat(fd, "self", link)
 	own := err == nil && string(link[:n]) == strconv.Itoa(t.self)
-	if !own || hidesProcesses() {
-		if own && t.ownFiles.proc < 0 {
-			t.ownFiles.proc = fd
+	if !own || proc.HidesProcesses() {
+		if own && t.ownFiles.Dir < 0 {
+			t.ownFiles.Dir = fd
 		} else {
 			_ = unix.Close(fd)
 		}
 		return errors.New("cannot use /proc: it is not the one of this PID namespace, or hides processes")
 	}
-	t.proc = fd
-	_, err = t.read(childrenFile(t.self, t.self))
+	t.Dir = fd
+	_, err = t.Read(childrenFile(t.self, t.self))
 	if err == unix.EMFILE || err == unix.ENFILE {
 		_ = unix.Close(fd)
-		t.proc = -1
+		t.Dir = -1
 		return fmt.Errorf("cannot read /proc: %w", err)
 	}
 	t.byChildren = err == nil
 	return nil
 }
 
-// hidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes
-// exec_update_lock to check whether a reader may see the process, so a read of any file may wait.
-var hidesProcesses = sync.OnceValue(func() (hides bool) {
-	f := filesIn(unix.AT_FDCWD)
-	_ = f.each("/proc/self/mountinfo", '\n', maxText, func(line []byte, _ bool) (more bool) {
-		fields := strings.Fields(string(line))
-		if len(fields) > 5 && fields[4] == "/proc" { // the last mount counts
-			hides = strings.Contains(fields[len(fields)-1], "hidepid=")
-		}
-		return true
-	})
-	return hides
-})
+// files are the files below /proc, as the caller's thread or the reader reads them.
+type files struct{ proc.Files }
 
-// release is the release of the kernel, "" if uname(2) fails.
-func release() string {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return ""
+func filesIn(dir int) files { return files{proc.In(dir)} }
+
+// dir is the directory of a process below /proc. If the first thread has ended, dir is the directory of another thread,
+// because the directory of the process no longer shows its files.
+func (p Process) dir() string {
+	if p.thread == 0 || p.thread == p.Pid {
+		return strconv.Itoa(p.Pid)
 	}
-	return unix.ByteSliceToString(name.Release[:])
-}
-
-// hasAutoreap reports whether a kernel of this release may have CLONE_AUTOREAP, which came
-// with 7.1. If the release can't be read, the kernel may be of any release.
-func hasAutoreap(release string) bool {
-	var x, y int
-	n, _ := fmt.Sscanf(release, "%d.%d", &x, &y)
-	return n < 2 || x > 7 || x == 7 && y >= 1
+	return strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(p.thread)
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // patience ends a wait that fails. No test passes because of it.
@@ -335,7 +337,7 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 						t.Error("the tree was looked at in another way")
 					}
 					tree.release()
-					_ = unix.Close(tree.proc)
+					_ = unix.Close(tree.Dir)
 				})
 			}
 		}
@@ -458,7 +460,7 @@ func TestLook(t *testing.T) {
 					t.Errorf("%s: parent %d, group %d, session %d; want %d, %d, %d", label,
 						p.Parent, p.Group, p.Session, want.Parent, want.Group, want.Session)
 				}
-				if p.Start < before-tick || p.Start > after {
+				if p.Start < before-proc.Tick || p.Start > after {
 					t.Errorf("%s started at %v, but that was between %v and %v", label, p.Start, before, after)
 				}
 				if p.Threads < 2 {
@@ -703,7 +705,7 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 					f.want("reaped parent")
 				}
 				// The start tells two processes of one pid apart, to the tick.
-				for uptime(t) < old.Start+2*tick {
+				for uptime(t) < old.Start+2*proc.Tick {
 					runtime.Gosched()
 				}
 				other, ok := f.recycle(old.Pid, "other")

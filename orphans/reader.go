@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file reads the details. Such a read may wait in the kernel: see the package's comment. So a goroutine reads them,
@@ -31,6 +33,11 @@ type reader struct {
 	buf    [4 << 10]byte
 }
 
+func (r *reader) step() {
+	r.thread.Store(int64(unix.Gettid()))
+	r.steps.Add(1)
+}
+
 // ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the answers
 // for the processes before it. A job must touch no data of the caller, because the job may still run after ask returns.
 //
@@ -38,13 +45,13 @@ type reader struct {
 // the runtime runs the caller on one of its idle threads: see makeThreads in package main.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
-	if len(of) == 0 || t.proc < 0 || r.busy.Load() {
+	if len(of) == 0 || t.Dir < 0 || r.busy.Load() {
 		return nil
 	}
 	answers := make([]T, len(of))
 	var done atomic.Int64
 	var over atomic.Bool
-	f := &files{proc: t.proc, buf: r.buf[:], reader: r}
+	f := &files{proc.Files{Dir: t.Dir, Buf: r.buf[:], Step: r.step}}
 	r.busy.Store(true)
 	go func() {
 		for i := 0; i < len(of) && !over.Load(); i++ {
@@ -84,8 +91,8 @@ func rest(d time.Duration) {
 
 // readerIsStuck reports whether the reader's thread is in uninterruptible sleep.
 func (t *Tree) readerIsStuck() bool {
-	s, _ := t.statusIn("self/task/" + strconv.Itoa(int(t.reader.thread.Load())))
-	return s.state == 'D'
+	s, _ := t.StatusIn("self/task/" + strconv.Itoa(int(t.reader.thread.Load())))
+	return s.State == 'D'
 }
 
 // facts are the details of a process that a look needs, besides the place of the process in the tree.
@@ -121,11 +128,11 @@ func (t *Tree) askFacts(found []Process) {
 		var waiting []*Process
 		for _, p := range pending {
 			if try > 0 && p.thread == p.Pid {
-				if s, err := t.status(p.Pid); err == nil {
-					p.State, p.Name, p.code = s.state, s.name, s.code
+				if s, err := t.Status(p.Pid); err == nil {
+					p.State, p.Name, p.code = s.State, s.Name, s.Code
 				}
 			}
-			if p.State == 'D' || inExec(p.code) {
+			if p.State == 'D' || proc.InExec(p.code) {
 				waiting = append(waiting, p)
 			} else {
 				of = append(of, *p)
@@ -168,8 +175,8 @@ func (t *Tree) wantsFacts(p *Process) bool {
 }
 
 func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
-	stat, _ := f.read(strconv.Itoa(p.Pid) + "/stat")
-	told.start = parseStart(stat)
+	stat, _ := f.Read(strconv.Itoa(p.Pid) + "/stat")
+	told.start = proc.ParseStart(stat)
 	if withExe {
 		told.exe = f.executable(p.dir())
 	}
@@ -191,7 +198,7 @@ func (t *Tree) CommandLine(p Process) string {
 // commandLine reads memory of the process. The read takes a lock that the process holds while it changes its mappings,
 // and such a change may wait for the server of a mapped file. See proc_pid_cmdline(5).
 func (f *files) commandLine(p Process) string {
-	text, _ := f.read(p.dir() + "/cmdline")
+	text, _ := f.Read(p.dir() + "/cmdline")
 	return string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '}))
 }
 
@@ -203,9 +210,9 @@ func (t *Tree) quiet(some ...Process) []Process {
 			return true
 		}
 		waits := false
-		err := t.list(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
-			s, err := t.statusIn(strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(tid))
-			waits = err == nil && (s.state == 'D' || inExec(s.code))
+		err := t.List(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
+			s, err := t.StatusIn(strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(tid))
+			waits = err == nil && (s.State == 'D' || proc.InExec(s.Code))
 			return !waits
 		})
 		return err != nil || waits
@@ -253,7 +260,7 @@ func (t *Tree) Details(p Process, variables []string) Details {
 }
 
 func (f *files) details(dir string, variables []string, startDir string, listening *map[string]string) (told Details) {
-	told.Listens, told.Dir = f.listens(dir, listening), f.link(dir+"/cwd")
+	told.Listens, told.Dir = f.listens(dir, listening), f.Link(dir+"/cwd")
 	told.OtherDir = told.Dir != "" && startDir != "" && told.Dir != startDir
 	told.Dir = told.Dir[:min(len(told.Dir), maxDir)]
 	if found, err := f.environ(dir, variables); err == nil {
@@ -273,7 +280,7 @@ const (
 // the environment since. See proc_pid_environ(5).
 func (f *files) environ(dir string, names []string) (map[string]string, error) {
 	found := map[string]string{}
-	err := f.each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) (more bool) {
+	err := f.Each(dir+"/environ", 0, maxEnviron, func(variable []byte, _ bool) (more bool) {
 		name, value, ok := bytes.Cut(variable, []byte("="))
 		_, known := found[string(name)] // if a name comes twice, the first value counts, as for getenv(3)
 		if ok && !known && slices.Contains(names, string(name)) {

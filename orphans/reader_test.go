@@ -26,7 +26,7 @@ func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 	fd, err := unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	check(t, err)
 	tree = New()
-	tree.proc, tree.byChildren, tree.streams = fd, true, [2]stream{}
+	tree.Dir, tree.byChildren, tree.streams = fd, true, [2]stream{}
 	return f, tree
 }
 
@@ -40,7 +40,7 @@ func (f fakeProc) children(n int) (pids []int) {
 		pid := cmd.Process.Pid
 		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
 		f.status(pid, os.Getpid(), "S (sleeping)", 16)
-		f.put(pid, "stat", statOf(strconv.Itoa(pid), "some", statFields))
+		f.put(pid, "stat", fmt.Sprintf("%d (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n", pid))
 		pids = append(pids, pid)
 	}
 	f.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strings.Trim(fmt.Sprint(pids), "[]")+" ")

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file finds the addresses on which a process listens, to help a user find the process. It reads nothing
@@ -27,14 +29,14 @@ const (
 // are also nil if the process is in another network namespace, which has other tables. (The first process that has a
 // socket makes listens read the tables.)
 func (f *files) listens(dir string, listening *map[string]string) []string {
-	own := f.link("self/ns/net")
-	if own == "" || own != f.link(dir+"/ns/net") {
+	own := f.Link("self/ns/net")
+	if own == "" || own != f.Link(dir+"/ns/net") {
 		return nil
 	}
 	var sockets []string
 	looked := 0
-	err := f.list(dir+"/fd", func(fd int) bool {
-		if link := f.link(dir + "/fd/" + strconv.Itoa(fd)); strings.HasPrefix(link, "socket:[") {
+	err := f.List(dir+"/fd", func(fd int) bool {
+		if link := f.Link(dir + "/fd/" + strconv.Itoa(fd)); strings.HasPrefix(link, "socket:[") {
 			sockets = append(sockets, link)
 		}
 		looked++
@@ -65,7 +67,7 @@ func (f *files) listeners() map[string]string {
 		"tcp": parseTCP, "tcp6": parseTCP, "unix": parseUnix,
 	} {
 		// The kernel lists listening TCP sockets first.
-		_ = f.each("self/net/"+name, '\n', maxText, func(line []byte, whole bool) (more bool) {
+		_ = f.Each("self/net/"+name, '\n', proc.MaxText, func(line []byte, whole bool) (more bool) {
 			if inode, address := parse(line); whole && address != "" {
 				found["socket:["+inode+"]"] = address
 			}

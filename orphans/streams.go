@@ -35,8 +35,8 @@ func (t *Tree) ownStream(fd int) stream {
 		_, notSocket := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 		known = notSocket == nil
 	}
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.buf)
-	link := string(t.buf[:max(n, 0)])
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.Buf)
+	link := string(t.Buf[:max(n, 0)])
 	switch {
 	case err != nil && known:
 		return unreadable
@@ -57,9 +57,9 @@ func (f *files) holds(dir string, streams [2]stream) (held Streams) {
 	case streams[0] == unreadable, streams[1] == unreadable:
 		return Unknown
 	}
-	err := f.list(dir+"/fd", func(fd int) bool {
+	err := f.List(dir+"/fd", func(fd int) bool {
 		name := dir + "/fd/" + strconv.Itoa(fd)
-		opened := stream(f.link(name))
+		opened := stream(f.Link(name))
 		var hit Streams
 		for i, which := range []Streams{Stdout, Stderr} {
 			if opened != "" && streams[i] == opened {
@@ -67,7 +67,7 @@ func (f *files) holds(dir string, streams [2]stream) (held Streams) {
 			}
 		}
 		var link unix.Stat_t
-		if hit != 0 && unix.Fstatat(f.proc, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
+		if hit != 0 && unix.Fstatat(f.Dir, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
 			held |= hit
 		}
 		return true

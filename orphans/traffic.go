@@ -27,7 +27,7 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	if err := t.prepare(); err != nil {
 		return all, err
 	}
-	stdin := t.link("self/fd/0")
+	stdin := t.Link("self/fd/0")
 	if t.childrenOnly || stdin == "" {
 		return all, errors.New("cannot read /proc")
 	}
@@ -71,15 +71,14 @@ type traffic struct {
 }
 
 func (f *files) traffic(p Process, stdin string) (one traffic) {
-	f.step()
-	n, err := unix.Readlinkat(f.proc, p.dir()+"/fd/0", f.buf)
+	link, err := f.Readlink(p.dir() + "/fd/0")
 	if err != nil && err != unix.ENOENT {
 		return traffic{err: err}
 	}
-	if string(f.buf[:max(n, 0)]) != stdin {
+	if link != stdin {
 		return traffic{other: true}
 	}
-	text, err := f.read(strconv.Itoa(p.Pid) + "/io") // of all its threads, those that have ended too
+	text, err := f.Read(strconv.Itoa(p.Pid) + "/io") // of all its threads, those that have ended too
 	sum, counts := parseIO(text)
 	if err == nil && !counts {
 		err = errors.New("the kernel does not count it")

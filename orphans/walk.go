@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file finds the processes, from parent to children. It verifies that each process is still the child that was
@@ -33,7 +35,7 @@ func (t *Tree) Look() (View, error) {
 		return View{}, err
 	}
 	v := View{Nameless: t.childrenOnly}
-	mayStay := t.proc >= 0 && (t.Pipes || len(t.patterns) > 0)
+	mayStay := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
 	t.missed = false
 	if mayStay {
@@ -66,7 +68,7 @@ func (t *Tree) walk() (all []Process) {
 	for next := 0; ; next++ {
 		pids, err := children(at)
 		// If the parent has ended since, its children are now children of this process.
-		t.missed = t.missed || err != nil && !isGone(err)
+		t.missed = t.missed || err != nil && !proc.IsGone(err)
 		for _, pid := range pids {
 			if err != nil || seen[pid] || t.isEarlier(pid) {
 				continue
@@ -103,16 +105,16 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 			k.inode = t.inode(pid)
 		}
 	}
-	s, err := t.status(pid)
+	s, err := t.Status(pid)
 	switch {
 	case err == nil:
-		p = Process{Pid: pid, Parent: s.parent, Name: s.name, State: s.state, Threads: s.threads, User: s.user,
-			thread: pid, code: s.code}
+		p = Process{Pid: pid, Parent: s.Parent, Name: s.Name, State: s.State, Threads: s.Threads, User: s.User,
+			thread: pid, code: s.Code}
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
 	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true
 	default:
-		t.missed = t.missed || !isGone(err)
+		t.missed = t.missed || !proc.IsGone(err)
 	}
 	p.Group, _ = unix.Getpgid(pid)
 	p.Session, _ = unix.Getsid(pid)
@@ -131,12 +133,12 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 // headless fills in the state of a process whose first thread has ended, from another thread.
 func (t *Tree) headless(p *Process) {
 	tasks := strconv.Itoa(p.Pid) + "/task"
-	_ = t.list(tasks, func(tid int) bool {
-		s, err := t.statusIn(tasks + "/" + strconv.Itoa(tid))
-		if err != nil || s.state == 'Z' || s.state == 'X' {
+	_ = t.List(tasks, func(tid int) bool {
+		s, err := t.StatusIn(tasks + "/" + strconv.Itoa(tid))
+		if err != nil || s.State == 'Z' || s.State == 'X' {
 			return true
 		}
-		p.thread, p.State, p.code = tid, s.state, s.code
+		p.thread, p.State, p.code = tid, s.State, s.Code
 		return false
 	})
 }
@@ -151,11 +153,11 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 		return pids, nil
 	}
 	if p.Threads == 1 {
-		return t.readPids(childrenFile(p.Pid, p.Pid))
+		return t.ReadPids(childrenFile(p.Pid, p.Pid))
 	}
 	var pids []int
-	err := t.list(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
-		if more, err := t.readPids(childrenFile(p.Pid, tid)); err == nil {
+	err := t.List(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
+		if more, err := t.ReadPids(childrenFile(p.Pid, tid)); err == nil {
 			pids = append(pids, more...)
 		}
 		return true
@@ -166,15 +168,15 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 // listedChildren are the children of this process in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
 	switch {
-	case t.childrenOnly && t.ownFiles.proc < 0:
+	case t.childrenOnly && t.ownFiles.Dir < 0:
 		return nil, unix.ENOENT
 	case t.childrenOnly:
-		return t.ownFiles.readPids(childrenFile(t.self, t.self))
+		return t.ownFiles.ReadPids(childrenFile(t.self, t.self))
 	case !t.byChildren:
 		snapshot, err := t.snapshot()
 		return snapshot[t.self], err
 	}
-	return t.readPids(childrenFile(t.self, t.self))
+	return t.ReadPids(childrenFile(t.self, t.self))
 }
 
 func childrenFile(pid, tid int) string {
@@ -193,7 +195,7 @@ func (t *Tree) ownChildren() (pids []int) {
 // reaped, the search begins at this process's pid. The search goes on until it finds a child, and then until maxMisses
 // pids in a row belong to no child. The next search doubles maxMisses.
 func (t *Tree) eachOwnChild(visit func(pid int)) {
-	if t.ownFiles.proc >= 0 {
+	if t.ownFiles.Dir >= 0 {
 		if pids, err := t.listedChildren(); err == nil {
 			for _, pid := range pids {
 				if ownChild(unix.P_PID, pid) == 0 {
@@ -228,7 +230,7 @@ const pidMaxLimit = 4 << 20 // PID_MAX_LIMIT in proc_sys_kernel(5)
 // pidMax is the limit below which all new pids are.
 func pidMax() int {
 	f := filesIn(unix.AT_FDCWD)
-	text, _ := f.read("/proc/sys/kernel/pid_max")
+	text, _ := f.Read("/proc/sys/kernel/pid_max")
 	if is, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && is > unix.Getpid() {
 		return is
 	}
@@ -258,19 +260,16 @@ func isChild(pid int) bool {
 // mayBeChild is isChild, but returns true if that is unknown.
 func mayBeChild(pid int) bool { return ownChild(unix.P_PID, pid) != unix.ECHILD }
 
-// isGone reports whether an error of a file below /proc says that the process has ended.
-func isGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
-
 // snapshot reads the parent of every process in /proc, for kernels without the children file.
 func (t *Tree) snapshot() (map[int][]int, error) {
 	children := map[int][]int{}
 	var missed error
-	err := t.list(".", func(pid int) bool {
-		s, failed := t.status(pid)
+	err := t.List(".", func(pid int) bool {
+		s, failed := t.Status(pid)
 		switch {
 		case failed == nil:
-			children[s.parent] = append(children[s.parent], pid)
-		case !isGone(failed):
+			children[s.Parent] = append(children[s.Parent], pid)
+		case !proc.IsGone(failed):
 			missed = failed
 		}
 		return true

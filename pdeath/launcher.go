@@ -1,22 +1,34 @@
 package pdeath
 
 import (
+	"bytes"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file reads only comm and status below /proc, for which a reader never waits. See proc_pid_comm(5),
 // proc_pid_status(5).
 
 // Name returns the name of a process, "" if it can't be read.
-func Name(pid int) string { return strings.TrimSuffix(read(pid, "comm"), "\n") }
+func Name(pid int) string {
+	f := proc.In(unix.AT_FDCWD)
+	name, _ := f.Read("/proc/" + strconv.Itoa(pid) + "/comm")
+	return string(bytes.TrimSuffix(name, []byte("\n")))
+}
 
 // Ignores reports whether a process ignores a signal. It returns false if the status can't be read.
-func Ignores(pid int, sig unix.Signal) bool {
-	set, _ := strconv.ParseUint(field(read(pid, "status"), "SigIgn"), 16, 64)
-	return set&(1<<(sig-1)) != 0
+func Ignores(pid int, sig unix.Signal) (ignores bool) {
+	f := proc.In(unix.AT_FDCWD)
+	_ = f.Each("/proc/"+strconv.Itoa(pid)+"/status", '\n', proc.MaxText, func(line []byte, _ bool) (more bool) {
+		text, found := bytes.CutPrefix(line, []byte("SigIgn:\t"))
+		set, _ := strconv.ParseUint(string(text), 16, 64)
+		ignores = found && set&(1<<(sig-1)) != 0
+		return !found
+	})
+	return ignores
 }
 
 // GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
@@ -27,6 +39,7 @@ func GroupIsOrphaned(group, session, parent int) bool {
 	if group == 0 {
 		return false // the group is outside of the PID namespace, as are the parents of its members
 	}
+	f := proc.In(unix.AT_FDCWD)
 	for at := parent; at > 0; {
 		theirGroup, err := unix.Getpgid(at)
 		theirSession, err2 := unix.Getsid(at)
@@ -38,30 +51,11 @@ func GroupIsOrphaned(group, session, parent int) bool {
 		case theirGroup != group:
 			return false
 		}
-		above, err := strconv.Atoi(field(read(at, "status"), "PPid"))
+		status, err := f.StatusIn("/proc/" + strconv.Itoa(at))
 		if err != nil {
 			return false
 		}
-		at = above
+		at = status.Parent
 	}
 	return true
-}
-
-// field returns the first word of a line of status.
-func field(status, name string) string {
-	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":\t")
-	rest, _, _ = strings.Cut(rest, "\n")
-	return rest
-}
-
-// read reads a file of a process, "" if it can't be read.
-func read(pid int, name string) string {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = unix.Close(fd) }()
-	text := make([]byte, 16<<10) // a status with thousands of supplementary groups is not larger
-	n, _ := unix.Read(fd, text)
-	return string(text[:max(n, 0)])
 }

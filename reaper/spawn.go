@@ -8,8 +8,6 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
 // Command is what to run.
@@ -20,8 +18,10 @@ type Command struct {
 	// The kernel sends Deathsig to the child when this process dies; 0 for none. See prctl(2), PR_SET_PDEATHSIG.
 	Deathsig syscall.Signal
 
-	// Inherited is how the child starts: with the same attributes as this process did.
-	Inherited entry.Attributes
+	// The child starts as this process did: with these standard streams closed, and with these signals blocked, where bit
+	// n-1 is signal n; nil if they are not known.
+	Closed  [3]bool
+	Blocked *uint64
 
 	// Group is the process group that the child joins, in the same session. If it is 0, the child leads a group of its own.
 	// See setpgid(2).
@@ -135,14 +135,14 @@ func spawn(path string, args []string, c Command) (Child, error) {
 			PidFD:      &child.FD,
 		},
 	}
-	for fd, closed := range c.Inherited.Closed {
+	for fd, closed := range c.Closed {
 		if closed {
 			attr.Files[fd] = ^uintptr(0)
 		}
 	}
-	if c.Inherited.Blocked != nil { // a child starts with the mask of the thread that forked
+	if c.Blocked != nil { // a child starts with the mask of the thread that forked
 		var set, before unix.Sigset_t
-		*(*uint64)(unsafe.Pointer(&set)) = *c.Inherited.Blocked // all of the set that the kernel knows
+		*(*uint64)(unsafe.Pointer(&set)) = *c.Blocked // all of the set that the kernel knows
 		if err := unix.PthreadSigmask(unix.SIG_SETMASK, &set, &before); err != nil {
 			return child, err
 		}

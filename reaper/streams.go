@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // CloseInherited closes this process's copies of the descriptors that the command inherited. So a reader gets EOF, and
@@ -18,7 +20,8 @@ func CloseInherited(keepStdin bool) {
 		release(0)
 	}
 	release(1)
-	if closeListed() == nil {
+	f := proc.In(unix.AT_FDCWD)
+	if f.List("/proc/self/fd", func(fd int) (more bool) { closeUnlessOwn(fd); return true }) == nil {
 		return
 	}
 	// Without a list, any number may be in use: the Go runtime has raised the soft limit to the hard limit, which may be
@@ -28,30 +31,11 @@ func CloseInherited(keepStdin bool) {
 	}
 }
 
-// closeListed closes the descriptors from 3 on that are not close-on-exec, as /proc lists them.
-func closeListed() error {
-	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(dir) }()
-	buf := make([]byte, 16<<10)
-	for {
-		n, err := unix.ReadDirent(dir, buf)
-		if n == 0 || err != nil {
-			return err
-		}
-		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
-		for _, name := range names {
-			if fd, _ := strconv.Atoi(name); fd >= 3 {
-				closeUnlessOwn(fd)
-			}
-		}
-	}
-}
-
-// closeUnlessOwn closes fd unless it is close-on-exec, as each descriptor is that fini has opened itself.
+// closeUnlessOwn closes fd from 3 on, unless it is close-on-exec, as each descriptor is that fini has opened itself.
 func closeUnlessOwn(fd int) {
+	if fd < 3 {
+		return
+	}
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 		_ = unix.Close(fd)
 	}

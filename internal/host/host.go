@@ -13,6 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -104,7 +105,7 @@ type kernel struct {
 	tree   *orphans.Tree
 	report report.Report
 	kills  life.Kills
-	memory reaper.Memory
+	memory proc.Memory
 	fds    []unix.PollFd // see Wait
 
 	owners   *report.Owners // which process started each leftover
@@ -143,7 +144,7 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	} else {
 		k.Sayf(life.Detail, "started %d (%s)", child.Pid, options.Command[0])
 		k.owners.Main(child.Pid, strings.Join(options.Command, " "))
-		k.memory = reaper.CountMemory() // after the start, which it would delay
+		k.memory = proc.CountMemory() // after the start, which it would delay
 	}
 	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)
 	if k.stdin == pdeath.Ended && options.StdinEOF {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -55,7 +56,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 
 	for i, got := range append(early, k.caught.Take()...) {
 		if k.rules.Job != 0 && k.line.FD < 0 && got.Sender > 0 {
-			got.Parent = orphans.ParentOf(got.Sender) // at once, before it is reaped
+			got.Parent = proc.ParentOf(got.Sender) // at once, before it is reaped
 		}
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
@@ -119,7 +120,7 @@ func (k *kernel) notForInner(got signals.Received) {
 	k.refusedOther = true
 	outer, _, _ := entry.Outer()
 	sender := ""
-	if name := orphans.Name(got.Sender); got.Sender != 0 {
+	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
 	}
 	k.Sayf(life.Warning, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, outer)
@@ -163,7 +164,7 @@ func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {
-		name = orphans.Name
+		name = proc.Name
 	}
 	exits, none, err := reaper.Reap(name)
 	if err != nil && !k.cannotReap {

@@ -104,7 +104,7 @@ func (k *kernel) keepDefault() []syscall.Signal {
 
 // command describes what to start, and how.
 func (k *kernel) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
-	c := reaper.Command{Args: options.Command, Env: environ, Inherited: inherited, Terminal: -1}
+	c := reaper.Command{Args: options.Command, Env: environ, Closed: inherited.Closed, Blocked: inherited.Blocked, Terminal: -1}
 	if k.rules.Job != 0 {
 		c.Group = reaper.SameGroup
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -115,7 +116,7 @@ func (r *Report) Signal(got signals.Received) {
 	}
 	var sender any
 	if got.Sender > 0 {
-		sender = Ancestor{got.Sender, orphans.Name(got.Sender)}.json()
+		sender = Ancestor{got.Sender, proc.Name(got.Sender)}.json()
 	}
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }

@@ -1,4 +1,4 @@
-package reaper
+package proc
 
 import (
 	"cmp"
@@ -20,8 +20,9 @@ type Memory struct {
 
 // CountMemory records the present count. Without a memory cgroup there is no count.
 func CountMemory() Memory {
-	text, _ := ReadAll("/proc/self/cgroup")
-	for _, file := range memoryFiles(text) {
+	f := In(unix.AT_FDCWD)
+	text, _ := f.Whole("/proc/self/cgroup", MaxText)
+	for _, file := range memoryFiles(string(text)) {
 		if count, err := kills(file); err == nil {
 			return Memory{file, count}
 		}
@@ -62,29 +63,12 @@ func memoryFiles(text string) []string {
 
 // kills reads the count from a memory.events or memory.oom_control.
 func kills(file string) (uint64, error) {
-	text, err := ReadAll(file)
-	for line := range strings.Lines(text) {
+	f := In(unix.AT_FDCWD)
+	text, err := f.Whole(file, MaxText)
+	for line := range strings.Lines(string(text)) {
 		if value, found := strings.CutPrefix(line, "oom_kill "); found {
 			return strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 		}
 	}
 	return 0, fmt.Errorf("cannot read %s: %w", file, cmp.Or(err, errors.New("it has no count")))
-}
-
-// ReadAll reads a file of the kernel. Package os would make the runtime set up epoll(7) for the file, and abort if this
-// fails.
-func ReadAll(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text []byte
-	for buf := make([]byte, 4<<10); ; {
-		n, err := unix.Read(fd, buf)
-		if n <= 0 {
-			return string(text), err
-		}
-		text = append(text, buf[:n]...)
-	}
 }

@@ -1,4 +1,4 @@
-package orphans
+package proc
 
 import (
 	"fmt"
@@ -40,24 +40,8 @@ func TestParseStart(t *testing.T) {
 		"too few fields":             {statOf("42", "sleep", "S 7 8 9"), 0},
 		"nothing":                    {"", 0},
 	} {
-		if got := parseStart([]byte(c.text)); got != c.want {
-			t.Errorf("%s: parseStart(%q) = %v, want %v", what, c.text, got, c.want)
-		}
-	}
-}
-
-func TestAlive(t *testing.T) {
-	for _, c := range []struct {
-		state   byte
-		threads int
-		want    bool
-	}{
-		{'R', 1, true}, {'S', 1, true}, {'D', 1, true}, {'T', 1, true}, {'t', 1, true}, {'I', 1, true},
-		{'Z', 1, false}, {'Z', 0, false}, {'X', 1, false}, {'X', 0, false},
-		{'Z', 2, true}, // only its first thread has ended
-	} {
-		if got := (Process{State: c.state, Threads: c.threads}).Alive(); got != c.want {
-			t.Errorf("state %c with %d threads: Alive = %t, want %t", c.state, c.threads, got, c.want)
+		if got := ParseStart([]byte(c.text)); got != c.want {
+			t.Errorf("%s: ParseStart(%q) = %v, want %v", what, c.text, got, c.want)
 		}
 	}
 }
@@ -67,14 +51,14 @@ const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\
 	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t\nVmExe:\t      16 kB\nThreads:\t3\n"
 
 // filesOf are the files of a directory that has one file with this text.
-func filesOf(t testing.TB, name, text string) *files {
+func filesOf(t testing.TB, name, text string) *Files {
 	t.Helper()
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	check(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	f := filesIn(fd)
+	f := In(fd)
 	return &f
 }
 
@@ -85,15 +69,15 @@ func TestEach(t *testing.T) {
 		limit int
 		want  []string // with a "+" for a part that is not whole
 	}{
-		"parts":       {"a b c ", maxText, []string{"a", "b", "c", "+"}},
-		"no end":      {"a b", maxText, []string{"a", "b+"}},
-		"long":        {"a " + long + " b ", maxText, []string{"a", long[:4096] + "+", "b", "+"}},
-		"very long":   {long + long + " b", maxText, []string{long[:4096] + "+", "b+"}},
+		"parts":       {"a b c ", MaxText, []string{"a", "b", "c", "+"}},
+		"no end":      {"a b", MaxText, []string{"a", "b+"}},
+		"long":        {"a " + long + " b ", MaxText, []string{"a", long[:4096] + "+", "b", "+"}},
+		"very long":   {long + long + " b", MaxText, []string{long[:4096] + "+", "b+"}},
 		"the limit":   {"a " + long[:4000] + " " + long, 1, []string{"a", long[:4000]}},
-		"to be ended": {"a end c", maxText, []string{"a", "end"}},
+		"to be ended": {"a end c", MaxText, []string{"a", "end"}},
 	} {
 		var got []string
-		err := filesOf(t, "f", c.text).each("f", ' ', c.limit, func(part []byte, whole bool) (more bool) {
+		err := filesOf(t, "f", c.text).Each("f", ' ', c.limit, func(part []byte, whole bool) (more bool) {
 			got = append(got, string(part)+map[bool]string{false: "+"}[whole])
 			return string(part) != "end"
 		})
@@ -116,20 +100,20 @@ func TestReadPids(t *testing.T) {
 		strings.Repeat("7", 1<<20):           nil,
 		strings.Trim(fmt.Sprint(many), "[]"): many,
 	} {
-		if got, err := filesOf(t, "pids", text).readPids("pids"); err != nil || !slices.Equal(got, want) {
+		if got, err := filesOf(t, "pids", text).ReadPids("pids"); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%.40q: %d pids, %v, want %d", text, len(got), err, len(want))
 		}
 	}
 }
 
 func TestStatus(t *testing.T) {
-	plain := status{name: "sleep", state: 'S', group: 42, parent: 7, threads: 3, user: 2, code: "      16 kB"}
+	plain := Status{Name: "sleep", State: 'S', Group: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB"}
 	odd, zombie := plain, plain
-	odd.name = "\nUid:\t0\\"
-	zombie.state, zombie.code = 'Z', ""
+	odd.Name = "\nUid:\t0\\"
+	zombie.State, zombie.Code = 'Z', ""
 	for what, c := range map[string]struct {
 		text string
-		want status
+		want Status
 	}{
 		"plain":                    {statusText, plain},
 		"name that looks like one": {strings.Replace(statusText, "sleep", `\nUid:`+"\t0"+`\\`, 1), odd},
@@ -137,13 +121,25 @@ func TestStatus(t *testing.T) {
 		"many groups":              {strings.Replace(statusText, "Groups:\t", "Groups:\t"+strings.Repeat("1000000 ", 65536), 1), plain},
 		"more":                     {statusText + "SigQ:\t0/1\n", plain},
 	} {
-		if got, err := filesOf(t, "status", c.text).statusIn("."); err != nil || got != c.want {
+		if got, err := filesOf(t, "status", c.text).StatusIn("."); err != nil || got != c.want {
 			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
 		}
 	}
 	for _, text := range []string{"", "\n", "Uid:\t0\t0\t0\t0\n"} {
-		if got, err := filesOf(t, "status", text).statusIn("."); err == nil {
+		if got, err := filesOf(t, "status", text).StatusIn("."); err == nil {
 			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
+
+func TestHasAutoreap(t *testing.T) {
+	for release, want := range map[string]bool{
+		"2.6.32-754.el6": false, "5.15.0-139-generic": false, "6.18.44": false, "6.99": false, "7.0.12": false, "7.0-rc1": false,
+		"7.1.0": true, "7.1": true, "7.1-rc2": true, "7.10.3-arch1-1": true, "8.0.0": true, "10.0": true,
+		"": true, "x": true, "7": true, "7.x": true,
+	} {
+		if got := hasAutoreap(release); got != want {
+			t.Errorf("hasAutoreap(%q) = %t, want %t", release, got, want)
 		}
 	}
 }
@@ -156,14 +152,14 @@ func FuzzParseStart(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		start := parseStart(text)
-		if start < 0 || start%tick != 0 {
-			t.Fatalf("parseStart(%q) = %v", text, start)
+		start := ParseStart(text)
+		if start < 0 || start%Tick != 0 {
+			t.Fatalf("ParseStart(%q) = %v", text, start)
 		}
 		// No name shifts the fields.
-		again := statOf("42", string(text), fmt.Sprintf("S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0", start/tick))
-		if got := parseStart([]byte(again)); got != start {
-			t.Fatalf("parseStart(%q) = %v, want %v", again, got, start)
+		again := statOf("42", string(text), fmt.Sprintf("S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0", start/Tick))
+		if got := ParseStart([]byte(again)); got != start {
+			t.Fatalf("ParseStart(%q) = %v, want %v", again, got, start)
 		}
 	})
 }
@@ -173,9 +169,16 @@ func FuzzStatus(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := filesOf(t, "status", text).statusIn(".")
-		if err == nil && !strings.Contains(text, "State:\t"+string([]byte{s.state})) {
+		s, err := filesOf(t, "status", text).StatusIn(".")
+		if err == nil && !strings.Contains(text, "State:\t"+string([]byte{s.State})) {
 			t.Fatalf("the status %q is read as %+v", text, s)
 		}
 	})
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,0 +1,306 @@
+// Package proc is the one reader of the kernel's files: what /proc and the cgroup file system say. It also says what
+// this kernel gives. It decides nothing, and follows no link.
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files are the files below a directory, as one thread reads them, in a buffer that does not grow.
+type Files struct {
+	Dir  int // descriptor of the directory, such as /proc; -1 if it can't be used
+	Buf  []byte
+	Step func() // is called before each call that may wait; may be nil
+}
+
+// In are the files below a directory. With AT_FDCWD they are named by their whole path.
+func In(dir int) Files { return Files{Dir: dir, Buf: make([]byte, 4<<10)} }
+
+// Name is the name of a process, "" if it is unknown, or if a read of it may wait. See proc_pid_comm(5).
+func Name(pid int) string {
+	if HidesProcesses() {
+		return ""
+	}
+	f := In(unix.AT_FDCWD)
+	text, _ := f.Read("/proc/" + strconv.Itoa(pid) + "/comm")
+	return string(bytes.TrimSuffix(text, []byte("\n")))
+}
+
+// ParentOf is the parent of a process, 0 if it is unknown, or if a read of it may wait. A zombie has one, too.
+func ParentOf(pid int) int {
+	// Raw calls, which do not wait, because every microsecond counts: a zombie may be reaped.
+	if fd, _, errno := unix.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0); errno == 0 {
+		var info unix.PidfdInfo
+		_, _, errno = unix.RawSyscall(unix.SYS_IOCTL, fd, unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
+		_ = unix.Close(int(fd))
+		if errno == 0 { // from Linux 6.13 on
+			return int(info.Ppid)
+		}
+	}
+	if HidesProcesses() {
+		return 0
+	}
+	f := In(unix.AT_FDCWD)
+	s, _ := f.StatusIn("/proc/" + strconv.Itoa(pid))
+	return s.Parent
+}
+
+// A Status holds fields of /proc/PID/status. See proc_pid_status(5).
+type Status struct {
+	Name                  string
+	State                 byte
+	Group                 int // of threads: the pid of the process
+	Parent, Threads, User int
+	Code                  string // the size of the program, "" if it has no memory
+}
+
+// InExec reports whether a process with this size of its program is inside execve(2): it has no code until the call
+// returns.
+func InExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
+
+// Status is the status of a process.
+func (f *Files) Status(pid int) (Status, error) {
+	s, err := f.StatusIn(strconv.Itoa(pid))
+	if err == nil && s.Group != 0 && s.Group != pid {
+		err = unix.ESRCH // it is a thread: in gVisor threads are listed like processes
+	}
+	return s, err
+}
+
+// StatusIn is the status of the process or thread that has the directory dir.
+func (f *Files) StatusIn(dir string) (s Status, err error) {
+	s = Status{User: -1}
+	err = f.Each(dir+"/status", '\n', MaxText, func(line []byte, _ bool) (more bool) {
+		// In a name newlines are escaped, so that none looks like a field.
+		name, value, _ := bytes.Cut(line, []byte(":\t"))
+		s.set(string(name), value)
+		return string(name) != "Threads" // the last wanted field
+	})
+	if err == nil && s.State == 0 {
+		err = fmt.Errorf("cannot read the status of %s", dir)
+	}
+	return s, err
+}
+
+var unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
+
+func (s *Status) set(name string, value []byte) {
+	number := func() int {
+		n, _ := strconv.Atoi(string(value))
+		return n
+	}
+	switch name {
+	case "Name":
+		s.Name = unescape.Replace(string(value))
+	case "State":
+		s.State = append(value, 0)[0]
+	case "Tgid":
+		s.Group = number()
+	case "PPid":
+		s.Parent = number()
+	case "Uid":
+		if ids := strings.Fields(string(value)); len(ids) == 4 { // real, effective, saved and file system
+			s.User, _ = strconv.Atoi(ids[1])
+		}
+	case "VmExe":
+		s.Code = string(value)
+	case "Threads":
+		s.Threads = number()
+	}
+}
+
+// Read returns the first 4 KiB of a file below /proc, which hold everything that callers look for.
+// The text is valid until the next read.
+func (f *Files) Read(name string) ([]byte, error) {
+	fd, err := f.open(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	f.step()
+	n, err := unix.Read(fd, f.Buf)
+	return f.Buf[:max(n, 0)], err
+}
+
+// ReadPids reads the text of /proc/PID/task/TID/children: pids, each followed by a space.
+func (f *Files) ReadPids(name string) (pids []int, err error) {
+	err = f.Each(name, ' ', math.MaxInt, func(field []byte, _ bool) (more bool) {
+		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+		return true
+	})
+	return pids, err
+}
+
+// MaxText is how many bytes are read of a file that may be long.
+const MaxText = 1 << 20
+
+// Each calls visit with each part of the first limit bytes of a file below /proc, until it returns false; the byte end
+// follows each part. If a part has no room in the buffer, or no end, visit gets its beginning, and whole is false.
+func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, whole bool) (more bool)) error {
+	fd, err := f.open(name, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	kept, cut := 0, false // cut: visit has got the beginning of a long part
+	for {
+		f.step()
+		n, err := unix.Read(fd, f.Buf[kept:])
+		if err != nil {
+			return err
+		}
+		limit -= n
+		text := f.Buf[:kept+n]
+		for whole := true; whole; {
+			var part, after []byte
+			part, after, whole = bytes.Cut(text, []byte{end})
+			if !whole && n > 0 && len(text) < len(f.Buf) {
+				break // the rest of the part is yet to be read
+			}
+			if !cut && !visit(part, whole) {
+				return nil
+			}
+			text, cut = after, !whole
+		}
+		if n == 0 || limit <= 0 {
+			return nil
+		}
+		kept = copy(f.Buf, text)
+	}
+}
+
+// List calls visit with each entry of a directory below /proc that is a number, until it
+// returns false.
+func (f *Files) List(name string, visit func(int) bool) error {
+	fd, err := f.open(name, unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 4<<10) // each call has its own buffer, because visit may call list too
+	for {
+		f.step()
+		n, err := unix.ReadDirent(fd, buf)
+		if err != nil || n <= 0 {
+			return err
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			if number, err := strconv.Atoi(name); err == nil && !visit(number) {
+				return nil
+			}
+		}
+	}
+}
+
+// Link is Readlink, "" for an error.
+func (f *Files) Link(name string) string {
+	text, err := f.Readlink(name)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// Readlink is the text of a link below the directory. It does not follow the link, and so asks no other file system.
+func (f *Files) Readlink(name string) (string, error) {
+	f.step()
+	n, err := unix.Readlinkat(f.Dir, name, f.Buf)
+	if err == nil && n == len(f.Buf) {
+		err = unix.ENAMETOOLONG
+	}
+	return string(f.Buf[:max(n, 0)]), err
+}
+
+// Whole is the text of a file, of which it reads at most about limit bytes.
+func (f *Files) Whole(name string, limit int) (text []byte, err error) {
+	fd, err := f.open(name, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	for n := 1; n > 0 && err == nil && len(text) < limit; {
+		f.step()
+		n, err = unix.Read(fd, f.Buf)
+		text = append(text, f.Buf[:max(n, 0)]...)
+	}
+	return text, err
+}
+
+func (f *Files) open(name string, flags int) (int, error) {
+	f.step()
+	return unix.Openat(f.Dir, name, unix.O_RDONLY|unix.O_CLOEXEC|flags, 0)
+}
+
+func (f *Files) step() {
+	if f.Step != nil {
+		f.Step()
+	}
+}
+
+// Tick is the unit of the times in /proc/PID/stat: 1/USER_HZ, which is 100 on
+// every architecture that fini is built for. See proc_pid_stat(5).
+const Tick = 10 * time.Millisecond
+
+// ParseStart is the time at which a process started, since boot, in the text of /proc/PID/stat; 0 if it is unknown. The name in the text may hold
+// spaces, newlines and ")", so ParseStart counts the fields from the last ")".
+func ParseStart(text []byte) time.Duration {
+	// fields[0] is field 3 of the man page, the state.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return 0
+	}
+	start, err := strconv.ParseUint(string(fields[22-3]), 10, 63)
+	if err != nil || start > uint64(1<<63-1)/uint64(Tick) {
+		return 0
+	}
+	return time.Duration(start) * Tick
+}
+
+// IsGone reports whether an error of a file below /proc says that the process has ended.
+func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
+
+// HidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes
+// exec_update_lock to check whether a reader may see the process, so a read of any file may wait.
+var HidesProcesses = sync.OnceValue(func() (hides bool) {
+	f := In(unix.AT_FDCWD)
+	_ = f.Each("/proc/self/mountinfo", '\n', MaxText, func(line []byte, _ bool) (more bool) {
+		fields := strings.Fields(string(line))
+		if len(fields) > 5 && fields[4] == "/proc" { // the last mount counts
+			hides = strings.Contains(fields[len(fields)-1], "hidepid=")
+		}
+		return true
+	})
+	return hides
+})
+
+// Release is the release of the kernel, "" if uname(2) fails.
+func Release() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
+// Autoreap reports whether this kernel may have CLONE_AUTOREAP: see hasAutoreap.
+func Autoreap() bool { return hasAutoreap(Release()) }
+
+// hasAutoreap reports whether a kernel of this release may have CLONE_AUTOREAP, which came
+// with 7.1. If the release can't be read, the kernel may be of any release.
+func hasAutoreap(release string) bool {
+	var x, y int
+	n, _ := fmt.Sscanf(release, "%d.%d", &x, &y)
+	return n < 2 || x > 7 || x == 7 && y >= 1
+}
