@@ -23,6 +23,8 @@ if [ -n "$missing" ]; then
 	# shellcheck disable=SC2086 # a list of words
 	apt install -y -qq --no-install-recommends $missing
 fi
+command -v cc >/dev/null || apt install -y -qq --no-install-recommends gcc libc6-dev
+command -v cargo >/dev/null || apt install -y -qq --no-install-recommends cargo
 command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 # act runs GitHub's workflows, here without containers.
 command -v act >/dev/null || again go build -C e2e/tools -o /usr/local/bin/act github.com/nektos/act

@@ -207,17 +207,18 @@ func containerInStep(t *testing.T, text string) {
 		t.Fatalf("podman import: %v: %s", err, out)
 	}
 	text = strings.Replace(text, "podman run -d --name db example", "podman run -d --name db localhost/example", 1)
+	const removes = `trap "podman rm -f -t 5 db" EXIT; `
 	l := k.Start("/bin/sh", "-c", text)
 	if out := l.Out.Whole(); l.Status() != 0 || !strings.Contains(out, "tested\n") {
 		t.Errorf("status %d, %q, %q", l.Status(), out, l.Err.Text())
 	}
-	l = k.Start("/bin/sh", "-c", strings.Replace(text, "; podman rm -f -t 5 db", "", 1))
+	l = k.Start("/bin/sh", "-c", strings.Replace(text, removes, "", 1))
 	if l.Status() != 1 {
 		t.Errorf("status %d: %s", l.Status(), l.Err.Text())
 	}
 	mustName(t, l.Err.Whole(), "/conmon ", "sleep 1000")
 	// Under this name the monitor stays, and the container with it.
-	spared := strings.Replace(strings.Replace(text, "; podman rm -f -t 5 db", "", 1), "--orphans-exit=1", "--orphans-exit=1 --allow-orphan=conmon", 1)
+	spared := strings.Replace(strings.Replace(text, removes, "", 1), "--orphans-exit=1", "--orphans-exit=1 --allow-orphan=conmon", 1)
 	if l := k.Start("/bin/sh", "-c", strings.Replace(spared, "podman run", "podman rm -f -t 0 db; podman run", 1)); l.Status() != 0 {
 		t.Errorf("status %d: %s", l.Status(), l.Err.Text())
 	}
