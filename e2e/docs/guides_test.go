@@ -499,3 +499,14 @@ func atTheEndOfInput(t *testing.T, text string) {
 	_ = l.Stdin.Close()
 	k.MustLeaveNothing(l, 128+int(syscall.SIGTERM))
 }
+
+// forgotten is a server whose host holds the pipe open, and has sent it its last call.
+func forgotten(t *testing.T, text string) {
+	k := rig.NewRecipeDir(t, map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"})
+	l := k.Start("/bin/sh", "-c", "exec "+strings.Replace(text, "--idle=1h", "--idle=1s", 1))
+	l.Out.Want("ready")
+	rig.Write(t, l, "call\n")
+	if out := k.MustLeaveNothing(l, 124); !strings.HasSuffix(out, "call answered\n") {
+		t.Errorf("it says %q", out)
+	}
+}

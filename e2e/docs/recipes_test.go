@@ -171,6 +171,7 @@ var recipes = []recipe{
 	{"sh", "exec 2>&1\nexec fini", underRunit, long},
 	{"sh", "start-stop-daemon", underStartStopDaemon, long},
 	{"sh", "fini -k 3s --grace=3s -- server", supervised, long},
+	{"sh", "--idle=1h", forgotten, quick},
 	{"sh", "fini -i -k 5s --grace=1s node", atTheEndOfInput, quick},
 	{"sh", "jq -nr 'def xml", leaksAsJUnit, quick},
 	{"sh", "jq -nr", leakRanking, quick},
