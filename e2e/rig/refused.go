@@ -73,14 +73,14 @@ var RefusedRows = []RefusedRow{
 	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
-		Lost:  "without a shield the command survives SIGKILL of fini",
-		Holds: "SIGKILL of either fini of a pair; the bond to the parent process",
+		Lost:  "without a shield the command goes on if fini is killed",
+		Holds: "a pair of which one is killed; the bond to the parent process",
 		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
-		Lost:  "the bond to the parent process; without a shield the command survives SIGKILL of fini",
-		Holds: "SIGKILL of either fini of a pair; leftovers are stopped",
+		Lost:  "the bond to the parent process; without a shield the command goes on if fini is killed",
+		Holds: "a pair of which one is killed; leftovers are stopped",
 		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
@@ -91,14 +91,14 @@ var RefusedRows = []RefusedRow{
 	},
 	{
 		Refused: "`prctl`", Calls: "prctl",
-		Lost:  "fini stops leftovers only as PID 1; the command survives SIGKILL of the inner fini, or of a fini without a shield",
+		Lost:  "fini stops leftovers only as PID 1; the command goes on if the inner fini, or a fini without a shield, is killed",
 		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
 		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
-		Lost:  "signals reach the main child alone; without a shield the command survives SIGKILL of fini",
-		Holds: "leftovers are stopped; the parent's death; SIGKILL of either fini", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+		Lost:  "signals reach only the main child; without a shield the command goes on if fini is killed",
+		Holds: "leftovers are stopped; the parent's death; a pair of which one is killed", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
