@@ -36,7 +36,7 @@ func (p *process) sleep() {
 			// like a signal from a process, and the main child may get it twice.
 			signalFD(p.signalFD, ^uint64(0))
 			for signalled = signalled || p.readSignal(); signalled && p.canSay(); signalled = p.readSignal() {
-				p.takeSignal(false)
+				p.do(p.takeSignal(false))
 			}
 			p.beStoppable()
 		}
@@ -54,7 +54,7 @@ func (p *process) sleep() {
 		full := false
 		if signalled && (p.Main != 0 || !p.Starting) {
 			if full = !p.canSay(); !full {
-				p.takeSignal(true)
+				p.do(p.takeSignal(true))
 				signalled = false
 			}
 		}
@@ -222,33 +222,29 @@ func (p *process) parentOf(pid uint32) int {
 	return 0
 }
 
-// takeSignal acts on the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT of
-// Ctrl-C, counts as sent by a process, because the main child may not have got it.
+// takeSignal returns the acts for the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT
+// of Ctrl-C, counts as sent by a process, because the main child may not have got it.
 //
 //go:nosplit
-func (p *process) takeSignal(asKernel bool) {
-	switch {
-	case p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0):
+func (p *process) takeSignal(asKernel bool) Act {
+	if p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0) {
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.parent.Pid == 0 || call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
-			p.do(p.Step(Seen{What: ParentEnded}))
-			if p.parent.Kept != 0 {
-				call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.parent.Kept), 0, 0)
-			}
+		if p.parent.Pid != 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.parent.Pid {
+			return 0
 		}
-	default:
-		seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)
-		if p.signal.Code <= 0 {
-			seen.Sender = int(int32(p.signal.Pid))
-		} else if asKernel {
-			flags = FromKernel
-		}
-		act := p.Step(seen)
-		if act&Relay != 0 {
-			p.say(Signal, p.signal.Signo, flags, int32(seen.Sender))
-		}
-		p.do(act)
+		return p.Step(Seen{What: ParentEnded})
 	}
+	seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)
+	if p.signal.Code <= 0 {
+		seen.Sender = int(int32(p.signal.Pid))
+	} else if asKernel {
+		flags = FromKernel
+	}
+	act := p.Step(seen)
+	if act&Relay != 0 {
+		p.say(Signal, p.signal.Signo, flags, int32(seen.Sender))
+	}
+	return act
 }
 
 // do carries out the acts that do not end the sleep, except LetGo and Relay: sleep carries them out, because the linker
@@ -286,6 +282,9 @@ func (p *process) do(act Act) {
 	}
 	if act&AwaitEnd != 0 {
 		p.deadline = now() + 1e9 // after the line has hung up, only a tracer delays the end of a process
+	}
+	if act&TellParent != 0 && p.parent.FD < 0 && p.parent.Kept != 0 {
+		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.parent.Kept), 0, 0)
 	}
 }
 
