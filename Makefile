@@ -98,7 +98,7 @@ bench: build ## measure fini beside tini and others, into tools/bench/
 	$(GO) run ./tools/bench -csv tools/bench/bench.csv && gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in ./internal/cli ./internal/life ./orphans ./signals; do \
+	@for pkg in ./internal/cli ./internal/life ./internal/proc ./orphans ./signals; do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -208,6 +209,43 @@ func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 		child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
 		if err != nil || child.Ungrouped {
 			t.Errorf("Spawn = %+v, %v; want a child that has its parent death signal", child, err)
+		}
+	})
+}
+
+// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, and that it was suspended
+// or continued.
+func TestWaitIDSaysTheSame(t *testing.T) {
+	alone(t, func(t *testing.T) {
+		until, end := inheritedEnd(t)
+		defer func() { _ = end.Close() }()
+		says := func(what string, pid int) {
+			t.Helper()
+			var byID, by4 Exit
+			rig.Until(t, what, func() bool {
+				var errno syscall.Errno
+				if byID, errno = waitID(pid, unix.WNOWAIT); errno != 0 {
+					t.Fatal(errno)
+				}
+				return byID.Pid != 0
+			})
+			if by4, _ = wait(pid); by4.Pid != pid || byID != by4 {
+				t.Errorf("%s: waitid says %+v, and wait4 %+v", what, byID, by4)
+			}
+		}
+		says("exited with 7", spawnSelf(t, "@orphans", "0", until).Pid)
+		stays := spawnSelf(t, "@stay", until).Pid
+		check(t, unix.Kill(stays, unix.SIGSTOP))
+		says("suspended", stays)
+		check(t, unix.Kill(stays, unix.SIGCONT))
+		says("continued", stays)
+		check(t, unix.Kill(stays, unix.SIGKILL))
+		says("killed", stays)
+		dumps := spawnSelf(t, "@stay", until).Pid
+		check(t, unix.Kill(dumps, unix.SIGSEGV)) // dumps core if it may
+		says("killed by SIGSEGV", dumps)
+		if _, errno := waitID(0, 0); errno != unix.ECHILD {
+			t.Errorf("without a child waitid says %v, want ECHILD", errno)
 		}
 	})
 }

@@ -206,7 +206,7 @@ func (k *kernel) MainEnded() {
 	k.kills.Over = true
 	k.ended = k.Now()
 	if k.terminal >= 0 {
-		signals.TakeForeground() // for a Ctrl-C while leftovers exit
+		takeForeground() // for a Ctrl-C while leftovers exit
 	}
 }
 

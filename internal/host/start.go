@@ -80,7 +80,7 @@ func (k *kernel) alone(options *cli.Options, initial bool) {
 // unless its group is outside of the PID namespace.
 func job(options *cli.Options, group int, initial bool) int {
 	outside := group == 0 // in this PID namespace the group has no number
-	stay := (!initial || outside) && !options.Pause && signals.HasTerminal()
+	stay := (!initial || outside) && !options.Pause && hasTerminal()
 	if options.Foreground != nil {
 		stay = *options.Foreground
 	}
@@ -116,7 +116,7 @@ func (k *kernel) command(options *cli.Options, environ []string, inherited entry
 		c.Deathsig = syscall.SIGKILL
 	}
 	if c.Group == 0 && os.Getpid() == 1 && k.line.FD < 0 {
-		c.Terminal = signals.Foreground()
+		c.Terminal = foreground()
 		k.terminal = c.Terminal
 	}
 	return c
@@ -167,7 +167,7 @@ func (k *kernel) leaveGroup() bool {
 // while the command runs, and abort if there are none.
 var reserve = sync.OnceFunc(func() {
 	makeThreads(2 + signals.Threads)
-	if reaper.StartPoller() != nil {
+	if startPoller() != nil {
 		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, and a timer needs the poller
 	}
 })

@@ -1,4 +1,4 @@
-package reaper
+package host
 
 import (
 	"errors"
@@ -11,10 +11,10 @@ import (
 // enoughFree is how many descriptors a start and a sweep need.
 const enoughFree = 14
 
-// StartPoller makes the Go runtime set up epoll(7) now. Otherwise the runtime would do so for its first timer, which it
+// startPoller makes the Go runtime set up epoll(7) now. Otherwise the runtime would do so for its first timer, which it
 // sets after some garbage collection, and abort if no descriptor were left. After an error epoll is not set up, and no
 // timer may be set.
-func StartPoller() error {
+func startPoller() error {
 	// First try all calls that the runtime will make. file is the descriptor for which the runtime sets up epoll(7).
 	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	waker, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)

@@ -1,12 +1,14 @@
-package signals
+package host
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// HasTerminal reports whether this process has a controlling terminal, which sends signals, such as the SIGINT of
+// hasTerminal reports whether this process has a controlling terminal, which sends signals, such as the SIGINT of
 // Ctrl-C, to a process group of the session. See credentials(7).
-func HasTerminal() bool {
+func hasTerminal() bool {
 	for fd := range 3 {
 		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
 			return true
@@ -18,9 +20,9 @@ func HasTerminal() bool {
 	return fd >= 0
 }
 
-// Foreground returns a standard stream that is the controlling terminal, if this
+// foreground returns a standard stream that is the controlling terminal, if this
 // process's group is in its foreground; -1 otherwise. See tcgetpgrp(3).
-func Foreground() int {
+func foreground() int {
 	for fd := range 3 {
 		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
 			return fd
@@ -29,16 +31,16 @@ func Foreground() int {
 	return -1
 }
 
-// TakeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: from
+// takeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: from
 // then on the SIGINT of Ctrl-C reaches this process. See tcsetpgrp(3).
-func TakeForeground() {
+func takeForeground() {
 	tty := openTerminal()
 	if tty < 0 {
 		return
 	}
 	defer func() { _ = unix.Close(tty) }()
 	// SIGTTOU suspends a group in the background for this call, unless the signal is blocked.
-	_ = Quietly(func() error {
+	_ = signals.Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
 	})
 }
