@@ -133,6 +133,7 @@ func (p *process) launch() (err int) {
 		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
 		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See Settled.
 		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
+		call(unix.SYS_PRCTL, unix.PR_SET_NAME, address(InnerName+"\x00"), 0, 0)
 	case err < 0:
 		closeFD(line)
 		p.line = -1

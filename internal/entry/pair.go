@@ -81,6 +81,10 @@ const (
 	Heir              // the outer fini, after the end of the inner fini has woken it
 )
 
+// InnerName is what the kernel calls an inner fini, in /proc/PID/comm and ps -o comm: "pkill fini" and "killall fini" then
+// hit one process of a pair. The command line stays. See PR_SET_NAME in prctl(2).
+const InnerName = "reaper"
+
 // ThisRole returns the role that this process has now.
 func ThisRole() Role { return outer.role }
 

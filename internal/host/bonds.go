@@ -99,8 +99,12 @@ func (k *kernel) launcher() entry.Launcher {
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
 // can't be asked any more, such as a shell that exited after "nohup fini &".
 func byNohup(launcher entry.Launcher) bool {
+	self := os.Getpid()
+	if entry.ThisRole() == entry.Inner {
+		self, _, _ = entry.Outer()
+	}
 	switch name := pdeath.Name(launcher.Pid); {
-	case name != "" && name == pdeath.Name(os.Getpid()):
+	case name == entry.InnerName, name != "" && name == pdeath.Name(self):
 		return false // the parent process is another fini, which catches the signals that it ignored at first
 	case launcher.Gone, launcher.Pid == 0:
 		return true
