@@ -145,6 +145,31 @@ func newCgroupBelow(t testing.TB, root string) *Cgroup {
 	return h
 }
 
+// NewFreezer is NewCgroup, for Freeze.
+func NewFreezer(t testing.TB) *Cgroup {
+	t.Helper()
+	const root = "/sys/fs/cgroup/freezer" // version 1
+	if _, err := os.Stat(root); err != nil {
+		return NewCgroup(t)
+	}
+	return newCgroupBelow(t, root)
+}
+
+// Freeze freezes all of the cgroup, or lets it go on, as docker pause does.
+func (c *Cgroup) Freeze(on bool) {
+	c.t.Helper()
+	if _, err := os.Stat(filepath.Join(c.Dir, "freezer.state")); err != nil {
+		c.Limit("cgroup.freeze", map[bool]string{true: "1", false: "0"}[on])
+		return
+	}
+	state := map[bool]string{true: "FROZEN", false: "THAWED"}[on]
+	c.Limit("freezer.state", state)
+	Until(c.t, "the cgroup is "+state, func() bool {
+		is, _ := os.ReadFile(filepath.Join(c.Dir, "freezer.state"))
+		return strings.TrimSpace(string(is)) == state
+	})
+}
+
 // Wrap is a command line that runs argv in the cgroup.
 func (c *Cgroup) Wrap(argv ...string) []string {
 	return append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.Dir, "cgroup.procs")}, argv...)

@@ -368,3 +368,31 @@ func TestRewrittenSignalDecides(t *testing.T) {
 		})
 	})
 }
+
+// The wait from SIGTERM to SIGKILL is running time: a container that was paused finds no SIGKILL at its thaw.
+func TestGraceIsRunningTime(t *testing.T) {
+	t.Parallel()
+	const script = `trap 'echo asked; i=0; while [ $i -lt 30 ]; do sleep 0.01; i=$((i+1)); done; echo saved; exit 5' TERM
+		echo ready; while :; do sleep 0.01; done`
+	for _, flag := range []string{"--kill-after=4s", "--timeout=500ms"} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+				c := rig.NewFreezer(t)
+				l := rig.StartCmd(t, c.Around(p, nil, flag, "--grace=4s", "--", "/bin/sh", "-c", script))
+				status := 5
+				if l.Out.Want("ready"); flag == "--kill-after=4s" {
+					l.Signal(syscall.SIGTERM)
+				} else {
+					status = 124
+				}
+				l.Out.Want("asked")
+				c.Freeze(true)
+				time.Sleep(6 * time.Second) // half as long again as it may take
+				c.Freeze(false)
+				l.Out.Want("saved")
+				l.MustEnd(status)
+			})
+		})
+	}
+}

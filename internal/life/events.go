@@ -15,6 +15,8 @@ import (
 // a pair begins with the sweep.
 type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
+
+	stops() bool // whether a wait of a stop is under way: see slice
 }
 
 // An event is what the loop has learnt: one of the types below.
@@ -42,7 +44,8 @@ type (
 		hit, refused []int // pids: sent SIGKILL, and not allowed to be signalled
 		err          error
 	}
-	elapsed struct{ unread int } // the time asked for with wake has come
+	elapsed struct{ unread int }       // the time asked for with wake has come
+	late    struct{ by time.Duration } // fini did not run for so long: the wait of a stop is longer by that
 )
 
 // An origin is the kind of sender of a signal.

@@ -166,7 +166,16 @@ var moves = []move{
 		}
 	}},
 	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
-	{endsInLook, 1, func(*world, *proc) bool { return false }, nil},           // see choices
+	{"all is frozen for 4 s", 1, nil, func(w *world, _ *proc) {
+		// Of the slice in which that happens nothing may be left.
+		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.mainEndedAt, &w.ghost.mustEnd} {
+			if *at != 0 {
+				*at += 4*time.Second - slice
+			}
+		}
+		w.pass(w.now + 4*time.Second)
+	}},
+	{endsInLook, 1, func(*world, *proc) bool { return false }, nil}, // see choices
 	{"2 s pass", 1, nil, func(w *world, _ *proc) {
 		if w.idle() && w.next() == 0 {
 			w.pass(w.now + 2*time.Second)
@@ -402,6 +411,9 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			add(s)
 		}
 		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake))
+		if f.machine != nil && f.machine.stops() {
+			add(min(w.now-f.seen, slice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
+		}
 		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {
 			add(slot(x.id))
@@ -563,10 +575,10 @@ func begin(r Rules, as part, unbound bool) *world {
 		bonds = append(bonds, bond{c.shell, ParentDied})
 	}
 	w.rules = r
-	only := fini{Loop: *New(nil, r, firstMain, true), id: c.outer, outer: pair, mainID: c.main, bound: bonds, pid1: as == asPID1}
+	only := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, outer: pair, mainID: c.main, bound: bonds, pid1: as == asPID1}
 	w.finis = []fini{only}
 	if pair {
-		inner := fini{Loop: *New(nil, r, firstMain, true), id: c.inner, inner: true, mainID: c.main}
+		inner := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.inner, inner: true, mainID: c.main}
 		inner.bound = append([]bond{{c.outer, FiniDied}}, bonds...)
 		w.finis = append(w.finis, inner)
 	}
@@ -688,6 +700,7 @@ var settings = []struct {
 		w.blind = true
 	}},
 	{"--pause", func(*Rules) {}, nil, pauses},
+	{"a freeze", func(r *Rules) { r.Grace, r.Linger = time.Second, 600*ms }, []string{"all is frozen"}, nil},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
@@ -701,7 +714,7 @@ var settings = []struct {
 func pauses(w *world) {
 	f := &w.finis[0]
 	w.get(w.cast.main).deathsig, w.cast.main, f.mainID = 0, 0, 0
-	f.Loop = *New(nil, w.rules, 0, false)
+	f.Loop = *New(&kernel{w: w}, w.rules, 0, false)
 	w.ghost.mainEnded = true
 }
 
@@ -743,7 +756,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 		for s, setting := range settings {
 			for as := range part(len(parts)) {
 				for k, kind := range kinds {
-					for b, bunch := range bunches {
+					for _, bunch := range bunches {
 						odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as != asSolo && as != asPair && as != asBeginning) + boolToInt(k > 1)
 						most := 1 + boolToInt(k > 0 && p > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan")
 						if policy == StopPipes && setting.name == "no /proc" && as <= asPID1 {
@@ -791,7 +804,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 								}
 								return w
 							},
-							depth: depth + boolToInt(odd == 0 && b >= 0),
+							depth: depth + boolToInt(odd == 0 || setting.name == "a freeze" && odd == 1 && as == asSolo && k == 1),
 						})
 					}
 				}

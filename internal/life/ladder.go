@@ -73,9 +73,13 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 		return l.elapsed(now, e.unread)
 	case measured:
 		do = l.measured(now, e)
+	case late:
+		l.deadline += e.by
 	}
 	return do, l
 }
+
+func (l *ladder) stops() bool { return l.rung != running }
 
 func (l *ladder) received(now time.Duration, e received) (do []action) {
 	sig := l.rewritten(e.sig)

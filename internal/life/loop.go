@@ -72,13 +72,21 @@ type Loop struct {
 	mustReap    bool          // children may have changed
 	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
 	wake        time.Duration // when the machine wants to be woken
+	seen        time.Duration // when the loop last looked at the clock
+	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
 }
+
+// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one: a container that
+// was paused, or a machine that was suspended, must not find SIGKILL at its thaw. fini gives back one time of any length,
+// or many that add up to --grace (or -k, if that is longer). So a fini that is stopped and continued again and again can't
+// put SIGKILL off for ever.
+const slice = 250 * time.Millisecond
 
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
 // --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true}
+	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true, seen: k.Now()}
 	if l.machine = newLadder(rules, main); main == 0 {
 		l.machine = paused{rules}
 	}
@@ -96,7 +104,7 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 // spares no leftover. --allow-orphan still spares the leftovers that it names. Every other process is asked to exit,
 // although the kernel may have sent the command its parent death signal.
 func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
-	l := &Loop{Kernel: k, rules: rules, main: main}
+	l := &Loop{Kernel: k, rules: rules, main: main, seen: k.Now()}
 	s := newSweep(rules)
 	s.Orphans, s.main, s.result = StopAll, main, result
 	if _, none := k.Reap(); none {
@@ -133,7 +141,7 @@ func (l *Loop) turn() {
 	case len(l.queue) > 0:
 		e := l.queue[0]
 		l.queue = l.queue[1:]
-		l.todo, l.machine = l.machine.step(l.Now(), e)
+		l.todo, l.machine = l.machine.step(l.tick(), e)
 	default:
 		l.wait()
 	}
@@ -142,6 +150,7 @@ func (l *Loop) turn() {
 // wait sleeps until something has happened. fini spends its life here.
 func (l *Loop) wait() {
 	woken := l.Wait(l.next(), l.watchesMain)
+	now := l.tick()
 	for _, got := range woken.Signals {
 		l.received(got)
 	}
@@ -151,7 +160,6 @@ func (l *Loop) wait() {
 	if woken.Main {
 		l.watchesMain, l.mainGone = false, true
 	}
-	now := l.Now()
 	if due(&l.timeout, now) {
 		l.Stop(TimedOut)
 	}
@@ -159,6 +167,20 @@ func (l *Loop) wait() {
 		l.queue = append(l.queue, elapsed{l.Unread()})
 	}
 	l.mustReap = true // whatever has woken fini
+}
+
+// tick looks at the clock, and gives back what a slice took too long.
+func (l *Loop) tick() (now time.Duration) {
+	now = l.Now()
+	if by := now - l.seen - slice; by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter) {
+		l.givenBack += by
+		if l.wake != 0 {
+			l.wake += by
+		}
+		l.machine.step(now, late{by}) // which decides nothing
+	}
+	l.seen = now
+	return now
 }
 
 // due reports whether a time has come, and forgets it then.
@@ -172,7 +194,11 @@ func due(at *time.Duration, now time.Duration) bool {
 
 // next is the time that comes first, 0 for none.
 func (l *Loop) next() (first time.Duration) {
-	for _, at := range []time.Duration{l.timeout, l.wake} {
+	var sliceEnd time.Duration
+	if l.wake != 0 && l.machine != nil && l.machine.stops() {
+		sliceEnd = l.seen + slice
+	}
+	for _, at := range []time.Duration{l.timeout, l.wake, sliceEnd} {
 		if at != 0 && (first == 0 || at < first) {
 			first = at
 		}

@@ -2,6 +2,7 @@ package life
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,7 +95,7 @@ func TestLoop(t *testing.T) {
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
 			reaps: []ended{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 8,
-			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.5s false"},
+			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
@@ -115,6 +116,61 @@ func TestLoop(t *testing.T) {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// What a freeze takes from the wait of a stop is given back, but a fini that is stopped and continued again and again kills
+// after two graces at most. --timeout goes on.
+func TestLateSlices(t *testing.T) {
+	for name, c := range map[string]struct {
+		change       func(*Rules)
+		first, again time.Duration // how late fini is woken
+		want         time.Duration // from the signal to SIGKILL
+	}{
+		"never late":                  {want: 5 * time.Second},
+		"frozen for an hour":          {first: time.Hour, want: time.Hour + 5*time.Second},
+		"late again and again":        {again: time.Second, want: 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
+		"-k alone":                    {change: func(r *Rules) { r.Grace = 0 }, first: time.Hour, want: time.Hour + 5*time.Second},
+		"a --timeout that has passed": {change: func(r *Rules) { r.Timeout = time.Minute }, first: time.Hour, want: time.Hour + 5*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := defaults()
+			rules.KillAfter = 5 * time.Second
+			if c.change != nil {
+				c.change(&rules)
+			}
+			k := &script{now: time.Second, waits: []Woken{sent(15, 9)}}
+			l := New(k, rules, mainPid, true)
+			k.after = time.Hour // of idleness, which is not for later
+			for range 10 {
+				if !slices.Contains(k.calls, "forward 15 true") {
+					l.turn()
+				}
+			}
+			k.after = 0
+			asked, late := k.now, c.first
+			for !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000 {
+				if l.mustReap || len(l.todo)+len(l.queue) > 0 {
+					l.turn()
+					continue
+				}
+				k.now = max(k.now, l.next()) + late
+				late = c.again
+				l.turn()
+			}
+			if got := k.now - asked; got != c.want {
+				t.Errorf("SIGKILL came after %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Only the waits of a stop wake fini for each slice.
+func TestNothingElseIsSliced(t *testing.T) {
+	for _, m := range []Machine{&ladder{}, &sweep{stage: waiting}, paused{}} {
+		if l := (&Loop{Kernel: &script{}, machine: m, wake: time.Hour}); l.next() != time.Hour {
+			t.Errorf("%s is woken at %v", where(m), l.next())
+		}
 	}
 }
 

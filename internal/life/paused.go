@@ -25,3 +25,5 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	}
 	return do, p
 }
+
+func (paused) stops() bool { return false }

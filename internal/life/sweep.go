@@ -141,9 +141,15 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 		return s.looked(now, e)
 	case swept:
 		return s.swept(now, e)
+	case late:
+		if s.deadline != notAnswered {
+			s.deadline += e.by
+		}
 	}
 	return nil, s
 }
+
+func (s *sweep) stops() bool { return s.stage != waiting }
 
 // begin begins to deal with leftovers. Under --orphans=wait fini waits for them if it has no reason to stop them.
 func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
