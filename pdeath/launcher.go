@@ -59,3 +59,13 @@ func GroupIsOrphaned(group, session, parent int) bool {
 	}
 	return true
 }
+
+// Dying reports whether a process has begun to exit: it has let go of its descriptors, or is gone.
+func Dying(pid int) (dying bool) {
+	f := proc.In(unix.AT_FDCWD)
+	err := f.Each("/proc/"+strconv.Itoa(pid)+"/status", '\n', proc.MaxText, func(line []byte, _ bool) (more bool) {
+		dying = string(line) == "FDSize:\t0"
+		return !dying
+	})
+	return dying || err == unix.ESRCH || err != nil && unix.Kill(pid, 0) == unix.ESRCH
+}

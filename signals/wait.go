@@ -60,7 +60,11 @@ func (c *Catcher) Wait(until time.Duration, fds []unix.PollFd) {
 		milliseconds = int(pause.Milliseconds())
 	}
 	c.polled = append(append(c.polled[:0], unix.PollFd{Fd: int32(c.FD), Events: unix.POLLIN}, timer), fds...)
-	if _, err := unix.Poll(c.polled, milliseconds); err != nil && err != unix.EINTR {
+	_, err := unix.Poll(c.polled, milliseconds)
+	if err == unix.EINTR { // which says nothing of what is ready
+		_, err = unix.Poll(c.polled, 0)
+	}
+	if err != nil && err != unix.EINTR {
 		// A filter refuses poll, or another process has set the limit of descriptors below the number of fds.
 		rest := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&rest, nil)

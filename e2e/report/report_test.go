@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
@@ -585,6 +586,48 @@ func TestReportSchema(t *testing.T) {
 	for i, what := range wrong {
 		if (got[i] == "valid") != (what == "nothing") {
 			t.Errorf("%s is wrong with a report, and the schema says %q", what, got[i])
+		}
+	}
+}
+
+// The report tells a host that has crashed from one that has closed the standard input of its server. A host that dies closes
+// that too, just before its death can be seen.
+func TestReportTellsACrashFromAClose(t *testing.T) {
+	t.Parallel()
+	const host = `
+import subprocess, sys
+server = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, close_fds=False)
+print("ready", flush=True)
+sys.stdin.readline()
+server.stdin.close()
+server.wait()`
+	python := need.Program(t, "python3")
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
+		for name, command := range map[string]string{"a command that ends with stdin": "cat", "and one that does not": "sleep 1000"} {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
+				t.Parallel()
+				for i := range 20 {
+					path := rig.ReportPath(t)
+					cmd := p.Command("-i", "--grace=300ms", "--report="+path, "--", "/bin/sh", "-c", "echo there; exec "+command)
+					l := rig.StartCmd(t, exec.Command(python, append([]string{"-c", host}, cmd.Args...)...))
+					for range 2 { // "ready" and "there", in any order
+						l.Out.Next()
+					}
+					want := "launcher"
+					if i%5 == 0 {
+						want = "stdin"
+						rig.Write(t, l, "go\n")
+					} else {
+						rig.MustKill(t, l.PID(), syscall.SIGKILL)
+					}
+					l.Wait()
+					rig.Until(t, "the tree has ended", func() bool { return rig.HungUp(l.Witness) })
+					rig.Until(t, "the report is there", func() bool { text, _ := os.ReadFile(path); return len(text) > 0 })
+					if got := rig.MustHaveReport(t, path).Stopped; got != want {
+						t.Errorf("stopped for %v, want %q", got, want)
+					}
+				}
+			})
 		}
 	}
 }

@@ -149,6 +149,11 @@ func (k *kernel) OfTree(got signals.Received) bool {
 	return of(got.Sender) || of(got.Parent)
 }
 
+// ParentDies reports whether the parent process, if that is watched, is dead or dying.
+func (k *kernel) ParentDies() bool {
+	return slices.ContainsFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied && (b.ended || pdeath.Dying(b.pid)) })
+}
+
 // Unread returns how much of standard input the command has not read, if fini watches standard input.
 func (k *kernel) Unread() int {
 	if k.stdin != pdeath.Open {

@@ -59,7 +59,6 @@ func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 		return
 	}
 	k.Sayf(level, "%s: %s", text, k.because(why))
-	k.report.Stopped(why.String())
 }
 
 // because returns why fini stops the command, with the flag, if any, that asked for this stop or that prevents it.
@@ -133,6 +132,7 @@ func (k *kernel) close(end life.End) {
 	if end.Count > 0 && k.Threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
 	}
+	k.report.Stopped(end.Why.String())
 	k.failed(k.report.Write(end.Status()))
 	k.sayEnd(end)
 }

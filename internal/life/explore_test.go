@@ -133,7 +133,7 @@ var moves = []move{
 		_ = w.killGroup(w.from(), w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
-		w.stdin.closed = true
+		w.stdin.closed, w.ghost.closedAt = true, w.now
 		w.may(syscall.SIGTERM, false)
 		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
 	}},
@@ -414,7 +414,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		if f.machine != nil && f.machine.stops() {
 			add(min(w.now-f.seen, slice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
-		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
+		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.why, min(w.now-f.stdinAt, 2*crash)/ms, min(w.now-f.parentAt, 2*crash)/ms, f.stdinAt <= f.mainAt, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {
 			add(slot(x.id))
 		}
@@ -461,6 +461,12 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 	g := w.ghost
 	add(had(g.askedAt), had(g.termAt))
 	g.interrupts, g.termAt = min(g.interrupts, 2), 0
+	if g.closedAt != 0 { // how long ago, while that may matter
+		g.closedAt = 1 + min(w.now-g.closedAt, 2*crash)/ms
+	}
+	if g.parentDiedAt != 0 {
+		g.parentDiedAt = 1 + min(w.now-g.parentDiedAt, 2*crash)/ms
+	}
 	g.mainEndedAt = from(g.mainEndedAt + w.rules.Linger)
 	g.quietLooks, g.stood = min(g.quietLooks, 10), min(g.stood, w.rules.Idle)
 	g.talkedAt, g.measuredAt = from(g.talkedAt+w.rules.Idle), from(g.measuredAt+w.rules.Idle/8)
@@ -804,7 +810,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 								}
 								return w
 							},
-							depth: depth + boolToInt(odd == 0 || setting.name == "a freeze" && odd == 1 && as == asSolo && k == 1),
+							depth: depth + boolToInt(odd == 0 || setting.name == "a freeze" && odd == 1 && as == asSolo && k == 1 || setting.name == "--stdin-eof" && odd == 1 && as == asSolo),
 						})
 					}
 				}

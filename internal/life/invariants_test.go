@@ -24,6 +24,7 @@ var invariants = []string{
 	"its own to finish", // what a leftover starts after it was asked is left to it while it lives
 	"forwarded",         // a signal that a process sends reaches the command
 	"bounded",           // from a reason to the end it takes a ladder's time
+	"the reason",        // a parent process that dies right after the end of stdin is why that has ended
 	"status",            // the parent process gets the command's
 	"listed",            // whoever stays is told of, and why
 	"idle",              // fini stops for --idle what has stood still for that time, and nothing else
@@ -36,39 +37,41 @@ var invariants = []string{
 type ghost struct {
 	firstLeftover int // the first id after the cast
 
-	mainEnded   bool
-	mainEndedAt time.Duration
-	cleared     bool // the command, whose group was asked with it, had to be killed
-	hurried     bool // a signal or reason cut short what leftovers have to finish
-	mainStatus  syscall.WaitStatus
-	stopping    bool // a stop signal has gone to the command, or all were asked
-	lookedToAsk bool // a look was taken to ask all
-	begun       bool // and they are being asked
-	askedAt     time.Duration
-	stopAt      time.Duration  // when the command was, for the first time
-	termAt      time.Duration  // when the command's group was, for the last time
-	talkedAt    time.Duration  // when the command last read or wrote
-	talked      bool           // since the last look of --idle
-	measuredAt  time.Duration  // when that was
-	stood       time.Duration  // how long the command had stood still then
-	quietLooks  int            // in a row without such a word
-	idled       bool           // fini stops the command for that
-	interrupts  int            // SIGINTs that the sweep took
-	sent        bool           // a leftover was sent SIGTERM
-	seen        bool           // one was found when all were to be asked
-	overruled   bool           // a machine has had a reason that overrules the policy, or to stop waiting
-	unwait      bool           // the same for --orphans=wait
-	unended     bool           // the command could not be ended by SIGKILL
-	reason      bool           // there was one to stop, beside --timeout
-	timeout     byte           // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
-	killed      int            // how many finis were
-	wordless    bool           // one of them was the inner one, before it was done
-	early       int            // with what an inner one has ended by itself before its loop has
-	started     bool           // an inner one has said so
-	done        bool           // the same
-	suspended   bool           // by a key that the outer one has taken itself
-	toEnd       bool           // a signal has asked fini to end
-	endBy       syscall.Signal // the one for which the outer one has killed the inner one
+	closedAt     time.Duration // stdin
+	parentDiedAt time.Duration
+	mainEnded    bool
+	mainEndedAt  time.Duration
+	cleared      bool // the command, whose group was asked with it, had to be killed
+	hurried      bool // a signal or reason cut short what leftovers have to finish
+	mainStatus   syscall.WaitStatus
+	stopping     bool // a stop signal has gone to the command, or all were asked
+	lookedToAsk  bool // a look was taken to ask all
+	begun        bool // and they are being asked
+	askedAt      time.Duration
+	stopAt       time.Duration  // when the command was, for the first time
+	termAt       time.Duration  // when the command's group was, for the last time
+	talkedAt     time.Duration  // when the command last read or wrote
+	talked       bool           // since the last look of --idle
+	measuredAt   time.Duration  // when that was
+	stood        time.Duration  // how long the command had stood still then
+	quietLooks   int            // in a row without such a word
+	idled        bool           // fini stops the command for that
+	interrupts   int            // SIGINTs that the sweep took
+	sent         bool           // a leftover was sent SIGTERM
+	seen         bool           // one was found when all were to be asked
+	overruled    bool           // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait       bool           // the same for --orphans=wait
+	unended      bool           // the command could not be ended by SIGKILL
+	reason       bool           // there was one to stop, beside --timeout
+	timeout      byte           // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
+	killed       int            // how many finis were
+	wordless     bool           // one of them was the inner one, before it was done
+	early        int            // with what an inner one has ended by itself before its loop has
+	started      bool           // an inner one has said so
+	done         bool           // the same
+	suspended    bool           // by a key that the outer one has taken itself
+	toEnd        bool           // a signal has asked fini to end
+	endBy        syscall.Signal // the one for which the outer one has killed the inner one
 
 	got, due    [4]int        // how often the main child got a signal, and may have: see counted
 	sentForMain [4]bool       // a process has sent it to fini for the main child
@@ -366,6 +369,9 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	r, c := w.rules, w.cast
 	pair := c.inner != 0
 	switch {
+	case p.id == c.shell && w.supply.bond && w.ghost.parentDiedAt == 0:
+		w.ghost.parentDiedAt = w.now
+		fallthrough
 	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
 		w.ghost.reason = true
 		w.may(r.Deathsig, false)
@@ -507,6 +513,18 @@ func (w *world) judgeEnd(f *fini) {
 	}
 	if !f.inner {
 		w.judgeStatus(f)
+	}
+}
+
+// judgeReason looks at the reason that the report gives.
+func (w *world) judgeReason(f *fini, why Reason) {
+	closed, died := w.ghost.closedAt, w.ghost.parentDiedAt
+	switch {
+	case w.noPidfds || !w.supply.bond || f.heir:
+	case why == StdinClosed && closed != 0 && died != 0 && died-closed <= crash && f.stdinAt == closed && died <= w.now:
+		w.breach("the reason", "stdin has closed at %v, and the parent process has died at %v", closed, died)
+	case why == ParentDied && died == 0:
+		w.breach("the reason", "the parent process is alive")
 	}
 }
 

@@ -152,4 +152,7 @@ const (
 	// A sender that kills the parent process, or both processes of a pair, sends the same signal within this time. The
 	// time is a guess.
 	sameEnd = time.Second
+
+	// A parent process that dies within this time of the end of standard input has ended it by dying. The time is a guess.
+	crash = 100 * time.Millisecond
 )

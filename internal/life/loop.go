@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"slices"
 	"syscall"
 	"time"
@@ -23,6 +24,7 @@ type Kernel interface {
 
 	OfTree(got signals.Received) bool                       // whether the sender of a signal belongs to the tree
 	Traffic() (orphans.Traffic, error)                      // of the processes that have standard input
+	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
@@ -45,7 +47,8 @@ type Woken struct {
 type End struct {
 	Result
 	Leaks
-	WasStopped bool // the main child was suspended by a signal, at some time
+	WasStopped bool   // the main child was suspended by a signal, at some time
+	Why        Reason // why fini stopped the command or its leftovers, if it did
 }
 
 // Leaks are the leftovers that count for --orphans-exit.
@@ -72,6 +75,10 @@ type Loop struct {
 	mustReap    bool          // children may have changed
 	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
 	wake        time.Duration // when the machine wants to be woken
+	why         Reason        // the first reason for which fini has stopped anything
+	stdinAt     time.Duration // when standard input ended, as uptime
+	parentAt    time.Duration // when the parent process died
+	mainAt      time.Duration // when the main child's exit was seen
 	seen        time.Duration // when the loop last looked at the clock
 	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
 }
@@ -116,7 +123,32 @@ func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 }
 
 // Stop stops the command for this reason.
-func (l *Loop) Stop(why Reason) { l.queue = append(l.queue, stop{why, l.Unread()}) }
+func (l *Loop) Stop(why Reason) {
+	switch why {
+	case StdinClosed:
+		l.stdinAt = l.Now()
+	case ParentDied:
+		l.parentAt = l.Now()
+	}
+	l.queue = append(l.queue, stop{why, l.Unread()})
+}
+
+// reason is why fini has stopped anything. A parent process that dies closes standard input first, and only then shows its
+// death: one that died right after the end of standard input is the reason for that too.
+func (l *Loop) reason() Reason {
+	switch {
+	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because of that
+	case l.why != StdinClosed:
+		return l.why
+	}
+	if now := l.Now(); l.parentAt == 0 && now-l.stdinAt <= crash && l.ParentDies() {
+		l.parentAt = now // the command has exited before that death can be seen
+	}
+	if l.parentAt != 0 && l.parentAt-l.stdinAt <= crash {
+		return ParentDied
+	}
+	return StdinClosed
+}
 
 // Run takes in events until the life is over, and returns how fini must end.
 func (l *Loop) Run() Result {
@@ -259,7 +291,7 @@ func (l *Loop) exited(e ended) {
 }
 
 func (l *Loop) mainEnded() {
-	l.watchesMain, l.mainReaped = false, true
+	l.watchesMain, l.mainReaped, l.mainAt = false, true, l.Now()
 	l.MainEnded()
 }
 
@@ -295,12 +327,16 @@ func (a hurry) do(l *Loop) {
 	}
 }
 
-func (a say) do(l *Loop)  { l.Say(a.level, a.text, a.why) }
+func (a say) do(l *Loop) {
+	l.why = cmp.Or(l.why, a.why)
+	l.Say(a.level, a.text, a.why)
+}
+
 func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.spared, a.quietly, a.hadTerm) }
 
 func (noMain) do(l *Loop) { l.mainEnded() }
 
 func (a exit) do(l *Loop) {
-	l.result, a.WasStopped = a.Result, l.wasStopped
+	l.result, a.WasStopped, a.Why = a.Result, l.wasStopped, l.reason()
 	l.Exit(a.End)
 }

@@ -19,6 +19,7 @@ type script struct {
 	waits []Woken // what each Wait returns, in order
 	after time.Duration
 	reaps []ended // what each Reap does; behind the last one nothing has ended
+	dies  bool    // the parent process does
 	tree  int     // the pid of a process of the tree
 	calls []string
 }
@@ -55,6 +56,7 @@ func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopp
 
 func (k *script) MainEnded()                                     { k.note("main ended") }
 func (k *script) OfTree(got signals.Received) bool               { return got.Sender == k.tree }
+func (k *script) ParentDies() bool                               { return k.dies }
 func (k *script) Unread() int                                    { return 0 }
 func (k *script) Look() (orphans.View, error)                    { k.note("look"); return orphans.View{}, nil }
 func (k *script) Forward(sig syscall.Signal, group bool)         { k.note("forward %d %t", sig, group) }
@@ -170,6 +172,41 @@ func TestNothingElseIsSliced(t *testing.T) {
 	for _, m := range []Machine{&ladder{}, &sweep{stage: waiting}, paused{}} {
 		if l := (&Loop{Kernel: &script{}, machine: m, wake: time.Hour}); l.next() != time.Hour {
 			t.Errorf("%s is woken at %v", where(m), l.next())
+		}
+	}
+}
+
+// The report tells a parent process that has crashed from one that has closed standard input.
+func TestCrashOrClose(t *testing.T) {
+	closed, died := Woken{Stop: []Reason{StdinClosed}}, Woken{Stop: []Reason{ParentDied}}
+	for name, c := range map[string]struct {
+		waits []Woken
+		after time.Duration // between two of them
+		want  Reason
+	}{
+		"closed":                         {[]Woken{closed}, 10 * ms, StdinClosed},
+		"closed, and died much later":    {[]Woken{closed, died}, 101 * ms, StdinClosed},
+		"died":                           {[]Woken{died}, 10 * ms, ParentDied},
+		"died, which closed it":          {[]Woken{closed, died}, 100 * ms, ParentDied},
+		"died, and both are seen":        {[]Woken{{Stop: []Reason{StdinClosed, ParentDied}}}, 0, ParentDied},
+		"dies":                           {[]Woken{closed}, 40 * ms, ParentDied},
+		"the command has exited of it":   {[]Woken{closed, {}}, 40 * ms, StdinClosed},
+		"another reason was the first":   {[]Woken{{Stop: []Reason{BoundEnded}}, closed, died}, 0, BoundEnded},
+		"the stop was for a time":        {[]Woken{{Stop: []Reason{TimedOut}}, died}, 0, TimedOut},
+		"the parent death that was late": {[]Woken{closed, {}, died}, 60 * ms, StdinClosed},
+	} {
+		k := &script{now: time.Second, waits: c.waits, after: c.after, dies: name == "dies"}
+		if name == "the command has exited of it" {
+			k.reaps = []ended{{}, mainExits(exited(0), true)}
+		}
+		l := New(k, defaults(), mainPid, true)
+		for range 20 {
+			if !l.over() && (len(k.waits)+len(l.todo)+len(l.queue) > 0 || l.mustReap) {
+				l.turn()
+			}
+		}
+		if got := l.reason(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -714,6 +714,8 @@ func (k *kernel) Traffic() (orphans.Traffic, error) {
 	return orphans.Traffic{Sum: w.traffic}, nil
 }
 
+func (k *kernel) ParentDies() bool { return k.w.supply.bond && k.w.ended(k.w.cast.shell) }
+
 func (k *kernel) Unread() int { return k.w.stdin.unread }
 
 func (k *kernel) Look() (v orphans.View, err error) {
@@ -810,6 +812,7 @@ func (k *kernel) Exit(end End) {
 	k.called = true
 	w, f := k.w, k.f
 	f.said = true
+	w.judgeReason(f, end.Why)
 	if !f.inner {
 		return
 	}

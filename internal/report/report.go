@@ -5,7 +5,6 @@
 package report
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,8 +120,12 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
-// Stopped records why fini stops the main child or its leftovers, in a word of the schema. The first reason stays.
-func (r *Report) Stopped(why string) { r.stopped = cmp.Or(r.stopped, any(why)) }
+// Stopped records why fini has stopped the main child or its leftovers, in a word of the schema; "" if it has not.
+func (r *Report) Stopped(why string) {
+	if why != "" {
+		r.stopped = why
+	}
+}
 
 // Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group; line
 // is the line about the leftover. spared says why fini leaves the leftover alone, "" if fini does not. If the leftover is

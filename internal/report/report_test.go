@@ -84,7 +84,6 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Leftover(next, "another with its pid", Lineage{}, "", false, "")
 	r.Sent(next.Pid, syscall.SIGTERM)
 	r.Stopped("timeout")
-	r.Stopped("launcher") // the first reason stays
 
 	if r.stopped != "timeout" {
 		t.Errorf("stopped for %v, want the timeout", r.stopped)
