@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -246,22 +247,43 @@ func TestBystandersAreNeverSignalled(t *testing.T) {
 	}
 }
 
-// A child from before the exec whose exit signal is not SIGCHLD is no leftover either.
+// A child from before the exec whose exit signal is not SIGCHLD is no leftover either, and leaves no zombie: a wait has to ask
+// for it by __WALL, see wait(2).
 func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64", "amd64, whose number of clone(2) and order of its arguments these are")
 	python := need.Program(t, "python3")
-	for _, sig := range []string{"0", "10"} {
-		l := rig.StartCmd(t, exec.Command(python, "-c", `
+	start := func(sig, command string) (l *rig.Life, end *os.File) {
+		r, w := rig.Pipe(t)
+		cmd := exec.Command(python, "-c", `
 import ctypes, os, sys
+os.set_inheritable(4, False)
 if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
-    os.read(0, 1)
+    os.close(3)
+    os.read(4, 1)
     os.write(1, b"alive\n")
     os._exit(0)
 os.execv(sys.argv[2], sys.argv[2:])`,
-			sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 7"))
-		l.MustHaveStatus(7)
-		rig.Write(t, l, "\n")
+			sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", command)
+		cmd.ExtraFiles = []*os.File{r}
+		l = rig.StartCmd(t, cmd)
+		_ = r.Close()
+		return l, w
+	}
+	for _, sig := range []string{"0", "10"} {
+		l, end := start(sig, "setsid sleep 1000 & exit 7")
+		l.MustEnd(7)
+		_, _ = end.WriteString("\n")
 		l.Out.Want("alive")
+
+		l, end = start(sig, "echo ready; read line; exit 7")
+		l.Out.Want("ready")
+		_, _ = end.WriteString("\n")
+		l.Out.Want("alive")
+		if !rig.Await(2*time.Second, func() bool { return len(rig.ChildrenOf(t, l.PID())) == 1 }) {
+			t.Errorf("exit signal %s: it stays as a zombie", sig)
+		}
+		rig.Write(t, l, "go\n")
+		l.MustEnd(7)
 	}
 }
