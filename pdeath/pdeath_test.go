@@ -1,0 +1,120 @@
+package pdeath
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
+func TestAdopted(t *testing.T) {
+	for name, c := range map[string]struct {
+		child, session, parent, parentSession int
+		want                                  bool
+	}{
+		"of its parent's session":                   {20, 5, 10, 5, false},
+		"it leads its session":                      {20, 20, 10, 5, false},
+		"the parent has made a session since":       {20, 5, 10, 10, false},
+		"the parent is of another session":          {20, 5, 10, 7, true},
+		"of PID 1, whose session is older":          {20, 5, 1, 1, true},
+		"of PID 1, which is of the session of boot": {20, 5, 1, 0, true},
+		"of PID 1, in its session":                  {20, 1, 1, 1, false},
+	} {
+		if got := Adopted(c.child, c.session, c.parent, c.parentSession); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Standard input is watched if it has a far end. See socketpair(2), null(4).
+func TestLookAtStdin(t *testing.T) {
+	pipe, _, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(path string) int {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	pair := func(kind int) int {
+		fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fds[0]
+	}
+	before, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Dup3(before, 0, 0); _ = unix.Close(before) }()
+	for name, c := range map[string]struct {
+		fd   int
+		want Stdin
+		says string
+	}{
+		"a pipe":              {int(pipe.Fd()), Open, ""},
+		"a stream socket":     {pair(unix.SOCK_STREAM), Open, ""},
+		"a datagram socket":   {pair(unix.SOCK_DGRAM), Unwatched, "a datagram socket has no end"},
+		"/dev/null":           {open("/dev/null"), Ended, ""},
+		"/dev/zero":           {open("/dev/zero"), Unwatched, "a device has no end"},
+		"a terminal's master": {open("/dev/ptmx"), Open, ""},
+		"a file":              {int(file.Fd()), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
+	} {
+		if err := unix.Dup3(c.fd, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		got, err := LookAtStdin()
+		says := ""
+		if err != nil {
+			says = err.Error()
+		}
+		if got != c.want || says != c.says {
+			t.Errorf("%s: %v, %q; want %v, %q", name, got, says, c.want, c.says)
+		}
+	}
+}
+
+// A process that has ended can't be watched any more, whether it was reaped or not.
+func TestCanWatch(t *testing.T) {
+	cmd := exec.Command("/bin/cat")
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pidfd := func() (int, error) { return unix.PidfdOpen(cmd.Process.Pid, 0) }
+	fd, err := pidfd()
+	if err == unix.ENOSYS {
+		t.Skip("SKIPPED, for this is missing: a kernel with pidfds")
+	}
+	if err := CanWatch(fd, err); err != nil {
+		t.Errorf("while it lives: %v", err)
+	}
+	_ = stdin.Close()
+	for { // it has ended, and is not reaped
+		if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			break
+		}
+	}
+	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
+		t.Errorf("of a zombie: %v", err)
+	}
+	_ = cmd.Wait()
+	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
+		t.Errorf("of nobody: %v", err)
+	}
+}
