@@ -79,7 +79,7 @@ func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 			c.catch(sig)
 		}
 	}
-	return c, nil
+	return c, err
 }
 
 // catch catches a signal if it may.
