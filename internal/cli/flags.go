@@ -1,4 +1,4 @@
-// Package cli reads the command line and the variables of the environment, and says what is wrong with them.
+// Package cli reads the command line and the variables of the environment, and explains what is wrong with them.
 package cli
 
 import (
@@ -18,55 +18,57 @@ import (
 )
 
 // Options is the command line: one field for each flag. From it `make flags` makes help, the man page's OPTIONS, README's
-// table of those tagged common, the completions, and line, the struct that kong fills in. All say what the tag help says, and
-// the man page adds the field's comment. The tag preset is a default that depends on where fini runs, and variable:"-" says that no FINI_ variable
-// sets the flag. Parse knows the other defaults.
+// table of the flags that are tagged common, the completions, and line, the struct that kong fills in. All of them have the
+// text of the tag help, and the man page adds the field's comment. The tag preset is a default that depends on where fini
+// runs, and variable:"-" means that no FINI_ variable sets the flag. Parse knows the other defaults.
 type Options struct {
-	// What has come to it from other processes is then stopped like leftovers, and it exits with 0; also when the parent
+	// fini then treats the processes that it has inherited as leftovers, and exits with 0. It does the same when the parent
 	// process dies.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other" help:"run no command: reap until SIGTERM or SIGINT"`
-	// SIG is also the first signal after a process of --bind has exited. As PID 1, under nohup(1) and in docker exec fini
-	// watches the parent process only if this flag is given.
+	// SIG is also the first signal after a --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches
+	// the parent process only if you give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop" help:"when the parent process dies, stop the command with SIG; none: let it run on"`
-	// Standard input must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
+	// Stdin must be a pipe, a stream socket, a terminal, or /dev/null, which counts as closed at once.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop" help:"when stdin closes, wait --grace, then stop the command"`
-	// 0 is off.
+	// 0 turns it off.
 	Timeout time.Duration `common:"" short:"t" placeholder:"DUR" group:"stop" help:"stop the command after DUR and exit 124"`
-	// A server that its host has forgotten is idle. 0 is off.
+	// This stops a server that its host has forgotten. 0 turns it off.
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop" help:"stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop" help:"stop the command when process PID exits; repeatable"`
-	// After the last signal comes SIGKILL. When a process has died, the signal of -p is sent instead.
+	// SIGKILL follows the last one. If the parent process or a --bind process has died, fini sends the signal of -p instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop" help:"what -i, -t and --idle send to stop the command; each SIG has --grace to work"`
-	Grace      time.Duration    `common:"" placeholder:"DUR" default:"5s" group:"stop" help:"how long each step of a stop waits: after the end of stdin, and before SIGKILL"`
-	// Otherwise it is up to the sender of a signal to send another. 0 is off.
+	Grace      time.Duration    `common:"" placeholder:"DUR" default:"5s" group:"stop" help:"time to exit after stdin closes, and again after each stop signal, before SIGKILL"`
+	// Otherwise it is up to the sender of a signal to send another. 0 turns it off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop" help:"send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT"`
-	Shield    *bool         `negatable:"" preset:"on, except as PID 1" group:"stop" help:"run as two processes, so that SIGKILL of either leaves nothing running"`
-	Linger    time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"how long leftovers may finish by themselves before fini stops them"`
-	// When the parent process has died, and under wait after a terminating signal, fini stops all leftovers that
-	// --allow-orphan does not name. When PID 1 exits, the kernel kills every process in its PID namespace.
+	Shield    *bool         `negatable:"" preset:"on, except as PID 1" group:"stop" help:"run as two processes: if one of them is killed, the other stops the command"`
+	Linger    time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers" help:"time for leftovers to exit by themselves before fini stops them"`
+	// When the parent process has died, and under wait after a terminating signal, fini stops all leftovers except those that
+	// --allow-orphan names. When PID 1 exits, the kernel kills every process in its PID namespace.
 	Orphans string `common:"" type:"policy" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers" help:"stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr"`
-	// With --orphans=leave fini names, counts and reports the leftovers that still run after --linger, and stops none.
-	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but leaves leftovers"`
+	// With --orphans=leave this is an audit: fini names, counts and reports the leftovers that still run after --linger, stops
+	// none, and still exits with CODE.
+	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers" help:"exit with CODE if the command succeeded but left something running"`
 	// NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of names as in
-	// glob(7) without classes such as [:alpha:]. PATTERN is compared with the command line, its words joined by spaces, and
-	// VALUE may be a pattern too; * and ? match a slash. fini leaves the descendants of the process alone too, and counts none of
+	// glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its words joined by spaces,
+	// and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants of such a process, and doesn't count any of
 	// them for --orphans-exit. While the command runs, an allowed process in its process group gets the signals of that group.
-	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave leftovers of this name alone; or cmd:PATTERN for the command line, env:NAME=VALUE for the environment; repeatable"`
+	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave alone leftovers of this name, or with this command line (cmd:PATTERN) or variable (env:NAME=VALUE); repeatable"`
 	// If fini is called tini, docker-init, podman-init or catatonit, this is on unless -g is given.
-	SingleChild *bool     `common:"" short:"c" xor:"group" group:"signals" help:"forward signals to the main child alone, not to its process group"`
+	SingleChild *bool     `common:"" short:"c" xor:"group" group:"signals" help:"forward signals only to the main child, not to its process group"`
 	Group       bool      `name:"g" short:"g" xor:"group" variable:"-" group:"signals" help:"forward signals to the command's process group, as fini does under its own name"`
 	Rewrite     []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals" help:"forward signal FROM as TO, or drop it if TO is 0; repeatable"`
-	// A terminal and its shell then treat the command as if fini were not there.
-	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals" help:"keep the command in the process group of fini"`
+	// A terminal and its shell then treat the command as if fini weren't there.
+	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals" help:"keep the command in fini's process group"`
 	RemapExit  []int `short:"e" type:"status" placeholder:"N" group:"status" help:"exit 0 if the command exits with N, such as 143 for a JVM; repeatable"`
-	// FILE is a regular file, or /dev/stdout, /dev/stderr or /dev/fd/N for a stream.
+	// FILE is a regular file, or a stream: /dev/stdout, /dev/stderr or /dev/fd/N. The report lists how the command ended, each
+	// signal with its sender, each leftover, and the resources used.
 	Report     string `common:"" type:"file" placeholder:"FILE" group:"status" help:"write a report in JSON to FILE; - is stdout"`
 	WarnReaped bool   `short:"w" group:"status" help:"name each orphan that fini reaps, and how it ended"`
-	Quiet      bool   `short:"q" xor:"level" group:"status" help:"say nothing but errors"`
-	Verbose    bool   `short:"v" type:"verbosity" xor:"level" group:"status" help:"say more: the start, each signal, and the exit"`
+	Quiet      bool   `short:"q" xor:"level" group:"status" help:"write only errors"`
+	Verbose    bool   `short:"v" type:"verbosity" xor:"level" group:"status" help:"also write about the start, each signal, and the exit"`
 	// The copy has mode 0755, and is written whole or not at all.
 	Install   string   `type:"file" placeholder:"PATH" variable:"-" group:"other" help:"copy this binary to PATH, and exit"`
-	Subreaper bool     `name:"s" short:"s" variable:"-" group:"other" help:"change nothing: fini always works as tini does with this flag"`
+	Subreaper bool     `name:"s" short:"s" variable:"-" group:"other" help:"accepted for tini's sake: fini always does what tini does with it"`
 	License   bool     `short:"l" aliases:"L" variable:"-" group:"other" help:"print the license"`
 	Version   bool     `short:"V" variable:"-" group:"other" help:"print the version"`
 	Help      bool     `short:"h" variable:"-" group:"other" help:"print this help"`
@@ -186,7 +188,7 @@ func (c *Options) Policy() life.Policy {
 	return p
 }
 
-// ToGroup reports whether a signal is forwarded to the command's process group, and not to the main child alone.
+// ToGroup reports whether fini forwards signals to the command's process group, and not only to the main child.
 func (c *Options) ToGroup() bool {
 	switch {
 	case c.Group:
