@@ -74,6 +74,7 @@ type kept struct {
 
 	matchedAs string // the program as which its memory matched a pattern of Allow
 	unread    bool   // see Unread
+	elsewhere string // the program as which its descriptor 0 was not this process's standard input
 	waitedFor bool   // a look has waited for it to become readable
 }
 

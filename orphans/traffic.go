@@ -22,7 +22,7 @@ type Traffic struct {
 }
 
 // Traffic looks at the live tree. An error says why it can't tell: it names the process that may have standard input,
-// if there is one. The caller can signal no process of an earlier Look any more.
+// if there is one.
 func (t *Tree) Traffic() (all Traffic, err error) {
 	if err := t.prepare(); err != nil {
 		return all, err
@@ -33,9 +33,20 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	}
 	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
 	told := map[int]traffic{}
-	t.persist(found, func(quiet []Process) {
+	var asked []Process // not the many processes of a browser, one of which is always busy
+	for _, p := range found {
+		if p.kept.elsewhere == p.program() {
+			told[p.Pid] = traffic{other: true}
+		} else {
+			asked = append(asked, p)
+		}
+	}
+	t.persist(asked, func(quiet []Process) {
 		for i, one := range ask(t, quiet, func(f *files, p Process) traffic { return f.traffic(p, stdin) }) {
 			told[quiet[i].Pid] = one
+			if one.other {
+				quiet[i].kept.elsewhere = quiet[i].program()
+			}
 		}
 	}, func(p Process) bool {
 		_, looked := told[p.Pid]
@@ -56,9 +67,6 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 			has[p.Pid] = true
 			all.Sum += one.sum
 		}
-	}
-	for pid := range t.known {
-		t.forget(pid) // a look while the command runs keeps no descriptor
 	}
 	return all, err
 }

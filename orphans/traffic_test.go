@@ -42,8 +42,8 @@ func TestTraffic(t *testing.T) {
 			t.Helper()
 			now, err := tree.Traffic()
 			check(t, err)
-			if now.Busy || len(tree.known) > 0 {
-				t.Errorf("%+v, and %d descriptors are kept", now, len(tree.known))
+			if now.Busy {
+				t.Error("one of them is in a system call for which a reader would wait")
 			}
 			return now.Sum
 		}

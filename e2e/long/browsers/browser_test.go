@@ -67,6 +67,25 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	}
 }
 
+// A server is idle though its browser, whose processes never stand still, has a page open.
+func TestForgottenBrowserEnds(t *testing.T) {
+	t.Parallel()
+	clients.NeedBrowserServers(t)
+	for name, server := range map[string]func(*testing.T) clients.BrowserServer{
+		"puppeteer": clients.PuppeteerServer,
+		"devtools":  func(t *testing.T) clients.BrowserServer { return clients.DevtoolsServer(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := clients.StartBrowser(t, server(t), []string{rig.Fini, "--idle=20s", "--"})
+			s.MustLeaveNothing(clients.BrowserEnd{Exited: "124"})
+			if said := strings.Join(s.Said(), ""); !strings.Contains(said, "for 20s (--idle)") {
+				t.Errorf("says %q", said)
+			}
+		})
+	}
+}
+
 // A server that ends its browser by itself, at the end of its stdin, does so under fini as
 // it does without: with the same status, its own clean-up done, and nothing for fini to say.
 func TestBrowserEndsByItself(t *testing.T) {
