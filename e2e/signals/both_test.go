@@ -55,7 +55,7 @@ func TestTrapKillZero(t *testing.T) {
 	}
 }
 
-// pkill(1) finds both processes of a pair, in either order.
+// pkill -f and pidof(8) find both processes of a pair, in either order.
 func TestSameSignalToBoth(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, l *rig.Life, out *rig.Lines) {
