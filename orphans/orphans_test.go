@@ -1066,3 +1066,21 @@ func TestCommandLine(t *testing.T) {
 		}
 	})
 }
+
+// A pid that another process has got since is not signalled: without a pidfd by its parent, and at any time because what was
+// known of the pid is of another process.
+func TestSignalSparesWhoGotThePid(t *testing.T) {
+	tree := New()
+	if err := tree.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	const noParent = 1 << 22 // PID_MAX_LIMIT in proc_sys_kernel(5)
+	if err := tree.send(os.Getppid(), noParent, -1, 0); err != unix.ESRCH {
+		t.Errorf("no descendant: %v, want ESRCH", err)
+	}
+	before, now := &kept{pidfd: -1}, &kept{pidfd: -1}
+	tree.known[os.Getppid()] = now
+	if err := tree.Signal(Process{Pid: os.Getppid(), kept: before}, 0); err != nil || before.signaled || now.signaled {
+		t.Errorf("another process with the pid: %v, signalled %v and %v", err, before.signaled, now.signaled)
+	}
+}
