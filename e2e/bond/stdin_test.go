@@ -3,6 +3,7 @@ package bond
 import (
 	"io"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -68,4 +69,33 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 			rig.MustRecord(t, "fini says", l.Err.Rest())
 		})
 	})
+}
+
+// fini's own stops send the signals of --stop-signal, with --grace behind each; the parent's death has the signal of -p.
+func TestStopSignals(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		const grace = 300 * time.Millisecond
+		flags := []string{"--stop-signal=QUIT,USR1", "-p", "INT", "--grace=" + grace.String()}
+		for flag, rungs := range map[string]time.Duration{"-i": 3, "--timeout=5s": 2} { // -i waits first
+			l := rig.Start(t, p, append(append(flags, flag, "--"), rig.Mode("signals")...)...)
+			closed := time.Now()
+			_ = l.Stdin.Close()
+			said := l.Out.Rest()
+			if took := time.Since(closed); len(said) > 2 && took < rungs*grace {
+				t.Errorf("%s: it took %v, want %v", flag, took, rungs*grace)
+			}
+			if len(said) > 0 && said[0] != "signal 3" {
+				said = said[1:] // ready
+			}
+			rig.MustRecord(t, flag+": the command says", said, "signal 3", "signal 10")
+			l.MustEnd(map[bool]int{true: 128 + 9, false: 124}[flag == "-i"])
+		}
+	})
+	for _, p := range rig.AloneOrPair(t, rig.Alone) {
+		l := rig.Launch(t, p, append([]string{"--stop-signal=QUIT,USR1", "-p", "INT", "--"}, rig.Mode("signals", "2")...)...)
+		l.Out.Want("ready")
+		rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 2")
+	}
 }

@@ -429,7 +429,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			if m.Idle > 0 && m.rung == running {
 				add(min(m.standstill.looks, idleLooks), m.standstill.sum == w.traffic, m.standstill.said)
 			}
-			add(from(m.deadline), m.leftUnread, m.stopReason, m.timedOut, m.isSuspended, m.expectedDuplicate, m.Orphans)
+			add(from(m.deadline), m.leftUnread, len(m.further), m.stopReason, m.timedOut, m.isSuspended, m.expectedDuplicate, m.Orphans)
 			add(had(m.sentAt[syscall.SIGTERM]))
 			for sig := syscall.Signal(1); sig < 32; sig++ {
 				if at, ok := m.sentAt[sig]; ok {
@@ -486,7 +486,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread stopReason timedOut standstill isSuspended expectedDuplicate sentAt"},
+		{ladder{}, "Rules main rung deadline leftUnread further stopReason timedOut standstill isSuspended expectedDuplicate sentAt"},
 		{sweep{}, "Rules main earlierTerm result resultUnknown clears stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{earlierTerm{}, "group at"},
@@ -706,6 +706,10 @@ var settings = []struct {
 		w.blind = true
 	}},
 	{"--pause", func(*Rules) {}, nil, pauses},
+	{"--stop-signal and --timeout", func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM} }, nil, func(w *world) {
+		timesOut(w)
+		w.may(syscall.SIGUSR1, false)
+	}},
 	{"a freeze", func(r *Rules) { r.Grace, r.Linger = time.Second, 600*ms }, []string{"all is frozen"}, nil},
 	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {

@@ -166,7 +166,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		p.mark.hadTerm = p.mark.hadTerm || p.start/tick*tick+tick <= w.now
 		w.ghost.termAt = w.now
 	}
-	if asksForEnd(sig) || sig == w.rules.Deathsig {
+	if asksForEnd(sig) || sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, sig) {
 		p.mark.termed, w.ghost.stopping = true, true
 	}
 }
@@ -419,7 +419,7 @@ const slack = 300 * ms
 
 // ladder is how long it may take from a reason to the end.
 func (w *world) ladder() time.Duration {
-	return 2*w.rules.Grace + w.rules.Linger + w.extra()
+	return time.Duration(2+max(len(w.rules.StopSignals)-1, 0))*w.rules.Grace + w.rules.Linger + w.extra()
 }
 
 // extra is the same for those that can't be ended.

@@ -22,7 +22,8 @@ import (
 //	           has reached the command too
 //	closing    the command can see the end of stdin --grace without a byte read, another
 //	                                                reason, a terminating signal: stopping
-//	stopping   the main child has had a stop signal --grace or --kill-after: ending
+//	stopping   the main child has had a stop signal --grace: the next one of --stop-signal, or ending;
+//	                                                --kill-after: ending
 //	ending     the main child alone has had SIGKILL the main child lives on: the sweep, asking or clearing
 //
 // On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of
@@ -48,8 +49,9 @@ type ladder struct {
 	deadline   time.Duration // when the rung ends, as uptime
 	leftUnread int           // unread bytes of stdin at the last look
 
-	stopReason  Reason // why fini stops the command
-	timedOut    bool   // --timeout has passed before the command exited
+	further     []syscall.Signal // of --stop-signal, each to be sent a --grace after the one before
+	stopReason  Reason           // why fini stops the command
+	timedOut    bool             // --timeout has passed before the command exited
 	standstill  standstill
 	isSuspended bool // the main child is suspended by a signal
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
@@ -182,7 +184,7 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	case (l.rung == stoppingRung && l.deadline <= now+l.Grace || l.rung == ending) && why == TimedOut:
 		return []action{say{Warning, "the exit status will be 124", why}}
 	case (l.rung == closing || l.rung == heeding) && why == StdinClosed,
-		l.rung == stoppingRung && l.deadline <= now+l.Grace,
+		l.rung == stoppingRung && l.deadline <= now+l.Grace && (len(l.further) == 0 || !why.overrules()),
 		l.rung == ending:
 		return nil
 	}
@@ -194,8 +196,11 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
 	do := []action{say{Warning, "stopping the command", why}}
 	sig := syscall.SIGTERM
+	if len(l.StopSignals) > 0 {
+		sig, l.further = l.StopSignals[0], l.StopSignals[1:]
+	}
 	if why.overrules() {
-		sig = l.Deathsig
+		sig, l.further = l.Deathsig, nil
 	}
 	if !l.hadRecently(now, sig) {
 		if why.overrules() {
@@ -282,6 +287,10 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		return l.climb(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
 		return l.climb(now, ParentDied), l
+	case l.rung == stoppingRung && now >= l.deadline && len(l.further) > 0:
+		sig := l.further[0]
+		l.further = l.further[1:]
+		return append(append(l.forward(now, sig), l.letGoOn(now)...), l.endIn(now, l.Grace)...), l
 	case l.rung == stoppingRung && now >= l.deadline:
 		l.rung = ending
 		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.

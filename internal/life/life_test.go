@@ -538,6 +538,17 @@ func TestStep(t *testing.T) {
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
 			{5001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
+		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
+			{1, stop{why: StdinClosed}, "", "stopping"},
+			{5000 * ms, elapsed{}, "forward 15, wake 5s", "stopping"},
+			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+		}},
+		{"the parent's death has a signal of its own, and no others behind it", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{6000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
