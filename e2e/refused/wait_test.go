@@ -34,6 +34,23 @@ func TestWaitFailsOnce(t *testing.T) {
 	}
 }
 
+// If both calls are refused from some moment on, fini says so once, kills what is there, and gives up within its bounds.
+func TestWaitFailsForGood(t *testing.T) {
+	t.Parallel()
+	rig.Long(t)
+	h := rig.NewCgroup(t)
+	argv := h.Wrap(need.Program(t, "strace"), "-o", "/dev/null", "-e", "trace=wait4,waitid", "-e", "inject=wait4,waitid:error=EPERM:when=8+",
+		rig.Fini, "--no-shield", "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", `(:&); (:&); (:&); setsid sh -c 'trap "" TERM; echo ready; exec sleep 1000' & read line; exit 7`)
+	l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+	l.Out.Want("ready")
+	rig.Write(t, l, "go\n")
+	_ = l.Status()
+	h.MustBeEmpty()
+	if said := l.Err.Whole(); strings.Count(said, "fini: cannot wait for children: operation not permitted\n") != 1 {
+		t.Errorf("says %q, want once that it can't wait", said)
+	}
+}
+
 // Without any call that waits for children there is no command.
 func TestNoWait(t *testing.T) {
 	t.Parallel()
