@@ -99,3 +99,12 @@ func TestStopSignals(t *testing.T) {
 		rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 2")
 	}
 }
+
+// A parent process outside of the PID namespace does not die because a process inside sends the signal that would say so.
+func TestSignalOfAnotherIsNoDeath(t *testing.T) {
+	t.Parallel()
+	rig.NeedPidNamespace(t)
+	l := rig.Start(t, rig.PID1, "-p", "TERM", "--", "/bin/sh", "-c", "trap 'exit 3' USR1; kill -64 1; kill -USR1 1; while :; do sleep 0.01; done")
+	l.MustEnd(3)
+	rig.MustRecord(t, "fini says", l.Err.Rest())
+}

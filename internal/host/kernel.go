@@ -63,7 +63,8 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case k.line.FD >= 0 && i < len(early): // it was for the outer fini's group, which the inner fini has left since
 		case k.line.FD >= 0:
 			k.notForInner(got)
-		case got.Signal == parentSignal && k.bySignal && pdeath.Died(k.parentPid()):
+		case got.Signal == parentSignal && k.bySignal && pdeath.Died(k.parentPid()) && (k.parentPid() != 0 || got.Sender == 0):
+			// Of a parent process outside of the PID namespace nothing can be asked, but it has no pid here, as others have.
 			woken.Stop = append(woken.Stop, life.ParentDied)
 			if signals.Catchable(k.kept.Signal) {
 				woken.Signals = append(woken.Signals, k.kept)
