@@ -1,15 +1,15 @@
-// Command fini runs one command and leaves nothing behind: it forwards signals to the command, reaps every orphan, stops
-// what the command left running, and ends as the command did.
+// Command fini runs one command: it forwards signals to it, reaps every orphan, stops every process that the command
+// left running, and ends as the command did.
 //
 // Except as PID 1, fini by default forks into a pair before its Go runtime starts. The inner fini runs the command. The
 // outer fini sleeps in package entry. If the inner fini was killed, the outer fini starts its Go runtime as the heir,
 // which stops what the command left running. If the inner fini asks for a single process, the outer fini starts its Go
 // runtime as that process.
 //
-// A life: Parse the command line. Settle whether this process is alone, the inner fini or the heir. Catch signals; bind
-// the command to fini's parent process; start the command; let go of what fini has inherited; run a life.Loop. For each
-// event the loop asks a machine of package life what to do, and does it by the methods in package internal/host, until the machine
-// says exit. CONTRIBUTING.md says where each thing is decided.
+// A life goes like this. Parse the command line. Settle whether this process is alone, the inner fini or the heir.
+// Catch signals, bind the command to fini's parent process, start the command, close the descriptors that fini has
+// inherited, and run a life.Loop. For each event the loop asks a machine of package life what to do, and does it by the
+// methods in package internal/host, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
 package main
 
 import (

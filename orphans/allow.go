@@ -12,7 +12,7 @@ import (
 // maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
-// What a pattern that begins so is compared with, instead of a name.
+// A pattern that begins with one of these is compared with something else than a name.
 const (
 	lineOf     = "cmd:" // the command line, its words joined by spaces
 	variableOf = "env:" // one variable of the environment, as NAME=VALUE
@@ -21,7 +21,7 @@ const (
 // Allow leaves a process and its descendants alone if a pattern matches it: path.Match defines the patterns, but here *
 // and ? match a slash too. A pattern is compared with the name that the kernel keeps for the process and with the base
 // name of its executable or, if it begins with one of the prefixes above, with what the prefix says. Look marks such
-// processes, Kill and KillChildren spare them. The process main is never spared: main is the main child.
+// processes, and Kill and KillChildren spare them, except main, the main child.
 func (t *Tree) Allow(patterns []string, main int) {
 	t.patterns, t.main = patterns, main
 }
@@ -89,7 +89,7 @@ func (t *Tree) askMemory(found []Process) {
 	}
 }
 
-// A memory is what the memory of a process says about some patterns.
+// A memory is the result of comparing the memory of a process with some patterns.
 type memory struct{ matches, read bool }
 
 // memory compares a process with patterns: see commandLine for what may hold up the read.
@@ -101,7 +101,8 @@ func (f *files) memory(dir string, patterns []string) memory {
 			wanted, is := strings.CutPrefix(pattern, of.prefix)
 			if is && texts == nil {
 				text, err := f.Whole(dir+of.file, maxEnviron)
-				// A process that is exiting shows no command line any more, and an environment only to those who may trace it.
+				// A process that is exiting no longer shows a command line, and shows its environment only to processes
+				// that may trace it.
 				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
 				text = bytes.TrimRight(text, "\x00")
 				if of.prefix == lineOf {

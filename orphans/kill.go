@@ -77,8 +77,8 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // and exits in a loop is gone before a look at it. KillChildren returns the pids that it hit, including zombies, and
 // the pids that it may not signal. If Allow may spare a child, KillChildren kills none: only a look tells which.
 //
-// PID 1 first kills the whole PID namespace by a single call. The call leaves no process the time to fork, and the
-// kernel would kill these processes in any case when PID 1 ends. See kill(2).
+// PID 1 first kills the whole PID namespace by a single call. The call is too fast for a process to fork, and the
+// kernel would kill these processes anyway when PID 1 ends. See kill(2).
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
@@ -139,9 +139,9 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// LivingChild returns a pidfd of a child that has not ended, which the caller closes, or -1 if it gets no pidfd.
-// If the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a child that was made
-// with CLONE_AUTOREAP never becomes a zombie.)
+// LivingChild returns a pidfd of a child that has not ended, which the caller closes, or -1 if it can't open one. If
+// the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a child that was made with
+// CLONE_AUTOREAP never becomes a zombie.)
 func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	if t.prepare() != nil || !t.autoreap {
 		return -1, t.autoreap

@@ -17,7 +17,7 @@
 //     (CONFIG_PROC_CHILDREN). Orphans become children of a subreaper's first thread.
 //   - Reading a link in /proc/PID/fd does not involve the file system of the file, which
 //     may have a server that does not answer. A stat of the file asks that server, and so
-//     waits for it. This package follows no link.
+//     waits for it. This package never follows a link.
 //   - A process inside execve(2) closes its close-on-exec files under a lock (exec_update_lock), and
 //     the server of a file may leave the close unanswered. On new kernels stat, environ, exe and fd wait for
 //     that lock. The list of children and status do not, nor do getpgid(2), getsid(2), pidfd_open(2),
@@ -128,7 +128,7 @@ func New() *Tree {
 }
 
 // prepare opens /proc, once. The first look calls prepare, so that a command without leftovers costs nothing. An error
-// says that there is neither a /proc of this PID namespace nor another way to find children.
+// means that there is neither a /proc of this PID namespace nor another way to find children.
 func (t *Tree) prepare() error {
 	if t.Dir >= 0 || t.childrenOnly {
 		return nil

@@ -12,10 +12,9 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// This file finds the addresses on which a process listens, to help a user find the process. It reads nothing
-// before there is a process to name, and follows no link: the texts of the links in /proc/PID/fd name the
-// sockets, as "socket:[4711]", and the tables in /proc/net say which of these sockets listen. See
-// proc_pid_net(5).
+// This file finds the addresses on which a process listens, to help a user find the process. It only reads when there
+// is a process to name, and never follows a link: the texts of the links in /proc/PID/fd name the sockets, as
+// "socket:[4711]", and the tables in /proc/net say which of these sockets listen. See proc_pid_net(5).
 
 const (
 	maxListens   = 16     // addresses named for each process, at most

@@ -12,7 +12,7 @@
 //     POLLHUP when it is hung up. Files and devices never do.
 //   - FIONREAD (TIOCINQ, ioctl_tty(2)) tells how much of a pipe or socket is still to be read.
 //
-// The package reports what happened, and signals no process.
+// The package reports what happened, and never signals a process.
 package pdeath
 
 import (
@@ -27,8 +27,8 @@ import (
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// Parent opens a pidfd of the process that started this process. fd is -1 if the kernel gives no pidfd. pid is 0 if the
-// parent process is outside of the PID namespace. gone is true if the parent process has exited.
+// Parent opens a pidfd of the process that started this process. fd is -1 without a pidfd. pid is 0 if the parent
+// process is outside of the PID namespace. gone is true if the parent process has exited.
 func Parent() (fd, pid int, gone bool) {
 	pid = os.Getppid()
 	if pid == 0 {
@@ -55,9 +55,8 @@ func Adopted(child, session, parent, parentSession int) bool {
 // exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
 // signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
 //
-// There is one such signal for each process, and whoever started this process may have set another one: kept, 0 for
-// none. SIGKILL stays set, and sig does not come. In place of any other kept signal sig comes, and the caller must act
-// on both.
+// A process has one such signal, and the process that started this one may have set another: kept, 0 for none. SIGKILL
+// stays set, and sig does not come. sig comes instead of any other kept signal, and the caller must act on both.
 func Signal(sig unix.Signal) (kept unix.Signal, err error) {
 	parent, set := os.Getppid(), int32(0)
 	_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&set)), 0)
@@ -102,7 +101,7 @@ const (
 	Ended           // it has no far end: /dev/null
 )
 
-// LookAtStdin reports whether the end of standard input can be watched. An error says why not.
+// LookAtStdin reports whether the end of standard input can be watched. An error explains why not.
 func LookAtStdin() (Stdin, error) {
 	if _, err := unix.FcntlInt(0, unix.F_GETPIPE_SZ, 0); err == nil { // fstat(2) may wait for a FIFO's file system
 		return Open, nil

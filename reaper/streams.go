@@ -9,8 +9,8 @@ import (
 )
 
 // CloseInherited closes this process's copies of the descriptors that the command inherited. So a reader gets EOF, and
-// a writer EPIPE, when the command alone would have given it. CloseInherited closes standard input (unless keepStdin),
-// standard output, and each descriptor from 3 on that is not close-on-exec. Standard error stays.
+// a writer EPIPE, as soon as without fini. CloseInherited closes standard input (unless keepStdin), standard output,
+// and each descriptor from 3 on that is not close-on-exec. Standard error stays.
 //
 // Descriptors 0 and 1 stay in place as O_PATH references, which are neither a
 // reader nor a writer of a pipe: a process of the container that opens
@@ -41,7 +41,7 @@ func closeUnlessOwn(fd int) {
 	}
 }
 
-// release turns fd into a reference that keeps no pipe open. Without /proc, release closes fd.
+// release turns fd into a reference that doesn't keep a pipe open. Without /proc, release closes fd.
 func release(fd int) {
 	path, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

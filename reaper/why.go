@@ -64,8 +64,8 @@ const (
 	elfHeader         = 64 // the size of the larger header
 )
 
-// foreign returns why the kernel does not take a binary; nil if the file may be a script. The first line of a script
-// has no zero byte: see sh(1p).
+// foreign returns why the kernel does not take a binary; nil if the file may be a script. A script's first line doesn't
+// contain a zero byte: see sh(1p).
 func foreign(text string) error {
 	line, _, _ := strings.Cut(text, "\n")
 	switch {

@@ -47,8 +47,7 @@ func unknown(name string) error {
 	return fmt.Errorf("cannot use signal %q: want a name such as TERM, SIGTERM or RTMIN+3, or a number from 1 to %d", name, rtMax)
 }
 
-// Name is the signal as kill -l writes it: SIGTERM, SIGRTMIN+3, or its number if it
-// has no name.
+// Name is the signal as kill -l writes it: SIGTERM, SIGRTMIN+3, or its number if there is no name for it.
 func Name(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

@@ -59,8 +59,8 @@ type Catcher struct {
 
 // Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
 // this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini reaps nothing. The
-// signals in keep stay as they were. A process has one Catcher. If there is no descriptor to wait for, the error says so,
-// and Wait looks for signals from time to time.
+// signals in keep stay as they were. A process has one Catcher. An error means that there is no descriptor to wait for,
+// so Wait looks for signals from time to time.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	read, write, err := eventFD()
 	if err != nil {

@@ -126,7 +126,7 @@ func Kind(fd int) (uint32, error) {
 }
 
 // Own opens the terminal or device of fd once more, with O_NONBLOCK, so that the file description is this process's
-// own. Another user's terminal can't be opened like that; but /dev/tty, the controlling terminal, needs no permission.
+// own. Another user's terminal can't be opened like that, but everybody may open /dev/tty, the controlling terminal.
 func Own(fd int) (int, error) {
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)

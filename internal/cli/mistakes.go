@@ -104,7 +104,8 @@ func (v *variables) explain(err error) error {
 	return errors.New(text)
 }
 
-// NoCommand says that there is no command, and which flag has taken the word that was meant to be the command.
+// NoCommand is the error for a command line without a command. It names the flag that has taken the word that was meant
+// to be the command.
 func NoCommand(args []string) error {
 	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") && !strings.HasPrefix(args[n-1], "-") {
 		flag := args[n-2]
@@ -120,8 +121,8 @@ func NoCommand(args []string) error {
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// misspelt returns a line for each variable that sets nothing, but whose name is nearly the name of a variable that does,
-// or that another init would have obeyed; byName says that fini signals the main child alone because of its own name.
+// misspelt returns a line for each variable that fini doesn't know, if its name is nearly that of a known one, or if
+// another init would have obeyed it. byName means that fini signals only the main child because of its own name.
 func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	for _, text := range environ {
 		says, meant := text, otherInits[text]

@@ -60,7 +60,7 @@ func (c *command) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// accept returns an error that says what is wanted, unless the value is all right.
+// accept returns an error that names what is wanted, unless the value is all right.
 func accept(right bool, value, want string) error {
 	if right {
 		return nil
@@ -166,7 +166,7 @@ func pattern(text string) (string, error) {
 	_, err := path.Match(p, "")
 	line, ofLine := strings.CutPrefix(text, "cmd:")
 	variable, ofVariable := strings.CutPrefix(text, "env:")
-	// A path and a list would match no name, and fini would say nothing.
+	// A path or a list would never match a name, and fini would not warn.
 	right := text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
 	switch {
 	case ofLine:

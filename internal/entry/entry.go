@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Linters do not see that the assembly calls these functions.
+// Linters don't see that the assembly calls these functions.
 var _, _, _ = begin, rebuild, endEarly
 
 // A terminating signal may come before the Go code of package signals catches it. The runtime unblocks these signals, and
@@ -50,7 +50,7 @@ func endEarly(sig uintptr) {
 }
 
 // begin gets the address of the words that the kernel has put on the stack: argc, the arguments, 0, the environment, 0,
-// and the auxiliary vector. See getauxval(3). begin returns the address at which rebuild writes these words anew. In the
+// and the auxiliary vector. See getauxval(3). begin returns the address that rebuild writes these words to anew. In the
 // outer fini of a pair, begin returns only if the outer fini has to do more than sleep.
 //
 //go:nosplit
@@ -88,8 +88,8 @@ func (a *inherited) note() {
 }
 
 // rebuild copies the words that the kernel has put on the stack to another address. Instead of the environment the
-// runtime gets GOMAXPROCS=1 and nothing else: variables such as GODEBUG and GOMEMLIMIT are meant for the main child,
-// and fini needs one processor.
+// runtime gets only GOMAXPROCS=1, because variables such as GODEBUG and GOMEMLIMIT are meant for the main child, and
+// fini needs one processor.
 //
 //go:nosplit
 func rebuild(from, to uintptr) {

@@ -51,7 +51,8 @@ func Environ() (environ []string) {
 	return environ
 }
 
-// stringAt is the string that the kernel has put at an address, up to its NUL. It makes no copy: the text never changes.
+// stringAt is the string that the kernel has put at an address, up to its NUL. It doesn't copy the text, which never
+// changes.
 func stringAt(begin uintptr) string {
 	n := uintptr(0)
 	for byteAt(begin+n) != 0 {

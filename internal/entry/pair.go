@@ -27,7 +27,7 @@ import (
 var outer process
 
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
-// the stack has no room for them and there is no heap.
+// they don't fit on the stack and there is no heap.
 type process struct {
 	Sleeper
 	role   Role
@@ -68,8 +68,8 @@ type siginfo struct {
 	_                     [25]int32
 }
 
-// ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. It is the last
-// real-time signal, which is the least likely signal to be sent for another reason.
+// Without pidfds, ParentSignal tells the outer fini that its parent process may have died. It is the last real-time
+// signal, which is the least likely signal to be sent for another reason.
 const ParentSignal = 64
 
 // A Role is the part that this process plays.
@@ -127,9 +127,9 @@ func LineFD() int { return outer.line }
 // An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
 
-// Inherit returns what an heir knows, the descriptor of the report's place or -1, and the path of the directory in which
-// this process was started. The path is no more than text: the tree may have put something else there, and the server of
-// the file system may not answer.
+// Inherit returns what an heir knows, the descriptor of the report's place or -1, and the path of the directory that
+// this process was started in. The path is only text, because the tree may have put something else there, and the
+// server of the file system may not answer.
 func Inherit() (will Sleeper, reportFD int, dir string) {
 	if outer.stderrFlags != 0 {
 		_, _ = unix.FcntlInt(2, unix.F_SETFL, outer.stderrFlags)

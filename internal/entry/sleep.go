@@ -184,7 +184,7 @@ func (p *process) readSignal() bool {
 	return true
 }
 
-// parentOf returns the parent of a process, 0 if it is unknown. It waits for nobody: see package orphans.
+// parentOf returns the parent of a process, 0 if it is unknown. It never waits: see package orphans.
 //
 //go:nosplit
 func (p *process) parentOf(pid uint32) int {
@@ -402,9 +402,9 @@ func (p *process) letGo() {
 
 const root = "/\x00"
 
-// release turns a standard stream into a reference that keeps no pipe open, as CloseInherited in package reaper does. If
-// there is no /proc, or the stream was closed, it becomes a reference to the root directory: the runtime of an heir opens
-// a file in the place of a closed stream, and aborts if it can't.
+// release turns a standard stream into a reference that doesn't keep a pipe open, as CloseInherited in package reaper
+// does. If there is no /proc, or the stream was closed, it becomes a reference to the root directory: the runtime of an
+// heir opens a file instead of a closed stream, and aborts if it can't.
 //
 //go:nosplit
 func release(fd uintptr, link string) {
@@ -418,7 +418,8 @@ func release(fd uintptr, link string) {
 	}
 }
 
-// exitBy ends the outer fini with a wait status: it calls exit(2), or dies from the same signal without a core dump.
+// exitBy ends the outer fini with a wait status: it calls exit(2), or kills itself with the same signal, without a core
+// dump.
 //
 //go:nosplit
 func (p *process) exitBy(status uint32) {

@@ -13,9 +13,9 @@ import (
 // maxLinks is how many links a path may contain, as in path_resolution(7).
 const maxLinks = 40
 
-// Open opens a file for writing, without waiting for what it is, if check has nothing against the kind of file: opening
-// a device may trigger an action of the device. It follows no link at the end of the path, and in the folders of the path
-// no link that another user than root may have put there if root asks.
+// Open opens a file for writing, if check accepts the kind of file, because opening a device may trigger an action of
+// the device. It doesn't wait, whatever the file is. It never follows a link at the end of the path. For root it also
+// refuses a link in the folders of the path that another user may have put there.
 func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	dir, name, err := folder(path)
 	if err != nil {
@@ -44,8 +44,8 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 }
 
 // folder returns what the *at calls need for a path: a reference to its folder, and the name in the folder. For root it
-// goes from folder to folder, and sees each link before it follows it. The kernel resolves any other user's path, because
-// this process can write nothing then that this user may not write.
+// goes from folder to folder, and sees each link before it follows it. For any other user the kernel resolves the path,
+// because this process can then write only what this user may write.
 func folder(path string) (dir int, name string, err error) {
 	dir = unix.AT_FDCWD
 	if unix.Geteuid() != 0 {
@@ -78,8 +78,8 @@ func folder(path string) (dir int, name string, err error) {
 	}
 }
 
-// into goes into a folder, or returns the target of the link that is in its place. A link of /proc leads to a file, and
-// not to what is at its target.
+// into goes into a folder or, if the name is that of a link, returns the link's target. A link of /proc leads to a file
+// itself, whatever is at its target.
 func into(dir int, name string) (next int, target string, err error) {
 	const reference = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	next, err = unix.Openat(dir, name, reference|unix.O_DIRECTORY, 0)

@@ -1,6 +1,6 @@
 package host
 
-// The bond of the command: to the parent process, to the processes of --bind, and in an inner fini to the outer fini.
+// The bonds of the command: to the parent process, to --bind processes, and in an inner fini to the outer fini.
 
 import (
 	"errors"
@@ -28,12 +28,12 @@ type bond struct {
 	ended bool
 }
 
-// parentSignal reports that the parent process may have died, if fini has no pidfd of the parent process.
+// parentSignal reports that the parent process may have died, if fini couldn't open a pidfd of it.
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
-// bind makes the exit of the outer fini, of a --bind process or of the parent process a reason to stop. The exit of the
-// parent process is no reason if -p is none. Without -p it is no reason either if fini itself is PID 1, if nohup(1)
-// started fini, or if the parent process is outside of the PID namespace.
+// bind makes fini stop when the outer fini, a --bind process or the parent process exits. It leaves out the parent
+// process if -p is none and, without -p, if fini itself is PID 1, if nohup(1) started fini, or if the parent process is
+// outside of the PID namespace.
 func (k *kernel) bind(options *cli.Options) error {
 	launcher := k.launcher()
 	watch := func(fd, pid int, why life.Reason) {

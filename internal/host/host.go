@@ -1,4 +1,5 @@
-// Package host is the real kernel of a life: what a life waits for, what it carries out, and what it says.
+// Package host is the real kernel of a life: it waits for what a life waits for, carries out its actions, and writes
+// its messages.
 package host
 
 import (
@@ -116,7 +117,7 @@ type kernel struct {
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
-	cannotReap   bool             // fini has said so
+	cannotReap   bool             // fini has warned of that
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory

@@ -112,8 +112,8 @@ func (k *kernel) heard(woken *life.Woken) bool {
 	return open
 }
 
-// notForInner says, once, that the inner fini takes signals from the outer fini only. So a signal for a whole cgroup or
-// session, or for every process of this name, reaches the command once.
+// notForInner warns, once, that the inner fini takes signals only from the outer fini. Because of that, a signal for a
+// whole cgroup or session, or for every process of this name, reaches the command once.
 func (k *kernel) notForInner(got signals.Received) {
 	if got.Kernel || k.refusedOther {
 		return
@@ -190,7 +190,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 }
 
 // restAfter decides whether Wait rests, and how long, after n children were reaped at once. A zombie counts against the
-// limits under which the command forks. So a rest lasts a millisecond at most, and ends when about three have gathered.
+// limits that the command's forks are subject to. So a rest lasts at most a millisecond, and ends when about three
+// zombies have gathered.
 func (k *kernel) restAfter(n int) {
 	const first, longest, often, few = 200 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 3
 	now := k.Now()
@@ -280,8 +281,8 @@ func (k *kernel) failed(err error) {
 	}
 }
 
-// tellOfMemory says that the kernel may have killed processes for want of memory: the processes that died by a SIGKILL
-// which fini has not sent.
+// tellOfMemory warns that the kernel may have killed processes because memory ran out: those that were killed by a
+// SIGKILL that fini has not sent.
 func (k *kernel) tellOfMemory(exits []reaper.Exit) {
 	for _, x := range k.kills.Others(exits, k.main) {
 		n, err := k.memory.KilledSince()

@@ -21,15 +21,16 @@ func (l Line) BeAlone() {
 	os.Exit(0)
 }
 
-// Starting says that fini is about to start the main child. From now on the main child may run and shall get signals.
+// Starting tells the outer fini that the main child is about to be started. From now on the main child may run, and has
+// to get signals.
 func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}, -1) }
 
-// Started says that the main child was started. report is the descriptor of the report's place, or -1.
+// Started tells the outer fini that the main child was started. report is the descriptor of the report's place, or -1.
 func (l Line) Started(pid int, job uint32, report int) {
 	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Flags: job}, report)
 }
 
-// Done says that this process has done its work, and gives the wait status with which the outer fini shall end.
+// Done tells the outer fini that this process has done its work, and the wait status to end with.
 func (l Line) Done(status syscall.WaitStatus) {
 	l.send(entry.Message{Kind: entry.Done, Value: uint32(status)}, -1)
 }

@@ -19,8 +19,8 @@ import (
 // summary of a CI step.
 type Logger struct{ Threshold life.Level }
 
-// Sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost:
-// fini waits for no reader.
+// Sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost,
+// because fini doesn't wait for a reader.
 func (s Logger) Sayf(level life.Level, format string, args ...any) {
 	if level > s.Threshold {
 		return
@@ -34,7 +34,7 @@ func (s Logger) Sayf(level life.Level, format string, args ...any) {
 
 const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 
-// coloured reports whether lines go to a terminal whose user has nothing against colour. See no-color.org.
+// coloured reports whether lines go to a terminal whose user hasn't turned colour off. See no-color.org.
 func coloured() bool {
 	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
@@ -52,7 +52,7 @@ func terminalWidth() int {
 // A pipe takes a line of this length as a whole. See PIPE_BUF in pipe(7).
 const maxLine = 1024
 
-// Say says a line. A reason is why fini stops or kills the command or its leftovers.
+// Say writes a line. A reason is why fini stops or kills the command or its leftovers.
 func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 	if why == life.NoReason {
 		k.Sayf(level, "%s", text)
@@ -93,9 +93,9 @@ func (k *kernel) culprit(why life.Reason) string {
 	return ""
 }
 
-// Tell says what fini does about a leftover. A line about a leftover that fini leaves alone matters under
-// --orphans=leave, and if a reader waits for a leftover of --allow-orphan. The exit of PID 1 kills the whole tree, so
-// under PID 1 no reader waits for a leftover.
+// Tell writes what fini does about a leftover. A line about a leftover that fini spares matters under --orphans=leave,
+// and if a reader waits for a leftover that --allow-orphan names. When PID 1 exits, the kernel kills the whole tree, so
+// a reader never waits for a leftover there.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly, hadTerm bool) {
 	shown, level, why := p, life.Warning, ""
 	if os.Getpid() == 1 && k.line.FD < 0 {

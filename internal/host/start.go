@@ -21,14 +21,14 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// settle settles whether this process is what the options ask for: package entry has only guessed. An inner fini of the
-// wrong kind tells the outer fini so, and exits here.
+// settle settles whether this process is what the options ask for, because package entry has only guessed. An inner
+// fini that should not exist tells the outer fini, and exits here.
 //
 //	wanted  this process is alone  inner
 //	alone   goes on                asks for it
 //	pair    says why it is alone   goes on
 //
-// PID 1 and a fini that pauses need no outer fini, and say nothing.
+// PID 1 and a fini that pauses never have an outer fini, so they don't warn.
 func (k *kernel) settle(options *cli.Options) {
 	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
 	outer, group, session := entry.Outer()
@@ -55,7 +55,7 @@ func (k *kernel) settle(options *cli.Options) {
 	}
 }
 
-// alone says why no outer fini shields this process, if the options ask for a shield.
+// alone warns that this process has no shield, and why, if the options ask for one.
 func (k *kernel) alone(options *cli.Options, initial bool) {
 	why, level := entry.Failed(), life.Failure
 	switch {
@@ -67,7 +67,7 @@ func (k *kernel) alone(options *cli.Options, initial bool) {
 		why, level = errors.New(LimitedBuild), life.Detail
 	case why != nil:
 		why = fmt.Errorf("cannot fork: %w", why)
-	case k.rules.Job != life.OutsideJob: // as if a flag's value is called like a flag
+	case k.rules.Job != life.OutsideJob: // for example a flag's value that looks like a flag
 		why = errors.New("a word in front of the command looks like --no-shield or --pause")
 	default:
 		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
@@ -122,8 +122,8 @@ func (k *kernel) command(options *cli.Options, environ []string, inherited entry
 	return c
 }
 
-// start starts the command, if any, and says what the kernel has refused the child. It tells the outer fini before and
-// after the start.
+// start starts the command, if there is one, and warns of what the kernel has refused the child. It tells the outer
+// fini before and after the start.
 func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {
@@ -152,7 +152,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	return child, nil
 }
 
-// leaveGroup gives an inner fini a process group of its own, so that a SIGKILL for the outer fini's group spares it, and
+// leaveGroup gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and
 // reports whether it has one. Every signal to the group until now has reached the outer fini too.
 func (k *kernel) leaveGroup() bool {
 	err := unix.Setpgid(0, 0)
@@ -197,8 +197,8 @@ func makeThreads(n int) {
 	close(release)
 }
 
-// notStarted says why there is no command, and returns how fini must end. The outer fini, if there is one, exits with
-// the same status as the inner fini.
+// notStarted writes why the command was not started, and returns how fini must end. The outer fini, if there is one,
+// exits with the same status as the inner fini.
 func (k *kernel) notStarted(err error) life.Result {
 	status, text := life.ExitFailed, err.Error()
 	var failed *reaper.SpawnError

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Version ends in seven hexadecimal digits, because Docker compares what `<init> --version` prints with a pattern.
+// Version ends in seven hexadecimal digits, because Docker matches the output of `<init> --version` against a pattern.
 func Version() string {
 	revision := "0000000"
 	if info, ok := debug.ReadBuildInfo(); ok {

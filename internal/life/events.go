@@ -9,7 +9,7 @@ import (
 )
 
 // A Machine decides what to do about each event, in order, and which machine goes on: itself, another machine, or none
-// when the life is over. A Machine makes no system call and reads no clock: now is the time since boot.
+// when the life is over. A Machine never makes a system call or reads a clock: now is the time since boot.
 //
 // A command goes through two machines: the ladder stops the main child, and the sweep stops the leftovers. The heir of
 // a pair begins with the sweep.

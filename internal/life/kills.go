@@ -6,15 +6,15 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// Kills knows which deaths by SIGKILL are not fini's own work: the kernel may have killed these processes for want of
-// memory. The kernel does not say which processes it has killed: it only counts them for the whole cgroup.
+// Kills knows which processes were killed by SIGKILL, but not by fini: the kernel may have killed them because memory
+// ran out. The kernel doesn't report which processes it has killed; it only counts them for the whole cgroup.
 type Kills struct {
 	own   map[int]bool // pids that fini has sent SIGKILL and not reaped yet
 	group bool         // fini has sent SIGKILL to the command's group
 	Over  bool         // the main child has exited: each process that dies now is a leftover
 }
 
-// Sent records a SIGKILL of fini's own.
+// Sent records a SIGKILL that fini has sent.
 func (k *Kills) Sent(sig syscall.Signal, group bool, pids ...int) {
 	if sig != syscall.SIGKILL {
 		return
@@ -29,7 +29,7 @@ func (k *Kills) Sent(sig syscall.Signal, group bool, pids ...int) {
 }
 
 // Others are the exits, of the main child and of leftovers, by a SIGKILL that fini has not sent. A main child that
-// exits with 137 is among them: it may be a shell whose last command died by SIGKILL.
+// exits with 137 is among them: it may be a shell whose last command was killed by SIGKILL.
 func (k *Kills) Others(exits []reaper.Exit, main int) (found []reaper.Exit) {
 	for _, x := range exits {
 		killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL

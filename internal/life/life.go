@@ -1,4 +1,4 @@
-// Package life decides what becomes of a command and of its leftovers. It makes no system call and reads no clock: a
+// Package life decides what becomes of a command and of its leftovers. It never makes a system call or reads a clock: a
 // Kernel reports what happens, and carries out what the package decides.
 //
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
@@ -93,8 +93,8 @@ type Rules struct {
 	Identity
 }
 
-// A Policy is all that the command line asks of a life. Each machine has a copy, in which some reasons overrule
-// Orphans. Where a comment says "the policy", it means Orphans in this copy.
+// A Policy is all that the command line asks of a life. Each machine has a copy, and some reasons overrule Orphans in
+// it. Where a comment says "the policy", it means Orphans in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
 	KillAfter     time.Duration    // 0 for off
@@ -119,8 +119,7 @@ type Identity struct {
 	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksForEnd
 }
 
-// OutsideJob, as Identity.Job, is a process group that has no number here, because it is outside of the
-// PID namespace.
+// OutsideJob, as Identity.Job, is a process group without a number, because it is outside of the PID namespace.
 const OutsideJob = -1
 
 // commandGroup is the process group of the command, as proc_pid_stat(5) has it: 0 for OutsideJob.
@@ -139,8 +138,8 @@ const (
 	LeaveAll  = "leave"
 )
 
-// ByName is why fini leaves a leftover alone: --allow-orphan. The other reasons are the policies StopPipes and LeaveAll.
-// A report has these words.
+// ByName is the word of a report for a leftover that --allow-orphan spares. The policies StopPipes and LeaveAll are the
+// words for others that fini spares.
 const ByName = "allow-orphan"
 
 const (

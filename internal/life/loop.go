@@ -83,10 +83,10 @@ type Loop struct {
 	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
 }
 
-// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one: a container that
-// was paused, or a machine that was suspended, must not find SIGKILL at its thaw. fini gives back one time of any length,
-// or many that add up to --grace (or -k, if that is longer). So a fini that is stopped and continued again and again can't
-// put SIGKILL off for ever.
+// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because
+// after a paused container or a suspended machine has been continued, the command must not get SIGKILL at once. fini
+// gives back one time of any length, or many that add up to --grace (or -k, if that is longer). So SIGKILL can't be put
+// off for ever by suspending and continuing fini again and again.
 const slice = 250 * time.Millisecond
 
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
@@ -108,8 +108,8 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 
 // NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
 // main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
-// spares no leftover. --allow-orphan still spares the leftovers that it names. Every other process is asked to exit,
-// although the kernel may have sent the command its parent death signal.
+// doesn't spare any leftover, but --allow-orphan still spares the leftovers that it names. Every other process is asked
+// to exit, although the kernel may have sent the command its parent death signal.
 func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main, seen: k.Now()}
 	s := newSweep(rules)
@@ -250,7 +250,8 @@ func (l *Loop) received(got signals.Received) {
 	l.queue = append(l.queue, received{got.Signal, from})
 }
 
-// reapAll reaps the children that have exited, at once: a zombie counts against the limits under which the command forks.
+// reapAll reaps the children that have exited, at once, because a zombie counts against the limits that the command's
+// forks are subject to.
 func (l *Loop) reapAll() {
 	l.mustReap = false
 	e := l.collect()

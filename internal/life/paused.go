@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// paused is the machine of --pause. There is no command: what other processes leave to fini are its leftovers, and they
-// are stopped as behind a command that has exited.
+// paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
+// stops them as it does after a command has exited.
 type paused struct{ Rules }
 
 func (p paused) step(now time.Duration, e event) (do []action, next Machine) {

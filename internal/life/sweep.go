@@ -24,8 +24,9 @@ import (
 //	counting   fini lists leftovers and leaves them the look has been answered: over
 //	           under --orphans=leave
 //
-// Clearing comes before asking, under every policy, if the command had to be killed: its group was asked a whole --grace or
-// --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares one of the group.
+// If the command had to be killed, clearing comes before asking, under every policy, because its group was asked a
+// whole --grace or --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares a process of
+// the group.
 //
 // Under --orphans=leave, counting takes the place of asking, after --linger, a reason or a signal. Without
 // --orphans-exit fini does not wait for --linger: the count decides nothing, so counting begins at once.
@@ -34,7 +35,7 @@ import (
 // neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
 //
 // In each stage the sweep is over when no child is left, except the children that --allow-orphan leaves alone. Under
-// --orphans=pipes the sweep is also over when two looks in a row show no leftover that holds standard output or
+// --orphans=pipes the sweep is also over when two looks in a row don't find a leftover that holds standard output or
 // standard error. The second look must be still: see orphans.View. While lingering, the end of stdin is no reason to
 // stop: it may be why the command has exited.
 type stage int
@@ -71,8 +72,8 @@ const (
 	startUnknown = time.Second
 )
 
-// An earlierTerm says which processes need no SIGTERM in the sweep: the members of a process group that got SIGTERM at
-// an uptime, no matter how long ago. The zero value says that there was none.
+// An earlierTerm is a SIGTERM that the members of a process group got before the sweep, however long ago, so that the
+// sweep doesn't send it to them again. The zero value means that there was none.
 type earlierTerm struct {
 	group int
 	at    time.Duration
@@ -151,7 +152,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 
 func (s *sweep) stops() bool { return s.stage != waiting }
 
-// begin begins to deal with leftovers. Under --orphans=wait fini waits for them if it has no reason to stop them.
+// begin begins to deal with leftovers. Under --orphans=wait fini waits for them unless it has a reason to stop them.
 func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
 	switch {
 	case s.Orphans == WaitAll && mayWait:
@@ -164,8 +165,8 @@ func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, 
 }
 
 // ask begins with a look. The grace begins with the answer: no process is killed unasked, however late the answer
-// comes. Under --orphans=leave no process is asked. A method that takes actions as its parameter returns them before
-// its own.
+// comes. Under --orphans=leave fini doesn't ask any process. A method that takes actions as its parameter returns them
+// before its own.
 func (s *sweep) ask(do ...action) ([]action, Machine) {
 	switch {
 	case s.clears:
@@ -415,7 +416,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	return spared
 }
 
-// asked returns the uptime at which fini asked a leftover to exit, if it has.
+// asked returns when fini asked a leftover to exit, as uptime, if it has.
 func (s *sweep) asked(p orphans.Process) (at time.Duration, ok bool) {
 	r, ok := s.requests[p.Pid]
 	known := r.start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
@@ -454,8 +455,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	return do
 }
 
-// killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills these leftovers alone,
-// after each look; else the whole tree, by kill.
+// killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills only these leftovers,
+// after each look; otherwise it kills the whole tree, by kill.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow {
 		return append(do, s.again(now)), s // the last leftovers are exiting
@@ -476,7 +477,7 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	return s.kill(now, do...)
 }
 
-// kill begins rounds of SIGKILL to the tree, first to the children of this process alone: see burstFor. If
+// kill begins rounds of SIGKILL to the tree, at first only to the children of this process: see burstFor. If
 // --allow-orphan may spare a child, each round needs a look.
 func (s *sweep) kill(now time.Duration, do ...action) ([]action, Machine) {
 	if s.Allow {
@@ -551,7 +552,7 @@ func (s *sweep) finish(do ...action) ([]action, Machine) {
 	return append(do, exit{end}), nil
 }
 
-// cannotFind says why fini leaves the leftovers alone.
+// cannotFind warns that fini can't find the leftovers, and why.
 func cannotFind(err error) action {
 	return say{Failure, fmt.Sprintf("cannot find leftovers: %v", err), NoReason}
 }

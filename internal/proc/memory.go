@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory counts the processes that the kernel has killed for want of memory in the cgroup of this process. The count
-// rises before the process gets its SIGKILL. See memory.events in Documentation/admin-guide/cgroup-v2.rst, and
+// Memory counts the processes that the kernel has killed in the cgroup of this process because memory ran out. The
+// count rises before the process gets its SIGKILL. See memory.events in Documentation/admin-guide/cgroup-v2.rst, and
 // memory.oom_control in cgroup-v1/memory.rst.
 type Memory struct {
 	File  string // the kernel's file that counts them; "" for none

@@ -1,5 +1,5 @@
-// Package proc is the one reader of the kernel's files: what /proc and the cgroup file system say. It also says what
-// this kernel gives. It decides nothing, and follows no link.
+// Package proc is the one reader of the kernel's files, those of /proc and of the cgroup file system. It also knows
+// what this kernel supports. It never decides, and never follows a link.
 package proc
 
 import (
@@ -63,8 +63,8 @@ type Status struct {
 	Code                  string // the size of the program, "" if it has no memory
 }
 
-// InExec reports whether a process with this size of its program is inside execve(2): it has no code until the call
-// returns.
+// InExec reports whether a process whose program has this size is inside execve(2), because the size is 0 until the
+// call returns.
 func InExec(code string) bool { return strings.TrimSpace(code) == "0 kB" }
 
 // Status is the status of a process.
@@ -146,7 +146,8 @@ func (f *Files) ReadPids(name string) (pids []int, err error) {
 const MaxText = 1 << 20
 
 // Each calls visit with each part of the first limit bytes of a file below /proc, until it returns false; the byte end
-// follows each part. If a part has no room in the buffer, or no end, visit gets its beginning, and whole is false.
+// follows each part. If a part doesn't fit into the buffer, or doesn't end, visit gets its beginning, and whole is
+// false.
 func (f *Files) Each(name string, end byte, limit int, visit func(part []byte, whole bool) (more bool)) error {
 	fd, err := f.open(name, 0)
 	if err != nil {
@@ -268,7 +269,7 @@ func ParseStart(text []byte) time.Duration {
 	return time.Duration(start) * Tick
 }
 
-// IsGone reports whether an error of a file below /proc says that the process has ended.
+// IsGone reports whether an error of a file below /proc means that the process has ended.
 func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
 
 // HidesProcesses reports whether /proc is mounted with hidepid: see proc(5). With hidepid the kernel takes

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// OneLine is text with unprintable characters replaced, and at most limit bytes long:
-// a process may choose any name. It is no command to a CI's agent: GitHub's takes ##[command], Azure's ##vso[command] and
-// TeamCity ##teamcity[command], wherever it stands in a line.
+// OneLine is text with unprintable characters replaced, and at most limit bytes long, because a process may choose any
+// name. A CI's agent doesn't take it for a command, as GitHub's would take ##[command], Azure's ##vso[command] and
+// TeamCity ##teamcity[command] anywhere in a line.
 func OneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

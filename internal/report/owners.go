@@ -6,7 +6,7 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// hints are the environment variables in which tools name the test, script, step or job that runs, according to their
+// hints are the environment variables that tools use to name the running test, script, step or job, according to their
 // documentation, the most precise first.
 var hints = []struct{ variable, what string }{
 	{"FINI_TEST", "test"}, // for tools that set no variable, such as go test

@@ -1,5 +1,5 @@
-// Package report makes the output of --report: the record of one run of fini, the file or stream for the record,
-// the owner of each leftover, and the line about it. The package takes facts and decides nothing; it knows no loop.
+// Package report makes the output of --report: the record of one run of fini, the file or stream for the record, the
+// owner of each leftover, and the line about it. The package takes facts and never decides, and doesn't know the loop.
 //
 // It relies on the kernel's promise that a descriptor keeps its file when names change: see open(2).
 package report
@@ -18,8 +18,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one run of fini. Without --report it has no place, and only serves the output for a CI.
-// docs/report.schema.json describes the fields. A field of type any is nil for null.
+// Report is the report of one run of fini. Without --report its Place is empty, and it only serves the
+// output for a CI. docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
 	To  Place
 	Pid int // of the main child, 0 for none
@@ -127,9 +127,9 @@ func (r *Report) Stopped(why string) {
 	}
 }
 
-// Leftover records a leftover. asked says that the leftover got SIGTERM before the sweep, alone or with its group; line
-// is the line about the leftover. spared says why fini leaves the leftover alone, "" if fini does not. If the leftover is
-// known already, the rest of the first record stays.
+// Leftover records a leftover. asked means that the leftover got SIGTERM before the sweep, by itself or with its group,
+// and line is the line about it. spared is why fini spares the leftover, "" if it doesn't. If the leftover is known
+// already, the rest of the first record stays.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, asked bool, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
