@@ -698,6 +698,7 @@ func TestHeir(t *testing.T) {
 			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1, reaped(true, mainPid), "end by 9", "over"},
 		}},
+		{"what had ended before is named too", mainPid, killed, reaped(true, mainPid, 300), `say "reaped zombie 300 (), which exited with status 0", end by 9`, nil},
 		{"no policy counts", mainPid, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
 			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},

@@ -114,10 +114,12 @@ func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 	l := &Loop{Kernel: k, rules: rules, main: main, seen: k.Now()}
 	s := newSweep(rules)
 	s.Orphans, s.main, s.result = StopAll, main, result
-	if _, none := k.Reap(); none {
-		l.todo, l.machine = s.finish()
+	exits, none := k.Reap()
+	do, _ := sortExits(exits, main, rules.WarnReaped)
+	if none {
+		l.todo, l.machine = s.finish(do...)
 	} else {
-		l.todo, l.machine = s.ask(say{Warning, "stopping the command: the inner fini was killed", NoReason})
+		l.todo, l.machine = s.ask(append(do, say{Warning, "stopping the command: the inner fini was killed", NoReason})...)
 	}
 	return l
 }
