@@ -189,7 +189,7 @@ func (p *process) readSignal() bool {
 //go:nosplit
 func (p *process) parentOf(pid uint32) int {
 	// struct pidfd_info, as Linux 6.13 has it; the parent is at byte 24.
-	const getInfo, size = 0xc040ff0b, 64
+	const getInfo = 0xc040ff0b
 	text := uintptr(unsafe.Pointer(&p.text))
 	setWord(text, 0)
 	fd := call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)
@@ -198,20 +198,7 @@ func (p *process) parentOf(pid uint32) int {
 	if err == 0 {
 		return int(uint32(word(text + 24)))
 	}
-	// /proc/PID/status, from the last byte of the path on
-	at := text + size
-	for i, tail := uintptr(0), "/status\x00"; i < uintptr(len(tail)); i++ {
-		setByte(at+i, byteAt(address(tail)+i))
-	}
-	for ; pid > 0; pid /= 10 {
-		at--
-		setByte(at, byte('0'+pid%10))
-	}
-	for i, head := uintptr(6), "/proc/"; i > 0; i-- {
-		at--
-		setByte(at, byteAt(address(head)+i-1))
-	}
-	n := readFile(at, text, len(p.text)-1)
+	n := readFile(p.pathOf("/proc/", pid, "/status\x00"), text, len(p.text)-1)
 	setByte(text+uintptr(max(n, 0)), 0)
 	for at := text; byteAt(at) != 0; at++ {
 		if begins(at, "\nPPid:\t") {
@@ -220,6 +207,25 @@ func (p *process) parentOf(pid uint32) int {
 		}
 	}
 	return 0
+}
+
+// pathOf builds a path with a pid in text, from the last byte on, and returns its address.
+//
+//go:nosplit
+func (p *process) pathOf(head string, pid uint32, tail string) uintptr {
+	at := uintptr(unsafe.Pointer(&p.text)) + 64
+	for i := uintptr(0); i < uintptr(len(tail)); i++ {
+		setByte(at+i, byteAt(address(tail)+i))
+	}
+	for ; pid > 0; pid /= 10 {
+		at--
+		setByte(at, byte('0'+pid%10))
+	}
+	for i := uintptr(len(head)); i > 0; i-- {
+		at--
+		setByte(at, byteAt(address(head)+i-1))
+	}
+	return at
 }
 
 // takeSignal returns the acts for the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT
@@ -473,7 +479,8 @@ func hasRoom(n int) bool {
 
 // killChildren kills the main child's process group, if the main child leads a group. It also kills the children that
 // /proc lists, as far as there is room for the list, except the children from before the exec. It reaps children that
-// have exited, except the main child, whose pid names the group. It reports whether any other process may be left.
+// have exited, except the main child, whose pid names the group. It reports whether any other process may be left: only if
+// nothing is listed but these two kinds. A child that has exited since the list was made may have left a child of its own.
 //
 //go:nosplit
 func (p *process) killChildren() (left bool) {
@@ -482,17 +489,19 @@ func (p *process) killChildren() (left bool) {
 	if isChild && p.Job&InJob == 0 {
 		call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
+	mainOver := p.exited(unix.P_PID, main) != 0
 	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
-	n := readFile(address("/proc/thread-self/children\x00"), text, len(p.text)-1)
+	// The first thread adopts all orphans, but the runtime may have taken the signal on another one: see endEarly.
+	n := readFile(p.pathOf("/proc/self/task/", uint32(p.Self), "/children\x00"), text, len(p.text)-1)
 	left = n < 0
 	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
 		pid, at = number(at)
-		if earlier, _ := p.findEarlier(pid); earlier != 0 {
+		if earlier, _ := p.findEarlier(pid); earlier != 0 || pid == main && mainOver {
 			continue
 		}
-		if pid == main && p.exited(unix.P_PID, main) == 0 || pid != main && call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
+		left = true
+		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
-			left = true
 		}
 	}
 	return left

@@ -1,0 +1,89 @@
+//go:build amd64 || arm64
+
+package entry
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A child that has exited when the heir looks may have left an orphan after the list of children was made. So only a list
+// without children proves that none is left.
+func TestKillChildrenLooksAgain(t *testing.T) {
+	for _, name := range []string{"a child", "the main child"} {
+		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			p, orphan := &process{Sleeper: Sleeper{Self: os.Getpid()}}, anOrphan(t)
+			if name == "the main child" {
+				p.Main, p.Job = uint32(orphan), InJob
+			} else {
+				_ = syscall.Kill(orphan, syscall.SIGKILL)
+				for p.exited(unix.P_PID, orphan) == 0 {
+				}
+			}
+			if !p.killChildren() {
+				t.Error("the first look ends the search")
+			}
+			for p.Main != 0 && p.exited(unix.P_PID, orphan) == 0 {
+			}
+			if p.killChildren() {
+				t.Error("the second look finds something")
+			}
+		})
+	}
+}
+
+// The runtime may take a signal on any thread, and an orphan is the first thread's child.
+func TestKillChildrenOnAnotherThread(t *testing.T) {
+	orphan, left := anOrphan(t), make(chan bool)
+	p := &process{Sleeper: Sleeper{Self: os.Getpid()}}
+	go func() {
+		runtime.LockOSThread() // and end with the thread
+		if unix.Gettid() == p.Self {
+			other := make(chan bool)
+			go func() { runtime.LockOSThread(); other <- p.killChildren() }()
+			left <- <-other
+			return
+		}
+		left <- p.killChildren()
+	}()
+	if !<-left {
+		t.Error("no child was found")
+	}
+	if err := syscall.Kill(orphan, 0); err == nil {
+		var status syscall.WaitStatus
+		_ = syscall.Kill(orphan, syscall.SIGTERM) // too late for a process that was killed
+		if _, err := syscall.Wait4(orphan, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
+			t.Errorf("the orphan: %v, %v", err, status)
+		}
+	}
+}
+
+// anOrphan makes this process a subreaper, and returns a child that another process has left to it.
+func anOrphan(t *testing.T) int {
+	t.Helper()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	text, err := exec.Command("sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_, _ = syscall.Wait4(pid, nil, 0, nil)
+	})
+	return pid
+}
