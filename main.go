@@ -9,7 +9,7 @@
 // A life goes like this. Parse the command line. Settle whether this process is alone, the inner fini or the heir.
 // Catch signals, bind the command to fini's parent process, start the command, close the descriptors that fini has
 // inherited, and run a life.Loop. For each event the loop asks a machine of package life what to do, and does it by the
-// methods in package internal/host, until the machine says exit. CONTRIBUTING.md says where each thing is decided.
+// methods in package internal/host, until the machine says exit. CONTRIBUTING.md tells you where each thing is decided.
 package main
 
 import (

@@ -121,8 +121,8 @@ func NoCommand(args []string) error {
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// misspelt returns a line for each variable that fini doesn't know, if its name is nearly that of a known one, or if
-// another init would have obeyed it. byName means that fini signals only the main child because of its own name.
+// misspelt returns a line for each variable that fini doesn't know, but whose name is nearly right, or that another
+// init would have obeyed. byName means that fini signals only the main child because of its own name.
 func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	for _, text := range environ {
 		says, meant := text, otherInits[text]

@@ -64,7 +64,8 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case k.line.FD >= 0:
 			k.notForInner(got)
 		case got.Signal == parentSignal && k.bySignal && pdeath.Died(k.parentPid()) && (k.parentPid() != 0 || got.Sender == 0):
-			// Of a parent process outside of the PID namespace nothing can be asked, but it has no pid here, as others have.
+			// fini can't ask about a parent process outside of the PID namespace, but such a process is the only one
+			// without a pid here.
 			woken.Stop = append(woken.Stop, life.ParentDied)
 			if signals.Catchable(k.kept.Signal) {
 				woken.Signals = append(woken.Signals, k.kept)

@@ -55,7 +55,7 @@ func (k *kernel) settle(options *cli.Options) {
 	}
 }
 
-// alone warns that this process has no shield, and why, if the options ask for one.
+// alone warns that this process runs without a shield, and why, if the options ask for one.
 func (k *kernel) alone(options *cli.Options, initial bool) {
 	why, level := entry.Failed(), life.Failure
 	switch {

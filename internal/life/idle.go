@@ -7,8 +7,8 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// idleLooks is how many looks in a row must find that nothing has moved before --idle stops the command. fini looks
-// after each eighth of that time, so even a long sleep of the machine counts as one look.
+// idleLooks is how many looks in a row have to find the same before --idle stops the command. fini looks after each
+// eighth of that time, so even a long sleep of the machine counts as one look.
 const idleLooks = 8
 
 // lookIdle is the time from one look to the next.

@@ -83,10 +83,10 @@ type Loop struct {
 	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
 }
 
-// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because
-// after a paused container or a suspended machine has been continued, the command must not get SIGKILL at once. fini
-// gives back one time of any length, or many that add up to --grace (or -k, if that is longer). So SIGKILL can't be put
-// off for ever by suspending and continuing fini again and again.
+// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
+// command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
+// of any length, or many that add up to --grace (or -k, if that is longer). So nobody can put SIGKILL off for ever by
+// suspending and continuing fini again and again.
 const slice = 250 * time.Millisecond
 
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under

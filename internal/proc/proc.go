@@ -254,8 +254,8 @@ func (f *Files) step() {
 // every architecture that fini is built for. See proc_pid_stat(5).
 const Tick = 10 * time.Millisecond
 
-// ParseStart is the time at which a process started, since boot, in the text of /proc/PID/stat; 0 if it is unknown. The name in the text may hold
-// spaces, newlines and ")", so ParseStart counts the fields from the last ")".
+// ParseStart is the time from boot to the start of a process, in the text of /proc/PID/stat; 0 if it is unknown. The
+// name in the text may hold spaces, newlines and ")", so ParseStart counts the fields from the last ")".
 func ParseStart(text []byte) time.Duration {
 	// fields[0] is field 3 of the man page, the state.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
