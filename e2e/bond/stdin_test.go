@@ -104,7 +104,7 @@ func TestStopSignals(t *testing.T) {
 func TestSignalOfAnotherIsNoDeath(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
-	l := rig.Start(t, rig.PID1, "-p", "TERM", "--", "/bin/sh", "-c", "trap 'exit 3' USR1; kill -64 1; kill -USR1 1; while :; do sleep 0.01; done")
+	l := rig.Start(t, rig.PID1, "-c", "-p", "TERM", "--", "/bin/sh", "-c", "trap 'exit 3' USR1; kill -64 1; kill -USR1 1; while :; do sleep 0.01; done")
 	l.MustEnd(3)
 	rig.MustRecord(t, "fini says", l.Err.Rest())
 }

