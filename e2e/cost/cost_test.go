@@ -68,7 +68,7 @@ func TestGuardBinarySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d bytes", info.Size())
-	const most = 2_800_000
+	const most = 4_600_000
 	if info.Size() > most {
 		t.Errorf("fini has %d bytes, more than %d", info.Size(), most)
 	}

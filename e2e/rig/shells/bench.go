@@ -662,7 +662,7 @@ func (p *shellUser) do(what string) error {
 func (p *shellUser) finisHaveStarted() bool {
 	return !slices.ContainsFunc(p.marked(), func(proc markedProcess) bool {
 		dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", proc.pid))
-		return proc.name == "fini" && err == nil && dir != "/"
+		return (proc.name == "fini" || proc.name == "reaper") && err == nil && dir != "/"
 	})
 }
 
@@ -680,7 +680,7 @@ func (p *shellUser) kill(whom string, sig syscall.Signal) error {
 	if i < 0 {
 		return errors.New("the shell has no child")
 	}
-	if inner := childOf(all[i].pid); whom == "inner" && inner >= 0 && all[inner].name == "fini" {
+	if inner := childOf(all[i].pid); whom == "inner" && inner >= 0 && all[inner].name == "reaper" {
 		i = inner
 	}
 	if whom == "group" {
@@ -873,7 +873,7 @@ func IsStopped(pid int) bool {
 func names(all []markedProcess) string {
 	var list []string
 	for _, proc := range all {
-		if !slices.Contains([]string{"fini", "tini", "dumb-init", "catatonit"}, proc.name) {
+		if !slices.Contains([]string{"fini", "reaper", "tini", "dumb-init", "catatonit"}, proc.name) {
 			list = append(list, proc.name)
 		}
 	}
