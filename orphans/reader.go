@@ -38,8 +38,9 @@ func (r *reader) step() {
 	r.steps.Add(1)
 }
 
-// ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the answers
-// for the processes before it. A job must touch no data of the caller, because the job may still run after ask returns.
+// ask has the reader do a job for each of some processes. If a process holds up the reader, ask returns only the
+// answers for the processes before it. A job must not touch the caller's data, because it may still run after ask
+// returns.
 //
 // Go code has one processor, so Gosched runs the job on the caller's own thread, which costs no switch. If a read waits,
 // the runtime runs the caller on one of its idle threads: see makeThreads in package main.

@@ -4,10 +4,10 @@
 // Kernel facts it rests on:
 //
 //   - A pidfd becomes readable when the whole process has exited. The exit of the one
-//     thread that forked, at which PR_SET_PDEATHSIG fires, does not count. See
+//     thread that forked, which makes PR_SET_PDEATHSIG fire, does not count. See
 //     pidfd_open(2), poll(2).
 //   - poll(2) with no events asked for reports POLLHUP on a pipe's read end once the
-//     last writer is gone, whether data is left to read or not, and reads no byte. A
+//     last writer is gone, whether data is left to read or not, without reading a byte. A
 //     socket whose peer did shutdown(SHUT_WR) shows POLLRDHUP alone. A terminal shows
 //     POLLHUP when it is hung up. Files and devices never do.
 //   - FIONREAD (TIOCINQ, ioctl_tty(2)) tells how much of a pipe or socket is still to be read.

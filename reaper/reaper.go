@@ -8,11 +8,11 @@
 //     descendant is alive. Without __WALL, wait4 leaves out children whose exit signal is not SIGCHLD:
 //     this process may have had such children before it became fini. See clone(2).
 //   - A child that has exited stays a zombie until Reap collects it, so that its pid and its
-//     process group id stay reserved: a program that reaps and signals in one place hits no other process.
+//     process group id stay reserved: a program that reaps and signals in one place can't hit another process.
 //   - PR_SET_PDEATHSIG fires when the thread that forked exits. In a Go program
 //     the main thread never exits, so Spawn is called on the main thread.
 //
-// The package says what happened. It never decides, logs or exits.
+// The package reports what happened. It never decides, logs or exits.
 package reaper
 
 import (

@@ -58,7 +58,7 @@ type Catcher struct {
 }
 
 // Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
-// this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini reaps nothing. The
+// this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini couldn't reap. The
 // signals in keep stay as they were. A process has one Catcher. An error means that there is no descriptor to wait for,
 // so Wait looks for signals from time to time.
 func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {

@@ -1,8 +1,8 @@
 #include "textflag.h"
 
-// entry is where the kernel starts fini, if fini was linked with -E. begin does all the work that comes before the
-// Go runtime. Then the runtime starts at its own entry point, on a stack that rebuild has made. The runtime finds
-// its arguments on the stack and takes nothing from registers.
+// entry is where the kernel starts fini, if fini was linked with -E. begin does all the work that comes before the Go
+// runtime. Then the runtime starts at its own entry point, on a stack that rebuild has made. The runtime finds its
+// arguments on the stack, and doesn't use registers for them.
 TEXT ·entry(SB),NOSPLIT|NOFRAME,$0
 	// Go code finds the record of its thread through FS. These functions use no such record, so any memory will do.
 	// arch_prctl(ARCH_SET_FS, &noThread + 8)

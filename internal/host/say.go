@@ -39,8 +39,8 @@ func coloured() bool {
 	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
-// terminalWidth is the width of standard error in columns, 0 if standard error is no terminal or the terminal does not
-// say.
+// terminalWidth is the width of standard error in columns, 0 if standard error isn't a terminal, or the terminal
+// doesn't report it.
 func terminalWidth() int {
 	size, err := unix.IoctlGetWinsize(2, unix.TIOCGWINSZ)
 	if err != nil {

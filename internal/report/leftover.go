@@ -34,7 +34,7 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// A lower age only says that the main child has started the leftover, so a line omits it.
+// A lower age only shows that the main child has started the leftover, so a line omits it.
 const worthSaying = 10 * time.Second
 
 // Describe is the text of a line about a leftover, in about limit bytes: Describe cuts the command
