@@ -52,3 +52,25 @@ func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 		l.MustEnd(0)
 	}
 }
+
+// An inner fini that is suspended while the command runs is continued when the outer one is killed, also where the kernel
+// does not do that for an orphaned process group: its new parent is of its session. And it says nothing of the signal.
+func TestSuspendedInnerOutlivesTheOuter(t *testing.T) {
+	t.Parallel()
+	cmd := rig.CommandOf(rig.Mode("adopter", rig.Fini, "--no-foreground", "--linger=0", "--", "/bin/sh", "-c", "echo ready $$; exec sleep 1000"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	l := rig.StartCmd(t, cmd)
+	l.Out.WantPID("ready ")
+	b := &rig.BoundLife{Life: l}
+	outer := b.ChildOf(l.PID())
+	inner := b.ChildOf(outer)
+	_ = syscall.Kill(inner, syscall.SIGSTOP)
+	rig.Until(t, "the inner fini is suspended", func() bool { return shells.IsStopped(inner) })
+	_ = syscall.Kill(outer, syscall.SIGKILL)
+	l.MustEnd(0) // with its last child
+	for _, said := range l.Err.Rest() {
+		if strings.Contains(said, "dropped") {
+			t.Error(said)
+		}
+	}
+}

@@ -124,8 +124,9 @@ func Earlier() (pids []int, ok bool) {
 // LineFD is the inner fini's end of the line.
 func LineFD() int { return outer.line }
 
-// An inner fini calls Settled once it catches signals. From then on it outlives the outer fini.
-func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0) }
+// An inner fini calls Settled once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
+// kernel continues it, so that it stops the tree.
+func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
 
 // Inherit returns what an heir knows, the descriptor of the report's place or -1, and the path of the directory that
 // this process was started in. The path is only text, because the tree may have put something else there, and the

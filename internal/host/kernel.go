@@ -116,11 +116,11 @@ func (k *kernel) heard(woken *life.Woken) bool {
 // notForInner warns, once, that the inner fini takes signals only from the outer fini. Because of that, a signal for a
 // whole cgroup or session, or for every process of this name, reaches the command once.
 func (k *kernel) notForInner(got signals.Received) {
-	if got.Kernel || k.refusedOther {
+	outer, _, _ := entry.Outer()
+	if got.Kernel || got.Sender == outer || k.refusedOther { // the outer fini continues a suspended inner one
 		return
 	}
 	k.refusedOther = true
-	outer, _, _ := entry.Outer()
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
