@@ -27,7 +27,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// license has the licenses of fini and of its parts, because an image may hold nothing but the binary.
+// license has the licenses of fini and of its parts, because an image may hold only the binary.
 //
 //go:embed internal/NOTICES
 var license string

@@ -12,7 +12,7 @@ import (
 // maxName is the length to which the kernel cuts a name, in bytes. See PR_SET_NAME in prctl(2).
 const maxName = 15
 
-// A pattern that begins with one of these is compared with something else than a name.
+// A pattern that begins with one of these isn't compared with a name.
 const (
 	lineOf     = "cmd:" // the command line, its words joined by spaces
 	variableOf = "env:" // one variable of the environment, as NAME=VALUE

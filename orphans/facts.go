@@ -37,9 +37,9 @@ func (t *Tree) Descends(pid int) bool {
 }
 
 // EarlierAre records the children that this process had before it became fini: a shell may start a process and then
-// execute fini in its own place. If these children are not known, EarlierAre takes the present children for them. They
-// do not belong to the tree. Neither do their present descendants, which may be reparented to this process. If an
-// earlier child starts a process later and leaves it to this process, fini can't tell that process from the tree.
+// execute fini itself. If these children are not known, EarlierAre takes the present children for them. They do not
+// belong to the tree. Neither do their present descendants, which may be reparented to this process. If an earlier
+// child starts a process later and leaves it to this process, fini can't tell that process from the tree.
 func (t *Tree) EarlierAre(pids []int, known bool) error {
 	if err := t.prepare(); err != nil {
 		return err

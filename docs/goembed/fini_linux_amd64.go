@@ -38,8 +38,9 @@ func Path() (string, error) {
 	return path, err
 }
 
-// write writes a file that gets its name when it is whole: another program may do the same, and execute it. No process may be
-// started meanwhile. It would inherit the open file for a moment, and the kernel executes no file that is open for writing.
+// write writes a file that gets its name when it is whole: another program may do the same, and execute it. No process
+// may be started meanwhile. It would inherit the open file for a moment, and the kernel doesn't execute a file that is
+// open for writing.
 func write(dir string) (name string, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

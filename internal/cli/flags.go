@@ -156,7 +156,7 @@ func newParser(flags any, v *variables) *kong.Kong {
 	return parser
 }
 
-// Flags returns the flags with all that is said about them.
+// Flags returns the flags with their texts.
 func Flags() []*kong.Flag { return newParser(new(Options), new(variables)).Model.Flags }
 
 // Policy returns what a life obeys.

@@ -11,11 +11,11 @@ import (
 // Linters don't see that the assembly calls these functions.
 var _, _, _ = begin, rebuild, endEarly
 
-// A terminating signal may come before the Go code of package signals catches it. The runtime unblocks these signals, and
-// the kernel drops a signal that PID 1 does not catch. So PID 1 and an heir catch them here: see catchEarly. In its start
-// the runtime replaces that by its own handler, which ends the process with status 2; but before that it calls the handler
-// that it has replaced (dieFromSignal and sigfwdgo in the runtime). Only for SIGQUIT it prints a dump instead. So init puts
-// our handler back as soon as Go code runs.
+// A terminating signal may come before the Go code of package signals catches it. The runtime unblocks these signals,
+// and the kernel drops a signal that PID 1 does not catch. So PID 1 and an heir catch them here: see catchEarly. In its
+// start the runtime replaces that by its own handler, which ends the process with status 2; but before that it calls
+// the handler that it has replaced (dieFromSignal and sigfwdgo in the runtime). Only for SIGQUIT does it print a dump
+// instead. So init puts our handler back as soon as Go code runs.
 func init() { outer.catchEarly() }
 
 //go:nosplit

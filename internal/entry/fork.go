@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fork makes a pair of this process, unless the arguments ask for no pair. It guesses: the inner fini parses the command
-// line, and sends a correction if the guess was wrong. In the inner fini, fork returns at once. In the outer fini, fork
-// returns only if the outer fini has to start the runtime.
+// fork makes a pair of this process, unless the arguments ask for a single process. It guesses: the inner fini parses
+// the command line, and sends a correction if the guess was wrong. In the inner fini, fork returns at once. In the
+// outer fini, fork returns only if the outer fini has to start the runtime.
 //
 //go:nosplit
 func (p *process) fork(argv uintptr) {
@@ -203,7 +203,7 @@ func (p *process) say(kind Kind, value, flags uint32, sender int32) {
 }
 
 // noteEarlier records the children that this process had before it became fini: a shell may start a process and then
-// execute fini in its own place. The outer fini does not reap them while it sleeps, so each child keeps its pid.
+// execute fini itself. The outer fini does not reap them while it sleeps, so each child keeps its pid.
 //
 //go:nosplit
 func (p *process) noteEarlier() {

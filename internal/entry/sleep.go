@@ -111,8 +111,8 @@ func nap() {
 }
 
 // reap reaps each child that has exited, except the inner fini and the main child. Such a child was there before this
-// process became fini, or is an orphan of one that was. Another process may get its pid, so the pid is no earlier child's
-// from now on.
+// process became fini, or is an orphan of one that was. Another process may get its pid, so the pid no longer counts as
+// an earlier child's.
 //
 //go:nosplit
 func (p *process) reap() {
@@ -161,7 +161,7 @@ func (p *process) receive() bool {
 }
 
 // canSay reports whether the line takes a message now. If signals come faster than the inner fini reads messages, the
-// line is full: then signals have to stay pending, because a message that finds no room is lost.
+// line is full: then signals have to stay pending, because a message that doesn't fit is lost.
 //
 //go:nosplit
 func (p *process) canSay() bool {

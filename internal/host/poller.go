@@ -12,8 +12,8 @@ import (
 const enoughFree = 14
 
 // startPoller makes the Go runtime set up epoll(7) now. Otherwise the runtime would do so for its first timer, which it
-// sets after some garbage collection, and abort if no descriptor were left. After an error epoll is not set up, and no
-// timer may be set.
+// sets after some garbage collection, and abort if no descriptor were left. After an error epoll isn't set up, and
+// nobody may set a timer.
 func startPoller() error {
 	// First try all calls that the runtime will make. file is the descriptor for which the runtime sets up epoll(7).
 	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)

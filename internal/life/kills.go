@@ -28,8 +28,8 @@ func (k *Kills) Sent(sig syscall.Signal, group bool, pids ...int) {
 	}
 }
 
-// Others are the exits, of the main child and of leftovers, by a SIGKILL that fini has not sent. A main child that
-// exits with 137 is among them: it may be a shell whose last command was killed by SIGKILL.
+// Others are the exits of the main child and of leftovers that were killed by SIGKILL, but not by fini. A main child
+// that exits with 137 is among them: it may be a shell whose last command was killed by SIGKILL.
 func (k *Kills) Others(exits []reaper.Exit, main int) (found []reaper.Exit) {
 	for _, x := range exits {
 		killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL

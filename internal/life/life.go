@@ -93,8 +93,8 @@ type Rules struct {
 	Identity
 }
 
-// A Policy is all that the command line asks of a life. Each machine has a copy, and some reasons overrule Orphans in
-// it. Where a comment says "the policy", it means Orphans in this copy.
+// A Policy is everything that the command line asks of a life. Each machine has a copy, and some reasons overrule
+// Orphans in it. Where a comment says "the policy", it means Orphans in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
 	KillAfter     time.Duration    // 0 for off
@@ -143,8 +143,9 @@ const (
 const ByName = "allow-orphan"
 
 const (
-	// How long fini waits once SIGKILL reaches no new process. A killed process may have much memory to give back, or
-	// be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both times are guesses.
+	// How long fini waits once SIGKILL doesn't reach new processes any more. A killed process may have much memory to
+	// give back, or be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both times
+	// are guesses.
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 

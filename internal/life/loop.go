@@ -259,7 +259,8 @@ func (l *Loop) reapAll() {
 	e := l.collect()
 	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
 	if l.mainGone && !mainEnded && !e.none {
-		// A tracer has not waited for the main child: the kernel gives it to no other process. See ptrace(2).
+		// The main child's tracer has not waited for it, and the kernel doesn't report it to anybody else. See
+		// ptrace(2).
 		l.mainEnded()
 		l.exited(ended{hidden: true})
 	}
@@ -311,7 +312,7 @@ func (look) do(l *Loop) {
 		return
 	}
 	view, err := l.Look()
-	// Send knows only the processes of the last look, so an earlier answer that still waits is of no use.
+	// Send knows only the processes of the last look, so an earlier answer that still waits is useless.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{view, err})
 }

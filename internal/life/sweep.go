@@ -521,7 +521,7 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 	return append(do, s.again(now)), s
 }
 
-// again asks for the next look, later each time and not after the stage's end.
+// again asks for the next look, later each time, but not after the stage's end.
 func (s *sweep) again(now time.Duration) action {
 	after := min(s.pause, max(s.deadline-now, 0))
 	s.pause = min(2*s.pause, longPause)

@@ -75,14 +75,13 @@ func New(to Place, command []string, version string) Report {
 	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
 }
 
-// Lists reports whether the report will be written. Then it also lists leftovers about which fini prints no
-// line.
+// Lists reports whether the report will be written. Then it also lists leftovers that fini doesn't print a line about.
 func (r *Report) Lists() bool { return r.To.Path != "" }
 
 // Full reports whether the report only counts further leftovers.
 func (r *Report) Full() bool { return len(r.leftovers) == maxLeftovers }
 
-// firstWords are the first words that have room in room bytes. The last word is cut if need be.
+// firstWords are the first words that fit into room bytes. The last word may be cut.
 func firstWords(words []string, room int) (first []string, isCut bool) {
 	first = []string{}
 	for _, word := range words {
@@ -206,8 +205,8 @@ func (r *Report) Reaped(exits []reaper.Exit) {
 	}
 }
 
-// OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the
-// cause may be a lack of memory: "likely" or "unknown". reason says why.
+// OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the cause may be a
+// lack of memory: "likely" or "unknown". reason explains that.
 func (r *Report) OOM(pid int, verdict, reason string) {
 	found := object{"verdict", verdict, "reason", reason}
 	if pid == r.Pid {

@@ -69,7 +69,7 @@ func (r *Report) leaks() (all []*leftover) {
 
 func (l *leftover) mayStay() bool { return l.Allowed || l.spared == any("pipes") }
 
-// remedy tells the reader of a CI page how to mend the step. Such a reader may not know fini.
+// remedy tells the reader of a CI page how to fix the step. Such a reader may not know fini.
 func remedy(all []*leftover) string {
 	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
 	if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
