@@ -74,13 +74,13 @@ var RefusedRows = []RefusedRow{
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
 		Lost:  "without a shield the command goes on if fini is killed",
-		Holds: "a pair of which one is killed; the bond to the parent process",
+		Holds: "the shield of a pair; the bond to the parent process",
 		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
 		Lost:  "the bond to the parent process; without a shield the command goes on if fini is killed",
-		Holds: "a pair of which one is killed; leftovers are stopped",
+		Holds: "the shield of a pair; leftovers are stopped",
 		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
@@ -98,7 +98,7 @@ var RefusedRows = []RefusedRow{
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
 		Lost:  "signals reach only the main child; without a shield the command goes on if fini is killed",
-		Holds: "leftovers are stopped; the parent's death; a pair of which one is killed", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+		Holds: "leftovers are stopped; the parent's death; the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
