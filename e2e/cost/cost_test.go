@@ -146,11 +146,12 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 			flags  string
 			script string
 			begin  func(l *rig.Life) // what the alarm is set at
+			least  time.Duration     // the waits of a stop look at the clock 64 times
 		}{
-			{"--timeout=900", "echo leftover; exec sleep 1000", nil},
-			{"--kill-after=900", stubborn + "wait; wait", func(l *rig.Life) { l.Signal(syscall.SIGTERM) }},
-			{"-i --grace=900", stubborn + "wait; wait", func(l *rig.Life) { _ = l.Stdin.Close() }},
-			{"--linger=900", stubborn + "read line", func(l *rig.Life) { _ = l.Stdin.Close() }},
+			{"--timeout=900", "echo leftover; exec sleep 1000", nil, 800 * time.Second},
+			{"--kill-after=900", stubborn + "wait; wait", func(l *rig.Life) { l.Signal(syscall.SIGTERM) }, time.Second},
+			{"-i --grace=900", stubborn + "wait; wait", func(l *rig.Life) { _ = l.Stdin.Close() }, time.Second},
+			{"--linger=900", stubborn + "read line", func(l *rig.Life) { _ = l.Stdin.Close() }, time.Second},
 		} {
 			args := slices.Concat(strings.Fields(tt.flags), []string{"--", "/bin/sh", "-c", tt.script})
 			h := rig.NewCgroup(t)
@@ -163,7 +164,7 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 			var armed []time.Duration
 			if !rig.Await(rig.Enough, func() bool {
 				armed = alarms(t, l.Worker())
-				return len(armed) == 1 && armed[0] > 800*time.Second && armed[0] <= 900*time.Second
+				return len(armed) == 1 && armed[0] > tt.least && armed[0] <= 900*time.Second
 			}) {
 				t.Errorf("%s: alarms ring in %v; stderr: %s", tt.flags, armed, l.Err.Text())
 			}

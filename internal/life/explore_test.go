@@ -170,7 +170,7 @@ var moves = []move{
 		// Of the slice in which that happens nothing may be left.
 		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.mainEndedAt, &w.ghost.mustEnd} {
 			if *at != 0 {
-				*at += 4*time.Second - slice
+				*at += 4*time.Second - shortSlice
 			}
 		}
 		w.pass(w.now + 4*time.Second)
@@ -412,7 +412,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		}
 		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake))
 		if f.machine != nil && f.machine.stops() {
-			add(min(w.now-f.seen, slice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
+			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
 		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.why, min(w.now-f.stdinAt, 2*crash)/ms, min(w.now-f.parentAt, 2*crash)/ms, f.stdinAt <= f.mainAt, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {

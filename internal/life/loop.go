@@ -80,14 +80,19 @@ type Loop struct {
 	parentAt    time.Duration // when the parent process died
 	mainAt      time.Duration // when the main child's exit was seen
 	seen        time.Duration // when the loop last looked at the clock
+	slice       time.Duration // of the wait for wake, if that is longer than shortSlice
 	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
 }
 
 // The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
 // command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
 // of any length, or many that add up to --grace (or -k, if that is longer). So nobody can put SIGKILL off for ever by
-// suspending and continuing fini again and again.
-const slice = 250 * time.Millisecond
+// suspending and continuing fini again and again. Of a long wait a slice is a 64th, so that fini sleeps while leftovers
+// have an hour to finish.
+const (
+	shortSlice   = 250 * time.Millisecond
+	slicesOfWait = 64
+)
 
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
 // --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
@@ -206,7 +211,7 @@ func (l *Loop) wait() {
 // tick looks at the clock, and gives back what a slice took too long.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
-	if by := now - l.seen - slice; by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter) {
+	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter) {
 		l.givenBack += by
 		if l.wake != 0 {
 			l.wake += by
@@ -230,7 +235,7 @@ func due(at *time.Duration, now time.Duration) bool {
 func (l *Loop) next() (first time.Duration) {
 	var sliceEnd time.Duration
 	if l.wake != 0 && l.machine != nil && l.machine.stops() {
-		sliceEnd = l.seen + slice
+		sliceEnd = l.seen + max(l.slice, shortSlice)
 	}
 	for _, at := range []time.Duration{l.timeout, l.wake, sliceEnd} {
 		if at != 0 && (first == 0 || at < first) {
@@ -323,7 +328,7 @@ func (a kill) do(l *Loop) {
 	l.queue = append(l.queue, swept{hit, refused, err})
 }
 
-func (a wake) do(l *Loop) { l.wake = l.Now() + a.after }
+func (a wake) do(l *Loop) { l.wake, l.slice = l.Now()+a.after, a.after/slicesOfWait }
 
 func (a hurry) do(l *Loop) {
 	if at := l.Now() + a.after; l.wake == 0 || l.wake > at {
