@@ -148,7 +148,7 @@ func TestSayLineNeverWaits(t *testing.T) {
 			fill(t, int(near.Fd()))
 			// A terminal makes room behind the writer's back, so only the others are
 			// sure to be full still.
-			if sayTo(t, int(near.Fd())) && name != "terminal" {
+			if sayTo(t, int(near.Fd())) && name != "terminal" && name != "master" {
 				t.Error("SayLine = true, but nobody can have taken the line")
 			}
 			if flags, err := unix.FcntlInt(near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {

@@ -625,14 +625,16 @@ server.wait()`
 					rig.Until(t, "the tree has ended", func() bool { return rig.HungUp(l.Witness) })
 					rig.Until(t, "the report is there", func() bool { text, _ := os.ReadFile(path); return len(text) > 0 })
 					switch got := rig.MustHaveReport(t, path).Stopped; {
-					case got == "stdin" && want == "launcher": // a busy machine may take longer than fini waits for the death
+					// A busy machine may take longer than fini waits for the death, and a command that ends with stdin may end
+					// before fini sees that.
+					case got == "stdin" && want == "launcher", got == nil && command == "cat":
 						late++
 					case got != want:
 						t.Errorf("stopped for %v, want %q", got, want)
 					}
 				}
-				if late > 8 {
-					t.Errorf("%d of 16 crashes were taken for the end of stdin", late)
+				if late > 10 {
+					t.Errorf("%d of 20 ends were taken for another", late)
 				}
 			})
 		}
