@@ -6,10 +6,11 @@
 // which stops what the command left running. If the inner fini asks for a single process, the outer fini starts its Go
 // runtime as that process.
 //
-// A life goes like this. Parse the command line. Settle whether this process is alone, the inner fini or the heir.
-// Catch signals, bind the command to fini's parent process, start the command, close the descriptors that fini has
-// inherited, and run a life.Loop. For each event the loop asks a machine of package life what to do, and does it by the
-// methods in package internal/host, until the machine says exit. CONTRIBUTING.md tells you where each thing is decided.
+// A life goes like this. Parse the command line. Plan what this process has to do, as a process that is alone, the inner
+// fini or the heir: see life.PlanOf. Catch signals, bind the command to fini's parent process, start the command, close
+// the descriptors that fini has inherited, and run a life.Loop. For each event the loop asks a machine of package life
+// what to do, and does it by the methods in package internal/host, until the machine says exit. CONTRIBUTING.md tells you
+// where each thing is decided.
 package main
 
 import (
@@ -42,7 +43,7 @@ const gcPercent = 25
 
 func main() {
 	debug.SetGCPercent(gcPercent)
-	environ := entry.Environ()
+	environ, self := entry.Environ(), entry.Known()
 	if len(os.Args) == 0 { // execve(2) could do that before Linux 5.18, and kong wants a name
 		os.Args = []string{"fini"}
 	}
@@ -55,8 +56,8 @@ func main() {
 		answer(cli.Help)
 	case options.Version:
 		answer(host.Version() + "\n")
-		if !entry.Linked() {
-			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", host.LimitedBuild)
+		if !self.Linked {
+			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", life.LimitedBuild)
 		}
 	case options.License:
 		answer(license)
@@ -66,10 +67,10 @@ func main() {
 		}
 	case len(options.Command) == 0 && !options.Pause:
 		fail("%v", cli.NoCommand(os.Args))
-	case entry.ThisRole() == entry.Heir:
-		end(host.Inherit(options))
+	case self.Role == entry.Heir:
+		end(host.Inherit(options, self), self.Role)
 	default:
-		end(host.Run(options, environ))
+		end(host.Run(options, environ, self), self.Role)
 	}
 }
 
@@ -87,8 +88,8 @@ func answer(text string) {
 }
 
 // end makes this process exit or die as the command did. For an inner fini, the outer fini does so.
-func end(as life.Result) {
-	if as.Sig != 0 && os.Getpid() != 1 && entry.ThisRole() != entry.Inner {
+func end(as life.Result, role entry.Role) {
+	if as.Sig != 0 && os.Getpid() != 1 && role != entry.Inner {
 		signals.EndBy(as.Sig)
 	}
 	os.Exit(as.Status())

@@ -199,8 +199,10 @@ func (c *Options) ToGroup() bool {
 	return !slices.Contains([]string{"tini", "docker-init", "podman-init", "catatonit"}, c.called)
 }
 
-// Pair reports whether fini must be two processes.
-func (c *Options) Pair() bool { return c.Shield == nil || *c.Shield }
+// Wanted returns what the processes of fini are to be.
+func (c *Options) Wanted() life.Wanted {
+	return life.Wanted{Pause: c.Pause, Shield: c.Shield, Foreground: c.Foreground, ToGroup: c.ToGroup()}
+}
 
 // Level says how much fini says.
 func (c *Options) Level() life.Level {

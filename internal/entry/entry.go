@@ -20,7 +20,7 @@ func init() { outer.catchEarly() }
 
 //go:nosplit
 func (p *process) catchEarly() {
-	if p.role != Heir && call(unix.SYS_GETPID, 0, 0, 0, 0) != 1 {
+	if p.Role != Heir && call(unix.SYS_GETPID, 0, 0, 0, 0) != 1 {
 		return
 	}
 	for sig := uintptr(1); sig <= uintptr(unix.SIGTERM); sig++ {
@@ -43,7 +43,7 @@ var earlyPC uintptr
 //
 //go:nosplit
 func endEarly(sig uintptr) {
-	for round := 0; round < 1000 && outer.role == Heir && outer.killChildren(); round++ {
+	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
 		nap()
 	}
 	outer.exitBy(uint32(sig))

@@ -15,14 +15,14 @@ import (
 //
 //go:nosplit
 func (p *process) fork(argv uintptr) {
-	p.parent.FD, p.signalFD, p.line, p.reportFD = -1, -1, -1, -1
+	p.Parent.FD, p.signalFD, p.Line, p.Report = -1, -1, -1, -1
 	p.Self, p.Ignored = call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
 	p.catchEarly()
 	p.noteEarlier()
 	if p.Self == 1 || guessAlone(argv) {
 		return
 	}
-	if p.failed = p.earliers; p.failed < 0 { // later, nothing tells these children from the main child's descendants
+	if p.Failed = p.earliers; p.Failed < 0 { // later, nothing tells these children from the main child's descendants
 		return
 	}
 	p.noteParent()
@@ -33,15 +33,15 @@ func (p *process) fork(argv uintptr) {
 		byDefault := [4]uint64{} // if SIGCHLD is ignored, the kernel keeps no status
 		call(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
 	}
-	p.failed = p.launch()
-	if p.role == Inner {
+	p.Failed = p.launch()
+	if p.Role == Inner {
 		p.beInner()
 		return
 	}
-	if p.failed >= 0 {
+	if p.Failed >= 0 {
 		p.sleep()
 	}
-	if p.role == Heir {
+	if p.Role == Heir {
 		p.inherit()
 		p.catchEarly()
 	}
@@ -78,18 +78,18 @@ func begins(arg uintptr, with string) bool {
 //
 //go:nosplit
 func (p *process) noteParent() {
-	p.parent.Pid = call(unix.SYS_GETPPID, 0, 0, 0, 0)
-	p.group, p.session = call(unix.SYS_GETPGID, 0, 0, 0, 0), call(unix.SYS_GETSID, 0, 0, 0, 0)
-	if p.parent.Pid != 0 {
-		p.parent.Session = call(unix.SYS_GETSID, uintptr(p.parent.Pid), 0, 0, 0)
-		p.parent.FD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.parent.Pid), 0, 0, 0)), -1)
+	p.Parent.Pid = call(unix.SYS_GETPPID, 0, 0, 0, 0)
+	p.Group, p.Session = call(unix.SYS_GETPGID, 0, 0, 0, 0), call(unix.SYS_GETSID, 0, 0, 0, 0)
+	if p.Parent.Pid != 0 {
+		p.Parent.Session = call(unix.SYS_GETSID, uintptr(p.Parent.Pid), 0, 0, 0)
+		p.Parent.FD = max(high(call(unix.SYS_PIDFD_OPEN, uintptr(p.Parent.Pid), 0, 0, 0)), -1)
 	}
-	if p.parent.FD < 0 {
+	if p.Parent.FD < 0 {
 		p.takeSlot()
 	}
-	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
-		closeFD(p.parent.FD) // the pidfd may belong to another process
-		p.parent.FD, p.parent.Gone = -1, true
+	if call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Parent.Pid {
+		closeFD(p.Parent.FD) // the pidfd may belong to another process
+		p.Parent.FD, p.Parent.Gone = -1, true
 	}
 }
 
@@ -98,10 +98,10 @@ func (p *process) noteParent() {
 //
 //go:nosplit
 func (p *process) takeSlot() {
-	kept := &p.parent.Kept
+	kept := &p.Parent.Kept
 	call(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(kept)), 0, 0)
 	if *kept != int32(unix.SIGKILL) {
-		p.parent.Err = syscall.Errno(-call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0))
+		p.Parent.Err = syscall.Errno(-call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, ParentSignal, 0, 0))
 	}
 }
 
@@ -126,17 +126,17 @@ func (p *process) launch() (err int) {
 	if err >= 0 {
 		err = call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)
 	}
-	p.inner, p.line = err, line
+	p.inner, p.Line = err, line
 	switch {
 	case err == 0:
-		p.role, p.line, inner = Inner, inner, line
+		p.Role, p.Line, inner = Inner, inner, line
 		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
 		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See Settled.
 		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		call(unix.SYS_PRCTL, unix.PR_SET_NAME, address(InnerName+"\x00"), 0, 0)
 	case err < 0:
 		closeFD(line)
-		p.line = -1
+		p.Line = -1
 	}
 	closeFD(inner)
 	return err
@@ -168,13 +168,13 @@ func (p *process) tryCalls(line int) int {
 
 //go:nosplit
 func (p *process) closeAll() {
-	if p.parent.FD < 0 {
-		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.parent.Kept), 0, 0)
+	if p.Parent.FD < 0 {
+		call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(p.Parent.Kept), 0, 0)
 	}
 	closeFD(p.signalFD)
-	closeFD(p.parent.FD)
-	closeFD(p.line)
-	p.signalFD, p.parent.FD, p.line = -1, -1, -1
+	closeFD(p.Parent.FD)
+	closeFD(p.Line)
+	p.signalFD, p.Parent.FD, p.Line = -1, -1, -1
 }
 
 // beInner is the work of the inner fini before it has a runtime.
@@ -199,7 +199,7 @@ func (p *process) beInner() {
 //go:nosplit
 func (p *process) say(kind Kind, value, flags uint32, sender int32) {
 	p.message = Message{kind, value, sender, flags, int32(p.senderParent)}
-	call6(unix.SYS_SENDTO, uintptr(p.line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
 // noteEarlier records the children that this process had before it became fini: a shell may start a process and then

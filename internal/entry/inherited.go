@@ -3,7 +3,6 @@ package entry
 import (
 	"os"
 	"strings"
-	"syscall"
 	"unsafe"
 )
 
@@ -34,15 +33,10 @@ func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
 //go:nosplit
 func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 
-// Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go
-// runtime has changed, and runs as a single process. The runtime then obeys variables that are meant for the main child,
-// such as GODEBUG and GOMEMLIMIT.
-func Linked() bool { return atEntry.environ != 0 }
-
 // Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
 // environ(7).
 func Environ() (environ []string) {
-	if !Linked() {
+	if atEntry.environ == 0 {
 		return os.Environ()
 	}
 	for at := atEntry.environ; word(at) != 0; at += 8 {
@@ -70,28 +64,4 @@ func Getenv(name string) string {
 		}
 	}
 	return ""
-}
-
-// Attributes are the attributes that a process keeps across execve(2) and that the Go runtime changes, as far as known.
-type Attributes struct {
-	Ignored []syscall.Signal
-	Blocked *uint64 // bit n-1 is signal n; nil if not known
-	Closed  [3]bool // of the standard streams
-}
-
-// Inherited returns the attributes with which this process was started.
-func Inherited() (a Attributes) {
-	if !Linked() {
-		return a
-	}
-	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		if atEntry.ignored&(1<<(sig-1)) != 0 {
-			a.Ignored = append(a.Ignored, sig)
-		}
-	}
-	a.Blocked = &atEntry.blocked
-	for fd := range a.Closed {
-		a.Closed[fd] = atEntry.closed&(1<<fd) != 0
-	}
-	return a
 }

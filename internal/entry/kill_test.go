@@ -21,7 +21,7 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			p, orphan := &process{Sleeper: Sleeper{Self: os.Getpid()}}, anOrphan(t)
+			p, orphan := &process{state: state{Sleeper: Sleeper{Self: os.Getpid()}}}, anOrphan(t)
 			if name == "the main child" {
 				p.Main, p.Job = uint32(orphan), InJob
 			} else {
@@ -44,7 +44,7 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 // The runtime may take a signal on any thread, and an orphan is the first thread's child.
 func TestKillChildrenOnAnotherThread(t *testing.T) {
 	orphan, left := anOrphan(t), make(chan bool)
-	p := &process{Sleeper: Sleeper{Self: os.Getpid()}}
+	p := &process{state: state{Sleeper: Sleeper{Self: os.Getpid()}}}
 	go func() {
 		runtime.LockOSThread() // and end with the thread
 		if unix.Gettid() == p.Self {

@@ -8,7 +8,7 @@
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
-//	pair.go       the state of this process, and the functions that give this state to the rest of fini
+//	pair.go       the state of this process, and the facts in it for the rest of fini
 //
 // Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So the
 // functions that run before it are nosplit, keep their data in variables of the package that hold no Go pointer, and
@@ -16,6 +16,7 @@
 package entry
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,18 +27,22 @@ import (
 // outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
 var outer process
 
+// state is what the rest of fini gets as it is: see Facts.
+type state struct {
+	Sleeper
+	Role           Role
+	Parent         Launcher // the process that started fini
+	Failed         int      // the negative errno that prevented the pair
+	Group, Session int      // of the outer fini
+	Line           int      // this process's end
+	Report         int      // the descriptor of the report's place, or -1
+}
+
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
 // they don't fit on the stack and there is no heap.
 type process struct {
-	Sleeper
-	role   Role
-	failed int // the negative errno that prevented the pair
-
-	parent         Launcher
-	group, session int // of the outer fini
-	inner          int // the pid of the inner fini
-	line           int // this process's end
-	reportFD       int
+	state
+	inner int // the pid of the inner fini
 
 	signalFD     int
 	polled       [3]pollFD
@@ -85,17 +90,6 @@ const (
 // hit one process of a pair. The command line stays. See PR_SET_NAME in prctl(2).
 const InnerName = "reaper"
 
-// ThisRole returns the role that this process has now.
-func ThisRole() Role { return outer.role }
-
-// Failed returns the reason why fini could not make a pair, nil if there was none.
-func Failed() error {
-	if outer.failed >= 0 {
-		return nil
-	}
-	return syscall.Errno(-outer.failed)
-}
-
 // A Launcher holds the facts that an outer fini knew about its parent process.
 type Launcher struct {
 	Pid     int           // 0 if it is outside of the PID namespace
@@ -106,34 +100,57 @@ type Launcher struct {
 	Kept    int32         // without a pidfd: the parent death signal that the process that started fini has set, 0 for none
 }
 
-// ParentProcess returns the process that started fini.
-func ParentProcess() Launcher { return outer.parent }
+// Facts are all that this process knew before its runtime started.
+type Facts struct {
+	state
 
-// Outer returns the pid, process group and session of the outer fini.
-func Outer() (pid, group, session int) { return outer.Self, outer.group, outer.session }
+	// Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go
+	// runtime has changed, and runs as a single process. The runtime then obeys variables that are meant for the main
+	// child, such as GODEBUG and GOMEMLIMIT.
+	Linked bool
 
-// Earlier returns the children that this process had before it became fini. ok is false if they are not known.
-func Earlier() (pids []int, ok bool) {
-	for _, word := range strings.Fields(string(outer.earlier[:max(outer.earliers, 0)])) {
-		pid, _ := strconv.Atoi(word)
-		pids = append(pids, pid)
-	}
-	return pids, Linked() && outer.earliers >= 0
+	// The attributes that a process keeps across execve(2) and that the Go runtime changes, as far as known.
+	Ignored []syscall.Signal
+	Blocked *uint64 // bit n-1 is signal n; nil if not known
+	Closed  [3]bool // of the standard streams
+
+	Pid          int   // of the outer fini, if this is the inner fini
+	Earlier      []int // the children that this process had before it became fini
+	KnowsEarlier bool
+
+	// Dir is where an heir was started. It is only text, because the tree may have put something else there, and the server
+	// of the file system may not answer.
+	Dir string
 }
 
-// LineFD is the inner fini's end of the line.
-func LineFD() int { return outer.line }
+// Known returns the facts.
+func Known() Facts {
+	f := Facts{
+		state: outer.state, Linked: atEntry.environ != 0, Pid: outer.Self, KnowsEarlier: atEntry.environ != 0 && outer.earliers >= 0, Dir: unix.ByteSliceToString(outer.dir[:]),
+		Closed: [3]bool{atEntry.closed&1 != 0, atEntry.closed&2 != 0, atEntry.closed&4 != 0},
+	}
+	if f.Role != Inner {
+		f.Pid, f.Group, f.Line = os.Getpid(), unix.Getpgrp(), -1
+		f.Session, _ = unix.Getsid(0)
+	}
+	for _, word := range strings.Fields(string(outer.earlier[:max(outer.earliers, 0)])) {
+		pid, _ := strconv.Atoi(word)
+		f.Earlier = append(f.Earlier, pid)
+	}
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if atEntry.ignored&(1<<(sig-1)) != 0 {
+			f.Ignored = append(f.Ignored, sig)
+		}
+	}
+	if f.Linked {
+		f.Blocked = &atEntry.blocked
+	}
+	if outer.stderrFlags != 0 { // see inherit
+		_, _ = unix.FcntlInt(2, unix.F_SETFL, outer.stderrFlags)
+	}
+	return f
+}
 
 // An inner fini calls Settled once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
 // kernel continues it, so that it stops the tree.
 func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
-
-// Inherit returns what an heir knows, the descriptor of the report's place or -1, and the path of the directory that
-// this process was started in. The path is only text, because the tree may have put something else there, and the
-// server of the file system may not answer.
-func Inherit() (will Sleeper, reportFD int, dir string) {
-	if outer.stderrFlags != 0 {
-		_, _ = unix.FcntlInt(2, unix.F_SETFL, outer.stderrFlags)
-	}
-	return outer.Sleeper, outer.reportFD, unix.ByteSliceToString(outer.dir[:])
-}

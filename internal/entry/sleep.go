@@ -14,8 +14,8 @@ import (
 //go:nosplit
 func (p *process) sleep() {
 	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
-	p.polled[1] = pollFD{fd: int32(p.line), events: unix.POLLIN}
-	p.polled[2] = pollFD{fd: int32(p.parent.FD), events: unix.POLLIN}
+	p.polled[1] = pollFD{fd: int32(p.Line), events: unix.POLLIN}
+	p.polled[2] = pollFD{fd: int32(p.Parent.FD), events: unix.POLLIN}
 	signalled := false
 	for {
 		p.poll()
@@ -71,7 +71,7 @@ func (p *process) sleep() {
 			case act&Exit != 0:
 				p.exitBy(p.Status)
 			case act != 0 && !p.BeAlone:
-				p.role = Heir
+				p.Role = Heir
 				return
 			case act != 0:
 				return
@@ -96,7 +96,7 @@ func (p *process) poll() {
 		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop reads the line
 		// and the signals without waiting, and a parent that has died is no parent any more.
 		nap()
-		if p.polled[2].fd >= 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.parent.Pid {
+		if p.polled[2].fd >= 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Parent.Pid {
 			p.polled[2].revents = unix.POLLIN
 		}
 	}
@@ -149,13 +149,13 @@ func (p *process) receive() bool {
 	}
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
-	n := call(unix.SYS_RECVMSG, uintptr(p.line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
+	n := call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n == 0 || n == -int(unix.ECONNRESET) {
 		p.hungUp = true
 	}
 	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
-		closeFD(p.reportFD)
-		p.reportFD = high(int(int32(p.control[2])))
+		closeFD(p.Report)
+		p.Report = high(int(int32(p.control[2])))
 	}
 	return n == int(unsafe.Sizeof(p.message))
 }
@@ -165,7 +165,7 @@ func (p *process) receive() bool {
 //
 //go:nosplit
 func (p *process) canSay() bool {
-	line, atOnce := pollFD{fd: int32(p.line), events: unix.POLLOUT}, unix.Timespec{}
+	line, atOnce := pollFD{fd: int32(p.Line), events: unix.POLLOUT}, unix.Timespec{}
 	return call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 }
 
@@ -233,9 +233,9 @@ func (p *process) pathOf(head string, pid uint32, tail string) uintptr {
 //
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) Act {
-	if p.signal.Signo == ParentSignal && p.parent.FD < 0 && (p.parent.Pid != 0 || p.signal.Pid == 0) {
+	if p.signal.Signo == ParentSignal && p.Parent.FD < 0 && (p.Parent.Pid != 0 || p.signal.Pid == 0) {
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.parent.Pid != 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.parent.Pid {
+		if p.Parent.Pid != 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.Parent.Pid {
 			return 0
 		}
 		return p.Step(Seen{What: ParentEnded})
@@ -266,7 +266,7 @@ func (p *process) do(act Act) {
 		signalFD(p.signalFD, p.wanted())
 		p.deadline = 0
 	}
-	if act&TellParent != 0 && p.parent.FD < 0 {
+	if act&TellParent != 0 && p.Parent.FD < 0 {
 		p.say(ParentDied, 0, 0, 0)
 	}
 	if act&Continue != 0 {
@@ -289,8 +289,8 @@ func (p *process) do(act Act) {
 	if act&AwaitEnd != 0 {
 		p.deadline = now() + 1e9 // after the line has hung up, only a tracer delays the end of a process
 	}
-	if act&TellParent != 0 && p.parent.FD < 0 && p.parent.Kept != 0 {
-		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.parent.Kept), 0, 0)
+	if act&TellParent != 0 && p.Parent.FD < 0 && p.Parent.Kept != 0 {
+		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0)
 	}
 }
 
@@ -329,7 +329,7 @@ func (p *process) inherit() {
 	for p.readSignal() {
 	}
 	// If standard error is non-blocking, the runtime sets up epoll(7), and aborts if there are too few descriptors. So the
-	// flag is off for a moment then: see Inherit. The other streams are blocking: see release.
+	// flag is off for a moment then: see Known. The other streams are blocking: see release.
 	const some = 16
 	spare := call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
 	closeFD(spare)
@@ -358,7 +358,7 @@ const childEnded = 1 << (unix.SIGCHLD - 1)
 //go:nosplit
 func (p *process) wanted() uint64 {
 	set := childEnded | terminating&^p.Ignored
-	if p.parent.FD < 0 {
+	if p.Parent.FD < 0 {
 		set |= 1 << (ParentSignal - 1)
 	}
 	return set
@@ -388,9 +388,9 @@ func (p *process) letGo() {
 	if atEntry.closed>>2&1 != 0 {
 		release(2, root)
 	}
-	last := max(p.signalFD, p.parent.FD, p.line, p.reportFD)
+	last := max(p.signalFD, p.Parent.FD, p.Line, p.Report)
 	for fd := 3; fd < last; fd++ {
-		if fd != p.signalFD && fd != p.parent.FD && fd != p.line && fd != p.reportFD {
+		if fd != p.signalFD && fd != p.Parent.FD && fd != p.Line && fd != p.Report {
 			closeFD(fd)
 		}
 	}

@@ -40,8 +40,7 @@ func (k *kernel) bind(options *cli.Options) error {
 		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: pdeath.Name(pid), why: why})
 	}
 	if k.line.FD >= 0 {
-		outer, _, _ := entry.Outer()
-		watch(k.line.FD, outer, life.FiniDied)
+		watch(k.line.FD, k.self.Pid, life.FiniDied)
 	}
 	for _, pid := range options.Bind {
 		fd, err := unix.PidfdOpen(int(pid), 0)
@@ -54,7 +53,7 @@ func (k *kernel) bind(options *cli.Options) error {
 	switch {
 	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1:
 		return nil
-	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher):
+	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
 		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")
 		return nil
 	case !asked && launcher.Pid == 0:
@@ -84,25 +83,18 @@ func (k *kernel) bind(options *cli.Options) error {
 
 // launcher returns the process that started fini. In a pair the outer fini has found this process.
 func (k *kernel) launcher() entry.Launcher {
+	before := k.self.Parent // its Pid is 0 if this process did not fork
 	if k.line.FD >= 0 {
-		launcher := entry.ParentProcess()
-		outer, _, session := entry.Outer()
-		adopted := launcher.Pid != 0 && launcher.Session >= 0 && pdeath.Adopted(outer, session, launcher.Pid, launcher.Session)
-		launcher.Gone = launcher.Gone || adopted
-		return launcher
+		before.Gone = before.Gone || before.Pid != 0 && before.Session >= 0 && pdeath.Adopted(k.self.Pid, k.self.Session, before.Pid, before.Session)
+		return before
 	}
 	fd, pid, gone := pdeath.Parent()
-	before := entry.ParentProcess().Pid // 0 if this process did not fork
-	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before != 0 && before != pid}
+	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before.Pid != 0 && before.Pid != pid}
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
 // can't be asked any more, such as a shell that exited after "nohup fini &".
-func byNohup(launcher entry.Launcher) bool {
-	self := os.Getpid()
-	if entry.ThisRole() == entry.Inner {
-		self, _, _ = entry.Outer()
-	}
+func byNohup(launcher entry.Launcher, self int) bool {
 	switch name := pdeath.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == pdeath.Name(self):
 		return false // the parent process is another fini, which catches the signals that it ignored at first

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"runtime"
 	"syscall"
 
@@ -22,26 +23,23 @@ import (
 //	/dev/tty                     only the kernel's own file system is asked, and O_NONBLOCK waits for no line
 //	/sys/fs/cgroup               the count of processes killed for memory: the kernel answers
 //	GITHUB_STEP_SUMMARY          after the last child. --report was opened before the command started
-func Inherit(options *cli.Options) life.Result {
-	will, reportFD, dir := entry.Inherit()
-	result := life.ResultOf(syscall.WaitStatus(will.Status))
-	k := newKernel(options)
-	k.begun, k.main = signals.Uptime(), int(will.Main)
+func Inherit(options *cli.Options, self entry.Facts) life.Result {
+	result := life.ResultOf(syscall.WaitStatus(self.Status))
+	k := newKernel(options, self)
+	k.begun, k.main = signals.Uptime(), int(self.Main)
 	k.kills.Over = true
-	if dir != "" {
-		k.tree.StartDir = dir
-	}
-	k.failed(k.tree.EarlierAre(entry.Earlier()))
+	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
+	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
 	switch {
-	case options.Report == "" || will.Main == 0:
-	case reportFD < 0:
+	case options.Report == "" || self.Main == 0:
+	case self.Report < 0:
 		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
-		k.report = report.New(report.Place{FD: reportFD, Path: options.Report}, options.Command, VersionNumber())
+		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
 		k.report.Pid = k.main
 	}
 	var err error
-	k.caught, err = signals.Catch(entry.Inherited().Ignored, k.keepDefault())
+	k.caught, err = signals.Catch(self.Ignored, k.plan.Stops)
 	k.failed(err) // it goes on without a descriptor: what is left has to be stopped
 	k.rules.Ignored = k.caught.Ignored
 	k.caught.Children()
@@ -50,8 +48,8 @@ func Inherit(options *cli.Options) life.Result {
 	reserve()
 	runtime.UnlockOSThread() // as in Run
 	switch {
-	case will.EndBy != 0:
-		result = life.Result{Sig: syscall.Signal(will.EndBy)}
+	case self.EndBy != 0:
+		result = life.Result{Sig: syscall.Signal(self.EndBy)}
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}

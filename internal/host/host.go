@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,22 +24,27 @@ import (
 )
 
 // Run is one life, alone or as the inner fini of a pair. It returns how fini must end.
-func Run(options *cli.Options, environ []string) life.Result {
-	k := newKernel(options)
-	k.settle(options)
+func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
+	k := newKernel(options, self)
+	if k.plan.BeAlone {
+		k.line.BeAlone()
+		return life.Result{}
+	}
+	if k.plan.NoShield != "" {
+		k.Sayf(k.plan.Level, "%s: going on without a shield", k.plan.NoShield)
+	}
 	for _, text := range options.Misspelt {
 		k.Sayf(life.Warning, "%s", text)
 	}
-	inherited := entry.Inherited()
 	if options.Report != "" {
-		place, err := report.Open(options.Report, inherited.Closed)
+		place, err := report.Open(options.Report, self.Closed)
 		if err != nil {
 			return k.notStarted(err)
 		}
 		k.report = report.New(place, options.Command, VersionNumber())
 	}
 	var err error
-	if k.caught, err = signals.Catch(inherited.Ignored, k.keepDefault()); err != nil {
+	if k.caught, err = signals.Catch(self.Ignored, k.plan.Stops); err != nil {
 		return k.notStarted(err)
 	}
 	k.rules.Ignored = k.caught.Ignored
@@ -55,9 +61,9 @@ func Run(options *cli.Options, environ []string) life.Result {
 		}
 	}
 	// Under PID 1 a pause deals with all of the container: sshd & exec fini --pause.
-	if pids, known := entry.Earlier(); entry.ThisRole() != entry.Inner && (!known || len(pids) > 0) && !(options.Pause && os.Getpid() == 1) {
+	if self.Role != entry.Inner && (!self.KnowsEarlier || len(self.Earlier) > 0) && !(options.Pause && os.Getpid() == 1) {
 		// A shell may start a process and then execute fini in its own place.
-		k.failed(k.tree.EarlierAre(pids, known))
+		k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
 	}
 	if options.StdinEOF || options.Idle > 0 {
 		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
@@ -74,7 +80,7 @@ func Run(options *cli.Options, environ []string) life.Result {
 	if err := reaper.CanReap(); err != nil {
 		return k.notStarted(err)
 	}
-	child, err := k.start(k.command(options, environ, inherited))
+	child, err := k.start(k.command(options, environ))
 	if err != nil {
 		return k.notStarted(err)
 	}
@@ -93,6 +99,8 @@ func Run(options *cli.Options, environ []string) life.Result {
 // the kernel, reaps and signals: see life.Loop.
 type kernel struct {
 	Logger
+	self   entry.Facts
+	plan   life.Plan
 	args   []string // the command
 	rules  life.Rules
 	line   Line // to the outer fini; FD is -1 if there is none
@@ -123,10 +131,20 @@ type kernel struct {
 	toldOfMemory int              // how many processes fini has reported as killed for want of memory
 }
 
-func newKernel(options *cli.Options) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, args: options.Command, mainFD: -1, terminal: -1, line: Line{FD: -1}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+func newKernel(options *cli.Options, self entry.Facts) *kernel {
+	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
-	k.rules.Policy = options.Policy()
+	k.plan = life.PlanOf(options.Wanted(), life.Facts{
+		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked, NoFork: syscall.Errno(max(-self.Failed, 0)),
+		Pid: self.Pid, Group: self.Group, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
+	})
+	k.rules = life.Rules{Policy: options.Policy(), Identity: k.plan.Identity}
+	if k.rules.Job != 0 && self.Role == entry.Inner {
+		k.jobFlags = entry.InJob
+		if pdeath.GroupIsOrphaned(self.Group, self.Session, self.Parent.Pid) {
+			k.jobFlags |= entry.Orphaned
+		}
+	}
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes
 	return k
 }

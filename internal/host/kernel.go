@@ -116,8 +116,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 // notForInner warns, once, that the inner fini takes signals only from the outer fini. Because of that, a signal for a
 // whole cgroup or session, or for every process of this name, reaches the command once.
 func (k *kernel) notForInner(got signals.Received) {
-	outer, _, _ := entry.Outer()
-	if got.Kernel || got.Sender == outer || k.refusedOther { // the outer fini continues a suspended inner one
+	if got.Kernel || got.Sender == k.self.Pid || k.refusedOther { // the outer fini continues a suspended inner one
 		return
 	}
 	k.refusedOther = true
@@ -125,7 +124,7 @@ func (k *kernel) notForInner(got signals.Received) {
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
 	}
-	k.Sayf(life.Warning, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, outer)
+	k.Sayf(life.Warning, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
 // parentPid is the pid of the parent process that is watched.
@@ -270,8 +269,8 @@ func (k *kernel) Exit(end life.End) {
 	k.line.Done(end.WaitStatus())
 	// If the outer fini is in the job, it may have been suspended with the command. If the outer fini had been killed,
 	// this process would have another parent by now.
-	if outer, _, _ := entry.Outer(); end.WasStopped && k.rules.Job != 0 && os.Getppid() == outer {
-		k.failed(signals.To(outer, syscall.SIGCONT))
+	if end.WasStopped && k.rules.Job != 0 && os.Getppid() == k.self.Pid {
+		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}
 }
 

@@ -3,7 +3,6 @@ package host
 // The inner fini's end of the line. Package entry has the outer fini's end, and the table of the messages.
 
 import (
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -15,11 +14,8 @@ import (
 // A Line is the inner fini's end of the line to the outer fini.
 type Line struct{ FD int }
 
-// BeAlone asks the outer fini to be the single process, and exits.
-func (l Line) BeAlone() {
-	l.send(entry.Message{Kind: entry.BeAlone}, -1)
-	os.Exit(0)
-}
+// BeAlone asks the outer fini to be the single process. The inner fini then exits.
+func (l Line) BeAlone() { l.send(entry.Message{Kind: entry.BeAlone}, -1) }
 
 // Starting tells the outer fini that the main child is about to be started. From now on the main child may run, and has
 // to get signals.

@@ -4,120 +4,26 @@ package host
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/cli"
-	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// settle settles whether this process is what the options ask for, because package entry has only guessed. An inner
-// fini that should not exist tells the outer fini, and exits here.
-//
-//	wanted  this process is alone  inner
-//	alone   goes on                asks for it
-//	pair    says why it is alone   goes on
-//
-// PID 1 and a fini that pauses never have an outer fini, so they don't warn.
-func (k *kernel) settle(options *cli.Options) {
-	inner, initial := entry.ThisRole() == entry.Inner, os.Getpid() == 1
-	outer, group, session := entry.Outer()
-	if !inner {
-		outer, group = os.Getpid(), unix.Getpgrp()
-		session, _ = unix.Getsid(0)
-	}
-	k.rules.Job = job(options, group, initial)
-	k.rules.Group = k.rules.Job == 0 && options.ToGroup()
-	k.rules.Leader = session == outer
-	if !inner {
-		k.alone(options, initial)
-		return
-	}
-	k.line.FD = entry.LineFD()
-	if !options.Pair() || options.Pause || k.rules.Job == life.OutsideJob {
-		k.line.BeAlone()
-	}
-	if k.rules.Job != 0 {
-		k.jobFlags = entry.InJob
-		if pdeath.GroupIsOrphaned(group, session, entry.ParentProcess().Pid) {
-			k.jobFlags |= entry.Orphaned
-		}
-	}
-}
-
-// alone warns that this process runs without a shield, and why, if the options ask for one.
-func (k *kernel) alone(options *cli.Options, initial bool) {
-	why, level := entry.Failed(), life.Failure
-	switch {
-	case initial, options.Pause, !options.Pair():
-		return
-	case !entry.Linked() && options.Shield != nil:
-		why = errors.New(LimitedBuild)
-	case !entry.Linked():
-		why, level = errors.New(LimitedBuild), life.Detail
-	case why != nil:
-		why = fmt.Errorf("cannot fork: %w", why)
-	case k.rules.Job != life.OutsideJob: // for example a flag's value that looks like a flag
-		why = errors.New("a word in front of the command looks like --no-shield or --pause")
-	default:
-		why, level = errors.New("this process group is outside of the PID namespace, and the inner fini could not leave it"), life.Detail
-	}
-	k.Sayf(level, "%v: going on without a shield", why)
-}
-
-// job is the process group that fini was started in, if the command must stay in this group; else 0. A terminal and its
-// shell then treat the command as if fini were not there. The first process of a container has a terminal for itself,
-// unless its group is outside of the PID namespace.
-func job(options *cli.Options, group int, initial bool) int {
-	outside := group == 0 // in this PID namespace the group has no number
-	stay := (!initial || outside) && !options.Pause && hasTerminal()
-	if options.Foreground != nil {
-		stay = *options.Foreground
-	}
-	switch {
-	case stay && outside:
-		return life.OutsideJob
-	case stay:
-		return group
-	}
-	return 0
-}
-
-// keepDefault returns the signals that fini leaves at their default action. In a job these are the signals that suspend
-// the job, so that fini is suspended together with the job. An inner fini catches these signals.
-func (k *kernel) keepDefault() []syscall.Signal {
-	if k.rules.Job == 0 || k.line.FD >= 0 {
-		return nil
-	}
-	return []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
-}
-
 // command describes what to start, and how.
-func (k *kernel) command(options *cli.Options, environ []string, inherited entry.Attributes) reaper.Command {
-	c := reaper.Command{Args: options.Command, Env: environ, Closed: inherited.Closed, Blocked: inherited.Blocked, Terminal: -1}
+func (k *kernel) command(options *cli.Options, environ []string) reaper.Command {
+	if k.plan.GivesTerminal {
+		k.terminal = foreground()
+	}
+	c := reaper.Command{Args: options.Command, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed, Blocked: k.self.Blocked, Terminal: k.terminal}
 	if k.rules.Job != 0 {
 		c.Group = reaper.SameGroup
-	}
-	switch {
-	case os.Getpid() == 1: // the whole PID namespace dies with fini
-	case k.line.FD >= 0:
-		c.Deathsig = syscall.SIGTERM // if both fini are killed at once, the kernel at least asks the command to end
-	default:
-		c.Deathsig = syscall.SIGKILL
-	}
-	if c.Group == 0 && os.Getpid() == 1 && k.line.FD < 0 {
-		c.Terminal = foreground()
-		k.terminal = c.Terminal
 	}
 	return c
 }

@@ -19,11 +19,6 @@ func Version() string {
 	return fmt.Sprintf("fini version %s - git.%s", VersionNumber(), revision)
 }
 
-// LimitedBuild is the message of a build whose first instructions are the Go runtime's, which changes what fini has
-// inherited. See entry.Linked.
-const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
-	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
-
 // VersionNumber is the version without the rest of the line.
 func VersionNumber() string {
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,6 +1,7 @@
 // Package life decides what becomes of a command and of its leftovers. It never makes a system call or reads a clock: a
 // Kernel reports what happens, and carries out what the package decides.
 //
+//	PlanOf   settles, before the command starts, what this process has to do
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
 //	ladder   the machine that stops a command
 //	sweep    the machine that stops a command's leftovers

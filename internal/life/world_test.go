@@ -389,7 +389,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 }
 
 // stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job, and no process in an orphaned group. See
-// keepDefault, beStoppable, setpgid(2).
+// Plan.Stops, beStoppable, setpgid(2).
 func (w *world) stopsByKey(p *proc) bool {
 	if w.orphaned && !slices.Contains(w.linkedGroups(), p.group) {
 		return false
