@@ -3,6 +3,7 @@ package docs
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,38 @@ func leakInGoTest(t *testing.T, text string) {
 		t.Errorf("go test says %q", out)
 	}
 	mustName(t, out+l.Err.Whole(), "started in test TestCheckout\n")
+}
+
+// auditsGoTest has two leaks in one package. Only that which holds the output is stopped, and no package fails.
+func auditsGoTest(t *testing.T, text string) {
+	need.Program(t, "setsid")
+	k := rig.NewRecipeDir(t, nil)
+	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-vet=off")
+	k.File("go.mod", "module shop\n\ngo 1.21\n", 0o644)
+	leaks := strings.Replace(goLeak, "	if err :=", "	holds := exec.Command(\"setsid\", \"sleep\", \"1001\")\n	holds.Stdout = os.Stdout\n	_ = holds.Start()\n	if err :=", 1)
+	k.File("cart/cart_test.go", strings.Replace(leaks, `"os/exec"`, "\"os\"\n	\"os/exec\"", 1), 0o644)
+	k.File("pay/pay_test.go", "package pay\n\nimport \"testing\"\n\nfunc TestPay(*testing.T) {}\n", 0o644)
+	l := k.Start("/bin/sh", "-c", text)
+	if out := l.Out.Whole(); l.Status() != 0 || strings.Count(out, "ok  \tshop/") != 2 {
+		t.Errorf("go test says %q and %q", out, l.Err.Text())
+	}
+	if left := k.Cgroup.Names(); len(left) != 1 {
+		t.Errorf("still running: %q", left)
+	}
+	reports, _ := filepath.Glob(filepath.Join(k.Dir, "reports/*.json"))
+	ended := map[string]string{}
+	for _, file := range reports {
+		var r struct {
+			Leftovers []struct{ Command, Ended string }
+		}
+		rig.MustParse(t, []byte(rig.ReadFile(t, file)), &r)
+		for _, leftover := range r.Leftovers {
+			ended[leftover.Command] = leftover.Ended
+		}
+	}
+	if want := map[string]string{"sleep 1001": "SIGTERM", "sleep 1000": ""}; len(reports) != 2 || !maps.Equal(ended, want) {
+		t.Errorf("the %d reports have %q", len(reports), ended)
+	}
 }
 
 func leakInCargo(t *testing.T, text string) {

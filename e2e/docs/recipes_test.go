@@ -129,6 +129,7 @@ var recipes = []recipe{
 	{"dockerfile", "HEALTHCHECK", healthCheck, quick},
 	{"dockerfile", "COPY --from=fini", dockerfile, quick},
 	{"yaml", "- run: fini", isYAML, quick}, // see TestReadmeCIRecipe
+	{"yaml", "git clone", buildsFirst, quick},
 	{"yaml", "shell: bash", serverForLaterSteps, quick},
 	{"yaml", "shell: \"fini", githubWorkflow, quick},
 	{"yaml", "script:", gitlabJob, quick},
@@ -159,6 +160,7 @@ var recipes = []recipe{
 	{"sh", "--orphans=leave --report=reports", audits, quick},
 	{"sh", "podman run -d", containerInStep, long},
 	{"yaml", "--no-foreground", agentWithTerminal, quick},
+	{"sh", "go test -exec \"sh", auditsGoTest, long},
 	{"sh", "go test -exec", leakInGoTest, long},
 	{"toml", "runner", leakInCargo, long},
 	{"sh", "ctest", leakInCTest, long},
@@ -477,27 +479,57 @@ func serverForLaterSteps(t *testing.T, text string) {
 	workflow := fromYAML(t, rig.BlockWith(t, "../docs/ci.md", "shell: \"fini"))
 	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
 	bash := inFront[slices.Index(inFront, "bash"):]
+	const serves = "mkfifo ready; read line <ready"
+	npm := "exec " + need.Program(t, "npm") + " start"
 	for _, c := range []struct {
 		argv   []string
 		env    string
+		server string
 		leaves bool
 	}{
-		{bash, "", true},
-		{inFront, "", false},
-		{inFront, "FINI_ALLOW_ORPHAN=start-server", true},
+		{bash, "", serves, true},
+		{inFront, "", serves, false},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", serves, true},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", "exec bash -c '" + serves + "; :'", false},
+		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, true},
 	} {
-		k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec >/dev/null 2>&1; mkfifo ready; read line <ready"})
+		k := rig.NewRecipeDir(t, map[string]string{"start-server": c.server})
+		k.File("package.json", `{"scripts": {"start": "`+serves+`"}}`, 0o644)
 		if c.env != "" {
 			k.Env = append(k.Env, c.env)
 		}
 		argv := slices.Clone(c.argv)
 		argv[len(argv)-1] = k.File("step.sh", at(t, step, "run").(string)+"\nuntil [ -p ready ]; do :; done\n", 0o644)
-		if got := k.Start(argv...).Status(); got != 0 {
+		l := k.Start(argv...)
+		l.Out.Whole() // to EOF, which the server doesn't put off
+		if got := l.Status(); got != 0 {
 			t.Errorf("%q: status %d", argv, got)
 		}
 		if left := k.Cgroup.Names(); (len(left) > 0) != c.leaves {
 			t.Errorf("%q leaves %q", argv, left)
 		}
+	}
+}
+
+// buildsFirst runs the step that clones fini and builds it, with a repository and a make of its own.
+func buildsFirst(t *testing.T, text string) {
+	git := need.Program(t, "git")
+	step := fromYAML(t, text).([]any)[0]
+	if shell := at(t, step, "shell"); shell != "bash" {
+		t.Errorf("the shell is %v", shell)
+	}
+	k := rig.NewRecipeDir(t, map[string]string{
+		"make": `[ "$1 $3" = "-C build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`,
+		"sudo": `echo "$1 $3" && test -f "$2"`,
+	})
+	repository := filepath.Join(k.Dir, "seed-126c5d8a/fini")
+	k.File("seed-126c5d8a/fini/main.go", "package main\n", 0o644)
+	rig.Run(t, git, "init", "-q", repository)
+	rig.Run(t, git, "-C", repository, "add", ".")
+	rig.Run(t, git, "-C", repository, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "a commit")
+	k.Env = append(k.Env, "GITHUB_SERVER_URL=file://"+k.Dir, "RUNNER_TEMP="+t.TempDir())
+	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-ec", at(t, step, "run").(string)), 0); out != "install /usr/local/bin/\n" {
+		t.Errorf("it says %q", out)
 	}
 }
 

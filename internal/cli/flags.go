@@ -52,7 +52,7 @@ type Options struct {
 	// glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its words joined by spaces,
 	// and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants of such a process, and doesn't count any of
 	// them for --orphans-exit. While the command runs, an allowed process in its process group gets the signals of that group.
-	AllowOrphan []string `type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave alone leftovers of this name, or with this command line (cmd:PATTERN) or variable (env:NAME=VALUE); repeatable"`
+	AllowOrphan []string `common:"" type:"pattern" placeholder:"NAME" group:"leftovers" help:"leave alone leftovers of this name, or with this command line (cmd:PATTERN) or variable (env:NAME=VALUE); repeatable"`
 	// If fini is called tini, docker-init, podman-init or catatonit, this is on unless -g is given.
 	SingleChild *bool     `common:"" short:"c" xor:"group" group:"signals" help:"forward signals only to the main child, not to its process group"`
 	Group       bool      `name:"g" short:"g" xor:"group" variable:"-" group:"signals" help:"forward signals to the command's process group, as fini does under its own name"`
