@@ -61,7 +61,7 @@ func begin(stack uintptr) (to uintptr) {
 	atEntry.environ = stack + 8*(word(stack)+2)
 	outer.fork(stack + 8)
 	from, end := vector(atEntry.environ)
-	size := atEntry.environ - stack + 2*unsafe.Sizeof(none) + end - from
+	size := atEntry.environ - stack + 3*unsafe.Sizeof(none) + end - from
 	// The runtime uses up to 64 KiB below these words, which the limit of the stack may not allow: see RLIMIT_STACK.
 	const runtimes = 64 << 10
 	flags := uintptr(unix.MAP_PRIVATE | unix.MAP_ANONYMOUS)
@@ -88,16 +88,18 @@ func (a *inherited) note() {
 }
 
 // rebuild copies the words that the kernel has put on the stack to another address. Instead of the environment the
-// runtime gets only GOMAXPROCS=1, because variables such as GODEBUG and GOMEMLIMIT are meant for the main child, and
-// fini needs one processor.
+// runtime gets two variables of our own, because others such as GODEBUG and GOMEMLIMIT are meant for the main child. fini
+// needs one processor. And the runtime must not interrupt a system call by SIGURG after 10 ms: if another process answers
+// the call later (seccomp_unotify(2)), it would begin anew each time, for ever.
 //
 //go:nosplit
 func rebuild(from, to uintptr) {
 	to = copyWords(from, atEntry.environ, to)
 	setWord(to, uintptr(unsafe.Pointer(unsafe.StringData("GOMAXPROCS=1\x00"))))
-	setWord(to+8, 0)
+	setWord(to+8, uintptr(unsafe.Pointer(unsafe.StringData("GODEBUG=asyncpreemptoff=1\x00"))))
+	setWord(to+16, 0)
 	begin, end := vector(atEntry.environ)
-	copyWords(begin, end, to+16)
+	copyWords(begin, end, to+24)
 }
 
 // vector returns the beginning and the end of the auxiliary vector, which follows the environment.
