@@ -39,10 +39,17 @@ const earlyFlags = 0x08000000 | 0x04000000
 var earlyPC uintptr
 
 // endEarly ends this process by a signal that came early. There is no command yet, or an heir is to stop its tree: this
-// heir kills all children first.
+// heir kills all children first. Another thread must not do the same for the next signal: both write to the same memory, and
+// a pid that is read from a list that changes may be anybody's.
 //
 //go:nosplit
 func endEarly(sig uintptr) {
+	ignored := [4]uint64{ignore}
+	for next := uintptr(1); next <= uintptr(unix.SIGTERM); next++ {
+		if terminating>>(next-1)&1 != 0 {
+			call(unix.SYS_RT_SIGACTION, next, uintptr(unsafe.Pointer(&ignored)), 0, 8)
+		}
+	}
 	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
 		nap()
 	}

@@ -87,3 +87,34 @@ func anOrphan(t *testing.T) int {
 	})
 	return pid
 }
+
+// While an heir ends early by one signal, no other thread does the same for the next one.
+func TestOneEarlySignal(t *testing.T) {
+	const asked = "FINI_TEST_END_EARLY"
+	if os.Getenv(asked) != "" {
+		outer.Role, outer.Self = Heir, 1<<30 // a process whose children can't be read may have some
+		endEarly(uintptr(syscall.SIGTERM))
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestOneEarlySignal$")
+	cmd.Env = append(os.Environ(), asked+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended: // it gives up
+			t.Fatalf("no signal is ignored until the end: %v", err)
+		default:
+		}
+		status, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")
+		_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
+		line, _, _ := strings.Cut(ignored, "\n")
+		if set, _ := strconv.ParseUint(line, 16, 64); set&terminating == terminating {
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	<-ended
+}

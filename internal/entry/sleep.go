@@ -499,7 +499,9 @@ func (p *process) killChildren() (left bool) {
 		if earlier, _ := p.findEarlier(pid); earlier != 0 || pid == main && mainOver {
 			continue
 		}
-		left = true
+		if left = true; pid == 0 { // kill(2) would take it for this process's group
+			continue
+		}
 		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
 			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
