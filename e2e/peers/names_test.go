@@ -105,6 +105,7 @@ func TestGunicornUnderTheNameOfTini(t *testing.T) {
 	dir := t.TempDir()
 	rig.Put(t, filepath.Join(dir, "app.py"), `
 import os, time
+os.write(2, b"a worker takes signals\n")
 def app(environ, start_response):
     os.write(1, b"request begins\n")
     while not os.path.exists("go"):
@@ -138,6 +139,8 @@ def app(environ, start_response):
 	if got := <-answer; got != "answered" {
 		t.Errorf("the request in hand got %q", got)
 	}
+	// A worker that is still starting loses a SIGTERM, with any init.
+	rig.Until(t, "the new worker", func() bool { return strings.Count(l.Err.Text(), "a worker takes signals") == 2 })
 	l.Signal(syscall.SIGTERM)
 	l.MustEnd(0)
 }
