@@ -2,11 +2,14 @@ package docs
 
 import (
 	"html"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -287,11 +290,45 @@ func TestReadmeCIRecipe(t *testing.T) {
 // The README's times of a start are those of the page about them.
 func TestReadmeStartTimes(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile(`(?m)^\| starts and ends ` + "`true`" + ` \| ([\d.]+)×, ([\d.]+)× alone `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	m := regexp.MustCompile(`(?m)^\| starts and ends ` + "`true`" + ` \| ([\d.]+)×, ([\d.]+)× with `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
 	if m == nil {
 		t.Fatal("no times in the README")
 	}
 	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` + regexp.QuoteMeta(row)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
 		t.Errorf("not in docs/performance.md: %s", row)
+	}
+}
+
+// README's rows of what is left are those of the page about them, and it counts them.
+func TestReadmeMeasured(t *testing.T) {
+	t.Parallel()
+	readme, page := rig.ReadFile(t, "../README.md"), rig.ReadFile(t, "../docs/drop-in.md")
+	cell := `(\d+) \| (never|[\d.]+ s) \|`
+	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| `+cell+" "+cell+" "+cell+"$").FindAllStringSubmatch(readme, -1)
+	if len(rows) < 5 {
+		t.Errorf("only %d rows", len(rows))
+	}
+	for _, m := range rows {
+		if row := " | " + m[1] + ", " + m[2] + " | " + m[3] + ", " + m[4] + " | " + m[5] + ", " + m[6] + " |\n"; !strings.Contains(page, row) {
+			t.Errorf("not in docs/drop-in.md: %s", row)
+		}
+	}
+	all := regexp.MustCompile(`(?m)^\| [^|]+ \| \d+, [^|]+ \| \d+, [^|]+ \| \d+, [^|]+ \|$`).FindAllString(page, -1)
+	if want := "([" + strconv.Itoa(len(all)) + " cases](docs/drop-in.md"; !strings.Contains(readme, want) {
+		t.Errorf("not in the README: %s", want)
+	}
+}
+
+// The README's size of the binary is its size.
+func TestReadmeSize(t *testing.T) {
+	t.Parallel()
+	need.That(t, runtime.GOARCH == "amd64", "the architecture that README speaks of")
+	info, err := os.Stat(rig.Fini)
+	m := regexp.MustCompile(`(?m)^\| size \| ([\d.]+) MB `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	if err != nil || m == nil {
+		t.Fatal(err, m)
+	}
+	if size, _ := strconv.ParseFloat(m[1], 64); math.Abs(size*1e6-float64(info.Size())) > 1e5 {
+		t.Errorf("README says %s MB, and it has %d bytes", m[1], info.Size())
 	}
 }
