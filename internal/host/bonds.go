@@ -93,7 +93,7 @@ func (k *kernel) launcher() entry.Launcher {
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
-// can't be asked any more, such as a shell that exited after "nohup fini &".
+// has exited already, like the shell of "nohup fini &".
 func byNohup(launcher entry.Launcher, self int) bool {
 	switch name := pdeath.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == pdeath.Name(self):

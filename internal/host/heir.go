@@ -14,9 +14,9 @@ import (
 
 // Inherit is the rest of a life whose inner fini was killed.
 //
-// Until all children are gone, an heir doesn't name a path outside of /proc: the server of the directory that fini was
-// started in may not answer, or the tree may have replaced the directory by a link. The following calls name a path, in
-// an heir and in an inner fini that stops a tree, and each of them ends:
+// Until all children are gone, an heir avoids paths, because the server of the directory that fini was started in may
+// not answer, or the tree may have replaced the directory by a link. In an heir, and in an inner fini that stops a tree,
+// only the following calls name a path, and each of them ends:
 //
 //	/proc, /proc/self/fd/N,      the kernel answers. Files that may wait are for the reader of package orphans, which
 //	/proc/PID and what is below  the loop leaves behind after a time

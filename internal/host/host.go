@@ -60,7 +60,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
 		}
 	}
-	// Under PID 1 a pause deals with all of the container: sshd & exec fini --pause.
+	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.
 	if self.Role != entry.Inner && (!self.KnowsEarlier || len(self.Earlier) > 0) && !(options.Pause && os.Getpid() == 1) {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
@@ -128,7 +128,7 @@ type kernel struct {
 	cannotReap   bool             // fini has warned of that
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
-	toldOfMemory int              // how many processes fini has reported as killed for want of memory
+	toldOfMemory int              // how many processes fini has reported as killed because memory ran out
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {

@@ -114,7 +114,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 }
 
 // notForInner warns, once, that the inner fini takes signals only from the outer fini. Because of that, a signal for a
-// whole cgroup or session, or for every process of this name, reaches the command once.
+// whole cgroup or session, or for every process of this name, reaches the command only once.
 func (k *kernel) notForInner(got signals.Received) {
 	if got.Kernel || got.Sender == k.self.Pid || k.refusedOther { // the outer fini continues a suspended inner one
 		return
@@ -143,8 +143,8 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 	return k.tree.LivingChild()
 }
 
-// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped does if its parent is
-// known and does; the main child counts even then.
+// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped belongs to it if its
+// parent is known and belongs to it. The main child counts even after it was reaped.
 func (k *kernel) OfTree(got signals.Received) bool {
 	of := func(pid int) bool { return pid > 0 && (pid == k.main || k.tree.Descends(pid)) }
 	return of(got.Sender) || of(got.Parent)
@@ -163,7 +163,7 @@ func (k *kernel) Unread() int {
 	return pdeath.Unread()
 }
 
-// Traffic returns what the processes have read and written that have standard input.
+// Traffic returns what the processes that hold standard input have read and written.
 func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
 // Reap reaps, and records the exits.

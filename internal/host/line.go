@@ -26,7 +26,7 @@ func (l Line) Started(pid int, job uint32, report int) {
 	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Flags: job}, report)
 }
 
-// Done tells the outer fini that this process has done its work, and the wait status to end with.
+// Done tells the outer fini that this process has done its work, and with which wait status to end.
 func (l Line) Done(status syscall.WaitStatus) {
 	l.send(entry.Message{Kind: entry.Done, Value: uint32(status)}, -1)
 }

@@ -45,7 +45,7 @@ type (
 		err          error
 	}
 	elapsed struct{ unread int }       // the time asked for with wake has come
-	late    struct{ by time.Duration } // fini did not run for so long: the wait of a stop is longer by that
+	late    struct{ by time.Duration } // fini did not run for that time, so the wait of a stop becomes longer by it
 )
 
 // An origin is the kind of sender of a signal.

@@ -109,8 +109,8 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 	return do
 }
 
-// rewritten is the signal that fini sends for one that it has received, 0 for none: see --rewrite. All that follows is
-// decided by the signal that is sent.
+// rewritten is the signal that fini sends instead of one that it has received, 0 for none: see --rewrite. The signal that
+// fini sends decides all that follows.
 func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 	if to, ok := p.Rewrite[sig]; ok {
 		return to
@@ -261,8 +261,8 @@ func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action 
 	return nil
 }
 
-// sortExits finds the main child's exit, and names the other exits for -w. A pid may come again before everything is
-// reaped: the first exit with this pid is the main child's.
+// sortExits finds the main child's exit, and names the other exits for -w. A pid may be reused before everything is
+// reaped, so the first exit with this pid is the main child's.
 func sortExits(exits []reaper.Exit, main int, warn bool) (do []action, status *syscall.WaitStatus) {
 	for _, x := range exits {
 		switch {

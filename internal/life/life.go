@@ -154,6 +154,7 @@ const (
 	// time is a guess.
 	sameEnd = time.Second
 
-	// A parent process that dies within this time of the end of standard input has ended it by dying. The time is a guess.
+	// If the parent process dies within this time of the end of standard input, its death was the cause of that end. The
+	// time is a guess.
 	crash = 100 * time.Millisecond
 )

@@ -23,7 +23,7 @@ type Kernel interface {
 	MainEnded() // records the exit of the main child
 
 	OfTree(got signals.Received) bool                       // whether the sender of a signal belongs to the tree
-	Traffic() (orphans.Traffic, error)                      // of the processes that have standard input
+	Traffic() (orphans.Traffic, error)                      // of the processes that hold standard input
 	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
@@ -87,8 +87,8 @@ type Loop struct {
 // The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
 // command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
 // of any length, or many that add up to --grace (or -k, if that is longer). So nobody can put SIGKILL off for ever by
-// suspending and continuing fini again and again. Of a long wait a slice is a 64th, so that fini sleeps while leftovers
-// have an hour to finish.
+// suspending and continuing fini again and again. In a long wait a slice is a 64th of it, so that fini can sleep
+// while leftovers have an hour to finish.
 const (
 	shortSlice   = 250 * time.Millisecond
 	slicesOfWait = 64
@@ -140,8 +140,8 @@ func (l *Loop) Stop(why Reason) {
 	l.queue = append(l.queue, stop{why, l.Unread()})
 }
 
-// reason is why fini has stopped anything. A parent process that dies closes standard input first, and only then shows its
-// death: one that died right after the end of standard input is the reason for that too.
+// reason is why fini has stopped anything. A parent process that dies closes standard input before its death can be seen.
+// So if it dies right after the end of standard input, its death is the reason.
 func (l *Loop) reason() Reason {
 	switch {
 	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because of that
@@ -167,8 +167,8 @@ func (l *Loop) Run() Result {
 
 func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
 
-// turn does one thing: an action, a look at the children, a decision, or a wait. The loop reaps before it decides anything:
-// what has ended is not stopped, even if a time has passed since.
+// turn does one thing: an action, a look at the children, a decision, or a wait. The loop reaps before it decides anything,
+// so that it never stops what has ended, even if a time has passed since.
 func (l *Loop) turn() {
 	switch {
 	case len(l.todo) > 0:
@@ -208,7 +208,7 @@ func (l *Loop) wait() {
 	l.mustReap = true // whatever has woken fini
 }
 
-// tick looks at the clock, and gives back what a slice took too long.
+// tick looks at the clock, and gives back the time by which a slice was too long.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
 	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter) {

@@ -14,7 +14,7 @@ type Wanted struct {
 	ToGroup    bool  // forwarded signals go to the command's process group
 }
 
-// Facts are what a process of fini finds when it starts. One that is neither Inner nor Heir is alone.
+// Facts are what a process of fini finds when it starts. A process that is neither Inner nor Heir is alone.
 type Facts struct {
 	Initial     bool // it is PID 1
 	Inner, Heir bool
@@ -54,7 +54,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 		return p
 	}
 	// A terminal and its shell treat a command in fini's group as if fini were not there. The first process of a container
-	// has a terminal for itself, unless its group is outside of the PID namespace, where the group has no number.
+	// has a terminal to itself, unless its group is outside of the PID namespace, where the group has no number.
 	stay := (!f.Initial || f.Group == 0) && !w.Pause && f.Terminal
 	if w.Foreground != nil {
 		stay = *w.Foreground
@@ -82,7 +82,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 	return p
 }
 
-// noShield says why a process is alone that should be one of a pair, and how much that matters.
+// noShield says why a process that should be one of a pair is alone, and how much that matters.
 func noShield(w Wanted, f Facts, job int) (Level, string) {
 	switch {
 	case f.Limited && w.Shield != nil:

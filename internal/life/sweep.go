@@ -92,7 +92,7 @@ const (
 	notAnswered time.Duration = math.MaxInt64
 )
 
-// A request is a SIGTERM from fini to a leftover, or in its place a SIGTERM that the leftover has had.
+// A request is a SIGTERM from fini to a leftover, or an earlier SIGTERM that makes it unnecessary.
 type request struct {
 	start time.Duration // of the leftover
 	at    time.Duration // an uptime
@@ -377,7 +377,7 @@ func (s *sweep) spares(p orphans.Process) string {
 	return ""
 }
 
-// stay tells why fini leaves processes alone, of those that it does.
+// stay gives the reason for each process that fini leaves alone.
 func (s *sweep) stay(found []orphans.Process) (do []action) {
 	told := map[string]int{}
 	for _, p := range found {
@@ -455,8 +455,8 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	return do
 }
 
-// killEach names the leftovers of the last look that it kills. Under --orphans=pipes it kills only these leftovers,
-// after each look; otherwise it kills the whole tree, by kill.
+// killEach names the leftovers that are about to be killed. Under --orphans=pipes it kills only these, after each look;
+// otherwise it calls kill for the whole tree.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow {
 		return append(do, s.again(now)), s // the last leftovers are exiting
