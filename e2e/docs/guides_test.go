@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -541,5 +542,120 @@ func forgotten(t *testing.T, text string) {
 	rig.Write(t, l, "call\n")
 	if out := k.MustLeaveNothing(l, 124); !strings.HasSuffix(out, "call answered\n") {
 		t.Errorf("it says %q", out)
+	}
+}
+
+// codeOf are the code spans of the line of docs/ci.md that begins like this.
+func codeOf(t *testing.T, start string) (spans []string) {
+	t.Helper()
+	_, rest, found := strings.Cut(rig.ReadFile(t, "../docs/ci.md"), "\n"+start)
+	if !found {
+		t.Fatalf("docs/ci.md has no line %q", start)
+	}
+	text, _, _ := strings.Cut(rest, "\n\n")
+	if strings.HasPrefix(start, "|") {
+		text, _, _ = strings.Cut(rest, "\n")
+	}
+	for _, m := range inline.FindAllStringSubmatch(strings.ReplaceAll(text, "\n", " "), -1) {
+		spans = append(spans, m[1])
+	}
+	return spans
+}
+
+// The rows of docs/ci.md that set FINI_TEST in one line, with the real runners.
+func TestGuidesNameTests(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	t.Run("node", func(t *testing.T) {
+		t.Parallel()
+		mustNameTest(t, "checkout", map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
+			"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"},
+			need.Program(t, "node"), "--test", "shop.test.js")
+	})
+	t.Run("bats", func(t *testing.T) {
+		t.Parallel()
+		need.Program(t, "setsid")
+		mustNameTest(t, "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, by its description |")[0] +
+			"\n@test \"it checks out\" { setsid start-server >/dev/null 2>&1 3>&- 4>&- & true; }\n"}, need.Program(t, "bats"), "shop.bats")
+	})
+	t.Run("go, parallel", func(t *testing.T) {
+		t.Parallel()
+		mustNameTest(t, "TestCheckout", map[string]string{"go.mod": "module shop\n\ngo 1.21\n", "shop_test.go": `package shop
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestCheckout(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("start-server")
+	` + codeOf(t, "| Go |")[1] + `
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+`}, "go", "test", "-vet=off", "./...")
+	})
+}
+
+// docs/ci.md's server of a Go test ends with the test, with a panic, and when the test binary is killed.
+func TestGuidesGoServer(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	code := codeOf(t, "Start the server by ")
+	if len(code) < 4 {
+		t.Fatalf("%q", code)
+	}
+	for name, end := range map[string]string{"returns": "", "panics": `panic("over")`, "is killed": "_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := rig.NewRecipeDir(t, map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"})
+			k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-vet=off")
+			k.File("go.mod", "module shop\n\ngo 1.24\n", 0o644)
+			k.File("shop_test.go", `package shop
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+var _ = os.Getpid
+
+func TestShop(t *testing.T) {
+	`+code[0]+"\n\t"+code[1]+`
+	if `+strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1)+`; err != nil {
+		t.Fatal(err)
+	}
+	`+code[3]+"\n\t"+end+`
+}
+`, 0o644)
+			status := 1
+			if end == "" {
+				status = 0
+			}
+			k.MustLeaveNothing(k.Start("go", "test", "./..."), status)
+		})
+	}
+}
+
+// docs/supervisors.md's filter gets all that tee has, though tee exits before it.
+func TestGuidesFilter(t *testing.T) {
+	t.Parallel()
+	bash, gzip := need.Program(t, "bash"), need.Program(t, "gzip")
+	m := regexp.MustCompile("In `(make \\| tee >\\(fini .*\\))` the").FindStringSubmatch(rig.ReadFile(t, "../docs/supervisors.md"))
+	if m == nil {
+		t.Fatal("docs/supervisors.md has no filter")
+	}
+	k := rig.NewRecipeDir(t, map[string]string{"make": "seq 100000"})
+	if out := k.Start(bash, "-c", m[1]).Out.Whole(); strings.Count(out, "\n") != 100000 {
+		t.Errorf("tee prints %d lines", strings.Count(out, "\n"))
+	}
+	k.MustBeEmpty()
+	if out, err := exec.Command(gzip, "-dc", filepath.Join(k.Dir, "log.gz")).Output(); err != nil || strings.Count(string(out), "\n") != 100000 {
+		t.Errorf("log.gz has %d lines, %v", strings.Count(string(out), "\n"), err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -171,5 +172,27 @@ func migrationGrep(t *testing.T, command string) {
 	}
 	if len(want) < 10 {
 		t.Errorf("only %q", want)
+	}
+}
+
+// What docs/migrate.md says of a command that can't be run: fini's and tini's statuses, and those of the others.
+func TestMigrateStatuses(t *testing.T) {
+	t.Parallel()
+	m := regexp.MustCompile(`The status is (\d+) if the command isn't found, and (\d+) if it can't be executed, as with tini. dumb-init exits with (\d+)\s+then, and catatonit with (\d+)\.`).
+		FindStringSubmatch(rig.ReadFile(t, "../docs/migrate.md"))
+	if m == nil {
+		t.Fatal("docs/migrate.md says it in other words")
+	}
+	for init, want := range map[string][2]string{
+		rig.Fini: {m[1], m[2]}, need.Program(t, "tini-static"): {m[1], m[2]},
+		need.Program(t, "dumb-init"): {m[3], m[3]}, need.Program(t, "catatonit"): {m[4], m[4]},
+	} {
+		for i, command := range []string{"/no/such/command", "/etc/passwd"} {
+			cmd := exec.Command(init, "--", command)
+			_ = cmd.Run()
+			if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != want[i] {
+				t.Errorf("%s: status %s of %s, want %s", init, got, command, want[i])
+			}
+		}
 	}
 }

@@ -1,3 +1,2 @@
-// Package peers holds that fini replaces tini, dumb-init and catatonit without a change of arguments, by the
-// cases of their own suites.
+// Package peers holds that fini takes the place of tini, dumb-init and catatonit, by the cases of their own suites.
 package peers
