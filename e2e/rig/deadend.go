@@ -58,7 +58,9 @@ func NewDeadEnd(t *testing.T, name string) *DeadEnd {
 	e.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	flushed, err := e.server.StdoutPipe()
 	if err == nil {
-		err = e.server.Start()
+		started := make(chan error)
+		lasting() <- func() { started <- e.server.Start() }
+		err = <-started
 	}
 	e.Flushed = bufio.NewScanner(flushed)
 	if err != nil {
@@ -67,6 +69,19 @@ func NewDeadEnd(t *testing.T, name string) *DeadEnd {
 	t.Cleanup(e.Abort)
 	return e
 }
+
+// lasting takes calls for a thread that never ends: a parent death signal comes when the thread that forked has ended, and
+// other tests end theirs.
+var lasting = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
 
 // Fifo returns a FIFO of the file system, whose server has been stopped since, open for reading and writing. The mount is
 // seen by nobody else.
