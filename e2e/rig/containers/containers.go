@@ -78,7 +78,7 @@ var volumeFiles = map[string]string{
 	"inner": `
 		for d in /proc/[0-9]*; do
 			read -r _ name _ above rest <$d/stat && read -r _ parent rest </proc/$above/stat &&
-			case $name$parent in "(fini)(fini)") echo ${d#/proc/};; esac
+			case $name$parent in "(reaper)(fini)") echo ${d#/proc/};; esac
 		done 2>/dev/null
 		true`,
 }
