@@ -32,7 +32,7 @@ cost /fini/bin/fini -- /bin/true
 for tests in /fini/*/*.test /fini/e2e/*/*.test; do
 	dir=${tests%/*}
 	echo "kernels: begin ${dir#/fini/}"
-	set -- -test.short -test.v=test2json -test.parallel=6 -test.timeout=20m
+	set -- -test.v=test2json -test.parallel=6 -test.timeout=20m
 	[ ! -e "$dir/run" ] || set -- "$@" "-test.run=$(cat "$dir/run")"
 	[ ! -e "$dir/skip" ] || set -- "$@" "-test.skip=$(cat "$dir/skip")"
 	[ "${dir#/fini/e2e/}" = "$dir" ] || set -- "$@" -fini=/fini/bin/fini
