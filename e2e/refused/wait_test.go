@@ -40,7 +40,7 @@ func TestWaitFailsForGood(t *testing.T) {
 	rig.Long(t)
 	h := rig.NewCgroup(t)
 	argv := h.Wrap(need.Program(t, "strace"), "-o", "/dev/null", "-e", "trace=wait4,waitid", "-e", "inject=wait4,waitid:error=EPERM:when=8+",
-		rig.Fini, "--no-shield", "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", `(:&); (:&); (:&); setsid sh -c 'trap "" TERM; echo ready; exec sleep 1000' & read line; exit 7`)
+		rig.Fini, "--no-shield", "--linger=0", "--grace=50ms", "--", "/bin/sh", "-c", `for n in 1 2 3 4 5 6 7 8 9 10; do (:&); (:&); sleep 0.01; done; setsid sh -c 'trap "" TERM; echo ready; exec sleep 1000' & read line; exit 7`)
 	l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 	l.Out.Want("ready")
 	rig.Write(t, l, "go\n")

@@ -461,7 +461,7 @@ func (d *drawnLife) find(l *rig.Life, f fault) int {
 		path = append(path, "fini")
 	}
 	if !d.place.PID1 && !d.place.Alone && (f.what == "inner" || f.what == "main") {
-		path = append(path, "fini")
+		path = append(path, "reaper")
 	}
 	if f.what == "main" {
 		path = append(path, filepath.Base(rig.Mode("")[0]))
@@ -512,6 +512,7 @@ func (d *drawnLife) caught(t testing.TB, pid int) bool {
 		}
 	}
 	return !slices.ContainsFunc(finis[:min(len(finis), 2)], func(pid int) bool {
-		return rig.ProcStatus(pid, "Name") != "fini" || !rig.CatchesAll(pid)
+		name := rig.ProcStatus(pid, "Name")
+		return name != "fini" && name != "reaper" || !rig.CatchesAll(pid)
 	})
 }
