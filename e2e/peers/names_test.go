@@ -1,7 +1,6 @@
 package peers
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -27,18 +26,22 @@ func called(name string, args ...string) *exec.Cmd {
 func TestCalledByAnotherName(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		name, flags, variable string
-		group                 bool
+		what, name, flags, variable string
+		group                       bool
 	}
 	rows := []row{
-		{"fini", "", "", true}, {"fini", "-c", "", false}, {"/opt/tini/fini", "-g", "FINI_SINGLE_CHILD=1", true},
-		{"tini", "-g", "", true}, {"tini", "-s", "FINI_SINGLE_CHILD=0", true}, {"tini", "--no-shield", "", false},
+		{"fini", "fini", "", "", true},
+		{"fini -c", "fini", "-c", "", false},
+		{"fini in a folder called tini", "/opt/tini/fini", "-g", "FINI_SINGLE_CHILD=1", true},
+		{"tini -g", "tini", "-g", "", true},
+		{"tini and a variable", "tini", "-s", "FINI_SINGLE_CHILD=0", true},
+		{"tini as one process", "tini", "--no-shield", "", false},
 	}
 	for _, name := range []string{"/usr/bin/tini", "/sbin/docker-init", "/run/podman-init", "catatonit"} {
-		rows = append(rows, row{name: name})
+		rows = append(rows, row{what: filepath.Base(name), name: name})
 	}
 	for _, tt := range rows {
-		t.Run(strings.ReplaceAll(strings.Trim(fmt.Sprint(tt.name, " ", tt.flags, " ", tt.variable), " /"), "/", " "), func(t *testing.T) {
+		t.Run(tt.what, func(t *testing.T) {
 			t.Parallel()
 			said := filepath.Join(t.TempDir(), "said")
 			mode := strings.Join(rig.Mode("signals"), " ")

@@ -28,10 +28,8 @@ var installed = []struct{ line, before, program, remove string }{
 	{"sudo install", "", "fini", "rm /usr/local/bin/fini"},
 	{"sudo dpkg", "", "fini", "dpkg -P fini"},
 	{"sudo rpm", "", "fini", "rpm --force-debian -e fini"},
-	{"sudo apk", "", "", ""}, // Debian has none
 	{"npm", "", "fini-init", "npm uninstall -g fini-init @fini-init/linux-x64"},
 	{"pip", "python3 -m venv /venv", "/venv/bin/fini-init", "/venv/bin/pip uninstall -y fini-init; rm -r /venv"},
-	{"docker", "", "", ""}, // see releaseImage
 }
 
 // releaseReadme runs each line by which README installs fini, on this machine's files with an overlay over them. fini is
@@ -41,7 +39,8 @@ func releaseReadme(t *testing.T, r release) {
 	need.Root(t, "for an overlay")
 	need.Program(t, "unshare")
 	lines := strings.Split(strings.TrimSpace(rig.BlockWith(t, "../README.md", "dpkg -i")), "\n")
-	if len(lines) != len(installed) {
+	const others = 2 // Debian has no apk, and releaseImage loads an image
+	if len(lines) != len(installed)+others {
 		t.Errorf("%d lines", len(lines))
 	}
 	const inOverlay = `mount -t tmpfs none "$1" && cd "$1" && mkdir upper work root && mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work none root &&
@@ -53,14 +52,14 @@ func releaseReadme(t *testing.T, r release) {
 		i := slices.IndexFunc(installed, func(in struct{ line, before, program, remove string }) bool {
 			return strings.HasPrefix(line, in.line+" ")
 		})
-		if i < 0 {
+		switch {
+		case strings.HasPrefix(line, "sudo apk "), strings.HasPrefix(line, "docker load "):
+			continue
+		case i < 0:
 			t.Errorf("no way to try %s", line)
 			continue
 		}
 		in := installed[i]
-		if in.program == "" {
-			continue
-		}
 		t.Run(in.line, func(t *testing.T) {
 			t.Parallel()
 			line := strings.NewReplacer("sudo ", "", "rpm -i", "rpm --force-debian -i", "pip install", "/venv/bin/pip install").Replace(line)
