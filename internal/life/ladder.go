@@ -176,8 +176,8 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 		l.rung, l.leftUnread, l.deadline = closing, e.unread, now+l.Grace
 		return []action{say{Detail, "waiting for the command", why}, wake{l.Grace}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
-		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that dies by this
-		// signal needs no signal from fini, and no message.
+		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that is killed by this
+		// signal doesn't need one from fini.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}

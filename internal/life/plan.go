@@ -30,8 +30,8 @@ type Facts struct {
 const LimitedBuild = "a build with limits, as go install makes them: the command may see other ignored and blocked signals " +
 	"than without fini, and /dev/null for a closed stream; make build has no such limits, on amd64 and arm64"
 
-// A Plan is what a process of fini has to do, as settled before the command starts. The plan of an heir, which starts no
-// command, is empty.
+// A Plan is what a process of fini has to do, as settled before the command starts. The plan of an heir is empty, because it
+// doesn't start a command.
 type Plan struct {
 	Identity
 	BeAlone       bool             // this inner fini should not exist: it asks the outer fini to be alone, and exits
