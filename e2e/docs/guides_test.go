@@ -446,7 +446,7 @@ func underRunit(t *testing.T, text string) {
 	k.File("service/run", text, 0o755)
 	l := k.Start(runsv, "service")
 	helperIsThere(t, k.Dir)
-	if out, err := exec.Command(sv, "force-stop", filepath.Join(k.Dir, "service")).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok: down: ") {
+	if out, err := exec.Command(sv, "-w", "300", "force-stop", filepath.Join(k.Dir, "service")).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok: down: ") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if left := k.Cgroup.Names(); len(left) != 1 {
