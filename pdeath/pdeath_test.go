@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
 )
 
 // Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
@@ -98,9 +100,7 @@ func TestCanWatch(t *testing.T) {
 	}
 	pidfd := func() (int, error) { return unix.PidfdOpen(cmd.Process.Pid, 0) }
 	fd, err := pidfd()
-	if err == unix.ENOSYS {
-		t.Skip("SKIPPED, for this is missing: a kernel with pidfds")
-	}
+	need.That(t, err != unix.ENOSYS, "pidfd_open(2) (kernel)")
 	if err := CanWatch(fd, err); err != nil {
 		t.Errorf("while it lives: %v", err)
 	}
