@@ -143,7 +143,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 	grace := ms(300) + 10*time.Millisecond
 	flag("--grace=%v", grace)
 	flag("--linger=%v", ms(100))
-	for _, rare := range []string{[]string{"-v", "-q"}[r.IntN(2)], "-w", "-c", "-s", "-g"} {
+	for _, rare := range []string{[]string{"-v", "-q"}[r.IntN(2)], "-w", []string{"-c", "-g"}[r.IntN(2)], "-s"} {
 		if chance(8) {
 			flag("%s", rare)
 		}
