@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
@@ -213,15 +214,15 @@ func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	})
 }
 
-// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, and that it was suspended
-// or continued.
+// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, that it dumped core, and
+// that it was suspended or continued.
 func TestWaitIDSaysTheSame(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		until, end := inheritedEnd(t)
 		defer func() { _ = end.Close() }()
-		says := func(what string, pid int) {
+		says := func(what string, pid int) (by4 Exit) {
 			t.Helper()
-			var byID, by4 Exit
+			var byID Exit
 			rig.Until(t, what, func() bool {
 				var errno syscall.Errno
 				if byID, errno = waitID(pid, unix.WNOWAIT); errno != 0 {
@@ -232,6 +233,7 @@ func TestWaitIDSaysTheSame(t *testing.T) {
 			if by4, _ = wait(pid); by4.Pid != pid || byID != by4 {
 				t.Errorf("%s: waitid says %+v, and wait4 %+v", what, byID, by4)
 			}
+			return by4
 		}
 		says("exited with 7", spawnSelf(t, "@orphans", "0", until).Pid)
 		stays := spawnSelf(t, "@stay", until).Pid
@@ -241,11 +243,17 @@ func TestWaitIDSaysTheSame(t *testing.T) {
 		says("continued", stays)
 		check(t, unix.Kill(stays, unix.SIGKILL))
 		says("killed", stays)
-		dumps := spawnSelf(t, "@stay", until).Pid
-		check(t, unix.Kill(dumps, unix.SIGSEGV)) // dumps core if it may
-		says("killed by SIGSEGV", dumps)
+		t.Chdir(t.TempDir()) // for the core
+		var limit unix.Rlimit
+		check(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
+		limit.Cur = min(limit.Max, 1<<20)
+		check(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
+		dumps, err := Spawn(Command{Args: []string{"/bin/sh", "-c", "kill -SEGV $$"}, Terminal: -1})
+		check(t, err)
+		dumped := says("killed by SIGSEGV", dumps.Pid).Status.CoreDump()
 		if _, errno := waitID(0, 0); errno != unix.ECHILD {
 			t.Errorf("without a child waitid says %v, want ECHILD", errno)
 		}
+		need.Kernel(t, dumped, "core dumps in the working directory")
 	})
 }

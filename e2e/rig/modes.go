@@ -241,6 +241,7 @@ var refusals = map[string]refusal{
 	"epoll_pwait":       {number: unix.SYS_EPOLL_PWAIT},
 	"pwritev2":          {number: unix.SYS_PWRITEV2},
 	"setpgid":           {number: unix.SYS_SETPGID},
+	"RLIMIT_CORE":       {number: unix.SYS_PRLIMIT64, arg: 1, is: unix.RLIMIT_CORE},
 	"recvmsg":           {number: unix.SYS_RECVMSG},
 	"sendto":            {number: unix.SYS_SENDTO},
 	"ppoll":             {number: unix.SYS_PPOLL},
