@@ -20,10 +20,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // patience ends a wait that fails. No test passes because of it.
@@ -474,12 +474,12 @@ func TestLook(t *testing.T) {
 				t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, name)
 			}
 			tree.release()
-			before := rig.CountFDs(t, self)
+			before := procfs.CountFDs(t, self)
 			for range 20 {
 				f.mustFind(t, look(t, tree), all...)
 			}
 			tree.release()
-			if after := rig.CountFDs(t, self); after > before {
+			if after := procfs.CountFDs(t, self); after > before {
 				t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
-	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -267,7 +267,7 @@ func TestFailedSpawnLeavesNothing(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		dir := t.TempDir()
 		lay(t, dir, map[string]laid{"noexec": {"", 0o644}, "noshell": script("#!/nonexistent/interpreter", "")})
-		before := rig.CountFDs(t, os.Getpid())
+		before := procfs.CountFDs(t, os.Getpid())
 		for _, name := range []string{"none", "noexec", "noshell"} {
 			for range 10 {
 				if _, err := Spawn(Command{Args: []string{filepath.Join(dir, name)}, Terminal: -1}); err == nil {
@@ -275,7 +275,7 @@ func TestFailedSpawnLeavesNothing(t *testing.T) {
 				}
 			}
 		}
-		if after := rig.CountFDs(t, os.Getpid()); after != before {
+		if after := procfs.CountFDs(t, os.Getpid()); after != before {
 			t.Errorf("%d descriptors before, %d after", before, after)
 		}
 		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {

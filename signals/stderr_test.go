@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -85,11 +86,11 @@ var pairs = map[string]func(t testing.TB) (near, far *os.File){
 	"terminal": func(t testing.TB) (near, far *os.File) {
 		_, err := os.Stat("/dev/ptmx")
 		need.That(t, err == nil, "/dev/ptmx")
-		return rig.Terminal(t)
+		return pty.Open(t)
 	},
 	// Opened again, it would be another terminal's.
 	"master": func(t testing.TB) (near, far *os.File) {
-		far, near = rig.Terminal(t)
+		far, near = pty.Open(t)
 		t.Cleanup(func() { _ = far.Close() })
 		mode, err := unix.IoctlGetTermios(int(far.Fd()), unix.TCGETS)
 		check(t, err)

@@ -14,6 +14,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/kills"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // endOf kills it. It is a zombie until the test reaps it, which is an end too.
@@ -33,8 +37,8 @@ func TestBindKillMatrix(t *testing.T) {
 	t.Parallel()
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
-		for _, moment := range rig.Moments {
-			for _, tree := range rig.Trees {
+		for _, moment := range kills.Moments {
+			for _, tree := range kills.Trees {
 				t.Run(p.Name+"/"+moment.Name+"/"+tree.Name, func(t *testing.T) {
 					t.Parallel()
 					client, other := rig.Bystander(t), rig.Bystander(t)
@@ -64,7 +68,7 @@ func TestBind(t *testing.T) {
 		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				client, report := rig.Bystander(t), rig.ReportPath(t)
+				client, report := rig.Bystander(t), reports.Path(t)
 				args := slices.Concat(flags, []string{"--grace=1h", "--report=" + report, "--", "/bin/sh", "-c",
 					`setsid sleep 1000 & ` + strings.Join(rig.Mode("signals", "15"), " ")})
 				for i, arg := range args {
@@ -83,7 +87,7 @@ func TestBind(t *testing.T) {
 				l.Status()
 				rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 				rig.WantOnce(t, l.Err.Whole(), fmt.Sprintf("fini: stopping the command: a process of --bind (sleep, %d) exited", client.Process.Pid))
-				if r := rig.MustHaveReport(t, report); r.Stopped != "bind" {
+				if r := reports.MustHave(t, report); r.Stopped != "bind" {
 					t.Errorf("stopped for %v", r.Stopped)
 				}
 			})
@@ -97,7 +101,7 @@ func TestBindToNobody(t *testing.T) {
 	zombie, gone := rig.Bystander(t), rig.Bystander(t)
 	endOf(t, gone, true)
 	endOf(t, zombie, false)
-	rig.Until(t, "a zombie", func() bool { return strings.HasPrefix(rig.ProcStatus(zombie.Process.Pid, "State"), "Z") })
+	rig.Until(t, "a zombie", func() bool { return strings.HasPrefix(procfs.Status(zombie.Process.Pid, "State"), "Z") })
 	tasks, _ := filepath.Glob("/proc/self/task/*")
 	tasks = slices.DeleteFunc(tasks, func(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) })
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
@@ -127,7 +131,7 @@ func TestBindWithoutPidfds(t *testing.T) {
 		"EPERM":  "cannot open a pidfd: operation not permitted",
 	} {
 		ask := func(t *testing.T, flag string) string {
-			argv := append(rig.Mode("refuse", rig.BeforePidfds+",CLONE_PIDFD:"+kind), rig.Fini, flag, "--", "echo", "started")
+			argv := append(rig.Mode("refuse", refusals.BeforePidfds+",CLONE_PIDFD:"+kind), rig.Fini, flag, "--", "echo", "started")
 			status, stdout, stderr := rig.Ask(t, exec.Command(argv[0], argv[1:]...))
 			return fmt.Sprintf("%d, %q, %q", status, stdout, stderr)
 		}
@@ -149,7 +153,7 @@ func TestBindToAnothersProcess(t *testing.T) {
 	}
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		for _, client := range []*exec.Cmd{rig.Bystander(t), rig.Bystander(t, append(as("12346"), "sleep", "1000")...)} {
-			cmd := rig.Account{As: as("12345")}.Command(append(p.Flags(), "-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid),
+			cmd := account{As: as("12345")}.Command(append(p.Flags(), "-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid),
 				"--", "sh", "-c", "echo ready; exec sleep 1000")...)
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
@@ -172,8 +176,8 @@ func TestBindAsPID1(t *testing.T) {
 	l := rig.StartCmd(t, cmd)
 	pid := l.Out.WantPID("bound ")
 	// From outside: who enters the namespace ends with it.
-	for _, child := range rig.ChildrenOf(t, l.PID()) {
-		if ids := strings.Fields(rig.ProcStatus(child, "NSpid")); len(ids) > 0 && ids[len(ids)-1] == strconv.Itoa(pid) {
+	for _, child := range procfs.ChildrenOf(t, l.PID()) {
+		if ids := strings.Fields(procfs.Status(child, "NSpid")); len(ids) > 0 && ids[len(ids)-1] == strconv.Itoa(pid) {
 			if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}

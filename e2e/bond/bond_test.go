@@ -3,6 +3,7 @@ package bond
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -20,7 +23,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
 		argv := rig.Mode("threads", slices.Concat([]string{strconv.Itoa(rig.QuickOrFull(20, 100))}, before, []string{rig.Fini, "--", "cat"})...)
 		l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
 		l.Out.Want("all alive")
@@ -61,7 +64,7 @@ for round in range(%d):
     print("round", round, flush=True)
 print("none alive")
 `, rounds)
-	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithoutPidfds, func(t *testing.T, before []string) {
 		within := "0.012"
 		if before != nil {
 			within = "0.04" // it takes its time until it executes fini
@@ -81,7 +84,7 @@ print("none alive")
 // The command gets one signal, also if the launcher has died of SIGTERM for its group, which fini forwards too.
 func TestLauncherDies(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithoutPidfds, func(t *testing.T, before []string) {
 		for _, tt := range []struct {
 			name  string
 			args  []string
@@ -131,7 +134,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
 	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	nohup := []string{need.Program(t, "nohup")}
-	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
 		for _, tt := range []struct {
 			name     string
 			launcher string
@@ -187,13 +190,13 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
-	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithoutPidfds, func(t *testing.T, before []string) {
 		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(p.Name, func(t *testing.T) {
 				t.Parallel()
 				init := rig.Start(t, rig.PID1, "-P", "-v")
 				init.Err.Want("fini: pausing")
-				l := rig.LaunchBy(t, append(init.Enter(), before...), p, append([]string{"-p", "TERM", "--grace=1h", "--"}, rig.Mode("signals", "15")...)...)
+				l := rig.LaunchBy(t, append(enter(init), before...), p, append([]string{"-p", "TERM", "--grace=1h", "--"}, rig.Mode("signals", "15")...)...)
 				l.Out.Want("ready")
 				rig.MustKill(t, l.Outer, syscall.SIGKILL) // nsenter, which has started fini
 				rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
@@ -253,7 +256,7 @@ func TestPause(t *testing.T) {
 		l := rig.Start(t, rig.PID1, "-P", "-v", "-w")
 		l.Err.Want("fini: pausing")
 		// Whoever enters the namespace leaves its orphans to fini.
-		l.Inside("(sleep 0.1 &)")
+		inside(l, "(sleep 0.1 &)")
 		l.Err.Want("fini: reaped zombie")
 		l.Signal(syscall.SIGTERM)
 		l.MustEnd(0)
@@ -276,14 +279,32 @@ func TestSuspendedCommandActsOnItsEnd(t *testing.T) {
 				l := rig.LaunchBy(t, tt.before, p, append(tt.flags, "--grace=1h", "--", "/bin/sh", "-c",
 					`trap "echo asked; exit 6" TERM; echo ready $$; kill -STOP $$; while :; do sleep 0.01; done`)...)
 				command := l.Out.WantPID("ready ")
-				rig.Until(t, "the command is suspended", func() bool { return rig.CountStopped([]int{command}) == 1 })
+				rig.Until(t, "the command is suspended", func() bool { return procfs.CountStopped([]int{command}) == 1 })
 				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
 				if !rig.Await(5*time.Second, func() bool { return strings.Contains(l.Out.Text(), "asked\n") }) { // at once, not after the grace
-					t.Errorf("it has not acted on SIGTERM; its state is %q", rig.ProcStatus(command, "State"))
+					t.Errorf("it has not acted on SIGTERM; its state is %q", procfs.Status(command, "State"))
 					rig.MustKill(t, command, syscall.SIGKILL)
 				}
 				l.MustVanish(0)
 			})
 		}
 	}
+}
+
+// inside makes a shell execute a line in the PID namespace of which fini is PID 1.
+func inside(l *rig.Life, line string) {
+	l.T.Helper()
+	if out, err := rig.CommandOf(append(enter(l), "/bin/sh", "-c", line)).CombinedOutput(); err != nil {
+		l.T.Fatalf("%v: %s", err, out)
+	}
+}
+
+// enter is the words before those of a command by which it runs in the namespaces of a PID 1.
+func enter(l *rig.Life) []string {
+	l.T.Helper()
+	into := []string{need.Program(l.T, "nsenter"), "-t", strconv.Itoa(l.PID()), "-p", "-m"}
+	if os.Geteuid() != 0 {
+		into = append(into, "-U", "--preserve-credentials") // see AsPID1
+	}
+	return append(into, "--")
 }

@@ -15,24 +15,28 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/e2e/rig/stdin"
 )
 
 // A command whose client holds its stdin and says nothing more is stopped, whatever runs beside it.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	kinds := append(rig.StdinKinds[:2:2], struct {
+	kinds := append(stdin.Kinds[:2:2], struct {
 		Name string
 		Make func(t testing.TB) (theirs, ours *os.File)
-	}{"terminal", rig.Terminal})
+	}{"terminal", pty.Open})
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		for _, kind := range kinds {
 			t.Run(kind.Name, func(t *testing.T) {
 				t.Parallel()
 				theirs, ours := kind.Make(t)
-				report := rig.ReportPath(t)
+				report := reports.Path(t)
 				began := time.Now()
 				// What has another stdin may read and write all the time, and a shell that waits may hold it.
-				l := rig.StartWithStdin(t, p, theirs, "--idle=1s", "--report="+report, "--", "/bin/sh", "-c",
+				l := stdin.Start(t, p, theirs, "--idle=1s", "--report="+report, "--", "/bin/sh", "-c",
 					`perl -e 'while (1) { syswrite(STDOUT, "x"); select(undef, undef, undef, 0.01) }' </dev/null >/dev/null & sh -c 'cat; :'; :`)
 				_, _ = io.WriteString(ours, "hello\n")
 				l.Out.Want("hello")
@@ -41,7 +45,7 @@ func TestIdle(t *testing.T) {
 					t.Errorf("idle after %v", took)
 				}
 				rig.MustRecord(t, "fini says", l.Err.Rest()[:1], "fini: stopping the command: no process with its standard input has read or written anything for 1s (--idle)")
-				if r := rig.MustHaveReport(t, report); r.Stopped != "idle" || r.Status != 124 {
+				if r := reports.MustHave(t, report); r.Stopped != "idle" || r.Status != 124 {
 					t.Errorf("reports %v", r)
 				}
 				_ = ours.Close()
@@ -118,7 +122,7 @@ func TestIdleOfOtherInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := rig.StartWithStdin(t, rig.Pair, file, "--idle=1s", "--", "/bin/sh", "-c", "echo started")
+	l := stdin.Start(t, rig.Pair, file, "--idle=1s", "--", "/bin/sh", "-c", "echo started")
 	l.MustEnd(125)
 	if said := l.Err.Whole(); !strings.HasPrefix(said, "fini: --idle: cannot watch standard input: ") || strings.Contains(l.Out.Text(), "started") {
 		t.Errorf("says %q", said)
@@ -127,7 +131,7 @@ func TestIdleOfOtherInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = rig.StartWithStdin(t, rig.Pair, null, "--idle=1ms", "--", "sleep", "0.5") // twice as long as 8 looks at least
+	l = stdin.Start(t, rig.Pair, null, "--idle=1ms", "--", "sleep", "0.5") // twice as long as 8 looks at least
 	l.MustEnd(0)
 	rig.MustRecord(t, "fini says", l.Err.Rest())
 }
@@ -136,9 +140,9 @@ func TestIdleOfOtherInput(t *testing.T) {
 func TestIdleOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	need.That(t, os.Geteuid() == 0, "root, to make a program set-user-ID")
-	cat := rig.SetUserID(t, need.Program(t, "cat"))
+	cat := refusals.SetUserID(t, need.Program(t, "cat"))
 	theirs, ours := rig.Pipe(t)
-	cmd := rig.Users(t)[1].Command("--idle=80ms", "--", cat)
+	cmd := users(t)[1].Command("--idle=80ms", "--", cat)
 	cmd.Stdin = theirs
 	l := rig.StartCmd(t, cmd)
 	l.Err.Want("fini: cannot read what ")
@@ -150,4 +154,27 @@ func TestIdleOfAnotherUser(t *testing.T) {
 	_ = ours.Close()
 	l.MustEnd(0)
 	rig.MustRecord(t, "fini says", l.Err.Rest())
+}
+
+// An account is one as which a test runs fini.
+type account struct {
+	Name string
+	As   []string // what to put in front of a command
+}
+
+// users are root and somebody else, or whoever runs the tests.
+func users(t *testing.T) []account {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return []account{{"user", nil}}
+	}
+	return []account{
+		{"root", nil},
+		{"user", []string{need.Program(t, "setpriv"), "--reuid=12345", "--regid=12345", "--groups=12345,12346"}},
+	}
+}
+
+func (u account) Command(args ...string) *exec.Cmd {
+	words := slices.Concat(u.As, []string{rig.Fini}, args)
+	return exec.Command(words[0], words[1:]...)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 )
 
 // A program that makes a PID namespace and sets a parent death signal on its first process takes fini along when it is
@@ -25,7 +27,7 @@ func TestMakerOfTheNamespaceDies(t *testing.T) {
 		"unshare": {"unshare", flags, "--kill-child", "--mount-proc"},
 		"bwrap":   {"bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1", "--die-with-parent"},
 	}
-	rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
 		for name, maker := range makers {
 			for _, flags := range [][]string{nil, {"-p", "TERM"}} {
 				t.Run(fmt.Sprint(name, flags), func(t *testing.T) {
@@ -50,13 +52,13 @@ func TestParentDeathSignalIsKept(t *testing.T) {
 	setpriv := need.Program(t, "setpriv")
 	record := append([]string{"--grace=1h", "--"}, rig.Mode("signals", "64")...)
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
-		rig.WithAndWithoutPidfds(t, rig.WithPidfds, func(t *testing.T, before []string) {
+		refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
 			t.Run(p.Name+"/SIGKILL", func(t *testing.T) {
 				t.Parallel()
 				l := rig.LaunchBy(t, append([]string{setpriv, "--pdeathsig", "KILL"}, before...), p, record...)
 				command := l.Out.WantPID("ready ")
 				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
-				rig.Until(t, "the end of the outer or only fini", func() bool { return rig.StatOf(l.Outer).Gone() })
+				rig.Until(t, "the end of the outer or only fini", func() bool { return procfs.StatOf(l.Outer).Gone() })
 				if !p.Alone {
 					l.Out.Want("signal 15")
 					rig.MustKill(t, command, 64)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // A launcher that lives is never refused, whatever session it has moved to.
@@ -46,7 +46,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 				inner := l.Inner()
 				rig.MustKill(t, inner, syscall.SIGSTOP)
 				if wait {
-					rig.Until(t, "it is stopped", func() bool { return shells.IsStopped(inner) })
+					rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(inner) })
 				}
 				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
 				l.Out.Want("signal 15")
@@ -87,7 +87,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 					ended = ended || strings.HasPrefix(line, "launcher ")
 					got = append(got, line)
 				}
-				for _, fini := range rig.ChildrenOf(t, l.PID()) {
+				for _, fini := range procfs.ChildrenOf(t, l.PID()) {
 					_ = syscall.Kill(fini, syscall.SIGUSR2)
 				}
 				got = append(got, l.Out.Rest()...)
@@ -110,7 +110,7 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 				l.Out.Want("ready ")
 				rig.Write(t, l, "go\n")
 				l.Out.Want("launcher ")
-				fini, want := rig.ChildrenOf(t, l.PID())[0], []string{"signal 12"}
+				fini, want := procfs.ChildrenOf(t, l.PID())[0], []string{"signal 12"}
 				if flags == nil {
 					l.Err.Want("fini: stopping the command: its parent (")
 					// Of two signals that wait, the kernel gives the lower one first. This one may have come before "launcher ".

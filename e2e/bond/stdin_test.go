@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/stdin"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,17 +29,17 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 			make  func(t testing.TB) (theirs, ours *os.File)
 			close func(f *os.File) error
 		}{
-			"pipe":                     {rig.StdinKinds[0].Make, (*os.File).Close},
+			"pipe":                     {stdin.Kinds[0].Make, (*os.File).Close},
 			"pipe with data":           {full, (*os.File).Close},
-			"socketpair":               {rig.StdinKinds[1].Make, (*os.File).Close},
+			"socketpair":               {stdin.Kinds[1].Make, (*os.File).Close},
 			"half-closed socketpair":   {half, shut},
-			"a terminal that hangs up": {rig.Terminal, (*os.File).Close},
+			"a terminal that hangs up": {pty.Open, (*os.File).Close},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				const grace = 3 * time.Second
 				theirs, ours := tt.make(t)
-				l := rig.StartWithStdin(t, p, theirs, append([]string{"-i", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
+				l := stdin.Start(t, p, theirs, append([]string{"-i", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
 				closed := time.Now()
 				if err := tt.close(ours); err != nil {
@@ -57,11 +59,11 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rig.StartWithStdin(t, p, null, "-i", "--grace=500ms", "--", "sleep", "1000").MustEnd(128 + 15)
+			stdin.Start(t, p, null, "-i", "--grace=500ms", "--", "sleep", "1000").MustEnd(128 + 15)
 		})
 		t.Run("a command that ends with it", func(t *testing.T) {
 			theirs, ours := rig.Pipe(t)
-			l := rig.StartWithStdin(t, p, theirs, "-i", "--", "cat")
+			l := stdin.Start(t, p, theirs, "-i", "--", "cat")
 			_, _ = io.WriteString(ours, "last\n")
 			_ = ours.Close()
 			rig.MustRecord(t, "the command says", l.Out.Rest(), "last")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -68,7 +69,7 @@ func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *
 // generation is how many parents there are from a process to one that it descends from.
 func generation(pid, from int) (n int) {
 	for ; pid > 1 && pid != from; n++ {
-		pid = rig.ParentOf(pid)
+		pid = procfs.ParentOf(pid)
 	}
 	return n
 }
@@ -78,7 +79,7 @@ func (b *bystanders) orphan() {
 	b.t.Helper()
 	for len(b.pids) > 1 {
 		rig.MustKill(b.t, b.pids[0], syscall.SIGKILL)
-		rig.Until(b.t, "the bystander has another parent", func() bool { return rig.ParentOf(b.pids[1]) != b.pids[0] })
+		rig.Until(b.t, "the bystander has another parent", func() bool { return procfs.ParentOf(b.pids[1]) != b.pids[0] })
 		b.pids = b.pids[1:]
 	}
 }
@@ -210,7 +211,7 @@ func TestSignalsOfFinisOwn(t *testing.T) {
 			if err := unix.Prlimit(l.PID(), unix.RLIMIT_CPU, &limit, nil); err != nil {
 				t.Fatal(err)
 			}
-			for ticks := 0; ticks < 110; ticks = rig.StatOf(l.PID()).Number(14) + rig.StatOf(l.PID()).Number(15) {
+			for ticks := 0; ticks < 110; ticks = procfs.StatOf(l.PID()).Number(14) + procfs.StatOf(l.PID()).Number(15) {
 				for i := range 1000 { // none of which the kernel queues up
 					_ = l.Cmd.Process.Signal([]syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT}[i%2])
 				}
@@ -280,7 +281,7 @@ os.execv(sys.argv[2], sys.argv[2:])`,
 		l.Out.Want("ready")
 		_, _ = end.WriteString("\n")
 		l.Out.Want("alive")
-		if !rig.Await(2*time.Second, func() bool { return len(rig.ChildrenOf(t, l.PID())) == 1 }) {
+		if !rig.Await(2*time.Second, func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 }) {
 			t.Errorf("exit signal %s: it stays as a zombie", sig)
 		}
 		rig.Write(t, l, "go\n")

@@ -13,6 +13,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -40,13 +44,13 @@ func needTests(t *testing.T) {
 func TestGitHubCancel(t *testing.T) {
 	needTests(t)
 	t.Parallel()
-	rig.InColumns(t, "GitHub step cancelled", nil, func(t *testing.T, wrap []string) rig.Outcome {
-		file := rig.ScriptFile(t, joined(wrap, "bash", ciTests)+"\necho the step goes on\n")
-		s := rig.StartStep(t, nil, "bash", "-e", file)
+	columns.Run(t, "GitHub step cancelled", nil, func(t *testing.T, wrap []string) columns.Outcome {
+		file := runners.ScriptFile(t, joined(wrap, "bash", ciTests)+"\necho the step goes on\n")
+		s := runners.StartStep(t, nil, "bash", "-e", file)
 		_ = s.Stdin.Close() // as the runner does
-		s.Ready()
+		ready(s)
 		s.GithubCancel()
-		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
+		o := outcome(s, wrap, 128+int(syscall.SIGTERM))
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
 		}
@@ -62,8 +66,8 @@ func TestGitHubCancel(t *testing.T) {
 func TestGitHubKillsFini(t *testing.T) {
 	need.Program(t, "bash")
 	t.Parallel()
-	file := rig.ScriptFile(t, "setsid sleep 1000 &\nsleep 1000 &\nexec "+joined(rig.Mode("signals"))+"\n")
-	s := rig.StartStep(t, nil, rig.Fini, "--grace=500ms", "--", "bash", "-e", file)
+	file := runners.ScriptFile(t, "setsid sleep 1000 &\nsleep 1000 &\nexec "+joined(rig.Mode("signals"))+"\n")
+	s := runners.StartStep(t, nil, rig.Fini, "--grace=500ms", "--", "bash", "-e", file)
 	_ = s.Stdin.Close()
 	s.Out.Want("ready")
 	s.GithubCancel()
@@ -82,15 +86,15 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 	needTests(t)
 	t.Parallel()
 	name := "GitHub step over, a server left in its background"
-	rig.InColumns(t, name, nil, func(t *testing.T, wrap []string) rig.Outcome {
-		g := rig.NewGate(t)
-		file := rig.ScriptFile(t, "python3 -u -m http.server --bind 127.0.0.1 0 &\nread go <"+g.Name+"\necho tests passed\n")
-		s := rig.StartStep(t, nil, slices.Concat(wrap, []string{"bash", "-e", file})...)
+	columns.Run(t, name, nil, func(t *testing.T, wrap []string) columns.Outcome {
+		g := runners.NewGate(t)
+		file := runners.ScriptFile(t, "python3 -u -m http.server --bind 127.0.0.1 0 &\nread go <"+g.Name+"\necho tests passed\n")
+		s := runners.StartStep(t, nil, slices.Concat(wrap, []string{"bash", "-e", file})...)
 		_ = s.Stdin.Close()
 		s.Out.Want("Serving HTTP")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(wrap, 0)
+		o := outcome(s, wrap, 0)
 		if slices.Contains(wrap, rig.Fini) && strings.Contains(s.Err.Whole(), "killing leftover") {
 			t.Errorf("the server did not end when it was asked to: %q", s.Err.Text())
 		}
@@ -101,12 +105,12 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 func TestGitLabCancel(t *testing.T) {
 	needTests(t)
 	t.Parallel()
-	rig.InColumns(t, "GitLab job cancelled", nil, func(t *testing.T, wrap []string) rig.Outcome {
-		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", ciTests))...)
+	columns.Run(t, "GitLab job cancelled", nil, func(t *testing.T, wrap []string) columns.Outcome {
+		s := runners.StartStep(t, runners.OwnGroup, runners.Gitlab(joined(wrap, "bash", ciTests))...)
 		_ = s.Stdin.Close()
-		s.Ready()
+		ready(s)
 		s.SignalGroup(syscall.SIGTERM)
-		o := s.Outcome(wrap, 128+int(syscall.SIGTERM))
+		o := outcome(s, wrap, 128+int(syscall.SIGTERM))
 		if slices.Contains(wrap, rig.Fini) {
 			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
 		}
@@ -123,13 +127,13 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 	rounds := rig.QuickOrFull(2, 10)
 	for _, runner := range []struct {
 		name  string
-		start func(t *testing.T, job string, record *os.File) *rig.Step
+		start func(t *testing.T, job string, record *os.File) *runners.Step
 		want  []string
 		inJob bool // the command is in the group itself
 	}{
-		{"GitLab", func(t *testing.T, job string, record *os.File) *rig.Step {
-			s := startRecorded(t, record, rig.Gitlab(job), func(cmd *exec.Cmd) *rig.Life {
-				cmd.SysProcAttr = rig.OwnGroup
+		{"GitLab", func(t *testing.T, job string, record *os.File) *runners.Step {
+			s := startRecorded(t, record, runners.Gitlab(job), func(cmd *exec.Cmd) *rig.Life {
+				cmd.SysProcAttr = runners.OwnGroup
 				return rig.StartCmd(t, cmd)
 			})
 			_ = s.Stdin.Close()
@@ -137,14 +141,14 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 		}, []string{"signal 15"}, false},
 		// Buildkite's agent gives the job a session and a terminal. At the end of the session's
 		// leader the kernel sends SIGHUP to the foreground.
-		{"Buildkite", func(t *testing.T, job string, record *os.File) *rig.Step {
+		{"Buildkite", func(t *testing.T, job string, record *os.File) *runners.Step {
 			return startRecorded(t, record, []string{"bash", "-e", "-c", job + "; :"}, func(cmd *exec.Cmd) *rig.Life {
-				l, _, _ := rig.OnTerminal(t, cmd)
+				l, _, _ := pty.Start(t, cmd)
 				return l
 			})
 		}, []string{"signal 1", "signal 15"}, true},
 	} {
-		start := func(t *testing.T, wrap ...string) (*rig.Step, *rig.Lines) {
+		start := func(t *testing.T, wrap ...string) (*runners.Step, *rig.Lines) {
 			r, w := rig.Pipe(t)
 			s := runner.start(t, joined(wrap, rig.Mode("signals")...)+" >&4", w)
 			_ = w.Close()
@@ -205,12 +209,12 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 }
 
 // startRecorded gives the step one more descriptor, 4.
-func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *rig.Step {
+func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *runners.Step {
 	t.Helper()
 	h := rig.NewCgroup(t)
 	cmd := rig.CommandOf(h.Wrap(argv...))
 	cmd.ExtraFiles = []*os.File{record}
-	return &rig.Step{Life: start(cmd), Cgroup: h}
+	return &runners.Step{Life: start(cmd), Cgroup: h}
 }
 
 // Under GitLab the far end of stdin is closed before the command starts. Without -i that
@@ -218,10 +222,10 @@ func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exe
 func TestGitLabStdinIsOverAtTheStart(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bash")
-	job := rig.ScriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
+	job := runners.ScriptFile(t, `trap 'echo "tests got TERM"; exit 5' TERM
 read line || echo no stdin; sleep $1 & wait; echo tests passed; exit 4`)
 	run := func(seconds, last string, wrap ...string) (status int) {
-		s := rig.StartStep(t, rig.OwnGroup, rig.Gitlab(joined(wrap, "bash", job, seconds))...)
+		s := runners.StartStep(t, runners.OwnGroup, runners.Gitlab(joined(wrap, "bash", job, seconds))...)
 		_ = s.Stdin.Close()
 		rig.MustRecord(t, "the job says", s.Out.Rest(), "no stdin", last)
 		status = s.Status()
@@ -247,19 +251,19 @@ func TestNpmStart(t *testing.T) {
 	need.Program(t, "node")
 	npm := need.Program(t, "npm")
 	t.Parallel()
-	rig.InColumns(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) rig.Outcome {
-		h, g := rig.NewCgroup(t), rig.NewGate(t)
+	columns.Run(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) columns.Outcome {
+		h, g := rig.NewCgroup(t), runners.NewGate(t)
 		cmd := rig.CommandOf(h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
 			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...))
 		// All of 127/8 is this machine. On an address of its own nobody else takes the port.
 		pid, n := os.Getpid(), appAddresses.Add(1)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),
 			"npm_config_offline=true", "npm_config_update_notifier=false", "npm_config_cache="+t.TempDir())
-		s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: h}
+		s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: h}
 		address := s.Out.Want("listening on ")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := s.Outcome(wrap, 4)
+		o := outcome(s, wrap, 4)
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
 			_ = listener.Close()
@@ -296,7 +300,7 @@ func TestInBashScripts(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			run := func(before, leak string) (int, []string) {
-				s := rig.StartStep(t, nil, bash, "-c", fmt.Sprintf("run() { %s sh -c \"%s $1\"; }\n%s", before, leak, script))
+				s := runners.StartStep(t, nil, bash, "-c", fmt.Sprintf("run() { %s sh -c \"%s $1\"; }\n%s", before, leak, script))
 				out := s.Out.Rest()
 				status := s.Status()
 				s.MustBeGone() // and not at once: bash does not wait for a process substitution
@@ -336,22 +340,69 @@ func TestWithTimeout(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := rig.StartStep(t, nil, append(tt.argv, "sh", "-c", tt.script)...)
+			s := runners.StartStep(t, nil, append(tt.argv, "sh", "-c", tt.script)...)
 			s.Out.Want("ready")
 			victim := s.PID()
 			if tt.argv[0] == rig.Fini {
-				victim = rig.ChildrenOf(t, s.Worker())[0]
+				victim = procfs.ChildrenOf(t, s.Worker())[0]
 			}
 			// timeout(1) may still be on its way out of its fork.
-			rig.Until(t, "timeout waits", func() bool { return strings.HasPrefix(rig.ProcStatus(victim, "State"), "S") })
+			rig.Until(t, "timeout waits", func() bool { return strings.HasPrefix(procfs.Status(victim, "State"), "S") })
 			rig.MustKill(t, victim, syscall.SIGALRM)
 			s.Out.Rest() // to EOF
 			if tt.gone {
-				s.MustEndWithNothing(tt.status)
+				mustEndWithNothing(s, tt.status)
 			} else {
 				s.MustHaveStatus(tt.status)
 				s.MustBeGone()
 			}
 		})
+	}
+}
+
+// outcome is watched from now on, and the step's own status is asserted, and that without fini the step leaves something,
+// for otherwise it shows nothing. Only what has no fini is given up after the window.
+func outcome(s *runners.Step, wrap []string, status int) columns.Outcome {
+	s.T.Helper()
+	limit := columns.Window
+	if slices.Contains(wrap, rig.Fini) {
+		limit = rig.Patience
+	}
+	o := columns.Watch(s.Cgroup, limit, s.Out)
+	s.MustHaveStatus(status)
+	if wrap == nil && (o.Survivors == 0 || !o.Never) {
+		s.T.Errorf("without fini: %s; so the case shows nothing", o)
+	}
+	return o
+}
+
+// mustEndWithNothing asserts the status, and that nothing is alive from that moment on.
+func mustEndWithNothing(s *runners.Step, status int) {
+	s.T.Helper()
+	s.MustHaveStatus(status)
+	if names := s.Cgroup.Names(); len(names) > 0 || rig.HeldOpen(s.Witness) {
+		s.T.Errorf("the step is over and alive are %q; stderr: %s", names, s.Err.Text())
+	}
+}
+
+// ready waits for the tests and both of their servers. A server writes its line and the
+// line's end one after the other, so that what others say can come between.
+func ready(s *runners.Step) {
+	s.T.Helper()
+	said := []string{"tests ready", "Serving HTTP", "Serving HTTP"}
+	var text string
+	for range said {
+		line, ok := s.Out.Next()
+		if !ok {
+			s.T.Fatalf("EOF before all is ready; stdout: %s; stderr: %s", s.Out.Text(), s.Err.Text())
+		}
+		text += line
+	}
+	for _, word := range said {
+		before, after, ok := strings.Cut(text, word)
+		if !ok {
+			s.T.Fatalf("no %q in the first %d lines of stdout: %s", word, len(said), s.Out.Text())
+		}
+		text = before + after
 	}
 }

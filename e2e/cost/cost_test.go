@@ -16,6 +16,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -26,7 +29,7 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 	rig.Serial(t, "it measures milliseconds")
 	took := func(t *testing.T, cmd *exec.Cmd) time.Duration {
 		status, stdout, _ := rig.Ask(t, cmd)
-		after := rig.Monotonic()
+		after := programs.Monotonic()
 		var before int64
 		if _, err := fmt.Sscanf(stdout, "now %d", &before); err != nil || status != 0 {
 			t.Fatalf("status %d, %q: %v", status, stdout, err)
@@ -34,7 +37,7 @@ func TestCleanCommandAddsNoWait(t *testing.T) {
 		return time.Duration(after - before)
 	}
 	measure := func(t *testing.T, p rig.Place, prefix ...string) {
-		rig.Typically(t, "no wait", func() (bool, string) {
+		rest.Typically(t, "no wait", func() (bool, string) {
 			const rounds = 11
 			var with, without []time.Duration
 			for range rounds {
@@ -81,8 +84,8 @@ func idle(t *testing.T, p rig.Place) (l *rig.Life, pids []int) {
 	l = rig.Start(t, p, quiet...)
 	l.Out.Want("ready")
 	l.Caught()
-	pids = rig.FinisOf(l)
-	rig.Settled(t, pids)
+	pids = rest.Finis(l)
+	rest.Settled(t, pids)
 	return l, pids
 }
 
@@ -96,7 +99,7 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 
 		threads := 0
 		for _, pid := range pids {
-			n, err := strconv.Atoi(rig.ProcStatus(pid, "Threads"))
+			n, err := strconv.Atoi(procfs.Status(pid, "Threads"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +117,7 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 			}
 		}
 
-		rig.MustSleep(t, pids)
+		rest.MustSleep(t, pids)
 		_ = l.Stdin.Close()
 		l.MustEnd(0)
 	})
@@ -209,7 +212,7 @@ func tooLargeFinis(t *testing.T, p rig.Place, mostMemory, mostFaults, mostAsleep
 		memory := ownMemory(t, pid)
 		faults := 0
 		if !p.PID1 { // there it counts what the process was before
-			faults = rig.StatOf(pid).Number(10) // minflt
+			faults = procfs.StatOf(pid).Number(10) // minflt
 		}
 		t.Logf("%d kB, %d page faults", memory, faults)
 		if memory > mostMemory || faults > mostFaults {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 )
 
 // storm is a shell that makes orphans as fast as it can, each by a child that ends first, when
@@ -26,18 +28,18 @@ func TestGuardCostPerOrphan(t *testing.T) {
 		l := rig.StartCmd(t, cmd)
 		l.Out.Want("ready")
 		pids := []int{l.PID()}
-		rig.Settled(t, pids)
-		before, ran := rig.Switches(t, pids), cpuTime(t, l.PID())
+		rest.Settled(t, pids)
+		before, ran := rest.Switches(t, pids), cpuTime(t, l.PID())
 		rig.Write(t, l, "go\n")
 		l.Out.Want("made")
-		rig.Until(t, "all orphans are reaped", func() bool { return len(rig.ChildrenOf(t, l.PID())) == 1 })
-		switches, cpu = float64(rig.Switches(t, pids)-before), cpuTime(t, l.PID())-ran
+		rig.Until(t, "all orphans are reaped", func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 })
+		switches, cpu = float64(rest.Switches(t, pids)-before), cpuTime(t, l.PID())-ran
 		rig.Write(t, l, "end\n")
 		l.MustEnd(0)
 		return switches / orphans, cpu / orphans
 	}
 	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
-	rig.Typically(t, "at most the context switches of tini-static, and 1.3 times its CPU", func() (bool, string) {
+	rest.Typically(t, "at most the context switches of tini-static, and 1.3 times its CPU", func() (bool, string) {
 		const rounds = 3
 		var switches, cpus []float64
 		for range rounds {

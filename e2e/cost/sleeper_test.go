@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // waysToPair are the surroundings and flags in which fini is a pair, and the outer fini sleeps, before it has a runtime.
@@ -52,14 +53,14 @@ func pairBy(t *testing.T, name string, command ...string) *exec.Cmd {
 func TestOuterSleeps(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry")
-	awake := func(pid int) bool { return rig.ProcStatus(pid, "Threads") != "1" }
+	awake := func(pid int) bool { return procfs.Status(pid, "Threads") != "1" }
 	for name := range waysToPair {
 		rig.Case(t, slices.Contains(waysInMakeTest, name), name, func(t *testing.T) {
 			t.Parallel()
 			l := rig.StartCmd(t, pairBy(t, name, quiet...))
 			l.Out.Want("ready")
 			if name == "a child" { // it is not of the tree, and a child of fini's process
-				pids := rig.ChildrenOf(t, l.PID())
+				pids := procfs.ChildrenOf(t, l.PID())
 				defer func() { rig.MustKill(t, pids[0], syscall.SIGKILL) }()
 				if len(pids) != 2 {
 					t.Errorf("children %v", pids)
@@ -71,7 +72,7 @@ func TestOuterSleeps(t *testing.T) {
 				}
 			}
 			if most := max(40, 10*os.Getpagesize()>>10); awake(l.PID()) || ownMemory(t, l.PID()) > most {
-				t.Errorf("%s threads, and %d kB, want at most %d", rig.ProcStatus(l.PID(), "Threads"), ownMemory(t, l.PID()), most)
+				t.Errorf("%s threads, and %d kB, want at most %d", procfs.Status(l.PID(), "Threads"), ownMemory(t, l.PID()), most)
 			}
 			_ = l.Stdin.Close()
 			l.MustEnd(0)
@@ -98,7 +99,7 @@ func TestOuterSleeps(t *testing.T) {
 		t.Parallel()
 		l := recorder(t)
 		rig.MustKill(t, l.Worker(), syscall.SIGSTOP)
-		rig.Until(t, "it is stopped", func() bool { return rig.StatOf(l.Worker()).State() == 'T' })
+		rig.Until(t, "it is stopped", func() bool { return procfs.StatOf(l.Worker()).State() == 'T' })
 		if awake(l.PID()) {
 			t.Error("the outer one is awake")
 		}

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // engine, statuses, orphans, and a stop, is TestDropInDocker's.
 func TestDocker(t *testing.T) {
 	t.Parallel()
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	image := containers.BuildExample(t, containers.NeedStaticBusybox(t))
 	for _, part := range []struct {
 		name string

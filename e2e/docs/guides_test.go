@@ -17,6 +17,9 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 )
 
 // What the guides for CI and test runners, agents, supervisors and images show, with the real programs.
@@ -32,14 +35,14 @@ func mustName(t *testing.T, said string, how ...string) {
 }
 
 func inFrontOfLeak(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
 	l := k.Start("/bin/sh", "-c", text)
 	k.MustLeaveNothing(l, 1)
 	mustName(t, l.Err.Whole(), "exit 1 instead of 0")
 }
 
 func audits(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps + "; exit 3"})
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps + "; exit 3"})
 	report := k.File("reports/e2e.json", "", 0o644)
 	l := k.Start("/bin/sh", "-c", text)
 	if got := l.Status(); got != 3 || len(k.Cgroup.Alive()) != 1 {
@@ -55,13 +58,13 @@ func audits(t *testing.T, text string) {
 // The agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in another group.
 func agentWithTerminal(t *testing.T, text string) {
 	line := at(t, fromYAML(t, text), "steps", 0, "command").(string)
-	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	argv := k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+line)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = k.Dir, k.Env
-	l, screen, _ := rig.OnTerminal(t, cmd)
+	l, screen, _ := pty.Start(t, cmd)
 	screen.Want("ready")
-	make := rig.ChildrenOf(t, rig.ChildrenOf(t, rig.ChildrenOf(t, l.PID())[0])[0])[0]
+	make := procfs.ChildrenOf(t, procfs.ChildrenOf(t, procfs.ChildrenOf(t, l.PID())[0])[0])[0]
 	if group, err := syscall.Getpgid(make); err != nil || group != make {
 		t.Errorf("the command is in group %d, %v", group, err)
 	}
@@ -90,8 +93,8 @@ func TestCheckout(t *testing.T) {
 
 func leakInGoTest(t *testing.T, text string) {
 	need.Program(t, "setsid")
-	k := rig.NewRecipeDir(t, nil)
-	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-vet=off")
+	k := recipes.NewDir(t, nil)
+	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
 	k.File("go.mod", "module shop\n\ngo 1.21\n", 0o644)
 	k.File("cart/cart_test.go", goLeak, 0o644)
 	k.File("pay/pay_test.go", "package pay\n\nimport \"testing\"\n\nfunc TestPay(*testing.T) {}\n", 0o644)
@@ -106,8 +109,8 @@ func leakInGoTest(t *testing.T, text string) {
 // auditsGoTest has two leaks in one package. Only that which holds the output is stopped, and no package fails.
 func auditsGoTest(t *testing.T, text string) {
 	need.Program(t, "setsid")
-	k := rig.NewRecipeDir(t, nil)
-	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-vet=off")
+	k := recipes.NewDir(t, nil)
+	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
 	k.File("go.mod", "module shop\n\ngo 1.21\n", 0o644)
 	leaks := strings.Replace(goLeak, "	if err :=", "	holds := exec.Command(\"setsid\", \"sleep\", \"1001\")\n	holds.Stdout = os.Stdout\n	_ = holds.Start()\n	if err :=", 1)
 	k.File("cart/cart_test.go", strings.Replace(leaks, `"os/exec"`, "\"os\"\n	\"os/exec\"", 1), 0o644)
@@ -137,7 +140,7 @@ func auditsGoTest(t *testing.T, text string) {
 
 func leakInCargo(t *testing.T, text string) {
 	cargo := need.Program(t, "cargo")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File(".cargo/config.toml", text, 0o644)
 	k.File("Cargo.toml", "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", 0o644)
 	k.File("src/lib.rs", `#[test] fn checkout() { std::process::Command::new("sleep").arg("1000").env("FINI_TEST", "checkout").spawn().unwrap(); }`+"\n", 0o644)
@@ -151,7 +154,7 @@ func leakInCargo(t *testing.T, text string) {
 func leakInCTest(t *testing.T, text string) {
 	cmake := need.Program(t, "cmake")
 	need.Program(t, "cc")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("CMakeLists.txt", "cmake_minimum_required(VERSION 3.10)\nproject(shop C)\nenable_testing()\n"+
 		"add_executable(checkout checkout.c)\nadd_test(NAME checkout COMMAND checkout)\n", 0o644)
 	k.File("checkout.c", `#include <unistd.h>
@@ -170,7 +173,7 @@ int main(void) { if (!fork()) execlp("sleep", "sleep", "1000", (char *)0); retur
 
 func leakInVitest(t *testing.T, text string) {
 	vitest, modules := nodeProgram(t, "vitest")
-	k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec sleep 1000"})
+	k := recipes.NewDir(t, map[string]string{"start-server": "exec sleep 1000"})
 	if err := os.Symlink(modules, filepath.Join(k.Dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,7 @@ describe('shop', () => test('checkout', () => { spawn('start-server', { detached
 // Each tool leaves its server, which fini spares; a leak beside them is named, and fails the step.
 func daemonsStay(t *testing.T, text string) {
 	line := strings.TrimSpace(text)
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.Env = append(k.Env, "HOME="+k.Dir, "TMPDIR="+k.Dir, "SCCACHE_DIR="+k.Dir, "SCCACHE_SERVER_PORT=14226", "ANDROID_ADB_SERVER_PORT=15037",
 		"XDG_RUNTIME_DIR="+k.Dir, "XDG_STATE_HOME="+k.Dir)
 	ssh, config := sshHost(t, k.Dir, k.Env[len(k.Env)-1])
@@ -216,7 +219,7 @@ git -c user.name=x -c user.email=x commit -q -m x && git gc --quiet --auto && ls
 	if l := k.Start("/bin/sh", "-c", line); l.Status() != 0 {
 		t.Errorf("git: status %d: %s", l.Status(), l.Err.Text())
 	}
-	k.File("bin/make", "#!/bin/sh\n"+rig.Leaky+"\n", 0o755)
+	k.File("bin/make", "#!/bin/sh\n"+recipes.Leaky+"\n", 0o755)
 	l := k.Start("/bin/sh", "-c", line)
 	if got := l.Status(); got != 1 {
 		t.Errorf("status %d: %s", got, l.Err.Text())
@@ -231,13 +234,13 @@ func containerInStep(t *testing.T, text string) {
 	need.Root(t, "for podman")
 	busybox := containers.NeedStaticBusybox(t)
 	client := containers.PodmanClient(t)
-	k := rig.NewRecipeDir(t, map[string]string{
+	k := recipes.NewDir(t, map[string]string{
 		"make":   "echo tested",
 		"podman": `case $1 in run) shift; set -- run --network none "$@" /bin/sh -c "sleep 1000";; esac; exec ` + strings.Join(client, " ") + ` "$@"`,
 	})
 	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
 	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
-	load.Stdin, load.Env = rig.BusyboxTar(t, busybox), k.Env
+	load.Stdin, load.Env = containers.BusyboxTar(t, busybox), k.Env
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("podman import: %v: %s", err, out)
 	}
@@ -278,7 +281,7 @@ func sandbox(t *testing.T, text string) {
 	c := containers.StartContainer(t, words...)
 	call := func(limit, command string) *rig.Life {
 		argv := strings.Fields(strings.NewReplacer(" sandbox ", " "+c.Name+" ", " bash -c \"$COMMAND\"", "", " 2m ", " "+limit+" ").Replace(lines[1]))
-		return rig.StartCmd(t, rig.DockerCommand(t, append(argv[1:], "sh", "-c", command)...))
+		return rig.StartCmd(t, containers.Client(t, append(argv[1:], "sh", "-c", command)...))
 	}
 	alive := func() string { return c.Exec("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '") }
 	l := call("2m", `sleep 1001 >/dev/null 2>&1 & sleep 1002 & echo called`)
@@ -308,7 +311,7 @@ func sandbox(t *testing.T, text string) {
 // keptServer are three calls of a model's, of which the first one leaves a server.
 func keptServer(t *testing.T, text string) {
 	need.Program(t, "setsid")
-	k := rig.NewRecipeDir(t, map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"})
+	k := recipes.NewDir(t, map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"})
 	calls := strings.Split(strings.TrimSpace(text), "\n")
 	call := func(line string) string {
 		l := k.Start("fini", "-k", "5s", "-t", "10m", "--grace=1s", "--orphans=pipes", "--report=report.json", "--", "bash", "-c", line)
@@ -392,7 +395,7 @@ func withinTheirTime(t *testing.T, said string) {
 }
 
 func supervised(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"server": slow})
+	k := recipes.NewDir(t, map[string]string{"server": slow})
 	l := k.Start("/bin/sh", "-c", "exec "+text)
 	l.Out.Want("ready")
 	rig.Until(t, "the helper is there", func() bool { return strings.Contains(strings.Join(k.Cgroup.Names(), " "), "sleep") })
@@ -412,7 +415,7 @@ func helperIsThere(t *testing.T, dir string) {
 
 func underSupervisord(t *testing.T, text string) {
 	supervisord, control := need.Program(t, "supervisord"), need.Program(t, "supervisorctl")
-	k := rig.NewRecipeDir(t, map[string]string{"server": slow})
+	k := recipes.NewDir(t, map[string]string{"server": slow})
 	dir := rig.ShortTempDir(t) // for the name of a socket
 	conf := k.File("supervisord.conf", fmt.Sprintf(`[supervisord]
 nodaemon=true
@@ -446,7 +449,7 @@ stdout_logfile=%[3]s/log
 
 func underRunit(t *testing.T, text string) {
 	runsv, sv := need.Program(t, "runsv"), need.Program(t, "sv")
-	k := rig.NewRecipeDir(t, map[string]string{"server": "cd ..; " + slow})
+	k := recipes.NewDir(t, map[string]string{"server": "cd ..; " + slow})
 	k.File("service/run", text, 0o755)
 	l := k.Start(runsv, "service")
 	helperIsThere(t, k.Dir)
@@ -462,7 +465,7 @@ func underRunit(t *testing.T, text string) {
 
 func underPM2(t *testing.T, text string) {
 	pm2, _ := nodeProgram(t, "pm2")
-	k := rig.NewRecipeDir(t, map[string]string{"server": strings.Replace(slow, `"" TERM`, `"" TERM INT`, 1)})
+	k := recipes.NewDir(t, map[string]string{"server": strings.Replace(slow, `"" TERM`, `"" TERM INT`, 1)})
 	k.Env = append(k.Env, "PM2_HOME="+k.Dir+"/pm2", "HOME="+k.Dir)
 	k.File("ecosystem.config.js", text, 0o644)
 	for _, args := range [][]string{{"start", "ecosystem.config.js"}, {"stop", "server"}} {
@@ -488,7 +491,7 @@ func underPM2(t *testing.T, text string) {
 
 func underStartStopDaemon(t *testing.T, text string) {
 	need.Program(t, "start-stop-daemon")
-	k := rig.NewRecipeDir(t, map[string]string{"server": slow})
+	k := recipes.NewDir(t, map[string]string{"server": slow})
 	k.Env = append(k.Env, "PIDFILE="+k.Dir+"/pid")
 	start, stop, ok := strings.Cut(text, "start-stop-daemon --stop")
 	if !ok {
@@ -511,7 +514,7 @@ func underStartStopDaemon(t *testing.T, text string) {
 // insistsOnLinux has no fini to find, on Linux and elsewhere.
 func insistsOnLinux(t *testing.T, text string) {
 	node := need.Program(t, "node")
-	k := rig.WithModules(t, nil)
+	k := recipes.WithModules(t, nil)
 	k.File("host.js", text, 0o644)
 	file := k.File("use.js", `
 for (const platform of ['linux', 'darwin']) {
@@ -531,7 +534,7 @@ for (const platform of ['linux', 'darwin']) {
 }
 
 func atTheEndOfInput(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"node": "sleep 1000 & echo ready; exec sleep 1001"})
+	k := recipes.NewDir(t, map[string]string{"node": "sleep 1000 & echo ready; exec sleep 1001"})
 	l := k.Start("/bin/sh", "-c", "exec "+text)
 	l.Out.Want("ready")
 	_ = l.Stdin.Close()
@@ -540,7 +543,7 @@ func atTheEndOfInput(t *testing.T, text string) {
 
 // forgotten is a server whose host holds the pipe open, and has sent it its last call.
 func forgotten(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"})
+	k := recipes.NewDir(t, map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"})
 	l := k.Start("/bin/sh", "-c", "exec "+strings.Replace(text, "--idle=1h", "--idle=1s", 1))
 	l.Out.Want("ready")
 	rig.Write(t, l, "call\n")
@@ -615,8 +618,8 @@ func TestGuidesGoServer(t *testing.T) {
 	for name, end := range map[string]string{"returns": "", "panics": `panic("over")`, "is killed": "_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := rig.NewRecipeDir(t, map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"})
-			k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-vet=off")
+			k := recipes.NewDir(t, map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"})
+			k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
 			k.File("go.mod", "module shop\n\ngo 1.24\n", 0o644)
 			k.File("shop_test.go", `package shop
 
@@ -658,7 +661,7 @@ func TestGuidesFilter(t *testing.T) {
 	if m == nil {
 		t.Fatal("docs/supervisors.md has no filter")
 	}
-	k := rig.NewRecipeDir(t, map[string]string{"make": "seq 100000"})
+	k := recipes.NewDir(t, map[string]string{"make": "seq 100000"})
 	if out := k.Start(bash, "-c", m[1]).Out.Whole(); strings.Count(out, "\n") != 100000 {
 		t.Errorf("tee prints %d lines", strings.Count(out, "\n"))
 	}

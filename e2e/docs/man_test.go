@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 )
 
 // internal/NOTICES, which is in the binary, has the licenses of what is linked in.
 func TestNotices(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
-	cmd := exec.Command(rig.Packaging(t), "notices")
+	cmd := exec.Command(recipes.Packaging(t), "notices")
 	cmd.Dir = ".."
 	want, err := cmd.Output()
 	if err != nil {
@@ -30,7 +31,7 @@ func TestNotices(t *testing.T) {
 func TestManExamples(t *testing.T) {
 	t.Parallel()
 	ran := 0
-	for _, example := range rig.ManExamples(t) {
+	for _, example := range recipes.ManExamples(t) {
 		command, want, _ := strings.Cut(example, "\n")
 		command, ok := strings.CutPrefix(command, "$ ")
 		if !ok {
@@ -54,7 +55,7 @@ func TestManExamples(t *testing.T) {
 // aside, and leaves nothing.
 func mustPrint(t *testing.T, command, want string) {
 	t.Helper()
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	// A leftover is named by what it becomes, for which it may need longer than the default.
 	k.Env = append(k.Env, "FINI_LINGER=5s")
 	// At a terminal it is not a pipe either that both streams go to. The command's status is no matter.
@@ -62,7 +63,7 @@ func mustPrint(t *testing.T, command, want string) {
 	out := []byte(rig.ReadFile(t, filepath.Join(k.Dir, "out")))
 	got := regexp.MustCompile(`leftover \d+`).ReplaceAllString(string(rig.Ageless(out)), "leftover 4242")
 	// Two processes write, each when it is given the processor.
-	if rig.SortedLines(got) != rig.SortedLines(want) {
+	if recipes.SortedLines(got) != recipes.SortedLines(want) {
 		t.Errorf("%s\nprints %q\nthe page says %q", command, got, want)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 )
 
 // What docs/migrate.md changes is built and run by a real engine, before and after: before, what the server
@@ -120,7 +121,7 @@ func migrationGrep(t *testing.T, command string) {
 	dir := t.TempDir()
 	put := func(name, text string) { rig.Put(t, filepath.Join(dir, name), text, 0o644) }
 	var want []string
-	for _, b := range rig.BlocksOf(t, migratePage) {
+	for _, b := range recipes.BlocksOf(t, migratePage) {
 		if b.Kind != "diff" {
 			continue
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 )
 
 // The pages that a reader sees: what they link to is there, what they show can be run, and what
@@ -173,7 +175,7 @@ func TestPagesCommandLines(t *testing.T) {
 				check(page, strings.TrimSpace(code))
 			}
 		}
-		for _, b := range rig.BlocksOf(t, page) {
+		for _, b := range recipes.BlocksOf(t, page) {
 			if b.Kind == "sh" || b.Kind == "make" {
 				for line := range strings.Lines(b.Text) {
 					check(page, strings.TrimSpace(line))
@@ -208,7 +210,7 @@ func TestPagesExamples(t *testing.T) {
 	t.Parallel()
 	ran := 0
 	for _, page := range pages(t) {
-		for _, b := range rig.BlocksOf(t, page) {
+		for _, b := range recipes.BlocksOf(t, page) {
 			first, want, _ := strings.Cut(b.Text, "\n")
 			command, ok := strings.CutPrefix(first, "$ ")
 			if b.Kind != "console" {
@@ -230,7 +232,7 @@ func TestPagesExamples(t *testing.T) {
 func TestPagesRefused(t *testing.T) {
 	t.Parallel()
 	page := rig.ReadFile(t, "../docs/refused-and-exhausted.md")
-	for _, r := range rig.RefusedRows {
+	for _, r := range refusals.Rows {
 		if row := "| " + r.Refused + " | " + r.Lost + " | " + r.Holds + " |\n"; !strings.Contains(page, row) {
 			t.Errorf("not in docs/refused-and-exhausted.md: %s", row)
 		}
@@ -269,11 +271,11 @@ func TestPagesPicture(t *testing.T) {
 func TestReadmeCIRecipe(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "make")
-	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(rig.BlockWith(t, "../README.md", "run: fini"))
+	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(recipes.BlockWith(t, "../README.md", "run: fini"))
 	if line == nil {
 		t.Fatal("no step")
 	}
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("Makefile", "e2e:\n\t@setsid sleep 1000 & "+strings.ReplaceAll(rig.UntilSleeps, "$", "$$")+"; echo tested\n", 0o644)
 	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", "exec "+line[1]), 1); out != "tested\n" {
 		t.Errorf("the step says %q", out)

@@ -19,6 +19,9 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -30,7 +33,7 @@ const embedded = "sleep 1000 >/dev/null 2>&1 & until grep -qx sleep /proc/$!/com
 
 func embedsNode(t *testing.T, text string) {
 	node := need.Program(t, "node")
-	k := rig.WithModules(t, map[string]string{"server": embedded})
+	k := recipes.WithModules(t, map[string]string{"server": embedded})
 	file := k.File("host.js", strings.Replace(text, "wrap('node', ['server.js']", "wrap('server', []", 1), 0o644)
 	if out := k.MustLeaveNothing(k.Start(node, file), 0); out != "3 null [ 'sleep 1000' ]\n" {
 		t.Errorf("the host says %q", out)
@@ -48,7 +51,7 @@ func embedsNode(t *testing.T, text string) {
 func embedsTransport(t *testing.T, text string) {
 	node := need.Program(t, "node")
 	clients.NeedMCP(t)
-	k := rig.WithModules(t, nil)
+	k := recipes.WithModules(t, nil)
 	sdk, err := filepath.Abs("node_modules/@modelcontextprotocol")
 	if err == nil {
 		err = os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol"))
@@ -72,7 +75,7 @@ console.log(JSON.parse(readFileSync('server.json', 'utf8')).leftovers.length);
 
 func embedsPython(t *testing.T, text string) {
 	python := need.Program(t, "python3")
-	k := rig.WithModules(t, map[string]string{"server": embedded})
+	k := recipes.WithModules(t, map[string]string{"server": embedded})
 	file := k.File("host.py", strings.Replace(text, `wrap("node", ["server.js"]`, `wrap("server", []`, 1), 0o644)
 	if out := k.MustLeaveNothing(k.Start(python, file), 0); out != "3 ['sleep 1000']\n" {
 		t.Errorf("the host says %q", out)
@@ -86,8 +89,8 @@ func embedsPython(t *testing.T, text string) {
 }
 
 func embedsGo(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"server": embedded})
-	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t))
+	k := recipes.NewDir(t, map[string]string{"server": embedded})
+	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t))
 	k.File("go.mod", "module host\n\ngo 1.21\n", 0o644)
 	k.File("host.go", text, 0o644)
 	k.File("host_test.go", `package host
@@ -119,7 +122,7 @@ type recipe struct {
 
 const quick, long = true, false
 
-var recipes = []recipe{
+var recipeTests = []recipe{
 	{"sh", "make demo", isScript, quick}, // see TestPagesCommandLines
 	{"text", "setsid sleep 60", session, quick},
 	{"sh", "fini -- make test", inFront, quick},
@@ -187,24 +190,24 @@ var example containers.ExampleImage
 
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	if busybox, err := exec.LookPath("busybox"); err == nil && rig.DockerWorks() && rig.IsStatic(busybox) {
+	if busybox, err := exec.LookPath("busybox"); err == nil && containers.DockerWorks() && containers.IsStatic(busybox) {
 		example = containers.BuildExample(t, busybox)
 	}
 	seen := map[string]bool{}
 	for _, page := range pages(t) {
-		for _, b := range rig.BlocksOf(t, page) {
+		for _, b := range recipes.BlocksOf(t, page) {
 			if b.Kind == "console" || seen[b.Text] { // see TestPagesExamples
 				continue
 			}
 			seen[b.Text] = true
-			n := slices.IndexFunc(recipes, func(r recipe) bool { return r.kind == b.Kind && strings.Contains(b.Text, r.has) })
+			n := slices.IndexFunc(recipeTests, func(r recipe) bool { return r.kind == b.Kind && strings.Contains(b.Text, r.has) })
 			if n < 0 {
 				t.Errorf("%s, %s: no test runs this block of %q:\n%s", page, b.Section, b.Kind, b.Text)
 				continue
 			}
-			rig.Case(t, recipes[n].quick, b.Section, func(t *testing.T) {
+			rig.Case(t, recipeTests[n].quick, b.Section, func(t *testing.T) {
 				t.Parallel()
-				recipes[n].run(t, b.Text)
+				recipeTests[n].run(t, b.Text)
 			})
 		}
 	}
@@ -225,7 +228,7 @@ func session(t *testing.T, text string) {
 	if len(lines) != 2 || strings.TrimPrefix(lines[1][1], "fini -- ") != lines[0][1] {
 		t.Fatalf("the session runs %q", lines)
 	}
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	bare := k.Start("/bin/bash", "-c", strings.Replace(lines[0][1], "sleep 60 &", "sleep 1000 & echo $! >pid;", 1)+" | cat")
 	bare.Out.Want("tests passed")
 	pid, err := strconv.Atoi(strings.TrimSpace(rig.ReadFile(t, filepath.Join(k.Dir, "pid"))))
@@ -247,7 +250,7 @@ func session(t *testing.T, text string) {
 // wraps runs README's wrap, which has fini's flags in front of the command.
 func wraps(t *testing.T, text string) {
 	node := need.Program(t, "node")
-	k := rig.WithModules(t, nil)
+	k := recipes.WithModules(t, nil)
 	file := k.File("host.js", text+"console.log(require('path').basename(command), args.join(' '));\n", 0o644)
 	if out := k.MustLeaveNothing(k.Start(node, file), 0); out != "fini -i -k 5s --grace=1s -- node server.js\n" {
 		t.Errorf("the host says %q", out)
@@ -305,7 +308,7 @@ func words(t *testing.T, value any) (all []string) {
 }
 
 func inFront(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
 	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != "done\n" {
 		t.Errorf("it says %q", out)
 	}
@@ -317,15 +320,15 @@ func inNamespace(t *testing.T, text string) {
 	rig.NeedPidNamespace(t)
 	maker, _, _ := strings.Cut(text, " ")
 	need.Program(t, maker)
-	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
 	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", text), 0); out != "done\n" {
 		t.Errorf("it says %q", out)
 	}
 	const waits = `trap "echo cleaned up; exit 7" TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.01; done`
-	k = rig.NewRecipeDir(t, map[string]string{"make": waits})
+	k = recipes.NewDir(t, map[string]string{"make": waits})
 	l := k.Start("/bin/sh", "-c", "exec "+text)
 	l.Out.Want("ready")
-	rig.MustKill(t, rig.ChildrenOf(t, l.PID())[0], syscall.SIGTERM)
+	rig.MustKill(t, procfs.ChildrenOf(t, l.PID())[0], syscall.SIGTERM)
 	if out := k.MustLeaveNothing(l, 7); !strings.HasSuffix(out, "cleaned up\n") {
 		t.Errorf("it says %q", out)
 	}
@@ -343,7 +346,7 @@ func githubWorkflow(t *testing.T, text string) {
 	shell := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
 	steps := at(t, workflow, "jobs", "tests", "steps").([]any)
 	line := at(t, steps[len(steps)-1], "run").(string)
-	k := rig.NewRecipeDir(t, map[string]string{"make": `
+	k := recipes.NewDir(t, map[string]string{"make": `
 		trap 'echo deleting; sleep 15; echo deleted; exit 1' INT
 		trap 'echo at it already' TERM
 		setsid sleep 1000 &
@@ -358,7 +361,7 @@ func githubWorkflow(t *testing.T, text string) {
 		argv = k.Cgroup.Wrap(argv...)
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Env = k.Env
-		s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
+		s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
 		_ = s.Stdin.Close() // as the runner does
 		s.Out.Want("ready")
 		s.GithubCancel()
@@ -383,11 +386,11 @@ func githubWorkflow(t *testing.T, text string) {
 func gitlabJob(t *testing.T, text string) {
 	need.Program(t, "bash")
 	line := words(t, at(t, fromYAML(t, text), "tests", "script"))[0]
-	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
-	argv := k.Cgroup.Wrap(rig.Gitlab(line)...)
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	argv := k.Cgroup.Wrap(runners.Gitlab(line)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, rig.OwnGroup
-	s := &rig.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, runners.OwnGroup
+	s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
 	s.Out.Want("ready")
 	s.SignalGroup(syscall.SIGTERM)
 	if out := s.Out.Whole(); strings.Count(out, "got TERM") != 1 {
@@ -422,13 +425,13 @@ func built(t *testing.T, text string) (image string) {
 // builtIn is the image that a folder's Dockerfile makes, on a busybox of this machine.
 func builtIn(t *testing.T, dir string) (image string) {
 	t.Helper()
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	containers.NeedStaticBusybox(t)
 	file := filepath.Join(dir, "Dockerfile")
 	text := strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0", "--from="+example.Fini).Replace(rig.ReadFile(t, file))
 	rig.Put(t, file, text, 0o644)
-	image = rig.DockerName("recipe")
-	cmd := rig.DockerCommand(t, "build", "-q", "--no-cache", "-t", image, dir)
+	image = containers.UniqueName("recipe")
+	cmd := containers.Client(t, "build", "-q", "--no-cache", "-t", image, dir)
 	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("docker build: %v: %s", err, out)
@@ -462,7 +465,7 @@ func healthCheck(t *testing.T, text string) {
 	if m == nil || json.Unmarshal([]byte(m[1]), &argv) != nil || argv[0] != "/fini" {
 		t.Fatalf("no check in an exec form: %s", text)
 	}
-	k := rig.NewRecipeDir(t, map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"})
+	k := recipes.NewDir(t, map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"})
 	argv[0] = rig.Fini
 	argv[slices.Index(argv, "3s")] = "300ms"
 	k.MustLeaveNothing(k.Start(argv...), 124)
@@ -476,7 +479,7 @@ func serverForLaterSteps(t *testing.T, text string) {
 	if shell := at(t, step, "shell"); shell != "bash" {
 		t.Errorf("the shell is %v", shell)
 	}
-	workflow := fromYAML(t, rig.BlockWith(t, "../docs/ci.md", "shell: \"fini"))
+	workflow := fromYAML(t, recipes.BlockWith(t, "../docs/ci.md", "shell: \"fini"))
 	inFront := strings.Fields(at(t, workflow, "defaults", "run", "shell").(string))
 	bash := inFront[slices.Index(inFront, "bash"):]
 	const serves = "mkfifo ready; read line <ready"
@@ -493,7 +496,7 @@ func serverForLaterSteps(t *testing.T, text string) {
 		{inFront, "FINI_ALLOW_ORPHAN=start-server", "exec bash -c '" + serves + "; :'", false},
 		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, true},
 	} {
-		k := rig.NewRecipeDir(t, map[string]string{"start-server": c.server})
+		k := recipes.NewDir(t, map[string]string{"start-server": c.server})
 		k.File("package.json", `{"scripts": {"start": "`+serves+`"}}`, 0o644)
 		if c.env != "" {
 			k.Env = append(k.Env, c.env)
@@ -518,7 +521,7 @@ func buildsFirst(t *testing.T, text string) {
 	if shell := at(t, step, "shell"); shell != "bash" {
 		t.Errorf("the shell is %v", shell)
 	}
-	k := rig.NewRecipeDir(t, map[string]string{
+	k := recipes.NewDir(t, map[string]string{
 		"make": `[ "$1 $3" = "-C build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`,
 		"sudo": `echo "$1 $3" && test -f "$2"`,
 	})
@@ -561,7 +564,7 @@ func execProbe(t *testing.T, text string) {
 		line[i] = strings.Replace(line[i], "3s", "300ms", 1)
 	}
 	c := containers.StartContainer(t, "--entrypoint", "sleep", built(t, imageOfServer), "1000")
-	out, err := rig.DockerCommand(t, append([]string{"exec", c.Name}, line...)...).CombinedOutput()
+	out, err := containers.Client(t, append([]string{"exec", c.Name}, line...)...).CombinedOutput()
 	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 124 {
 		t.Errorf("the probe ends with %v: %s", err, out)
 	}
@@ -586,7 +589,7 @@ func kubernetesInit(t *testing.T, text string) {
 		t.Errorf("fini is not where the pod looks for it:\n%s", text)
 	}
 	server := built(t, imageOfServer)
-	volume := rig.DockerName("volume")
+	volume := containers.UniqueName("volume")
 	containers.Docker(t, "volume", "create", volume)
 	t.Cleanup(func() { containers.Docker(t, "volume", "rm", volume) })
 	run := func(container any, image string, more ...string) []string {
@@ -615,7 +618,7 @@ func mcpServers(t *testing.T, text string) {
 	}
 	echo := `echo "$@"; setsid sleep 1000 & exec cat`
 	for _, s := range servers {
-		k := rig.NewRecipeDir(t, map[string]string{
+		k := recipes.NewDir(t, map[string]string{
 			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
 			"node": echo, "uvx": echo, "docker": echo,
 		})
@@ -641,7 +644,7 @@ func debianPython(t *testing.T, module string) string {
 
 func agentsShell(t *testing.T, text string) {
 	need.Program(t, "bash")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	file := k.File("agent.py", text+`
 result = shell('''setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & `+rig.UntilSleeps+`; echo $!; echo done''')
 print(result.stdout, end="")
@@ -661,7 +664,7 @@ print("status", result.returncode)
 
 func systemdUnit(t *testing.T, text string) {
 	analyze := need.Program(t, "systemd-analyze")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	command := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(text)
 	if command == nil {
 		t.Fatal("no ExecStart")
@@ -684,7 +687,7 @@ func cronJob(t *testing.T, text string) {
 	if fields == nil {
 		t.Fatalf("no line of a crontab: %q", text)
 	}
-	k := rig.NewRecipeDir(t, map[string]string{"backup": rig.Leaky})
+	k := recipes.NewDir(t, map[string]string{"backup": recipes.Leaky})
 	// What `make install` installs, and the backup, are in /usr/local/bin.
 	path := strings.Replace(fields[1], "/usr/local/bin", filepath.Join(k.Dir, "bin")+":"+filepath.Dir(rig.Fini), 1)
 	k.Env = []string{"HOME=/", "LOGNAME=root", "SHELL=/bin/sh", "PATH=" + path}
@@ -715,7 +718,7 @@ func sshHost(t *testing.T, dir, path string) (ssh, config string) {
 
 // The client is killed, and the connection with it.
 func overSSH(t *testing.T, text string) {
-	k := rig.NewRecipeDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
 	ssh, client := sshHost(t, k.Dir, k.Env[len(k.Env)-1])
 	argv := strings.Fields(text)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -734,8 +737,8 @@ func inBackground(t *testing.T, text string) {
 	need.Program(t, "setsid")
 	for line := range strings.Lines(text) {
 		for _, asked := range []bool{true, false} {
-			k := rig.NewRecipeDir(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
-			g, shell := rig.NewGate(t), rig.NewGate(t)
+			k := recipes.NewDir(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
+			g, shell := runners.NewGate(t), runners.NewGate(t)
 			k.Env = append(k.Env, "GATE="+g.Name, "SHELL_GATE="+shell.Name)
 			script := strings.TrimSpace(line)
 			if !asked {
@@ -771,7 +774,7 @@ func inBackground(t *testing.T, text string) {
 
 func makesShell(t *testing.T, text string) {
 	make := need.Program(t, "make")
-	k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"})
+	k := recipes.NewDir(t, map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"})
 	k.File("Makefile", text, 0o644)
 	if out := k.MustLeaveNothing(k.Start(make, "-s", "test"), 0); out != "tested\n" {
 		t.Errorf("make says %q", out)
@@ -782,13 +785,13 @@ func makesShell(t *testing.T, text string) {
 
 func npmScript(t *testing.T, text string) {
 	npm := need.Program(t, "npm")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("bin/fini-sh", text, 0o755)
 	if _, shipped, _ := strings.Cut(rig.ReadFile(t, "../packaging/fini-sh"), `/fini"`); shipped == "" || !strings.HasSuffix(text, "exec fini"+shipped) {
 		t.Error("the packages have a fini-sh that does something else")
 	}
-	k.File(".npmrc", rig.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
-	k.File("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+rig.Leaky+`; exit 3"}}`, 0o644)
+	k.File(".npmrc", recipes.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
+	k.File("package.json", `{"name": "example", "version": "1.0.0", "scripts": {"test": "`+recipes.Leaky+`; exit 3"}}`, 0o644)
 	if out := k.MustLeaveNothing(k.Start(npm, "test", "--silent"), 3); out != "done\n" {
 		t.Errorf("npm says %q", out)
 	}
@@ -796,7 +799,7 @@ func npmScript(t *testing.T, text string) {
 
 func pytestFixture(t *testing.T, text string) {
 	python := debianPython(t, "pytest")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	file := k.File("test_it.py", text+`
 def test_hangs(server):
     import time
@@ -814,8 +817,8 @@ def test_hangs(server):
 // mustNameTest runs tests that leave a server behind, and wants the line to name the test.
 func mustNameTest(t *testing.T, name string, files map[string]string, argv ...string) {
 	t.Helper()
-	k := rig.NewRecipeDir(t, map[string]string{"start-server": "exec sleep 1000"})
-	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t))
+	k := recipes.NewDir(t, map[string]string{"start-server": "exec sleep 1000"})
+	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t))
 	for file, text := range files {
 		k.File(file, text, 0o644)
 	}
@@ -852,7 +855,7 @@ func leakInJest(t *testing.T, text string) {
 // leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
 func leakRanking(t *testing.T, text string) {
 	need.Program(t, "jq")
-	k := rig.NewRecipeDir(t, map[string]string{"server": "exec sleep 1000"})
+	k := recipes.NewDir(t, map[string]string{"server": "exec sleep 1000"})
 	for i, tests := range [][]string{{"checkout", "login"}, {"checkout"}} {
 		script := ""
 		for _, name := range tests {
@@ -871,7 +874,7 @@ func leakRanking(t *testing.T, text string) {
 // What it wants is valid by Jenkins' junit-10.xsd (of its xunit plugin).
 func leaksAsJUnit(t *testing.T, text string) {
 	need.Program(t, "jq")
-	k := rig.NewRecipeDir(t, map[string]string{"a&b": "sleep 1000 & " + rig.UntilSleeps + "; : >ready; read x <fifo"})
+	k := recipes.NewDir(t, map[string]string{"a&b": "sleep 1000 & " + rig.UntilSleeps + "; : >ready; read x <fifo"})
 	const odd = `a<b> & "c" 'd' ]]> \x01 é`
 	for i, script := range []string{
 		"mkfifo fifo; FINI_TEST=$(printf '" + strings.ReplaceAll(odd, "'", `'\''`) + "') 'a&b' & until test -e ready && grep -q '^State:.S' /proc/$!/status; do sleep 0.01; done",

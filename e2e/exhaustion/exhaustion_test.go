@@ -16,6 +16,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
 	"golang.org/x/sys/unix"
 )
 
@@ -119,7 +121,7 @@ func fill(words ...string) []string {
 func oneVictim(live func() (*rig.Cgroup, *rig.Life)) (h *rig.Cgroup, l *rig.Life) {
 	for range 5 {
 		h, l = live()
-		if l.Status(); h.OomKills() <= 1 {
+		if l.Status(); oomKills(h) <= 1 {
 			break
 		}
 	}
@@ -263,7 +265,7 @@ func TestProcessTableIsFull(t *testing.T) {
 			l.Signal(syscall.SIGTERM) // which a busy machine may not let it answer in time
 		}, 137},
 		{"main child killed", rig.Places, []string{"orphans", "stubborn"}, []string{grace}, func(t *testing.T, l *fullLife) {
-			rig.MustKill(t, rig.ChildrenOf(t, l.finis[len(l.finis)-1])[0], syscall.SIGKILL) // the oldest
+			rig.MustKill(t, procfs.ChildrenOf(t, l.finis[len(l.finis)-1])[0], syscall.SIGKILL) // the oldest
 		}, 137},
 		{"end of stdin", rig.Places, []string{"orphans", "immortal"}, []string{grace, "-i"}, func(t *testing.T, l *fullLife) {
 			_ = l.Stdin.Close()
@@ -321,7 +323,7 @@ func (l *fullLife) suspend() {
 	worker := l.finis[len(l.finis)-1]
 	command := l.ChildOf(worker)
 	_ = syscall.Kill(l.Outer, syscall.SIGTSTP)
-	rig.Until(l.T, "the command is stopped", func() bool { return rig.CountStopped([]int{command}) == 1 })
+	rig.Until(l.T, "the command is stopped", func() bool { return procfs.CountStopped([]int{command}) == 1 })
 }
 
 // Where the table is full or nearly so before the command starts, fini says so, or the
@@ -426,7 +428,7 @@ func TestLeftoversWithoutADescriptor(t *testing.T) {
 			cmd := h.Around(p, []string{need.Program(t, "prlimit"), fmt.Sprintf("--nofile=%d", limit)}, "--linger=50ms", "--grace=5s", "--",
 				"/bin/sh", "-c", `setsid sleep 1000 & setsid sleep 1000 & exit 3`)
 			err := cmd.Run()
-			status := rig.ShellStatus(cmd.ProcessState)
+			status := procfs.ShellStatus(cmd.ProcessState)
 			if names := h.Names(); len(names) > 0 || status != 3 && status != 125 {
 				t.Errorf("%s, %d descriptors: status %d (%v), alive: %q", p.Name, limit, status, err, names)
 				h.Kill()
@@ -517,7 +519,7 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	setpriv := need.Program(t, "setpriv")
-	become := rig.SetUserID(t, setpriv)
+	become := refusals.SetUserID(t, setpriv)
 	user := []string{setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"}
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
@@ -540,8 +542,8 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 		gaveUp := "fini: gave up on leftovers that do not exit: ["
 		if p.PID1 {
 			h.MustBeEmpty() // the kernel's doing
-		} else if alive := h.Alive(); len(alive) != 1 || rig.ProcStatus(alive[0], "Name") != "sleep" ||
-			!strings.HasPrefix(rig.ProcStatus(alive[0], "Uid"), "0\t") {
+		} else if alive := h.Alive(); len(alive) != 1 || procfs.Status(alive[0], "Name") != "sleep" ||
+			!strings.HasPrefix(procfs.Status(alive[0], "Uid"), "0\t") {
 			t.Errorf("alive: %q, want the one that can't be signalled", h.Names())
 		} else {
 			rig.MustKill(t, alive[0], syscall.SIGKILL)
@@ -657,4 +659,20 @@ func TestOddSurroundings(t *testing.T) {
 			})
 		}
 	})
+}
+
+// oomKills is how many processes of the cgroup the kernel has killed for memory.
+func oomKills(c *rig.Cgroup) (n int) {
+	c.T.Helper()
+	for _, file := range []string{"memory.events", "memory.oom_control"} {
+		text, _ := os.ReadFile(filepath.Join(c.Dir, file))
+		if _, rest, ok := strings.Cut(string(text), "\noom_kill "); ok {
+			if _, err := fmt.Sscan(rest, &n); err != nil {
+				c.T.Fatal(err)
+			}
+			return n
+		}
+	}
+	c.T.Fatal("the kernel does not say how many processes it has killed for memory")
+	return 0
 }

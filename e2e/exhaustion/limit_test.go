@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // noDescriptors takes the limit of descriptors of a process away, as its command may do to it.
@@ -69,7 +70,7 @@ func TestNoDescriptorsDuringLife(t *testing.T) {
 			rig.MustKill(t, l.Outer, syscall.SIGUSR1)
 			l.Out.Want("signal 10")
 			ticks := func() int {
-				outer, inner := rig.StatOf(l.Outer), rig.StatOf(inner)
+				outer, inner := procfs.StatOf(l.Outer), procfs.StatOf(inner)
 				return outer.Number(14) + outer.Number(15) + inner.Number(14) + inner.Number(15)
 			}
 			const span = 2 * time.Second // of which 10 ms are a tick

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // What was killed for memory is told from what was killed by somebody, and only where the kernel's count says
@@ -45,7 +46,7 @@ func TestKilledForMemory(t *testing.T) {
 				var report string
 				_, l := oneVictim(func() (*rig.Cgroup, *rig.Life) {
 					h := rig.NewMemoryCgroup(t, 96<<20)
-					report = rig.ReportPath(t)
+					report = reports.Path(t)
 					args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
 					cmd := h.Around(p, nil, args...)
 					cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT="+strings.Join(rig.Mode("eat"), " "))
@@ -60,8 +61,8 @@ func TestKilledForMemory(t *testing.T) {
 				if count := strings.Count(said, "for memory"); count != min(len(tt.says), 1) || !strings.Contains(said, tt.says) {
 					t.Errorf("says %q, want %q", said, tt.says)
 				}
-				r := rig.MustHaveReport(t, report)
-				verdict := func(oom *rig.OomReported) string {
+				r := reports.MustHave(t, report)
+				verdict := func(oom *reports.OOM) string {
 					if oom == nil {
 						return ""
 					}

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/deadend"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -45,7 +48,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 			t.Parallel()
 			rig.InPlaces(t, d.quick, func(t *testing.T, p rig.Place) { // for some kinds fini waits 10 s
 				t.Parallel()
-				e := rig.NewDeadEnd(t, d.name)
+				e := deadend.New(t, d.name)
 				l := e.Start(p.Command(append([]string{"--linger=0", "--grace=300ms", "--"}, e.Command...)...))
 				l.Out.Want("ready")
 				leftover := e.Stop(l, l.Worker(), d.waits)
@@ -63,7 +66,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 					return
 				}
 				l.Err.Want("fini: gave up on leftovers ")
-				if state := rig.ProcStatus(leftover, "State"); !strings.HasPrefix(state, "D") && !strings.HasPrefix(state, "Z") {
+				if state := procfs.Status(leftover, "State"); !strings.HasPrefix(state, "D") && !strings.HasPrefix(state, "Z") {
 					t.Errorf("the state of the leftover is %q: it does not wait", state)
 				}
 				if p.PID1 {
@@ -85,7 +88,7 @@ func TestStreamsAtDeadEnd(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		fifo := rig.NewDeadEnd(t, "fifo").Fifo()
+		fifo := deadend.New(t, "fifo").Fifo()
 		cmd := p.Command("-v", "-i", "--linger=0", "--report=/dev/fd/0", "--", "/bin/sh", "-c", "setsid sleep 1000 & exit 5")
 		cmd.Stdin, cmd.Stderr = fifo, fifo
 		l := rig.StartCmd(t, cmd)
@@ -101,6 +104,6 @@ func TestStreamsAtDeadEnd(t *testing.T) {
 			t.Errorf("says %q", text)
 		}
 		from, to := strings.Index(text, "{\n"), strings.Index(text, "\n}\n")
-		rig.MustBeReport(t, []byte(text[max(from, 0):max(to, 0)]+"\n}\n"))
+		reports.MustBe(t, []byte(text[max(from, 0):max(to, 0)]+"\n}\n"))
 	})
 }

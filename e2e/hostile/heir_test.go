@@ -8,13 +8,15 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/deadend"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // If the inner fini is killed, the outer one stops the tree, although the directory in which fini was started does not
 // answer any more.
 func TestHeirInAnUnansweringDirectory(t *testing.T) {
 	t.Parallel()
-	e := rig.NewDeadEnd(t, "fini's directory")
+	e := deadend.New(t, "fini's directory")
 	argv := rig.Mode("in-dead-end", t.TempDir(), rig.Fini, "--linger=0", "--grace=300ms", "--", "/bin/sh", "-c",
 		"trap '' TERM; (setsid sleep 1000 &); echo ready; sleep 1000; sleep 1000")
 	l := e.Start(rig.CommandOf(argv))
@@ -47,7 +49,7 @@ func TestHeirFollowsNoLink(t *testing.T) {
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", l.PID())); cwd != "/" {
 		t.Errorf("the heir is in %q, %v", cwd, err)
 	}
-	for _, pid := range append(rig.ChildrenOf(t, command), command) {
+	for _, pid := range append(procfs.ChildrenOf(t, command), command) {
 		rig.MustKill(t, pid, syscall.SIGKILL)
 	}
 	l.MustEnd(128 + 9)

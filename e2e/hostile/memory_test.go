@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 )
 
 // Whatever fini forwards, reaps, stops and reports, its memory is bounded: it lives in a memory
@@ -22,7 +25,7 @@ const (
 // anonymous is how many kB of memory with content of their own processes have.
 func anonymous(pids []int) (sum int) {
 	for _, pid := range pids {
-		kB, _ := strconv.Atoi(strings.TrimSuffix(rig.ProcStatus(pid, "RssAnon"), " kB"))
+		kB, _ := strconv.Atoi(strings.TrimSuffix(procfs.Status(pid, "RssAnon"), " kB"))
 		sum += kB
 	}
 	return sum
@@ -69,7 +72,7 @@ func memoryStorms(t *testing.T) []memoryStorm {
 				orphan: exit 0`, orphans-1, parts-1)),
 			part: func(t *testing.T, l *rig.Life) string {
 				rig.Write(t, l, "x")
-				l.Next(t, "part", time.Duration(orphans)*10*time.Millisecond)
+				wantLate(l, t, "part", time.Duration(orphans)*10*time.Millisecond)
 				return fmt.Sprint(orphans, " orphans")
 			},
 		},
@@ -106,24 +109,24 @@ func TestMemoryIsBounded(t *testing.T) {
 					l := inSmallMemory(t, p, flags, s.command)
 					l.Out.Want("ready")
 					l.Caught()
-					finis := rig.FinisOf(l)
+					finis := rest.Finis(l)
 					var took []int
-					sizes := l.Sizes()
+					sizes := sizesOf(l)
 					for part := range parts {
 						how := s.part(t, l)
 						took = append(took, anonymous(finis))
 						if part == 0 {
-							sizes = l.Sizes()
+							sizes = sizesOf(l)
 						}
 						t.Logf("%d kB after %s more", took[part], how)
 					}
 					if took[parts-1] > min(took[0]+noise*len(finis), mostAnon*len(finis)) {
 						t.Errorf("its memory grows: %d kB", took)
 					}
-					var after [2]rig.Size
+					var after [2]size
 					if !rig.Await(rig.Enough, func() bool { // a leak stays
-						after = l.Sizes()
-						return after[0].Within(sizes[0]) && after[1].Within(sizes[1])
+						after = sizesOf(l)
+						return after[0].within(sizes[0]) && after[1].within(sizes[1])
 					}) {
 						t.Errorf("threads and descriptors: %v, after the first part %v", after, sizes)
 					}
@@ -165,7 +168,7 @@ func TestMemoryOfLongCommandLines(t *testing.T) {
 					l.Out.Want("up")
 				}
 				l.Caught()
-				finis := rig.FinisOf(l)
+				finis := rest.Finis(l)
 				before := anonymous(finis)
 				rig.Write(t, l, "go\n")
 				l.Err.Want("fini: killing leftover ")
@@ -176,9 +179,41 @@ func TestMemoryOfLongCommandLines(t *testing.T) {
 				}
 				l.MustEnd(7)
 				if report {
-					rig.MustHaveReport(t, path)
+					reports.MustHave(t, path)
 				}
 			})
 		}
+	}
+}
+
+// size is what a fini takes that must not grow.
+type size struct{ threads, fds int }
+
+func sizeOf(t testing.TB, pid int) size {
+	t.Helper()
+	threads, _ := strconv.Atoi(procfs.Status(pid, "Threads"))
+	return size{threads, procfs.CountFDs(t, pid)}
+}
+
+// within reports whether s is no more than another. On a busy machine the runtime of an idle fini may have
+// one thread more than its five.
+func (s size) within(o size) bool { return s.threads <= max(o.threads, 6) && s.fds <= o.fds }
+
+// sizesOf are those of fini, or of both of the pair.
+func sizesOf(l *rig.Life) [2]size {
+	l.T.Helper()
+	return [2]size{sizeOf(l.T, l.PID()), sizeOf(l.T, l.Worker())}
+}
+
+// wantLate waits longer than the patience for a line.
+func wantLate(l *rig.Life, t testing.TB, want string, long time.Duration) {
+	t.Helper()
+	select {
+	case line := <-l.Out.C:
+		if line != want {
+			t.Fatalf("%q instead of %q", line, want)
+		}
+	case <-time.After(rig.Patience + long):
+		t.Fatalf("no line %q", want)
 	}
 }

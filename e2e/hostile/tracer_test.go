@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // hang starts a tracer outside of the tree, and gives the right to end it.
@@ -49,7 +50,7 @@ func TestTracerThatHangs(t *testing.T) {
 			if line, _ := l.Out.Next(); line != "tracing" {
 				need.That(t, false, "the right to trace a process: "+line)
 			}
-			rig.MustKill(t, rig.ChildrenOf(t, l.Worker())[0], syscall.SIGKILL)
+			rig.MustKill(t, procfs.ChildrenOf(t, l.Worker())[0], syscall.SIGKILL)
 			l.MustEnd(128 + 9)
 			if said := l.Err.Whole(); strings.Contains(said, "gave up") {
 				t.Errorf("says %q, and the tracer was its own to end", said)
@@ -60,13 +61,13 @@ func TestTracerThatHangs(t *testing.T) {
 				t.Parallel()
 				l := rig.Start(t, p, append(flags, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
-				main := rig.ChildrenOf(t, l.Worker())[0]
+				main := procfs.ChildrenOf(t, l.Worker())[0]
 				tracer := hang(t, main)
 				started := time.Now()
 				if ends != "is killed" {
 					// The tracer keeps the signal to itself.
 					l.Signal(syscall.SIGTERM)
-					rig.Until(t, "the signal has come", func() bool { return rig.StatOf(main).State() == 't' })
+					rig.Until(t, "the signal has come", func() bool { return procfs.StatOf(main).State() == 't' })
 				}
 				rig.MustKill(t, main, syscall.SIGKILL)
 				l.Err.Want(gaveUp)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 )
 
 // The binary is the one that the option names, or the variable, or the package, or PATH has. With required, wrap throws if
@@ -30,7 +31,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 	noPath := []string{"no PATH"}
 	for name, host := range hosts {
 		t.Run(name, func(t *testing.T) {
-			k := rig.WithModules(t, nil)
+			k := recipes.WithModules(t, nil)
 			onPath := filepath.Join(k.Dir, "elf")
 			if err := os.Mkdir(onPath, 0o755); err != nil {
 				t.Fatal(err)
@@ -96,7 +97,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 // fini-sh takes the fini that was installed with it, however it is called, and no other that PATH has.
 func TestShellTakesFiniBesideIt(t *testing.T) {
 	t.Parallel()
-	k := rig.NewRecipeDir(t, map[string]string{"fini": "echo another fini; exit 9"})
+	k := recipes.NewDir(t, map[string]string{"fini": "echo another fini; exit 9"})
 	link := func(to, name string) {
 		t.Helper()
 		if err := os.Symlink(to, filepath.Join(k.Dir, name)); err != nil {
@@ -109,7 +110,7 @@ func TestShellTakesFiniBesideIt(t *testing.T) {
 	link(sh, "bin/absolute")
 	k.Env = append(k.Env, "PATH="+filepath.Join(k.Dir, "bin")+":"+filepath.Dir(sh)+":"+os.Getenv("PATH"))
 	for _, argv := range [][]string{{sh}, {"./relative"}, {"absolute"}, {"fini-sh"}, {"sh", "installed/bin/fini-sh"}} {
-		if out := k.MustLeaveNothing(k.Start(append(argv, "-c", rig.Leaky+"; exit 7")...), 7); out != "done\n" {
+		if out := k.MustLeaveNothing(k.Start(append(argv, "-c", recipes.Leaky+"; exit 7")...), 7); out != "done\n" {
 			t.Errorf("%q: %q", argv, out)
 		}
 	}

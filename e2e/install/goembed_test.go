@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // A Go program that carries fini writes it to the cache folder once, and again if it was changed, and runs a command under it.
@@ -15,7 +17,7 @@ func TestGoEmbed(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	compiler := need.Program(t, "go")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("go.mod", rig.ReadFile(t, "../docs/goembed/go.mod"), 0o644)
 	recipe, err := filepath.Glob("../docs/goembed/*.go")
 	if err != nil || len(recipe) != 1 {
@@ -58,14 +60,14 @@ func main() {
 	fmt.Println(fini.Path())
 }
 `, 0o644)
-	k.Env = append(k.Env, "GOCACHE="+rig.GoCache(t), "GOFLAGS=-trimpath", "CGO_ENABLED=0", "XDG_CACHE_HOME="+filepath.Join(k.Dir, "cache"))
+	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-trimpath", "CGO_ENABLED=0", "XDG_CACHE_HOME="+filepath.Join(k.Dir, "cache"))
 	k.MustLeaveNothing(k.Start(compiler, "vet", "./..."), 0)
 	k.MustLeaveNothing(k.Start(compiler, "build", "-o", "program", "./host"), 0)
 	var last os.FileInfo
 	run := func() (path string, same bool) {
 		t.Helper()
 		path, _, _ = strings.Cut(k.MustLeaveNothing(k.Start(filepath.Join(k.Dir, "program")), 0), " ")
-		rig.MustHaveOnly(t, path)
+		reports.MustHaveOnly(t, path)
 		info, err := os.Stat(path)
 		if err != nil || rig.ReadFile(t, path) != rig.ReadFile(t, rig.Fini) {
 			t.Fatalf("%q is another file than fini: %v", path, err)

@@ -13,6 +13,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,7 +33,7 @@ func TestInstall(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 {
 			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
-		rig.MustHaveOnly(t, path)
+		reports.MustHaveOnly(t, path)
 		if status, _, stderr := rig.Ask(t, exec.Command(path, "--", "sh", "-c", "exit 7")); status != 7 {
 			t.Errorf("the copy: status %d, %q", status, stderr)
 		}
@@ -141,7 +143,7 @@ func TestInstall(t *testing.T) {
 
 // An image that holds nothing but fini brings it to a volume, as any user.
 func TestInstallFromScratch(t *testing.T) {
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Fini
 	for _, user := range []string{"0:0", "65532:65532"} {
 		if quick := user != "0:0"; rig.Quick() && !quick {
@@ -181,7 +183,7 @@ func TestCompletions(t *testing.T) {
 			t.Parallel()
 			need.Program(t, shell)
 			file := filepath.Join(t.TempDir(), "_fini")
-			rig.Put(t, file, rig.CompletionFor(t, shell), 0o644)
+			rig.Put(t, file, recipes.CompletionFor(t, shell), 0o644)
 			rig.Run(t, shell, "-n", file)
 			var got []string
 			for _, word := range complete(t, file, "fini", "-") {
@@ -240,7 +242,7 @@ func bashCompletes(t *testing.T, file string, words ...string) []string {
 }
 
 func fishCompletes(t *testing.T, file string, words ...string) (all []string) {
-	out := rig.Run(t, "fish", "--no-config", "-c", "source "+file+"; complete -C "+rig.Quoted([]string{strings.Join(words, " ")})[0])
+	out := rig.Run(t, "fish", "--no-config", "-c", "source "+file+"; complete -C "+recipes.Quoted([]string{strings.Join(words, " ")})[0])
 	for line := range strings.Lines(out) {
 		word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		all = append(all, word)
@@ -289,11 +291,11 @@ func TestMakeInstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	rig.Run(t, "make", "-s", "-C", "..", "install", "DESTDIR="+dir, "PREFIX=/usr")
-	rig.MustBeAs(t, filepath.Join(dir, "usr/share/man/man1/fini.1"), "../docs/fini.1", 0o644)
+	recipes.MustBeAs(t, filepath.Join(dir, "usr/share/man/man1/fini.1"), "../docs/fini.1", 0o644)
 	for path, shell := range map[string]string{
 		"bash-completion/completions/fini": "bash", "zsh/site-functions/_fini": "zsh", "fish/vendor_completions.d/fini.fish": "fish",
 	} {
-		if rig.ReadFile(t, filepath.Join(dir, "usr/share", path)) != rig.CompletionFor(t, shell) {
+		if rig.ReadFile(t, filepath.Join(dir, "usr/share", path)) != recipes.CompletionFor(t, shell) {
 			t.Errorf("%s is another than for this fini", path)
 		}
 	}

@@ -16,15 +16,16 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
 	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
 func init() {
-	rig.Modes["@rule"] = helperRule
-	rig.Modes["@kin"] = helperKin
+	programs.Programs["@rule"] = helperRule
+	programs.Programs["@kin"] = helperKin
 }
 
 // The explorer of package life runs its loop in a model of the kernel, internal/life/world_test.go. Each rule of
@@ -247,7 +248,7 @@ func readable(fd, milliseconds int) bool {
 // hasState waits until a process is in a state; if that is stopped, with all its threads.
 func hasState(pid int, want byte) {
 	if !rig.Await(rig.Enough, func() bool {
-		return rig.StatOf(pid).State() == want && (want != 'T' || shells.IsStopped(pid))
+		return procfs.StatOf(pid).State() == want && (want != 'T' || procfs.IsStopped(pid))
 	}) {
 		panic(fmt.Sprintf("%d never gets into state %c", pid, want))
 	}
@@ -270,9 +271,9 @@ func ruleFork() {
 	k := begin(1)
 	k.do("setpgid")
 	k.fork()
-	want("parent", rig.ParentOf(k.last()), k.pids[0])
-	want("group", rig.GroupOf(k.last()), k.pids[0])
-	want("session", rig.SessionOf(k.last()), os.Getpid())
+	want("parent", procfs.ParentOf(k.last()), k.pids[0])
+	want("group", procfs.GroupOf(k.last()), k.pids[0])
+	want("session", procfs.SessionOf(k.last()), os.Getpid())
 }
 
 func rulePids() {
@@ -331,8 +332,8 @@ func ruleSetsid() {
 	want("a leader of a group", k.do("setsid"), "error operation not permitted")
 	k.fork()
 	want("a member", k.do("setsid"), "done")
-	want("group", rig.GroupOf(k.last()), k.last())
-	want("session", rig.SessionOf(k.last()), k.last())
+	want("group", procfs.GroupOf(k.last()), k.last())
+	want("session", procfs.SessionOf(k.last()), k.last())
 }
 
 func ruleAdoption() {
@@ -342,9 +343,9 @@ func ruleAdoption() {
 	k.fork()
 	k.do("setsid")
 	end(k.pids[2])
-	want("parent below a subreaper", rig.ParentOf(k.last()), k.pids[1])
+	want("parent below a subreaper", procfs.ParentOf(k.last()), k.pids[1])
 	end(k.pids[1])
-	want("parent when that is gone", rig.ParentOf(k.last()), os.Getpid())
+	want("parent when that is gone", procfs.ParentOf(k.last()), os.Getpid())
 }
 
 func ruleNoChild() {
@@ -414,8 +415,8 @@ func ruleStopped() {
 
 // statePending is the state of a process for which a signal waits.
 func statePending(pid int, sig unix.Signal) byte {
-	rig.Await(rig.Enough, func() bool { return rig.MaskHas(rig.ProcStatus(pid, "ShdPnd"), sig) })
-	return rig.StatOf(pid).State()
+	rig.Await(rig.Enough, func() bool { return procfs.MaskHas(procfs.Status(pid, "ShdPnd"), sig) })
+	return procfs.StatOf(pid).State()
 }
 
 func ruleParentDeath() {
@@ -544,7 +545,7 @@ func ruleTicks() {
 		before := now()
 		k := begin(1)
 		after := now()
-		start := time.Duration(rig.StatOf(k.last()).Number(22)) * tick
+		start := time.Duration(procfs.StatOf(k.last()).Number(22)) * tick
 		if start > after || start+tick <= before {
 			panic(fmt.Sprintf("started between %v and %v, and /proc says %v", before, after, start))
 		}

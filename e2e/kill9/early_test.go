@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // The inner fini of a pair that is stopped before it catches signals does not outlive the outer one,
@@ -34,9 +34,9 @@ func TestInnerIsStoppedBeforeItIsReady(t *testing.T) {
 			continue
 		}
 		_ = syscall.Kill(inner, syscall.SIGSTOP)
-		rig.Until(t, "it is stopped, or gone", func() bool { return shells.IsStopped(inner) || rig.StatOf(inner).Gone() })
+		rig.Until(t, "it is stopped, or gone", func() bool { return procfs.IsStopped(inner) || procfs.StatOf(inner).Gone() })
 		own := len(sockets(inner)) == 1 // before that it is a copy of the outer one
-		early = shells.IsStopped(inner) && own && !rig.MaskHas(rig.ProcStatus(inner, "SigCgt"), syscall.SIGUSR1)
+		early = procfs.IsStopped(inner) && own && !procfs.MaskHas(procfs.Status(inner, "SigCgt"), syscall.SIGUSR1)
 		_ = syscall.Kill(outer, syscall.SIGKILL)
 		if !early {
 			_ = syscall.Kill(inner, syscall.SIGCONT)
@@ -65,7 +65,7 @@ func TestSuspendedInnerOutlivesTheOuter(t *testing.T) {
 	outer := b.ChildOf(l.PID())
 	inner := b.ChildOf(outer)
 	_ = syscall.Kill(inner, syscall.SIGSTOP)
-	rig.Until(t, "the inner fini is suspended", func() bool { return shells.IsStopped(inner) })
+	rig.Until(t, "the inner fini is suspended", func() bool { return procfs.IsStopped(inner) })
 	_ = syscall.Kill(outer, syscall.SIGKILL)
 	l.MustEnd(0) // with its last child
 	for _, said := range l.Err.Rest() {

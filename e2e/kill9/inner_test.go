@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,11 +111,11 @@ func mustBeAsked(t *testing.T, l *rig.Life, kernel bool, end func(inner int) err
 	command := l.Out.WantPID("ready ")
 	l.Caught()
 	outer, inner := l.PID(), l.Worker()
-	rig.Settled(t, []int{inner}) // in a system call
+	rest.Settled(t, []int{inner}) // in a system call
 	if err := end(inner); err != nil {
 		t.Fatal(err)
 	}
-	l.MustBeAsked(command, inner, outer, kernel)
+	mustBeAskedOnce(l, command, inner, outer, kernel)
 	l.MustEnd(status)
 }
 
@@ -136,4 +138,34 @@ func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// mustBeAskedOnce asserts that a command whose inner fini was killed is asked to end: by the heir, and if the kernel sends the
+// parent death signal, by that too. The kernel sends it once for each thread of the inner fini that outlives the one
+// before. Its sender is the inner fini, or 0 if the inner fini has been reaped by then. Then the command is told to end by
+// signal 64, which would come last.
+func mustBeAskedOnce(l *rig.Life, command, inner, outer int, kernel bool) {
+	l.T.Helper()
+	const said = "fini: stopping the command: the inner fini was killed"
+	l.Err.Want(said)
+	for asked := false; !asked; {
+		asked = (l.Out.Want("signal 15 from ") != fmt.Sprint(outer)) == kernel
+	}
+	rig.MustKill(l.T, command, 64)
+	byKernel, byHeir := 0, 0
+	for line := range strings.Lines(l.Out.Whole()) {
+		switch line {
+		case fmt.Sprintf("ready %d\n", command):
+		case fmt.Sprintf("signal 15 from %d\n", inner), "signal 15 from 0\n":
+			byKernel++
+		case fmt.Sprintf("signal 15 from %d\n", outer):
+			byHeir++
+		default:
+			l.T.Errorf("the command says %q", line)
+		}
+	}
+	if byHeir > 1 || kernel != (byKernel > 0) {
+		l.T.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, byHeir)
+	}
+	rig.WantOnce(l.T, l.Err.Whole(), said)
 }

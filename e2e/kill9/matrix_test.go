@@ -13,6 +13,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/kills"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -28,7 +32,7 @@ func TestKillMatrixWithoutPidfds(t *testing.T) {
 	for _, kind := range []string{"ENOSYS", "EPERM"} {
 		rig.Case(t, kind == "ENOSYS", kind, func(t *testing.T) {
 			t.Parallel()
-			killMatrix(t, rig.Mode("refuse", rig.BeforePidfds+":"+kind))
+			killMatrix(t, rig.Mode("refuse", refusals.BeforePidfds+":"+kind))
 		})
 	}
 }
@@ -37,9 +41,9 @@ func TestKillMatrixWithoutPidfds(t *testing.T) {
 // for the moment's tree and in the victim's group.
 func killMatrix(t *testing.T, before []string) {
 	const grace, linger = 300 * time.Millisecond, 50 * time.Millisecond
-	for _, victim := range rig.Victims {
-		for _, moment := range rig.Moments {
-			for _, tree := range rig.Trees {
+	for _, victim := range kills.Victims {
+		for _, moment := range kills.Moments {
+			for _, tree := range kills.Trees {
 				if victim.Name == "main child" && moment.Name == "stopping leftovers" {
 					continue // it is gone by then
 				}
@@ -67,7 +71,7 @@ func killMatrix(t *testing.T, before []string) {
 func TestKillMatrixAsPID1(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
-	for _, tree := range rig.Trees {
+	for _, tree := range kills.Trees {
 		for _, victim := range []string{"fini", "main child"} {
 			t.Run(victim+"/"+tree.Name, func(t *testing.T) {
 				t.Parallel()
@@ -92,10 +96,10 @@ func TestKillMatrixAsPID1(t *testing.T) {
 func TestDeathOverrulesThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"leave", "wait", "pipes"} {
-		for _, victim := range rig.Victims[:3] {
+		for _, victim := range kills.Victims[:3] {
 			t.Run(policy+"/"+victim.Name, func(t *testing.T) {
 				t.Parallel()
-				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", rig.Trees[2].Script)
+				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", kills.Trees[2].Script)
 				l.Out.Want("ready")
 				rig.MustKill(t, victim.Pids(l)[0], syscall.SIGKILL)
 				l.MustVanish(650 * time.Millisecond)
@@ -136,7 +140,7 @@ func TestGroupIsKilledAtOnce(t *testing.T) {
 			t.Parallel()
 			for range rig.QuickOrFull(20, 100) {
 				argv := append([]string{"sh", "-c", `GROUP=$$ exec "$0" "$@"`, rig.Fini, "-q", "--grace=100ms", "--linger=0"}, argv...)
-				s := rig.StartStep(t, rig.OwnGroup, argv...)
+				s := runners.StartStep(t, runners.OwnGroup, argv...)
 				s.Out.Rest() // to EOF
 				s.MustHaveStatus(128 + int(syscall.SIGKILL))
 				s.MustBeGone()
@@ -153,7 +157,7 @@ func TestFiniAloneIsKilled(t *testing.T) {
 	sleep, main := l.Out.WantPID("sleep "), l.Out.WantPID("main ")
 	t.Cleanup(func() { _ = syscall.Kill(sleep, syscall.SIGKILL) }) // then the main child ends too
 	rig.MustKill(t, l.Outer, syscall.SIGKILL)
-	rig.Until(t, "the end of a main child that ignores SIGTERM", func() bool { return rig.StatOf(main).Gone() })
+	rig.Until(t, "the end of a main child that ignores SIGTERM", func() bool { return procfs.StatOf(main).Gone() })
 	rig.MustStay(t, "its child", sleep)
 }
 
@@ -189,7 +193,7 @@ while True:
 // had it would hide that end.
 func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 	t.Parallel()
-	rig.WithAndWithoutPidfds(t, rig.WithoutPidfds, func(t *testing.T, before []string) {
+	refusals.WithAndWithoutPidfds(t, refusals.WithoutPidfds, func(t *testing.T, before []string) {
 		for _, group := range []string{"own", "job"} {
 			t.Run(group+" group", func(t *testing.T) {
 				t.Parallel()
@@ -202,7 +206,7 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 					own = sockets(l.Outer)
 					return len(own) == 1 // of the line
 				})
-				for _, pid := range append(rig.ChildrenOf(t, main), main, inner) {
+				for _, pid := range append(procfs.ChildrenOf(t, main), main, inner) {
 					for _, end := range sockets(pid) {
 						if slices.Contains(own, end) || pid != inner {
 							t.Errorf("%d of the tree has %s, which is an end of the outer one's %q or the inner one's", pid, end, own)
@@ -240,7 +244,7 @@ func TestNestedFinis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := rig.Launch(t, rig.Pair, "--grace=300ms", "--", rig.Fini, "--grace=300ms", "--", "/bin/sh", "-c", rig.Trees[1].Script)
+			l := rig.Launch(t, rig.Pair, "--grace=300ms", "--", rig.Fini, "--grace=300ms", "--", "/bin/sh", "-c", kills.Trees[1].Script)
 			l.Out.Want("ready")
 			rig.MustKill(t, victim(l), syscall.SIGKILL)
 			l.MustVanish(2 * time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // Only one process of a pair is called fini, so that what kills all of that name leaves nothing: the other one ends the
@@ -52,7 +53,7 @@ func TestNames(t *testing.T) {
 		inner := l.Worker()
 		outerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", l.PID()))
 		innerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", inner))
-		if outer, name := rig.ProcStatus(l.PID(), "Name"), rig.ProcStatus(inner, "Name"); outer != called || name != "reaper" || string(innerLine) != string(outerLine) {
+		if outer, name := procfs.Status(l.PID(), "Name"), procfs.Status(inner, "Name"); outer != called || name != "reaper" || string(innerLine) != string(outerLine) {
 			t.Errorf("outer %q %q, inner %q %q", outer, outerLine, name, innerLine)
 		}
 		l.Signal(syscall.SIGTERM)

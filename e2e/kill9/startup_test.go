@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // spin waits for less time than a sleep would take.
@@ -33,12 +34,12 @@ func TestEarlySignalEndsPID1(t *testing.T) {
 				}
 				pid := cmd.Process.Pid
 				rig.Until(t, "fini's first call", func() bool {
-					return rig.ProcStatus(pid, "SigBlk") != none || rig.ProcStatus(pid, "SigCgt") != none
+					return procfs.Status(pid, "SigBlk") != none || procfs.Status(pid, "SigCgt") != none
 				})
 				spin(time.Duration(rand.IntN(2500)) * time.Microsecond)
 				_ = cmd.Process.Signal(sig)
 				_ = cmd.Wait()
-				if got := rig.ShellStatus(cmd.ProcessState); got != 128+int(sig) {
+				if got := procfs.ShellStatus(cmd.ProcessState); got != 128+int(sig) {
 					t.Fatalf("status %d, want %d", got, 128+int(sig))
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/kills"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // withAgent is a command that starts an agent, in a session of its own, says what that said, and goes on with a script.
@@ -72,7 +74,7 @@ func TestAllowOrphan(t *testing.T) {
 				_ = l.Stdin.Close()
 				if !p.PID1 {
 					l.MustHaveStatus(tt.status)
-					l.MustStay(pids)
+					mustStayAlone(l, pids)
 				}
 				l.MustEnd(tt.status) // the end of PID 1 is that of its namespace
 				said := l.Err.Whole()
@@ -102,7 +104,7 @@ func TestAllowOrphan(t *testing.T) {
 func TestAllowOrphanThoughOthersDie(t *testing.T) {
 	t.Parallel()
 	agent := rig.Linked(t, "gpg-agent") + " @agent >/dev/null 2>&1 <&1"
-	for _, victim := range rig.Victims[:5] {
+	for _, victim := range kills.Victims[:5] {
 		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(victim.Name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
@@ -119,7 +121,7 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 					worker = l.Inner()
 				}
 				rig.Until(t, "the leftover is no shell any more", func() bool {
-					return slices.ContainsFunc(rig.ChildrenOf(t, l.ChildOf(worker)), func(pid int) bool { return rig.ProcStatus(pid, "Name") == "sleep" })
+					return slices.ContainsFunc(procfs.ChildrenOf(t, l.ChildOf(worker)), func(pid int) bool { return procfs.Status(pid, "Name") == "sleep" })
 				})
 				for _, pid := range victim.Pids(l) {
 					if p.Alone && victim.Name == "main child" {
@@ -127,8 +129,8 @@ func TestAllowOrphanThoughOthersDie(t *testing.T) {
 					}
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
-				rig.Until(t, "fini's end", func() bool { return rig.StatOf(l.Outer).Gone() })
-				l.MustStay(pids)
+				rig.Until(t, "fini's end", func() bool { return procfs.StatOf(l.Outer).Gone() })
+				mustStayAlone(l.Life, pids)
 			})
 		}
 	}
@@ -160,7 +162,7 @@ func TestAllowOrphanByItsMemory(t *testing.T) {
 				rig.Write(t, l, "go\n")
 				if !p.PID1 {
 					l.MustHaveStatus(9)
-					l.MustStay(pids)
+					mustStayAlone(l, pids)
 				}
 				l.MustEnd(9)
 				if said := l.Err.Whole(); strings.Count(said, "killing leftover") != 2 || strings.Contains(said, "cannot read") {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 // The tests of this file are about requests to end: which signals count as one request, and how a leftover that had one
@@ -22,7 +24,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 		dir=$(mktemp -d); mkfifo $dir/ready
 		setsid sh -c 'trap "echo asked; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
 		read line <$dir/ready; rm -r $dir
-		(sleep 0.05; ` + rig.Cleaner + `) & # older than a tick when it is ready: see UntilOlder
+		(sleep 0.05; ` + runners.Cleaner + `) & # older than a tick when it is ready: see UntilOlder
 		wait`
 	flags := []string{"--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script}
 	t.Run("--timeout", func(t *testing.T) {
@@ -31,7 +33,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 			l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
 				return rig.Start(t, p, append([]string{timeout}, flags...)...)
 			})
-			l.MustDelete("asked")
+			runners.MustDelete(l, "asked")
 			l.MustEnd(124)
 		})
 	})
@@ -41,7 +43,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 			l := rig.Start(t, p, flags...)
 			l.Out.Want("ready")
 			l.Signal(syscall.SIGTERM)
-			l.MustDelete("asked")
+			runners.MustDelete(l, "asked")
 			l.MustEnd(128 + int(syscall.SIGTERM))
 		})
 	})
@@ -70,7 +72,7 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 				if tt.says == "deaf" {
 					l.MustHaveStatus(128 + int(syscall.SIGKILL))
 				}
-				l.MustStay(pids)
+				mustStayAlone(l, pids)
 			})
 		}
 	}
@@ -132,12 +134,12 @@ func TestStubbornGroupEnds(t *testing.T) {
 					t.Errorf("the group was there for %v, want %v", took, after+linger)
 				}
 				for _, pid := range members {
-					if !rig.StatOf(pid).Gone() {
+					if !procfs.StatOf(pid).Gone() {
 						t.Errorf("%d of the group is alive", pid)
 						rig.MustKill(t, pid, syscall.SIGKILL)
 					}
 				}
-				if gone := rig.StatOf(escapee).Gone(); gone == escapeeStays {
+				if gone := procfs.StatOf(escapee).Gone(); gone == escapeeStays {
 					t.Errorf("the escapee is gone: %t", gone)
 				}
 			})

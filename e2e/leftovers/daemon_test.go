@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // core_d is the daemon of eslint_d and prettierd. Node runs it, as it runs all others, so only its command line or its
@@ -48,7 +49,7 @@ func TestAllowOrphanOfNode(t *testing.T) {
 				killAtCleanup(t, []int{daemon})
 				rig.Write(t, l, "go\n")
 				l.MustHaveStatus(9)
-				if rig.ProcStatus(daemon, "State") == "" {
+				if procfs.Status(daemon, "State") == "" {
 					t.Errorf("the daemon is gone")
 				}
 				if said := l.Err.Whole(); strings.Count(said, "stopping leftover") != 1 || !strings.Contains(said, "1 leftover") {

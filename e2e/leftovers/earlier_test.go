@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // The outer fini of a pair inherits what its earlier children leave behind, and keeps no zombie of it.
@@ -14,7 +15,7 @@ func TestOuterReapsEarlierChildren(t *testing.T) {
 	l.Out.Want("ready")
 	rig.Write(t, l, "go\n")
 	l.Out.Want("made")
-	rig.Until(t, "the inner fini is the only child", func() bool { return len(rig.ChildrenOf(t, l.PID())) == 1 })
+	rig.Until(t, "the inner fini is the only child", func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 })
 	l.Signal(15)
 	l.MustEnd(128 + 15)
 }

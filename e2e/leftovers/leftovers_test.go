@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -121,12 +122,12 @@ func TestPolicies(t *testing.T) {
 			if policy == "pipes" {
 				l.Out.Rest() // the reader has EOF
 				l.Err.Want(fmt.Sprintf("fini: stopping leftover %d ", holder))
-				l.MustStay([]int{quiet})
+				mustStayAlone(l, []int{quiet})
 				return
 			}
 			l.Err.Want("fini: leaving leftover ")
 			l.Err.Want("fini: leaving leftover ")
-			l.MustStay([]int{holder, quiet})
+			mustStayAlone(l, []int{holder, quiet})
 		})
 	}
 	t.Run("wait", func(t *testing.T) {
@@ -149,4 +150,18 @@ func TestPolicies(t *testing.T) {
 			l.MustEnd(5)
 		})
 	})
+}
+
+// mustStayAlone asserts that these processes live, and that of the tree only they do.
+func mustStayAlone(l *rig.Life, pids []int) {
+	l.T.Helper()
+	for _, pid := range pids {
+		if state := procfs.Status(pid, "State"); state == "" || strings.HasPrefix(state, "Z") {
+			l.T.Errorf("%d is gone (%q); stderr: %s", pid, state, l.Err.Text())
+		}
+	}
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	rig.Until(l.T, "the end of all: more than those has stayed", func() bool { return rig.HungUp(l.Witness) })
 }

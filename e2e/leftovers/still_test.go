@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 )
 
 // A process that forks and exits, whose child does the same, and so on, is seen by no look that is too slow for it. It
@@ -48,9 +50,9 @@ func TestWaitsAsleep(t *testing.T) {
 		t.Parallel()
 		l := rig.Start(t, p, "--orphans=wait", "--", "/bin/sh", "-c", `exec 7<&0; (read end <&7) & echo ready; exit 5`)
 		l.Out.Want("ready")
-		pids := rig.FinisOf(l)
-		rig.Settled(t, pids)
-		rig.MustSleep(t, pids)
+		pids := rest.Finis(l)
+		rest.Settled(t, pids)
+		rest.MustSleep(t, pids)
 		rig.Write(t, l, "end\n")
 		l.MustEnd(5)
 	})
@@ -103,7 +105,7 @@ func TestWaitsAmongOrphans(t *testing.T) {
 
 // processorTime is what a process has used.
 func processorTime(pid int) time.Duration {
-	stat := rig.StatOf(pid)
+	stat := procfs.StatOf(pid)
 	return time.Duration(stat.Number(14)+stat.Number(15)) * 10 * time.Millisecond
 }
 
@@ -117,8 +119,8 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 		l.Out.Want("ready")
 		var pid int
 		rig.Until(t, "the leftover is there", func() bool {
-			for _, pid = range rig.ChildrenOf(t, rig.ChildrenOf(t, l.Worker())[0]) {
-				if strings.HasPrefix(rig.ProcStatus(pid, "State"), "Z") {
+			for _, pid = range procfs.ChildrenOf(t, procfs.ChildrenOf(t, l.Worker())[0]) {
+				if strings.HasPrefix(procfs.Status(pid, "State"), "Z") {
 					return true
 				}
 			}
@@ -128,7 +130,7 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 		rig.Until(t, "all its threads but the first are stopped", func() bool {
 			tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 			return len(tasks) > 1 && !slices.ContainsFunc(tasks, func(task string) bool {
-				return filepath.Base(task) != strconv.Itoa(pid) && rig.ReadStat(task+"/stat").State() != 'T'
+				return filepath.Base(task) != strconv.Itoa(pid) && procfs.ReadStat(task+"/stat").State() != 'T'
 			})
 		})
 		rig.Write(t, l, "end\n")

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 )
 
 // The configurations for MCP hosts, as they stand in the pages, given to hosts of other people.
@@ -24,7 +25,7 @@ type mcpServer struct {
 // mcpConfigs are the servers that a page configures, by block.
 func mcpConfigs(t *testing.T, page string) (all []map[string]mcpServer) {
 	t.Helper()
-	for _, b := range rig.BlocksOf(t, page) {
+	for _, b := range recipes.BlocksOf(t, page) {
 		if b.Kind != "json" {
 			continue
 		}
@@ -68,7 +69,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 				t.Parallel()
 				// The file is the page's but for npm's cache, which is empty: the server is installed here.
 				server := server
-				server.Env = rig.Offline(t)
+				server.Env = clients.Offline(t)
 				server.Env["PATH"] = filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH")
 				text, err := json.Marshal(map[string]any{"mcpServers": map[string]mcpServer{"everything": server}})
 				file := filepath.Join(t.TempDir(), "mcp.json")
@@ -95,7 +96,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 			})
 			t.Run("SDK", func(t *testing.T) {
 				t.Parallel()
-				h := clients.OpenHost(t, clients.NodeHost, rig.Offline(t), append([]string{rig.Fini}, server.Args...)...)
+				h := clients.OpenHost(t, clients.NodeHost, clients.Offline(t), append([]string{rig.Fini}, server.Args...)...)
 				h.Echo("recipe")
 				h.Close()
 				h.MustLeaveNothing("0")
@@ -112,7 +113,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 func TestMCPConfigEndsBySignal(t *testing.T) {
 	t.Parallel()
 	server := mcpConfigs(t, "../README.md")[0]["everything"]
-	k := rig.NewRecipeDir(t, map[string]string{"npx": `trap '' TERM; echo ready; while :; do sleep 1000; done`})
+	k := recipes.NewDir(t, map[string]string{"npx": `trap '' TERM; echo ready; while :; do sleep 1000; done`})
 	args := strings.Fields(strings.Replace(strings.Join(server.Args, " "), " 5s ", " 10ms ", 1))
 	l := k.Start(append([]string{server.Command}, args...)...)
 	l.Out.Want("ready")

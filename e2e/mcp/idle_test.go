@@ -35,7 +35,7 @@ func TestForgottenServersEnd(t *testing.T) {
 			continue
 		}
 		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
-			h := clients.OpenHost(t, forgetful, rig.Offline(t), rig.Fini, "--idle=5s", "--", "node", "node_modules/.bin/mcp-server-everything")
+			h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", "node_modules/.bin/mcp-server-everything")
 			for _, word := range tt.words {
 				h.Tell(word, map[string]int{"count": 1})
 				h.Out.Want(map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}[word])
@@ -82,7 +82,7 @@ func TestNoCallIsCutOff(t *testing.T) {
 	clients.NeedHosts(t)
 	const idle = time.Second
 	for calls := rig.QuickOrFull(300, 10_000); ; {
-		h := clients.OpenHost(t, forgetful, rig.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
+		h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
 		h.Tell("ping", map[string]int{"count": calls, "pause": 20})
 		var line string
 		rig.Until(t, "all calls", func() bool {

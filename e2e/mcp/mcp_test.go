@@ -10,6 +10,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -28,7 +31,7 @@ func TestMCPSession(t *testing.T) {
 	for _, program := range [][]string{clients.NodeHost, pythonHost} {
 		rig.Case(t, program[0] != "python3", program[0], func(t *testing.T) {
 			t.Parallel()
-			h := clients.OpenHost(t, program, rig.Offline(t), rig.Fini, "-i", "--", "npx", "-y", clients.McpPackage)
+			h := clients.OpenHost(t, program, clients.Offline(t), rig.Fini, "-i", "--", "npx", "-y", clients.McpPackage)
 			h.Echo(clients.LargeText(1 << 20))
 			h.Close()
 			h.MustLeaveNothing("0")
@@ -49,8 +52,8 @@ func TestMCPLeftBehind(t *testing.T) {
 	// A host closes a session with a server of ours.
 	closes := func(name string, flags, program, want []string, server ...string) clients.Trial {
 		return clients.Trial{Name: name, Run: func(t *testing.T) {
-			rig.InColumns(t, name, flags, func(t *testing.T, wrap []string) rig.Outcome {
-				h := clients.OpenHost(t, program, rig.Offline(t), append(wrap, misbehaving(server...)...)...)
+			columns.Run(t, name, flags, func(t *testing.T, wrap []string) columns.Outcome {
+				h := clients.OpenHost(t, program, clients.Offline(t), append(wrap, misbehaving(server...)...)...)
 				h.Echo(clients.LargeText(1 << 16))
 				h.Tell("close", nil)
 				o := h.Outcome(wrap, h.Out)
@@ -65,8 +68,8 @@ func TestMCPLeftBehind(t *testing.T) {
 	// The client of a real server is killed, or what stands between them.
 	fault := func(name, want string, fault func(h *clients.Host)) clients.Trial {
 		return clients.Trial{Name: name, Run: func(t *testing.T) {
-			rig.InColumns(t, name, []string{"-i"}, func(t *testing.T, wrap []string) rig.Outcome {
-				h := clients.OpenHost(t, clients.NodeHost, rig.Offline(t), append(wrap, "npx", "-y", clients.McpPackage)...)
+			columns.Run(t, name, []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
+				h := clients.OpenHost(t, clients.NodeHost, clients.Offline(t), append(wrap, "npx", "-y", clients.McpPackage)...)
 				h.InMidCall()
 				fault(h)
 				if want == "" { // nobody is there to be told how fini ended
@@ -105,7 +108,7 @@ func TestMCPLeftBehind(t *testing.T) {
 		closes("Python SDK closes, `setsid` helper holds nothing", calm, pythonHost, clean, clients.HelperWithout),
 	}
 	for _, trial := range trials { // which run at once
-		rig.AddRow(trial.Name)
+		columns.AddRow(trial.Name)
 	}
 	clients.Together(t, trials)
 }
@@ -133,8 +136,8 @@ func TestMCPAtATerminal(t *testing.T) {
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				theirs, keys := rig.Terminal(t)
-				h := clients.OpenHostAt(t, theirs, program, rig.Offline(t), rig.Fini, "-i", "--grace=2s", "--", "npx", "-y", clients.McpPackage)
+				theirs, keys := pty.Open(t)
+				h := clients.OpenHostAt(t, theirs, program, clients.Offline(t), rig.Fini, "-i", "--grace=2s", "--", "npx", "-y", clients.McpPackage)
 				_ = theirs.Close()
 				h.Echo(clients.LargeText(1 << 16))
 				end(h, keys)
@@ -165,7 +168,7 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 			name := fmt.Sprint(program[0], tt.flags)
 			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {
 				argv := append([]string{rig.Fini, "-i", "--"}, misbehaving(tt.flags...)...)
-				h := clients.OpenHost(t, program, rig.Offline(t), argv...)
+				h := clients.OpenHost(t, program, clients.Offline(t), argv...)
 				h.Echo("a session")
 				start := time.Now()
 				h.Close()
@@ -212,8 +215,8 @@ func TestMCPStdinForms(t *testing.T) {
 			}
 			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
 			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {
-				h := clients.OpenHost(t, tt.program, rig.Variables{}, argv...)
-				inner := rig.ChildrenOf(t, h.Started)[0] // the outer one has let go of it
+				h := clients.OpenHost(t, tt.program, clients.Variables{}, argv...)
+				inner := procfs.ChildrenOf(t, h.Started)[0] // the outer one has let go of it
 				form, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", inner))
 				if err != nil || !strings.HasPrefix(form, tt.form) {
 					t.Errorf("stdin is %q, want a %s (%v)", form, tt.form, err)
@@ -235,7 +238,7 @@ func TestMCPStdinForms(t *testing.T) {
 // The client is killed when npx has asked for the server's package, which comes only then.
 // A bare npx goes on, installs it, and starts a server for nobody.
 func clientKilledWhileInstalling(t *testing.T) {
-	rig.InColumns(t, "client killed while `npx` installs", []string{"-i"}, func(t *testing.T, wrap []string) rig.Outcome {
+	columns.Run(t, "client killed while `npx` installs", []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
 		r := clients.NewRegistry(t)
 		h := r.AskedBy(t, append(wrap, "npx", "-y", r.Name)...)
 		h.End(syscall.SIGKILL)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -71,14 +72,14 @@ func TestAsDumbInitStops(t *testing.T) {
 				l.Out.Want("ready")
 				l.Caught()
 				finis := []int{l.PID(), l.Worker()}
-				command := rig.ChildrenOf(t, l.Worker())[0]
+				command := procfs.ChildrenOf(t, l.Worker())[0]
 				// Twice: what was continued can be stopped again.
 				for round := range 2 {
 					l.Signal(sig)
 					rig.Until(t, "the command is stopped", func() bool {
-						return strings.HasPrefix(rig.ProcStatus(command, "State"), "T")
+						return strings.HasPrefix(procfs.Status(command, "State"), "T")
 					})
-					if rig.CountStopped(finis) > 0 {
+					if procfs.CountStopped(finis) > 0 {
 						t.Error("fini is stopped too")
 					}
 					word := fmt.Sprint("word ", round)

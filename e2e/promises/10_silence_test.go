@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // Promise 10, Silence: standard output belongs to the command. Of a command that ends by itself and leaves nothing behind,
@@ -28,7 +29,7 @@ func TestSilence(t *testing.T) {
 		}
 		screenOf := func(status int, cmd *exec.Cmd) string {
 			cmd.Args = append(cmd.Args, "sh", "-c", fmt.Sprintf("read line; echo said $line; read line; exit %d", status))
-			l, screen, keys := rig.OnTerminal(t, cmd)
+			l, screen, keys := pty.Start(t, cmd)
 			_, _ = io.WriteString(keys, "a word\n")
 			screen.Want("said a word")
 			_, _ = io.WriteString(keys, "\n")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // Promise 5, Bytes: the command inherits fini's own descriptors, and no byte passes through fini. Whether they are a pipe, a
@@ -15,7 +16,7 @@ func TestBytes(t *testing.T) {
 	t.Parallel()
 	pipe, into := rig.Pipe(t)
 	socket, _ := rig.Socketpair(t)
-	terminal, _ := rig.Terminal(t)
+	terminal, _ := pty.Open(t)
 	file, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)

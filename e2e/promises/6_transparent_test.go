@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // Promise 6, Transparent: the command sees the environment, directory, umask, limits, priority, ignored and blocked signals
@@ -28,7 +29,7 @@ func TestTransparent(t *testing.T) {
 			}
 			// At a terminal: a line reaches the command, Ctrl-Z suspends it, fg continues it, and Ctrl-C ends it.
 			const command = ` sh -c 'trap "echo goes on" CONT; echo ready; read x; echo got $x; while :; do sleep 0.05; done'`
-			l, screen, keys := rig.OnTerminal(t, exec.Command("bash", "--norc", "--noediting", "-i"))
+			l, screen, keys := pty.Start(t, exec.Command("bash", "--norc", "--noediting", "-i"))
 			for _, step := range []struct{ typed, shows string }{
 				{`stty -echo; PS1='\nstatus $?\n'` + "\n", "status 0"},
 				{p.Command("--").String() + command + "\n", "ready"},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // Promise 8, kill -9: when either process of a pair is killed, the other one stops the tree. When PID 1 is killed, the kernel
@@ -17,7 +18,7 @@ func TestKill9(t *testing.T) {
 		victim func(l *rig.Life) int
 	}{
 		"the fini that the parent knows": {rig.Pair, func(l *rig.Life) int { return l.PID() }},
-		"the fini below it":              {rig.Pair, func(l *rig.Life) int { return rig.ChildrenOf(l.T, l.PID())[0] }},
+		"the fini below it":              {rig.Pair, func(l *rig.Life) int { return procfs.ChildrenOf(l.T, l.PID())[0] }},
 		"PID 1":                          {rig.PID1, func(l *rig.Life) int { return l.PID() }},
 	} {
 		t.Run(name, func(t *testing.T) {

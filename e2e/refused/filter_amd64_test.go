@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 // Those of the commands here, a static busybox, which fini does not make.
@@ -19,7 +21,7 @@ var commandsCalls = []string{"access", "brk", "clock_nanosleep", "dup2", "fork",
 func TestSecurityCalls(t *testing.T) {
 	t.Parallel()
 	busybox := need.Program(t, "busybox")
-	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	need.That(t, containers.IsStatic(busybox), "a static busybox (busybox-static)")
 	_, section, _ := strings.Cut(rig.ReadFile(t, "../docs/security.md"), "\n## System calls\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var calls []string
@@ -67,7 +69,7 @@ func TestSecurityCalls(t *testing.T) {
 				args[i] = strings.Replace(args[i], "REPORT", report, 1)
 			}
 			allowed := strings.Join(slices.Concat(calls, commandsCalls), ",")
-			l := rig.StartStep(t, nil, append(rig.Mode("allow", allowed, rig.Fini), args...)...)
+			l := runners.StartStep(t, nil, append(rig.Mode("allow", allowed, rig.Fini), args...)...)
 			if tt.name == "stdin" {
 				_ = l.Stdin.Close()
 			}

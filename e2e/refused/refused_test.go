@@ -16,6 +16,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/refusals"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,7 +51,7 @@ const refusedLeft = 6
 // A refusedLife is a fini with refusals and its tree.
 type refusedLife struct {
 	*rig.Life
-	row    rig.RefusedRow
+	row    refusals.Row
 	kind   string // of error
 	cgroup *rig.Cgroup
 
@@ -56,11 +60,11 @@ type refusedLife struct {
 }
 
 // startRefused starts fini with the tree, or what is to start that: the words of before.
-func startRefused(t *testing.T, row rig.RefusedRow, kind string, p rig.Place, before ...string) *refusedLife {
+func startRefused(t *testing.T, row refusals.Row, kind string, p rig.Place, before ...string) *refusedLife {
 	t.Helper()
 	h := rig.NewCgroup(t)
 	grace := "500ms"
-	if row.Left == rig.Leftovers && !p.PID1 {
+	if row.Left == refusals.Leftovers && !p.PID1 {
 		grace = "1m" // it is the main child's alone, which answers
 	}
 	cmd := h.Around(p, append(before, rig.Mode("refuse", row.Calls+":"+kind)...),
@@ -90,24 +94,24 @@ func (l *refusedLife) mustAnswer(pid int) {
 }
 
 // mustLeave asserts what is alive, after every fini has gone.
-func (l *refusedLife) mustLeave(want rig.Alive) {
+func (l *refusedLife) mustLeave(want refusals.Alive) {
 	l.T.Helper()
 	switch want {
-	case rig.Nothing:
+	case refusals.Nothing:
 		rig.Until(l.T, "the output's end", func() bool { return rig.HungUp(l.Witness) })
 		rig.Until(l.T, "an empty cgroup", func() bool { return len(l.cgroup.Alive()) == 0 })
 		if more := l.Out.Rest(); len(more) > 0 {
 			l.T.Errorf("the command wrote more: %q", more)
 		}
-	case rig.Leftovers, rig.Everything:
+	case refusals.Leftovers, refusals.Everything:
 		most := refusedLeft
-		if want == rig.Everything {
+		if want == refusals.Everything {
 			l.mustAnswer(l.main)
 			most++
 		}
 		rig.Until(l.T, "the end of the orphan, and of the main child if that does not stay", func() bool {
 			pids := l.cgroup.Alive()
-			return !slices.Contains(pids, l.orphan) && (want == rig.Everything || !slices.Contains(pids, l.main)) && len(pids) <= most
+			return !slices.Contains(pids, l.orphan) && (want == refusals.Everything || !slices.Contains(pids, l.main)) && len(pids) <= most
 		})
 		if got := l.cgroup.Names(); len(got) != most {
 			l.T.Errorf("alive: %q, want %d", got, most)
@@ -144,7 +148,7 @@ func (l *refusedLife) mustSay(want []string) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	for _, row := range rig.RefusedRows {
+	for _, row := range refusals.Rows {
 		t.Run(strings.ReplaceAll(row.Refused, "`", ""), func(t *testing.T) {
 			t.Parallel()
 			t.Logf("| %s | %s | %s |", row.Refused, row.Lost, row.Holds)
@@ -170,10 +174,10 @@ func TestRefused(t *testing.T) {
 }
 
 // refusedRun is a life without a fault: a signal, an orphan, leftovers and a status.
-func refusedRun(t *testing.T, row rig.RefusedRow, kind string, p rig.Place) {
+func refusedRun(t *testing.T, row refusals.Row, kind string, p rig.Place) {
 	l := startRefused(t, row, kind, p)
 	l.ready()
-	if row.Left == rig.Nothing || p.PID1 {
+	if row.Left == refusals.Nothing || p.PID1 {
 		l.Err.Want(fmt.Sprintf("fini: reaped zombie %d", l.orphan))
 	}
 	l.mustAnswer(l.PID())
@@ -183,9 +187,9 @@ func refusedRun(t *testing.T, row rig.RefusedRow, kind string, p rig.Place) {
 	}
 	left := row.Left
 	if p.PID1 {
-		left = rig.Nothing // an orphan comes to PID 1 without being asked for
+		left = refusals.Nothing // an orphan comes to PID 1 without being asked for
 	}
-	if left == rig.Nothing {
+	if left == refusals.Nothing {
 		if rig.HeldOpen(l.Witness) || len(l.cgroup.Alive()) > 0 {
 			t.Errorf("fini is gone and these are alive: %q", l.cgroup.Names())
 		}
@@ -196,7 +200,7 @@ func refusedRun(t *testing.T, row rig.RefusedRow, kind string, p rig.Place) {
 }
 
 // refusedKilled kills one of the pair, a fini without a shield, or the launcher of a pair, or of what there is in its place.
-func refusedKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
+func refusedKilled(t *testing.T, row refusals.Row, victim, kind string) {
 	p, left := rig.Pair, row.Left
 	switch victim {
 	case "inner":
@@ -207,7 +211,7 @@ func refusedKilled(t *testing.T, row rig.RefusedRow, victim, kind string) {
 	l := startRefused(t, row, kind, p, rig.Mode("launcher")...)
 	outer := l.Out.Launched()
 	l.ready()
-	inner := rig.ParentOf(l.main)
+	inner := procfs.ParentOf(l.main)
 	if (inner != outer) != (p == rig.Pair) {
 		t.Fatalf("the command is a child of %d, and fini is %d", inner, outer)
 	}
@@ -235,16 +239,16 @@ func TestRefusedDoesNotSpin(t *testing.T) {
 	for _, tt := range []struct{ name, calls string }{
 		{"waitid", "waitid"},
 		{"timerfd", "timerfd_create"},
-		{"all", rig.RefuseAll},
+		{"all", refusals.All},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			argv := append(rig.Mode("refuse", tt.calls+":EPERM"), rig.Fini, "-t1h", "--", "/bin/sh", "-c",
 				`sh -c 'sleep 0.1 & :'; echo main $$; read go; sleep 1; echo slept; read go; exit 3`)
 			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
-			inner, _ := strconv.Atoi(rig.ProcStatus(l.Out.WantPID("main "), "PPid"))
+			inner, _ := strconv.Atoi(procfs.Status(l.Out.WantPID("main "), "PPid"))
 			finis := []int{l.PID(), inner}
-			rig.Settled(t, finis) // the outer one lets go of what it holds
+			rest.Settled(t, finis) // the outer one lets go of what it holds
 			before, start := ticks(t, finis), time.Now()
 			rig.Write(t, l, "go\n")
 			l.Out.Want("slept")
@@ -261,7 +265,7 @@ func TestRefusedDoesNotSpin(t *testing.T) {
 // ticks is the time that processes have had a processor for.
 func ticks(t *testing.T, pids []int) (sum int) {
 	for _, pid := range pids {
-		sum += rig.StatOf(pid).Number(14) + rig.StatOf(pid).Number(15) // utime and stime
+		sum += procfs.StatOf(pid).Number(14) + procfs.StatOf(pid).Number(15) // utime and stime
 	}
 	return sum
 }
@@ -280,11 +284,11 @@ func TestRefusedAlarms(t *testing.T) {
 		{"kill-after", []string{"-k100ms", "--grace=1h"}, stubborn, 137},
 		{"linger and grace", []string{"--linger=50ms", "--grace=50ms"}, `setsid sh -c '` + stubborn + `' & read go; exit 3`, 3},
 	} {
-		for _, calls := range []string{"timerfd_create", rig.BeforePidfds, rig.RefuseAll} {
-			if calls == rig.RefuseAll && tt.status == 3 {
+		for _, calls := range []string{"timerfd_create", refusals.BeforePidfds, refusals.All} {
+			if calls == refusals.All && tt.status == 3 {
 				continue // leftovers are not found
 			}
-			rig.Case(t, calls != rig.BeforePidfds, tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
+			rig.Case(t, calls != refusals.BeforePidfds, tt.name+"/"+strings.SplitN(calls, ",", 2)[0], func(t *testing.T) {
 				t.Parallel()
 				h := rig.NewCgroup(t)
 				begin := func(t testing.TB, timeout string) *rig.Life {
@@ -309,7 +313,7 @@ func TestRefusedAlarms(t *testing.T) {
 				if got := l.Status(); got != tt.status {
 					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
 				}
-				if calls != rig.RefuseAll && (rig.HeldOpen(l.Witness) || len(h.Alive()) > 0) {
+				if calls != refusals.All && (rig.HeldOpen(l.Witness) || len(h.Alive()) > 0) {
 					t.Errorf("fini is gone and these are alive: %q", h.Names())
 				}
 			})
@@ -334,7 +338,7 @@ func TestRefusedSIGPIPE(t *testing.T) {
 	l := rig.StartCmd(t, cmd)
 	orphan := l.Out.WantPID("orphan ")
 	l.Caught()
-	rig.Until(t, "the orphan is reaped", func() bool { return rig.ProcStatus(orphan, "State") == "" })
+	rig.Until(t, "the orphan is reaped", func() bool { return procfs.Status(orphan, "State") == "" })
 	// What fini says of the orphan, it says before it takes in the next signal.
 	for _, word := range []string{"one\n", "two\n"} {
 		l.Signal(syscall.SIGCONT)
@@ -351,12 +355,12 @@ func TestRefusedSIGPIPE(t *testing.T) {
 // At a terminal the command is in the job's group, so that it needs nothing of what is refused.
 func TestRefusedForeground(t *testing.T) {
 	t.Parallel()
-	for _, calls := range []string{"TIOCSPGRP", "setpgid", rig.RefuseAll} {
+	for _, calls := range []string{"TIOCSPGRP", "setpgid", refusals.All} {
 		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 			rig.Case(t, p == rig.Pair || calls == "setpgid", strings.SplitN(calls, ",", 2)[0]+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				fini := append(rig.Mode("refuse", calls+":EPERM"), p.Command("--linger=0", "--").Args...)
-				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", "-c",
+				l, screen, keys := pty.Start(t, exec.Command("/bin/sh", "-c",
 					strings.Join(fini, " ")+` sh -c 'echo one; read line; echo "$line is read"; exit 3'; echo "status $?"
 					echo last; read line; echo "$line is read by the shell"; read end`))
 				screen.Want("one")
@@ -408,7 +412,7 @@ func TestRefusedProc(t *testing.T) {
 		{"hidepid unprivileged, and another user's leftover", hide, unprivileged, asRoot, 2,
 			[]string{"stopping leftover", "gave up on leftovers that do not exit: ["}},
 		{"read-only", with(`mount -o remount,ro,bind /proc`), nil, leftover, 0, stops},
-		{"none, and all else refused", none, rig.Mode("refuse", rig.RefuseAll+":EPERM"), leftover, 2,
+		{"none, and all else refused", none, rig.Mode("refuse", refusals.All+":EPERM"), leftover, 2,
 			[]string{"what the command leaves running goes on", "going on without a shield"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -418,7 +422,7 @@ func TestRefusedProc(t *testing.T) {
 				[]string{rig.Fini, "--linger=0", "--grace=50ms", "--allow-orphan=none", "--", "/bin/sh", "-c", tt.script})...)
 			cmd := exec.Command(argv[0], argv[1:]...)
 			if tt.script == asRoot {
-				cmd.Env = append(os.Environ(), "SUID="+rig.SetUserID(t, setpriv))
+				cmd.Env = append(os.Environ(), "SUID="+refusals.SetUserID(t, setpriv))
 			}
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")

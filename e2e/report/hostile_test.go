@@ -17,6 +17,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // The user whose commands a privileged fini runs here.
@@ -102,7 +104,7 @@ func TestReportAmongLinks(t *testing.T) {
 					if strings.HasPrefix(tt.name, "directory,") {
 						dir = filepath.Join(parent, "real")
 					}
-					rig.MustBeReport(t, []byte(rig.ReadFile(t, filepath.Join(dir, "opened"))))
+					reports.MustBe(t, []byte(rig.ReadFile(t, filepath.Join(dir, "opened"))))
 				}
 			})
 		}
@@ -137,13 +139,13 @@ func TestWrittenThroughAnothersLink(t *testing.T) {
 		if !unchanged() {
 			t.Fatal("root's file has changed")
 		}
-		report := rig.ReportPath(t)
+		report := reports.Path(t)
 		link := filepath.Join(t.TempDir(), "link")
 		if err := os.Symlink(filepath.Dir(report), link); err != nil {
 			t.Fatal(err)
 		}
 		rig.StartCmd(t, p.Command("--report="+filepath.Join(link, filepath.Base(report)), "--", "/bin/sh", "-c", "exit 5")).MustEnd(5)
-		rig.MustHaveReport(t, report)
+		reports.MustHave(t, report)
 	})
 }
 
@@ -256,13 +258,13 @@ func TestWorkingDirectoryIsLeft(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			report := rig.ReportPath(t)
+			report := reports.Path(t)
 			const script = `dir=$PWD; cd /; until umount "$dir" 2>/dev/null; do sleep 0.01; done; exit 5`
 			cmd := inMounts(t, `mount -t tmpfs none . && cd "$PWD" && exec "$@"`,
 				p.Command("-t", "1m", "--report="+report, "--", "/bin/sh", "-c", script).Args...)
 			cmd.Dir = t.TempDir()
 			rig.StartCmd(t, cmd).MustEnd(5)
-			rig.MustHaveReport(t, report)
+			reports.MustHave(t, report)
 		})
 	}
 }
@@ -288,7 +290,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 				if said := l.Err.Whole(); strings.Contains(said, "--report") || err != nil {
 					t.Fatalf("says %q, %v", said, err)
 				}
-				rig.MustBeReport(t, text)
+				reports.MustBe(t, text)
 			})
 		}
 		t.Run("the controlling terminal "+p.Name, func(t *testing.T) {
@@ -296,7 +298,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 				p.Command("--report=-", "--", "/bin/sh", "-c", "exit 5").Args...))
 		})
 		t.Run("another terminal "+p.Name, func(t *testing.T) {
-			theirs, _ := rig.Terminal(t)
+			theirs, _ := pty.Open(t)
 			cmd := inMounts(t, hidden, p.Command("--report=/dev/fd/4", "--", "/bin/echo", "started").Args...)
 			cmd.ExtraFiles = []*os.File{theirs}
 			mustRefuse(t, cmd, "fini: --report: cannot write \"/dev/fd/4\": it can't be opened again, to be written without waiting: no such file or directory\n")
@@ -309,7 +311,7 @@ func TestReportToAStreamThatIsNotOpenedAgain(t *testing.T) {
 func TestReportToATerminalsMaster(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
-		theirs, ours := rig.Terminal(t)
+		theirs, ours := pty.Open(t)
 		defer func() { _ = theirs.Close() }()
 		cmd := p.Command("-v", "--report=/dev/fd/4", "--", "/bin/sh", "-c", "exit 5")
 		cmd.Stderr, cmd.ExtraFiles = ours, []*os.File{ours}
@@ -327,7 +329,7 @@ func TestReportToATerminalsMaster(t *testing.T) {
 				report += text
 			}
 		}
-		rig.MustBeReport(t, []byte(report))
+		reports.MustBe(t, []byte(report))
 		if !strings.Contains(said, " exited with status 5\n") {
 			t.Errorf("%s says %q", p.Name, said)
 		}
@@ -349,11 +351,11 @@ func TestReportToATerminalInTheBackground(t *testing.T) {
 // mustReportOnTerminal asserts that a shell's fini writes its report to the terminal, among what the shell says.
 func mustReportOnTerminal(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	l, screen, keys := rig.OnTerminal(t, cmd)
+	l, screen, keys := pty.Start(t, cmd)
 	screen.Want("status 5")
 	_, text, _ := strings.Cut(screen.Text(), "{\n")
 	text, _, _ = strings.Cut(text, "\n}\n")
-	rig.MustBeReport(t, []byte("{\n"+text+"\n}\n"))
+	reports.MustBe(t, []byte("{\n"+text+"\n}\n"))
 	_, _ = io.WriteString(keys, "\n")
 	l.MustEnd(0)
 }

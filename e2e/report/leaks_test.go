@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // listeners starts fini and below it, in the directory, one that listens as these words say. Of env, IN=NAME=VALUE sets a
@@ -44,13 +45,13 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		dir, here := t.TempDir(), must(os.Getwd())
-		run := func(t *testing.T, dir string, words ...string) (line string, left rig.LeftoverReported, at []string) {
+		run := func(t *testing.T, dir string, words ...string) (line string, left reports.Leftover, at []string) {
 			t.Helper()
-			path := rig.ReportPath(t)
+			path := reports.Path(t)
 			l, pid, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, dir, words...)
 			rig.Write(t, l, "go\n")
 			l.MustEnd(0)
-			return l.Err.Whole(), rig.MustHaveReport(t, path).Leftover(t, pid), at
+			return l.Err.Whole(), reports.MustHave(t, path).Leftover(t, pid), at
 		}
 		t.Run("tcp and unix", func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +116,7 @@ func TestAudit(t *testing.T) {
 		} {
 			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
-				path := rig.ReportPath(t)
+				path := reports.Path(t)
 				l, pid, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
 				rig.Write(t, l, "go\n")
 				if got := l.Status(); got != tt.status {
@@ -129,7 +130,7 @@ func TestAudit(t *testing.T) {
 						_ = conn.Close()
 					}
 				}
-				r := rig.MustHaveReport(t, path)
+				r := reports.MustHave(t, path)
 				left := r.Leftover(t, pid)
 				if r.Status != tt.status || len(left.Sent) > 0 || left.Ended != nil || left.Allowed || !slices.Equal(left.Listens, at) {
 					t.Errorf("reports %d and %+v", r.Status, left)

@@ -13,6 +13,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
 // numbered repeats a text for the numbers from 0 to 9, which stand for its "%d"; but that of 7 is another one.
@@ -80,20 +83,20 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 			} else {
 				need.Program(t, tt.needs)
 			}
-			report := rig.ReportPath(t)
+			report := reports.Path(t)
 			cmd := exec.Command(rig.Fini, append([]string{"--linger=1s", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
 			cmd.Dir = t.TempDir()
 			for name, text := range tt.files {
 				rig.Put(t, filepath.Join(cmd.Dir, name), text, 0o755)
 			}
-			cmd.Env = append(slices.DeleteFunc(os.Environ(), others), "GOCACHE="+rig.GoCache(t))
+			cmd.Env = append(slices.DeleteFunc(os.Environ(), others), "GOCACHE="+recipes.GoCache(t))
 			l := rig.StartCmd(t, cmd)
 			l.MustEnd(9)
 			said := l.Err.Whole()
 			if strings.Count(said, "stopping leftover") != 1 || !strings.Contains(said, tt.says) {
 				t.Errorf("says %q, want %q; stdout: %s", said, tt.says, l.Out.Text())
 			}
-			r := rig.MustHaveReport(t, report)
+			r := reports.MustHave(t, report)
 			var context []string
 			for _, left := range r.Leftovers {
 				for _, found := range left.Context {
@@ -113,7 +116,7 @@ func TestOwnerIsRemembered(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		report, g := rig.ReportPath(t), rig.NewGate(t)
+		report, g := reports.Path(t), runners.NewGate(t)
 		l := rig.Start(t, p, "--linger=1h", "-w", "--report="+report, "--", "/bin/sh", "-c",
 			"exec 4<&0; "+strings.Join(rig.Mode("supervisor"), " ")+` <&4 & read go <"$0"; exit 5`, g.Name)
 		pid := l.Out.WantPID("supervisor ")
@@ -125,7 +128,7 @@ func TestOwnerIsRemembered(t *testing.T) {
 		l.Err.Want(fmt.Sprintf("fini: reaped zombie %d", pid))
 		l.Signal(syscall.SIGTERM)
 		l.MustEnd(5)
-		left := rig.MustHaveReport(t, report).Leftovers
+		left := reports.MustHave(t, report).Leftovers
 		if len(left) == 0 {
 			t.Fatalf("no leftover; stderr: %s", l.Err.Whole())
 		}

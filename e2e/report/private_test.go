@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // A file that is there keeps its owner, group and mode, also if the command changes them; a new one gets what the
@@ -36,7 +37,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 		} {
 			t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				path := rig.ReportPath(t)
+				path := reports.Path(t)
 				if tt.mode != 0 {
 					if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, tt.uid, tt.gid), os.Chmod(path, tt.mode)); err != nil {
 						t.Fatal(err)
@@ -48,7 +49,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 				if got := strings.TrimSpace(rig.Run(t, "stat", "-c", "%u %g %#a", path)); got != tt.want {
 					t.Errorf("it has %s, want %s", got, tt.want)
 				}
-				rig.MustHaveReport(t, path)
+				reports.MustHave(t, path)
 			})
 		}
 	}
@@ -60,13 +61,13 @@ func TestReportOverAnotherIsNotFlushed(t *testing.T) {
 	t.Parallel()
 	strace := need.Program(t, "strace")
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
-		path, trace := rig.ReportPath(t), filepath.Join(t.TempDir(), "trace")
+		path, trace := reports.Path(t), filepath.Join(t.TempDir(), "trace")
 		if err := os.WriteFile(path, []byte(strings.Repeat("a longer report\n", 10_000)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		argv := append([]string{"-f", "-qq", "-o", trace, "-e", "trace=ftruncate"}, p.Command("--report="+path, "--", "/bin/sh", "-c", "exit 5").Args...)
 		rig.StartCmd(t, exec.Command(strace, argv...)).MustEnd(5)
-		rig.MustHaveReport(t, path)
+		reports.MustHave(t, path)
 		if said := rig.ReadFile(t, trace); strings.Count(said, "ftruncate(") != 1 || strings.Contains(said, ", 0)") {
 			t.Errorf("%s: %s", p.Name, said)
 		}

@@ -16,6 +16,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,7 +76,7 @@ func TestReportOfTheCommand(t *testing.T) {
 				var path string
 				before := time.Now()
 				begin := func(t testing.TB, flag string) *rig.Life {
-					path = rig.ReportPath(t)
+					path = reports.Path(t)
 					return rig.Start(t, p, slices.Concat([]string{flag, "--report=" + path}, tt.flags, []string{"--"}, tt.command)...)
 				}
 				var l *rig.Life
@@ -86,7 +89,7 @@ func TestReportOfTheCommand(t *testing.T) {
 					tt.drive(l)
 				}
 				l.MustEnd(tt.status)
-				r := rig.MustHaveReport(t, path)
+				r := reports.MustHave(t, path)
 				if got := r.String(); got != tt.want {
 					t.Errorf("reports %q, want %q", got, tt.want)
 				}
@@ -147,7 +150,7 @@ func TestReportThoughOneIsKilled(t *testing.T) {
 	} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
-			path := rig.ReportPath(t)
+			path := reports.Path(t)
 			l := rig.Launch(t, rig.Pair, "--grace=2s", "--linger=0", "--report="+path, "--", "/bin/sh", "-c", script)
 			pids := pidsOf(t, l.Life, "command", "leftover")
 			inner := l.Inner()
@@ -158,7 +161,7 @@ func TestReportThoughOneIsKilled(t *testing.T) {
 				text, err := os.ReadFile(path)
 				return err == nil && bytes.HasSuffix(text, []byte("\n}\n"))
 			})
-			r := rig.MustHaveReport(t, path)
+			r := reports.MustHave(t, path)
 			if got := r.String(); got != want || r.Pid != pids["command"] {
 				t.Errorf("reports %q, pid %d, want %q and the command's pid %d", got, r.Pid, want, pids["command"])
 			}
@@ -179,15 +182,15 @@ func TestReportOfLeftovers(t *testing.T) {
 	)
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		run := func(t *testing.T, flags, leftovers string, words ...string) (r rig.Reported, pids map[string]int, said string) {
+		run := func(t *testing.T, flags, leftovers string, words ...string) (r reports.Report, pids map[string]int, said string) {
 			t.Helper()
-			path, before := rig.ReportPath(t), time.Now()
+			path, before := reports.Path(t), time.Now()
 			l := rig.Start(t, p, slices.Concat([]string{"--report=" + path}, strings.Fields(flags), []string{"--", "/bin/sh", "-c",
 				leftovers + "\nread go; exit 9"})...)
 			pids = pidsOf(t, l, words...)
 			rig.Write(t, l, "go\n")
 			l.MustEnd(9)
-			r = rig.MustHaveReport(t, path)
+			r = reports.MustHave(t, path)
 			if got := r.String(); got != "9 exit 9" {
 				t.Errorf("reports %q", got)
 			}
@@ -263,7 +266,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		// It had SIGTERM with the group: fini sends none, and the report has it once.
 		t.Run("had SIGTERM with the group", func(t *testing.T) {
 			t.Parallel()
-			path := rig.ReportPath(t)
+			path := reports.Path(t)
 			l := rig.Start(t, p, "--linger=0", "--grace=5s", "--report="+path, "--", "/bin/sh", "-c",
 				`trap "exit 3" TERM; `+signals+` & while :; do wait; done`)
 			pid := l.Out.WantPID("ready ")
@@ -273,7 +276,7 @@ func TestReportOfLeftovers(t *testing.T) {
 				t.Errorf("the leftover got %q, want SIGTERM once", got)
 			}
 			l.MustEnd(3)
-			rig.MustHaveReport(t, path).Leftover(t, pid).MustBe(t, "SIGTERM SIGKILL", "SIGKILL")
+			reports.MustHave(t, path).Leftover(t, pid).MustBe(t, "SIGTERM SIGKILL", "SIGKILL")
 		})
 	})
 }
@@ -283,19 +286,19 @@ func TestReportOfUsage(t *testing.T) {
 	t.Parallel()
 	script := "exec setsid sh -c '" + strings.Join(rig.Mode("burn"), " ") + " & read x; exit' & exit"
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		path := rig.ReportPath(t)
+		path := reports.Path(t)
 		l := rig.Start(t, p, "--linger=1h", "--report="+path, "--", "/bin/sh", "-c", script)
 		burnt := time.Duration(l.Out.WantPID("burnt ")) // a number
 		_ = l.Stdin.Close()
 		l.MustEnd(0)
-		usage := rig.MustHaveReport(t, path).Usage
+		usage := reports.MustHave(t, path).Usage
 		took := time.Duration((usage.UserSeconds + usage.SystemSeconds) * 1e9)
 		if took < burnt-time.Millisecond || took > 2*burnt+time.Second {
 			t.Errorf("reports %v of processor time, the command has used %v: %+v", took, burnt, usage)
 		}
-		if usage.MaxRSSBytes < rig.BurntBytes*9/10 || // the kernel counts it in batches
-			usage.MaxRSSBytes > 4*rig.BurntBytes {
-			t.Errorf("reports %d bytes, the command has used %d", usage.MaxRSSBytes, rig.BurntBytes)
+		if usage.MaxRSSBytes < programs.BurntBytes*9/10 || // the kernel counts it in batches
+			usage.MaxRSSBytes > 4*programs.BurntBytes {
+			t.Errorf("reports %d bytes, the command has used %d", usage.MaxRSSBytes, programs.BurntBytes)
 		}
 	})
 }
@@ -304,12 +307,12 @@ func TestReportOfUsage(t *testing.T) {
 func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		path := rig.ReportPath(t)
+		path := reports.Path(t)
 		l := rig.Start(t, p, "--report="+path, "--", "/bin/sh", "-c", `test -f "$0" && test ! -s "$0" && exit 5`, path)
 		l.MustEnd(5)
-		rig.MustHaveReport(t, path)
+		reports.MustHave(t, path)
 	})
-	path := rig.ReportPath(t)
+	path := reports.Path(t)
 	l := rig.Start(t, rig.Alone, "--report="+path, "--", "/bin/sh", "-c", `kill -KILL $PPID; read x`)
 	if got := l.Status(); got != 137 {
 		t.Errorf("status %d", got)
@@ -318,7 +321,7 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 	if text := rig.ReadFile(t, path); text != "" {
 		t.Errorf("a fini that was killed has left %q", text)
 	}
-	rig.MustHaveOnly(t, path)
+	reports.MustHaveOnly(t, path)
 }
 
 // Where the report goes.
@@ -331,11 +334,11 @@ func TestReportFile(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				path := rig.ReportPath(t)
+				path := reports.Path(t)
 				cmd := p.Command(tt.flag, "--", "/bin/sh", "-c", "cd /; exit 5")
 				cmd.Dir, cmd.Env = filepath.Dir(path), append(os.Environ(), "FINI_REPORT="+tt.variable)
 				rig.StartCmd(t, cmd).MustEnd(5)
-				rig.MustHaveReport(t, path)
+				reports.MustHave(t, path)
 			})
 		}
 	})
@@ -345,14 +348,14 @@ func TestReportFile(t *testing.T) {
 		for _, stream := range []string{"-", "/dev/stdout", "/dev/stderr", "/proc/self/fd/1"} {
 			t.Run(strings.TrimPrefix(stream, "/")+" "+p.Name, func(t *testing.T) {
 				t.Parallel()
-				path := rig.ReportPath(t)
+				path := reports.Path(t)
 				cmd := inMounts(t, `
 					mount -t tmpfs none /dev && ln -s /proc/self/fd /dev/fd && ln -s fd/1 /dev/stdout && ln -s fd/2 /dev/stderr
 					"$@" >"$OUT" 2>&1; status=$?; test -L /dev/stdout && test -L /dev/stderr && exit $status`,
 					p.Command("--report="+stream, "--", "/bin/sh", "-c", "exit 5").Args...)
 				cmd.Env = append(os.Environ(), "OUT="+path)
 				rig.StartCmd(t, cmd).MustEnd(5)
-				rig.MustHaveReport(t, path)
+				reports.MustHave(t, path)
 			})
 		}
 	}
@@ -386,7 +389,7 @@ func TestReportDescriptor(t *testing.T) {
 			{"socket", func(t *testing.T) (ours, theirs *os.File) { return rig.Socketpair(t) }, "", 0},
 			{"socket of messages", messages, "", 0}, // which takes what it can at once
 			{"file", func(t *testing.T) (ours, theirs *os.File) {
-				theirs = must(os.Create(rig.ReportPath(t)))
+				theirs = must(os.Create(reports.Path(t)))
 				return must(os.Open(theirs.Name())), theirs
 			}, "", 0},
 			{"pipe whose reader is gone", func(t *testing.T) (_, theirs *os.File) {
@@ -401,7 +404,7 @@ func TestReportDescriptor(t *testing.T) {
 			}, slow, 0},
 			// It has room, and says so, but for less than a page: who writes one waits.
 			{"terminal that nobody reads", func(t *testing.T) (_, theirs *os.File) {
-				theirs, ours := rig.Terminal(t)
+				theirs, ours := pty.Open(t)
 				rig.FillPipe(t, theirs)
 				room := []unix.PollFd{{Fd: int32(theirs.Fd()), Events: unix.POLLOUT}}
 				for room[0].Revents&unix.POLLOUT == 0 {
@@ -446,12 +449,12 @@ func TestReportDescriptor(t *testing.T) {
 				if tt.name == "file" {
 					read <- allOf(ours, 0)
 				}
-				r := rig.MustBeReport(t, <-read)
+				r := reports.MustBe(t, <-read)
 				if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
 					t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
 				}
 				// That shell starts nothing by vfork(2): while it waited for the execve, fini would not read its command line.
-				if !slices.ContainsFunc(r.Leftovers, func(l rig.LeftoverReported) bool { return l.CommandCut && len(l.Command) == 4000 }) {
+				if !slices.ContainsFunc(r.Leftovers, func(l reports.Leftover) bool { return l.CommandCut && len(l.Command) == 4000 }) {
 					t.Errorf("%.300v", r.Leftovers)
 				}
 			})
@@ -500,7 +503,7 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				path := rig.ReportPath(t)
+				path := reports.Path(t)
 				cmd := p.Command(append([]string{"--report=" + path}, tt.args...)...)
 				cmd.Stdin = must(os.Open("/etc/passwd"))
 				l := rig.StartCmd(t, cmd)
@@ -510,7 +513,7 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 					l.Signal(syscall.SIGTERM)
 				}
 				l.MustEnd(tt.status)
-				r := rig.MustHaveReport(t, path)
+				r := reports.MustHave(t, path)
 				if r.Status != tt.status || r.Error != tt.says || r.Exit != nil || r.Ended != nil || r.Pid != 0 ||
 					pauses && (len(r.Command) > 0 || len(r.Signals) != 1) {
 					t.Errorf("reports %+v, want status %d and %q", r, tt.status, tt.says)
@@ -523,14 +526,14 @@ func TestReportOfWhatWasNotStarted(t *testing.T) {
 // The schema takes no report with a field more or less. What it says of each is TestReportTypes's.
 func TestReportSchema(t *testing.T) {
 	t.Parallel()
-	path := rig.ReportPath(t)
+	path := reports.Path(t)
 	l := rig.Start(t, rig.Alone, "-c", "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
 		`trap "exit 0" USR1; sh -c '(echo ready; exec sleep 1000); :' & while :; do wait; done`)
 	l.Out.Want("ready")
 	l.Caught()
 	l.Signal(syscall.SIGUSR1)
 	l.MustEnd(0)
-	rig.MustHaveReport(t, path)
+	reports.MustHave(t, path)
 	var whole map[string]any
 	text := []byte(rig.ReadFile(t, path))
 	if err := json.Unmarshal(text, &whole); err != nil {
@@ -579,7 +582,7 @@ func TestReportSchema(t *testing.T) {
 		whole[field] = right
 	}
 	refuse("nothing") // the last one is the report itself
-	got := rig.Verdicts(t, documents.Bytes())
+	got := reports.Verdicts(t, documents.Bytes())
 	if len(got) != len(wrong) {
 		t.Fatalf("%d verdicts on %d documents", len(got), len(wrong))
 	}
@@ -608,7 +611,7 @@ server.wait()`
 				t.Parallel()
 				late := 0
 				for i := range 20 {
-					path := rig.ReportPath(t)
+					path := reports.Path(t)
 					cmd := p.Command("-i", "--grace=300ms", "--report="+path, "--", "/bin/sh", "-c", "echo there; exec "+command)
 					l := rig.StartCmd(t, exec.Command(python, append([]string{"-c", host}, cmd.Args...)...))
 					for range 2 { // "ready" and "there", in any order
@@ -624,7 +627,7 @@ server.wait()`
 					l.Wait()
 					rig.Until(t, "the tree has ended", func() bool { return rig.HungUp(l.Witness) })
 					rig.Until(t, "the report is there", func() bool { text, _ := os.ReadFile(path); return len(text) > 0 })
-					switch got := rig.MustHaveReport(t, path).Stopped; {
+					switch got := reports.MustHave(t, path).Stopped; {
 					// A busy machine may take longer than fini waits for the death, and a command that ends with stdin may end
 					// before fini sees that.
 					case got == "stdin" && want == "launcher", got == nil && command == "cat":

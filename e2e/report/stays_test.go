@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // Whatever leaves a server alone, a host finds it in the report, with its port and its test, and can stop it.
@@ -24,7 +25,7 @@ func TestReportListsWhatStays(t *testing.T) {
 		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(spared+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
-				path, said := rig.ReportPath(t), filepath.Join(t.TempDir(), "said")
+				path, said := reports.Path(t), filepath.Join(t.TempDir(), "said")
 				l := rig.Start(t, p, flag, "--linger=0", "--report="+path, "--", "/bin/sh", "-c",
 					`FINI_TEST=checkout setsid node -e 'require("http").createServer().listen(0, "127.0.0.1", function () { console.log("Serving port " + this.address().port) })' >$0 2>&1 </dev/null &
 					until grep -q Serving $0; do sleep 0.05; done; echo server $!
@@ -35,7 +36,7 @@ func TestReportListsWhatStays(t *testing.T) {
 				rig.Write(t, l, "go\n")
 				l.MustHaveStatus(0)
 
-				r := rig.MustHaveReport(t, path)
+				r := reports.MustHave(t, path)
 				stays := r.Leftover(t, server)
 				if stays.Spared == nil || *stays.Spared != spared || stays.Allowed != (spared == "allow-orphan") || len(stays.Sent) > 0 || stays.Ended != nil {
 					t.Errorf("reports %+v, want it spared for %s", stays, spared)

@@ -5,12 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
 	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // TypeScript takes a real report for one, and knows each field.
@@ -23,8 +24,8 @@ func TestReportTypesInTypeScript(t *testing.T) {
 		_, err = os.Stat(compiler)
 	}
 	need.That(t, err == nil, "e2e/node_modules/typescript")
-	k := rig.NewRecipeDir(t, nil)
-	path := rig.ReportPath(t)
+	k := recipes.NewDir(t, nil)
+	path := reports.Path(t)
 	l := rig.Start(t, rig.Alone, "--linger=0", "--report="+path, "--", "/bin/sh", "-c", `setsid sleep 1000 & kill -TERM $$`)
 	l.MustEnd(143)
 	k.File("fini-init/index.d.ts", rig.ReadFile(t, "../packaging/npm/index.d.ts"), 0o644)
@@ -55,7 +56,7 @@ func TestReportTypesInPython(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	mypy := need.Program(t, "mypy")
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("fini_init/__init__.py", rig.ReadFile(t, "../packaging/fini_init/__init__.py"), 0o644)
 	k.File("fini_init/report.py", reportTypes(t, "py"), 0o644)
 	k.File("fini_init/py.typed", "", 0o644)
@@ -89,7 +90,7 @@ argv: list[str] = [run.command, *run.args]
 // reportTypes are what the packages have for a language.
 func reportTypes(t *testing.T, language string) string {
 	t.Helper()
-	cmd := exec.Command(rig.Packaging(t), "types", language)
+	cmd := exec.Command(recipes.Packaging(t), "types", language)
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {

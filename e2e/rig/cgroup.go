@@ -3,121 +3,26 @@ package rig
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
-	"text/tabwriter"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // The table of what is left behind without fini, under tini and under fini. Each case
 // fills in its row; TestMain prints them, and the README carries what was measured.
 
-// An outcome is what a case saw after its fault.
-type Outcome struct {
-	Survivors int           // processes of the case that are alive
-	Eof       time.Duration // from the fault to the end of the case's output
-	Never     bool          // the output had no end within the window
-}
-
-// Window is how long a case without fini is watched before what is alive is called a
-// survivor, and an output without an end endless. Under fini nothing waits for it.
-const Window = 6 * time.Second
-
-var table struct {
-	sync.Mutex
-	rows  []string
-	cells map[string]map[string]Outcome
-}
-
-var tableColumns = []string{"without", "tini -s", "fini"}
-
-// InColumns runs a case under fini with the given flags, and in make test-all also without a wrapper and under
-// tini, puts the outcomes into the table, and asserts that fini left nothing. wrap is what goes
-// before the command. name is the row's, in words for a reader of the README.
-func InColumns(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) Outcome) {
-	t.Helper()
-	AddRow(name)
-	for _, column := range tableColumns {
-		Case(t, column == "fini", column, func(t *testing.T) {
-			var wrap []string
-			switch column {
-			case "tini -s":
-				wrap = []string{need.Program(t, "tini"), "-s", "--"}
-			case "fini":
-				wrap = append(append([]string{Fini}, flags...), "--")
-			}
-			o := run(t, wrap)
-			if t.Failed() {
-				return
-			}
-			if column == "fini" && (o.Survivors > 0 || o.Never) {
-				t.Errorf("under fini: %s", o)
-			}
-			record(name, column, o)
-		})
-	}
-}
-
-// AddRow puts a row into the table, in the order of the calls.
-func AddRow(name string) {
-	table.Lock()
-	defer table.Unlock()
-	if table.cells == nil {
-		table.cells = map[string]map[string]Outcome{}
-	}
-	if table.cells[name] == nil {
-		table.cells[name] = map[string]Outcome{}
-		table.rows = append(table.rows, name)
-	}
-}
-
-func record(name, column string, o Outcome) {
-	table.Lock()
-	defer table.Unlock()
-	table.cells[name][column] = o
-}
-
-func (o Outcome) String() string {
-	if o.Never {
-		return fmt.Sprintf("%d, no EOF", o.Survivors)
-	}
-	return fmt.Sprintf("%d, EOF after %.1f s", o.Survivors, o.Eof.Seconds())
-}
-
-// printTable writes the table as Markdown.
-func printTable(w io.Writer) {
-	if len(table.rows) == 0 {
-		return
-	}
-	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintf(out, "\n| survivors, and the reader's EOF\t| %s\t|\n", strings.Join(tableColumns, "\t| "))
-	fmt.Fprintf(out, "| ---%s\t|\n", strings.Repeat("\t| ---", len(tableColumns)))
-	for _, name := range table.rows {
-		fmt.Fprintf(out, "| %s", name)
-		for _, column := range tableColumns {
-			cell := "-"
-			if o, ok := table.cells[name][column]; ok {
-				cell = o.String()
-			}
-			fmt.Fprintf(out, "\t| %s", cell)
-		}
-		fmt.Fprintln(out, "\t|")
-	}
-	_ = out.Flush()
-}
-
 // A cgroup is everything that a case has started: a cgroup, which no process leaves by
 // another parent, session, process group, set of descriptors or environment.
 type Cgroup struct {
-	t   testing.TB
+	T   testing.TB
 	Dir string
 }
 
@@ -128,10 +33,10 @@ func NewCgroup(t testing.TB) *Cgroup {
 	if _, err := os.Stat(root); err != nil {
 		root = "/sys/fs/cgroup"
 	}
-	return newCgroupBelow(t, root)
+	return NewCgroupBelow(t, root)
 }
 
-func newCgroupBelow(t testing.TB, root string) *Cgroup {
+func NewCgroupBelow(t testing.TB, root string) *Cgroup {
 	t.Helper()
 	dir, err := os.MkdirTemp(root, "fini-e2e-")
 	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", errors.Unwrap(err)))
@@ -143,31 +48,6 @@ func newCgroupBelow(t testing.TB, root string) *Cgroup {
 		})
 	})
 	return h
-}
-
-// NewFreezer is NewCgroup, for Freeze.
-func NewFreezer(t testing.TB) *Cgroup {
-	t.Helper()
-	const root = "/sys/fs/cgroup/freezer" // version 1
-	if _, err := os.Stat(root); err != nil {
-		return NewCgroup(t)
-	}
-	return newCgroupBelow(t, root)
-}
-
-// Freeze freezes all of the cgroup, or lets it go on, as docker pause does.
-func (c *Cgroup) Freeze(on bool) {
-	c.t.Helper()
-	if _, err := os.Stat(filepath.Join(c.Dir, "freezer.state")); err != nil {
-		c.Limit("cgroup.freeze", map[bool]string{true: "1", false: "0"}[on])
-		return
-	}
-	state := map[bool]string{true: "FROZEN", false: "THAWED"}[on]
-	c.Limit("freezer.state", state)
-	Until(c.t, "the cgroup is "+state, func() bool {
-		is, _ := os.ReadFile(filepath.Join(c.Dir, "freezer.state"))
-		return strings.TrimSpace(string(is)) == state
-	})
 }
 
 // Wrap is a command line that runs argv in the cgroup.
@@ -182,8 +62,8 @@ func (c *Cgroup) Alive() []int {
 	var pids []int
 	for field := range strings.FieldsSeq(string(text)) {
 		pid, _ := strconv.Atoi(field)
-		switch state := ProcStatus(pid, "State"); {
-		case state == "", state[0] == 'X', state[0] == 'Z' && ProcStatus(pid, "Threads") == "1":
+		switch state := procfs.Status(pid, "State"); {
+		case state == "", state[0] == 'X', state[0] == 'Z' && procfs.Status(pid, "Threads") == "1":
 		default:
 			pids = append(pids, pid)
 		}
@@ -195,32 +75,88 @@ func (c *Cgroup) Alive() []int {
 // Names is what is alive, for a message.
 func (c *Cgroup) Names() (names []string) {
 	for _, pid := range c.Alive() {
-		names = append(names, fmt.Sprintf("%d %s", pid, ProcStatus(pid, "Name")))
+		names = append(names, fmt.Sprintf("%d %s", pid, procfs.Status(pid, "Name")))
 	}
 	return names
 }
 
-// Survivors waits for the cgroup's end, or to the end of the window, and counts.
-func (c *Cgroup) Survivors() int { return c.survivorsWithin(Window) }
-
-func (c *Cgroup) survivorsWithin(limit time.Duration) int {
-	Poll(limit, func() bool { return len(c.Alive()) == 0 })
-	return len(c.Alive())
+// Limit writes to a file of the cgroup.
+func (c *Cgroup) Limit(file, value string) {
+	c.T.Helper()
+	err := os.WriteFile(filepath.Join(c.Dir, file), []byte(value), 0)
+	need.That(c.T, err == nil, fmt.Sprintf("a cgroup with %s (%v)", file, err))
 }
 
-// OutcomeWithin watches the cgroup and the case's output from now on, which is the moment after
-// the fault.
-func (c *Cgroup) OutcomeWithin(limit time.Duration, out *Lines) (o Outcome) {
-	start := time.Now()
-	deadline := time.After(limit)
-	for open := true; open; {
-		select {
-		case _, open = <-out.C:
-		case <-deadline:
-			o.Never, open = true, false
+// NewMemoryCgroup is NewCgroup, with room for so many bytes, and for no more on a swap device.
+func NewMemoryCgroup(t testing.TB, bytes int) *Cgroup {
+	t.Helper()
+	const root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	limit := strconv.Itoa(bytes)
+	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
+		h := NewCgroup(t)
+		h.Limit("memory.max", limit)
+		if _, err := os.Stat(filepath.Join(h.Dir, "memory.swap.max")); err == nil {
+			h.Limit("memory.swap.max", "0")
 		}
+		return h
 	}
-	o.Eof = time.Since(start)
-	o.Survivors = c.survivorsWithin(time.Until(start.Add(limit)))
-	return o
+	h := NewCgroupBelow(t, root)
+	h.Limit(file, limit)
+	const both = "memory.memsw.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(h.Dir, both)); err == nil {
+		h.Limit(both, limit)
+	}
+	return h
+}
+
+// Around is fini in place p with these arguments, in the cgroup, where prefix is what executes
+// it: a program that sets limits, say.
+func (c *Cgroup) Around(p Place, prefix []string, args ...string) *exec.Cmd {
+	argv := c.Wrap(slices.Concat(prefix, []string{Fini}, p.Flags(), args)...)
+	if !p.PID1 {
+		return exec.Command(argv[0], argv[1:]...)
+	}
+	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1"}, argv...)...)
+	AsPID1(cmd)
+	return cmd
+}
+
+// Kill ends what is alive in the cgroup.
+func (c *Cgroup) Kill() {
+	for _, pid := range c.Alive() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// MustBeEmpty asserts that nothing of the cgroup is alive, now.
+func (c *Cgroup) MustBeEmpty() {
+	c.T.Helper()
+	if names := c.Names(); len(names) > 0 {
+		c.T.Errorf("alive in the cgroup: %q", names)
+	}
+}
+
+// StartInCgroup starts fini in a place, and all of it in a cgroup.
+func StartInCgroup(t testing.TB, p Place, args ...string) (*Cgroup, *Life) {
+	t.Helper()
+	h := NewCgroup(t)
+	t.Cleanup(h.NoMore)
+	return h, StartCmd(t, h.Around(p, nil, args...))
+}
+
+// MustLeaveNothing asserts fini's status, and that at its end nothing of the cgroup is alive.
+func (c *Cgroup) MustLeaveNothing(t testing.TB, l *Life, status int) {
+	t.Helper()
+	l.MustEnd(status)
+	if names := c.Names(); len(names) > 0 {
+		t.Errorf("survivors: %v", names)
+	}
+}
+
+// NoMore has no process of the cgroup fork any more, so that the cgroup can be killed one by one.
+func (c *Cgroup) NoMore() { c.AtMost("0") }
+
+// AtMost bounds the number of tasks in the cgroup, where the kernel can do that.
+func (c *Cgroup) AtMost(n string) {
+	_ = os.WriteFile(filepath.Join(c.Dir, "pids.max"), []byte(n), 0)
 }

@@ -1,24 +1,84 @@
-// Package rig is what the rooms of e2e share: it starts the built fini in each of its places, and watches what
-// becomes of the tree. It has no tests.
+// Package rig starts the built fini as its users do, and watches what becomes of the tree of processes below it. All rooms
+// of e2e use it. This page is enough to write a test; `go doc -all ./e2e/rig` has the rest.
 //
-// A room is a package with tests of one promise of docs/behavior.md, or of one place where fini is used. Its
-// TestMain is Main, which builds fini, gives the tests the surroundings that they take for granted, and makes
-// the folder e2e their working directory.
+// # A test
 //
-// A Life is a started fini: Start runs fini in a Place (Pair, Alone, PID1), StartCmd runs any
-// exec.Cmd, and Launch has fini started by a launcher that can be killed. Life.Out and Life.Err are its
-// streams, line by line. Life.MustEnd asserts the status, and that nothing of the tree is alive: each process
-// of the tree inherits the witness, a pipe that only the kernel closes. A Cgroup holds the tree if its
-// processes close what they inherit. Life.Worker is the inner fini of a pair, whose child is the command.
+// A leftover is a process that the command leaves behind. Fini stops it in each place where fini runs:
 //
-// A test waits for facts: a line, the end of a pipe, an empty cgroup. Until and Await poll, and
-// their patience only ends a failure: a minute of a machine that is free, and as much more as it is busy. Nothing sleeps to let
-// something happen.
+//	package leftovers
 //
-// Programs that tests start are modes of the test binary: Mode("signals") is the command line of one. They are
-// here, one file for each kind; the room kernel adds its own to Modes.
+//	import (
+//		"testing"
 //
-// A test asks for a program or a right with package need. If that is missing, need skips the test, and make
-// test says so; under FINI_MUST_RUN=1 the test fails. Case says of a case whether it is quick, and Long of a
-// test that it isn't: make test-all alone runs those that repeat a proof in one more place, shell or language.
+//		"github.com/seed-126c5d8a/fini/e2e/rig"
+//	)
+//
+//	func TestMain(m *testing.M) { rig.Main(m) } // once in each room
+//
+//	func TestLeftoverIsStopped(t *testing.T) {
+//		t.Parallel()
+//		rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+//			t.Parallel()
+//			l := rig.Start(t, p, "--linger=0", "--", "/bin/sh", "-c", `
+//				setsid sh -c 'echo leftover $$; exec sleep 1000' &
+//				read line; exit $line`)
+//			pid := l.Out.WantPID("leftover ") // fini is PID 1 of a namespace in one of the places, and so pid is too
+//			rig.Write(t, l, "3\n")
+//			l.MustEnd(3) // and nothing of the tree is alive
+//			rig.WantOnce(t, l.Err.Whole(), fmt.Sprintf("fini: stopping leftover %d (sleep)", pid))
+//		})
+//	}
+//
+// Run it by `make build && go test ./e2e/leftovers -run LeftoverIsStopped -v`; with -short, as in make test, only the quick
+// cases run.
+//
+// # Start
+//
+// A Place is a way in which fini runs: as a Pair (fini runs twice, and the inner one is the command's parent), Alone
+// (--no-shield), and as PID1 of a PID namespace. InPlaces runs a test in all three, and in make test only in the one that is
+// named; InEveryPlace runs all three there too. AloneOrPair are those outside of a namespace.
+//
+// Start starts fini in a place, and StartCmd any exec.Cmd: what you get is a Life. Launch has fini started by a parent
+// process that you can kill. StartInCgroup has all of it in a Cgroup, for a tree that closes what it inherits. Ask runs fini
+// to its end, if all you want is what it says.
+//
+// # Wait
+//
+// A test waits for facts, never for time. Life.Out and Life.Err are the two streams: Want reads up to a line that begins
+// with a text, Whole reads to EOF. Write sends a line to the command's stdin. Until polls for what no line tells, and its
+// patience only ends a failure, after a minute of a machine that is free, or longer if it is busy. Life.Caught waits until
+// fini catches signals: from then on Life.Signal is safe.
+//
+// # Assert
+//
+// Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
+// a pipe that hangs up when the last one is gone. Cgroup.MustBeEmpty asserts the same of a cgroup. WantOnce asserts a line of
+// fini's. Break what you test once, and see the test fail.
+//
+// # How often
+//
+// make test has two minutes for everything, so a case says whether it is quick: Case runs one, Long leaves a whole test to
+// make test-all, QuickOrFull is a number of rounds. A test calls t.Parallel, or Serial with the reason why it can't. It asks
+// for a program or a right with package need: if that is missing, the test is skipped, but fails under FINI_MUST_RUN=1.
+//
+// # Beside it
+//
+// What a few rooms share is in small packages:
+//
+//	programs    what the test binary is when started as @script, @signals or the like; Mode("signals") starts one
+//	procfs      what /proc says of a process
+//	reports     reads a report of --report
+//	refusals    system calls that are refused, and what fini keeps then; WithAndWithoutPidfds
+//	kills       the matrix of trees, victims and moments
+//	rest        whether a fini sleeps
+//	pty, stdin  commands on a terminal, and with each kind of stdin
+//	deadend     file systems and terminals that never answer
+//	recipes     runs the blocks of a page
+//	runners     steps of a CI job, started and cancelled as by its runner
+//	columns     a case without a wrapper, under tini and under fini
+//	shells      types keys to real shells
+//	clients     MCP clients and servers
+//	containers  Docker and podman
+//
+// What only one room needs is in that room's files.
 package rig

@@ -25,3 +25,39 @@ func Socketpair(t testing.TB) (ours, theirs *os.File) {
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	return ours, theirs
 }
+
+func Pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
+	return r, w
+}
+
+// Device opens a device for writing.
+func Device(t testing.TB, path string) *os.File {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// FillPipe writes to a pipe until it takes no more.
+func FillPipe(t testing.TB, w *os.File) {
+	t.Helper()
+	fd := int(w.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(nil); err == nil; {
+		_, err = unix.Write(fd, make([]byte, 4096))
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+}

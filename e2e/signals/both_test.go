@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // A stop of the inner fini may be told to the outer one after the signal that came after it.
@@ -40,7 +41,7 @@ func TestTrapKillZero(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			l, screen, keys := rig.OnTerminal(t, p.Command("-q", "--linger=0", "--", "/bin/sh", "-c",
+			l, screen, keys := pty.Start(t, p.Command("-q", "--linger=0", "--", "/bin/sh", "-c",
 				`(trap "kill 0" EXIT; read line </dev/tty) & exec `+recorder))
 			screen.Want("ready")
 			l.Caught()
@@ -93,7 +94,7 @@ func TestSameSignalToBoth(t *testing.T) {
 	})
 	t.Run("in the job", func(t *testing.T) {
 		t.Parallel()
-		l, screen, _ := rig.OnTerminal(t, rig.Pair.Command(command...))
+		l, screen, _ := pty.Start(t, rig.Pair.Command(command...))
 		test(t, l, screen)
 	})
 }

@@ -3,7 +3,9 @@ package signals
 import (
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -149,7 +152,7 @@ while True: signal.sigtimedwait([], 1)`},
 					if runner != nil && who != "tini" {
 						rig.WaitCaught(t, pid)
 						if who != "alone" {
-							rig.WaitCaught(t, rig.ChildrenOf(t, pid)[0])
+							rig.WaitCaught(t, procfs.ChildrenOf(t, pid)[0])
 						}
 					}
 					rig.MustKill(t, pid, sig)
@@ -303,7 +306,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 				rig.WaitCaught(t, l.Outer, inner)
 				command := l.ChildOf(inner)
 				_ = syscall.Kill(l.Outer, syscall.SIGTSTP)
-				rig.Until(t, "the command is stopped", func() bool { return rig.CountStopped([]int{command}) == 1 })
+				rig.Until(t, "the command is stopped", func() bool { return procfs.CountStopped([]int{command}) == 1 })
 				rig.Write(t, l.Life, "go\n")
 				if err := tt.end(l); err != nil {
 					t.Fatal(err)
@@ -324,7 +327,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 			l := rig.StartCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`trap "" %d; exec %s -- %s`, sig, rig.Fini, signals)))
 			l.Out.Want("ready")
 			l.Signal(sig)
-			if ignored := rig.ProcStatus(rig.ChildrenOf(t, l.Worker())[0], "SigIgn"); !rig.MaskHas(ignored, sig) {
+			if ignored := procfs.Status(procfs.ChildrenOf(t, l.Worker())[0], "SigIgn"); !procfs.MaskHas(ignored, sig) {
 				t.Errorf("the command does not ignore it: SigIgn %s", ignored)
 			}
 			l.Signal(syscall.SIGTERM)
@@ -378,7 +381,7 @@ func TestGraceIsRunningTime(t *testing.T) {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
 			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-				c := rig.NewFreezer(t)
+				c := newFreezer(t)
 				l := rig.StartCmd(t, c.Around(p, nil, flag, "--grace=4s", "--", "/bin/sh", "-c", script))
 				status := 5
 				if l.Out.Want("ready"); flag == "--kill-after=4s" {
@@ -387,12 +390,37 @@ func TestGraceIsRunningTime(t *testing.T) {
 					status = 124
 				}
 				l.Out.Want("asked")
-				c.Freeze(true)
+				freeze(c, true)
 				time.Sleep(6 * time.Second) // half as long again as it may take
-				c.Freeze(false)
+				freeze(c, false)
 				l.Out.Want("saved")
 				l.MustEnd(status)
 			})
 		})
 	}
+}
+
+// newFreezer is NewCgroup, for Freeze.
+func newFreezer(t testing.TB) *rig.Cgroup {
+	t.Helper()
+	const root = "/sys/fs/cgroup/freezer" // version 1
+	if _, err := os.Stat(root); err != nil {
+		return rig.NewCgroup(t)
+	}
+	return rig.NewCgroupBelow(t, root)
+}
+
+// freeze freezes all of the cgroup, or lets it go on, as docker pause does.
+func freeze(c *rig.Cgroup, on bool) {
+	c.T.Helper()
+	if _, err := os.Stat(filepath.Join(c.Dir, "freezer.state")); err != nil {
+		c.Limit("cgroup.freeze", map[bool]string{true: "1", false: "0"}[on])
+		return
+	}
+	state := map[bool]string{true: "FROZEN", false: "THAWED"}[on]
+	c.Limit("freezer.state", state)
+	rig.Until(c.T, "the cgroup is "+state, func() bool {
+		is, _ := os.ReadFile(filepath.Join(c.Dir, "freezer.state"))
+		return strings.TrimSpace(string(is)) == state
+	})
 }

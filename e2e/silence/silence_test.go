@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,15 +36,15 @@ func TestSaidOnATerminal(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				theirs, ours := rig.Terminal(t)
+				theirs, ours := pty.Open(t)
 				if err := unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: tt.columns}); err != nil {
 					t.Fatal(err)
 				}
-				cmd := p.Command(append([]string{"-v", "--linger=0", "--report=/dev/fd/4"}, rig.Leak("", long)...)...)
+				cmd := p.Command(append([]string{"-v", "--linger=0", "--report=/dev/fd/4"}, leak("", long)...)...)
 				cmd.ExtraFiles = []*os.File{rig.Device(t, "/dev/full")}
 				cmd.Env, cmd.Stderr = append(os.Environ(), tt.env...), theirs
 				l := rig.StartCmd(t, cmd)
-				screen := rig.NewLines(t, rig.Carriageless{R: ours})
+				screen := rig.NewLines(t, pty.Carriageless{R: ours})
 				l.Out.Want("ready")
 				rig.Write(t, l, "go\n")
 				l.MustEnd(0)
@@ -128,7 +129,7 @@ func TestSaidToAPipe(t *testing.T) {
 		t.Run("quiet", func(t *testing.T) {
 			t.Parallel()
 			want := []string{"fini: exit 42 instead of 0: --orphans-exit, 1 leftover"}
-			if said := run(t, 42, "true", append([]string{"-q", "--orphans-exit=42"}, rig.Leak("")...)...); !slices.Equal(said, want) {
+			if said := run(t, 42, "true", append([]string{"-q", "--orphans-exit=42"}, leak("")...)...); !slices.Equal(said, want) {
 				t.Errorf("says %q, want %q", said, want)
 			}
 			if said := run(t, 0, "", "-q", "--report=/dev/fd/4", "--", "true"); len(said) != 1 {
@@ -137,7 +138,7 @@ func TestSaidToAPipe(t *testing.T) {
 		})
 		t.Run("GitHub", func(t *testing.T) {
 			t.Parallel()
-			said := run(t, 0, "true", rig.Leak("", "100%", "a\nb\r::error::c", "%0A")...)
+			said := run(t, 0, "true", leak("", "100%", "a\nb\r::error::c", "%0A")...)
 			if len(said) != 2 {
 				t.Fatalf("says %q, want two lines", said)
 			}
@@ -153,7 +154,7 @@ func TestSaidToAPipe(t *testing.T) {
 		// One that needs SIGKILL too is one leftover.
 		t.Run("GitHub and SIGKILL", func(t *testing.T) {
 			t.Parallel()
-			said := run(t, 0, "true", append([]string{"--grace=50ms"}, rig.Leak(`trap "" TERM;`)...)...)
+			said := run(t, 0, "true", append([]string{"--grace=50ms"}, leak(`trap "" TERM;`)...)...)
 			all := annotations(said)
 			if len(said) != 3 || len(all) != 1 || strings.Count(all[0], "%0A") != 1 {
 				t.Errorf("says %q", said)
@@ -174,7 +175,7 @@ func TestSaidToAPipe(t *testing.T) {
 				t.Errorf("says %q", said)
 			}
 			for _, env := range []string{"", "false"} {
-				if said := run(t, 0, env, rig.Leak("")...); len(said) != 1 || len(annotations(said)) > 0 {
+				if said := run(t, 0, env, leak("")...); len(said) != 1 || len(annotations(said)) > 0 {
 					t.Errorf("GITHUB_ACTIONS=%s: says %q", env, said)
 				}
 			}
@@ -280,4 +281,9 @@ func TestStderrThatNobodyReads(t *testing.T) {
 			})
 		}
 	})
+}
+
+// leak is a command that leaves one behind, which says "ready" and has these arguments.
+func leak(trap string, args ...string) []string {
+	return append([]string{"--", "/bin/sh", "-c", `sh -c '` + trap + ` echo ready; read x; :' "$@" </dev/zero & read go; exit 0`, "sh"}, args...)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -31,7 +32,7 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		if tty {
-			theirs, ours := rig.Terminal(t)
+			theirs, ours := pty.Open(t)
 			defer func() { _, _ = theirs.Close(), ours.Close() }()
 			cmd.Stdin = theirs
 			if cmd.SysProcAttr == nil {

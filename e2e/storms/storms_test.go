@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +25,7 @@ func TestStormOfSignals(t *testing.T) {
 		var queue unix.Rlimit
 		err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &queue)
 		need.That(t, err == nil && queue.Cur > 2*many, "a larger ulimit -i")
-		path := rig.ReportPath(t)
+		path := reports.Path(t)
 		l := rig.Start(t, p, append([]string{"--report=" + path, "--"}, rig.Mode("signals", "12")...)...)
 		l.Out.Want("ready")
 		l.Caught()
@@ -33,11 +35,11 @@ func TestStormOfSignals(t *testing.T) {
 			l.Signal(sig)
 		}
 		rig.MustKill(t, worker, syscall.SIGCONT)
-		rig.Until(t, "no signal is pending", func() bool { return !rig.MaskHas(rig.ProcStatus(l.PID(), "ShdPnd"), sig) })
+		rig.Until(t, "no signal is pending", func() bool { return !procfs.MaskHas(procfs.Status(l.PID(), "ShdPnd"), sig) })
 		l.Signal(unix.SIGUSR2)
 		l.MustEnd(7)
 		got := 0
-		for _, s := range rig.MustHaveReport(t, path).Signals {
+		for _, s := range reports.MustHave(t, path).Signals {
 			if s.Signal == "SIGRTMIN+6" {
 				got++
 			}
@@ -75,7 +77,7 @@ func TestStormOfLeftovers(t *testing.T) {
 				}
 				worker := l.Worker()
 				threads := func() int {
-					n, _ := strconv.Atoi(rig.ProcStatus(worker, "Threads"))
+					n, _ := strconv.Atoi(procfs.Status(worker, "Threads"))
 					return n
 				}
 				before := threads()

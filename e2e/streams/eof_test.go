@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/stdin"
 )
 
 // The first writer of the pipe is gone at the end of bash; the last line comes from the
@@ -25,7 +26,7 @@ func TestProcessSubstitutionLosesNoLine(t *testing.T) {
 func TestReaderGetsEOF(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for _, stream := range rig.StdinKinds { // libuv's pipes are socketpairs
+		for _, stream := range stdin.Kinds { // libuv's pipes are socketpairs
 			t.Run(stream.Name, func(t *testing.T) {
 				r, w := stream.Make(t)
 				// What is inside execve(2), which takes its time on a slow machine, does not show what it holds.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/stdin"
 )
 
 // Every byte of stdin is the command's, also when it reads slowly and the far end has
@@ -24,10 +25,10 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 	_, _ = random.Read(payload)
 	want := fmt.Sprintf("%x  -", sha256.Sum256(payload))
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		for _, kind := range rig.StdinKinds {
+		for _, kind := range stdin.Kinds {
 			t.Run(kind.Name, func(t *testing.T) {
 				theirs, ours := kind.Make(t)
-				l := rig.StartWithStdin(t, p, theirs, "-i", "--grace=5m", "--", "sha256sum")
+				l := stdin.Start(t, p, theirs, "-i", "--grace=5m", "--", "sha256sum")
 				if _, err := ours.Write(payload); err != nil {
 					t.Fatal(err)
 				}
@@ -42,7 +43,7 @@ func TestWatchedStdinLosesNoByte(t *testing.T) {
 				const lines = 16
 				for slower := 1; ; slower *= 4 {
 					theirs, ours := kind.Make(t)
-					l := rig.StartWithStdin(t, p, theirs, "-i", fmt.Sprintf("--grace=%dms", 1500*slower), "--", "/bin/sh", "-c",
+					l := stdin.Start(t, p, theirs, "-i", fmt.Sprintf("--grace=%dms", 1500*slower), "--", "/bin/sh", "-c",
 						fmt.Sprintf("while read line; do sleep %.1f; echo $line; done; echo end", 0.2*float64(slower)))
 					if _, err := io.WriteString(ours, strings.Repeat("line\n", lines)); err != nil {
 						t.Fatal(err)

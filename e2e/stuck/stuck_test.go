@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/deadend"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // fini waits 10 s for each that is stuck, and nobody has anything to do meanwhile: all of them wait at one time.
@@ -43,7 +45,7 @@ var stuckWays = []struct {
 // A stuckLife is a fini and its command, of which some are stuck.
 type stuckLife struct {
 	*rig.Life
-	*rig.DeadEnd
+	*deadend.DeadEnd
 	outer, worker int
 }
 
@@ -71,7 +73,7 @@ func TestStuckInExec(t *testing.T) {
 					t.Errorf("status %d, want %d; stderr: %s", got, way.code, l.Err.Text())
 				}
 				rig.Until(t, "the end of fini", func() bool {
-					state := rig.ProcStatus(l.outer, "State") + rig.ProcStatus(l.worker, "State")
+					state := procfs.Status(l.outer, "State") + procfs.Status(l.worker, "State")
 					return strings.Trim(state, "Z (zombie)") == ""
 				})
 				l.Abort()
@@ -105,7 +107,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 	// The shell keeps nothing that the tree has, but for the streams.
 	const launcher = `exec 5<&0; "$0" "$@" <&5 5<&- & exec 3>&- 4>&- 5<&-; echo fini $!; wait`
 	for timeout := 4 * time.Second; ; timeout *= 4 {
-		e := rig.NewDeadEnd(t, "execve")
+		e := deadend.New(t, "execve")
 		e.Command = rig.Mode("in-exec", t.TempDir(), way, fmt.Sprint(count))
 		if way == "timeout" {
 			flag = "--timeout=" + timeout.String()
@@ -129,7 +131,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 		}
 		l.worker = l.outer
 		if !p.Alone && !p.PID1 {
-			l.worker = rig.ChildrenOf(t, l.outer)[0]
+			l.worker = procfs.ChildrenOf(t, l.outer)[0]
 		}
 		if way != "timeout" || !strings.Contains(l.Err.Text(), "--timeout") || timeout > rig.Patience {
 			return l
@@ -145,7 +147,7 @@ func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			e := rig.NewDeadEnd(t, "execve")
+			e := deadend.New(t, "execve")
 			stuck := rig.Mode("in-exec", t.TempDir(), "earlier", "1")
 			args := slices.Concat([]string{"-c", `"$1" "$2" "$3" "$4" "$5" & echo earlier $!; read go; shift 5; exec "$@" 4>&-`, "sh"}, stuck,
 				p.Command("--linger=0", "--", "/bin/sh", "-c", `setsid sh -c 'trap "echo asked; exit" TERM; echo ready; while :; do sleep 0.1; done' & read end; exit 3`).Args)
@@ -164,7 +166,7 @@ func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 			if text := l.Err.Text(); strings.Contains(text, "in-exec") || strings.Contains(text, "gave up") {
 				t.Errorf("it says %q", text)
 			}
-			if state := rig.ProcStatus(l.PID(), "State"); state != "" {
+			if state := procfs.Status(l.PID(), "State"); state != "" {
 				t.Errorf("fini is %q", state)
 			}
 			if rig.HungUp(l.Witness) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
 )
 
@@ -61,7 +62,7 @@ func TestWriterInTheBackground(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			for range rig.QuickOrFull(20, 600) {
 				argv := append([]string{"-I", "-S", "-c", writer}, p.Command("--", "/bin/sh", "-c", "echo said").Args...)
-				l, _, keys := rig.OnTerminal(t, exec.Command(python, argv...))
+				l, _, keys := pty.Start(t, exec.Command(python, argv...))
 				// Nobody has waited for those whom the SIGKILL ends, and it spares an inner fini.
 				rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
 				l.MustEnd(0)

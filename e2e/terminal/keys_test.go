@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,7 +35,7 @@ os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
 // begin starts a job in the foreground of a terminal, and returns when it is about to execute it.
 func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 	t.Helper()
-	tty, keys := rig.Terminal(t)
+	tty, keys := pty.Open(t)
 	ready, says := rig.Pipe(t)
 	modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
 	if err == nil {
@@ -90,7 +92,7 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(rig.Patience); len(rig.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
+		for end := time.Now().Add(rig.Patience); len(procfs.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
 			if time.Now().After(end) {
 				t.Fatal("fini starts no second one")
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // A SIGTERM that a process of the command sends to its own group has reached the command, so fini does not forward it:
@@ -25,7 +26,7 @@ func TestOwnSignalComesOnce(t *testing.T) {
 			for range rounds {
 				// What comes twice comes within a millisecond, and has a tenth of a second to do so.
 				argv := append([]string{"-r", "1"}, p.Command("--", "bash", "-c", `trap "echo got" TERM; (kill 0); sleep .1`).Args...)
-				l, screen, _ := rig.OnTerminal(t, exec.Command(chrt, argv...))
+				l, screen, _ := pty.Start(t, exec.Command(chrt, argv...))
 				l.MustEnd(0)
 				switch n := strings.Count(strings.Join(screen.Rest(), "\n"), "got"); n {
 				case 1:

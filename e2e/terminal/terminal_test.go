@@ -12,6 +12,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,9 +52,9 @@ func TestSecondControlC(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(bash, "--norc", "--noediting", "-i")
 			fini := strings.Join(p.Command("--linger=0", "--grace=1h", "--").Args, " ")
-			script := rig.ScriptFile(t, `setsid sh -c 'trap "" TERM INT; echo stub""born; sleep 1000; sleep 1000' & sleep 1000`)
+			script := runners.ScriptFile(t, `setsid sh -c 'trap "" TERM INT; echo stub""born; sleep 1000; sleep 1000' & sleep 1000`)
 			cmd.Env = append(os.Environ(), "PS1=", "HISTFILE=", "NO_COLOR=1", "command="+fini+" sh "+script)
-			l, screen, keys := rig.OnTerminal(t, cmd)
+			l, screen, keys := pty.Start(t, cmd)
 			_, _ = io.WriteString(keys, "stty -echo -echoctl; echo be''gin\n")
 			screen.Want("begin")
 			_, _ = io.WriteString(keys, "$command; echo never\n")
@@ -68,17 +71,17 @@ func TestSecondControlC(t *testing.T) {
 // continues it.
 func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
 	bash := need.Program(t, "bash")
-	l, screen, keys := rig.OnTerminal(t, exec.Command(bash, "-c",
+	l, screen, keys := pty.Start(t, exec.Command(bash, "-c",
 		"set -m; "+rig.Fini+` -q -- sh -c 'echo ready; exec sleep 1000'; echo "status $?"; read x`))
 	screen.Want("ready")
-	outer := rig.ChildrenOf(t, l.PID())[0]
-	inner := rig.ChildrenOf(t, outer)[0]
-	command := rig.ChildrenOf(t, inner)[0]
+	outer := procfs.ChildrenOf(t, l.PID())[0]
+	inner := procfs.ChildrenOf(t, outer)[0]
+	command := procfs.ChildrenOf(t, inner)[0]
 	_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
 	screen.Want("status 148")
-	rig.Until(t, "fini and the command are stopped", func() bool { return rig.CountStopped([]int{outer, command}) == 2 })
+	rig.Until(t, "fini and the command are stopped", func() bool { return procfs.CountStopped([]int{outer, command}) == 2 })
 	rig.MustKill(t, command, syscall.SIGKILL)
-	rig.Until(t, "fini's end", func() bool { return rig.StatOf(outer).Gone() })
+	rig.Until(t, "fini's end", func() bool { return procfs.StatOf(outer).Gone() })
 	_, _ = io.WriteString(keys, "\n")
 	l.MustEnd(0)
 }
@@ -90,7 +93,7 @@ func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
 // terminal's foreground. After the command's end the keys are for PID 1.
 func TestTerminalIsHandedOnByPID1(t *testing.T) {
 	rig.NeedPidNamespace(t)
-	l, screen, keys := rig.OnTerminal(t, rig.PID1.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
+	l, screen, keys := pty.Start(t, rig.PID1.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
 		`stty -echo; setsid sh -c 'trap "" TERM; echo there; sleep 1000' & read line; echo "$line is read"; exec sleep 1000`))
 	screen.Want("there")
 	_, _ = io.WriteString(keys, "a word\n")
@@ -110,7 +113,7 @@ func TestForeground(t *testing.T) {
 			t.Run(p.Name+"/"+c.flag, func(t *testing.T) {
 				cmd := slices.Concat([]string{"-c", `"$@" </dev/null >/dev/null 2>&1`, "sh"}, p.Command(c.flag, "--").Args, []string{"/bin/sh", "-c",
 					`exec >/dev/tty; trap "" TTIN; echo go; if read line </dev/tty; then echo in the foreground; else echo in the background; fi; exec sleep 1000`})
-				l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", cmd...))
+				l, screen, keys := pty.Start(t, exec.Command("/bin/sh", cmd...))
 				screen.Want("go")
 				_, _ = io.WriteString(keys, "\n")
 				screen.Want(c.says)
@@ -127,7 +130,7 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 	const reader = `stty -echo; echo ready; while read x; do echo "read $x"; done`
 	screenOf := func(t *testing.T, line string, wrap ...string) string {
 		t.Helper()
-		l, screen, keys := rig.OnTerminal(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", line, "sh"}, wrap, []string{"/bin/sh", "-c", reader})...))
+		l, screen, keys := pty.Start(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", line, "sh"}, wrap, []string{"/bin/sh", "-c", reader})...))
 		screen.Want("ready")
 		_, _ = io.WriteString(keys, "\x1a")
 		_, _ = io.WriteString(keys, "\nword\n")
@@ -153,14 +156,14 @@ func TestCtrlZWithoutAShell(t *testing.T) {
 func TestSIGTSTPIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	argv := slices.Concat([]string{"-c", `"$@"; exit`, "sh"}, rig.Pair.Command("--").Args, rig.Mode("signals", "12"))
-	l, screen, _ := rig.OnTerminal(t, exec.Command("/bin/sh", argv...))
+	l, screen, _ := pty.Start(t, exec.Command("/bin/sh", argv...))
 	screen.Want("ready")
 	for range rig.QuickOrFull(2000, 30_000) {
 		rig.MustKill(t, -l.PID(), syscall.SIGTSTP)
 		screen.Want("signal 18")
-		rig.Until(t, "the shell goes on", func() bool { return rig.CountStopped([]int{l.PID()}) == 0 })
+		rig.Until(t, "the shell goes on", func() bool { return procfs.CountStopped([]int{l.PID()}) == 0 })
 	}
-	rig.MustKill(t, rig.ChildrenOf(t, l.PID())[0], syscall.SIGUSR2)
+	rig.MustKill(t, procfs.ChildrenOf(t, l.PID())[0], syscall.SIGUSR2)
 	l.MustEnd(7)
 }
 
@@ -169,7 +172,7 @@ func TestSizeChangesAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		for range rig.QuickOrFull(20, 1000) {
-			l, screen, keys := rig.OnTerminal(t, p.Command("--", "/bin/sh", "-c", "read line; echo over; read line"))
+			l, screen, keys := pty.Start(t, p.Command("--", "/bin/sh", "-c", "read line; echo over; read line"))
 			for n := range uint16(300) {
 				_ = unix.IoctlSetWinsize(int(keys.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 10 + n%2, Col: 80})
 			}
@@ -190,7 +193,7 @@ func TestTerminalsOwnSignals(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
-			theirs, ours := rig.Terminal(t)
+			theirs, ours := pty.Open(t)
 			cmd := p.Command(append([]string{"-q", "--"}, rig.Mode("signals", "10")...)...)
 			cmd.Stdin = theirs
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

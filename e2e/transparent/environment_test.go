@@ -77,7 +77,7 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 			}
 			before := []string{need.Program(t, "env"), variable}
 			want := run(slices.Concat(before, command))
-			if got := run(p.ExecutedBy(t, before, append([]string{"--"}, command...)...)); got != want {
+			if got := run(executedBy(p, t, before, append([]string{"--"}, command...)...)); got != want {
 				t.Errorf("%q: %s; without fini %s", variable, got, want)
 			}
 		}
@@ -125,7 +125,7 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for name := range environments {
-			if got := run(t, name, p.ExecutedBy(t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
+			if got := run(t, name, executedBy(p, t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
 				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want[name])
 			}
 		}
@@ -139,11 +139,26 @@ func TestManyArguments(t *testing.T) {
 		t.Parallel()
 		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)
-			cmd := rig.CommandOf(p.ExecutedBy(t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...))
+			cmd := rig.CommandOf(executedBy(p, t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...))
 			out, err := cmd.CombinedOutput()
 			if err != nil || string(out) != fmt.Sprintln(number) {
 				t.Errorf("%d arguments: %q, %v", number, out, err)
 			}
 		}
 	})
+}
+
+// executedBy is a command line that becomes fini in a place, by way of programs that are not
+// written in Go.
+func executedBy(p rig.Place, t testing.TB, before []string, args ...string) []string {
+	t.Helper()
+	fini := append([]string{rig.Fini}, p.Flags()...)
+	var argv []string
+	if p.PID1 {
+		argv = []string{need.Program(t, "unshare"), "--pid", "--fork", "--mount-proc"}
+		if os.Geteuid() != 0 {
+			argv = append(argv, "--user", "--map-root-user")
+		}
+	}
+	return slices.Concat(argv, before, fini, args)
 }

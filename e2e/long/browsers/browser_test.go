@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
+	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,30 +20,30 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // However the client of a browser's server ends, or npx, or a fini, nothing is left of it.
 func TestBrowserLeavesNothing(t *testing.T) {
 	t.Parallel()
-	clients.NeedBrowserServers(t)
-	server := clients.PuppeteerServer(t)
+	needBrowserServers(t)
+	server := puppeteerServer(t)
 	flags := []string{"-i"}
-	closes := func(s *clients.BrowserSession) { s.Tell("close") }
+	closes := func(s *browserSession) { s.Tell("close") }
 	rows := []struct {
 		row   string
-		fault func(*clients.BrowserSession)
-		end   clients.BrowserEnd // under fini
+		fault func(*browserSession)
+		end   browserEnd // under fini
 	}{
-		{"`npx` browser server, `close()`", closes, clients.BrowserEnd{Exited: "SIGTERM or 1"}}, // npm reports its server's end, if that is faster
-		{"`npx` browser server, client killed", signals(syscall.SIGKILL), clients.BrowserEnd{Client: 137}},
-		{"`npx` browser server, TERM to client", signals(syscall.SIGTERM), clients.BrowserEnd{Client: 143}},
-		{"`npx` browser server, TERM to `npx`", signalsNpx(syscall.SIGTERM), clients.BrowserEnd{Exited: "SIGTERM", Stops: true}},
-		{"`npx` browser server, `npx` killed", signalsNpx(syscall.SIGKILL), clients.BrowserEnd{Exited: "SIGKILL", Stops: true}},
+		{"`npx` browser server, `close()`", closes, browserEnd{Exited: "SIGTERM or 1"}}, // npm reports its server's end, if that is faster
+		{"`npx` browser server, client killed", signals(syscall.SIGKILL), browserEnd{Client: 137}},
+		{"`npx` browser server, TERM to client", signals(syscall.SIGTERM), browserEnd{Client: 143}},
+		{"`npx` browser server, TERM to `npx`", signalsNpx(syscall.SIGTERM), browserEnd{Exited: "SIGTERM", Stops: true}},
+		{"`npx` browser server, `npx` killed", signalsNpx(syscall.SIGKILL), browserEnd{Exited: "SIGKILL", Stops: true}},
 	}
 	for _, tt := range rows { // which run at once
-		rig.AddRow(tt.row)
+		columns.AddRow(tt.row)
 	}
 	for _, tt := range rows {
 		t.Run(tt.row, func(t *testing.T) {
 			t.Parallel()
-			rig.InColumns(t, tt.row, flags, func(t *testing.T, wrap []string) rig.Outcome {
+			columns.Run(t, tt.row, flags, func(t *testing.T, wrap []string) columns.Outcome {
 				t.Parallel()
-				s := clients.StartBrowser(t, server, wrap)
+				s := startBrowser(t, server, wrap)
 				tt.fault(s)
 				if len(s.Finis) == 0 {
 					return s.Watch()
@@ -55,14 +55,14 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	for which, name := range []string{"outer fini killed", "inner fini killed"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := clients.StartBrowser(t, server, append(append([]string{rig.Fini}, flags...), "--"))
+			s := startBrowser(t, server, append(append([]string{rig.Fini}, flags...), "--"))
 			if len(s.Finis) != 2 {
 				t.Fatalf("%d finis, want a pair", len(s.Finis))
 			}
 			if err := unix.PidfdSendSignal(s.Finis[which], unix.SIGKILL, nil, 0); err != nil {
 				t.Fatalf("cannot kill fini: %v", err)
 			}
-			s.MustLeaveNothing(clients.BrowserEnd{Exited: "SIGKILL"})
+			s.MustLeaveNothing(browserEnd{Exited: "SIGKILL"})
 		})
 	}
 }
@@ -70,15 +70,15 @@ func TestBrowserLeavesNothing(t *testing.T) {
 // A server is idle though its browser, whose processes never stand still, has a page open.
 func TestForgottenBrowserEnds(t *testing.T) {
 	t.Parallel()
-	clients.NeedBrowserServers(t)
-	for name, server := range map[string]func(*testing.T) clients.BrowserServer{
-		"puppeteer": clients.PuppeteerServer,
-		"devtools":  func(t *testing.T) clients.BrowserServer { return clients.DevtoolsServer(t) },
+	needBrowserServers(t)
+	for name, server := range map[string]func(*testing.T) browserServer{
+		"puppeteer": puppeteerServer,
+		"devtools":  func(t *testing.T) browserServer { return devtoolsServer(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := clients.StartBrowser(t, server(t), []string{rig.Fini, "--idle=20s", "--"})
-			s.MustLeaveNothing(clients.BrowserEnd{Exited: "124"})
+			s := startBrowser(t, server(t), []string{rig.Fini, "--idle=20s", "--"})
+			s.MustLeaveNothing(browserEnd{Exited: "124"})
 			if said := strings.Join(s.Said(), ""); !strings.Contains(said, "for 20s (--idle)") {
 				t.Errorf("says %q", said)
 			}
@@ -90,19 +90,19 @@ func TestForgottenBrowserEnds(t *testing.T) {
 // it does without: with the same status, its own clean-up done, and nothing for fini to say.
 func TestBrowserEndsByItself(t *testing.T) {
 	t.Parallel()
-	clients.NeedBrowserServers(t)
+	needBrowserServers(t)
 	tests := []struct {
 		name   string
-		server func(t *testing.T, profile string) clients.BrowserServer
+		server func(t *testing.T, profile string) browserServer
 		// What is there while the browser runs and gone after a clean end: what the server
 		// made in its TMPDIR, or the browser's lock of the profile that it was given.
 		trace string
 	}{
-		{"playwright, isolated", func(t *testing.T, _ string) clients.BrowserServer {
-			return clients.PlaywrightServer(t, "--isolated")
+		{"playwright, isolated", func(t *testing.T, _ string) browserServer {
+			return playwrightServer(t, "--isolated")
 		}, "TMPDIR/playwright_chromiumdev_profile-*"},
-		{"devtools, profile", func(t *testing.T, profile string) clients.BrowserServer {
-			return clients.DevtoolsServer(t, "--userDataDir", profile)
+		{"devtools, profile", func(t *testing.T, profile string) browserServer {
+			return devtoolsServer(t, "--userDataDir", profile)
 		}, "PROFILE/SingletonLock"},
 	}
 	for _, tt := range tests {
@@ -117,7 +117,7 @@ func TestBrowserEndsByItself(t *testing.T) {
 						wrap = []string{rig.Fini, "-i", "--grace", rig.Patience.String(), "--linger", rig.Patience.String(), "--"}
 					}
 					profile := filepath.Join(rig.ShortTempDir(t), "profile")
-					s := clients.StartBrowser(t, tt.server(t, profile), wrap)
+					s := startBrowser(t, tt.server(t, profile), wrap)
 					trace := strings.NewReplacer("TMPDIR", s.Tmp, "PROFILE", profile).Replace(tt.trace)
 					if !matches(t, trace) {
 						t.Fatalf("no %s beside a running browser", tt.trace)
@@ -125,7 +125,7 @@ func TestBrowserEndsByItself(t *testing.T) {
 
 					s.Tell("end")
 					if column == "fini" {
-						s.MustLeaveNothing(clients.BrowserEnd{Exited: "0"})
+						s.MustLeaveNothing(browserEnd{Exited: "0"})
 					} else {
 						s.MustHaveExited("0")
 						rig.Until(t, "the browser is gone", func() bool { return len(s.Cgroup.Alive()) == 0 })
@@ -153,11 +153,11 @@ func matches(t *testing.T, pattern string) bool {
 	return len(found) > 0
 }
 
-func signals(sig syscall.Signal) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) { s.Signal(sig) }
+func signals(sig syscall.Signal) func(*browserSession) {
+	return func(s *browserSession) { s.Signal(sig) }
 }
 
 // signalsNpx is safe from recycled pids: nobody has waited for npx yet.
-func signalsNpx(sig syscall.Signal) func(*clients.BrowserSession) {
-	return func(s *clients.BrowserSession) { rig.MustKill(s.T, s.Npx, sig) }
+func signalsNpx(sig syscall.Signal) func(*browserSession) {
+	return func(s *browserSession) { rig.MustKill(s.T, s.Npx, sig) }
 }

@@ -2,8 +2,10 @@ package engines
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 )
 
@@ -24,7 +27,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // TestContainers does it under Docker. It is one test so that the images are built once.
 func TestContainers(t *testing.T) {
 	t.Parallel()
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Whole
 	for _, part := range []struct {
 		name string
@@ -66,13 +69,13 @@ func containersTable(t *testing.T, image string) {
 	rows := map[string]func(t *testing.T){
 		"wrapper killed": func(t *testing.T) { wrapperKilledRow(t, image) },
 		"stdin closed": func(t *testing.T) {
-			clientRow(t, image, "stdin closed", 143, func(r *containers.DockerRun) { _ = r.Stdin.Close() })
+			clientRow(t, image, "stdin closed", 143, func(r *dockerRun) { _ = r.Stdin.Close() })
 		},
 		"client TERMed": func(t *testing.T) {
-			clientRow(t, image, "client TERMed", 143, func(r *containers.DockerRun) { r.Signal(syscall.SIGTERM) })
+			clientRow(t, image, "client TERMed", 143, func(r *dockerRun) { r.Signal(syscall.SIGTERM) })
 		},
 		"client killed": func(t *testing.T) {
-			clientRow(t, image, "client killed", 137, func(r *containers.DockerRun) { r.Signal(syscall.SIGKILL) })
+			clientRow(t, image, "client killed", 137, func(r *dockerRun) { r.Signal(syscall.SIGKILL) })
 		},
 	}
 	var all sync.WaitGroup
@@ -84,14 +87,14 @@ func containersTable(t *testing.T, image string) {
 
 // The client of `docker run -i` goes away, or closes stdin, and the server does not care
 // for the end of stdin. status is the client's.
-func clientRow(t *testing.T, image, name string, status int, end func(*containers.DockerRun)) {
+func clientRow(t *testing.T, image, name string, status int, end func(*dockerRun)) {
 	const server = `setsid sleep 1000 & echo ready; while :; do sleep 1000 & wait; done`
-	rig.InColumns(t, "`docker run -i`, "+name, []string{"-i"}, func(t *testing.T, wrap []string) rig.Outcome {
-		r := containers.StartRun(t, containers.Wrapped(t, image, wrap, nil, "sh", "-c", server)...)
+	columns.Run(t, "`docker run -i`, "+name, []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
+		r := startRun(t, wrapped(t, image, wrap, nil, "sh", "-c", server)...)
 		r.Out.Want("ready")
 		end(r)
 		if !isFini(wrap) {
-			return r.Outcome(rig.Window)
+			return r.Outcome(columns.Window)
 		}
 		o := r.Outcome(rig.Patience)
 		if !o.Never && o.Survivors == 0 {
@@ -124,8 +127,8 @@ func containersSavedWork(t *testing.T, image string) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := containers.NewVolume(t)
-			c := containers.StartContainer(t, containers.Wrapped(t, image, tt.wrap, y.With(tt.flags...), tt.command...)...)
+			y := newVolume(t)
+			c := containers.StartContainer(t, wrapped(t, image, tt.wrap, y.With(tt.flags...), tt.command...)...)
 			c.Out.Want("saver ready")
 			y.MustBeHeld()
 			containers.Docker(t, "kill", "-s", "HUP", c.Name)
@@ -150,12 +153,12 @@ func containersOutOfMemory(t *testing.T, image string) {
 	namespaces, again := []string{"host", "private"}, 0
 	for len(namespaces) > 0 {
 		namespace := namespaces[0]
-		y := containers.NewVolume(t)
+		y := newVolume(t)
 		// -i keeps stdin open, and without a client nothing comes on it.
 		c := containers.StartContainer(t, y.With("-i", "-m", "32m", "--memory-swap", "32m", "--cgroupns="+namespace, image, "sh", "/volume/eater")...)
 		c.Out.Want("saver ready")
 		y.MustBeHeld()
-		attach := rig.DockerCommand(t, "attach", c.Name)
+		attach := containers.Client(t, "attach", c.Name)
 		attach.Stdin = strings.NewReader("eat\n")
 		_ = attach.Run() // has the container's status
 		c.MustEnd(137)
@@ -176,8 +179,8 @@ func containersOutOfMemory(t *testing.T, image string) {
 // What comes while the container is paused is there when it goes on: bytes, and the
 // signal of a `docker stop`.
 func containersPause(t *testing.T, image string) {
-	y := containers.NewVolume(t)
-	r := containers.StartRun(t, y.With(image, "sh", "/volume/copy")...)
+	y := newVolume(t)
+	r := startRun(t, y.With(image, "sh", "/volume/copy")...)
 	r.Out.Want("saver ready")
 	y.MustBeHeld()
 	containers.Docker(t, "pause", r.Name)
@@ -209,8 +212,8 @@ func containersPause(t *testing.T, image string) {
 // takes effect at once. The container has to be paused before.
 func containersTimeoutWhilePaused(t *testing.T, image string) {
 	const timeout = 40 * time.Second
-	y := containers.NewVolume(t)
-	r := containers.StartRun(t, y.With("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
+	y := newVolume(t)
+	r := startRun(t, y.With("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
 	r.Out.Want("saver ready")
 	started := time.Now()
 	y.MustBeHeld()
@@ -240,7 +243,7 @@ func containersRestart(t *testing.T, image string) {
 	for how, saved := range map[string]string{"restart": savedBy(0), "kill": ""} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			y := containers.NewVolume(t)
+			y := newVolume(t)
 			c := containers.StartContainer(t, y.With(image, "sh", "/volume/main")...)
 			c.Out.Want("saver ready")
 			y.MustBeHeld()
@@ -250,7 +253,7 @@ func containersRestart(t *testing.T, image string) {
 				y.MustBeLeft("")
 				containers.Docker(t, "start", c.Name)
 			}
-			c.UntilSaid("saver ready", 2)
+			untilSaid(c, "saver ready", 2)
 			y.MustBeHeld()
 			if got := y.Saved(); got != saved {
 				t.Errorf("the first life saved %q", got)
@@ -279,8 +282,8 @@ func containersOtherUser(t *testing.T, image string) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			y := containers.NewVolume(t)
-			r := containers.StartRun(t, append(y.With(tt.flags...), image, "sh", "/volume/leaver")...)
+			y := newVolume(t)
+			r := startRun(t, append(y.With(tt.flags...), image, "sh", "/volume/leaver")...)
 			wantAll(r.Out, "saver ready", "stubborn ready")
 			y.MustBeHeld()
 			r.Send("go\n")
@@ -318,7 +321,7 @@ func containersWrapperKilled(t *testing.T, image string) {
 		for _, which := range []string{"outer", "inner"} {
 			t.Run(which+" "+who.name, func(t *testing.T) {
 				t.Parallel()
-				b := containers.StartBeside(t, image, who.user, append([]string{"/fini", "--grace=20s", "--"}, who.run...))
+				b := startBeside(t, image, who.user, append([]string{"/fini", "--grace=20s", "--"}, who.run...))
 				wantAll(b.Out, "saver ready", "stubborn ready")
 				b.Y.MustBeHeld()
 				pid := b.Wrapper
@@ -340,16 +343,16 @@ func containersWrapperKilled(t *testing.T, image string) {
 
 func wrapperKilledRow(t *testing.T, image string) {
 	const name = "`docker exec`, another user's tree, wrapper killed"
-	rig.InColumns(t, name, nil, func(t *testing.T, wrap []string) rig.Outcome {
+	columns.Run(t, name, nil, func(t *testing.T, wrap []string) columns.Outcome {
 		command := []string{"su", "app", "-c", "exec sh /volume/one"}
 		if wrap != nil { // as it is called in the container
 			command = append(append([]string{"/" + filepath.Base(wrap[0])}, wrap[1:]...), command...)
 		}
-		b := containers.StartBeside(t, image, "0", command)
+		b := startBeside(t, image, "0", command)
 		b.Out.Want("saver ready")
 		containers.Docker(t, "exec", b.Name, "kill", "-KILL", b.Wrapper)
 		if !isFini(wrap) {
-			return b.Outcome(rig.Window)
+			return b.Outcome(columns.Window)
 		}
 		o := b.Outcome(rig.Patience)
 		b.Y.MustBeLeft(savedBy(1000))
@@ -364,8 +367,8 @@ func TestContainersRootless(t *testing.T) {
 	need.Root(t, "to become a user without rights")
 	need.Program(t, "runc")
 	need.Program(t, "setpriv")
-	e, fini := containers.RootlessPodman(t, 54321)
-	for name, run := range map[string]func(t *testing.T, e *rig.Engine, fini string){
+	e, fini := rootlessPodman(t, 54321)
+	for name, run := range map[string]func(t *testing.T, e *containers.Engine, fini string){
 		"stop":          rootlessStop,
 		"client killed": rootlessClientKilled,
 	} {
@@ -374,14 +377,14 @@ func TestContainersRootless(t *testing.T) {
 }
 
 // As under Docker: what needs a while to save its work has it under fini alone.
-func rootlessStop(t *testing.T, e *rig.Engine, fini string) {
+func rootlessStop(t *testing.T, e *containers.Engine, fini string) {
 	for init, saved := range map[string]string{fini: savedBy(0), "": ""} {
-		y := containers.NewVolume(t)
+		y := newVolume(t)
 		flags := []string{"--init"} // podman's own is catatonit
 		if init != "" {
 			flags = append(flags, "--init-path", init)
 		}
-		g := e.Foreground(t, y.With(append(flags, e.Image, "sh", "/volume/main")...)...)
+		g := inForeground(e, t, y.With(append(flags, e.Image, "sh", "/volume/main")...)...)
 		g.Out.Want("saver ready")
 		y.MustBeHeld()
 		g.Must(t, "stop", g.Name) // sends SIGKILL in the end, which would be 137
@@ -392,9 +395,9 @@ func rootlessStop(t *testing.T, e *rig.Engine, fini string) {
 
 // podman's client is not the container's parent, and nothing but the end of stdin tells
 // the container that it is gone.
-func rootlessClientKilled(t *testing.T, e *rig.Engine, fini string) {
-	y := containers.NewVolume(t)
-	name := e.Name(t)
+func rootlessClientKilled(t *testing.T, e *containers.Engine, fini string) {
+	y := newVolume(t)
+	name := nameOf(e, t)
 	args := y.With("-v", fini+":/fini:ro", "--entrypoint", "/fini",
 		e.Image, "-i", "--grace=20s", "--", "sh", "/volume/main")
 	l := rig.StartCmd(t, e.Command(t, append([]string{"run", "--network", "none", "--name", name, "-i"}, args...)...))
@@ -408,4 +411,229 @@ func rootlessClientKilled(t *testing.T, e *rig.Engine, fini string) {
 		t.Errorf("status %s of the container, want 7", got)
 	}
 	y.MustBeLeft(savedBy(0))
+}
+
+// A DockerRun is the client of a `docker run -i --rm`, and what the engine says of the
+// container, which may outlive the client or be gone before it.
+type dockerRun struct {
+	*rig.Life
+	Name   string
+	events *rig.Lines
+}
+
+// startRun is `docker run -i --rm flags...`, where flags end with the image and what is
+// behind it.
+func startRun(t testing.TB, flags ...string) *dockerRun {
+	t.Helper()
+	c := &containers.Container{T: t, Name: containers.UniqueName("client")}
+	t.Cleanup(func() {
+		_ = containers.Client(t, "rm", "-f", c.Name).Run()
+		rig.Until(t, "the container is removed", func() bool { return isGone(t, c.Name) })
+	})
+	// The engine remembers what was before the client has asked.
+	events, _ := c.Follow("events", "--since", strconv.FormatInt(time.Now().Unix(), 10),
+		"--filter", "container="+c.Name, "--filter", "event=die", "--filter", "event=destroy",
+		"--format", "{{.Action}} {{.Actor.Attributes.exitCode}}")
+	args := append([]string{"run", "-i", "--rm", "--network", "none", "--name", c.Name}, flags...)
+	return &dockerRun{rig.StartCmd(t, containers.Client(t, args...)), c.Name, events}
+}
+
+func isGone(t testing.TB, name string) bool {
+	t.Helper()
+	return containers.Client(t, "inspect", name).Run() != nil
+}
+
+// MustBeGone waits for the container's end and its removal, and asserts its status, which
+// need not be the client's.
+func (r *dockerRun) MustBeGone(want int) {
+	r.T.Helper()
+	if got := r.events.Want("die "); got != strconv.Itoa(want) {
+		r.T.Errorf("status %s of the container, want %d; stderr: %s", got, want, r.Err.Text())
+	}
+	r.events.Want("destroy ")
+	if !isGone(r.T, r.Name) {
+		r.T.Error("the container is destroyed and can be inspected")
+	}
+}
+
+func (r *dockerRun) Send(text string) {
+	r.T.Helper()
+	if err := r.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience)); err != nil {
+		r.T.Fatal(err)
+	}
+	if _, err := r.Stdin.Write([]byte(text)); err != nil {
+		r.T.Fatalf("cannot write to the client: %v", err)
+	}
+}
+
+// dockerTop counts the processes in a container, as the engine lists those of its cgroup.
+func dockerTop(t testing.TB, name string) int {
+	t.Helper()
+	out, err := containers.Client(t, "top", name, "-o", "pid").Output()
+	if err != nil { // which has to be because the container has ended, and may be gone
+		running, _ := containers.Client(t, "inspect", "-f", "{{.State.Running}}", name).Output()
+		if strings.TrimSpace(string(running)) == "true" {
+			t.Fatalf("docker top: %v", err)
+		}
+	}
+	return max(0, strings.Count(string(out), "\n")-1) // without the heading
+}
+
+// wrapped is what `docker run` takes for a command in a column of the table. What stands
+// for tini there is the engine's own init, which is tini.
+func wrapped(t testing.TB, image string, wrap, flags []string, command ...string) []string {
+	t.Helper()
+	flags = append([]string{"--entrypoint", command[0]}, flags...)
+	switch {
+	case wrap == nil:
+	case filepath.Base(wrap[0]) == "tini":
+		needDockerInit(t, image)
+		flags = append(flags, "--init")
+	default:
+		flags[1] = "/fini"
+		return append(append(append(flags, image), wrap[1:]...), command...)
+	}
+	return append(append(flags, image), command[1:]...)
+}
+
+func needDockerInit(t testing.TB, image string) {
+	t.Helper()
+	run := containers.Client(t, "run", "--rm", "--network", "none", "--init", "--entrypoint", "true", image)
+	out, err := run.CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("an engine with its own init, tini (%v: %s)", err, out))
+}
+
+// Outcome watches the client's output and the container from now on, which is the moment
+// after the fault, and counts what is there in the end.
+func (r *dockerRun) Outcome(limit time.Duration) (o columns.Outcome) {
+	r.T.Helper()
+	start := time.Now()
+	deadline := time.After(limit)
+	// This also ends where there is no such container any more.
+	wait, _ := (&containers.Container{T: r.T, Name: r.Name}).Follow("wait", r.Name)
+	for out, ended := r.Out.C, wait.C; out != nil || ended != nil; {
+		select {
+		case _, open := <-out:
+			if !open {
+				o.Eof, out = time.Since(start), nil
+			}
+		case _, open := <-ended:
+			if !open {
+				ended = nil
+			}
+		case <-deadline:
+			o.Never, out, ended = out != nil, nil, nil
+		}
+	}
+	o.Survivors = dockerTop(r.T, r.Name)
+	return o
+}
+
+// untilSaid waits until a container has written a line this often, in all its lives.
+func untilSaid(c *containers.Container, line string, times int) {
+	c.T.Helper()
+	rig.Until(c.T, fmt.Sprintf("%d times %q", times, line), func() bool {
+		return strings.Count(containers.Docker(c.T, "logs", c.Name)+"\n", line+"\n") >= times
+	})
+}
+
+// beside is a `docker exec` into a container that runs two processes: an init, for which
+// nobody's orphan stays a zombie, and a sleep.
+type beside struct {
+	*rig.Life
+	Y       *volume
+	Name    string
+	Wrapper string // the pid that began as the exec's
+}
+
+func startBeside(t testing.TB, image, user string, command []string) *beside {
+	t.Helper()
+	tini := need.Program(t, "tini-static")
+	y := newVolume(t)
+	c := containers.StartContainer(t, y.With("-v", tini+":/tini:ro", "--entrypoint", "/tini", image, "sleep", "1000")...)
+	rig.Until(t, "the container runs", func() bool { return dockerTop(t, c.Name) == 2 })
+	args := append([]string{"exec", "-u", user, c.Name, "sh", "/volume/wrapper"}, command...)
+	b := &beside{Life: rig.StartCmd(t, containers.Client(t, args...)), Y: y, Name: c.Name}
+	b.Wrapper = b.Out.Want("wrapper ")
+	return b
+}
+
+// More is how many processes are in the container beside those two.
+func (b *beside) More() int { return dockerTop(b.T, b.Name) - 2 }
+
+// Outcome watches the exec's output, and what it has brought into the container, from
+// now on.
+func (b *beside) Outcome(limit time.Duration) (o columns.Outcome) {
+	start := time.Now()
+	deadline := time.After(limit)
+	for out := b.Out.C; out != nil; {
+		select {
+		case _, open := <-out:
+			if !open {
+				o.Eof, out = time.Since(start), nil
+			}
+		case <-deadline:
+			o.Never, out = true, nil
+		}
+	}
+	rig.Poll(time.Until(start.Add(limit)), func() bool { return b.More() == 0 })
+	o.Survivors = b.More()
+	return o
+}
+
+// rootlessPodman is podman for a user that nobody has made, with all that it keeps in a
+// directory of that user's; and fini where that user can read it.
+func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
+	t.Helper()
+	// Not t.TempDir, whose parent another user can't look into.
+	dir, err := os.MkdirTemp("", "fini-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	fini = in("fini")
+	binary, err := os.ReadFile(rig.Fini)
+	if err == nil {
+		err = os.WriteFile(fini, binary, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(in("containers.conf"), []byte(`
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+log_driver = "k8s-file"
+[engine]
+lock_type = "file"
+events_logger = "file"
+`), 0o644)
+	}
+	for _, name := range []string{"home", "run", ""} {
+		if err == nil && name != "" {
+			err = os.Mkdir(in(name), 0o700)
+		}
+		if err == nil {
+			err = os.Chown(in(name), uid, uid)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strconv.Itoa(uid)
+	e = &containers.Engine{
+		// The user may not be allowed into the directory that the tests run in.
+		Client: []string{"env", "-C", "/", "setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--",
+			need.Program(t, "podman"), "--root", in("root"), "--runroot", in("runroot"),
+			"--cgroup-manager", "cgroupfs", "--runtime", "runc"},
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + in("home"), "XDG_RUNTIME_DIR=" + in("run"),
+			"CONTAINERS_CONF=" + in("containers.conf")},
+		Image:  "localhost/fini-e2e:base",
+		Remove: []string{"rm", "-f", "-t", "0"},
+	}
+	t.Cleanup(func() {
+		e.Must(t, "system", "migrate") // ends the process that keeps the user's namespaces
+		rig.Until(t, "podman's directory can be removed", func() bool { return os.RemoveAll(dir) == nil })
+	})
+	e.Import(t, containers.NeedStaticBusybox(t))
+	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers without root (%v: %s)", err, out))
+	return e, fini
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 )
 
 // What fini replaces: the init that an engine puts into a container. Each engine runs
@@ -22,16 +23,16 @@ import (
 // can't be told --init-path, so the mount and the arguments are made here.
 func TestDropInDocker(t *testing.T) {
 	t.Parallel()
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	e := &rig.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Remove: []string{"rm", "-f"}}
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	e := &containers.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Remove: []string{"rm", "-f"}}
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"-v", containers.FiniFile(t) + ":" + e.Inside + ":ro", "--entrypoint", e.Inside}, flags...)
 		return append(append(flags, e.Image, "--"), command...)
 	}
-	e.Image = rig.DockerName("base")
+	e.Image = containers.UniqueName("base")
 	e.Import(t, containers.NeedStaticBusybox(t))
 	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
-	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"pause": dropInPause, "terminal": dropInTerminal, "the child alone": dropInAlone})
+	runAll(e, t, map[string]func(t *testing.T, e *containers.Engine){"pause": dropInPause, "terminal": dropInTerminal, "the child alone": dropInAlone})
 }
 
 // TestDropInPodman gives fini to podman as --init-path, and as the pause process of pods.
@@ -40,7 +41,7 @@ func TestDropInPodman(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "for podman")
 	need.Program(t, "runc")
-	e := &rig.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Smoke: true}
+	e := &containers.Engine{Client: containers.PodmanClient(t), Inside: "/run/podman-init", Smoke: true}
 	e.Remove = []string{"rm", "-f", "-t", "0"} // it would stop them first, with patience
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"--init", "--init-path", containers.FiniFile(t)}, flags...)
@@ -51,14 +52,14 @@ func TestDropInPodman(t *testing.T) {
 	e.Import(t, containers.NeedStaticBusybox(t))
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
-	e.Run(t, map[string]func(t *testing.T, e *rig.Engine){"play kube": podmanPlayKube, "the child alone": dropInAlone})
+	runAll(e, t, map[string]func(t *testing.T, e *containers.Engine){"play kube": podmanPlayKube, "the child alone": dropInAlone})
 }
 
 // As the init of an engine, whose name it has, fini signals the main child alone, as that init does. A variable changes
 // that, since an engine passes no flag.
-func dropInAlone(t *testing.T, e *rig.Engine) {
+func dropInAlone(t *testing.T, e *containers.Engine) {
 	for variable, group := range map[string]bool{"FINI_SINGLE_CHILD=": false, "FINI_SINGLE_CHILD=0": true} {
-		g := e.Foreground(t, e.Fini([]string{"-e", variable}, "sh", "-c", `
+		g := inForeground(e, t, e.Fini([]string{"-e", variable}, "sh", "-c", `
 			sh -c 'trap "echo member got USR1" USR1; trap "echo sentinel" USR2; echo member $$; while :; do sleep 0.1; done' &
 			trap "echo main got USR1" USR1
 			while :; do wait; done`)...)
@@ -76,42 +77,42 @@ func dropInAlone(t *testing.T, e *rig.Engine) {
 }
 
 // fini -P is PID 1 of a namespace that another container joins.
-func dropInPause(t *testing.T, e *rig.Engine) {
-	joined := func(pause *rig.Foreground) *rig.Foreground {
+func dropInPause(t *testing.T, e *containers.Engine) {
+	joined := func(pause *foreground) *foreground {
 		t.Helper()
 		rig.Until(t, "the container runs", func() bool {
 			out, _ := e.Command(t, "inspect", "-f", "{{.State.Running}}", pause.Name).Output()
 			return strings.TrimSpace(string(out)) == "true"
 		})
-		g := e.Foreground(t, "--pid", "container:"+pause.Name, e.Image, "sh", "-c",
-			`echo "I am $$"; `+rig.Make200Orphans+"echo made; exec sleep 1000")
+		g := inForeground(e, t, "--pid", "container:"+pause.Name, e.Image, "sh", "-c",
+			`echo "I am $$"; `+containers.Make200Orphans+"echo made; exec sleep 1000")
 		if g.Out.WantPID("I am ") == 1 {
 			t.Error("the container has a PID namespace of its own")
 		}
 		g.Out.Want("made")
 		return g
 	}
-	pause := e.Foreground(t, "-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
+	pause := inForeground(e, t, "-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
 	g := joined(pause)
-	rig.Until(t, "no zombie beside fini -P", func() bool { return e.Zombies(t, g.Name) == 0 })
+	rig.Until(t, "no zombie beside fini -P", func() bool { return zombiesOf(e, t, g.Name) == 0 })
 	e.Must(t, "stop", pause.Name) // sends SIGKILL in the end, which would be 137
 	if out := pause.MustEnd(0); out != "" {
 		t.Errorf("fini -P wrote %q", out)
 	}
 	g.MustEnd(137) // with its namespace
 
-	g = joined(e.Foreground(t, e.Image, "sleep", "1000"))
-	rig.Until(t, "200 zombies beside sleep", func() bool { return e.Zombies(t, g.Name) == 200 })
+	g = joined(inForeground(e, t, e.Image, "sleep", "1000"))
+	rig.Until(t, "200 zombies beside sleep", func() bool { return zombiesOf(e, t, g.Name) == 200 })
 }
 
 // A shell on a terminal has its jobs, with the client's terminal as far as its own.
-func dropInTerminal(t *testing.T, e *rig.Engine) {
-	name := e.Name(t)
+func dropInTerminal(t *testing.T, e *containers.Engine) {
+	name := nameOf(e, t)
 	// What is typed before the shell has set the terminal for a prompt may be lost, so each
 	// prompt is waited for, and has a line of its own.
 	args := append([]string{"run", "--network", "none", "--name", name, "-it", "-e", "PS1=prompt>\n"},
 		e.Fini(nil, "sh")...)
-	l, screen, keys := rig.OnTerminal(t, e.Command(t, args...))
+	l, screen, keys := pty.Start(t, e.Command(t, args...))
 	press := func(text string) {
 		t.Helper()
 		if _, err := io.WriteString(keys, text); err != nil {
@@ -163,9 +164,9 @@ func dropInTerminal(t *testing.T, e *rig.Engine) {
 // A pod whose containers share a PID namespace has fini three times: as podman's pause
 // process, in front of the command, and there as a pair, for it is not PID 1. podman gives
 // a container of an image without a PATH none.
-func podmanPlayKube(t *testing.T, e *rig.Engine) {
+func podmanPlayKube(t *testing.T, e *containers.Engine) {
 	pod := fmt.Sprintf("fini-e2e-pod-%d", os.Getpid())
-	script := `tr '\0' '\n' </proc/$$/environ; echo environ ends; ` + rig.Make200Orphans + rig.Briefly
+	script := `tr '\0' '\n' </proc/$$/environ; echo environ ends; ` + containers.Make200Orphans + briefly
 	kube, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": pod},
@@ -205,9 +206,9 @@ func podmanPlayKube(t *testing.T, e *rig.Engine) {
 	if got := e.Must(t, "exec", one, "/bin/cat", "/proc/1/cmdline"); !strings.HasSuffix(got, "\x00-P\x00") {
 		t.Errorf("the pause process runs as %q", got)
 	}
-	rig.Until(t, "no zombie of the main child's", func() bool { return e.Zombies(t, one) == 0 })
-	e.Must(t, "exec", one, "/bin/sh", "-c", rig.Make200Orphans)
-	rig.Until(t, "no zombie of exec's", func() bool { return e.Zombies(t, one) == 0 })
+	rig.Until(t, "no zombie of the main child's", func() bool { return zombiesOf(e, t, one) == 0 })
+	e.Must(t, "exec", one, "/bin/sh", "-c", containers.Make200Orphans)
+	rig.Until(t, "no zombie of exec's", func() bool { return zombiesOf(e, t, one) == 0 })
 
 	// By itself, for `pod stop` sends TERM to the pause process in the same moment, and the
 	// command dies with the namespace. Each gets SIGKILL after 10 s, which would be 137.

@@ -24,6 +24,9 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +45,7 @@ func mustBeFini(t *testing.T, r release, argv ...string) {
 	if out := rig.Run(t, argv[0], append(argv[1:], "--version")...); !strings.HasPrefix(out, "fini version "+r.version+" ") {
 		t.Errorf("%q says that it is %q", argv, out)
 	}
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.Env = nil // without another fini on PATH
 	k.MustLeaveNothing(k.Start(append(argv, "--linger=0", "--", "sh", "-c", "setsid sleep 1000 & exit 7")...), 7)
 }
@@ -51,9 +54,9 @@ func releaseArchive(t *testing.T, r release) {
 	dir := t.TempDir()
 	rig.Run(t, "tar", "-xzf", r.file(t, "fini_*_linux_"+runtime.GOARCH+".tar.gz"), "-C", dir)
 	dir = filepath.Join(dir, "fini-"+r.version+"-linux-"+runtime.GOARCH)
-	rig.MustBeAs(t, filepath.Join(dir, "fini"), r.binary(runtime.GOARCH), 0o755)
-	rig.MustBeAs(t, filepath.Join(dir, "fini.1"), "../docs/fini.1", 0o644)
-	rig.MustBeAs(t, filepath.Join(dir, "NOTICES"), "../internal/NOTICES", 0o644)
+	recipes.MustBeAs(t, filepath.Join(dir, "fini"), r.binary(runtime.GOARCH), 0o755)
+	recipes.MustBeAs(t, filepath.Join(dir, "fini.1"), "../docs/fini.1", 0o644)
+	recipes.MustBeAs(t, filepath.Join(dir, "NOTICES"), "../internal/NOTICES", 0o644)
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if rig.ReadFile(t, filepath.Join(dir, "completions", "fini."+shell)) != r.completions[shell] {
 			t.Errorf("another completion for %s than that of this fini", shell)
@@ -188,7 +191,7 @@ func releaseIndex(t *testing.T, r release) {
 	}
 	need.Program(t, "runc")
 	need.Root(t, "for podman")
-	e := &rig.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
+	e := &containers.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
 	dir := t.TempDir()
 	file := "FROM scratch\nCOPY --from=" + name + " /fini /fini\nENTRYPOINT [\"/fini\"]\n"
 	rig.Put(t, filepath.Join(dir, "Dockerfile"), file, 0o644)
@@ -260,7 +263,7 @@ func releaseProvenance(t *testing.T, r release) {
 			want.WriteString(line)
 		}
 	}
-	if rig.SortedLines(sums.String()) != rig.SortedLines(want.String()) {
+	if recipes.SortedLines(sums.String()) != recipes.SortedLines(want.String()) {
 		t.Errorf("subjects:\n%swant:\n%s", &sums, &want)
 	}
 	digests := map[string]string{}
@@ -415,7 +418,7 @@ func releaseAction(t *testing.T, r release) {
 			if got := rig.ReadFile(t, in(temp, "output")); got != "path="+installed+"\n" {
 				t.Errorf("the action says %q, and PATH has %s", got, installed)
 			}
-			rig.MustBeAs(t, installed, r.binary(runtime.GOARCH), 0o755)
+			recipes.MustBeAs(t, installed, r.binary(runtime.GOARCH), 0o755)
 			mustBeFini(t, r, installed)
 		})
 	}
@@ -433,7 +436,7 @@ func TestGitHubActionsByAct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := rig.NewRecipeDir(t, map[string]string{"make": rig.Leaky})
+	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
 	// A part of the tree, and a release with one file.
 	rig.Run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/" && cp "$1/action.yml" "$1/CHANGELOG.md" "$2/tree"`, "sh", tree, k.Dir)
 	in := func(name string) string { return filepath.Join(k.Dir, name) }
@@ -442,7 +445,7 @@ func TestGitHubActionsByAct(t *testing.T) {
 	public, secret := newKey(t)
 	sign(t, in("dist"), version, secret)
 	uses := regexp.MustCompile(`(?m)^( +)- uses: (\S+/fini)@(v\S+)\n`)
-	recipe := rig.BlockWith(t, "../docs/ci.md", `shell: "fini`)
+	recipe := recipes.BlockWith(t, "../docs/ci.md", `shell: "fini`)
 	m := uses.FindStringSubmatch(recipe)
 	if m == nil {
 		t.Fatalf("no action in %s", recipe)
@@ -471,14 +474,14 @@ func TestActionOfThisTreeByAct(t *testing.T) {
 	need.Program(t, "curl")
 	workflow := rig.ReadFile(t, "../.github/workflows/ci.yml")
 	setUpGo := regexp.MustCompile(`actions/setup-go@\w+`).FindString(workflow)
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	in := func(name string) string { return filepath.Join(k.Dir, name) }
 	k.File("setup-go/action.yml", "name: a stand-in\nruns:\n  using: composite\n  steps:\n    - {run: go version, shell: sh}\n", 0o644)
 	rig.Run(t, "sh", "-c", `mkdir "$1" && cd .. && git ls-files -z --cached --others --exclude-standard ':!e2e' | xargs -0 cp --parents -t "$1" &&
 		cd "$1" && git init -q && git add -A && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m all`, "sh", in("tree"))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 	k.Env = append(env, "HOME="+in("home"), "XDG_CACHE_HOME="+in("cache"), "PATH="+in("bin")+":"+os.Getenv("PATH"),
-		"GOCACHE="+rig.GoCache(t), "GOFLAGS=-modcacherw", "GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
+		"GOCACHE="+recipes.GoCache(t), "GOFLAGS=-modcacherw", "GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
 	l := k.Start("sh", "-c", `cd tree && exec "$@"`, "sh", act, "push", "-j", "action", "-P", "ubuntu-latest=-self-hosted",
 		"--local-repository", setUpGo+"="+in("setup-go"))
 	out := k.MustLeaveNothing(l, 0)
@@ -564,7 +567,7 @@ func releasePip(t *testing.T, r release) {
 	pip := in("venv/bin/pip")
 	t.Run("venv", func(t *testing.T) {
 		do(t, pip, "install", packageName)
-		rig.MustBeAs(t, in("venv/bin/"+packageName), r.binary(runtime.GOARCH), 0o755)
+		recipes.MustBeAs(t, in("venv/bin/"+packageName), r.binary(runtime.GOARCH), 0o755)
 		mustBeFini(t, r, in("venv/bin/"+packageName))
 		mustBeFini(t, r, in("venv/bin/fini"))
 		pipModule(t, r, in("venv/bin/python"), "", in("venv/bin/"+packageName))
@@ -674,9 +677,9 @@ func npmModule(t *testing.T, r release, prefix, without string) {
 	if status != fmt.Sprintf(`7 {"command":%q,"args":["-i","--","a","b"]}`, path) || !strings.Contains(said, "stopping leftover") {
 		t.Errorf("%q, and it says %q", out, said)
 	}
-	rig.MustBeAs(t, path, r.binary(runtime.GOARCH), 0o755)
+	recipes.MustBeAs(t, path, r.binary(runtime.GOARCH), 0o755)
 	const bare = "7 {\"command\":\"a\",\"args\":[\"b\"]}\n"
-	mac := rig.Preload(t, "Object.defineProperty(process, 'platform', {value: 'darwin'})")
+	mac := preload(t, "Object.defineProperty(process, 'platform', {value: 'darwin'})")
 	if out, said := js(prefix, "const LEAK = '';"+run, mac); out != bare || said != "fini: it needs Linux, and this is darwin: sh runs without it\n" {
 		t.Errorf("on a Mac: %q, and it says %q", out, said)
 	}
@@ -691,10 +694,10 @@ func npmModule(t *testing.T, r release, prefix, without string) {
 
 // npmScriptShell runs a script of a workspace by the package's fini-sh, as the recipe says.
 func npmScriptShell(t *testing.T, prefix string) {
-	k := rig.NewRecipeDir(t, nil)
+	k := recipes.NewDir(t, nil)
 	k.File("package.json", `{"private": true, "workspaces": ["part"]}`, 0o644)
-	k.File(".npmrc", rig.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
-	k.File("part/package.json", `{"name": "part", "version": "1.0.0", "scripts": {"test": "`+rig.Leaky+`; exit 3"}}`, 0o644)
+	k.File(".npmrc", recipes.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
+	k.File("part/package.json", `{"name": "part", "version": "1.0.0", "scripts": {"test": "`+recipes.Leaky+`; exit 3"}}`, 0o644)
 	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(k.Dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
@@ -713,7 +716,7 @@ func releaseNPM(t *testing.T, r release) {
 	prefix := npmInstall(t, r, true)
 	shim := filepath.Join(prefix, "node_modules/.bin/"+packageName)
 	t.Run("checks", func(t *testing.T) { npmChecks(t, r) })
-	for _, k := range rig.NodeKinds(t) {
+	for _, k := range nodeKinds(t) {
 		t.Run(k.Name, func(t *testing.T) {
 			t.Parallel()
 			s := shimmed{k, shim}
@@ -756,7 +759,7 @@ func releaseNPM(t *testing.T, r release) {
 // newNode runs a script by a Node that is newer than Debian's.
 func newNode(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	kinds := rig.NodeKinds(t)
+	kinds := nodeKinds(t)
 	return exec.Command("env", slices.Concat(kinds[len(kinds)-1].Env, []string{"node"}, args)...)
 }
 
@@ -811,7 +814,7 @@ func npmInstall(t *testing.T, r release, whole bool) string {
 
 // shimmed is fini from an npm package, under a kind of Node.
 type shimmed struct {
-	rig.NodeKind
+	nodeKind
 	shim string
 }
 
@@ -876,7 +879,7 @@ func shimSignals(t *testing.T, s shimmed) {
 		ends(t, l, l.Out, func() error { return syscall.Kill(-l.PID(), unix.SIGINT) })
 	})
 	t.Run("terminal", func(t *testing.T) {
-		l, screen, keys := rig.OnTerminal(t, command())
+		l, screen, keys := pty.Start(t, command())
 		ends(t, l, screen, func() error {
 			_, err := io.WriteString(keys, "\x03") // Ctrl-C
 			return err
@@ -897,9 +900,9 @@ func (s shimmed) finis(t *testing.T, l *rig.Life) []int {
 	t.Helper()
 	outer := l.PID()
 	if s.Stay {
-		outer = rig.ChildrenOf(t, outer)[0]
+		outer = procfs.ChildrenOf(t, outer)[0]
 	}
-	return []int{outer, rig.ChildrenOf(t, outer)[0]}
+	return []int{outer, procfs.ChildrenOf(t, outer)[0]}
 }
 
 // However what stands in front is killed, or when stdin closes, nothing is left.
@@ -963,7 +966,7 @@ func shimTransparent(t *testing.T, s shimmed) {
 
 // line is the shim as a shell's command line.
 func (s shimmed) line(words ...string) string {
-	return strings.Join(append(append([]string{"env"}, rig.Quoted(append(s.Env, s.shim, "--"))...), words...), " ")
+	return strings.Join(append(append([]string{"env"}, recipes.Quoted(append(s.Env, s.shim, "--"))...), words...), " ")
 }
 
 // shimBind looks at the --bind flags with which the shim starts fini.
@@ -1078,7 +1081,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 func shimElsewhere(t *testing.T, shim string) {
 	as := func(system string, env []string, args ...string) *rig.Life {
 		cmd := exec.Command(shim, args...)
-		cmd.Env = append(append(os.Environ(), env...), rig.Preload(t, fmt.Sprintf("Object.defineProperty(process, 'platform', {value: %q})", system)))
+		cmd.Env = append(append(os.Environ(), env...), preload(t, fmt.Sprintf("Object.defineProperty(process, 'platform', {value: %q})", system)))
 		return rig.StartCmd(t, cmd)
 	}
 	for _, args := range [][]string{

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 )
 
@@ -38,7 +39,7 @@ func releaseReadme(t *testing.T, r release) {
 	need.That(t, runtime.GOARCH == "amd64", "an amd64 machine")
 	need.Root(t, "for an overlay")
 	need.Program(t, "unshare")
-	lines := strings.Split(strings.TrimSpace(rig.BlockWith(t, "../README.md", "dpkg -i")), "\n")
+	lines := strings.Split(strings.TrimSpace(recipes.BlockWith(t, "../README.md", "dpkg -i")), "\n")
 	const others = 2 // Debian has no apk, and releaseImage loads an image
 	if len(lines) != len(installed)+others {
 		t.Errorf("%d lines", len(lines))
@@ -118,7 +119,7 @@ func makeRelease(t *testing.T) release {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	image := rig.DockerName("release")
+	image := containers.UniqueName("release")
 	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
 	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 arm 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -136,7 +137,7 @@ func TestRelease(t *testing.T) {
 	r.version = strings.Fields(rig.Run(t, rig.Fini, "--version"))[2]
 	r.completions = map[string]string{}
 	for _, shell := range []string{"bash", "fish", "zsh"} {
-		r.completions[shell] = rig.CompletionFor(t, shell)
+		r.completions[shell] = recipes.CompletionFor(t, shell)
 	}
 	for _, part := range []struct {
 		name string
@@ -180,8 +181,8 @@ func releaseBinaries(t *testing.T, r release) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Machine != machine || !rig.IsStatic(r.binary(arch)) {
-			t.Errorf("%s: for %s, static: %t", arch, f.Machine, rig.IsStatic(r.binary(arch)))
+		if f.Machine != machine || !containers.IsStatic(r.binary(arch)) {
+			t.Errorf("%s: for %s, static: %t", arch, f.Machine, containers.IsStatic(r.binary(arch)))
 		}
 		_ = f.Close()
 	}
@@ -268,8 +269,8 @@ func releasePackages(t *testing.T, r release) {
 			t.Fatal(err)
 		}
 		rig.Run(t, "bsdtar", "-xpf", name, "-C", root)
-		rig.MustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
-		rig.MustBeAs(t, filepath.Join(root, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
+		recipes.MustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
+		recipes.MustBeAs(t, filepath.Join(root, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
 		license := rig.ReadFile(t, filepath.Join(root, test.license))
 		for _, part := range []string{"the fini authors", "golang.org/x/sys", "The Go Authors"} {
 			if !strings.Contains(license, part) {
@@ -409,7 +410,7 @@ func TestReleaseWantsChangelog(t *testing.T) {
 // releaseImage uses the image as it is meant: for a COPY --from, with the lines of the man
 // page.
 func releaseImage(t *testing.T, r release) {
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	busybox := containers.NeedStaticBusybox(t)
 	name := r.image + ":" + r.version
 	archive := r.file(t, "fini_*_linux_"+runtime.GOARCH+".docker.tar")
@@ -433,28 +434,28 @@ func releaseImage(t *testing.T, r release) {
 		t.Errorf("the image's fini is %q", out)
 	}
 
-	base, tag, dir := rig.DockerName("base"), rig.DockerName("image"), t.TempDir()
-	load := rig.DockerCommand(t, "import", "-", base)
-	load.Stdin = rig.BusyboxTar(t, busybox)
+	base, tag, dir := containers.UniqueName("base"), containers.UniqueName("image"), t.TempDir()
+	load := containers.Client(t, "import", "-", base)
+	load.Stdin = containers.BusyboxTar(t, busybox)
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("docker import: %v: %s", err, out)
 	}
 	t.Cleanup(func() { containers.Docker(t, "rmi", base) })
 	var dockerfile string
-	for _, example := range rig.ManExamples(t) {
+	for _, example := range recipes.ManExamples(t) {
 		if strings.HasPrefix(example, "COPY ") {
 			dockerfile = "FROM " + base + "\n" + strings.Replace(example, "--from=fini", "--from="+name, 1)
 		}
 	}
 	rig.Put(t, filepath.Join(dir, "Dockerfile"), dockerfile, 0o644)
-	build := rig.DockerCommand(t, "build", "-t", tag, dir)
+	build := containers.Client(t, "build", "-t", tag, dir)
 	build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("docker build: %v: %s\n%s", err, out, dockerfile)
 	}
 	t.Cleanup(func() { containers.Docker(t, "rmi", tag) })
 
-	c := containers.StartContainer(t, tag, "sh", "-c", rig.Stoppable)
+	c := containers.StartContainer(t, tag, "sh", "-c", containers.Stoppable)
 	c.Out.Want("escapee ready")
 	containers.Docker(t, "stop", c.Name)
 	out := c.MustEnd(7)
@@ -478,15 +479,15 @@ func mustBeLabelled(t *testing.T, r release, labels map[string]string) {
 // releaseDevContainer builds a dev container with the feature by the tool for that. fini is its PID 1, the tool's shell runs
 // as without it, and docker stop is no timeout.
 func releaseDevContainer(t *testing.T, r release) {
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	cli, err := filepath.Abs("node_modules/@devcontainers/cli/devcontainer.js")
 	if err == nil {
 		_, err = os.Stat(cli)
 	}
 	need.That(t, err == nil, "e2e/node_modules/@devcontainers/cli")
-	base, dir := rig.DockerName("devcontainer"), t.TempDir()
-	load := rig.DockerCommand(t, "import", "-", base)
-	load.Stdin = rig.BusyboxTar(t, containers.NeedStaticBusybox(t))
+	base, dir := containers.UniqueName("devcontainer"), t.TempDir()
+	load := containers.Client(t, "import", "-", base)
+	load.Stdin = containers.BusyboxTar(t, containers.NeedStaticBusybox(t))
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("docker import: %v: %s", err, out)
 	}
@@ -530,7 +531,7 @@ func releaseDevContainer(t *testing.T, r release) {
 
 // A foreignCommand leaves a process in a session of its own, which holds stdout, behind, and
 // many orphans that only have to be reaped.
-const foreignCommand = rig.Make200Orphans + `
+const foreignCommand = containers.Make200Orphans + `
 	setsid sh -c 'trap "echo escapee got TERM; exit" TERM; echo escapee ready; while :; do sleep 1000 & wait; done' &
 	read go
 	exit 7`
@@ -540,7 +541,7 @@ func mustLiveWell(t *testing.T, cmd *exec.Cmd, h *rig.Cgroup) {
 	t.Helper()
 	l := rig.StartCmd(t, cmd)
 	l.Out.Want("escapee ready")
-	rig.Until(t, "no zombie in the cgroup", func() bool { return h.Zombies() == 0 })
+	rig.Until(t, "no zombie in the cgroup", func() bool { return zombiesIn(h) == 0 })
 	_, _ = io.WriteString(l.Stdin, "go\n")
 	out := l.Out.Whole() // to EOF
 	l.MustEnd(7)

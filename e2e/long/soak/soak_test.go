@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -162,7 +164,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 	fill := []int{0, 1, 1000, 70000, 300000}[r.IntN(5)]
 	text := make([]byte, fill)
 	for i := range text {
-		text[i] = rig.FillByte(i)
+		text[i] = programs.FillByte(i)
 	}
 	fmt.Fprintf(&main, "fill %d\nsay end\n", fill)
 	d.out = "begin\n" + string(text) + "end\n"
@@ -406,7 +408,7 @@ func (d *drawnLife) live(t *testing.T, s *soak, h *rig.Cgroup) {
 		h.Kill()
 		<-ended
 	}
-	status := rig.ShellStatus(l.Cmd.ProcessState)
+	status := procfs.ShellStatus(l.Cmd.ProcessState)
 	// The end of fini is the end of the tree; if fini was killed, its other half's end is.
 	alive := h.Names()
 	if outerKilled {
@@ -474,15 +476,15 @@ func (d *drawnLife) find(l *rig.Life, f fault) int {
 	for _, name := range path {
 		found := -1
 		// fini's first child is the command; others of its name it has inherited.
-		children := rig.ChildrenOf(l.T, pid)
-		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(rig.StatOf(a).Number(22), rig.StatOf(b).Number(22)) })
+		children := procfs.ChildrenOf(l.T, pid)
+		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(procfs.StatOf(a).Number(22), procfs.StatOf(b).Number(22)) })
 		for _, child := range children {
 			fd, err := unix.PidfdOpen(child, 0)
 			if err != nil {
 				continue
 			}
 			// What is open can't be another process by now, if it is this one still.
-			if found < 0 && rig.ProcStatus(child, "PPid") == strconv.Itoa(pid) && rig.ProcStatus(child, "Name") == name {
+			if found < 0 && procfs.Status(child, "PPid") == strconv.Itoa(pid) && procfs.Status(child, "Name") == name {
 				found, pid = fd, child
 				break
 			}
@@ -506,13 +508,13 @@ func (d *drawnLife) find(l *rig.Life, f fault) int {
 func (d *drawnLife) caught(t testing.TB, pid int) bool {
 	finis := []int{pid}
 	if !d.place.PID1 && !d.place.Alone {
-		finis = append(finis, rig.ChildrenOf(t, pid)...)
+		finis = append(finis, procfs.ChildrenOf(t, pid)...)
 		if len(finis) == 1 {
 			return false
 		}
 	}
 	return !slices.ContainsFunc(finis[:min(len(finis), 2)], func(pid int) bool {
-		name := rig.ProcStatus(pid, "Name")
+		name := procfs.Status(pid, "Name")
 		return name != "fini" && name != "reaper" || !rig.CatchesAll(pid)
 	})
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 )
 
 // MCP hosts as they are: the official TypeScript SDK, and the sequence of Python's, with
@@ -55,14 +56,14 @@ type Host struct {
 }
 
 // startHost makes a host start argv.
-func startHost(t *testing.T, program []string, env rig.Variables, argv ...string) *Host {
+func startHost(t *testing.T, program []string, env Variables, argv ...string) *Host {
 	t.Helper()
 	return startHostAt(t, nil, program, env, argv...)
 }
 
 // startHostAt starts the host as the leader of a session with a terminal, unless that is nil. The terminal is
 // its standard error.
-func startHostAt(t *testing.T, terminal *os.File, program []string, env rig.Variables, argv ...string) *Host {
+func startHostAt(t *testing.T, terminal *os.File, program []string, env Variables, argv ...string) *Host {
 	t.Helper()
 	h := &Host{Cgroup: rig.NewCgroup(t)}
 	text, err := json.Marshal(env)
@@ -96,12 +97,12 @@ func InTurn(start func()) {
 }
 
 // OpenHost is startHost with the session open: the server has said its name and its tools.
-func OpenHost(t *testing.T, program []string, env rig.Variables, argv ...string) (h *Host) {
+func OpenHost(t *testing.T, program []string, env Variables, argv ...string) (h *Host) {
 	t.Helper()
 	return OpenHostAt(t, nil, program, env, argv...)
 }
 
-func OpenHostAt(t *testing.T, terminal *os.File, program []string, env rig.Variables, argv ...string) (h *Host) {
+func OpenHostAt(t *testing.T, terminal *os.File, program []string, env Variables, argv ...string) (h *Host) {
 	t.Helper()
 	InTurn(func() {
 		h = startHostAt(t, terminal, program, env, argv...)
@@ -151,7 +152,7 @@ func (h *Host) Echo(text string) {
 func MustBeSame(t testing.TB, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), differAt(got, want))
+		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), DifferAt(got, want))
 	}
 }
 
@@ -232,13 +233,13 @@ func (h *Host) Npx() int {
 
 // Outcome is what becomes of the cgroup and the output from now on. Only what has no fini is
 // given up after the window.
-func (h *Host) Outcome(wrap []string, out *rig.Lines) (o rig.Outcome) {
+func (h *Host) Outcome(wrap []string, out *rig.Lines) (o columns.Outcome) {
 	h.T.Helper()
-	limit := rig.Window
+	limit := columns.Window
 	if UnderFini(wrap) {
 		limit = rig.Patience
 	}
-	o = h.Cgroup.OutcomeWithin(limit, out)
+	o = columns.Watch(h.Cgroup, limit, out)
 	if UnderFini(wrap) && o.Survivors > 0 {
 		h.T.Errorf("left behind: %q; stderr: %s", h.Cgroup.Names(), h.Err.Text())
 	}
@@ -293,7 +294,7 @@ func NewRegistry(t testing.TB) *registry {
 	}
 	manifest := map[string]any{"name": r.Name, "version": "1.0.0", "bin": "server.js"}
 	archive := r.archive(manifest)
-	r.url = serve(t, func(path string, gone <-chan struct{}) (kind string, body []byte) {
+	r.url = Serve(t, func(path string, gone <-chan struct{}) (kind string, body []byte) {
 		switch path {
 		case "/" + r.Name:
 			version := maps.Clone(manifest)
@@ -350,7 +351,7 @@ func (r *registry) archive(manifest map[string]any) []byte {
 // is the only one that it knows.
 func (r *registry) AskedBy(t *testing.T, argv ...string) (h *Host) {
 	t.Helper()
-	env := rig.Variables{
+	env := Variables{
 		"npm_config_registry": r.url, "npm_config_noproxy": "127.0.0.1", "npm_config_cache": t.TempDir(),
 		"npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false",
 	}
@@ -368,4 +369,12 @@ func (r *registry) AskedBy(t *testing.T, argv ...string) (h *Host) {
 func (r *registry) ServerStarted() bool {
 	_, err := os.Stat(r.file)
 	return err == nil
+}
+
+// Variables are for the server, beside those that a host hands on by itself.
+type Variables map[string]string
+
+// Offline is the environment in which npx has only what is installed here.
+func Offline(t *testing.T) Variables {
+	return Variables{"npm_config_offline": "true", "npm_config_cache": t.TempDir()}
 }

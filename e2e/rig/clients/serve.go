@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// serve answers GET requests to an address of this machine, one in each connection, until the test ends. The rig does
+// Serve answers GET requests to an address of this machine, one in each connection, until the test ends. The rig does
 // without net/http, which takes longer to compile than the rig and all rooms. An answer without a
 // body says that there is no such path. The channel is closed when the client has hung up.
-func serve(t testing.TB, answer func(path string, gone <-chan struct{}) (kind string, body []byte)) (url string) {
+func Serve(t testing.TB, answer func(path string, gone <-chan struct{}) (kind string, body []byte)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

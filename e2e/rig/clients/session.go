@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -129,11 +130,11 @@ func (s *Session) mustHoldWitness() {
 }
 
 func (s *Session) descendants() (pids []int) {
-	below := rig.ChildrenOf(s.T, s.PID())
+	below := procfs.ChildrenOf(s.T, s.PID())
 	for len(below) > 0 {
 		pid := below[0]
 		pids = append(pids, pid)
-		below = append(below[1:], rig.ChildrenOf(s.T, pid)...)
+		below = append(below[1:], procfs.ChildrenOf(s.T, pid)...)
 	}
 	return pids
 }
@@ -249,11 +250,11 @@ func (s *Session) Echo(text string) {
 	}
 	if got, want := answer.Content[0].Text, "Echo: "+text; got != want {
 		s.T.Fatalf("%d bytes came back, want %d; they differ from byte %d on",
-			len(got), len(want), differAt(got, want))
+			len(got), len(want), DifferAt(got, want))
 	}
 }
 
-func differAt(a, b string) int {
+func DifferAt(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			return i

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // Docker runs the client, which has to succeed, and returns its standard output.
 func Docker(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := rig.DockerCommand(t, args...).Output()
+	out, err := Client(t, args...).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -37,9 +38,9 @@ type ExampleImage struct {
 // the base is imported from a tar.
 func BuildExample(t *testing.T, busybox string) ExampleImage {
 	t.Helper()
-	base := rig.DockerName("base")
-	load := rig.DockerCommand(t, "import", "-", base)
-	load.Stdin = rig.BusyboxTar(t, busybox)
+	base := UniqueName("base")
+	load := Client(t, "import", "-", base)
+	load.Stdin = BusyboxTar(t, busybox)
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("docker import: %v: %s", err, out)
 	}
@@ -54,10 +55,10 @@ func BuildExample(t *testing.T, busybox string) ExampleImage {
 		t.Fatal(err)
 	}
 	build := func(args ...string) string {
-		tag := rig.DockerName("image")
+		tag := UniqueName("image")
 		// What the cache holds may be another room's image, which that room removes meanwhile.
 		args = append([]string{"build", "--no-cache", "-f", "../Dockerfile.example", "-t", tag}, args...)
-		cmd := rig.DockerCommand(t, append(args, dir)...)
+		cmd := Client(t, append(args, dir)...)
 		// The classic builder comes with the engine, where buildx may be missing.
 		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -71,7 +72,7 @@ func BuildExample(t *testing.T, busybox string) ExampleImage {
 
 // A container is one that a test started. It is removed when the test is over.
 type Container struct {
-	t    testing.TB
+	T    testing.TB
 	Name string
 	Out  *rig.Lines // what it has written, as `docker logs -f` shows it
 	Err  *rig.Lines
@@ -81,7 +82,7 @@ type Container struct {
 // is behind it.
 func StartContainer(t testing.TB, flags ...string) *Container {
 	t.Helper()
-	c := &Container{t: t, Name: rig.DockerName("run")}
+	c := &Container{T: t, Name: UniqueName("run")}
 	t.Cleanup(func() { Docker(t, "rm", "-f", c.Name) })
 	// The time that the engine gives is no measure of a busy machine.
 	Docker(t, append([]string{"run", "-d", "--network", "none", "--stop-timeout", "60", "--name", c.Name}, flags...)...)
@@ -91,44 +92,44 @@ func StartContainer(t testing.TB, flags ...string) *Container {
 
 // Follow starts a client that runs as long as the container does.
 func (c *Container) Follow(args ...string) (stdout, stderr *rig.Lines) {
-	c.t.Helper()
-	outR, outW := rig.Pipe(c.t)
-	errR, errW := rig.Pipe(c.t)
-	cmd := rig.DockerCommand(c.t, args...)
+	c.T.Helper()
+	outR, outW := rig.Pipe(c.T)
+	errR, errW := rig.Pipe(c.T)
+	cmd := Client(c.T, args...)
 	cmd.Stdout, cmd.Stderr = outW, errW
 	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	_, _ = outW.Close(), errW.Close()
-	c.t.Cleanup(func() {
+	c.T.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return rig.NewLines(c.t, outR), rig.NewLines(c.t, errR)
+	return rig.NewLines(c.T, outR), rig.NewLines(c.T, errR)
 }
 
 // Exec is `docker exec`.
 func (c *Container) Exec(args ...string) string {
-	c.t.Helper()
-	return Docker(c.t, append([]string{"exec", c.Name}, args...)...)
+	c.T.Helper()
+	return Docker(c.T, append([]string{"exec", c.Name}, args...)...)
 }
 
 // MustEnd waits for the container's end, asserts its status, and returns all that it
 // wrote to its standard output.
 func (c *Container) MustEnd(want int) string {
-	c.t.Helper()
-	if got := Docker(c.t, "wait", c.Name); got != strconv.Itoa(want) {
-		c.t.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.Text())
+	c.T.Helper()
+	if got := Docker(c.T, "wait", c.Name); got != strconv.Itoa(want) {
+		c.T.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.Text())
 	}
-	return Docker(c.t, "logs", c.Name)
+	return Docker(c.T, "logs", c.Name)
 }
 
 // Zombies counts them in the container. Who counts is in the count, alive.
 func (c *Container) Zombies() (n int) {
-	c.t.Helper()
+	c.T.Helper()
 	// A process may be gone before its file is opened.
 	for line := range strings.Lines(c.Exec("sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")) {
-		if rig.ParseStat(line).State() == 'Z' {
+		if procfs.ParseStat(line).State() == 'Z' {
 			n++
 		}
 	}

@@ -1,9 +1,19 @@
 package containers
 
 import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -14,7 +24,7 @@ import (
 func NeedStaticBusybox(t *testing.T) string {
 	t.Helper()
 	busybox := need.Program(t, "busybox")
-	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	need.That(t, IsStatic(busybox), "a static busybox (busybox-static)")
 	return busybox
 }
 
@@ -75,4 +85,133 @@ helper_binaries_dir = [%q, "/usr/local/libexec/podman", "/usr/local/lib/podman",
 		t.Fatal(err)
 	}
 	return append(os.Environ(), "CONTAINERS_CONF="+config)
+}
+
+func DockerWorks() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
+	defer cancel()
+	return exec.CommandContext(ctx, "docker", "info").Run() == nil
+}
+
+func IsStatic(path string) bool {
+	f, err := elf.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+}
+
+// Client is the client with these arguments, ended where it hangs.
+func Client(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	// Not the test's own context: that one has ended when cleanups run.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*rig.Patience)
+	t.Cleanup(cancel)
+	return exec.CommandContext(ctx, "docker", args...)
+}
+
+var dockerNames atomic.Int64
+
+// UniqueName is a name that nobody else uses.
+func UniqueName(what string) string {
+	return fmt.Sprintf("fini-e2e-%s-%d-%d", what, os.Getpid(), dockerNames.Add(1))
+}
+
+// BusyboxTar is a root file system with busybox under each of its names.
+func BusyboxTar(t *testing.T, busybox string) io.Reader {
+	t.Helper()
+	binary, err := os.ReadFile(busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, content []byte) {
+		h.Size = int64(len(content))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, binary)
+	add(tar.Header{Name: "bin/plain-text", Mode: 0o644}, []byte("not executable\n"))
+	for _, name := range strings.Fields(string(names)) {
+		if name != "busybox" {
+			add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// Each of these is left by a subshell that ends at once.
+const Make200Orphans = `i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; `
+
+// Says "escapee ready". A second after TERM it ends by itself and says "escapee
+// done". What it started meanwhile ignores the TERM that each leftover gets.
+const slowEscapee = `setsid sh -c '
+		trap "trap \"\" TERM; sleep 1; echo escapee done; exit" TERM
+		echo escapee ready
+		while :; do sleep 1000 & wait; done' & `
+
+// A main child with an escapee: on TERM it says so and exits with 7.
+const Stoppable = `trap "echo main got TERM; exit 7" TERM
+		` + slowEscapee + `
+		while :; do sleep 1000 & wait; done`
+
+// An engine runs containers.
+type Engine struct {
+	Client []string // with the flags that each call takes
+	Env    []string
+	Image  string // busybox, with no environment of its own
+	Fini   func(flags []string, command ...string) []string
+	Inside string   // where fini is in the container then
+	Smoke  bool     // what each flag does is asked of the other engine
+	Remove []string // what ends a container and removes it
+}
+
+// Command is the client, ended where it hangs.
+func (e *Engine) Command(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*rig.Patience)
+	t.Cleanup(cancel)
+	args = append(e.Client[1:len(e.Client):len(e.Client)], args...)
+	cmd := exec.CommandContext(ctx, e.Client[0], args...)
+	cmd.Env = e.Env
+	cmd.WaitDelay = rig.Patience // of podman, whose conmon may hold the pipe
+	return cmd
+}
+
+// Must runs the client, which has to succeed, and returns its standard output.
+func (e *Engine) Must(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := e.Command(t, args...).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		t.Fatalf("%s %q: %v", e.Client[0], args, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Import makes the engine's image of a busybox.
+func (e *Engine) Import(t *testing.T, busybox string) {
+	t.Helper()
+	load := e.Command(t, "import", "-", e.Image)
+	load.Stdin = BusyboxTar(t, busybox)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%s import: %v: %s", e.Client[0], err, out)
+	}
 }

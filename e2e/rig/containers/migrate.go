@@ -5,6 +5,6 @@ import (
 )
 
 func (c *Container) MustBeFini() {
-	c.t.Helper()
-	rig.Until(c.t, "PID 1 is fini", func() bool { return c.Exec("cat", "/proc/1/comm") == "fini" })
+	c.T.Helper()
+	rig.Until(c.T, "PID 1 is fini", func() bool { return c.Exec("cat", "/proc/1/comm") == "fini" })
 }

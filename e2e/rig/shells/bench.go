@@ -21,6 +21,10 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -223,16 +227,16 @@ func needSSH(t *testing.T, b *bench) {
 }
 
 func needContainer(t *testing.T, b *bench) {
-	need.That(t, rig.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
 	busybox := need.Program(t, "busybox")
-	need.That(t, rig.IsStatic(busybox), "a static busybox (busybox-static)")
+	need.That(t, containers.IsStatic(busybox), "a static busybox (busybox-static)")
 	if err := b.startContainer(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// programs that cases run, each a script of that name.
-var programs = map[string]string{
+// caseScripts that cases run, each a script of that name.
+var caseScripts = map[string]string{
 	"napper": perlNaps + `print STDERR "ready\n"; sleep 1000`,
 	// A pipeline whose members have all started once the last one says ready.
 	"feeder": perlNaps + `print "go\n"; sleep 1000`,
@@ -296,7 +300,7 @@ func NewBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	file("fini", string(binary), 0o755)
-	for name, text := range programs {
+	for name, text := range caseScripts {
 		if !strings.HasPrefix(text, "#!") {
 			text = "#!/bin/sh\n" + text
 		}
@@ -308,7 +312,7 @@ func NewBench(t *testing.T) *bench {
 	file("Makefile", "nap:\n\t$(P) napper\n\techo after\n", 0o644)
 	file("text", strings.Repeat("a line of text\n", 100), 0o644)
 	file("tmux.conf", "set -g default-shell /bin/sh\nset -g status off\nset -g default-terminal screen\nset -g escape-time 0\n", 0o644)
-	b := &bench{dir: dir, container: rig.DockerName("tty")}
+	b := &bench{dir: dir, container: containers.UniqueName("tty")}
 	b.startSSH = sync.OnceValue(func() error { return b.serveSSH(t) })
 	b.startContainer = sync.OnceValue(func() error { return b.runContainer(t) })
 	return b
@@ -383,18 +387,18 @@ func (b *bench) serveSSH(t *testing.T) error {
 
 // runContainer runs a container with busybox, into which cases go by docker exec.
 func (b *bench) runContainer(t *testing.T) error {
-	image := rig.DockerName("tty")
-	load := rig.DockerCommand(t, "import", "-", image)
-	load.Stdin = rig.BusyboxTar(t, need.Program(t, "busybox"))
+	image := containers.UniqueName("tty")
+	load := containers.Client(t, "import", "-", image)
+	load.Stdin = containers.BusyboxTar(t, need.Program(t, "busybox"))
 	if out, err := load.CombinedOutput(); err != nil {
 		return fmt.Errorf("docker import: %w: %s", err, out)
 	}
-	t.Cleanup(func() { _ = rig.DockerCommand(t, "rmi", image).Run() })
-	out, err := rig.DockerCommand(t, "run", "-d", "--rm", "--init", "--name", b.container, "-v", b.dir+":"+b.dir, image, "sleep", "1000000").CombinedOutput()
+	t.Cleanup(func() { _ = containers.Client(t, "rmi", image).Run() })
+	out, err := containers.Client(t, "run", "-d", "--rm", "--init", "--name", b.container, "-v", b.dir+":"+b.dir, image, "sleep", "1000000").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("docker run: %w: %s", err, out)
 	}
-	t.Cleanup(func() { _ = rig.DockerCommand(t, "rm", "-f", b.container).Run() })
+	t.Cleanup(func() { _ = containers.Client(t, "rm", "-f", b.container).Run() })
 	return nil
 }
 
@@ -518,7 +522,7 @@ func (b *bench) Sit(t *testing.T, shell shellKind, c typedCase, wrap string, bar
 // not on the screen.
 func (p *shellUser) start(t *testing.T, shell shellKind) {
 	t.Helper()
-	theirs, ours := rig.Terminal(t)
+	theirs, ours := pty.Open(t)
 	defer func() { _ = theirs.Close() }()
 	mode, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
 	if err == nil {
@@ -556,7 +560,7 @@ func (p *shellUser) start(t *testing.T, shell shellKind) {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.born = rig.StatOf(p.cmd.Process.Pid).Number(22)
+	p.born = procfs.StatOf(p.cmd.Process.Pid).Number(22)
 	go func() { _ = p.cmd.Wait(); close(p.ended) }()
 	go p.read()
 }
@@ -792,12 +796,12 @@ type markedProcess struct {
 
 // describe says for a failure where each of the process's threads is.
 func (proc markedProcess) describe() string {
-	text := fmt.Sprintf("%d %s: parent %d, group %d, pending %s\n", proc.pid, proc.name, proc.parent, proc.group, rig.ProcStatus(proc.pid, "ShdPnd"))
+	text := fmt.Sprintf("%d %s: parent %d, group %d, pending %s\n", proc.pid, proc.name, proc.parent, proc.group, procfs.Status(proc.pid, "ShdPnd"))
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", proc.pid))
 	for _, task := range tasks {
 		wchan, _ := os.ReadFile(task + "/wchan")
 		call, _ := os.ReadFile(task + "/syscall")
-		if state := rig.ReadStat(task + "/stat").State(); state != 0 {
+		if state := procfs.ReadStat(task + "/stat").State(); state != 0 {
 			text += fmt.Sprintf("  %s %c %s %s\n", filepath.Base(task), state, wchan, bytes.TrimSpace(call))
 		}
 	}
@@ -817,15 +821,15 @@ func (p *shellUser) marked() (all []markedProcess) {
 		if pid == p.cmd.Process.Pid {
 			continue
 		}
-		stat := rig.StatOf(pid)
-		if stat.Gone() || slices.Contains(rig.Silent, stat.Name) || stat.Number(22) < p.born {
+		stat := procfs.StatOf(pid)
+		if stat.Gone() || slices.Contains(programs.Silent, stat.Name) || stat.Number(22) < p.born {
 			continue
 		}
 		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if !bytes.Contains(append(env, 0), []byte(p.mark+"\x00")) {
 			continue
 		}
-		all = append(all, markedProcess{pid, stat.Number(4), stat.Number(5), stat.Name, IsStopped(pid)})
+		all = append(all, markedProcess{pid, stat.Number(4), stat.Number(5), stat.Name, procfs.IsStopped(pid)})
 	}
 	p.older = still
 	return all
@@ -844,8 +848,8 @@ func processes() []string {
 
 // children counts those of the shell that are not zombies yet: one that is ending has no environment.
 func (p *shellUser) children() (n int) {
-	for _, pid := range rig.ChildrenOf(p.t, p.cmd.Process.Pid) {
-		if state := rig.ProcStatus(pid, "State"); state != "" && state[0] != 'Z' {
+	for _, pid := range procfs.ChildrenOf(p.t, p.cmd.Process.Pid) {
+		if state := procfs.Status(pid, "State"); state != "" && state[0] != 'Z' {
 			n++
 		}
 	}
@@ -854,19 +858,8 @@ func (p *shellUser) children() (n int) {
 
 // isInit reports whether a process is the init of a PID namespace below this one. See pid_namespaces(7).
 func isInit(pid int) bool {
-	numbers := strings.Fields(rig.ProcStatus(pid, "NSpid"))
+	numbers := strings.Fields(procfs.Status(pid, "NSpid"))
 	return len(numbers) > 1 && numbers[len(numbers)-1] == "1"
-}
-
-// IsStopped reports whether all threads are, which is when a parent is told.
-func IsStopped(pid int) bool {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	for _, name := range tasks {
-		if state := rig.ReadStat(name).State(); state != 0 && state != 'T' {
-			return false
-		}
-	}
-	return len(tasks) > 0
 }
 
 // names is what is alive beside inits.

@@ -1,0 +1,66 @@
+package rig
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+)
+
+// MustRecord asserts what is left of a recorder's lines.
+func MustRecord(t testing.TB, who string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", who, got, want)
+	}
+}
+
+func MustKill(t testing.TB, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("cannot send %v to %d: %v", sig, pid, err)
+	}
+}
+
+// MustStay asserts that a process is alive, now.
+func MustStay(t testing.TB, who string, pid int) {
+	t.Helper()
+	if procfs.StatOf(pid).Gone() {
+		t.Errorf("%s has ended", who)
+	}
+}
+
+// WantOnce asserts that exactly one line of text is this one.
+func WantOnce(t testing.TB, text, line string) {
+	t.Helper()
+	n := 0
+	for got := range strings.SplitSeq(text, "\n") {
+		if got == line {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d times %q, want it once, in:\n%s", n, line, text)
+	}
+}
+
+func MustParse(t *testing.T, text []byte, value any) {
+	t.Helper()
+	if err := json.Unmarshal(text, value); err != nil {
+		t.Fatalf("%v: %.200q", err, text)
+	}
+}
+
+// What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
+// which speaks of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which
+// the C library and the runtime keep.
+func Forwardable(sig syscall.Signal) bool {
+	switch sig {
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPROF:
+		return false
+	}
+	return sig < 32 || sig > 34
+}

@@ -1,0 +1,144 @@
+// Package columns runs a case without a wrapper, under tini and under fini, and makes a table of what each leaves
+// behind: the one of docs/drop-in.md. Only fini's column is checked.
+package columns
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// An outcome is what a case saw after its fault.
+type Outcome struct {
+	Survivors int           // processes of the case that are alive
+	Eof       time.Duration // from the fault to the end of the case's output
+	Never     bool          // the output had no end within the window
+}
+
+// Window is how long a case without fini is watched before what is alive is called a
+// survivor, and an output without an end endless. Under fini nothing waits for it.
+const Window = 6 * time.Second
+
+var table struct {
+	sync.Mutex
+	rows  []string
+	cells map[string]map[string]Outcome
+}
+
+func init() {
+	rig.AtEnd = func() {
+		if testing.Verbose() && !rig.Quick() {
+			printTable(os.Stdout)
+		}
+	}
+}
+
+var tableColumns = []string{"without", "tini -s", "fini"}
+
+// Run runs a case under fini with the given flags, and in make test-all also without a wrapper and under
+// tini, puts the outcomes into the table, and asserts that fini left nothing. wrap is what goes
+// before the command. name is the row's, in words for a reader of the README.
+func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) Outcome) {
+	t.Helper()
+	AddRow(name)
+	for _, column := range tableColumns {
+		rig.Case(t, column == "fini", column, func(t *testing.T) {
+			var wrap []string
+			switch column {
+			case "tini -s":
+				wrap = []string{need.Program(t, "tini"), "-s", "--"}
+			case "fini":
+				wrap = append(append([]string{rig.Fini}, flags...), "--")
+			}
+			o := run(t, wrap)
+			if t.Failed() {
+				return
+			}
+			if column == "fini" && (o.Survivors > 0 || o.Never) {
+				t.Errorf("under fini: %s", o)
+			}
+			record(name, column, o)
+		})
+	}
+}
+
+// AddRow puts a row into the table, in the order of the calls.
+func AddRow(name string) {
+	table.Lock()
+	defer table.Unlock()
+	if table.cells == nil {
+		table.cells = map[string]map[string]Outcome{}
+	}
+	if table.cells[name] == nil {
+		table.cells[name] = map[string]Outcome{}
+		table.rows = append(table.rows, name)
+	}
+}
+
+func record(name, column string, o Outcome) {
+	table.Lock()
+	defer table.Unlock()
+	table.cells[name][column] = o
+}
+
+func (o Outcome) String() string {
+	if o.Never {
+		return fmt.Sprintf("%d, no EOF", o.Survivors)
+	}
+	return fmt.Sprintf("%d, EOF after %.1f s", o.Survivors, o.Eof.Seconds())
+}
+
+// printTable writes the table as Markdown.
+func printTable(w io.Writer) {
+	if len(table.rows) == 0 {
+		return
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	fmt.Fprintf(out, "\n| survivors, and the reader's EOF\t| %s\t|\n", strings.Join(tableColumns, "\t| "))
+	fmt.Fprintf(out, "| ---%s\t|\n", strings.Repeat("\t| ---", len(tableColumns)))
+	for _, name := range table.rows {
+		fmt.Fprintf(out, "| %s", name)
+		for _, column := range tableColumns {
+			cell := "-"
+			if o, ok := table.cells[name][column]; ok {
+				cell = o.String()
+			}
+			fmt.Fprintf(out, "\t| %s", cell)
+		}
+		fmt.Fprintln(out, "\t|")
+	}
+	_ = out.Flush()
+}
+
+// Survivors waits for the cgroup's end, or to the end of the window, and counts.
+func Survivors(c *rig.Cgroup) int { return survivorsWithin(c, Window) }
+
+func survivorsWithin(c *rig.Cgroup, limit time.Duration) int {
+	rig.Poll(limit, func() bool { return len(c.Alive()) == 0 })
+	return len(c.Alive())
+}
+
+// Watch watches the cgroup and the case's output from now on, which is the moment after
+// the fault.
+func Watch(c *rig.Cgroup, limit time.Duration, out *rig.Lines) (o Outcome) {
+	start := time.Now()
+	deadline := time.After(limit)
+	for open := true; open; {
+		select {
+		case _, open = <-out.C:
+		case <-deadline:
+			o.Never, open = true, false
+		}
+	}
+	o.Eof = time.Since(start)
+	o.Survivors = survivorsWithin(c, time.Until(start.Add(limit)))
+	return o
+}

@@ -1,0 +1,74 @@
+package rig
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+)
+
+// Bystander starts a process that lives until it is killed, and is a child of the test.
+func Bystander(t testing.TB, argv ...string) *exec.Cmd {
+	t.Helper()
+	if len(argv) == 0 {
+		argv = []string{"sleep", "1000"}
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	// execve(2) lets who started it go on before it gives the process its name.
+	Until(t, "its name", func() bool { return procfs.Status(cmd.Process.Pid, "Name") != procfs.Status(os.Getpid(), "Name") })
+	return cmd
+}
+
+// Run runs a program, which has to succeed, and returns what it prints to standard output.
+func Run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80", "MANPAGER=cat", "MANOPT=")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v: %s%s", name, args, err, out, &stderr)
+	}
+	return string(out)
+}
+
+// Ask runs fini to its end and returns its status, stdout and stderr.
+func Ask(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	Complete(t, cmd)
+	return procfs.ShellStatus(cmd.ProcessState), out.String(), errs.String()
+}
+
+// Complete runs a command to its end, which has to come: how it ended is in its ProcessState.
+func Complete(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	for w := new(Wait); ; {
+		select {
+		case <-ended:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		if w.Over(Enough) {
+			_ = cmd.Process.Kill()
+			t.Fatalf("%q has not ended, or its output has no end", cmd.Args)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package rig
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// Linked is this test binary under another name.
+func Linked(t testing.TB, name string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if os.Link(self, path) == nil {
+		return path
+	}
+	binary, err := os.ReadFile(self)
+	if err == nil {
+		err = WriteProgram(path, binary, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ShortTempDir is for sockets, whose names must be shorter than most of t.TempDir's.
+func ShortTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fini-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Put writes a file, and makes its folder if there is none. It returns the name.
+func Put(t testing.TB, name, text string, mode os.FileMode) string {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = WriteProgram(name, []byte(text), mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// WriteProgram is os.WriteFile for a program. No test beside this one forks meanwhile: until that test's child executes
+// something, the child has the file open too, and a file that is open for writing is not executed. See ETXTBSY in execve(2).
+func WriteProgram(path string, text []byte, mode os.FileMode) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, text, mode)
+}
+
+func ReadFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,151 @@
+package rig
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"golang.org/x/sys/unix"
+)
+
+// Fini is the binary under test: built for this run, or named with -fini.
+var Fini string
+
+// Main runs the tests of a room, or one of the programs that tests start. The folder e2e is the working directory of
+// either, so that the path of a file is the same in each room.
+func Main(m *testing.M) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
+		programs.Run(os.Args[1], os.Args[2:])
+	}
+	if err := toE2E(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	surroundings.Own()
+	withoutShims()
+	flag.StringVar(&Fini, "fini", "", "test this binary instead of building one")
+	flag.Parse()
+	if isDefault("test.parallel") {
+		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
+		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
+	}
+	os.Exit(func() int {
+		if Fini == "" {
+			dir, err := os.MkdirTemp("", "fini-e2e-")
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			defer func() { _ = os.RemoveAll(dir) }()
+			if err := os.Chmod(dir, 0o755); err != nil { // another uid runs it too
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+			Fini = filepath.Join(dir, "fini")
+			if err := build(Fini); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return 1
+			}
+		}
+		status := m.Run()
+		if AtEnd != nil {
+			AtEnd()
+		}
+		return max(status, tooLarge())
+	}())
+}
+
+// AtEnd is called after the tests of a room.
+var AtEnd func()
+
+// Locked runs what no two rooms may do at a time: rooms run beside each other.
+func Locked(do func() error) error {
+	dir, err := os.Open(".")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	return do()
+}
+
+// build makes a copy of bin/fini. make test, which has made bin/fini, says so.
+func build(to string) error {
+	return Locked(func() error {
+		if surroundings.Asked("FINI_BUILT") == "" {
+			// The Makefile knows the linker's flags.
+			if out, err := exec.Command("make", "-s", "-C", "..", "build").CombinedOutput(); err != nil {
+				return fmt.Errorf("cannot build fini: %w\n%s", err, out)
+			}
+		}
+		if out, err := exec.Command("install", "-m", "755", "../bin/fini", to).CombinedOutput(); err != nil {
+			return fmt.Errorf("cannot copy fini: %w\n%s", err, out)
+		}
+		return nil
+	})
+}
+
+// toE2E goes up from the room's folder.
+func toE2E() error {
+	dir, err := os.Getwd()
+	for err == nil && filepath.Base(dir) != "e2e" {
+		if filepath.Dir(dir) == dir {
+			return errors.New("the tests of a room run in its folder, which is below e2e")
+		}
+		dir = filepath.Dir(dir)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chdir(dir)
+}
+
+// withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
+// place may be a shell script that looks for it (pyenv's), which takes several times as long as what the tests have
+// it do.
+func withoutShims() {
+	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	dir := filepath.Dir(strings.TrimSpace(string(path)))
+	if err == nil && filepath.IsAbs(dir) && !slices.Contains(filepath.SplitList(os.Getenv("PATH")), dir) {
+		_ = os.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	}
+}
+
+// tooLarge is 1, and says so, if the tests have ever had more memory than a small machine can spare.
+func tooLarge() int {
+	const most = 500_000 // kB; it is a tenth of that
+	kb, _, _ := strings.Cut(procfs.Status(os.Getpid(), "VmHWM"), " ")
+	if n, _ := strconv.Atoi(kb); n > most {
+		fmt.Printf("the tests themselves had %d kB of memory, want at most %d: what do they keep?\n", n, most)
+		return 1
+	}
+	return 0
+}
+
+// isDefault reports whether a flag was left at its default.
+func isDefault(name string) bool {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return !set
+}
+
+// Mode is the command line that starts a program of package programs.
+func Mode(name string, args ...string) []string {
+	return programs.CommandLine(name, args...)
+}
+
+// CommandOf is the command of a command line.
+func CommandOf(argv []string) *exec.Cmd { return exec.Command(argv[0], argv[1:]...) }

@@ -1,0 +1,146 @@
+// Package procfs reads what the kernel tells of a process, with code of its own: what fini reads there is under test.
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func ShellStatus(s *os.ProcessState) int {
+	if ws := s.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return s.ExitCode()
+}
+
+// Status is a field of /proc/PID/status.
+func Status(pid int, field string) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// ChildrenOf lists the children of a process, zombies included, the oldest first where the kernel
+// lists them.
+func ChildrenOf(t testing.TB, pid int) (pids []int) {
+	t.Helper()
+	if threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)); err == nil && len(threads) > 0 {
+		for _, name := range threads {
+			text, _ := os.ReadFile(name)
+			for field := range strings.FieldsSeq(string(text)) {
+				child, _ := strconv.Atoi(field)
+				pids = append(pids, child)
+			}
+		}
+		return pids
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range stats {
+		if stat := ReadStat(name); stat.Number(4) == pid {
+			pids = append(pids, stat.PID)
+		}
+	}
+	return pids
+}
+
+// A procStat is what a stat file of /proc says of a process or a thread; the zero value if there is
+// none. See proc_pid_stat(5).
+type Stat struct {
+	PID  int
+	Name string
+	rest []string // the fields from the third on
+}
+
+func StatOf(pid int) Stat { return ReadStat(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func ReadStat(path string) Stat {
+	text, _ := os.ReadFile(path)
+	return ParseStat(string(text))
+}
+
+func ParseStat(text string) (s Stat) {
+	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
+	if from < 0 || to < from {
+		return s
+	}
+	s.PID, _ = strconv.Atoi(strings.TrimSpace(text[:from]))
+	s.Name, s.rest = text[from+1:to], strings.Fields(text[to+1:])
+	return s
+}
+
+// State is the third field, or 0.
+func (s Stat) State() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	return s.rest[0][0]
+}
+
+// Number is a field behind the third, counted as in the man page.
+func (s Stat) Number(field int) int {
+	if field-3 >= len(s.rest) {
+		return 0
+	}
+	n, _ := strconv.Atoi(s.rest[field-3])
+	return n
+}
+
+// Gone reports whether there is no process, or one that has ended and was not waited for.
+func (s Stat) Gone() bool { return s.State() == 0 || s.State() == 'Z' || s.State() == 'X' }
+
+func CountFDs(t testing.TB, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func ParentOf(pid int) int { return StatOf(pid).Number(4) }
+
+func GroupOf(pid int) int { return StatOf(pid).Number(5) }
+
+func SessionOf(pid int) int { return StatOf(pid).Number(6) }
+
+// IsStopped reports whether all threads are, which is when a parent is told.
+func IsStopped(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range tasks {
+		if state := ReadStat(name).State(); state != 0 && state != 'T' {
+			return false
+		}
+	}
+	return len(tasks) > 0
+}
+
+func CountStopped(pids []int) (n int) {
+	for _, pid := range pids {
+		if strings.HasPrefix(Status(pid, "State"), "T") {
+			n++
+		}
+	}
+	return n
+}
+
+func MaskHas(mask string, sig syscall.Signal) bool {
+	var bits uint64
+	_, err := fmt.Sscanf(mask, "%x", &bits)
+	return err == nil && bits&(1<<(sig-1)) != 0
+}

@@ -1,0 +1,27 @@
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// runAgent is a daemon that is meant to stay: it ignores SIGTERM, has a child of another name,
+// says "agent PID" and "child PID" on descriptor 4 and stays.
+func runAgent([]string) int {
+	signal.Ignore(syscall.SIGTERM)
+	unix.CloseOnExec(4)
+	child := exec.Command("/bin/sleep", "1000")
+	child.ExtraFiles = []*os.File{os.NewFile(3, "witness")}
+	if err := child.Start(); err != nil {
+		return 1
+	}
+	to := os.NewFile(4, "ready")
+	_, _ = fmt.Fprintf(to, "agent %d\nchild %d\n", os.Getpid(), child.Process.Pid)
+	_ = to.Close()
+	return forever()
+}

@@ -1,0 +1,44 @@
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+// runBystander has as many descendants as it is told, one below the other. Each says
+// "bystander PID", every signal that it gets, and "end" at the end of its stdin.
+func runBystander(args []string) int {
+	c := make(chan os.Signal, 1000)
+	signal.Notify(c)
+	if below, _ := strconv.Atoi(args[0]); below > 0 {
+		argv := CommandLine("bystander", strconv.Itoa(below-1))
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	say := func(a ...any) { _, _ = os.Stdout.WriteString(fmt.Sprintln(a...)) }
+	ended := make(chan struct{})
+	go func() {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		close(ended)
+	}()
+	say("bystander", os.Getpid())
+	for {
+		select {
+		case sig := <-c:
+			if sig != syscall.SIGURG && sig != syscall.SIGCHLD { // of its own runtime and child
+				say("signal", int(sig.(syscall.Signal)))
+			}
+		case <-ended:
+			say("end")
+			return 0
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// runLeaderless says "ready" when its first thread has ended: a zombie of which other threads
+// live on. With an argument it ignores SIGTERM.
+func runLeaderless(args []string) int {
+	if len(args) > 0 {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	go func() {
+		awaitFact(func() bool { return procfs.StatOf(os.Getpid()).State() == 'Z' })
+		fmt.Println("ready")
+		forever()
+	}()
+	for range 4 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				_ = unix.Pause()
+			}
+		}()
+	}
+	_, _, _ = syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	return 0
+}

@@ -1,0 +1,35 @@
+package programs
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+)
+
+// runSignals prints "ready PID" and then each signal it gets. It ends with status
+// 7 on the signal named first, and otherwise not at all.
+func runSignals(args []string) int {
+	c := make(chan os.Signal, 1<<14) // more than are sent before a busy machine lets this one read
+	ignored := procfs.Status(os.Getpid(), "SigIgn")
+	for n := syscall.Signal(1); n <= 64; n++ {
+		if n != syscall.SIGURG && !procfs.MaskHas(ignored, n) {
+			signal.Notify(c, n)
+		}
+	}
+	fmt.Println("ready", os.Getpid())
+	for sig := range c {
+		n := int(sig.(syscall.Signal))
+		if n == int(syscall.SIGCHLD) {
+			continue
+		}
+		fmt.Println("signal", n)
+		if len(args) > 0 && strconv.Itoa(n) == args[0] {
+			return 7
+		}
+	}
+	return 0
+}

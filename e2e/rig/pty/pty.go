@@ -1,0 +1,60 @@
+// Package pty opens a terminal, and starts commands on it.
+package pty
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a pty.
+func Open(t testing.TB) (theirs, ours *os.File) {
+	t.Helper()
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ours.Close() })
+	if err := unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return theirs, ours
+}
+
+// Start runs a command as the leader of a session whose terminal is a pty, and
+// returns what it writes there, line by line, and where to type.
+func Start(t *testing.T, cmd *exec.Cmd) (l *rig.Life, screen *rig.Lines, keys *os.File) {
+	t.Helper()
+	theirs, ours := Open(t)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
+	l = rig.StartCmd(t, cmd)
+	_ = theirs.Close()
+	return l, rig.NewLines(t, Carriageless{ours}), ours
+}
+
+// Carriageless drops the carriage returns that a terminal adds.
+type Carriageless struct{ R io.Reader }
+
+func (c Carriageless) Read(p []byte) (int, error) {
+	n, err := c.R.Read(p)
+	return copy(p, strings.ReplaceAll(string(p[:n]), "\r", "")), err
+}

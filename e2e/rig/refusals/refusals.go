@@ -1,0 +1,144 @@
+// Package refusals has the table of system calls that a kernel or a sandbox may refuse, and what fini keeps then.
+package refusals
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+)
+
+// Alive is what of a case is alive when every fini of it is gone.
+type Alive int
+
+const (
+	Nothing    Alive = iota
+	Leftovers        // all that the main child started
+	Everything       // and the main child
+)
+
+// Row is one row of the table in docs/refused-and-exhausted.md.
+type Row struct {
+	Refused string
+	Calls   string // as @refuse names them
+	Lost    string
+	Holds   string
+
+	Says    []string // by a pair; each line once and no other, ERROR for the error
+	Left    Alive    // after the main child's end
+	Unbound bool     // the launcher's death goes unnoticed
+	Inner   Alive    // after SIGKILL of the inner fini
+	Alone   Alive    // after SIGKILL of a fini without a shield
+
+	Quick string // whom make test kills: the one by which the row differs from others, if there is one
+}
+
+const (
+	noSubreaper  = "cannot become a subreaper: ERROR: what the command leaves running goes on"
+	noBond       = "cannot set a parent death signal: ERROR: going on without a bond to the parent process"
+	noOwnGroup   = "cannot give the inner fini a process group of its own: ERROR: a SIGKILL for fini's group kills both"
+	noInitsGroup = "cannot give the command a process group: signals go to the main child alone"
+	noGroup      = "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed"
+)
+
+var Rows = []Row{
+	{
+		Refused: "`clone3`, `close_range`, `pwritev2`",
+		Calls:   "clone3,close_range,pwritev2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher",
+	},
+	{
+		Refused: "`pidfd_open`", Calls: "pidfd_open",
+		Lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
+		Holds: "all else: the parent death signal is the bond to the parent process", Alone: Leftovers, Quick: "outer",
+	},
+	{
+		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", Calls: BeforePidfds,
+		Lost: "the same", Holds: "all else", Alone: Leftovers, Quick: "inner",
+	},
+	{
+		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
+		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers, Quick: "only",
+	},
+	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`wait4`", Calls: "wait4", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
+	{Refused: "`waitid`", Calls: "waitid", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
+	{Refused: "`waitid` with `WNOWAIT`", Calls: "WNOWAIT", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
+	{Refused: "`timerfd_create`", Calls: "timerfd_create", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "only"},
+	{Refused: "`eventfd2`", Calls: "eventfd2", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
+	{Refused: "`epoll_create1`, `epoll_ctl`", Calls: "epoll_create1,epoll_ctl", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "outer"},
+	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
+	{
+		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
+		Lost:  "without a shield the command goes on if fini is killed",
+		Holds: "the shield of a pair; the bond to the parent process",
+		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
+	},
+	{
+		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
+		Lost:  "the bond to the parent process; without a shield the command goes on if fini is killed",
+		Holds: "the shield of a pair; leftovers are stopped",
+		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
+	},
+	{
+		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
+		Lost:  "fini stops leftovers only as PID 1",
+		Holds: "the main child is stopped when the parent process dies or a fini is killed",
+		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
+	},
+	{
+		Refused: "`prctl`", Calls: "prctl",
+		Lost:  "fini stops leftovers only as PID 1; the command goes on if the inner fini, or a fini without a shield, is killed",
+		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
+		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
+	},
+	{
+		Refused: "`setpgid`", Calls: "setpgid",
+		Lost:  "signals reach only the main child; without a shield the command goes on if fini is killed",
+		Holds: "leftovers are stopped; the parent's death; the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+	},
+	{
+		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
+		Alone: Leftovers, Quick: "launcher",
+	},
+	{
+		Refused: "all of these", Calls: All,
+		Lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
+		Holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
+		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
+	},
+}
+
+// BeforePidfds are the newer calls that old kernels and sandboxes do not have.
+const BeforePidfds = "pidfd_open,pidfd_send_signal,clone3,close_range"
+
+const All = "prctl,pidfd_open,pidfd_send_signal,CLONE_PIDFD,clone3,waitid,close_range,timerfd_create," +
+	"eventfd2,epoll_create1,epoll_ctl,epoll_pwait,pwritev2,setpgid,TIOCSPGRP"
+
+// SaysIn is what a row makes fini say in a place.
+func (row Row) SaysIn(p rig.Place) []string {
+	if p.PID1 { // it has no bond, and adopts orphans without being a subreaper; its end is that of its namespace
+		if slices.Contains(row.Says, noOwnGroup) {
+			return []string{noInitsGroup}
+		}
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(row.Says), func(line string) bool {
+		return p.Alone && line == noOwnGroup
+	})
+}
+
+// Kinds are the errors with which a row's kills are tried: both where it takes another way to tell of an end.
+func (row Row) Kinds() []string {
+	if strings.Contains(row.Calls, "pidfd_open") && !rig.Quick() {
+		return []string{"ENOSYS", "EPERM"}
+	}
+	return []string{"EPERM"}
+}
+
+// Victims are what is killed: in make test the quick one alone.
+func (row Row) Victims() []string {
+	if rig.Quick() {
+		return []string{row.Quick}
+	}
+	return []string{"launcher", "outer", "inner", "only"}
+}
