@@ -173,18 +173,23 @@ func TestStill(t *testing.T) {
 	}
 	// Another comes while the reader reads.
 	end := proc.wait(pids[1], "stat")
-	changed := make(chan bool)
+	looked, changed := make(chan bool), make(chan bool)
 	go func() {
+		defer close(changed)
 		for !tree.reader.busy.Load() {
-			time.Sleep(time.Millisecond)
+			select {
+			case <-looked:
+				return
+			case <-time.After(time.Millisecond):
+			}
 		}
 		proc.put(os.Getpid(), self, fmt.Sprint(pids[0], " ", pids[1], " 1 "))
 		for tree.reader.busy.Load() {
 			end()
 		}
-		close(changed)
 	}()
 	view, err := tree.Look()
+	close(looked)
 	if err != nil || view.Still || len(view.Found) != 2 {
 		t.Errorf("one came: %+v, %v", view, err)
 	}
