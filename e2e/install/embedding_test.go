@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -57,7 +58,14 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			says("threw .*FINI_BINARY: /no/such/file does not exist", []string{"FINI_BINARY=/no/such/file"}, "true")
 			other := []byte(rig.ReadFile(t, rig.Fini)[:4096])
 			other[18] = 0xfd // e_machine in elf(5): none that there is
-			for _, file := range []string{k.Dir, k.File("other", string(other), 0o755), k.File("script", "#!/bin/sh\n", 0o755)} {
+			fifo := filepath.Join(k.Dir, "fifo")
+			if err := syscall.Mkfifo(fifo, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range []string{k.Dir, fifo} {
+				says("threw .*binary: .* is not a file", nil, "true", file)
+			}
+			for _, file := range []string{k.File("other", string(other), 0o755), k.File("script", "#!/bin/sh\n", 0o755)} {
 				says("threw .*(is not a program for this machine|can't be read: .*)", nil, "true", file)
 			}
 			says("threw .*binary: .*/plain is not executable", nil, "true", k.File("plain", rig.ReadFile(t, rig.Fini), 0o644))

@@ -46,6 +46,8 @@ def _on_path() -> list[str]:
 def _unusable(file: str) -> str:
     if not os.path.exists(file):
         return "does not exist"
+    if not os.path.isfile(file):
+        return "is not a file"  # to open a FIFO waits for its writer
     if not os.access(file, os.X_OK):
         return "is not executable"
     return "" if _machine(file) == _machine("/proc/self/exe") != b"" else "is not a program for this machine"

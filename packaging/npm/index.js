@@ -37,6 +37,7 @@ const onPath = () => (process.env.PATH ?? '').split(delimiter).filter(isAbsolute
 // may be this package's own, or another program.
 function unusable(file) {
   try {
+    if (!fs.statSync(file).isFile()) return 'is not a file'; // to open a FIFO waits for its writer
     fs.accessSync(file, fs.constants.X_OK);
     return machine(file) === machine('/proc/self/exe') ? '' : 'is not a program for this machine';
   } catch (error) {
