@@ -17,13 +17,13 @@ import (
 // it is told to.
 const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i+1)); done; echo made; read end`
 
-// fini reaps at once, which may cost a little more CPU than it costs tini. It was 1.2 times as much on a busy machine, and 4
-// times where the Go runtime's monitor wakes for each orphan. Orphans that exit within a millisecond share a wake-up.
+// fini reaps at once, which may cost a little more CPU than it costs tini. It was 1.0 times as much on an idle machine, up to
+// 1.4 times on one with a load of 25, and 4 times where the Go runtime's monitor wakes for each orphan. Orphans that exit within a millisecond share a wake-up.
 func TestGuardCostPerOrphan(t *testing.T) {
 	rig.Long(t)
 	rig.Serial(t, "it compares what two processes cost")
 	tini := need.Program(t, "tini-static")
-	const orphans, mostSwitches, mostCPU = 3000, 1.0, 1.3
+	const orphans, mostSwitches, mostCPU = 3000, 1.0, 1.6
 	reap := func(t *testing.T, cmd *exec.Cmd) (switches, cpu float64) {
 		l := rig.StartCmd(t, cmd)
 		l.Out.Want("ready")
@@ -39,7 +39,7 @@ func TestGuardCostPerOrphan(t *testing.T) {
 		return switches / orphans, cpu / orphans
 	}
 	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
-	rest.Typically(t, "at most the context switches of tini-static, and 1.3 times its CPU", func() (bool, string) {
+	rest.Typically(t, "at most the context switches of tini-static, and 1.6 times its CPU", func() (bool, string) {
 		const rounds = 3
 		var switches, cpus []float64
 		for range rounds {
