@@ -26,8 +26,7 @@ import (
 func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newKernel(options, self)
-	k.begun, k.main = signals.Uptime(), int(self.Main)
-	k.kills.Over = true
+	k.begun = signals.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
 	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
 	switch {
@@ -36,15 +35,15 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
 		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
-		k.report.Pid = k.main
 	}
+	k.report.Pid = int(self.Main)
 	var err error
 	k.caught, err = signals.Catch(self.Ignored, k.plan.Stops)
 	k.failed(err) // it goes on without a descriptor: what is left has to be stopped
 	k.rules.Ignored = k.caught.Ignored
 	k.caught.Children()
 	k.caught.Unblock()
-	k.tree.Allow(options.AllowOrphan, k.main)
+	k.tree.Allow(options.AllowOrphan, k.report.Pid)
 	reserve()
 	runtime.UnlockOSThread() // as in Run
 	switch {
@@ -53,5 +52,5 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
-	return life.NewHeir(k, k.rules, k.main, result).Run()
+	return life.NewHeir(k, k.rules, k.report.Pid, result).Run()
 }

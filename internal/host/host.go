@@ -104,7 +104,6 @@ type kernel struct {
 	args   []string // the command
 	rules  life.Rules
 	line   Line // to the outer fini; FD is -1 if there is none
-	main   int  // the pid of the command
 	mainFD int  // its pidfd, -1 for none
 
 	caught *signals.Catcher
@@ -113,7 +112,6 @@ type kernel struct {
 	bonds  []bond
 	tree   *orphans.Tree
 	report report.Report
-	kills  life.Kills
 	memory proc.Memory
 	fds    []unix.PollFd // see Wait
 
@@ -152,7 +150,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 // begin begins the life of the child.
 func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	k.begun = signals.Uptime()
-	k.main, k.mainFD = child.Pid, child.FD
+	k.mainFD = child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)
 	k.report.Pid = child.Pid
 	if k.stdin == pdeath.Open && options.StdinEOF {

@@ -146,7 +146,7 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 // OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped belongs to it if its
 // parent is known and belongs to it. The main child counts even after it was reaped.
 func (k *kernel) OfTree(got signals.Received) bool {
-	of := func(pid int) bool { return pid > 0 && (pid == k.main || k.tree.Descends(pid)) }
+	of := func(pid int) bool { return pid > 0 && (pid == k.report.Pid || k.tree.Descends(pid)) }
 	return of(got.Sender) || of(got.Parent)
 }
 
@@ -166,7 +166,7 @@ func (k *kernel) Unread() int {
 // Traffic returns what the processes that hold standard input have read and written.
 func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
-// Reap reaps, and records the exits.
+// Reap reaps.
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {
@@ -181,11 +181,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	for _, x := range exits {
 		if x.Ended() {
 			k.tree.Reaped(x.Pid)
-			k.kills.Over = k.kills.Over || x.Pid == k.main
 		}
 	}
-	k.report.Reaped(exits)
-	k.tellOfMemory(exits)
 	return exits, none || k.tree.OnlyEarlier()
 }
 
@@ -210,7 +207,6 @@ func (k *kernel) restAfter(n int) {
 
 // MainEnded records the exit of the main child.
 func (k *kernel) MainEnded() {
-	k.kills.Over = true
 	k.ended = k.Now()
 	if k.terminal >= 0 {
 		takeForeground() // for a Ctrl-C while leftovers exit
@@ -225,14 +221,13 @@ func (k *kernel) Look() (orphans.View, error) {
 }
 
 // Forward sends a signal to the command.
-func (k *kernel) Forward(sig syscall.Signal, group bool) {
+func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))
-	k.kills.Sent(sig, group, k.main)
 	send := signals.To
 	if group {
 		send = signals.ToGroup
 	}
-	err := send(k.main, sig)
+	err := send(main, sig)
 	if errors.Is(err, unix.EPERM) && k.mainFD >= 0 && unix.PidfdSendSignal(k.mainFD, sig, nil, 0) == nil {
 		err = nil // a filter refuses kill(2)
 	}
@@ -240,24 +235,14 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 }
 
 // Send sends a signal to a leftover.
-func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
-	k.report.Sent(to.Pid, sig)
-	k.kills.Sent(sig, false, to.Pid)
-	k.failed(k.tree.Signal(to, sig))
-}
+func (k *kernel) Send(to orphans.Process, sig syscall.Signal) { k.failed(k.tree.Signal(to, sig)) }
 
 // Kill sends SIGKILL to the children, or to the whole tree.
 func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
-	round := k.tree.Kill
 	if childrenOnly {
-		round = k.tree.KillChildren
+		return k.tree.KillChildren()
 	}
-	hit, refused, err = round()
-	k.kills.Sent(syscall.SIGKILL, os.Getpid() == 1, hit...) // PID 1 may have hit other processes too
-	for _, pid := range hit {
-		k.report.Sent(pid, syscall.SIGKILL)
-	}
-	return hit, refused, err
+	return k.tree.Kill()
 }
 
 // Exit writes the last messages, and tells the outer fini the result.
@@ -281,29 +266,31 @@ func (k *kernel) failed(err error) {
 	}
 }
 
-// tellOfMemory warns that the kernel may have killed processes because memory ran out: those that were killed by a
-// SIGKILL that fini has not sent.
-func (k *kernel) tellOfMemory(exits []reaper.Exit) {
-	for _, x := range k.kills.Others(exits, k.main) {
-		n, err := k.memory.KilledSince()
-		if err != nil {
-			k.report.OOM(x.Pid, "unknown", err.Error())
-			continue
-		}
-		if n == 0 {
-			continue
-		}
-		k.report.OOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", k.memory.File, n))
-		if k.toldOfMemory++; k.toldOfMemory > life.MaxNamed {
-			continue
-		}
-		who := fmt.Sprintf("leftover %d was killed by SIGKILL", x.Pid)
-		switch {
-		case x.Pid == k.main && x.Status.Exited():
-			who = "the command exited with 137, as for SIGKILL"
-		case x.Pid == k.main:
-			who = "the command was killed by SIGKILL"
-		}
-		k.Sayf(life.Warning, "%s; the kernel killed a process for memory in this cgroup (oom: likely)", who)
+// Exited records an exit for the report. If SIGKILL of others has killed the process, Exited warns that it may be because
+// memory ran out.
+func (k *kernel) Exited(x reaper.Exit, killed bool) {
+	k.report.Reaped(x)
+	if !killed {
+		return
 	}
+	n, err := k.memory.KilledSince()
+	if err != nil {
+		k.report.OOM(x.Pid, "unknown", err.Error())
+		return
+	}
+	if n == 0 {
+		return
+	}
+	k.report.OOM(x.Pid, "likely", fmt.Sprintf("oom_kill in %s rose by %d", k.memory.File, n))
+	if k.toldOfMemory++; k.toldOfMemory > life.MaxNamed {
+		return
+	}
+	who := fmt.Sprintf("leftover %d was killed by SIGKILL", x.Pid)
+	switch {
+	case x.Pid == k.report.Pid && x.Status.Exited():
+		who = "the command exited with 137, as for SIGKILL"
+	case x.Pid == k.report.Pid:
+		who = "the command was killed by SIGKILL"
+	}
+	k.Sayf(life.Warning, "%s; the kernel killed a process for memory in this cgroup (oom: likely)", who)
 }

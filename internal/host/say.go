@@ -96,7 +96,7 @@ func (k *kernel) culprit(why life.Reason) string {
 // Tell writes what fini does about a leftover. A line about a leftover that fini spares matters under --orphans=leave,
 // and if a reader waits for a leftover that --allow-orphan names. When PID 1 exits, the kernel kills the whole tree, so
 // a reader never waits for a leftover there.
-func (k *kernel) Tell(p orphans.Process, what, spared string, quietly, hadTerm bool) {
+func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
 	shown, level, why := p, life.Warning, ""
 	if os.Getpid() == 1 && k.line.FD < 0 {
 		shown.Holds = 0
@@ -121,7 +121,7 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly, hadTerm b
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
 		line = report.Describe(shown, commandLine, session, from, width)
 	}
-	k.report.Leftover(p, commandLine, from, spared, hadTerm, line)
+	k.report.Leftover(p, commandLine, from, spared, of.Signals, line)
 	if !silent {
 		k.Sayf(level, "%s leftover %s%s", what, line, why)
 	}
@@ -145,7 +145,7 @@ func (k *kernel) sayEnd(end life.End) {
 	}
 	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }
 	var command string
-	if k.ended > 0 && k.main != 0 {
+	if k.ended > 0 && k.report.Pid != 0 && k.self.Role != entry.Heir {
 		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
 	k.Sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)

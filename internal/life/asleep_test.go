@@ -104,7 +104,7 @@ func (w *world) sayStarted() {
 // fallAsleep makes the outer fini a sleeper. If the command was not started yet, there is no tree either.
 func (w *world) fallAsleep(unstarted bool) {
 	outer, inner := &w.finis[0], &w.finis[1]
-	outer.Loop, outer.phase, outer.bound = Loop{}, dozing, nil
+	outer.Loop, outer.phase, outer.bound = Loop{records: &records{}}, dozing, nil
 	outer.sleeper.Self = w.get(outer.id).pid
 	if !unstarted {
 		w.sayStarted()

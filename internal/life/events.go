@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/reaper"
 )
 
 // A Machine decides what to do about each event, in order, and which machine goes on: itself, another machine, or none
@@ -31,10 +30,10 @@ type (
 		why    Reason
 		unread int // bytes of standard input
 	}
-	ended struct { // children were reaped
-		exits  []reaper.Exit
-		none   bool // no child is left: the tree is empty
-		hidden bool // the main child has exited, but a tracer keeps it from being reaped
+	ended struct { // children were reaped, or were suspended or continued
+		main   []syscall.WaitStatus // of the main child, if it is one of them
+		none   bool                 // no child is left: the tree is empty
+		hidden bool                 // the main child has exited, but a tracer keeps it from being reaped
 	}
 	looked struct { // the answer to look
 		orphans.View
@@ -42,11 +41,20 @@ type (
 	}
 	swept struct { // the answer to kill
 		hit, refused []int // pids: sent SIGKILL, and not allowed to be signalled
+		fresh        bool  // one was hit for the first time
 		err          error
 	}
 	elapsed struct{ unread int }       // the time asked for with wake has come
 	late    struct{ by time.Duration } // fini did not run for that time, so the wait of a stop becomes longer by it
 )
+
+// exit returns how the main child has ended, nil if it has not.
+func (e ended) exit() *syscall.WaitStatus {
+	if last := len(e.main) - 1; last >= 0 && (e.main[last].Exited() || e.main[last].Signaled()) {
+		return &e.main[last]
+	}
+	return nil
+}
 
 // An origin is the kind of sender of a signal.
 type origin int
@@ -79,7 +87,6 @@ type (
 		what    string
 		spared  string // why fini leaves it alone: see ByName; "" if it does not
 		quietly bool   // without a line: see MaxNamed
-		hadTerm bool   // the leftover has had SIGTERM already
 	}
 	say struct { // anything else
 		level Level

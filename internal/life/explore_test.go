@@ -410,7 +410,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			s.deadline = from(s.deadline)
 			add(s)
 		}
-		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.mainReaped, from(f.timeout), from(f.wake))
+		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.main.Ended, f.main.status != nil, from(f.timeout), from(f.wake))
 		if f.machine != nil && f.machine.stops() {
 			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
@@ -424,16 +424,17 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			}
 		}
 		add(where(f.machine))
+		term, _ := f.main.had(syscall.SIGTERM)
+		add(had(term.At))
 		switch m := f.machine.(type) {
 		case *ladder:
 			if m.Idle > 0 && m.rung == running {
 				add(min(m.standstill.looks, idleLooks), m.standstill.sum == w.traffic, m.standstill.said)
 			}
 			add(from(m.deadline), m.leftUnread, len(m.further), m.stopReason, m.timedOut, m.isSuspended, m.expectedDuplicate, m.Orphans)
-			add(had(m.sentAt[syscall.SIGTERM]))
 			for sig := syscall.Signal(1); sig < 32; sig++ {
-				if at, ok := m.sentAt[sig]; ok {
-					add(sig, min(w.now-at, sameEnd+ms)/ms)
+				if sent, ok := m.main.had(sig); ok {
+					add(sig, min(w.now-sent.At, sameEnd+ms)/ms)
 				}
 			}
 		case *sweep:
@@ -445,16 +446,17 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 				sinceLook = min(w.now-m.lookedAt, longPause) / ms
 			}
 			var pids [64]int
-			for pid := range m.killedPids {
-				pids[pid] = 1
-			}
-			for pid, r := range m.requests {
+			for pid, r := range m.leftovers {
+				_, killed := r.had(syscall.SIGKILL)
+				term, asked := r.had(syscall.SIGTERM)
 				// One that is gone may come again within the tick.
-				if p := w.byPid(pid); p != nil && r.start == p.start/tick*tick || p == nil && r.start+tick > w.now {
-					pids[pid] |= 2 | had(r.at)<<2
+				if p := w.byPid(pid); p != nil && (r.Start == 0 || r.Start == p.start/tick*tick) || p == nil && r.Start+tick > w.now {
+					pids[pid] = boolToInt(killed) | boolToInt(asked)<<1 | had(term.At)<<2
+				} else if killed { // a round hits by pid
+					pids[pid] = -1
 				}
 			}
-			add(m.Orphans, had(m.earlierTerm.at), had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, deadline, m.pause)
+			add(m.Orphans, had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, deadline, m.pause)
 			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
 		}
 	}
@@ -486,11 +488,12 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		of   any
 		want string
 	}{
-		{ladder{}, "Rules main rung deadline leftUnread further stopReason timedOut standstill isSuspended expectedDuplicate sentAt"},
-		{sweep{}, "Rules main earlierTerm result resultUnknown clears stage deadline pause askedAt sawInterrupt requests count killedPids burstEnd quietLook lookedAt staying saidUnread"},
+		{ladder{}, "Rules records rung deadline leftUnread further stopReason timedOut standstill isSuspended expectedDuplicate"},
+		{sweep{}, "Rules records result resultUnknown clears stage deadline pause askedAt sawInterrupt count burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
-		{earlierTerm{}, "group at"},
-		{request{}, "start at"},
+		{records{}, "main leftovers all"},
+		{Record{}, "Pid Start Sent Ended status"},
+		{Sent{}, "Sig At Group"},
 	} {
 		var names []string
 		kind := reflect.TypeOf(tt.of)

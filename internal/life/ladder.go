@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
@@ -43,7 +42,7 @@ const (
 // ladder stops a command.
 type ladder struct {
 	Rules
-	main int // the main child's pid
+	*records
 
 	rung       rung
 	deadline   time.Duration // when the rung ends, as uptime
@@ -56,12 +55,9 @@ type ladder struct {
 	isSuspended bool // the main child is suspended by a signal
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
-	sentAt            map[syscall.Signal]time.Duration // when the main child was last sent each signal, as uptime
 }
 
-func newLadder(r Rules, main int) *ladder {
-	return &ladder{Rules: r, main: main, sentAt: map[syscall.Signal]time.Duration{}}
-}
+func newLadder(r Rules, known *records) *ladder { return &ladder{Rules: r, records: known} }
 
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
@@ -90,15 +86,15 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		return nil
 	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
-		if l.hadRecently(now, sig) {
+		if l.main.hadRecently(now, sig) {
 			return nil // the group of the dead parent process got this signal too
 		}
 	}
-	do = l.forward(now, sig)
+	do = append(do, forward{sig: sig})
 	if !l.asksForEnd(sig) {
 		return do
 	}
-	do = append(do, l.letGoOn(now)...)
+	do = append(do, l.letGoOn()...)
 	switch {
 	case l.rung == closing: // the sender's signal serves as the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
@@ -149,19 +145,13 @@ func (i Identity) asksForEnd(sig syscall.Signal) bool {
 	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
 
-// forward sends sig to the command and records the time.
-func (l *ladder) forward(now time.Duration, sig syscall.Signal) []action {
-	l.sentAt[sig] = now
-	return []action{forward{sig: sig}}
-}
-
 // letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
-func (l *ladder) letGoOn(now time.Duration) []action {
+func (l *ladder) letGoOn() []action {
 	if !l.isSuspended {
 		return nil
 	}
 	l.isSuspended = false
-	return l.forward(now, syscall.SIGCONT)
+	return []action{forward{sig: syscall.SIGCONT}}
 }
 
 // stop climbs the ladder for a reason of fini's own.
@@ -202,24 +192,16 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	if why.overrules() {
 		sig, l.further = l.Deathsig, nil
 	}
-	if !l.hadRecently(now, sig) {
+	if !l.main.hadRecently(now, sig) {
 		if why.overrules() {
 			l.expectedDuplicate = sig
 		}
-		do = append(do, l.forward(now, sig)...)
+		do = append(do, forward{sig: sig})
 	}
-	do = append(do, l.letGoOn(now)...)
+	do = append(do, l.letGoOn()...)
 	// The look records which process started which. It comes after the signal, because it may take long.
 	do = append(do, look{})
 	return append(do, l.endIn(now, l.Grace)...)
-}
-
-// hadRecently reports whether fini has sent the main child sig for this very stop: the sender that killed the parent
-// process may have sent fini the same signal within the same second. A signal from before that second was for something
-// else, such as a reload.
-func (l *ladder) hadRecently(now time.Duration, sig syscall.Signal) bool {
-	at, ok := l.sentAt[sig]
-	return ok && now-at <= sameEnd
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action {
@@ -228,15 +210,13 @@ func (l *ladder) endIn(now, after time.Duration) []action {
 }
 
 func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
-	do, status := sortExits(e.exits, l.main, l.WarnReaped)
-	for _, x := range e.exits {
-		if x.Pid == l.main {
-			do = append(do, l.changed(now, x.Status)...)
-		}
+	for _, status := range e.main {
+		do = append(do, l.changed(now, status)...)
 	}
+	status := e.exit()
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main, howEnded(*status)), NoReason})
+		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main.Pid, howEnded(*status)), NoReason})
 	case !e.none && !e.hidden:
 		return do, l
 	}
@@ -251,29 +231,11 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 // suspended: the suspension may have been under way when fini sent its signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
-	hasToExit := false
-	for sig := range l.sentAt {
-		hasToExit = hasToExit || l.asksForEnd(sig) && l.hadRecently(now, sig)
-	}
+	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksForEnd(s.Sig) && l.main.hadRecently(now, s.Sig) })
 	if l.rung == stoppingRung || hasToExit {
-		return l.letGoOn(now)
+		return l.letGoOn()
 	}
 	return nil
-}
-
-// sortExits finds the main child's exit, and names the other exits for -w. A pid may be reused before everything is
-// reaped, so the first exit with this pid is the main child's.
-func sortExits(exits []reaper.Exit, main int, warn bool) (do []action, status *syscall.WaitStatus) {
-	for _, x := range exits {
-		switch {
-		case !x.Ended():
-		case x.Pid == main && status == nil:
-			status = &x.Status
-		case warn:
-			do = append(do, say{Warning, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason})
-		}
-	}
-	return do, status
 }
 
 func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
@@ -290,7 +252,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	case l.rung == stoppingRung && now >= l.deadline && len(l.further) > 0:
 		sig := l.further[0]
 		l.further = l.further[1:]
-		return append(append(l.forward(now, sig), l.letGoOn(now)...), l.endIn(now, l.Grace)...), l
+		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
 	case l.rung == stoppingRung && now >= l.deadline:
 		l.rung = ending
 		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
@@ -315,8 +277,8 @@ func (l *ladder) killing() action {
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
-	s := newSweep(l.Rules)
-	s.main, s.clears = l.main, l.Group && l.rung == ending
+	s := newSweep(l.Rules, l.records)
+	s.clears = l.Group && l.rung == ending
 	switch {
 	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}
@@ -324,9 +286,6 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 		s.result = ResultOf(*status)
 	default:
 		s.result, s.resultUnknown = Result{Sig: syscall.SIGKILL}, true
-	}
-	if at, ok := l.sentAt[syscall.SIGTERM]; ok && l.Group {
-		s.earlierTerm = earlierTerm{l.main, at}
 	}
 	return s
 }

@@ -113,9 +113,10 @@ type Policy struct {
 
 // An Identity is the place of this process and of the command among other processes.
 type Identity struct {
-	Group  bool // forwarded signals go to the main child's group, and not to the main child alone
-	Leader bool // of the session: a hang-up reaches fini alone
-	Job    int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
+	Initial bool // this process is PID 1
+	Group   bool // forwarded signals go to the main child's group, and not to the main child alone
+	Leader  bool // of the session: a hang-up reaches fini alone
+	Job     int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
 
 	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksForEnd
 }

@@ -2,6 +2,7 @@ package life
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"syscall"
 	"time"
@@ -20,20 +21,22 @@ type Kernel interface {
 	Wait(until time.Duration, main bool) Woken
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
-	MainEnded() // records the exit of the main child
+	// Exited takes note of a child that was reaped. killed means that it was killed by SIGKILL, which fini has not sent.
+	Exited(x reaper.Exit, killed bool)
+	MainEnded() // the main child has exited
 
 	OfTree(got signals.Received) bool                       // whether the sender of a signal belongs to the tree
 	Traffic() (orphans.Traffic, error)                      // of the processes that hold standard input
 	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
-	Forward(sig syscall.Signal, group bool)                 // to the main child, or to its group
+	Forward(main int, sig syscall.Signal, group bool)       // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
-	Say(level Level, text string, why Reason) // adds the reason, if any
-	Tell(p orphans.Process, what, spared string, quietly, hadTerm bool)
-	Exit(end End) // the last action of a life
+	Say(level Level, text string, why Reason)                              // adds the reason, if any
+	Tell(p orphans.Process, what, spared string, quietly bool, of *Record) // of is nil if fini has sent it nothing
+	Exit(end End)                                                          // the last action of a life
 }
 
 // Woken is why a Wait has returned.
@@ -67,10 +70,9 @@ type Loop struct {
 	todo    []action
 	result  Result
 
-	main        int           // the main child's pid, 0 for none
+	*records
 	watchesMain bool          // Wait watches for the main child's exit, if there is a main child
 	mainGone    bool          // Wait has just seen that exit
-	mainReaped  bool          // the main child was reaped, or its exit is hidden: fini signals it no more
 	wasStopped  bool          // the main child has been suspended by a signal
 	mustReap    bool          // children may have changed
 	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
@@ -97,10 +99,11 @@ const (
 // New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
 // --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
+	l := newLoop(k, rules, main)
 	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
-	l := &Loop{Kernel: k, rules: rules, main: main, watchesMain: watched, mustReap: true, seen: k.Now()}
-	if l.machine = newLadder(rules, main); main == 0 {
-		l.machine = paused{rules}
+	l.watchesMain, l.mustReap = watched, true
+	if l.machine = newLadder(rules, l.records); main == 0 {
+		l.machine = paused{rules, l.records}
 	}
 	if rules.Idle > 0 && main != 0 {
 		l.wake = k.Now() + rules.lookIdle()
@@ -111,20 +114,20 @@ func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	return l
 }
 
+func newLoop(k Kernel, rules Rules, main int) *Loop {
+	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{}}, seen: k.Now()}
+}
+
 // NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
 // main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
 // doesn't spare any leftover, but --allow-orphan still spares the leftovers that it names. Every other process is asked
 // to exit, although the kernel may have sent the command its parent death signal.
 func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
-	l := &Loop{Kernel: k, rules: rules, main: main, seen: k.Now()}
-	s := newSweep(rules)
-	s.Orphans, s.main, s.result = StopAll, main, result
-	exits, none := k.Reap()
-	do, _ := sortExits(exits, main, rules.WarnReaped)
-	if none {
-		l.todo, l.machine = s.finish(do...)
-	} else {
-		l.todo, l.machine = s.ask(append(do, say{Warning, "stopping the command: the inner fini was killed", NoReason})...)
+	l := newLoop(k, rules, main)
+	s := newSweep(rules, l.records)
+	s.Orphans, s.result = StopAll, result
+	if l.machine = s; !l.collect().none {
+		l.todo, l.machine = s.ask(say{Warning, "stopping the command: the inner fini was killed", NoReason})
 	}
 	return l
 }
@@ -261,9 +264,7 @@ func (l *Loop) received(got signals.Received) {
 // forks are subject to.
 func (l *Loop) reapAll() {
 	l.mustReap = false
-	e := l.collect()
-	mainEnded := slices.ContainsFunc(e.exits, func(x reaper.Exit) bool { return x.Pid == l.main })
-	if l.mainGone && !mainEnded && !e.none {
+	if e := l.collect(); l.mainGone && len(e.main) == 0 && !e.none {
 		// The main child's tracer has not waited for it, and the kernel doesn't report it to anybody else. See
 		// ptrace(2).
 		l.mainEnded()
@@ -272,19 +273,34 @@ func (l *Loop) reapAll() {
 	l.mainGone = false
 }
 
-// collect reaps, and queues the exits for the machine.
+// collect reaps, closes the Records of the processes that have ended, and queues for the machine what it has to know. A pid
+// may be reused before everything is reaped, so the first exit with the main child's pid is the main child's.
 func (l *Loop) collect() (e ended) {
-	e.exits, e.none = l.Reap()
-	for _, x := range e.exits {
-		switch {
-		case x.Pid != l.main || x.Status.Continued():
-		case x.Status.Stopped():
-			l.wasStopped = true
-		case !l.mainReaped:
-			l.mainEnded()
+	exits, none := l.Reap()
+	e.none = none
+	ofMain := func(x reaper.Exit) bool { return x.Pid == l.main.Pid && l.main.status == nil }
+	_, sweeping := l.machine.(*sweep)
+	leftovers := sweeping || l.main.Ended || slices.ContainsFunc(exits, func(x reaper.Exit) bool { return ofMain(x) && x.Ended() })
+	for _, x := range exits {
+		isMain := ofMain(x)
+		if isMain {
+			e.main = append(e.main, x.Status)
+			l.wasStopped = l.wasStopped || x.Status.Stopped()
 		}
+		if !x.Ended() {
+			continue
+		}
+		l.Exited(x, (isMain || leftovers) && l.killedByOthers(x))
+		switch {
+		case isMain:
+			l.main.status = &x.Status
+			l.mainEnded()
+		case l.rules.WarnReaped:
+			l.Say(Warning, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)
+		}
+		delete(l.leftovers, x.Pid) // another process may get this pid, even within the same tick
 	}
-	if len(e.exits) > 0 || e.none {
+	if len(exits) > 0 || none {
 		l.exited(e)
 	}
 	return e
@@ -300,17 +316,23 @@ func (l *Loop) exited(e ended) {
 }
 
 func (l *Loop) mainEnded() {
-	l.watchesMain, l.mainReaped, l.mainAt = false, true, l.Now()
-	l.MainEnded()
-}
-
-func (a forward) do(l *Loop) {
-	if !l.mainReaped {
-		l.Forward(a.sig, l.rules.Group && !a.alone)
+	if !l.main.Ended {
+		l.watchesMain, l.main.Ended, l.mainAt = false, true, l.Now()
+		l.MainEnded()
 	}
 }
 
-func (a send) do(l *Loop) { l.Send(a.process, a.sig) }
+func (a forward) do(l *Loop) {
+	if group := l.rules.Group && !a.alone; !l.main.Ended {
+		l.main.note(a.sig, l.Now(), group)
+		l.Forward(l.main.Pid, a.sig, group)
+	}
+}
+
+func (a send) do(l *Loop) {
+	l.leftover(a.process).note(a.sig, l.Now(), false)
+	l.Send(a.process, a.sig)
+}
 
 func (look) do(l *Loop) {
 	if l.collect().none {
@@ -324,8 +346,10 @@ func (look) do(l *Loop) {
 
 func (a kill) do(l *Loop) {
 	hit, refused, err := l.Kill(a.childrenOnly)
+	fresh := l.killed(l.Now(), hit)
+	l.all = l.all || l.rules.Initial
 	l.collect()
-	l.queue = append(l.queue, swept{hit, refused, err})
+	l.queue = append(l.queue, swept{hit, refused, fresh, err})
 }
 
 func (a wake) do(l *Loop) { l.wake, l.slice = l.Now()+a.after, a.after/slicesOfWait }
@@ -341,7 +365,13 @@ func (a say) do(l *Loop) {
 	l.Say(a.level, a.text, a.why)
 }
 
-func (a tell) do(l *Loop) { l.Tell(a.process, a.what, a.spared, a.quietly, a.hadTerm) }
+func (a tell) do(l *Loop) {
+	of := l.of(a.process)
+	if a.spared == "" {
+		of = l.leftover(a.process)
+	}
+	l.Tell(a.process, a.what, a.spared, a.quietly, of)
+}
 
 func (noMain) do(l *Loop) { l.mainEnded() }
 

@@ -18,10 +18,12 @@ type script struct {
 	now   time.Duration
 	waits []Woken // what each Wait returns, in order
 	after time.Duration
-	reaps []ended // what each Reap does; behind the last one nothing has ended
-	dies  bool    // the parent process does
-	tree  int     // the pid of a process of the tree
+	reaps []reaping // what each Reap does; behind the last one nothing has ended
+	dies  bool      // the parent process does
+	tree  int       // the pid of a process of the tree
 	calls []string
+
+	killed []int // of Exited
 }
 
 func (k *script) note(format string, args ...any) {
@@ -54,16 +56,27 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 
 func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
-func (k *script) MainEnded()                                     { k.note("main ended") }
-func (k *script) OfTree(got signals.Received) bool               { return got.Sender == k.tree }
-func (k *script) ParentDies() bool                               { return k.dies }
-func (k *script) Unread() int                                    { return 0 }
-func (k *script) Look() (orphans.View, error)                    { k.note("look"); return orphans.View{}, nil }
-func (k *script) Forward(sig syscall.Signal, group bool)         { k.note("forward %d %t", sig, group) }
-func (k *script) Send(to orphans.Process, sig syscall.Signal)    { k.note("send %d %d", to.Pid, sig) }
-func (k *script) Traffic() (orphans.Traffic, error)              { return orphans.Traffic{}, nil }
-func (k *script) Say(Level, string, Reason)                      {}
-func (k *script) Tell(_ orphans.Process, _, _ string, _, _ bool) {}
+func (k *script) MainEnded()                                             { k.note("main ended") }
+func (k *script) OfTree(got signals.Received) bool                       { return got.Sender == k.tree }
+func (k *script) ParentDies() bool                                       { return k.dies }
+func (k *script) Unread() int                                            { return 0 }
+func (k *script) Look() (orphans.View, error)                            { k.note("look"); return orphans.View{}, nil }
+func (k *script) Forward(_ int, sig syscall.Signal, group bool)          { k.note("forward %d %t", sig, group) }
+func (k *script) Send(to orphans.Process, sig syscall.Signal)            { k.note("send %d %d", to.Pid, sig) }
+func (k *script) Traffic() (orphans.Traffic, error)                      { return orphans.Traffic{}, nil }
+func (k *script) Tell(_ orphans.Process, _, _ string, _ bool, _ *Record) {}
+
+func (k *script) Exited(x reaper.Exit, killed bool) {
+	if killed {
+		k.killed = append(k.killed, x.Pid)
+	}
+}
+
+func (k *script) Say(_ Level, text string, _ Reason) {
+	if strings.HasPrefix(text, "reaped") {
+		k.note("%s", text)
+	}
+}
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {
@@ -73,13 +86,13 @@ func sent(sig syscall.Signal, sender int) Woken {
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
 func TestLoop(t *testing.T) {
 	child := Woken{}
-	others := ended{exits: []reaper.Exit{{Pid: 300}}}
+	others := reaping{exits: []reaper.Exit{{Pid: 300}}}
 	inJob := func(r *Rules) { r.Job, r.Group = 20, false }
 	for name, c := range map[string]struct {
 		rules func(*Rules)
 		waits []Woken
 		after time.Duration
-		reaps []ended
+		reaps []reaping
 		turns int
 		want  string
 	}{
@@ -89,17 +102,19 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, wait 0s true"},
 		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
 			turns: 5, want: "reap, wait 0s true, reap, wait 0s true"},
-		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []ended{{}, others, others}, turns: 8,
+		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others}, turns: 8,
 			want: "reap, wait 0s true, reap, wait 0s true, reap, wait 0s true"},
-		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []ended{{}, {}, {exits: []reaper.Exit{
+		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []reaping{{}, {}, {exits: []reaper.Exit{
 			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
 			want: "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
-			reaps: []ended{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
-		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []ended{{}, {}}, turns: 8,
+			reaps: []reaping{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
+		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reaped(true, 300, mainPid, mainPid)}, turns: 4,
+			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0 false"},
+		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []reaping{{}, {}}, turns: 8,
 			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
-			reaps: []ended{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
+			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +212,7 @@ func TestCrashOrClose(t *testing.T) {
 	} {
 		k := &script{now: time.Second, waits: c.waits, after: c.after, dies: name == "dies"}
 		if name == "the command has exited of it" {
-			k.reaps = []ended{{}, mainExits(exited(0), true)}
+			k.reaps = []reaping{{}, mainExits(exited(0), true)}
 		}
 		l := New(k, defaults(), mainPid, true)
 		for range 20 {
@@ -227,7 +242,7 @@ func TestHurry(t *testing.T) {
 
 // Send knows only the processes of the last look, so the machine gets no earlier answer after that look.
 func TestAnEarlierLookIsDropped(t *testing.T) {
-	l := &Loop{Kernel: &script{}, main: mainPid}
+	l := newLoop(&script{}, Rules{}, mainPid)
 	l.queue = []event{elapsed{}}
 	look{}.do(l)
 	look{}.do(l)

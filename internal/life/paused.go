@@ -7,23 +7,24 @@ import (
 
 // paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
 // stops them as it does after a command has exited.
-type paused struct{ Rules }
+type paused struct {
+	Rules
+	*records
+}
 
 func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
 	case received:
 		if sig := p.rewritten(e.sig); sig == syscall.SIGTERM || sig == syscall.SIGINT {
-			return newSweep(p.Rules).begin(now, true, noMain{})
+			return newSweep(p.Rules, p.records).begin(now, true, noMain{})
 		}
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll
-			return newSweep(p.Rules).begin(now, false, noMain{}, say{Warning, "ending the pause", e.why})
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{Warning, "ending the pause", e.why})
 		}
-	case ended:
-		do, _ = sortExits(e.exits, 0, p.WarnReaped)
 	}
-	return do, p
+	return nil, p
 }
 
 func (paused) stops() bool { return false }

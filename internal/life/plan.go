@@ -62,6 +62,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 	if stay {
 		p.Job = cmp.Or(f.Group, OutsideJob)
 	}
+	p.Initial = f.Initial
 	p.Group = p.Job == 0 && w.ToGroup
 	p.Leader = f.Session == f.Pid
 	if p.Job != 0 && !f.Inner { // an inner fini catches them

@@ -72,19 +72,6 @@ const (
 	startUnknown = time.Second
 )
 
-// An earlierTerm is a SIGTERM that the members of a process group got before the sweep, however long ago, so that the
-// sweep doesn't send it to them again. The zero value means that there was none.
-type earlierTerm struct {
-	group int
-	at    time.Duration
-}
-
-// reached reports whether p has certainly had this SIGTERM: a process that started within the same tick may have come
-// after the signal.
-func (t earlierTerm) reached(p orphans.Process) bool {
-	return p.Group == t.group && p.Start != 0 && p.Start+tick <= t.at
-}
-
 // notAsked is askedAt until fini asks the leftovers to exit. notAnswered is the deadline of asking and counting until
 // the first look of that stage has been answered.
 const (
@@ -92,17 +79,10 @@ const (
 	notAnswered time.Duration = math.MaxInt64
 )
 
-// A request is a SIGTERM from fini to a leftover, or an earlier SIGTERM that makes it unnecessary.
-type request struct {
-	start time.Duration // of the leftover
-	at    time.Duration // an uptime
-}
-
 // sweep stops a command's leftovers.
 type sweep struct {
 	Rules
-	main        int // the main child's pid
-	earlierTerm earlierTerm
+	*records
 
 	result        Result // of the command
 	resultUnknown bool   // the main child is not reaped yet: a tracer holds it, or it has outlived SIGKILL
@@ -114,18 +94,16 @@ type sweep struct {
 	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
 	sawInterrupt bool          // SIGINT has come since the sweep began
 
-	requests   map[int]request // by pid
-	count      int             // how many leftovers fini had to stop, or in the stage counting has left
-	killedPids map[int]bool    // pids that were sent SIGKILL and are not reaped yet
-	burstEnd   time.Duration   // until then fini kills only children
-	quietLook  bool            // the last look found only processes that the policy or --allow-orphan spares
-	lookedAt   time.Duration   // the uptime of the last look
-	staying    []action        // a tell for each process that the last look found and that fini leaves alone
-	saidUnread bool            // fini has said that it can't tell whether --allow-orphan means a leftover
+	count      int           // how many leftovers fini had to stop, or in the stage counting has left
+	burstEnd   time.Duration // until then fini kills only children
+	quietLook  bool          // the last look found only processes that the policy or --allow-orphan spares
+	lookedAt   time.Duration // the uptime of the last look
+	staying    []action      // a tell for each process that the last look found and that fini leaves alone
+	saidUnread bool          // fini has said that it can't tell whether --allow-orphan means a leftover
 }
 
-func newSweep(r Rules) *sweep {
-	return &sweep{Rules: r, askedAt: notAsked, requests: map[int]request{}, killedPids: map[int]bool{}}
+func newSweep(r Rules, known *records) *sweep {
+	return &sweep{Rules: r, records: known, askedAt: notAsked}
 }
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
@@ -214,30 +192,22 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 }
 
 func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
-	do, status := sortExits(e.exits, s.main, s.WarnReaped)
-	if status != nil && s.resultUnknown {
+	if status := e.exit(); status != nil && s.resultUnknown {
 		s.result, s.resultUnknown = ResultOf(*status), false
-	}
-	for _, x := range e.exits {
-		if x.Ended() {
-			// Another process may get this pid, even within the same tick.
-			delete(s.killedPids, x.Pid)
-			delete(s.requests, x.Pid)
-		}
 	}
 	switch {
 	case e.none:
 		s.staying = nil
-		return s.finish(do...)
+		return s.finish()
 	case s.stage == waiting && s.looks():
 		// Leftovers may exit in quick succession, and nothing is urgent: one look in longPause is enough.
-		do = append(do, hurry{max(shortPause, s.lookedAt+longPause-now)})
+		return []action{hurry{max(shortPause, s.lookedAt+longPause-now)}}, s
 	case s.looks():
 		// A tree that never stops dying must not put the next look off for ever.
 		s.pause = shortPause
-		do = append(do, hurry{shortPause})
+		return []action{hurry{shortPause}}, s
 	}
-	return do, s
+	return nil, s
 }
 
 // looks reports whether fini looks at the tree in this stage, mostly again and again. In the stage waiting fini looks
@@ -330,7 +300,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 
 // inGroup reports whether a leftover is in the command's process group. The main child is no leftover.
 func (s *sweep) inGroup(p orphans.Process) bool {
-	return p.Group == s.commandGroup(s.main) && p.Pid != s.main
+	return p.Group == s.commandGroup(s.main.Pid) && p.Pid != s.main.Pid
 }
 
 // clear sends SIGKILL to the rest of the command's group, after each look, until two looks in a row show none: a process
@@ -344,10 +314,9 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 		if p.Allowed || !s.inGroup(p) {
 			continue
 		}
-		if !s.killedPids[p.Pid] {
-			s.killedPids[p.Pid] = true
+		if _, killed := s.of(p).had(syscall.SIGKILL); !killed {
 			s.count++
-			do = append(do, tell{p, "killing", "", s.count > MaxNamed, s.earlierTerm.reached(p)})
+			do = append(do, tell{p, "killing", "", s.count > MaxNamed})
 		}
 		do, none = append(do, send{p, syscall.SIGKILL}), false
 	}
@@ -386,7 +355,7 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 			why = LeaveAll
 		}
 		if why != "" {
-			do = append(do, tell{p, "leaving", why, told[why] >= MaxNamed, false})
+			do = append(do, tell{p, "leaving", why, told[why] >= MaxNamed})
 			told[why]++
 		}
 	}
@@ -403,12 +372,10 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
 		parentAt, ok := since[p.Parent]
-		at, asked := s.asked(p)
+		at, asked := s.termed(p)
 		switch {
 		case ok && (p.Start+tick > parentAt || p.Start == 0 && trusts):
 			spared[p.Pid], since[p.Pid] = true, parentAt
-		case s.earlierTerm.reached(p):
-			since[p.Pid] = s.earlierTerm.at
 		case asked:
 			since[p.Pid] = at
 		}
@@ -416,33 +383,24 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 	return spared
 }
 
-// asked returns when fini asked a leftover to exit, as uptime, if it has.
-func (s *sweep) asked(p orphans.Process) (at time.Duration, ok bool) {
-	r, ok := s.requests[p.Pid]
-	known := r.start != 0 && p.Start != 0 // the start of a stuck process can't be read: the pid must do
-	return r.at, ok && (r.start == p.Start || !known)
-}
-
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	var first, others []orphans.Process
 	for _, p := range found {
-		if p.Holds != 0 && p.Group != s.commandGroup(s.main) {
+		if p.Holds != 0 && p.Group != s.commandGroup(s.main.Pid) {
 			first = append(first, p)
 		} else {
 			others = append(others, p)
 		}
 	}
 	for _, p := range append(first, others...) {
-		if _, asked := s.asked(p); asked || spared[p.Pid] {
+		if _, asked := s.of(p).had(syscall.SIGTERM); asked || spared[p.Pid] {
 			continue
 		}
-		s.requests[p.Pid] = request{p.Start, now}
-		hadTerm := s.earlierTerm.reached(p)
 		s.count++
-		do = append(do, tell{p, "stopping", "", s.count > MaxNamed, hadTerm})
-		if !hadTerm {
+		do = append(do, tell{p, "stopping", "", s.count > MaxNamed})
+		if !s.hadWithGroup(p) {
 			do = append(do, send{p, syscall.SIGTERM})
 		}
 		if p.State == 'T' {
@@ -462,17 +420,19 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 		return append(do, s.again(now)), s // the last leftovers are exiting
 	}
 	var hit []int
+	fresh := false
 	for i, p := range found {
-		if !s.killedPids[p.Pid] {
-			do = append(do, tell{p, "killing", "", i >= MaxNamed, false})
+		_, killed := s.of(p).had(syscall.SIGKILL)
+		if !killed {
+			do = append(do, tell{p, "killing", "", i >= MaxNamed})
 		}
 		if s.Orphans == StopPipes {
 			do = append(do, send{p, syscall.SIGKILL})
-			hit = append(hit, p.Pid)
+			hit, fresh = append(hit, p.Pid), fresh || !killed
 		}
 	}
 	if s.Orphans == StopPipes {
-		return s.swept(now, swept{hit: hit}, do...)
+		return s.swept(now, swept{hit: hit, fresh: fresh}, do...)
 	}
 	return s.kill(now, do...)
 }
@@ -491,23 +451,18 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 	if e.err != nil {
 		return s.finish(cannotFind(e.err))
 	}
-	fresh := false
-	for _, pid := range e.hit {
-		fresh = fresh || !s.killedPids[pid]
-		s.killedPids[pid] = true
-	}
-	if fresh {
+	if e.fresh {
 		s.deadline, s.pause = now+killedBound, shortPause
 	}
 	switch {
 	case s.Allow && len(e.hit)+len(e.refused) == 0:
 		return append(do, look{}), s // does --allow-orphan spare every process that is left?
-	case s.burstEnd != 0 && fresh && now < s.burstEnd:
+	case s.burstEnd != 0 && e.fresh && now < s.burstEnd:
 		return append(do, kill{childrenOnly: true}), s
 	case s.burstEnd != 0:
 		s.burstEnd = 0
 		return append(do, kill{}), s
-	case fresh:
+	case e.fresh:
 		// A process may have forked before SIGKILL hit it: sweep again at once.
 		return append(do, wake{0}), s
 	}

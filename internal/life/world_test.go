@@ -2,7 +2,6 @@ package life
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -273,7 +272,7 @@ func (w *world) notify(p *proc) {
 	parent := w.get(p.parent)
 	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
 		w.free(p)
-		if f := w.fini(p.parent); f != nil && f.mainReaped {
+		if f := w.fini(p.parent); f != nil && f.main.Ended {
 			f.child = true // it watches a pidfd: see LivingChild in package orphans
 		}
 		return
@@ -530,16 +529,27 @@ type bond struct {
 func (f *fini) copy() {
 	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
+	f.records = f.records.copy()
 	switch m := f.machine.(type) {
 	case *ladder:
 		c := *m
-		c.sentAt = maps.Clone(m.sentAt)
-		f.machine = &c
+		c.records, f.machine = f.records, &c
 	case *sweep:
 		c := *m
-		c.requests, c.killedPids = maps.Clone(m.requests), maps.Clone(m.killedPids)
-		f.machine = &c
+		c.records, f.machine = f.records, &c
+	case paused:
+		m.records = f.records
+		f.machine = m
 	}
+}
+
+func (r *records) copy() *records {
+	c := *r
+	c.main.Sent, c.leftovers = slices.Clone(r.main.Sent), make(map[int]*Record, len(r.leftovers))
+	for pid, of := range r.leftovers {
+		c.leftovers[pid] = &Record{Pid: of.Pid, Start: of.Start, Sent: slices.Clone(of.Sent)}
+	}
+	return &c
 }
 
 func (w *world) fini(id int) *fini {
@@ -690,7 +700,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	return exits, !others
 }
 
-func (k *kernel) MainEnded() {}
+func (k *kernel) Exited(reaper.Exit, bool) {}
+func (k *kernel) MainEnded()               {}
 
 func (k *kernel) OfTree(got signals.Received) bool {
 	p := k.w.byPid(got.Sender)
@@ -735,7 +746,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 }
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
-func (k *kernel) Forward(sig syscall.Signal, group bool) {
+func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 	k.called = true
 	w, f := k.w, k.f
 	self, main := w.get(f.id), w.get(f.mainID)
@@ -743,20 +754,20 @@ func (k *kernel) Forward(sig syscall.Signal, group bool) {
 		w.breach("nobody else", "%s sends %d to a main child that was reaped", w.name(f.id), sig)
 		return
 	}
-	if !group || main.group != f.main {
+	if !group || main.group != pid {
 		w.judgeSignal(f, main, sig, byForward)
 		_ = w.kill(self, main, sig)
 	}
 	if group {
 		for _, p := range w.procs() {
-			if p.group == f.main {
+			if p.group == pid {
 				w.judgeSignal(f, p, sig, byForward)
 			}
 		}
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
-		_ = w.killGroup(self, f.main, sig)
+		_ = w.killGroup(self, pid, sig)
 	}
 }
 
@@ -802,7 +813,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 func (k *kernel) Say(Level, string, Reason) {}
 
 // Tell notes who is told of as left alone: see judgeEnd.
-func (k *kernel) Tell(p orphans.Process, _, spared string, _, _ bool) {
+func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, _ *Record) {
 	if spared != "" {
 		k.f.told = append(slices.Clone(k.f.told), p.Pid)
 	}

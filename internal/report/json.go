@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // json is the report in the format of docs/report.schema.json.
@@ -52,7 +53,10 @@ func (r *Report) json(status int) []byte {
 }
 
 func (l *leftover) json() object {
-	startedBy, holds := []object{}, []string{}
+	startedBy, holds, sent := []object{}, []string{}, []string{}
+	for _, sig := range l.sent() {
+		sent = append(sent, signals.Name(sig))
+	}
 	for _, a := range l.Chain {
 		startedBy = append(startedBy, a.json())
 	}
@@ -81,7 +85,7 @@ func (l *leftover) json() object {
 		"listens", l.At.Listens,
 		"cwd", orNull(l.At.Dir != "", l.At.Dir),
 		"user", orNull(l.User >= 0, l.User),
-		"sent", l.sent,
+		"sent", sent,
 		"ended", l.ended,
 		"oom", l.oom,
 		"ageSeconds", orNull(l.Start != 0, seconds(l.age)),

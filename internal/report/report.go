@@ -5,7 +5,6 @@
 package report
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,7 +59,7 @@ type leftover struct {
 	isCut    bool
 	found    time.Time
 	age      time.Duration
-	sent     []string
+	sent     func() []syscall.Signal
 	ended    any // how it ended, in words
 	oom      any
 	spared   any    // why fini has left it alone, in a word of the schema
@@ -126,15 +125,14 @@ func (r *Report) Stopped(why string) {
 	}
 }
 
-// Leftover records a leftover. asked means that the leftover got SIGTERM before the sweep, by itself or with its group,
-// and line is the line about it. spared is why fini spares the leftover, "" if it doesn't. If the leftover is known
-// already, the rest of the first record stays.
-func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, asked bool, line string) {
+// Leftover records a leftover. spared is why fini spares it, "" if it doesn't. sent returns the signals that fini has sent
+// it until then, and line is the line about it. If the leftover is known already, the rest of the first record stays.
+func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, sent func() []syscall.Signal, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
 			left.Allowed = left.Allowed || p.Allowed // it may have got its name since
-			left.spared = orNull(spared != "", spared)
+			left.spared, left.sent = orNull(spared != "", spared), sent
 		}
 		return
 	}
@@ -148,13 +146,10 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: []string{}, spared: orNull(spared != "", spared), line: line}
+	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), line: line}
 	// Without the details that package orphans keeps of a process, because they may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
-	if asked {
-		left.sent = append(left.sent, signals.Name(syscall.SIGTERM))
-	}
 	r.leftovers = append(r.leftovers, left)
 }
 
@@ -168,39 +163,25 @@ func (r *Report) living(pid int) (found []*leftover) {
 	return found
 }
 
-// Sent records a signal that fini sent to a process, if the process is a leftover.
-func (r *Report) Sent(pid int, sig syscall.Signal) {
-	for _, left := range r.living(pid) {
-		if name := signals.Name(sig); !slices.Contains(left.sent, name) {
-			left.sent = append(left.sent, name)
+// Reaped records a child that was reaped: the main child or any other.
+func (r *Report) Reaped(x reaper.Exit) {
+	if x.Pid == r.Pid && r.ended.IsZero() {
+		r.ended = time.Now()
+		if x.Status.Signaled() {
+			r.signal = signals.Name(x.Status.Signal())
+		} else {
+			r.code = x.Status.ExitStatus()
 		}
+		return
 	}
-}
-
-// Reaped records children that were reaped. The main child may be among them.
-func (r *Report) Reaped(exits []reaper.Exit) {
-	for _, x := range exits {
-		if !x.Ended() {
-			continue
+	r.reaped++
+	for _, left := range r.living(x.Pid) {
+		left.ended = "exit " + strconv.Itoa(x.Status.ExitStatus())
+		if x.Status.Signaled() {
+			left.ended = signals.Name(x.Status.Signal())
 		}
-		if x.Pid == r.Pid && r.ended.IsZero() {
-			r.ended = time.Now()
-			if x.Status.Signaled() {
-				r.signal = signals.Name(x.Status.Signal())
-			} else {
-				r.code = x.Status.ExitStatus()
-			}
-			continue
-		}
-		r.reaped++
-		for _, left := range r.living(x.Pid) {
-			left.ended = "exit " + strconv.Itoa(x.Status.ExitStatus())
-			if x.Status.Signaled() {
-				left.ended = signals.Name(x.Status.Signal())
-			}
-			if !r.ended.IsZero() {
-				left.outlived = seconds(time.Since(r.ended))
-			}
+		if !r.ended.IsZero() {
+			left.outlived = seconds(time.Since(r.ended))
 		}
 	}
 }

@@ -65,24 +65,22 @@ func TestNoReport(t *testing.T) {
 func TestReportOfLeftovers(t *testing.T) {
 	r := newTestReport(t)
 	from := Lineage{Chain: []Ancestor{{11, "sh"}, {10, "make"}}, Owner: &Owner{Ancestor{10, "make"}, "make -j"}, Marks: []object{}}
-	r.Leftover(holder, "holder -v", from, "", false, "")
-	r.Leftover(member, "member", Lineage{}, "", true, "")
-	r.Leftover(holder, "holder again", Lineage{}, "", true, "") // is known
+	toHolder := []syscall.Signal{syscall.SIGTERM}
+	r.Leftover(holder, "holder -v", from, "", func() []syscall.Signal { return toHolder }, "")
+	r.Leftover(member, "member", Lineage{}, "", sent(syscall.SIGTERM), "")
+	r.Leftover(holder, "holder again", Lineage{}, "", func() []syscall.Signal { return toHolder }, "") // is known
 	next := holder
 	next.Start += 10 * ms
-	r.Sent(holder.Pid, syscall.SIGTERM)
-	r.Sent(holder.Pid, syscall.SIGTERM)
-	r.Sent(holder.Pid, syscall.SIGKILL)
-	r.Sent(999, syscall.SIGKILL) // nobody's
-	r.Reaped([]reaper.Exit{
+	toHolder = append(toHolder, syscall.SIGKILL)
+	for _, x := range []reaper.Exit{
 		{Pid: holder.Pid, Status: signaled(syscall.SIGKILL)},
-		{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGTSTP)<<8 | 0x7f)}, // stopped
 		{Pid: mainPid, Status: exited(3)},
 		{Pid: member.Pid, Status: exited(7)},
 		{Pid: 999, Status: exited(0)},
-	})
-	r.Leftover(next, "another with its pid", Lineage{}, "", false, "")
-	r.Sent(next.Pid, syscall.SIGTERM)
+	} {
+		r.Reaped(x)
+	}
+	r.Leftover(next, "another with its pid", Lineage{}, "", sent(syscall.SIGTERM), "")
 	r.Stopped("timeout")
 
 	if r.stopped != "timeout" {
@@ -108,6 +106,10 @@ func TestReportOfLeftovers(t *testing.T) {
 			t.Errorf("leftover %d: %v", i, got)
 		}
 	}
+}
+
+func sent(to ...syscall.Signal) func() []syscall.Signal {
+	return func() []syscall.Signal { return to }
 }
 
 // written are the leftovers of a report as its reader sees them.
@@ -138,9 +140,9 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
 	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
-	r.Leftover(hidden, "?", Lineage{}, "", false, "")
+	r.Leftover(hidden, "?", Lineage{}, "", sent(), "")
 	hidden.Allowed = true // since it has another name
-	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", false, "")
+	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", sent(), "")
 	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true,"spared":"allow-orphan"`)
 }
@@ -148,9 +150,10 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 func TestReportOfMemory(t *testing.T) {
 	r := newTestReport(t)
 	r.OOM(mainPid, "likely", "why") // the outer fini of a pair has seen no end
-	r.Leftover(member, "member", Lineage{}, "", false, "")
-	r.Leftover(holder, "holder", Lineage{}, "", false, "")
-	r.Reaped([]reaper.Exit{{Pid: mainPid, Status: signaled(syscall.SIGKILL)}, {Pid: member.Pid, Status: signaled(syscall.SIGKILL)}})
+	r.Leftover(member, "member", Lineage{}, "", sent(), "")
+	r.Leftover(holder, "holder", Lineage{}, "", sent(), "")
+	r.Reaped(reaper.Exit{Pid: mainPid, Status: signaled(syscall.SIGKILL)})
+	r.Reaped(reaper.Exit{Pid: member.Pid, Status: signaled(syscall.SIGKILL)})
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
 	r.OOM(999, "likely", "nobody's")
@@ -194,9 +197,9 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		left := process(1000+i, 100+2*maxAncestors-1, "left")
 		from := owners.Of(left)
-		r.Leftover(left, long, from, "", false, "")
+		r.Leftover(left, long, from, "", sent(), "")
 		if i < maxSeen {
-			r.Leftover(left, "left", from, "", true, "") // is known
+			r.Leftover(left, "left", from, "", sent(syscall.SIGTERM), "") // is known
 		}
 	}
 	if len(r.leftovers) != maxLeftovers || r.moreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {

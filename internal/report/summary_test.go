@@ -36,13 +36,13 @@ func TestSummary(t *testing.T) {
 		During: "test x.py::y",
 		At:     orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
 	}
-	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, "", false, "")
-	r.Leftover(member, "member", Lineage{}, "", false, "")
+	r.Leftover(holder, "node `a` | <b> *c* @d\n![e](f)", from, "", sent(), "")
+	r.Leftover(member, "member", Lineage{}, "", sent(), "")
 	stays := process(300, 1, "stays")
 	stays.Allowed = true
-	r.Leftover(stays, "stays", Lineage{}, "allow-orphan", false, "")
-	r.Leftover(process(301, 1, "holds neither stream"), "may stay", Lineage{}, "pipes", false, "")
-	r.Reaped([]reaper.Exit{{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)}})
+	r.Leftover(stays, "stays", Lineage{}, "allow-orphan", sent(), "")
+	r.Leftover(process(301, 1, "holds neither stream"), "may stay", Lineage{}, "pipes", sent(), "")
+	r.Reaped(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)})
 	text := r.Summary("It left 2 processes running")
 	want := [][]string{
 		{"204 (node `a` | <b> *c* @d?![e](f)), started in test x.py::y, listens on 127.0.0.1:3000 and /run/a|b", "SIGTERM"},
@@ -72,21 +72,21 @@ func TestSummaryOfFamilies(t *testing.T) {
 	worker := by(node, npm)
 	worker.At.Listens = []string{"127.0.0.1:3000"}
 	// The look finds them in any order.
-	r.Leftover(process(302, 301, "worker"), "worker", worker, "", false, "")
-	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), "", false, "")
-	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), "", false, "")
-	r.Leftover(process(400, mainPid, "redis"), "redis", by(), "", false, "")
-	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), "", false, "")
+	r.Leftover(process(302, 301, "worker"), "worker", worker, "", sent(), "")
+	r.Leftover(process(300, mainPid, "npm"), "npm run dev", by(), "", sent(), "")
+	r.Leftover(process(301, 300, "node"), "node server.js", by(npm), "", sent(), "")
+	r.Leftover(process(400, mainPid, "redis"), "redis", by(), "", sent(), "")
+	r.Leftover(process(401, 400, "child"), "child", by(Ancestor{400, "redis"}), "", sent(), "")
 	// One whose parent is left alone is a leak of its own.
 	daemon := process(500, mainPid, "daemon")
 	daemon.Allowed = true
-	r.Leftover(daemon, "daemon", by(), "", false, "")
-	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), "", false, "")
+	r.Leftover(daemon, "daemon", by(), "", sent(), "")
+	r.Leftover(process(501, 500, "job"), "job", by(Ancestor{500, "daemon"}), "", sent(), "")
 	// The kernel has used a pid twice.
-	r.Reaped([]reaper.Exit{{Pid: 400, Status: exited(7)}})
+	r.Reaped(reaper.Exit{Pid: 400, Status: exited(7)})
 	again := process(400, mainPid, "again")
 	again.Start = 1
-	r.Leftover(again, "again", by(), "", false, "")
+	r.Leftover(again, "again", by(), "", sent(), "")
 	text := r.Summary("It left 7 processes running")
 	want := [][]string{
 		{"300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on 127.0.0.1:3000", "is still running"},
@@ -102,7 +102,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	r := &Report{Pid: mainPid}
 	tell := func(pid int, line, during string) {
-		r.Leftover(process(pid, 1, "left"), "left", Lineage{During: during}, "", false, line)
+		r.Leftover(process(pid, 1, "left"), "left", Lineage{During: during}, "", sent(), line)
 	}
 	tell(300, "300 (100% left)", "test tests/x.py::y (call)")
 	tell(301, "301 (left)", "test TestCheckout/100%")
@@ -137,7 +137,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	long := strings.Repeat("|", 100_000)
 	at := orphans.Details{Listens: slices.Repeat([]string{long[:108]}, 16)}
 	for i := range 1000 {
-		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, "", false, "")
+		r.Leftover(process(1000+i, 1, "left"), long, Lineage{During: long[:600], Owner: &Owner{Ancestor{1, "x"}, long[:maxText]}, At: at}, "", sent(), "")
 	}
 	text := r.Summary("It left 1000 processes running")
 	if got := len(cells(t, text)); got != maxRows || len(text) > 256<<10 || !strings.HasSuffix(text, "\nAnd 980 more.\n\n") {

@@ -1,0 +1,144 @@
+package life
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
+)
+
+// A Record is what fini knows of one process that it signals: of the main child, or of a leftover that it stops. The
+// Loop writes it as it carries out what the machines decide, and closes it when the process was reaped.
+//
+// fini never signals the processes that --orphans or --allow-orphan spares, the children from before it became fini, and
+// the orphans that exit while the command runs. None of them has a Record, because a command may have thousands.
+type Record struct {
+	Pid   int
+	Start time.Duration // as in orphans.Process, 0 if unknown: tells a leftover from an earlier process with its pid
+	Sent  []Sent        // each signal once
+	Ended bool          // it was reaped, or has exited and its tracer hides that: fini signals it no more
+
+	status *syscall.WaitStatus // of a main child that was reaped
+}
+
+// Sent is a signal that fini has sent to a process.
+type Sent struct {
+	Sig   syscall.Signal
+	At    time.Duration // the last time, as uptime
+	Group bool          // with the command's group
+}
+
+// Signals are the signals that fini has sent to the process, in order.
+func (r *Record) Signals() (sent []syscall.Signal) {
+	if r != nil {
+		for _, s := range r.Sent {
+			sent = append(sent, s.Sig)
+		}
+	}
+	return sent
+}
+
+// note records a signal.
+func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
+	i := slices.IndexFunc(r.Sent, func(s Sent) bool { return s.Sig == sig })
+	if i < 0 {
+		i, r.Sent = len(r.Sent), append(r.Sent, Sent{Sig: sig})
+	}
+	r.Sent[i].At, r.Sent[i].Group = now, r.Sent[i].Group || group
+}
+
+// had returns when the process was last sent a signal, if it was. A process without a Record was not.
+func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
+	if r == nil {
+		return s, false
+	}
+	i := slices.IndexFunc(r.Sent, func(s Sent) bool { return s.Sig == sig })
+	if i < 0 {
+		return s, false
+	}
+	return r.Sent[i], true
+}
+
+// hadRecently reports whether fini has sent the main child a signal for this very stop: the sender that killed the parent
+// process may have sent fini the same signal within the same second. A signal from before that second was for something
+// else, such as a reload.
+func (r *Record) hadRecently(now time.Duration, sig syscall.Signal) bool {
+	s, ok := r.had(sig)
+	return ok && now-s.At <= sameEnd
+}
+
+// records are all Records of a life. If SIGKILL doesn't end the main child, fini stops it like a leftover, and then it has
+// a second Record, as such.
+type records struct {
+	main      Record          // its Pid is 0 if there is no main child
+	leftovers map[int]*Record // by pid
+	all       bool            // PID 1 has sent SIGKILL to every process of its PID namespace
+}
+
+// of returns the Record of a leftover, nil if there is none. If the start of a stuck process can't be read, its pid must
+// do.
+func (r *records) of(p orphans.Process) *Record {
+	found := r.leftovers[p.Pid]
+	if found != nil && found.Start != p.Start && found.Start != 0 && p.Start != 0 {
+		return nil
+	}
+	return found
+}
+
+// leftover returns the Record of a leftover that fini is about to stop.
+func (r *records) leftover(p orphans.Process) *Record {
+	found := r.of(p)
+	if found == nil {
+		found = &Record{Pid: p.Pid, Start: p.Start}
+		r.leftovers[p.Pid] = found
+	}
+	if _, had := found.had(syscall.SIGTERM); !had && r.hadWithGroup(p) {
+		term, _ := r.main.had(syscall.SIGTERM)
+		found.note(syscall.SIGTERM, term.At, true)
+	}
+	return found
+}
+
+// hadWithGroup reports whether a leftover has certainly had SIGTERM with the command's group, however long ago, so that
+// fini doesn't send it again. A process that started within the same tick may have come after the signal.
+func (r *records) hadWithGroup(p orphans.Process) bool {
+	term, ok := r.main.had(syscall.SIGTERM)
+	return ok && term.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= term.At
+}
+
+// termed returns when a leftover had SIGTERM, by itself or with the command's group, if it had.
+func (r *records) termed(p orphans.Process) (at time.Duration, ok bool) {
+	term, ok := r.of(p).had(syscall.SIGTERM)
+	if r.hadWithGroup(p) {
+		term, ok = r.main.had(syscall.SIGTERM)
+	}
+	return term.At, ok
+}
+
+// killed records the processes that a round of SIGKILL has hit, and reports whether it has hit one for the first time.
+func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
+	for _, pid := range hit {
+		found := r.leftovers[pid]
+		if found == nil {
+			found = &Record{Pid: pid}
+			r.leftovers[pid] = found
+		}
+		_, before := found.had(syscall.SIGKILL)
+		fresh = fresh || !before
+		found.note(syscall.SIGKILL, now, false)
+	}
+	return fresh
+}
+
+// killedByOthers reports whether SIGKILL has ended a process, and fini has not sent it. The kernel may have, because
+// memory ran out: it doesn't report which processes it has killed, and only counts them for the whole cgroup. A main
+// child that exits with 137 counts too: it may be a shell whose last command was killed by SIGKILL.
+func (r *records) killedByOthers(x reaper.Exit) bool {
+	killed := x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL
+	shown := x.Pid == r.main.Pid && x.Status.Exited() && x.Status.ExitStatus() == 128+int(syscall.SIGKILL)
+	main, toMain := r.main.had(syscall.SIGKILL)
+	_, toIt := r.leftovers[x.Pid].had(syscall.SIGKILL)
+	return (killed || shown) && !r.all && !main.Group && !toIt && !(toMain && x.Pid == r.main.Pid)
+}

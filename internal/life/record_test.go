@@ -1,0 +1,152 @@
+package life
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/reaper"
+)
+
+// String is a Record in words.
+func (r *Record) String() string {
+	if r == nil {
+		return "none"
+	}
+	var words []string
+	for _, s := range r.Sent {
+		words = append(words, fmt.Sprintf("%d at %v%s", s.Sig, s.At, map[bool]string{true: " with the group"}[s.Group]))
+	}
+	return strings.Join(words, ", ")
+}
+
+// One Record says what a process was sent, and when, whoever has decided that.
+func TestRecords(t *testing.T) {
+	rules := defaults()
+	rules.Linger, rules.KillAfter = 0, 5*time.Second
+	l := New(&script{}, rules, mainPid, true)
+	below := below(member, 2000*ms)
+	left := func(p orphans.Process) func() *Record { return func() *Record { return l.of(p) } }
+	main := func() *Record { return &l.main }
+	for i, c := range []struct {
+		turn
+		record func() *Record
+		is     string
+	}{
+		{turn{100 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "running"}, main, "10 at 100ms with the group"},
+		{turn{200 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "running"}, main, "10 at 200ms with the group"},
+		{turn{300 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
+		{turn{300 * ms, reaped(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"},
+		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group, 18 at 400ms with the group"},
+		{turn{2000 * ms, sees{mainExits(exited(0), false), found(member, sleeping, below)}, "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
+			left(member), "15 at 300ms with the group"},
+		{turn{2005 * ms, sees{elapsed{}, found(member, sleeping, below)}, "wake 10ms", "asking"}, left(sleeping), "15 at 2s, 18 at 2s"},
+		{turn{7000 * ms, sees{elapsed{}, found(member, sleeping, below)}, "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), ""},
+		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, left(member), "15 at 300ms with the group, 9 at 7s"},
+		{turn{7001 * ms, reaped(false, member.Pid), "hurry 5ms", "killing"}, left(member), "none"},
+		{turn{7001 * ms, reaped(false), "", "killing"}, left(orphans.Process{Pid: 300, Start: time.Second}), "9 at 7s"},
+	} {
+		play(t, l, []turn{c.turn})
+		if got := c.record().String(); got != c.is {
+			t.Errorf("%d, at %v: %s, want %s", i, c.at, got, c.is)
+		}
+	}
+}
+
+// A leftover's Record is not that of another process that has its pid.
+func TestRecordsOfOnePid(t *testing.T) {
+	l := newLoop(&script{}, defaults(), mainPid)
+	before := escapee
+	l.leftover(before).note(syscall.SIGTERM, time.Second, false)
+	next, unread := before, before
+	next.Start += tick
+	unread.Start = 0
+	for _, c := range []struct {
+		p    orphans.Process
+		want string
+	}{{before, "15 at 1s"}, {unread, "15 at 1s"}, {next, "none"}} {
+		if got := l.of(c.p).String(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.p.ID(), got, c.want)
+		}
+	}
+	if got := l.leftover(next).String(); got != "" {
+		t.Errorf("the next one has had %s", got)
+	}
+}
+
+// Which exits the kernel may have caused because memory ran out.
+func TestKillsOfOthers(t *testing.T) {
+	killed := func(pids ...int) (exits []reaper.Exit) {
+		for _, pid := range pids {
+			exits = append(exits, reaper.Exit{Pid: pid, Status: signaled(syscall.SIGKILL)})
+		}
+		return exits
+	}
+	over := func(l *Loop) { noMain{}.do(l) }
+	toLeftover := func(l *Loop) { send{orphans.Process{Pid: 300}, syscall.SIGKILL}.do(l) }
+	toMain := func(sig syscall.Signal, alone bool) func(l *Loop) { return func(l *Loop) { forward{sig, alone}.do(l) } }
+	all := func(do ...func(*Loop)) func(l *Loop) {
+		return func(l *Loop) {
+			for _, f := range do {
+				f(l)
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		before func(*Loop)
+		exits  []reaper.Exit
+		want   []int
+	}{
+		"the command":                      {nil, killed(mainPid), []int{mainPid}},
+		"the command, by fini":             {toMain(syscall.SIGKILL, true), killed(mainPid), nil},
+		"after another signal":             {toMain(syscall.SIGTERM, false), killed(mainPid), []int{mainPid}},
+		"an orphan while it runs":          {nil, killed(300), nil},
+		"an orphan that is reaped with it": {nil, killed(300, mainPid), []int{300, mainPid}},
+		"leftovers":                        {over, killed(300, 301), []int{300, 301}},
+		"leftovers, one by fini":           {all(over, toLeftover), killed(300, 301), []int{301}},
+		"leftovers, one by a round":        {all(over, kill{}.do), killed(201, 301), []int{301}},
+		"leftovers of a killed group":      {all(toMain(syscall.SIGKILL, false), over), killed(300), nil},
+		"all, by PID 1":                    {func(l *Loop) { l.rules.Initial = true; over(l); kill{}.do(l) }, killed(300), nil},
+		"a pid that fini killed once": {all(over, toLeftover, func(l *Loop) {
+			l.Kernel.(*script).reaps = []reaping{{exits: killed(300)}}
+			l.collect()
+		}), killed(300), []int{300}},
+		"other ends": {over, []reaper.Exit{
+			{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGKILL)<<8 | 0x7f)},
+			{Pid: mainPid, Status: exited(9)}, {Pid: 300, Status: signaled(syscall.SIGTERM)}, {Pid: 301, Status: exited(137)},
+		}, nil},
+		"137": {nil, []reaper.Exit{{Pid: mainPid, Status: exited(137)}}, []int{mainPid}},
+	} {
+		k := &script{}
+		l := New(k, defaults(), mainPid, true)
+		if c.before != nil {
+			c.before(l)
+		}
+		k.reaps, k.killed = []reaping{{exits: c.exits}}, nil
+		l.collect()
+		if !slices.Equal(k.killed, c.want) {
+			t.Errorf("%s: %v, want %v", what, k.killed, c.want)
+		}
+		if len(l.leftovers) > 1 {
+			t.Errorf("%s: keeps %v", what, l.leftovers)
+		}
+	}
+}
+
+// A command may have ten thousand children, which fini never signals.
+func TestOthersHaveNoRecord(t *testing.T) {
+	l := New(&script{}, defaults(), mainPid, true)
+	var orphans []int
+	for pid := range 10_000 {
+		orphans = append(orphans, 1000+pid)
+	}
+	step(l, 0, reaped(false, orphans...))
+	tell{agent, "leaving", ByName, false}.do(l)
+	if len(l.leftovers) > 0 {
+		t.Errorf("%d Records", len(l.leftovers))
+	}
+}
