@@ -1,0 +1,162 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"reflect"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/report"
+	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/signals"
+)
+
+// bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
+func bare(line int) *kernel {
+	return &kernel{Logger: Logger{life.Failure}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
+		report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+}
+
+// A signal that came before the command was there is reported at once, and never counts as the kernel's, because the command
+// can't have got it. An inner fini drops it: the outer fini has got it too.
+func TestEarlySignals(t *testing.T) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
+	for line, want := range map[int][]signals.Received{-1: {{Signal: unix.SIGINT}, early[1]}, ends[0]: nil} {
+		k := bare(line)
+		k.early = early
+		if k.caught.FD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil { // that nobody makes readable
+			t.Fatal(err)
+		}
+		until := k.Now() + 20*time.Second
+		if woken := k.Wait(until, true); !reflect.DeepEqual(woken, life.Woken{Signals: want}) || k.refusedOther {
+			t.Errorf("with the line %d: %+v, want the signals %+v; it has named one: %t", line, woken, want, k.refusedOther)
+		}
+		if k.Now() >= until {
+			t.Errorf("with the line %d: it waits although there are signals", line)
+		}
+		if k.early != nil {
+			t.Errorf("with the line %d: the next Wait reports them again: %+v", line, k.early)
+		}
+		_ = unix.Close(k.caught.FD)
+	}
+	_, _ = unix.Close(ends[0]), unix.Close(ends[1])
+}
+
+// A sender belongs to the tree if it is the command, even after that was reaped, or a child of the command's.
+func TestSenderOfTheTree(t *testing.T) {
+	const gone = 1 << 30 // no pid is that large
+	k := bare(-1)
+	k.report.Pid = gone
+	for got, want := range map[signals.Received]bool{
+		{Sender: gone}:                              true,
+		{Sender: gone + 1, Parent: gone}:            true,
+		{Sender: gone + 1, Parent: gone + 2}:        false,
+		{Sender: os.Getppid()}:                      false,
+		{Sender: os.Getppid(), Parent: os.Getpid()}: false,
+		{}: false,
+	} {
+		if k.OfTree(got) != want {
+			t.Errorf("%+v is of the tree: %t, want %t", got, !want, want)
+		}
+	}
+	k.report.Pid = 0 // as in a pause
+	if k.OfTree(signals.Received{}) {
+		t.Error("without a command, an unknown sender is of the tree")
+	}
+}
+
+// At its end an inner fini continues the outer fini, which may have been suspended with the command: only if the command was
+// suspended, only in a job, and only if the outer fini is still its parent process.
+func TestOuterIsContinued(t *testing.T) {
+	const asked = "FINI_TEST_EXIT"
+	if os.Getenv(asked) != "" { // the inner fini, whose parent process is the test
+		var c struct{ Outer, Job, WasStopped int }
+		if err := json.Unmarshal([]byte(os.Getenv(asked)), &c); err != nil {
+			t.Fatal(err)
+		}
+		k := bare(3)
+		k.self.Pid, k.rules.Job = c.Outer, c.Job
+		k.Exit(life.End{Result: life.Result{Code: 5}, WasStopped: c.WasStopped != 0})
+		os.Exit(0)
+	}
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
+	got := make(chan os.Signal, 9)
+	signal.Notify(got, syscall.SIGCONT, syscall.SIGWINCH)
+	defer signal.Stop(got)
+	for _, c := range []struct {
+		name                   string
+		outer, job, wasStopped int
+		want                   bool
+	}{
+		{"in a job", os.Getpid(), 1, 1, true},
+		{"never suspended", os.Getpid(), 1, 0, false},
+		{"in a group of its own", os.Getpid(), 0, 1, false},
+		{"without its outer fini", other.Process.Pid, 1, 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := other.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				var how unix.Siginfo
+				err := unix.Waitid(unix.P_PID, other.Process.Pid, &how, unix.WSTOPPED|unix.WNOWAIT, nil)
+				if err == nil {
+					break
+				} else if err != unix.EINTR {
+					t.Fatal(err)
+				}
+			}
+			ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := os.NewFile(uintptr(ends[1]), "line")
+			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
+			inner.Env = append(os.Environ(), fmt.Sprintf(`%s={"Outer": %d, "Job": %d, "WasStopped": %d}`, asked, c.outer, c.job, c.wasStopped))
+			inner.ExtraFiles = []*os.File{line}
+			text, err := inner.CombinedOutput()
+			_ = line.Close()
+			if err != nil || len(text) > 0 {
+				t.Errorf("%v: %s", err, text)
+			}
+			messages, _ := Line{ends[0]}.Receive()
+			_ = unix.Close(ends[0])
+			if want := []entry.Message{{Kind: entry.Done, Value: 5 << 8}}; !slices.Equal(messages, want) {
+				t.Errorf("it sends %v, want %v", messages, want)
+			}
+			// A SIGCONT is reported before this signal, whose number is greater.
+			if err := unix.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
+				t.Fatal(err)
+			}
+			continued := <-got == syscall.SIGCONT
+			if continued {
+				<-got
+			}
+			if continued != c.want {
+				t.Errorf("the outer fini is continued: %t, want %t", continued, c.want)
+			}
+			var how unix.Siginfo
+			if err := unix.Waitid(unix.P_PID, other.Process.Pid, &how, unix.WCONTINUED|unix.WNOHANG, nil); err != nil || how.Signo != 0 {
+				t.Errorf("another process is continued: %v, %v", how.Signo, err)
+			}
+		})
+	}
+}
