@@ -9,14 +9,14 @@ main internal/cli internal/entry internal/files internal/host internal/life sign
 internal/files unix
 internal/host internal/cli internal/entry internal/life internal/proc internal/report internal/proc orphans pdeath reaper signals unix
 internal/cli internal/life signals
-internal/entry unix
+internal/entry internal/proc pdeath reaper signals unix
 internal/life internal/entry orphans reaper signals
 internal/report internal/files internal/proc orphans reaper signals unix
 internal/proc unix
 orphans internal/proc unix
 pdeath internal/proc unix
 reaper internal/proc unix
-signals unix
+signals internal/proc unix
 '
 go list -f '{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}}' . ./internal/... ./orphans ./pdeath ./reaper ./signals |
 	sed "s#$module/##g; s#^$module #main #; s#golang.org/x/sys/unix#unix#g" |

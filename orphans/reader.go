@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -43,7 +42,7 @@ func (r *reader) step() {
 // returns.
 //
 // Go code has one processor, so Gosched runs the job on the caller's own thread, which costs no switch. If a read waits,
-// the runtime runs the caller on one of its idle threads: see makeThreads in package main.
+// the runtime runs the caller on one of its idle threads: see makeThreads in package host.
 func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 	r := t.reader
 	if len(of) == 0 || t.Dir < 0 || r.busy.Load() {
@@ -72,7 +71,7 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() {
 			break
 		}
-		rest(pause)
+		proc.Rest(pause)
 	}
 	over.Store(true)
 	n := int(done.Load())
@@ -82,12 +81,6 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 	}
 	return answers[:n]
-}
-
-// rest sleeps, without giving the runtime a reason to start a thread.
-func rest(d time.Duration) {
-	moment := unix.NsecToTimespec(int64(d))
-	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0)
 }
 
 // readerIsStuck reports whether the reader's thread is in uninterruptible sleep.
@@ -123,7 +116,7 @@ func (t *Tree) askFacts(found []Process) {
 	const tries = 4
 	for try := 0; len(pending) > 0 && try < tries; try++ {
 		if try > 0 {
-			rest(time.Millisecond << try) // most processes leave these states soon
+			proc.Rest(time.Millisecond << try) // most processes leave these states soon
 		}
 		var of []Process
 		var waiting []*Process
@@ -229,7 +222,7 @@ func (t *Tree) persist(pending []Process, read func(quiet []Process), done func(
 		if pending = slices.DeleteFunc(slices.Clone(pending), done); len(pending) == 0 {
 			return
 		}
-		rest(2 * time.Millisecond << try)
+		proc.Rest(2 * time.Millisecond << try)
 	}
 }
 

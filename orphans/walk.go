@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -239,13 +238,11 @@ func pidMax() int {
 
 // ownChild is 0 for a child of this process that has not ended, EAGAIN for a zombie child, and
 // ECHILD for any other process. Any other error says why waitid(2) failed. As for waitid,
-// the arguments are P_PID and a pid, P_PIDFD and a descriptor, or P_ALL and 0 for any child.
+// the arguments are P_PID and a pid, or P_ALL and 0 for any child.
 // With __WALL a child from before the exec whose exit signal is not SIGCHLD counts too: see clone(2).
 func ownChild(idtype, id int) unix.Errno {
-	var info [128]byte // siginfo_t, of which the first word is SIGCHLD if the child has ended
-	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, uintptr(idtype), uintptr(id), uintptr(unsafe.Pointer(&info)),
-		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
-	if errno == 0 && info != [128]byte{} {
+	ended, _, errno := proc.WaitID(idtype, id, unix.WEXITED|unix.WNOWAIT)
+	if errno == 0 && ended != 0 {
 		return unix.EAGAIN
 	}
 	return errno

@@ -19,29 +19,70 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // ErrGone says that a process had exited before fini could watch it.
 var ErrGone = errors.New("it has ended already")
 
-// Parent opens a pidfd of the process that started this process. fd is -1 without a pidfd. pid is 0 if the parent
-// process is outside of the PID namespace. gone is true if the parent process has exited.
-func Parent() (fd, pid int, gone bool) {
-	pid = os.Getppid()
-	if pid == 0 {
-		return -1, pid, false
+// A Launcher holds what this process knows about the process that started it.
+type Launcher struct {
+	Pid     int           // 0 if it is outside of the PID namespace
+	Session int           // negative if unknown
+	FD      int           // a pidfd, -1 if there is none
+	Gone    bool          // it exited before fini could look
+	Kept    int32         // the parent death signal that it has set, 0 for none: see TakeSlot
+	Err     syscall.Errno // why TakeSlot failed
+}
+
+// Find records the facts about the parent process.
+//
+//go:nosplit
+func (l *Launcher) Find() {
+	l.Pid, l.FD = proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0), -1
+	if l.Pid != 0 {
+		l.Session = proc.Call(unix.SYS_GETSID, uintptr(l.Pid), 0, 0, 0)
+		l.FD = max(proc.Call(unix.SYS_PIDFD_OPEN, uintptr(l.Pid), 0, 0, 0), -1)
 	}
-	own, _ := unix.Getsid(0)
-	theirs, err := unix.Getsid(pid)
-	fd, _ = unix.PidfdOpen(pid, 0)
-	if err == nil && Adopted(os.Getpid(), own, pid, theirs) || os.Getppid() != pid {
-		_ = unix.Close(fd) // it may be of another process that got the pid
-		return -1, pid, true
+	l.check()
+}
+
+// TakeSlot makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
+// exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
+// signal comes. See PR_SET_PDEATHSIG in prctl(2).
+//
+// A process has one such signal, and the process that started this one may have set another. SIGKILL stays set, because the
+// kernel does then what no fini can do for itself. sig comes instead of any other kept signal, and the caller must act on both.
+//
+//go:nosplit
+func (l *Launcher) TakeSlot(sig uintptr) {
+	proc.Call(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&l.Kept)), 0, 0)
+	if l.Kept != int32(unix.SIGKILL) {
+		l.Err = syscall.Errno(-proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, sig, 0, 0))
 	}
-	return fd, pid, false
+	l.check()
+}
+
+// LeaveSlot undoes TakeSlot.
+//
+//go:nosplit
+func (l *Launcher) LeaveSlot() {
+	proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(l.Kept), 0, 0)
+}
+
+// check looks whether the parent process has exited meanwhile: then the pidfd may belong to another process.
+//
+//go:nosplit
+func (l *Launcher) check() {
+	if proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != l.Pid {
+		proc.Close(l.FD)
+		l.FD, l.Gone = -1, true
+	}
 }
 
 // Adopted reports whether the sessions prove that parent has inherited child from a process that has exited.
@@ -49,24 +90,6 @@ func Parent() (fd, pid int, gone bool) {
 // which the parent leads. PID 1 has made its session before it starts a process. See credentials(7), setsid(2).
 func Adopted(child, session, parent, parentSession int) bool {
 	return session != child && session != parentSession && (parentSession != parent || parent == 1)
-}
-
-// Signal makes the kernel send sig to this process when its parent process, or only the parent's thread that forked,
-// exits. It is for a kernel without pidfds, and for a parent process outside the PID namespace. Call Died when the
-// signal comes. See PR_SET_PDEATHSIG in prctl(2). Errors are ErrGone, or an error of prctl(2).
-//
-// A process has one such signal, and the process that started this one may have set another: kept, 0 for none. SIGKILL
-// stays set, and sig does not come. sig comes instead of any other kept signal, and the caller must act on both.
-func Signal(sig unix.Signal) (kept unix.Signal, err error) {
-	parent, set := os.Getppid(), int32(0)
-	_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&set)), 0)
-	if kept = unix.Signal(set); kept != unix.SIGKILL {
-		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(sig), 0, 0, 0)
-	}
-	if err == nil && os.Getppid() != parent {
-		err = ErrGone
-	}
-	return kept, err
 }
 
 // Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process

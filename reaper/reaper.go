@@ -16,13 +16,13 @@
 package reaper
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Exit is one child that was reaped, or that a signal suspended or continued, as Status says. See wait(2).
@@ -50,77 +50,39 @@ func Subreaper() error {
 // error says that it is refused too. Only ECHILD proves that no child is left. See wait(2), seccomp(2).
 func Reap(name func(pid int) string) (exits []Exit, none bool, err error) {
 	for {
-		var x Exit
+		known := Exit{Pid: anyChild}
 		if name != nil {
 			// A child that exits from here on is the next look's: it must not be reaped before its name is known.
-			next, errno := waitID(0, unix.WNOWAIT)
-			if errno == 0 && next.Pid == 0 {
+			next, _, errno := proc.WaitID(unix.P_ALL, 0, changes|unix.WEXITED|unix.WNOWAIT)
+			if errno == 0 && next == 0 {
 				return exits, false, nil
 			}
-			if x.Pid = next.Pid; x.Pid != 0 {
-				x.Name = name(x.Pid)
+			if errno == 0 {
+				known = Exit{Pid: next, Name: name(next)}
 			}
 		}
-		child, errno := wait(x.Pid)
+		pid, status, errno := proc.Wait(known.Pid, changes)
 		switch {
 		case errno == unix.ECHILD:
-			return exits, x.Pid == 0, nil
+			return exits, known.Pid == anyChild, nil
 		case errno != 0:
 			return exits, false, fmt.Errorf("cannot wait for children: %w", errno)
-		case child.Pid == 0:
+		case pid == 0:
 			return exits, false, nil
 		}
-		child.Name = x.Name
-		exits = append(exits, child)
+		exits = append(exits, Exit{pid, status, known.Name})
 	}
 }
+
+const anyChild = -1
+
+// A child is also reported when a signal suspends or continues it.
+const changes = unix.WUNTRACED | unix.WCONTINUED
 
 // CanReap returns the error of a Reap that can never work.
 func CanReap() error {
-	if _, errno := wait(os.Getpid()); errno != unix.ECHILD {
+	if _, _, errno := proc.Wait(os.Getpid(), changes); errno != unix.ECHILD {
 		return fmt.Errorf("cannot wait for children: %w", errno)
 	}
 	return nil
-}
-
-// wait is wait4(2), which does not wait, for the child with this pid, or if it is 0, for any child. Without a child to
-// report, the answer's pid is 0.
-func wait(pid int) (x Exit, errno syscall.Errno) {
-	// A raw call, because it never waits, and a report of each call to the scheduler costs more than the call.
-	got, _, errno := syscall.RawSyscall6(syscall.SYS_WAIT4, uintptr(cmp.Or(pid, -1)), uintptr(unsafe.Pointer(&x.Status)),
-		syscall.WNOHANG|syscall.WUNTRACED|syscall.WCONTINUED|syscall.WALL, 0, 0, 0)
-	if errno != 0 && errno != unix.ECHILD {
-		return waitID(pid, 0)
-	}
-	x.Pid = max(int(got), 0)
-	return x, errno
-}
-
-// waitID does the same by waitid(2), with more flags.
-func waitID(pid int, flags uintptr) (x Exit, errno syscall.Errno) {
-	var info struct { // siginfo_t, as far as it is needed here
-		_                 [2]int32
-		code              int32
-		_                 [0]uintptr // what follows is aligned like this
-		pid, user, status int32
-		_                 [112]byte
-	}
-	kind := unix.P_ALL
-	if pid != 0 {
-		kind = unix.P_PID
-	}
-	_, _, errno = syscall.RawSyscall6(unix.SYS_WAITID, uintptr(kind), uintptr(pid), uintptr(unsafe.Pointer(&info)),
-		unix.WEXITED|unix.WSTOPPED|unix.WCONTINUED|unix.WNOHANG|unix.WALL|flags, 0, 0)
-	status := syscall.WaitStatus(info.status)
-	switch info.code {
-	case 1: // CLD_EXITED
-		status = status & 0xff << 8
-	case 3: // CLD_DUMPED
-		status |= 0x80
-	case 4, 5: // CLD_TRAPPED, CLD_STOPPED
-		status = status<<8 | 0x7f
-	case 6: // CLD_CONTINUED
-		status = 0xffff
-	}
-	return Exit{Pid: int(info.pid), Status: status}, errno
 }

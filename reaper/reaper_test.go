@@ -14,6 +14,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -220,18 +221,20 @@ func TestWaitIDSaysTheSame(t *testing.T) {
 	alone(t, func(t *testing.T) {
 		until, end := inheritedEnd(t)
 		defer func() { _ = end.Close() }()
-		says := func(what string, pid int) (by4 Exit) {
+		says := func(what string, pid int) syscall.WaitStatus {
 			t.Helper()
-			var byID Exit
+			var byID syscall.WaitStatus
 			rig.Until(t, what, func() bool {
-				var errno syscall.Errno
-				if byID, errno = waitID(pid, unix.WNOWAIT); errno != 0 {
+				got, status, errno := proc.WaitID(unix.P_PID, pid, changes|unix.WEXITED|unix.WNOWAIT)
+				if errno != 0 {
 					t.Fatal(errno)
 				}
-				return byID.Pid != 0
+				byID = status
+				return got == pid
 			})
-			if by4, _ = wait(pid); by4.Pid != pid || byID != by4 {
-				t.Errorf("%s: waitid says %+v, and wait4 %+v", what, byID, by4)
+			got, by4, _ := proc.Wait(pid, changes)
+			if got != pid || byID != by4 {
+				t.Errorf("%s: waitid says %#x, and wait4 %#x of %d", what, byID, by4, got)
 			}
 			return by4
 		}
@@ -250,8 +253,8 @@ func TestWaitIDSaysTheSame(t *testing.T) {
 		check(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
 		dumps, err := Spawn(Command{Args: []string{"/bin/sh", "-c", "kill -SEGV $$"}, Terminal: -1})
 		check(t, err)
-		dumped := says("killed by SIGSEGV", dumps.Pid).Status.CoreDump()
-		if _, errno := waitID(0, 0); errno != unix.ECHILD {
+		dumped := says("killed by SIGSEGV", dumps.Pid).CoreDump()
+		if _, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED); errno != unix.ECHILD {
 			t.Errorf("without a child waitid says %v, want ECHILD", errno)
 		}
 		need.Kernel(t, dumped, "core dumps in the working directory")

@@ -16,12 +16,13 @@ package signals
 import (
 	"fmt"
 	"os/signal"
-	"runtime"
 	"slices"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Received is a signal that was caught.
@@ -190,16 +191,19 @@ func To(pid int, sig syscall.Signal) error {
 
 // EndBy terminates this process by the default action of sig, without a core dump. The parent process sees in wait4(2)
 // what it would have seen of a child that sig killed. EndBy returns only if this fails.
+//
+//go:nosplit
 func EndBy(sig syscall.Signal) {
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // if a filter refuses the prctl
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	setAction(sig, &sigaction{}, nil) // zero is SIG_DFL
-	var none unix.Sigset_t
-	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	var byDefault sigaction
+	var noCore [2]uint64 // struct rlimit64
+	set := uint64(1) << uint(sig-1)
+	proc.Call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
+	proc.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0) // if a filter refuses the prctl
+	proc.Call(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
+	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
 	// Sent to this very thread, the signal takes effect before the call returns.
-	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), sig)
+	self, thread := proc.Call(unix.SYS_GETPID, 0, 0, 0, 0), proc.Call(unix.SYS_GETTID, 0, 0, 0, 0)
+	proc.Call(unix.SYS_TGKILL, uintptr(self), uintptr(thread), uintptr(sig), 0)
 }
 
 func sent(err error, pid int, sig syscall.Signal) error {

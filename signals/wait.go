@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // A timer wakes a poll at an uptime. If time passes while this process does not run, because
@@ -37,18 +39,9 @@ func (t *timer) poll(at time.Duration) (fd unix.PollFd, milliseconds int) {
 	if t.fd >= 0 {
 		return unix.PollFd{Fd: int32(t.fd), Events: unix.POLLIN}, -1
 	}
-	left := max(at-Uptime(), 0)
+	left := max(at-proc.Uptime(), 0)
 	const most = 1 << 30 // poll takes an int of 32 bits
 	return unix.PollFd{Fd: -1}, int(min((left+time.Millisecond-1)/time.Millisecond, most))
-}
-
-// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). The kernel shows the start of a process in the
-// same clock: see proc_pid_stat(5).
-func Uptime() time.Duration {
-	var ts unix.Timespec
-	// A raw call, because it does not wait, and comes with every signal: see Take.
-	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
-	return time.Duration(ts.Nano())
 }
 
 // Wait sleeps until a signal was caught, the uptime has come (0 for never), or a descriptor of fds is ready, and fills

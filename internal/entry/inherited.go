@@ -4,34 +4,26 @@ import (
 	"os"
 	"strings"
 	"unsafe"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, unblocked some of the
-// blocked signals, and opened /dev/null for the closed streams. If fini was linked without -E, or there is no entry for
-// the architecture, atEntry is empty.
-var atEntry inherited
-
-type inherited struct {
-	ignored, blocked uint64    // bit n-1 is signal n
-	closed           uint32    // bit n is descriptor n; only the first three
-	action           [4]uint64 // a struct sigaction, into which the kernel writes
-	environ          uintptr   // where the kernel put the environment, which ends with a 0
+// atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, and unblocked some of the
+// blocked signals. If fini was linked without -E, or there is no entry for the architecture, atEntry is empty.
+var atEntry struct {
+	ignored, blocked   uint64    // bit n-1 is signal n
+	closed             [3]bool   // of the standard streams
+	action             [4]uint64 // a struct sigaction, into which the kernel writes
+	arguments, environ uintptr   // where the kernel put them; each ends with a 0
 }
 
-// word is the word at an address from the kernel. The arithmetic begins at nil because the address does not point to a
-// Go object.
+// word is the word at an address from the kernel: see proc.ByteAt.
 //
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 
 //go:nosplit
 func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
-
-//go:nosplit
-func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
-
-//go:nosplit
-func byteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 
 // Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
 // environ(7).
@@ -49,7 +41,7 @@ func Environ() (environ []string) {
 // changes.
 func stringAt(begin uintptr) string {
 	n := uintptr(0)
-	for byteAt(begin+n) != 0 {
+	for proc.ByteAt(begin+n) != 0 {
 		n++
 	}
 	return unsafe.String((*byte)(unsafe.Add(nil, begin)), n)

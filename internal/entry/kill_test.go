@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // A child that has exited when the heir looks may have left an orphan after the list of children was made. So only a list
@@ -26,13 +28,13 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 				p.Main, p.Job = uint32(orphan), InJob
 			} else {
 				_ = syscall.Kill(orphan, syscall.SIGKILL)
-				for p.exited(unix.P_PID, orphan) == 0 {
+				for !hasExited(orphan) {
 				}
 			}
 			if !p.killChildren() {
 				t.Error("the first look ends the search")
 			}
-			for p.Main != 0 && p.exited(unix.P_PID, orphan) == 0 {
+			for p.Main != 0 && !hasExited(orphan) {
 			}
 			if p.killChildren() {
 				t.Error("the second look finds something")
@@ -65,6 +67,12 @@ func TestKillChildrenOnAnotherThread(t *testing.T) {
 			t.Errorf("the orphan: %v, %v", err, status)
 		}
 	}
+}
+
+// hasExited reports whether a child is a zombie.
+func hasExited(pid int) bool {
+	got, _, _ := proc.WaitID(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT)
+	return got == pid
 }
 
 // anOrphan makes this process a subreaper, and returns a child that another process has left to it.

@@ -12,16 +12,18 @@
 //
 // Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So the
 // functions that run before it are nosplit, keep their data in variables of the package that hold no Go pointer, and
-// call only the kernel. A test reads their machine code and refuses a call to anything else.
+// call only the kernel, and functions of the same kind in other packages. A test reads their machine code and refuses a
+// call to anything else.
 package entry
 
 import (
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/pdeath"
 )
 
 // outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
@@ -31,11 +33,12 @@ var outer process
 type state struct {
 	Sleeper
 	Role           Role
-	Parent         Launcher // the process that started fini
-	Failed         int      // the negative errno that prevented the pair
-	Group, Session int      // of the outer fini
-	Line           int      // this process's end
-	Report         int      // the descriptor of the report's place, or -1
+	Parent         pdeath.Launcher // the process that started fini
+	Failed         int             // the negative errno that prevented the pair
+	Group, Session int             // of the outer fini
+	Line           int             // this process's end
+	Report         int             // the descriptor of the report's place, or -1
+	KnowsEarlier   bool            // Earlier could be read
 }
 
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
@@ -48,15 +51,13 @@ type process struct {
 	polled       [3]pollFD
 	signal       unix.SignalfdSiginfo
 	senderParent int // the parent of its sender, 0 if unknown or not asked for
-	info         siginfo
 	message      Message
-	control      [3]uint64 // see cmsg(3)
-	deadline     int64     // in nanoseconds of CLOCK_MONOTONIC, 0 for none
+	control      [3]uint64     // see cmsg(3)
+	deadline     time.Duration // as uptime, 0 for none
 	hungUp       bool
 	stderrFlags  int        // see inherit
-	text         [4096]byte // of a file, or a path
-	earlier      [4096]byte // the children from before the exec, as /proc lists them
-	earliers     int        // the number of bytes in earlier; negative if the children could not be read or have no room
+	text         [4096]byte // of a file
+	earlier      [500]int32 // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
 	dir          [4096]byte // the working directory, with a 0 at its end
 }
 
@@ -64,13 +65,6 @@ type process struct {
 type pollFD struct {
 	fd              int32
 	events, revents int16
-}
-
-// siginfo has the kernel's layout: see sigaction(2).
-type siginfo struct {
-	signo, errno, code, _ int32
-	pid, uid, status      int32
-	_                     [25]int32
 }
 
 // Without pidfds, ParentSignal tells the outer fini that its parent process may have died. It is the last real-time
@@ -90,16 +84,6 @@ const (
 // hit one process of a pair. The command line stays. See PR_SET_NAME in prctl(2).
 const InnerName = "reaper"
 
-// A Launcher holds the facts that an outer fini knew about its parent process.
-type Launcher struct {
-	Pid     int           // 0 if it is outside of the PID namespace
-	FD      int           // a pidfd, -1 if there is none
-	Session int           // negative if unknown
-	Gone    bool          // it exited before fini could look
-	Err     syscall.Errno // why no ParentSignal tells the outer fini of its end
-	Kept    int32         // without a pidfd: the parent death signal that the process that started fini has set, 0 for none
-}
-
 // Facts are all that this process knew before its runtime started.
 type Facts struct {
 	state
@@ -114,9 +98,8 @@ type Facts struct {
 	Blocked *uint64 // bit n-1 is signal n; nil if not known
 	Closed  [3]bool // of the standard streams
 
-	Pid          int   // of the outer fini, if this is the inner fini
-	Earlier      []int // the children that this process had before it became fini
-	KnowsEarlier bool
+	Pid     int   // of the outer fini, if this is the inner fini
+	Earlier []int // the children that this process had before it became fini
 
 	// Dir is where an heir was started. It is only text, because the tree may have put something else there, and the server
 	// of the file system may not answer.
@@ -125,24 +108,26 @@ type Facts struct {
 
 // Known returns the facts.
 func Known() Facts {
-	f := Facts{
-		state: outer.state, Linked: atEntry.environ != 0, Pid: outer.Self, KnowsEarlier: atEntry.environ != 0 && outer.earliers >= 0, Dir: unix.ByteSliceToString(outer.dir[:]),
-		Closed: [3]bool{atEntry.closed&1 != 0, atEntry.closed&2 != 0, atEntry.closed&4 != 0},
+	linked := atEntry.environ != 0
+	if !linked {
+		outer.Parent.Find()
 	}
+	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self, Dir: unix.ByteSliceToString(outer.dir[:])}
 	if f.Role != Inner {
 		f.Pid, f.Group, f.Line = os.Getpid(), unix.Getpgrp(), -1
 		f.Session, _ = unix.Getsid(0)
 	}
-	for _, word := range strings.Fields(string(outer.earlier[:max(outer.earliers, 0)])) {
-		pid, _ := strconv.Atoi(word)
-		f.Earlier = append(f.Earlier, pid)
+	for _, pid := range outer.earlier {
+		if pid != 0 {
+			f.Earlier = append(f.Earlier, int(pid))
+		}
 	}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if atEntry.ignored&(1<<(sig-1)) != 0 {
 			f.Ignored = append(f.Ignored, sig)
 		}
 	}
-	if f.Linked {
+	if linked {
 		f.Blocked = &atEntry.blocked
 	}
 	if outer.stderrFlags != 0 { // see inherit

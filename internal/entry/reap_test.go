@@ -3,7 +3,6 @@
 package entry
 
 import (
-	"fmt"
 	"syscall"
 	"testing"
 )
@@ -19,20 +18,22 @@ func TestReap(t *testing.T) {
 		pids[i] = pid
 	}
 	p := &process{inner: 1}
-	p.earliers = copy(p.earlier[:], fmt.Sprintf("%d %d %d ", pids[0], pids[1], pids[2]))
+	for i, pid := range pids {
+		p.earlier[i] = int32(pid)
+	}
 	p.reap()
 	for _, pid := range pids {
-		if at, _ := p.findEarlier(pid); at == 0 {
+		if p.findEarlier(pid) == nil {
 			t.Errorf("%d lives, and is not known", pid)
 		}
 	}
 	_ = syscall.Kill(pids[1], syscall.SIGKILL)
-	for p.exited(0, 0) == 0 { // P_ALL
+	for !hasExited(pids[1]) {
 	}
 	p.reap()
 	for i, pid := range pids {
-		if at, _ := p.findEarlier(pid); (at == 0) != (i == 1) {
-			t.Errorf("number %d is known at %#x", i, at)
+		if at := p.findEarlier(pid); (at == nil) != (i == 1) {
+			t.Errorf("number %d is known: %t", i, at != nil)
 		}
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		if got, err := syscall.Wait4(pid, nil, 0, nil); (err == nil) != (i != 1) {

@@ -3,9 +3,14 @@
 package entry
 
 import (
+	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
+	"github.com/seed-126c5d8a/fini/reaper"
 )
 
 // sleep is the outer fini's main loop. It returns if this process is to start the runtime. Mostly it does not return,
@@ -44,7 +49,7 @@ func (p *process) sleep() {
 			p.polled[1].fd = -1
 			p.do(p.Step(Seen{What: HungUp}))
 		}
-		if p.Starting && !p.hungUp && p.deadline != 0 && now() >= p.deadline {
+		if p.Starting && !p.hungUp && p.deadline != 0 && proc.Uptime() >= p.deadline {
 			p.do(p.Step(Seen{What: Waited}))
 		}
 		if p.polled[2].revents != 0 {
@@ -67,9 +72,10 @@ func (p *process) sleep() {
 			p.letInnerGoOn() // it reads nothing while it is stopped
 		}
 		if p.hungUp {
-			switch act := p.ending(); {
+			reaped, status, _ := proc.Wait(p.inner, 0)
+			switch act := p.ending(reaped == p.inner, status); {
 			case act&Exit != 0:
-				p.exitBy(p.Status)
+				exitBy(syscall.WaitStatus(p.Status))
 			case act != 0 && !p.BeAlone:
 				p.Role = Heir
 				return
@@ -86,28 +92,19 @@ func (p *process) sleep() {
 func (p *process) poll() {
 	after, timeout := unix.Timespec{}, uintptr(0)
 	if p.deadline != 0 {
-		left := max(p.deadline-now(), 0)
-		after.Sec, after.Nsec = left/1e9, left%1e9
+		after = unix.NsecToTimespec(int64(max(p.deadline-proc.Uptime(), 0)))
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
 	p.polled[2].revents = 0
-	err := call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
+	err := proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 	if err == -int(unix.EINVAL) {
 		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop reads the line
 		// and the signals without waiting, and a parent that has died is no parent any more.
-		nap()
-		if p.polled[2].fd >= 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Parent.Pid {
+		proc.Rest(moment)
+		if p.polled[2].fd >= 0 && proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Parent.Pid {
 			p.polled[2].revents = unix.POLLIN
 		}
 	}
-}
-
-// nap sleeps for 10 ms.
-//
-//go:nosplit
-func nap() {
-	moment := unix.Timespec{Nsec: 10e6}
-	call(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&moment)), 0, 0, 0)
 }
 
 // reap reaps each child that has exited, except the inner fini and the main child. Such a child was there before this
@@ -117,27 +114,23 @@ func nap() {
 //go:nosplit
 func (p *process) reap() {
 	for {
-		pid := p.exited(unix.P_ALL, 0)
+		pid, _, _ := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 		if pid == 0 || pid == p.inner || pid == int(p.Main) {
 			return
 		}
-		call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0)
-		if from, to := p.findEarlier(pid); from != 0 {
-			for ; from < to; from++ {
-				*(*byte)(unsafe.Add(nil, from)) = ' '
-			}
+		proc.Wait(pid, 0)
+		if noted := p.findEarlier(pid); noted != nil {
+			*noted = 0
 		}
 	}
 }
 
-// exited returns a child that has exited and was not reaped, 0 for none, with its status in info. The arguments are those
-// of waitid(2).
+// hasChildren reports whether this process may have any children.
 //
 //go:nosplit
-func (p *process) exited(idtype, id int) (pid int) {
-	p.info.pid = 0
-	call6(unix.SYS_WAITID, uintptr(idtype), uintptr(id), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
-	return int(p.info.pid)
+func hasChildren() bool {
+	_, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+	return errno != unix.ECHILD
 }
 
 // receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
@@ -149,13 +142,13 @@ func (p *process) receive() bool {
 	}
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
-	n := call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
+	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n == 0 || n == -int(unix.ECONNRESET) {
 		p.hungUp = true
 	}
 	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
-		closeFD(p.Report)
-		p.Report = high(int(int32(p.control[2])))
+		proc.Close(p.Report)
+		p.Report = int(int32(p.control[2]))
 	}
 	return n == int(unsafe.Sizeof(p.message))
 }
@@ -166,7 +159,7 @@ func (p *process) receive() bool {
 //go:nosplit
 func (p *process) canSay() bool {
 	line, atOnce := pollFD{fd: int32(p.Line), events: unix.POLLOUT}, unix.Timespec{}
-	return call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
+	return proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 }
 
 // readSignal reads a signal. In a job the inner fini drops a signal whose sender belongs to the tree. But such a sender,
@@ -174,58 +167,14 @@ func (p *process) canSay() bool {
 //
 //go:nosplit
 func (p *process) readSignal() bool {
-	if call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
+	if proc.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
 		return false
 	}
 	p.senderParent = 0
 	if p.Job&InJob != 0 && p.signal.Code <= 0 && p.signal.Pid != 0 {
-		p.senderParent = p.parentOf(p.signal.Pid)
+		p.senderParent = proc.ParentNow(int(p.signal.Pid), &p.text, true)
 	}
 	return true
-}
-
-// parentOf returns the parent of a process, 0 if it is unknown. It never waits: see package orphans.
-//
-//go:nosplit
-func (p *process) parentOf(pid uint32) int {
-	// struct pidfd_info, as Linux 6.13 has it; the parent is at byte 24.
-	const getInfo = 0xc040ff0b
-	text := uintptr(unsafe.Pointer(&p.text))
-	setWord(text, 0)
-	fd := call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)
-	err := call(unix.SYS_IOCTL, uintptr(fd), getInfo, text, 0)
-	closeFD(fd)
-	if err == 0 {
-		return int(uint32(word(text + 24)))
-	}
-	n := readFile(p.pathOf("/proc/", pid, "/status\x00"), text, len(p.text)-1)
-	setByte(text+uintptr(max(n, 0)), 0)
-	for at := text; byteAt(at) != 0; at++ {
-		if begins(at, "\nPPid:\t") {
-			parent, _ := number(at + 7)
-			return parent
-		}
-	}
-	return 0
-}
-
-// pathOf builds a path with a pid in text, from the last byte on, and returns its address.
-//
-//go:nosplit
-func (p *process) pathOf(head string, pid uint32, tail string) uintptr {
-	at := uintptr(unsafe.Pointer(&p.text)) + 64
-	for i := uintptr(0); i < uintptr(len(tail)); i++ {
-		setByte(at+i, byteAt(address(tail)+i))
-	}
-	for ; pid > 0; pid /= 10 {
-		at--
-		setByte(at, byte('0'+pid%10))
-	}
-	for i := uintptr(len(head)); i > 0; i-- {
-		at--
-		setByte(at, byteAt(address(head)+i-1))
-	}
-	return at
 }
 
 // takeSignal returns the acts for the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT
@@ -235,7 +184,7 @@ func (p *process) pathOf(head string, pid uint32, tail string) uintptr {
 func (p *process) takeSignal(asKernel bool) Act {
 	if p.signal.Signo == ParentSignal && p.Parent.FD < 0 && (p.Parent.Pid != 0 || p.signal.Pid == 0) {
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.Parent.Pid != 0 && call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.Parent.Pid {
+		if p.Parent.Pid != 0 && proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.Parent.Pid {
 			return 0
 		}
 		return p.Step(Seen{What: ParentEnded})
@@ -260,7 +209,7 @@ func (p *process) takeSignal(asKernel bool) Act {
 func (p *process) do(act Act) {
 	if act&Hold != 0 {
 		signalFD(p.signalFD, p.wanted()&^terminating)
-		p.deadline = now() + 1e9
+		p.deadline = proc.Uptime() + time.Second
 	}
 	if act&Listen != 0 {
 		signalFD(p.signalFD, p.wanted())
@@ -276,46 +225,35 @@ func (p *process) do(act Act) {
 		// The SIGTSTP may still be on its way to other members of the group, and SIGCONT must not overtake it. A signal
 		// for a group is sent under a lock that setpgid(2) waits for, whatever its arguments are.
 		const nobody = 1 << 30 // no pid is that large
-		call(unix.SYS_SETPGID, nobody, nobody, 0, 0)
-		call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
+		proc.Call(unix.SYS_SETPGID, nobody, nobody, 0, 0)
+		proc.Call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
 	}
 	if act&Suspend != 0 {
 		p.beStoppable()
-		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.signal.Signo), 0, 0)
+		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.signal.Signo), 0, 0)
 	}
 	if act&Kill != 0 {
-		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
+		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
 	}
 	if act&AwaitEnd != 0 {
-		p.deadline = now() + 1e9 // after the line has hung up, only a tracer delays the end of a process
+		p.deadline = proc.Uptime() + time.Second // after the line has hung up, only a tracer delays the end of a process
 	}
 	if act&TellParent != 0 && p.Parent.FD < 0 && p.Parent.Kept != 0 {
-		call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0)
+		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0)
 	}
 }
 
-// ending checks whether the inner fini has ended or the time is up, and returns the act that Step decides; 0 to wait on.
+// ending returns the act that Step decides if the inner fini has ended or the time is up; 0 to wait on.
 //
 //go:nosplit
-func (p *process) ending() Act {
-	reaped := call(unix.SYS_WAIT4, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info.status)), unix.WNOHANG|unix.WALL, 0)
-	if reaped < 0 { // a filter refuses wait4(2)
-		p.info.pid = 0
-		call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WEXITED|unix.WNOHANG, 0, 0)
-		const exited = 1 // CLD_EXITED
-		if reaped = int(p.info.pid); p.info.code == exited {
-			p.info.status <<= 8
-		}
-	}
-	seen := Seen{What: Ended, Status: uint32(p.info.status)}
-	switch {
-	case reaped == p.inner:
-	case now() < p.deadline:
+func (p *process) ending(ended bool, status syscall.WaitStatus) Act {
+	seen := Seen{What: Ended, Status: uint32(status), Children: hasChildren()}
+	if !ended && proc.Uptime() < p.deadline {
 		return 0
-	default:
+	}
+	if !ended {
 		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
 	}
-	seen.Children = call6(unix.SYS_WAITID, unix.P_ALL, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0) != -int(unix.ECHILD)
 	return p.Step(seen)
 }
 
@@ -331,23 +269,19 @@ func (p *process) inherit() {
 	// If standard error is non-blocking, the runtime sets up epoll(7), and aborts if there are too few descriptors. So the
 	// flag is off for a moment then: see Known. The other streams are blocking: see release.
 	const some = 16
-	spare := call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
-	closeFD(spare)
-	if flags := call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
+	spare := proc.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
+	proc.Close(spare)
+	if flags := proc.Call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
 		p.stderrFlags = flags
-		call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
+		proc.Call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
 	}
 }
 
-// letInnerGoOn continues the inner fini, if it is stopped.
+// letInnerGoOn continues the inner fini, if it is stopped. Otherwise the inner fini passes over the signal.
 //
 //go:nosplit
 func (p *process) letInnerGoOn() {
-	p.info.pid = 0
-	call6(unix.SYS_WAITID, unix.P_PID, uintptr(p.inner), uintptr(unsafe.Pointer(&p.info)), unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
-	if p.info.pid != 0 {
-		call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0)
-	}
+	proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0)
 }
 
 // childEnded is the set that holds only SIGCHLD.
@@ -374,7 +308,7 @@ func (p *process) beStoppable() {
 	}
 	if p.Job&InJob != 0 {
 		signalFD(p.signalFD, ^stops)
-		call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
+		proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
 	}
 }
 
@@ -383,63 +317,9 @@ func (p *process) beStoppable() {
 //
 //go:nosplit
 func (p *process) letGo() {
-	release(0, "/proc/self/fd/0\x00")
-	release(1, "/proc/self/fd/1\x00")
-	if atEntry.closed>>2&1 != 0 {
-		release(2, root)
-	}
-	last := max(p.signalFD, p.Parent.FD, p.Line, p.Report)
-	for fd := 3; fd < last; fd++ {
-		if fd != p.signalFD && fd != p.Parent.FD && fd != p.Line && fd != p.Report {
-			closeFD(fd)
-		}
-	}
-	// Before Linux 5.9, or under a filter, close_range fails.
-	if call(unix.SYS_CLOSE_RANGE, uintptr(last+1), 1<<32-1, 0, 0) != 0 {
-		limit := unix.Rlimit{Cur: 1 << 16}
-		call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&limit)))
-		for fd := last + 1; fd < int(min(limit.Cur, 1<<16)); fd++ {
-			closeFD(fd)
-		}
-	}
-	call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
-	call(unix.SYS_CHDIR, address(root), 0, 0, 0)
-}
-
-const root = "/\x00"
-
-// release turns a standard stream into a reference that doesn't keep a pipe open, as CloseInherited in package reaper
-// does. If there is no /proc, or the stream was closed, it becomes a reference to the root directory: the runtime of an
-// heir opens a file instead of a closed stream, and aborts if it can't.
-//
-//go:nosplit
-func release(fd uintptr, link string) {
-	path := call(unix.SYS_OPENAT, atCwd, address(link), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if path < 0 {
-		path = call(unix.SYS_OPENAT, atCwd, address(root), unix.O_PATH|unix.O_CLOEXEC, 0)
-	}
-	if path != int(fd) {
-		call(unix.SYS_DUP3, uintptr(path), fd, unix.O_CLOEXEC, 0)
-		closeFD(path)
-	}
-}
-
-// exitBy ends the outer fini with a wait status: it calls exit(2), or kills itself with the same signal, without a core
-// dump.
-//
-//go:nosplit
-func (p *process) exitBy(status uint32) {
-	sig := uintptr(status & 0x7f)
-	if sig == 0 {
-		exit(int(status>>8) & 0xff)
-	}
-	byDefault, set, noCore := [4]uint64{}, uint64(1)<<(sig-1), unix.Rlimit{}
-	call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
-	call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0)
-	call(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8)
-	call(unix.SYS_KILL, uintptr(call(unix.SYS_GETPID, 0, 0, 0, 0)), sig, 0, 0)
-	call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
-	exit(128 + int(sig))
+	reaper.CloseInherited(false)
+	proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
+	proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
 }
 
 // makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
@@ -452,7 +332,7 @@ func (p *process) makeRoom() {
 	room := 64         // the tree can hardly fork that often in the few milliseconds until the heir has its threads
 	for round := 0; round < 1000 && !hasRoom(room); round++ {
 		p.killChildren()
-		nap()
+		proc.Rest(moment)
 		room = threads
 	}
 }
@@ -463,7 +343,7 @@ func (p *process) makeRoom() {
 func hasRoom(n int) bool {
 	made := 0
 	for ; made < n; made++ {
-		pid := call(unix.SYS_CLONE, 0, 0, 0, 0) // a clone that sends no signal when it ends: see __WCLONE in wait(2)
+		pid := proc.Call(unix.SYS_CLONE, 0, 0, 0, 0) // a clone that sends no signal when it ends: see __WCLONE in wait(2)
 		if pid == 0 {
 			exit(0)
 		}
@@ -472,7 +352,7 @@ func hasRoom(n int) bool {
 		}
 	}
 	for i := 0; i < made; i++ {
-		call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
+		proc.Call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
 	}
 	return made == n
 }
@@ -485,65 +365,44 @@ func hasRoom(n int) bool {
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
-	isChild := main != 0 && call6(unix.SYS_WAITID, unix.P_PID, uintptr(main), 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0) == 0
-	if isChild && p.Job&InJob == 0 {
-		call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
+	if _, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT); errno == 0 && p.Job&InJob == 0 {
+		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
-	mainOver := p.exited(unix.P_PID, main) != 0
-	text, pid := uintptr(unsafe.Pointer(&p.text)), 0
-	// The first thread adopts all orphans, but the runtime may have taken the signal on another one: see endEarly.
-	n := readFile(p.pathOf("/proc/self/task/", uint32(p.Self), "/children\x00"), text, len(p.text)-1)
-	left = n < 0
-	for at := text; at < text+uintptr(n); at++ { // a blank follows each pid
-		pid, at = number(at)
-		if earlier, _ := p.findEarlier(pid); earlier != 0 || pid == main && mainOver {
+	exited, _, _ := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
+	at, end, err := p.readChildren()
+	left = err < 0
+	for pid := 0; at < end; at++ { // a blank follows each pid
+		if pid, at = proc.Number(at); at >= end { // the room ends within a pid, or behind it
+			return true
+		}
+		if pid != 0 && (pid == exited || p.findEarlier(pid) != nil) {
 			continue
 		}
 		if left = true; pid == 0 { // kill(2) would take it for this process's group
 			continue
 		}
-		if pid == main || call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
-			call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
+		if pid == main || proc.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
+			proc.Call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}
 	return left
 }
 
-// findEarlier returns where in earlier a pid stands, 0 if it is no earlier child's.
+// findEarlier returns where an earlier child is noted, nil if the pid is of no such child.
 //
 //go:nosplit
-func (p *process) findEarlier(pid int) (from, to uintptr) {
-	text, other := uintptr(unsafe.Pointer(&p.earlier)), 0
-	for from = text; from < text+uintptr(p.earliers); from = to + 1 {
-		if other, to = number(from); other == pid {
-			return from, to
+func (p *process) findEarlier(pid int) *int32 {
+	for i := range p.earlier {
+		if int(p.earlier[i]) == pid {
+			return &p.earlier[i]
 		}
 	}
-	return 0, 0
-}
-
-// number reads a number, and returns the address of the byte that follows it.
-//
-//go:nosplit
-func number(at uintptr) (n int, end uintptr) {
-	for ; byteAt(at) >= '0' && byteAt(at) <= '9'; at++ {
-		n = 10*n + int(byteAt(at)-'0')
-	}
-	return n, at
+	return nil
 }
 
 // signalFD makes a descriptor that receives the signals of a set, or changes the set of a descriptor. See signalfd(2).
 //
 //go:nosplit
 func signalFD(fd int, set uint64) int {
-	return call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
-}
-
-// now is the time of CLOCK_MONOTONIC in nanoseconds.
-//
-//go:nosplit
-func now() int64 {
-	var t unix.Timespec
-	call(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0, 0)
-	return t.Sec*1e9 + t.Nsec
+	return proc.Call(unix.SYS_SIGNALFD4, uintptr(fd), uintptr(unsafe.Pointer(&set)), 8, unix.SFD_CLOEXEC|unix.SFD_NONBLOCK)
 }

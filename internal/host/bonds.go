@@ -62,18 +62,15 @@ func (k *kernel) bind(options *cli.Options) error {
 	case launcher.Gone:
 		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
 	}
-	var err error
-	if launcher.Err != 0 {
-		err = launcher.Err
-	}
 	if launcher.FD < 0 && k.line.FD < 0 {
 		// There are no pidfds, or the parent process is outside of the PID namespace.
-		if k.kept.Signal, err = pdeath.Signal(parentSignal); errors.Is(err, pdeath.ErrGone) {
-			return fmt.Errorf("the parent process: %w", err)
+		if launcher.TakeSlot(entry.ParentSignal); launcher.Gone {
+			return fmt.Errorf("the parent process: %w", pdeath.ErrGone)
 		}
+		k.kept.Signal = syscall.Signal(launcher.Kept)
 	}
-	if err != nil {
-		k.Sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", err)
+	if launcher.Err != 0 {
+		k.Sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", launcher.Err)
 		return nil
 	}
 	k.bySignal = launcher.FD < 0
@@ -81,20 +78,19 @@ func (k *kernel) bind(options *cli.Options) error {
 	return nil
 }
 
-// launcher returns the process that started fini. In a pair the outer fini has found this process.
-func (k *kernel) launcher() entry.Launcher {
-	before := k.self.Parent // its Pid is 0 if this process did not fork
-	if k.line.FD >= 0 {
-		before.Gone = before.Gone || before.Pid != 0 && before.Session >= 0 && pdeath.Adopted(k.self.Pid, k.self.Session, before.Pid, before.Session)
-		return before
+// launcher returns the process that started fini. In a pair the outer fini is its child.
+func (k *kernel) launcher() pdeath.Launcher {
+	l := k.self.Parent
+	if l.Pid != 0 {
+		adopted := l.Session >= 0 && pdeath.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
+		l.Gone = l.Gone || adopted || k.line.FD < 0 && pdeath.Died(l.Pid)
 	}
-	fd, pid, gone := pdeath.Parent()
-	return entry.Launcher{Pid: pid, FD: fd, Gone: gone || before.Pid != 0 && before.Pid != pid}
+	return l
 }
 
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
 // has exited already, like the shell of "nohup fini &".
-func byNohup(launcher entry.Launcher, self int) bool {
+func byNohup(launcher pdeath.Launcher, self int) bool {
 	switch name := pdeath.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == pdeath.Name(self):
 		return false // the parent process is another fini, which catches the signals that it ignored at first

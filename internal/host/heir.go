@@ -8,6 +8,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -26,7 +27,7 @@ import (
 func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newKernel(options, self)
-	k.begun = signals.Uptime()
+	k.begun = proc.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
 	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
 	switch {

@@ -120,7 +120,7 @@ type kernel struct {
 
 	jobFlags     uint32           // see entry.Started
 	bySignal     bool             // parentSignal reports the parent process's death
-	kept         signals.Received // the parent death signal whose place parentSignal takes: see pdeath.Signal
+	kept         signals.Received // the parent death signal whose place parentSignal takes: see TakeSlot in package pdeath
 	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
 	cannotReap   bool             // fini has warned of that
@@ -149,7 +149,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 
 // begin begins the life of the child.
 func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
-	k.begun = signals.Uptime()
+	k.begun = proc.Uptime()
 	k.mainFD = child.FD
 	k.tree.Allow(options.AllowOrphan, child.Pid)
 	k.report.Pid = child.Pid

@@ -23,7 +23,7 @@ import (
 )
 
 // Now is the uptime.
-func (k *kernel) Now() time.Duration { return signals.Uptime() }
+func (k *kernel) Now() time.Duration { return proc.Uptime() }
 
 // Wait is where fini spends its life: one thread, in one system call. If fini may not see a child's exit, Wait returns
 // after at most a second.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -148,7 +149,7 @@ func (k *kernel) sayEnd(end life.End) {
 	if k.ended > 0 && k.report.Pid != 0 && k.self.Role != entry.Heir {
 		command = fmt.Sprintf("; the command ran for %v", since(k.ended))
 	}
-	k.Sayf(life.Detail, "%s, after %v%s", how, since(signals.Uptime()), command)
+	k.Sayf(life.Detail, "%s, after %v%s", how, since(proc.Uptime()), command)
 }
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,21 +36,12 @@ func Name(pid int) string {
 
 // ParentOf is the parent of a process, 0 if it is unknown, or if a read of it may wait. A zombie has one, too.
 func ParentOf(pid int) int {
-	// Raw calls, which do not wait, because every microsecond counts: a zombie may be reaped.
-	if fd, _, errno := unix.RawSyscall(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0); errno == 0 {
-		var info unix.PidfdInfo
-		_, _, errno = unix.RawSyscall(unix.SYS_IOCTL, fd, unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
-		_ = unix.Close(int(fd))
-		if errno == 0 { // from Linux 6.13 on
-			return int(info.Ppid)
-		}
+	var text [4096]byte
+	parent := ParentNow(pid, &text, false) // first, because every microsecond counts: a zombie may be reaped
+	if parent == 0 && !HidesProcesses() {
+		parent = ParentNow(pid, &text, true)
 	}
-	if HidesProcesses() {
-		return 0
-	}
-	f := In(unix.AT_FDCWD)
-	s, _ := f.StatusIn("/proc/" + strconv.Itoa(pid))
-	return s.Parent
+	return parent
 }
 
 // A Status holds fields of /proc/PID/status. See proc_pid_status(5).

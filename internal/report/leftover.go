@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // OneLine is text with unprintable characters replaced, and at most limit bytes long, because a process may choose any
@@ -44,7 +44,7 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	if p.Session != session && p.Session != 0 {
 		more += ", detached"
 	}
-	if old := signals.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
+	if old := proc.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {
 		more += ", " + old.Truncate(time.Second).String() + " old"
 	}
 	more += startedBy(from) + whereIs(from.At)

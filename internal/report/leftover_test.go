@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/orphans"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 func TestDescribe(t *testing.T) {
@@ -21,7 +21,7 @@ func TestDescribe(t *testing.T) {
 	long := strings.Repeat("x", 500)
 	aged := func(age time.Duration) orphans.Process {
 		p := plain
-		p.Start = max(signals.Uptime()-age, 1) // the machine may have been booted a moment ago
+		p.Start = max(proc.Uptime()-age, 1) // the machine may have been booted a moment ago
 		return p
 	}
 	for what, c := range map[string]struct {

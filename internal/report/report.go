@@ -146,7 +146,7 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		r.moreLeftovers++
 		return
 	}
-	left := &leftover{Lineage: from, found: time.Now(), age: signals.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), line: line}
+	left := &leftover{Lineage: from, found: time.Now(), age: proc.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), line: line}
 	// Without the details that package orphans keeps of a process, because they may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)

@@ -1,0 +1,194 @@
+package proc
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file has the raw system calls, which the Go runtime does not see, and what is made of them. There are two reasons
+// for them. Package entry runs before the runtime: there is no stack that grows, no heap and no write barrier, so all that
+// it calls is nosplit, and a test reads the machine code. And a call that does not wait is better made like this when it
+// comes with every signal or child: during a call that may wait, the runtime gives the goroutine's processor away.
+
+// Call is a system call. It returns the kernel's answer: a negative errno if the kernel refuses.
+//
+//go:nosplit
+func Call(number, a, b, c, d uintptr) int { return Call6(number, a, b, c, d, 0, 0) }
+
+// Call6 is a system call with more arguments.
+//
+//go:nosplit
+func Call6(number, a, b, c, d, e, f uintptr) int {
+	answer, _, errno := syscall.RawSyscall6(number, a, b, c, d, e, f)
+	if errno != 0 {
+		return -int(errno)
+	}
+	return int(answer)
+}
+
+// Open opens a file by a path that ends in a NUL.
+//
+//go:nosplit
+func Open(path string, flags int) int {
+	return OpenAt(uintptr(unsafe.Pointer(unsafe.StringData(path))), flags)
+}
+
+// OpenAt opens a file by a path at an address.
+//
+//go:nosplit
+func OpenAt(path uintptr, flags int) int {
+	const workingDir = ^uintptr(99) // AT_FDCWD
+	return Call(unix.SYS_OPENAT, workingDir, path, uintptr(flags)|unix.O_CLOEXEC, 0)
+}
+
+// Close closes a descriptor, unless it is none.
+//
+//go:nosplit
+func Close(fd int) {
+	if fd >= 0 {
+		Call(unix.SYS_CLOSE, uintptr(fd), 0, 0, 0)
+	}
+}
+
+// ReadOf reads the beginning of a file into text. Its path consists of a head, a pid and a tail, which ends in a NUL. The
+// last byte of text stays 0. ReadOf returns the number of bytes, or a negative number.
+//
+//go:nosplit
+func ReadOf(head string, pid int, tail string, text *[4096]byte) int {
+	at := uintptr(unsafe.Pointer(text)) + 64
+	for i := range len(tail) {
+		setByte(at+uintptr(i), tail[i])
+	}
+	for ; pid > 0; pid /= 10 {
+		at--
+		setByte(at, byte('0'+pid%10))
+	}
+	for i := len(head) - 1; i >= 0; i-- {
+		at--
+		setByte(at, head[i])
+	}
+	fd := OpenAt(at, unix.O_RDONLY)
+	n := Call(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(text)), uintptr(len(text)-1), 0)
+	Close(fd)
+	return n
+}
+
+// ByteAt is the byte at an address. The arithmetic begins at nil because the address need not point to a Go object.
+//
+//go:nosplit
+func ByteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
+
+//go:nosplit
+func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
+
+// Begins reports whether a text begins so.
+//
+//go:nosplit
+func Begins(text uintptr, with string) bool {
+	for i := range len(with) {
+		if ByteAt(text+uintptr(i)) != with[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Number reads a number, and returns the address of the byte that follows it.
+//
+//go:nosplit
+func Number(at uintptr) (n int, end uintptr) {
+	for ; ByteAt(at) >= '0' && ByteAt(at) <= '9'; at++ {
+		n = 10*n + int(ByteAt(at)-'0')
+	}
+	return n, at
+}
+
+// Wait is wait4(2), but it does not wait. Without a child to reap, the pid that it returns is 0. A filter may refuse
+// wait4(2): then waitid(2) serves.
+//
+//go:nosplit
+func Wait(pid, flags int) (reaped int, status syscall.WaitStatus, errno syscall.Errno) {
+	var word int32
+	reaped = Call(unix.SYS_WAIT4, uintptr(pid), uintptr(unsafe.Pointer(&word)), uintptr(flags|unix.WNOHANG|unix.WALL), 0)
+	if reaped < 0 && reaped != -int(unix.ECHILD) {
+		kind := unix.P_PID
+		if pid < 0 {
+			kind = unix.P_ALL
+		}
+		return WaitID(kind, pid, flags|unix.WEXITED)
+	}
+	return max(reaped, 0), syscall.WaitStatus(word), syscall.Errno(max(-reaped, 0))
+}
+
+// WaitID is waitid(2), but it does not wait. Without a child that it is about, the pid that it returns is 0.
+//
+//go:nosplit
+func WaitID(kind, id, flags int) (pid int, status syscall.WaitStatus, errno syscall.Errno) {
+	var info struct { // siginfo_t, as far as it is needed here
+		_                 [2]int32
+		code              int32
+		_                 [0]uintptr // what follows is aligned like this
+		pid, user, status int32
+		_                 [112]byte
+	}
+	errno = syscall.Errno(-Call6(unix.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)), uintptr(flags|unix.WNOHANG|unix.WALL), 0, 0))
+	status = syscall.WaitStatus(info.status)
+	switch info.code {
+	case 1: // CLD_EXITED
+		status = status & 0xff << 8
+	case 3: // CLD_DUMPED
+		status |= 0x80
+	case 4, 5: // CLD_TRAPPED, CLD_STOPPED
+		status = status<<8 | 0x7f
+	case 6: // CLD_CONTINUED
+		status = 0xffff
+	}
+	return int(info.pid), status, errno
+}
+
+// Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). The kernel shows the start of a process in the
+// same clock: see proc_pid_stat(5).
+//
+//go:nosplit
+func Uptime() time.Duration {
+	var t unix.Timespec
+	Call(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&t)), 0, 0)
+	return time.Duration(t.Nano())
+}
+
+// Rest sleeps, without giving the runtime a reason to start a thread.
+//
+//go:nosplit
+func Rest(d time.Duration) {
+	t := unix.NsecToTimespec(int64(d))
+	Call(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&t)), 0, 0, 0)
+}
+
+// ParentNow is the parent of a process, which a zombie has too; 0 if it is unknown. Before Linux 6.13 only a file below /proc
+// tells, which it reads into text if it may.
+//
+//go:nosplit
+func ParentNow(pid int, text *[4096]byte, mayRead bool) int {
+	const getInfo = 0xc040ff0b // PIDFD_GET_INFO, as Linux 6.13 has it
+	info := (*unix.PidfdInfo)(unsafe.Pointer(text))
+	info.Mask = 0
+	fd := Call(unix.SYS_PIDFD_OPEN, uintptr(pid), 0, 0, 0)
+	failed := Call(unix.SYS_IOCTL, uintptr(fd), getInfo, uintptr(unsafe.Pointer(info)), 0)
+	Close(fd)
+	if failed == 0 {
+		return int(info.Ppid)
+	}
+	if !mayRead {
+		return 0
+	}
+	for at, left := uintptr(unsafe.Pointer(text)), ReadOf("/proc/", pid, "/status\x00", text); left > 0; at, left = at+1, left-1 {
+		if Begins(at, "\nPPid:\t") {
+			parent, _ := Number(at + uintptr(len("\nPPid:\t")))
+			return parent
+		}
+	}
+	return 0
+}
