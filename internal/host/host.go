@@ -121,7 +121,6 @@ type kernel struct {
 	jobFlags     uint32           // see entry.Started
 	bySignal     bool             // parentSignal reports the parent process's death
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see TakeSlot in package pdeath
-	refusedOther bool             // fini has named a signal that it dropped: see notForInner
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
 	cannotReap   bool             // fini has warned of that
 	rest         time.Duration    // see Rest in package signals; 0 for none

@@ -55,29 +55,20 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	}
 
 	for i, got := range append(early, k.caught.Take()...) {
-		if k.rules.Job != 0 && k.line.FD < 0 && got.Sender > 0 {
-			got.Parent = proc.ParentOf(got.Sender) // at once, before it is reaped
-		}
 		switch {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
-		case k.line.FD >= 0 && i < len(early): // it was for the outer fini's group, which the inner fini has left since
-		case k.line.FD >= 0:
-			k.notForInner(got)
-		case got.Signal == parentSignal && k.bySignal && pdeath.Died(k.parentPid()) && (k.parentPid() != 0 || got.Sender == 0):
+		case got.Signal != parentSignal || !k.bySignal || k.line.FD >= 0:
+			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
+		case pdeath.Died(k.parentPid()) && (k.parentPid() != 0 || got.Sender == 0):
 			// fini can't ask about a parent process outside of the PID namespace, but such a process is the only one
 			// without a pid here.
 			woken.Stop = append(woken.Stop, life.ParentDied)
 			if signals.Catchable(k.kept.Signal) {
-				woken.Signals = append(woken.Signals, k.kept)
+				woken.Signals = append(woken.Signals, life.Signal{Received: k.kept})
 			}
-		case got.Signal == parentSignal && k.bySignal:
+		default:
 			// Only one thread of the parent process has exited, not the process. The signal's sender does not tell one
 			// from the other: in gVisor the sender is the thread that exited, by its thread ID.
-		default:
-			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So an early signal is
-			// forwarded like a signal from a process, and the main child may get it twice.
-			got.Kernel = got.Kernel && i >= len(early)
-			woken.Signals = append(woken.Signals, got)
 		}
 	}
 	for i := range k.bonds {
@@ -85,9 +76,6 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 			b.fd, b.ended = -1, true // poll passes over it from now on
 			woken.Stop = append(woken.Stop, b.why)
 		}
-	}
-	for _, got := range woken.Signals {
-		k.report.Signal(got)
 	}
 	woken.Main = main && fds[len(fds)-1].Revents != 0
 	if !main && child >= 0 {
@@ -106,20 +94,33 @@ func (k *kernel) heard(woken *life.Woken) bool {
 		case m.Kind == entry.Signal:
 			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Parent: int(m.Parent), Kernel: m.Flags&entry.FromKernel != 0}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
-				woken.Signals = append(woken.Signals, got)
+				woken.Signals = append(woken.Signals, k.signal(got, false, true))
 			}
 		}
 	}
 	return open
 }
 
-// notForInner warns, once, that the inner fini takes signals only from the outer fini. Because of that, a signal for a
-// whole cgroup or session, or for every process of this name, reaches the command only once.
-func (k *kernel) notForInner(got signals.Received) {
-	if got.Kernel || got.Sender == k.self.Pid || k.refusedOther { // the outer fini continues a suspended inner one
-		return
+// signal adds to a signal what is known of its sender. A sender that has been reaped belongs to the tree if its parent is
+// known and belongs to it. The main child counts even after it was reaped.
+func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
+	s := life.Signal{Received: got, Early: early, Relayed: relayed}
+	if k.rules.Job == 0 || got.Sender <= 0 {
+		return s
 	}
-	k.refusedOther = true
+	if !relayed {
+		s.Parent = proc.ParentOf(got.Sender) // at once, before it is reaped
+	}
+	of := func(pid int) bool { return pid > 0 && (pid == k.report.Pid || k.tree.Descends(pid)) }
+	s.OfTree = of(s.Sender) || of(s.Parent)
+	return s
+}
+
+// Taken records a signal for the report.
+func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
+
+// Dropped warns that the inner fini takes signals only from the outer fini.
+func (k *kernel) Dropped(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
@@ -141,13 +142,6 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 		return -1, false
 	}
 	return k.tree.LivingChild()
-}
-
-// OfTree reports whether the sender of a signal belongs to the tree. A sender that has been reaped belongs to it if its
-// parent is known and belongs to it. The main child counts even after it was reaped.
-func (k *kernel) OfTree(got signals.Received) bool {
-	of := func(pid int) bool { return pid > 0 && (pid == k.report.Pid || k.tree.Descends(pid)) }
-	return of(got.Sender) || of(got.Parent)
 }
 
 // ParentDies reports whether the parent process, if that is watched, is dead or dying.

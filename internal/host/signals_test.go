@@ -27,23 +27,23 @@ func bare(line int) *kernel {
 		report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 }
 
-// A signal that came before the command was there is reported at once, and never counts as the kernel's, because the command
-// can't have got it. An inner fini drops it: the outer fini has got it too.
+// A signal that came before the command was there is reported at once, as such.
 func TestEarlySignals(t *testing.T) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
-	for line, want := range map[int][]signals.Received{-1: {{Signal: unix.SIGINT}, early[1]}, ends[0]: nil} {
+	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
+	for _, line := range []int{-1, ends[0]} {
 		k := bare(line)
 		k.early = early
 		if k.caught.FD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil { // that nobody makes readable
 			t.Fatal(err)
 		}
 		until := k.Now() + 20*time.Second
-		if woken := k.Wait(until, true); !reflect.DeepEqual(woken, life.Woken{Signals: want}) || k.refusedOther {
-			t.Errorf("with the line %d: %+v, want the signals %+v; it has named one: %t", line, woken, want, k.refusedOther)
+		if woken := k.Wait(until, true); !reflect.DeepEqual(woken, life.Woken{Signals: want}) {
+			t.Errorf("with the line %d: %+v, want the signals %+v", line, woken, want)
 		}
 		if k.Now() >= until {
 			t.Errorf("with the line %d: it waits although there are signals", line)
@@ -60,7 +60,7 @@ func TestEarlySignals(t *testing.T) {
 func TestSenderOfTheTree(t *testing.T) {
 	const gone = 1 << 30 // no pid is that large
 	k := bare(-1)
-	k.report.Pid = gone
+	k.report.Pid, k.rules.Job = gone, 1
 	for got, want := range map[signals.Received]bool{
 		{Sender: gone}:                              true,
 		{Sender: gone + 1, Parent: gone}:            true,
@@ -69,12 +69,12 @@ func TestSenderOfTheTree(t *testing.T) {
 		{Sender: os.Getppid(), Parent: os.Getpid()}: false,
 		{}: false,
 	} {
-		if k.OfTree(got) != want {
+		if k.signal(got, false, true).OfTree != want {
 			t.Errorf("%+v is of the tree: %t, want %t", got, !want, want)
 		}
 	}
 	k.report.Pid = 0 // as in a pause
-	if k.OfTree(signals.Received{}) {
+	if k.signal(signals.Received{Sender: gone}, false, true).OfTree {
 		t.Error("without a command, an unknown sender is of the tree")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
@@ -154,6 +153,9 @@ func (w *world) beginning(f *fini) {
 		f.phase = starting
 	case starting:
 		w.startMain(f, syscall.SIGTERM)
+		for i := range f.caught {
+			f.caught[i].early = true
+		}
 		f.phase = spawned
 	case spawned:
 		w.sayStarted()
@@ -420,14 +422,14 @@ func (w *world) ending(f *fini) {
 func (w *world) beAlone(f *fini) {
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.inner, anew.caught, anew.child = f.id, false, f.caught, f.child
+	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Outer = f.id, false, f.caught, f.child, 0
 	anew.bound = anew.bound[1:] // but for the outer fini
 	if w.rules.Job != 0 && !w.orphaned {
 		// SIGTSTP is the kernel's again, and suspends fini before the main child is there, until the shell continues both.
 		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == syscall.SIGTSTP })
 	}
 	for i := range anew.caught {
-		anew.caught[i].kernel = false // the main child may not have been there: see Wait in package main
+		anew.caught[i].early = true // the main child may not have been there
 	}
 	if w.noPidfds {
 		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
@@ -468,7 +470,8 @@ func (w *world) heard(f *fini, woken *Woken) {
 	for _, m := range f.line {
 		switch m.Kind {
 		case entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Kernel: m.Flags&entry.FromKernel != 0}
+			got := w.signal(f, caught{sig: syscall.Signal(m.Value), sender: int(m.Sender), kernel: m.Flags&entry.FromKernel != 0})
+			got.Relayed = true
 			woken.Signals = append(woken.Signals, got)
 		case entry.ParentDied:
 			woken.Stop = append(woken.Stop, ParentDied)

@@ -18,14 +18,10 @@ type Machine interface {
 	stops() bool // whether a wait of a stop is under way: see slice
 }
 
-// An event is what the loop has learnt: one of the types below.
+// An event is what the loop has learnt: a Signal, or one of the types below.
 type event any
 
 type (
-	received struct { // a process or the kernel sent fini a signal
-		sig  syscall.Signal
-		from origin
-	}
 	stop struct { // fini itself has a reason to stop the command
 		why    Reason
 		unread int // bytes of standard input
@@ -55,15 +51,6 @@ func (e ended) exit() *syscall.WaitStatus {
 	}
 	return nil
 }
-
-// An origin is the kind of sender of a signal.
-type origin int
-
-const (
-	fromProcess origin = iota // outside of the tree
-	fromTree                  // a process of the tree
-	fromKernel                // such as the SIGINT of Ctrl-C
-)
 
 // An action is what the loop has to do. Its method do, in this package's loop.go, carries the action out: an action
 // without this method does not compile.

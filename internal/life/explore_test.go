@@ -414,7 +414,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		if f.machine != nil && f.machine.stops() {
 			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
-		add(f.mustReap, f.wasStopped, f.child, f.stdin, f.said, f.why, min(w.now-f.stdinAt, 2*crash)/ms, min(w.now-f.parentAt, 2*crash)/ms, f.stdinAt <= f.mainAt, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
+		add(f.mustReap, f.wasStopped, f.hasDropped, f.child, f.stdin, f.said, f.why, min(w.now-f.stdinAt, 2*crash)/ms, min(w.now-f.parentAt, 2*crash)/ms, f.stdinAt <= f.mainAt, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
 		for _, x := range f.bound {
 			add(slot(x.id))
 		}
@@ -587,6 +587,7 @@ func begin(r Rules, as part, unbound bool) *world {
 	only := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, outer: pair, mainID: c.main, bound: bonds, pid1: as == asPID1}
 	w.finis = []fini{only}
 	if pair {
+		r.Outer = 20
 		inner := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.inner, inner: true, mainID: c.main}
 		inner.bound = append([]bond{{c.outer, FiniDied}}, bonds...)
 		w.finis = append(w.finis, inner)

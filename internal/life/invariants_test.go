@@ -303,16 +303,16 @@ func (w *world) stepped(f *fini, before string, e event) {
 	case stop:
 		w.ghost.overruled = w.ghost.overruled || e.why.overrules()
 		w.ghost.unwait = true
-	case received:
+	case Signal:
 		if before == "pausing" && (after == "lingering" || after == "asking") {
 			w.oblige(w.ladder())
 		}
-		sent := w.rules.rewritten(e.sig)
+		sent := w.rules.rewritten(e.Signal)
 		w.ghost.unwait = w.ghost.unwait || asksForEnd(sent)
-		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || e.from == fromProcess) {
+		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || !e.OfTree && !e.byKey()) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.sig == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}, before) {
+		if e.Signal == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}, before) {
 			w.ghost.interrupts++
 		}
 	case elapsed:
@@ -334,7 +334,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.ghost.stopAt = w.now
 	}
 	if before != after || len(f.todo) > 0 {
-		w.supply.rows.one(before, reflect.TypeOf(e).Name(), after)
+		w.supply.rows.one(before, strings.ToLower(reflect.TypeOf(e).Name()), after)
 	}
 	if w.story != nil {
 		hidden := `, thread:0, code:"", kept:(*orphans.kept)(nil)`                             // fields of orphans.Process
@@ -591,14 +591,14 @@ func (w *world) judgeStatus(f *fini) {
 // event happens, and where one stands then. The explorer has to take each of them, in all combinations of a line.
 var tableRows = func() (all [][3]string) {
 	for _, row := range []string{
-		"pausing: received | stop -> lingering",
-		"pausing: received -> waiting | counting",
+		"pausing: signal | stop -> lingering",
+		"pausing: signal -> waiting | counting",
 		"running: stop -> closing | heeding | stopping",
-		"running: received | measured -> stopping",
+		"running: signal | measured -> stopping",
 		"running: ended -> lingering | waiting | asking | counting | over",
 		"heeding: elapsed -> stopping",
 		"closing: elapsed -> closing",
-		"closing: elapsed | stop | received -> stopping",
+		"closing: elapsed | stop | signal -> stopping",
 		"stopping: stop -> stopping",
 		"stopping: elapsed -> ending",
 		"stopping: ended -> lingering | asking | over",
@@ -607,10 +607,10 @@ var tableRows = func() (all [][3]string) {
 		"ending: ended -> clearing",
 		"clearing: looked -> asking | counting | over",
 		"clearing: ended -> over",
-		"lingering: elapsed | stop | received -> asking | clearing",
-		"lingering: elapsed | stop | received -> counting",
-		"waiting: stop | received -> asking",
-		"asking: elapsed | received -> killing",
+		"lingering: elapsed | stop | signal -> asking | clearing",
+		"lingering: elapsed | stop | signal -> counting",
+		"waiting: stop | signal -> asking",
+		"asking: elapsed | signal -> killing",
 		"asking | killing: stop -> asking",
 		"waiting: ended -> over",
 		"lingering | asking | killing | counting: ended | looked -> over",

@@ -61,7 +61,7 @@ func newLadder(r Rules, known *records) *ladder { return &ladder{Rules: r, recor
 
 func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
-	case received:
+	case Signal:
 		do = l.received(now, e)
 	case stop:
 		do = l.stop(now, e)
@@ -79,10 +79,10 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 
 func (l *ladder) stops() bool { return l.rung != running }
 
-func (l *ladder) received(now time.Duration, e received) (do []action) {
-	sig := l.rewritten(e.sig)
+func (l *ladder) received(now time.Duration, got Signal) (do []action) {
+	sig := l.rewritten(got.Signal)
 	switch {
-	case sig == 0, l.hasHad(e), l.rung == ending: // on the last rung the main child has had SIGKILL
+	case sig == 0, l.hasHad(got), l.rung == ending: // on the last rung the main child has had SIGKILL
 		return nil
 	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
@@ -103,46 +103,6 @@ func (l *ladder) received(now time.Duration, e received) (do []action) {
 		do = append(do, l.endIn(now, l.KillAfter)...)
 	}
 	return do
-}
-
-// rewritten is the signal that fini sends instead of one that it has received, 0 for none: see --rewrite. The signal that
-// fini sends decides all that follows.
-func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
-	if to, ok := p.Rewrite[sig]; ok {
-		return to
-	}
-	return sig
-}
-
-// hasHad reports whether a signal has reached the command without fini, because the command is in the job to which the
-// signal was sent.
-func (l *ladder) hasHad(e received) bool {
-	if l.Job == 0 {
-		return false
-	}
-	switch e.sig {
-	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGWINCH:
-		return e.from != fromProcess
-	case syscall.SIGHUP, syscall.SIGCONT:
-		return e.from == fromTree || e.from == fromKernel && !l.Leader
-	}
-	return e.from == fromTree
-}
-
-// asksForEnd reports whether sig is a terminating signal: its sender wants the command to exit.
-func asksForEnd(sig syscall.Signal) bool {
-	switch sig {
-	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
-}
-
-// asksForEnd is the same for a signal that fini sends on. It is false for a signal that was ignored when fini started,
-// as in the background of a shell: the command may still ignore this signal, so fini forwards it, and does nothing
-// more.
-func (i Identity) asksForEnd(sig syscall.Signal) bool {
-	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
 }
 
 // letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.

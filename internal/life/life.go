@@ -117,6 +117,7 @@ type Identity struct {
 	Group   bool // forwarded signals go to the main child's group, and not to the main child alone
 	Leader  bool // of the session: a hang-up reaches fini alone
 	Job     int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
+	Outer   int  // the pid of the outer fini, if this is the inner fini
 
 	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksForEnd
 }

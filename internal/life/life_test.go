@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 const (
@@ -46,6 +47,19 @@ func defaults() Rules {
 // exited and signaled are wait(2) statuses.
 func exited(code int) syscall.WaitStatus             { return syscall.WaitStatus(code << 8) }
 func signaled(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(sig) }
+
+// signal, byKernel and byTree are signals from a process outside of the tree, the kernel, and a process of the tree.
+func signal(sig syscall.Signal) Signal {
+	return Signal{Received: signals.Received{Signal: sig}}
+}
+
+func byKernel(sig syscall.Signal) Signal {
+	return Signal{Received: signals.Received{Signal: sig, Kernel: true}}
+}
+
+func byTree(sig syscall.Signal) Signal {
+	return Signal{Received: signals.Received{Signal: sig}, OfTree: true}
+}
 
 // A reaping is what a Reap returns. A machine hears of it as the loop tells.
 type reaping struct {
@@ -258,7 +272,7 @@ func TestStep(t *testing.T) {
 			{1, found(sleeping), "(stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
 			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
 			{900 * ms, found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms)),
@@ -270,20 +284,20 @@ func TestStep(t *testing.T) {
 			{911 * ms, sees{elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))}, "wake 10ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
 			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
 			{1899 * ms, sees{elapsed{}, found(member, below(member, 0))}, "wake 10ms", "asking"},
 			{1909 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
-			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
 			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			{900 * ms, found(member, below(member, 0)), "(stopping member), wake 5ms", "asking"},
 			{1400 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
-			{500 * ms, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
 			{999 * ms, sees{mainExits(exited(0), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
@@ -302,19 +316,19 @@ func TestStep(t *testing.T) {
 			{1006 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"the first SIGINT kills nobody, whatever came before it", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{0, signal(syscall.SIGTERM), "forward 15", "running"},
 			{1, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{2, received{sig: syscall.SIGTERM}, "", "asking"},
-			{3, received{sig: syscall.SIGINT}, "", "asking"},
-			{4, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{2, signal(syscall.SIGTERM), "", "asking"},
+			{3, signal(syscall.SIGINT), "", "asking"},
+			{4, signal(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
 		{"a second SIGINT before they were asked kills nobody", defaults(), []turn{
-			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{0, signal(syscall.SIGINT), "forward 2", "running"},
 			{1, mainExits(signaled(2), false), "look", "lingering"},
-			{2, received{sig: syscall.SIGINT}, "look", "asking"},
-			{2, received{sig: syscall.SIGINT}, "", "asking"},
+			{2, signal(syscall.SIGINT), "look", "asking"},
+			{2, signal(syscall.SIGINT), "", "asking"},
 			{2, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{3, received{sig: syscall.SIGINT}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{3, signal(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
 		{"one is left alone while others are killed", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
 			{0, sees{mainExits(exited(0), false), found(agent, member)}, "(stopping member), member<-15, wake 5ms", "asking"},
@@ -349,7 +363,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"an audit is cut short by a signal", audit, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
-			{10 * ms, received{sig: syscall.SIGTERM}, "look", "counting"},
+			{10 * ms, signal(syscall.SIGTERM), "look", "counting"},
 			{10 * ms, found(member), `(leaving member), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"an audit is cut short by the time", audit, []turn{
@@ -401,12 +415,12 @@ func TestStep(t *testing.T) {
 		{"wait", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
 			{2, reaped(false, 300), "", "waiting"},
-			{3, received{sig: syscall.SIGUSR1}, "", "waiting"},
+			{3, signal(syscall.SIGUSR1), "", "waiting"},
 			{1001 * ms, reaped(true, 301), "exit 5", "over"},
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
-			{2, sees{received{sig: syscall.SIGHUP}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2, sees{signal(syscall.SIGHUP), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: holders and those who may be", pipes, []turn{
 			{0, sees{mainExits(exited(5), false), found(holder, opaque, escapee)}, "wake 5ms", "lingering"},
@@ -467,7 +481,7 @@ func TestStep(t *testing.T) {
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
-			{5001 * ms, received{sig: syscall.SIGTERM}, "", "ending"},
+			{5001 * ms, signal(syscall.SIGTERM), "", "ending"},
 			{5001 * ms, stop{why: BoundEnded}, "", "ending"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
@@ -478,7 +492,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"in the job by TERM, which the whole job gets", with(func(r *Rules) { r.Job = 7 }), []turn{
 			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
-			{1 * ms, received{sig: syscall.SIGTERM}, "forward 15", "heeding"},
+			{1 * ms, signal(syscall.SIGTERM), "forward 15", "heeding"},
 			{500 * ms, elapsed{}, "(stopping the command: launcher), look, wake 5s", "stopping"},
 		}},
 		{"-p", with(func(r *Rules) { r.Deathsig = syscall.SIGINT }), []turn{
@@ -486,18 +500,18 @@ func TestStep(t *testing.T) {
 		}},
 		{"a TERM that came with the launcher's death is not passed on again", defaults(), []turn{
 			{1, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{2, received{sig: syscall.SIGTERM}, "", "stopping"},
-			{3, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
+			{2, signal(syscall.SIGTERM), "", "stopping"},
+			{3, signal(syscall.SIGTERM), "forward 15", "stopping"},
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
-			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{0, signal(syscall.SIGTERM), "forward 15", "running"},
 			{1000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), look, wake 1m0s", "stopping"},
 			{1001 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
 		{"nor is one that comes more than a second behind it a copy", defaults(), []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1001 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
-			{1002 * ms, received{sig: syscall.SIGTERM}, "forward 15", "stopping"},
+			{1001 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
+			{1002 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
 		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
@@ -506,22 +520,22 @@ func TestStep(t *testing.T) {
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{5000 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"},
+			{5000 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, "", "stopping"},
 		}},
 		{"-k", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
-			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1s", "stopping"},
-			{1, received{sig: syscall.SIGINT}, "forward 2", "stopping"},
+			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
+			{0, signal(syscall.SIGINT), "forward 2, wake 1s", "stopping"},
+			{1, signal(syscall.SIGINT), "forward 2", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
 		}},
 		{"a command that is still there after --timeout, whatever stops it", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, received{sig: syscall.SIGTERM}, "forward 15, wake 1s", "stopping"},
+			{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
 			{1, stop{why: TimedOut}, "(the exit status will be 124: timeout)", "stopping"},
 			{2, mainExits(exited(7), true), "exit 124", "over"},
 		}},
 		{"the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
 			{1001 * ms, mainExits(signaled(9), false), "look", "lingering"},
 			{1001 * ms, found(member, escapee), "wake 500ms", "lingering"},
@@ -542,7 +556,7 @@ func TestStep(t *testing.T) {
 		{"for as long as one does not end, and not one that may stay", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Allow, r.Remap, r.OrphansExit = LeaveAll, 0, time.Second, true, []int{137}, 9
 		}), []turn{
-			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member, helper)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{11000 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, wake 1ms", "clearing"},
@@ -553,7 +567,7 @@ func TestStep(t *testing.T) {
 		{"which counts for --orphans-exit", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
 		}), []turn{
-			{0, received{sig: syscall.SIGHUP}, "forward 1, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
 			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{1002 * ms, reaped(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
@@ -575,7 +589,7 @@ func TestStep(t *testing.T) {
 			{6000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
-			{0, received{sig: syscall.SIGINT}, "forward 2, wake 1h0m0s", "stopping"},
+			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
@@ -590,46 +604,46 @@ func TestStep(t *testing.T) {
 			r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGTERM: syscall.SIGQUIT, syscall.SIGHUP: 0}
 			r.KillAfter = time.Second
 		}), []turn{
-			{0, received{sig: syscall.SIGHUP}, "", "running"},
-			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
-			{2, received{sig: syscall.SIGTERM}, "forward 3, wake 1s", "stopping"},
-			{3, received{sig: syscall.SIGQUIT}, "forward 3", "stopping"},
+			{0, signal(syscall.SIGHUP), "", "running"},
+			{1, signal(syscall.SIGUSR1), "forward 10", "running"},
+			{2, signal(syscall.SIGTERM), "forward 3, wake 1s", "stopping"},
+			{3, signal(syscall.SIGQUIT), "forward 3", "stopping"},
 		}},
 		{"the signal that -r sends decides whether the command has to exit", rewrites, []turn{
-			{0, received{sig: syscall.SIGHUP}, "forward 10", "running"},
-			{1, received{sig: syscall.SIGUSR1}, "forward 15, wake 1s", "stopping"},
+			{0, signal(syscall.SIGHUP), "forward 10", "running"},
+			{1, signal(syscall.SIGUSR1), "forward 15, wake 1s", "stopping"},
 		}},
 		{"and whether leftovers have to", rewrites, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
-			{1, received{sig: syscall.SIGHUP}, "", "lingering"},
-			{2, sees{received{sig: syscall.SIGUSR1}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1, signal(syscall.SIGHUP), "", "lingering"},
+			{2, sees{signal(syscall.SIGUSR1), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"and whether the command has had it", rewrites, []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1, received{sig: syscall.SIGUSR1}, "", "stopping"},
+			{1, signal(syscall.SIGUSR1), "", "stopping"},
 		}},
 		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
 			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
 		}), []turn{
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{0, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{0, signal(syscall.SIGINT), "forward 2", "running"},
 			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
-			{1, received{sig: syscall.SIGINT}, "forward 2", "closing"},
+			{1, signal(syscall.SIGINT), "forward 2", "closing"},
 			{2, mainExits(exited(0), false), "look", "lingering"},
-			{3, received{sig: syscall.SIGINT}, "", "lingering"},
+			{3, signal(syscall.SIGINT), "", "lingering"},
 			{500 * ms, elapsed{}, "", "lingering"},
 			{501 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
-			{502 * ms, received{sig: syscall.SIGINT}, "", "asking"},
+			{502 * ms, signal(syscall.SIGINT), "", "asking"},
+			{502 * ms, signal(syscall.SIGINT), "", "asking"},
 		}},
 		{"nor does that end --orphans=wait", with(func(r *Rules) {
 			r.Orphans, r.Ignored = WaitAll, []syscall.Signal{syscall.SIGINT}
 		}), []turn{
 			{0, mainExits(exited(0), false), "look", "waiting"},
-			{1, received{sig: syscall.SIGINT}, "", "waiting"},
+			{1, signal(syscall.SIGINT), "", "waiting"},
 		}},
 		{"who stops the command himself continues it himself", defaults(), []turn{
-			{0, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
+			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
 		}},
 		{"a stopped command is let go on to act on its TERM", defaults(), []turn{
@@ -637,7 +651,7 @@ func TestStep(t *testing.T) {
 			{1, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, forward 18, look, wake 5s", "stopping"},
 		}},
 		{"a stop that was under way when it was asked", defaults(), []turn{
-			{0, received{sig: syscall.SIGTERM}, "forward 15", "running"},
+			{0, signal(syscall.SIGTERM), "forward 15", "running"},
 			{1 * ms, mainStops(syscall.SIGTSTP), "forward 18", "running"},
 			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
 		}},
@@ -647,9 +661,9 @@ func TestStep(t *testing.T) {
 		}},
 		{"also where somebody else has sent it", defaults(), []turn{
 			{0, mainStops(syscall.SIGSTOP), "", "running"},
-			{1, received{sig: syscall.SIGUSR1}, "forward 10", "running"},
-			{2, received{sig: syscall.SIGINT}, "forward 2, forward 18", "running"},
-			{3, received{sig: syscall.SIGINT}, "forward 2", "running"},
+			{1, signal(syscall.SIGUSR1), "forward 10", "running"},
+			{2, signal(syscall.SIGINT), "forward 2, forward 18", "running"},
+			{3, signal(syscall.SIGINT), "forward 2", "running"},
 		}},
 		{"no /proc", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, mainExits(exited(7), false), "look", "asking"},
@@ -669,38 +683,41 @@ func TestInTheJobsGroup(t *testing.T) {
 	term, kill := syscall.SIGTERM, syscall.SIGINT
 	playAll(t, []life{
 		{"the terminal's keys", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
-			{0, received{syscall.SIGQUIT, fromKernel}, "", "running"},
-			{0, received{syscall.SIGWINCH, fromKernel}, "", "running"},
-			{0, received{syscall.SIGHUP, fromKernel}, "", "running"},
+			{0, byKernel(syscall.SIGINT), "", "running"},
+			{0, byKernel(syscall.SIGQUIT), "", "running"},
+			{0, byKernel(syscall.SIGWINCH), "", "running"},
+			{0, byKernel(syscall.SIGHUP), "", "running"},
 		}},
 		{"what a process sends", r, []turn{
-			{0, received{kill, fromProcess}, "forward 2", "running"},
-			{0, received{term, fromProcess}, "forward 15", "running"},
-			{0, received{syscall.SIGHUP, fromProcess}, "forward 1", "running"},
+			{0, signal(kill), "forward 2", "running"},
+			{0, signal(term), "forward 15", "running"},
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
 		}},
 		{"what the tree sends to the job", r, []turn{
-			{0, received{kill, fromTree}, "", "running"},
-			{0, received{term, fromTree}, "", "running"},
-			{0, received{syscall.SIGHUP, fromTree}, "", "running"},
+			{0, byTree(kill), "", "running"},
+			{0, byTree(term), "", "running"},
+			{0, byTree(syscall.SIGHUP), "", "running"},
 		}},
 		{"a hang-up reaches only the leader of the session", leads, []turn{
-			{0, received{syscall.SIGHUP, fromKernel}, "forward 1", "running"},
-			{0, received{syscall.SIGCONT, fromKernel}, "forward 18", "running"},
+			{0, byKernel(syscall.SIGHUP), "forward 1", "running"},
+			{0, byKernel(syscall.SIGCONT), "forward 18", "running"},
+		}},
+		{"a key that was pressed before the command was there", r, []turn{
+			{0, Signal{Received: signals.Received{Signal: syscall.SIGINT, Kernel: true}, Early: true}, "forward 2", "running"},
 		}},
 		{"nor does that Ctrl-C count as the first one", lingers, []turn{
 			{0, mainExits(signaled(2), false), "look", "lingering"},
-			{1, received{syscall.SIGINT, fromKernel}, "", "lingering"},
+			{1, byKernel(syscall.SIGINT), "", "lingering"},
 			{500 * ms, sees{elapsed{}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{501 * ms, received{syscall.SIGINT, fromKernel}, "", "asking"},
+			{501 * ms, byKernel(syscall.SIGINT), "", "asking"},
 		}},
 		{"a second Ctrl-C ends the grace", r, []turn{
-			{0, received{syscall.SIGINT, fromKernel}, "", "running"},
+			{0, byKernel(syscall.SIGINT), "", "running"},
 			{1, sees{mainExits(signaled(2), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{2, received{syscall.SIGINT, fromKernel}, "", "asking"}, // the first one for the leftovers
-			{2, received{syscall.SIGINT, fromKernel}, `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{2, byKernel(syscall.SIGINT), "", "asking"}, // the first one for the leftovers
+			{2, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
-			{2, received{syscall.SIGINT, fromKernel}, "", "killing"},
+			{2, byKernel(syscall.SIGINT), "", "killing"},
 			{3, reaped(true, member.Pid), "end by 2", "over"},
 		}},
 	})
@@ -726,7 +743,7 @@ func TestHeir(t *testing.T) {
 		{"all has ended before", mainPid, killed, reaped(true, mainPid, 300), "end by 9", nil},
 		{"no policy counts", mainPid, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
-			{0, received{syscall.SIGTERM, fromProcess}, "", "asking"},
+			{0, signal(syscall.SIGTERM), "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 			{1, reaped(true, mainPid), "exit 125", "over"},
 		}},
@@ -755,13 +772,13 @@ func TestPause(t *testing.T) {
 	pausing := []turn{
 		{0, reaped(false), "", "pausing"},
 		{1, reaped(true, 300), "", "pausing"},
-		{2, received{sig: syscall.SIGHUP}, "", "pausing"},
+		{2, signal(syscall.SIGHUP), "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
 	}
 	pause := func() *Loop { return New(&script{}, r, 0, false) }
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
 		play(t, pause(), append(pausing, []turn{
-			{4, received{sig: sig}, "no main, look", "lingering"},
+			{4, signal(sig), "no main, look", "lingering"},
 			{4, found(holder), "wake 500ms", "lingering"},
 			{500*ms + 4, elapsed{}, "look", "asking"},
 			{500*ms + 4, found(holder), "(stopping holder), holder<-15, wake 5ms", "asking"},
@@ -770,7 +787,7 @@ func TestPause(t *testing.T) {
 	}
 	r.Orphans = LeaveAll
 	play(t, pause(), append(pausing, []turn{
-		{4, received{sig: syscall.SIGTERM}, "no main, look", "counting"},
+		{4, signal(syscall.SIGTERM), "no main, look", "counting"},
 		{4, found(holder), "(leaving holder), exit 0", "over"},
 	}...))
 	for _, why := range []Reason{ParentDied, BoundEnded} {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A Kernel answers a Loop's questions and carries out its actions: the real kernel, or the model of the tests.
@@ -25,7 +24,8 @@ type Kernel interface {
 	Exited(x reaper.Exit, killed bool)
 	MainEnded() // the main child has exited
 
-	OfTree(got signals.Received) bool                       // whether the sender of a signal belongs to the tree
+	Taken(got Signal)                                       // notes a signal that the life takes in
+	Dropped(got Signal)                                     // warns that an inner fini has dropped one
 	Traffic() (orphans.Traffic, error)                      // of the processes that hold standard input
 	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
@@ -41,7 +41,7 @@ type Kernel interface {
 
 // Woken is why a Wait has returned.
 type Woken struct {
-	Signals []signals.Received
+	Signals []Signal
 	Main    bool     // a pidfd shows that the main child has exited
 	Stop    []Reason // a process or stream to which the command is bound has ended
 }
@@ -74,6 +74,7 @@ type Loop struct {
 	watchesMain bool          // Wait watches for the main child's exit, if there is a main child
 	mainGone    bool          // Wait has just seen that exit
 	wasStopped  bool          // the main child has been suspended by a signal
+	hasDropped  bool          // a signal, and said so: see Take
 	mustReap    bool          // children may have changed
 	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
 	wake        time.Duration // when the machine wants to be woken
@@ -194,7 +195,7 @@ func (l *Loop) wait() {
 	woken := l.Wait(l.next(), l.watchesMain)
 	now := l.tick()
 	for _, got := range woken.Signals {
-		l.received(got)
+		l.Take(got)
 	}
 	for _, why := range woken.Stop {
 		l.Stop(why)
@@ -246,18 +247,6 @@ func (l *Loop) next() (first time.Duration) {
 		}
 	}
 	return first
-}
-
-// received takes in a signal.
-func (l *Loop) received(got signals.Received) {
-	from := fromProcess
-	switch {
-	case got.Kernel:
-		from = fromKernel
-	case l.rules.Job != 0 && l.OfTree(got):
-		from = fromTree
-	}
-	l.queue = append(l.queue, received{got.Signal, from})
 }
 
 // reapAll reaps the children that have exited, at once, because a zombie counts against the limits that the command's
@@ -319,13 +308,6 @@ func (l *Loop) mainEnded() {
 	if !l.main.Ended {
 		l.watchesMain, l.main.Ended, l.mainAt = false, true, l.Now()
 		l.MainEnded()
-	}
-}
-
-func (a forward) do(l *Loop) {
-	if group := l.rules.Group && !a.alone; !l.main.Ended {
-		l.main.note(a.sig, l.Now(), group)
-		l.Forward(l.main.Pid, a.sig, group)
 	}
 }
 

@@ -20,7 +20,6 @@ type script struct {
 	after time.Duration
 	reaps []reaping // what each Reap does; behind the last one nothing has ended
 	dies  bool      // the parent process does
-	tree  int       // the pid of a process of the tree
 	calls []string
 
 	killed []int // of Exited
@@ -57,7 +56,8 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
 
 func (k *script) MainEnded()                                             { k.note("main ended") }
-func (k *script) OfTree(got signals.Received) bool                       { return got.Sender == k.tree }
+func (k *script) Taken(Signal)                                           {}
+func (k *script) Dropped(got Signal)                                     { k.note("dropped %d", got.Signal) }
 func (k *script) ParentDies() bool                                       { return k.dies }
 func (k *script) Unread() int                                            { return 0 }
 func (k *script) Look() (orphans.View, error)                            { k.note("look"); return orphans.View{}, nil }
@@ -80,7 +80,7 @@ func (k *script) Say(_ Level, text string, _ Reason) {
 
 // sent is a Wait that ends by a signal from a process.
 func sent(sig syscall.Signal, sender int) Woken {
-	return Woken{Signals: []signals.Received{{Signal: sig, Sender: sender}}}
+	return Woken{Signals: []Signal{{Received: signals.Received{Signal: sig, Sender: sender}}}}
 }
 
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
@@ -98,9 +98,9 @@ func TestLoop(t *testing.T) {
 	}{
 		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 5,
 			want: "reap, wait 0s true, reap, forward 15 true"},
-		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{sent(15, 7)}, turns: 5,
+		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{byTree(15)}}}, turns: 5,
 			want: "reap, wait 0s true, reap, wait 0s true"},
-		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []signals.Received{{Signal: 2, Kernel: true}}}},
+		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{byKernel(2)}}},
 			turns: 5, want: "reap, wait 0s true, reap, wait 0s true"},
 		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others}, turns: 8,
 			want: "reap, wait 0s true, reap, wait 0s true, reap, wait 0s true"},
@@ -122,7 +122,7 @@ func TestLoop(t *testing.T) {
 			if c.rules != nil {
 				c.rules(&rules)
 			}
-			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps, tree: 7}
+			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps}
 			l := New(k, rules, mainPid, true)
 			for range c.turns {
 				if !l.over() {
@@ -248,5 +248,36 @@ func TestAnEarlierLookIsDropped(t *testing.T) {
 	look{}.do(l)
 	if got := l.queue; len(got) != 2 || got[0] != (elapsed{}) {
 		t.Errorf("queued %+v, want elapsed and one answer", got)
+	}
+}
+
+// An inner fini takes what the outer fini relays, and names one other signal that it drops.
+func TestWhoseSignalsAreTaken(t *testing.T) {
+	from := func(sender int) Signal {
+		return Signal{Received: signals.Received{Signal: 15, Sender: sender}}
+	}
+	early, relayed := from(9), from(9)
+	early.Early, relayed.Relayed = true, true
+	for name, c := range map[string]struct {
+		outer int
+		got   []Signal
+		taken int
+		want  string
+	}{
+		"alone":                           {0, []Signal{from(9), byKernel(2), early}, 3, ""},
+		"relayed by the outer fini":       {20, []Signal{relayed}, 1, ""},
+		"from others":                     {20, []Signal{from(9), from(9)}, 0, "dropped 15"},
+		"from the outer fini itself":      {20, []Signal{from(20)}, 0, ""},
+		"from the kernel":                 {20, []Signal{byKernel(1)}, 0, ""},
+		"to the group that both have had": {20, []Signal{early}, 0, ""},
+	} {
+		k := &script{}
+		l := newLoop(k, Rules{Identity: Identity{Outer: c.outer}}, mainPid)
+		for _, got := range c.got {
+			l.Take(got)
+		}
+		if got := strings.Join(k.calls, ", "); got != c.want || len(l.queue) != c.taken {
+			t.Errorf("%s: %s, and %d taken, want %s, and %d", name, got, len(l.queue), c.want, c.taken)
+		}
 	}
 }

@@ -14,8 +14,8 @@ type paused struct {
 
 func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	switch e := e.(type) {
-	case received:
-		if sig := p.rewritten(e.sig); sig == syscall.SIGTERM || sig == syscall.SIGINT {
+	case Signal:
+		if sig := p.rewritten(e.Signal); sig == syscall.SIGTERM || sig == syscall.SIGINT {
 			return newSweep(p.Rules, p.records).begin(now, true, noMain{})
 		}
 	case stop:

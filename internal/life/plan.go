@@ -63,6 +63,9 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 		p.Job = cmp.Or(f.Group, OutsideJob)
 	}
 	p.Initial = f.Initial
+	if f.Inner {
+		p.Outer = f.Pid
+	}
 	p.Group = p.Job == 0 && w.ToGroup
 	p.Leader = f.Session == f.Pid
 	if p.Job != 0 && !f.Inner { // an inner fini catches them

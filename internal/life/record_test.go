@@ -37,9 +37,9 @@ func TestRecords(t *testing.T) {
 		record func() *Record
 		is     string
 	}{
-		{turn{100 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "running"}, main, "10 at 100ms with the group"},
-		{turn{200 * ms, received{sig: syscall.SIGUSR1}, "forward 10", "running"}, main, "10 at 200ms with the group"},
-		{turn{300 * ms, received{sig: syscall.SIGTERM}, "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
+		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 100ms with the group"},
+		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 200ms with the group"},
+		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
 		{turn{300 * ms, reaped(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"},
 		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group, 18 at 400ms with the group"},
 		{turn{2000 * ms, sees{mainExits(exited(0), false), found(member, sleeping, below)}, "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},

@@ -108,8 +108,8 @@ func newSweep(r Rules, known *records) *sweep {
 
 func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	switch e := e.(type) {
-	case received:
-		return s.received(now, e.sig, e.from)
+	case Signal:
+		return s.received(now, e)
 	case stop:
 		return s.stop(now, e.why)
 	case ended:
@@ -161,10 +161,10 @@ func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]acti
 	return append(do, look{}), s
 }
 
-func (s *sweep) received(now time.Duration, sig syscall.Signal, from origin) ([]action, Machine) {
-	sig = s.rewritten(sig)
-	if !s.asksForEnd(sig) || s.stage == lingering && s.Job != 0 && from == fromKernel {
-		return nil, s // the kernel sent it, such as the SIGINT of Ctrl-C, to the rest of the job too
+func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
+	sig := s.rewritten(got.Signal)
+	if !s.asksForEnd(sig) || s.stage == lingering && s.Job != 0 && got.byKey() {
+		return nil, s // the rest of the job has had the key too
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
 	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT

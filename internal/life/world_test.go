@@ -519,6 +519,7 @@ type caught struct {
 	sig    syscall.Signal
 	sender int
 	kernel bool
+	early  bool // it came before the main child was there
 }
 
 type bond struct {
@@ -561,20 +562,16 @@ func (w *world) fini(id int) *fini {
 	return nil
 }
 
-// catch is the handler of signals: two of a kind are one, from the last sender. An inner fini takes none but those of
-// the outer one.
+// catch is the handler of signals: two of a kind are one, from the last sender.
 func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	f := w.fini(p.id)
 	w.ghost.toEnd = w.ghost.toEnd || f.outer && asksForEnd(sig)
-	if f.inner {
-		return
-	}
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c caught, s syscall.Signal) int { return int(c.sig - s) })
 	if !found {
 		f.caught = slices.Insert(f.caught, at, caught{})
 	}
 	if !found || f.phase == awake { // pending, it is the first one
-		f.caught[at] = caught{sig, sender, kernel}
+		f.caught[at] = caught{sig: sig, sender: sender, kernel: kernel}
 	}
 }
 
@@ -672,7 +669,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	k.called = true
 	f, w := k.f, k.w
 	for _, got := range f.caught {
-		woken.Signals = append(woken.Signals, signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel})
+		woken.Signals = append(woken.Signals, w.signal(f, got))
 	}
 	f.caught = nil
 	w.heard(f, &woken)
@@ -703,10 +700,17 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 func (k *kernel) Exited(reaper.Exit, bool) {}
 func (k *kernel) MainEnded()               {}
 
-func (k *kernel) OfTree(got signals.Received) bool {
-	p := k.w.byPid(got.Sender)
-	return p != nil && k.w.descends(p, k.f.id)
+// signal is what a fini knows of a signal.
+func (w *world) signal(f *fini, got caught) Signal {
+	p := w.byPid(got.sender)
+	return Signal{
+		Received: signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel},
+		OfTree:   f.rules.Job != 0 && !got.kernel && p != nil && w.descends(p, f.id), Early: got.early,
+	}
 }
+
+func (k *kernel) Taken(Signal)   {}
+func (k *kernel) Dropped(Signal) {}
 
 // Traffic is what /proc/PID/io says. See proc_pid_io(5).
 func (k *kernel) Traffic() (orphans.Traffic, error) {
