@@ -16,8 +16,8 @@ import (
 // The tests of this file are about requests to end: which signals count as one request, and how a leftover that had one
 // cleans up.
 
-// A leftover that had SIGTERM with the command's group is cleaning up (#41.1). One in a session of its own has had
-// none, and is asked.
+// A leftover that had SIGTERM with the command's group is cleaning up, and is not asked a second time. One in a session of its own
+// has had none, and is asked.
 func TestCleanUpIsSpared(t *testing.T) {
 	t.Parallel()
 	const script = `
@@ -50,7 +50,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 }
 
 // An allowed process that is a member of the command's group gets each signal that the group gets. It gets no other
-// signal, and it stays if it survives those (#36.2).
+// signal, and it stays if it survives those.
 func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 	t.Parallel()
 	keepme := rig.Linked(t, "keepme") + " @signals & "
@@ -79,7 +79,7 @@ func TestAllowOrphanInTheCommandsGroup(t *testing.T) {
 }
 
 // A cleaner in the command's group outlives the command, which SIGKILL ends, and has --linger to clean up: Python's resource
-// tracker removes shared memory once the interpreter is gone (#57.3).
+// tracker removes shared memory once the interpreter is gone.
 func TestCleanerOutlivesTheCommand(t *testing.T) {
 	t.Parallel()
 	python := need.Program(t, "python3")

@@ -10,7 +10,7 @@ import (
 )
 
 // A SIGTERM that the command got for something else does not replace the stop: only one within the second before it
-// does, whatever --grace is (#36.5).
+// does, whatever --grace is.
 func TestTermFromLongAgoReplacesNone(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
