@@ -30,5 +30,5 @@ command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 command -v act >/dev/null || again go build -C e2e/tools -o /usr/local/bin/act github.com/nektos/act
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
-again npm ci --prefix e2e --no-audit --no-fund
+again npm ci --prefix e2e/npm --no-audit --no-fund
 again npm ci --prefix e2e/testdata/node --no-audit --no-fund

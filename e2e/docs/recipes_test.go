@@ -52,11 +52,8 @@ func embedsTransport(t *testing.T, text string) {
 	node := need.Program(t, "node")
 	clients.NeedMCP(t)
 	k := recipes.WithModules(t, nil)
-	sdk, err := filepath.Abs("node_modules/@modelcontextprotocol")
-	if err == nil {
-		err = os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol"))
-	}
-	if err != nil {
+	sdk := need.Module(t, "@modelcontextprotocol")
+	if err := os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol")); err != nil {
 		t.Fatal(err)
 	}
 	k.File("transport.mjs", strings.Replace(text, "'server.js'", "'"+filepath.Join(sdk, "server-everything/dist/index.js")+"'", 1), 0o644)
@@ -832,14 +829,8 @@ func mustNameTest(t *testing.T, name string, files map[string]string, argv ...st
 // nodeProgram is a program of a package for the tests, and the folder of packages.
 func nodeProgram(t *testing.T, name string) (program, modules string) {
 	t.Helper()
-	modules, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program = filepath.Join(modules, ".bin", name)
-	_, err = os.Stat(program)
-	need.That(t, err == nil, "e2e/node_modules/.bin/"+name)
-	return program, modules
+	program = need.Module(t, ".bin/"+name)
+	return program, filepath.Dir(filepath.Dir(program))
 }
 
 func leakInJest(t *testing.T, text string) {

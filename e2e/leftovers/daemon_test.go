@@ -17,12 +17,7 @@ import (
 func TestAllowOrphanOfNode(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "node")
-	lib, err := filepath.Abs("node_modules/core_d/lib")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = os.Stat(lib)
-	need.That(t, err == nil, "the npm package core_d")
+	lib := need.Module(t, "core_d/lib")
 	for name, flag := range map[string]string{
 		"command line": "cmd:*node */core_d/lib/daemon.js",
 		"environment":  "env:CORE_D_DOTFILE=.kept_d",

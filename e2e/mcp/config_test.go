@@ -50,12 +50,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
-	inspector, err := filepath.Abs("node_modules/.bin/mcp-inspector")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = os.Stat(inspector)
-	need.That(t, err == nil, "e2e/node_modules/.bin/mcp-inspector")
+	inspector := need.Module(t, ".bin/mcp-inspector")
 	var seen []string
 	for _, page := range []string{"../README.md", "../docs/recipes.md"} {
 		for _, servers := range mcpConfigs(t, page) {
@@ -81,6 +76,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 				}
 				h := rig.NewCgroup(t)
 				cmd := rig.CommandOf(h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list"))
+				cmd.Dir = clients.Folder
 				cmd.Env = append(os.Environ(), "PATH="+server.Env["PATH"]) // by which the Inspector finds the command
 				var l *rig.Life
 				clients.InTurn(func() {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 )
 
-var forgetful = []string{"node", "testdata/mcp-forgetful.mjs"}
+var forgetful = []string{"node", "mcp-forgetful.mjs"}
 
 // A host that lives and keeps a server's stdin open, but has forgotten the server: each such server ends, and the one in use
 // does not.
@@ -35,7 +35,7 @@ func TestForgottenServersEnd(t *testing.T) {
 			continue
 		}
 		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
-			h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", "node_modules/.bin/mcp-server-everything")
+			h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", clients.McpProgram)
 			for _, word := range tt.words {
 				h.Tell(word, map[string]int{"count": 1})
 				h.Out.Want(map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}[word])

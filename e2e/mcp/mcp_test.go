@@ -22,7 +22,7 @@ const (
 	helperWithStdout = "--helper=stdout"
 )
 
-var pythonHost = []string{"python3", "testdata/mcp-client.py", "asyncio"}
+var pythonHost = []string{"python3", "../testdata/mcp-client.py", "asyncio"}
 
 // A full session with a real server, with 1 MiB there and back.
 func TestMCPSession(t *testing.T) {
@@ -195,7 +195,7 @@ func TestMCPStdinForms(t *testing.T) {
 		{[]string{clients.IgnoresEOF}, "--grace=1s", "SIGTERM"},
 		{[]string{clients.IgnoresEOF, ignoresTERM}, "--grace=300ms", "SIGKILL"},
 	}
-	python := func(form string) []string { return []string{"python3", "testdata/mcp-client.py", form} }
+	python := func(form string) []string { return []string{"python3", "../testdata/mcp-client.py", form} }
 	hosts := []struct {
 		program []string
 		form    string

@@ -4,6 +4,7 @@ package need
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -53,6 +54,17 @@ func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	That(t, err == nil, name)
+	return path
+}
+
+// Module returns the path of a file of an npm package that is needed, for a test whose working directory is e2e.
+func Module(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("npm/node_modules/" + name)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	That(t, err == nil, "e2e/npm/node_modules/"+name)
 	return path
 }
 

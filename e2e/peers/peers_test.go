@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -99,7 +98,7 @@ func TestAsDumbInitStops(t *testing.T) {
 // wrapsInNode is a program of Node that runs its arguments by the package foreground-child, which is what
 // npm's own tools wrap commands in: it passes signals on, and ends as its child did.
 const wrapsInNode = `
-const { foregroundChild } = require("./node_modules/foreground-child");
+const { foregroundChild } = require("./npm/node_modules/foreground-child");
 foregroundChild(process.argv[1], process.argv.slice(2));
 require("fs").writeSync(2, "forwards\n");
 `
@@ -108,8 +107,7 @@ require("fs").writeSync(2, "forwards\n");
 func TestForegroundChild(t *testing.T) {
 	t.Parallel()
 	node := need.Program(t, "node")
-	_, err := os.Stat("node_modules/foreground-child")
-	need.That(t, err == nil, "e2e/node_modules/foreground-child")
+	need.Module(t, "foreground-child")
 	// Until it is sleep, the shell's child has the shell's handlers: it would lose the signal and go on, and without
 	// fini it would hold the output for ever.
 	const traps = `for s in HUP INT TERM USR2; do trap "kill \$!; echo $s; exit 3" $s; done

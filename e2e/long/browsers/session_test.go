@@ -103,8 +103,7 @@ func needBrowserServers(t *testing.T) {
 	need.Program(t, "npx")
 	need.Program(t, "chromium")
 	for _, program := range []string{"mcp-server-puppeteer", "playwright-mcp", "chrome-devtools-mcp"} {
-		_, err := os.Stat(filepath.Join("node_modules/.bin", program))
-		need.That(t, err == nil, "e2e/node_modules/.bin/"+program)
+		need.Module(t, ".bin/"+program)
 	}
 }
 
@@ -156,7 +155,8 @@ func startBrowser(t *testing.T, server browserServer, wrap []string) *browserSes
 		t.Fatal(err)
 	}
 	errR, errW := rig.Pipe(t)
-	cmd := exec.Command("node", "testdata/browser-client.mjs", string(config))
+	cmd := exec.Command("node", "browser-client.mjs", string(config))
+	cmd.Dir = clients.Folder
 	cmd.ExtraFiles = []*os.File{errW} // descriptor 4, behind the witness
 	s.Life = rig.StartCmd(t, cmd)
 	_ = errW.Close()

@@ -28,23 +28,23 @@ import (
 // servers that behave and servers that don't. What a host starts runs in a cgroup, the host
 // itself does not.
 
-// The servers of ours in testdata/mcp-server.mjs.
+// Folder is where clients and servers run: in it npx finds what npm has installed for the tests.
+const Folder = "npm"
+
+// The servers of ours in npm/mcp-server.mjs.
 const (
-	ServerFile    = "testdata/mcp-server.mjs"
+	ServerFile    = "mcp-server.mjs"
 	IgnoresEOF    = "--timer"
 	HelperWithout = "--helper=none"
 )
 
-var (
-	NodeHost = []string{"node", "testdata/mcp-client.mjs"}
-)
+var NodeHost = []string{"node", "mcp-client.mjs"}
 
 func NeedHosts(t *testing.T) {
 	t.Helper()
 	NeedMCP(t)
 	need.Program(t, "python3")
-	_, err := os.Stat("node_modules/@modelcontextprotocol/sdk")
-	need.That(t, err == nil, "e2e/node_modules/@modelcontextprotocol/sdk")
+	need.Module(t, "@modelcontextprotocol/sdk")
 }
 
 // A host is a client of a server, a program that is told by lines on its stdin what to do
@@ -72,6 +72,7 @@ func startHostAt(t *testing.T, terminal *os.File, program []string, env Variable
 	}
 	args := slices.Concat(program[1:], []string{string(text)}, h.Cgroup.Wrap(argv...))
 	cmd := exec.Command(program[0], args...)
+	cmd.Dir = Folder
 	if terminal != nil {
 		cmd.Stderr = terminal
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 2}

@@ -21,7 +21,7 @@ import (
 // A real MCP server, started in the way that its users start it.
 const (
 	McpPackage = "@modelcontextprotocol/server-everything"
-	mcpProgram = "node_modules/.bin/mcp-server-everything"
+	McpProgram = "node_modules/.bin/mcp-server-everything"
 )
 
 // node sets close-on-exec on its first 16 descriptors, and on from there up to the
@@ -34,8 +34,7 @@ func NeedMCP(t *testing.T) {
 	t.Helper()
 	need.Program(t, "node")
 	need.Program(t, "npx")
-	_, err := os.Stat(mcpProgram)
-	need.That(t, err == nil, "e2e/"+mcpProgram)
+	need.Module(t, ".bin/mcp-server-everything")
 }
 
 // A session is a life that speaks MCP with the server at the bottom of its tree.
@@ -55,6 +54,7 @@ func StartSession(t *testing.T, cmd *exec.Cmd) *Session {
 	cmd.ExtraFiles = append(cmd.ExtraFiles, witW)
 	// With nothing in the cache and no network, npx has only what is installed here.
 	cmd.Env = append(os.Environ(), "npm_config_offline=true", "npm_config_cache="+t.TempDir())
+	cmd.Dir = Folder
 	s := &Session{Life: rig.StartCmd(t, cmd), high: witR}
 	_ = witW.Close()
 
@@ -89,7 +89,7 @@ func (s *Session) findServer() {
 	s.T.Helper()
 	for _, pid := range s.descendants() {
 		args := CommandLineOf(pid)
-		if len(args) == 2 && filepath.Base(args[0]) == "node" && strings.HasSuffix(args[1], mcpProgram) {
+		if len(args) == 2 && filepath.Base(args[0]) == "node" && strings.HasSuffix(args[1], McpProgram) {
 			s.server = pid
 		}
 	}
