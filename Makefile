@@ -80,7 +80,7 @@ mutants: ## make one fault after another in the machines, and see that the tests
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
 race: ## run the tests of the packages under the race detector
-	$(GO) test -race . ./internal/... ./orphans ./pdeath ./reaper ./signals
+	$(GO) test -race -short . ./internal/... ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs on other architectures
 	$(GO) test ./internal/entry -run '^TestCode$$'

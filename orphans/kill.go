@@ -78,7 +78,8 @@ func (t *Tree) Signal(p Process, sig unix.Signal) error {
 // the pids that it may not signal. If Allow may spare a child, KillChildren kills none: only a look tells which.
 //
 // PID 1 first kills the whole PID namespace by a single call. The call is too fast for a process to fork, and the
-// kernel would kill these processes anyway when PID 1 ends. See kill(2).
+// kernel would kill these processes anyway when PID 1 ends. See kill(2). Any other process first kills what is left of
+// the command's process group so, because a fork bomb outruns a walk.
 func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if err := t.prepare(); err != nil {
 		return nil, nil, err
@@ -86,8 +87,12 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 	if len(t.patterns) > 0 && !t.childrenOnly {
 		return nil, nil, nil
 	}
-	if t.self == 1 && len(t.patterns) == 0 && len(t.earlier) == 0 {
+	switch {
+	case len(t.patterns) > 0 || len(t.earlier) > 0:
+	case t.self == 1:
 		_ = unix.Kill(-1, unix.SIGKILL)
+	case t.hasGroup():
+		_ = unix.Kill(-t.main, unix.SIGKILL)
 	}
 	strike := func(pid int) {
 		if t.isEarlier(pid) {
@@ -111,6 +116,14 @@ func (t *Tree) KillChildren() (hit, refused []int, err error) {
 		strike(pid)
 	}
 	return hit, refused, nil
+}
+
+// hasGroup reports whether the last look found a child in the process group that the main child led. As long as the
+// child is not reaped, the kernel gives the group's ID to no other group.
+func (t *Tree) hasGroup() bool {
+	return !t.autoreap && t.main > 0 && slices.ContainsFunc(t.found, func(p Process) bool {
+		return p.Parent == t.self && p.Group == t.main && t.known[p.Pid] == p.kept
+	})
 }
 
 // Kill sends SIGKILL to every descendant that the walk finds, and returns as KillChildren does.

@@ -906,6 +906,57 @@ func TestKill(t *testing.T) {
 	})
 }
 
+// One call ends the rest of the command's process group, because a fork bomb outruns a walk. A group is known by a child
+// in it, which was found and is not reaped. A process of another group has to be found.
+func TestKillChildrenEndsTheGroup(t *testing.T) {
+	alone(t, nil, func(t *testing.T) {
+		tree := New()
+		check(t, tree.prepare())
+		f := newFamily(t)
+		start := func(words ...string) int {
+			cmd := f.command(words...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			return f.start(cmd).Process.Pid
+		}
+		main := start("@fork", "main", "@stay", "follower")
+		start("@fork", "other", "@fork", "middle", "@stay", "below")
+		f.await("main", "follower", "other", "middle", "below")
+		tree.Allow(nil, main)
+		for _, looked := range []bool{false, true} {
+			if looked {
+				look(t, tree)
+			}
+			if tree.hasGroup() != looked {
+				t.Fatalf("looked %t, and hasGroup = %t", looked, !looked)
+			}
+		}
+		_, refused, err := tree.KillChildren()
+		check(t, err)
+		if len(refused) > 0 {
+			t.Errorf("refused: %v", refused)
+		}
+		spared := time.AfterFunc(patience, func() {
+			t.Error("a grandchild in the group stays")
+			_ = unix.Kill(f.pids["follower"], unix.SIGKILL)
+		})
+		defer spared.Stop()
+		for range 3 {
+			var status unix.WaitStatus
+			pid, err := unix.Wait4(-1, &status, 0, nil)
+			check(t, err)
+			tree.Reaped(pid)
+			if pid == f.pids["middle"] || pid == f.pids["below"] {
+				t.Errorf("%d of another group ended: %v", pid, f.pids)
+			}
+		}
+		if tree.hasGroup() {
+			t.Error("every process of the group is reaped, and its ID counts still")
+		}
+		check(t, unix.Kill(f.pids["below"], 0))
+		f.end()
+	})
+}
+
 // A process that may not be signalled or looked into is told of, and neither is
 // taken for one that has ended nor for one that holds nothing.
 func TestNotAllowed(t *testing.T) {

@@ -676,3 +676,22 @@ func oomKills(c *rig.Cgroup) (n int) {
 	c.T.Fatal("the kernel does not say how many processes it has killed for memory")
 	return 0
 }
+
+// The fork bomb that everybody knows. Its processes ignore SIGTERM for a moment after each fork, so some outlive that.
+func TestForkBomb(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	need.Program(t, "bash")
+	for _, p := range rig.Places {
+		t.Run(p.Name, func(t *testing.T) {
+			if p.PID1 {
+				rig.NeedPidNamespace(t)
+			}
+			h := rig.NewCgroup(t)
+			h.Limit("pids.max", "300")
+			l := rig.StartCmd(t, h.Around(p, nil, "-t", "1s", "--grace=300ms", "--", "bash", "-c", "f(){ f|f& }; f 2>/dev/null; exec sleep 1000 2>/dev/null"))
+			l.MustEnd(124)
+			h.MustBeEmpty()
+		})
+	}
+}
