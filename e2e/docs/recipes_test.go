@@ -367,7 +367,7 @@ func githubWorkflow(t *testing.T, text string) {
 			if len(k.Cgroup.Alive()) == 0 || strings.Contains(s.Out.Text(), "deleting") {
 				t.Errorf("without fini the tests hear of the cancel too, so that this shows nothing: %s", s.Out.Text())
 			}
-			return
+			return // this row is the last one
 		}
 		s.Out.Want("deleted")
 		s.Out.Whole() // to EOF
@@ -739,8 +739,8 @@ func inBackground(t *testing.T, text string) {
 			k.Env = append(k.Env, "GATE="+g.Name, "SHELL_GATE="+shell.Name)
 			script := strings.TrimSpace(line)
 			if !asked {
-				if strings.Contains(script, "setsid -f") { // setsid may be gone before fini can ask who started it
-					continue
+				if strings.Contains(script, "setsid -f") {
+					continue // setsid may be gone before fini can ask who started it
 				}
 				script = strings.Replace(strings.Replace(script, "-p none ", "", 1), "nohup ", "", 1)
 				// So may a shell that ends at once. Of this one fini knows.
@@ -756,7 +756,7 @@ func inBackground(t *testing.T, text string) {
 			}
 			if !asked {
 				k.MustBeEmpty()
-				continue
+				continue // there is no server to ask
 			}
 			l.Out.Want("ready")
 			if len(k.Cgroup.Alive()) == 0 {

@@ -73,6 +73,39 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
+// Of a table whose rows are no subtests, what leaves out a row is named, unless it says why, fails, or is for a quick run.
+func TestSilentRows(t *testing.T) {
+	const before, after = "package room\n\nfunc TestRows(t *testing.T) {\n", "\n}\n"
+	const table = "for n, word := range []string{\"one\", \"two\"} {\n"
+	for body, want := range map[string]int{
+		table + "check(t, word)\n}":                                                         0,
+		table + "if n > 0 {\ncontinue\n}\ncheck(t, word)\n}":                                1,
+		table + "if n > 0 {\ncontinue // two is not for this machine\n}\ncheck(t, word)\n}": 0,
+		table + "if n > 0 {\nreturn\n}\ncheck(t, word)\nbreak\n}":                           2,
+		table + "if rig.Quick() && n > 0 {\ncontinue\n}\ncheck(t, word)\n}":                 0,
+		table + "if err := check(word); err != nil {\nt.Error(err)\ncontinue\n}\n}":         0,
+		table + "for range 3 {\nbreak\n}\nswitch n {\ncase 1:\nbreak\n}\n}":                 0,
+		table + "switch n {\ncase 1:\ncontinue\n}\n}":                                       1,
+		table + "for range 3 {\nreturn\n}\n}":                                               1,
+		table + "f := func() { return }\nf()\n}":                                            0,
+		table + "t.Run(word, func(t *testing.T) {})\ncontinue\n}":                           0,
+		"if !isRoot {\nreturn\n}\n" + table + "}":                                           1,
+		"if !isRoot {\nt.Fatal(word)\nreturn\n}\n" + table + "}":                            0,
+		table + "}\nreturn": 0,
+		"rows := map[string]int{\"one\": 1, \"two\": 2}\nfor word := range rows {\ncontinue\n}": 1,
+		"for word := range found {\ncontinue\n}":                                                0,
+	} {
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, "room_test.go", before+body+after, parser.ParseComments)
+		if err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		if bad := (source{"room", "room_test.go", fset, tree}).silent(); len(bad) != want {
+			t.Errorf("it says %q, want %d lines of\n%s", bad, want, body)
+		}
+	}
+}
+
 func TestWhatFailedIsShown(t *testing.T) {
 	var shown strings.Builder
 	r := newRun()

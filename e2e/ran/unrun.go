@@ -39,7 +39,7 @@ func sources() (all []source, err error) {
 	}
 	add := func(pkg, path string) error {
 		fset := token.NewFileSet()
-		tree, err := parser.ParseFile(fset, path, nil, 0)
+		tree, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
 		all = append(all, source{pkg, path, fset, tree})
 		return err
 	}
@@ -80,7 +80,8 @@ func (s source) tests() (all []test) {
 var testName = regexp.MustCompile(`^(Test|Fuzz)([^a-z]|$)`)
 
 // unrun names what there is and has not run: a test, a row of a table, and a subtest that was skipped without asking
-// package need, which makes a skip an error where it is meant to be one.
+// package need, which makes a skip an error where it is meant to be one. Of rows that are no subtests it names those that may
+// not have run: see silent.
 func (r *run) unrun(there []source) (bad []string) {
 	for of, verdict := range r.verdict {
 		if verdict == "skip" && r.why[of] == "" {
@@ -96,6 +97,7 @@ func (r *run) unrun(there []source) (bad []string) {
 		for _, t := range s.tables() {
 			bad = append(bad, r.unrunRows(t)...)
 		}
+		bad = append(bad, s.silent()...)
 	}
 	slices.Sort(bad)
 	return bad

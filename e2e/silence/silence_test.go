@@ -61,7 +61,7 @@ func TestSaidOnATerminal(t *testing.T) {
 						"fini: exiting":                "\x1b[m",
 					} {
 						if !strings.Contains(line, kind) {
-							continue
+							continue // it is a line of another kind
 						}
 						seen[kind]++
 						if tt.coloured {
