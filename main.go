@@ -57,7 +57,7 @@ func main() {
 	case options.Version:
 		answer(host.Version() + "\n")
 		if !self.Linked {
-			host.Logger{Threshold: options.Level()}.Sayf(life.Warning, "%s", life.LimitedBuild)
+			host.Logger{Threshold: options.Level()}.Sayf(life.Normal, "%s", life.LimitedBuild)
 		}
 	case options.License:
 		answer(license)
@@ -76,7 +76,7 @@ func main() {
 
 // fail says why fini does nothing, and exits.
 func fail(format string, args ...any) {
-	host.Logger{Threshold: life.Warning}.Sayf(life.Failure, format, args...)
+	host.Logger{Threshold: life.Normal}.Sayf(life.Always, format, args...)
 	os.Exit(life.ExitFailed)
 }
 

@@ -208,9 +208,9 @@ func (c *Options) Wanted() life.Wanted {
 func (c *Options) Level() life.Level {
 	switch {
 	case c.Quiet:
-		return life.Failure
+		return life.Always
 	case c.Verbose:
 		return life.Detail
 	}
-	return life.Warning
+	return life.Normal
 }

@@ -112,7 +112,7 @@ func (p *process) launch() (err int) {
 	case err == 0:
 		p.Role, p.Line, inner = Inner, inner, line
 		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
-		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See Settled.
+		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See OutliveOuter.
 		proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		proc.Call(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(InnerName+"\x00"))), 0, 0)
 	case err < 0:
@@ -161,8 +161,8 @@ func (p *process) beInner() {
 // say sends a message.
 //
 //go:nosplit
-func (p *process) say(kind Kind, value, flags uint32, sender int32) {
-	p.message = Message{kind, value, sender, flags, int32(p.senderParent)}
+func (p *process) say(kind Kind, value uint32, sender int32) {
+	p.message = Message{Kind: kind, Value: value, Sender: sender, Parent: int32(p.senderParent)}
 	proc.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 

@@ -7,8 +7,8 @@ package entry
 //	message     from   means                                                      what the outer fini does
 //	BeAlone     inner  fini is to be a single process                             starts the runtime, as that process
 //	Starting    inner  the inner fini is about to start the main child            lets terminating signals wait
-//	Started     inner  the main child runs: Value is its pid, Flags are its job;  closes what it inherited, relays signals
-//	                   the report's descriptor comes along, if there is one
+//	Started     inner  the main child runs: Value is its pid, with its Job; the   closes what it inherited, relays signals
+//	                   report's descriptor comes along, if there is one
 //	Done        inner  the work is done: Value is the wait status to end with     exits with it after the inner fini has ended
 //	Signal      outer  the outer fini received signal Value from process Sender, a child of Parent
 //	ParentDied  outer  the parent process has died, as a signal showed
@@ -18,8 +18,8 @@ package entry
 type Message struct {
 	Kind   Kind
 	Value  uint32
-	Sender int32
-	Flags  uint32
+	Sender int32 // 0 if unknown, or Kernel
+	Job    uint32
 	Parent int32 // of the Sender, 0 if unknown
 }
 
@@ -35,11 +35,11 @@ const (
 	ParentDied
 )
 
-// Flags of Started.
+// The flags of a Job.
 const (
 	InJob    = 1 << iota // the main child is in the process group of the outer fini
 	Orphaned             // that group would be orphaned without the inner fini: see setpgid(2)
 )
 
-// FromKernel is a flag of Signal: the kernel sent the signal, such as the SIGINT of Ctrl-C.
-const FromKernel = 1
+// Kernel is the Sender of a signal that the kernel sent, such as the SIGINT of Ctrl-C.
+const Kernel = -1

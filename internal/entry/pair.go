@@ -136,6 +136,6 @@ func Known() Facts {
 	return f
 }
 
-// An inner fini calls Settled once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
+// An inner fini calls OutliveOuter once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
 // kernel continues it, so that it stops the tree.
-func Settled() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
+func OutliveOuter() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }

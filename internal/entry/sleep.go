@@ -189,15 +189,15 @@ func (p *process) takeSignal(asKernel bool) Act {
 		}
 		return p.Step(Seen{What: ParentEnded})
 	}
-	seen, flags := Seen{What: Signalled, Signal: p.signal.Signo}, uint32(0)
+	sender := int32(0)
 	if p.signal.Code <= 0 {
-		seen.Sender = int(int32(p.signal.Pid))
+		sender = int32(p.signal.Pid)
 	} else if asKernel {
-		flags = FromKernel
+		sender = Kernel
 	}
-	act := p.Step(seen)
+	act := p.Step(Seen{What: Signalled, Signal: p.signal.Signo, Sender: int(sender)})
 	if act&Relay != 0 {
-		p.say(Signal, p.signal.Signo, flags, int32(seen.Sender))
+		p.say(Signal, p.signal.Signo, sender)
 	}
 	return act
 }
@@ -216,7 +216,7 @@ func (p *process) do(act Act) {
 		p.deadline = 0
 	}
 	if act&TellParent != 0 && p.Parent.FD < 0 {
-		p.say(ParentDied, 0, 0, 0)
+		p.say(ParentDied, 0, 0)
 	}
 	if act&Continue != 0 {
 		p.letInnerGoOn()

@@ -49,7 +49,7 @@ type Seen struct {
 	What     What
 	Message  Message
 	Signal   uint32
-	Sender   int    // of the signal
+	Sender   int    // of the signal, as in a Message
 	Status   uint32 // the wait status of the inner fini
 	Children bool   // with Ended: there are other children
 }
@@ -115,7 +115,7 @@ func (s *Sleeper) said(m Message) Act {
 		s.Starting = true
 		return Hold
 	case Started:
-		s.Main, s.Job = m.Value, m.Flags
+		s.Main, s.Job = m.Value, m.Job
 		return LetGo
 	case Done:
 		s.Done, s.Status = true, m.Value

@@ -30,7 +30,7 @@ func (a Act) String() string {
 const outerPid = 20
 
 func said(kind Kind, value, flags uint32) Seen {
-	return Seen{What: Said, Message: Message{Kind: kind, Value: value, Flags: flags}}
+	return Seen{What: Said, Message: Message{Kind: kind, Value: value, Job: flags}}
 }
 
 func sent(sig unix.Signal, sender int) Seen {

@@ -70,7 +70,7 @@ func (k *kernel) bind(options *cli.Options) error {
 		k.kept.Signal = syscall.Signal(launcher.Kept)
 	}
 	if launcher.Err != 0 {
-		k.Sayf(life.Failure, "cannot set a parent death signal: %v: going on without a bond to the parent process", launcher.Err)
+		k.Sayf(life.Always, "cannot set a parent death signal: %v: going on without a bond to the parent process", launcher.Err)
 		return nil
 	}
 	k.bySignal = launcher.FD < 0

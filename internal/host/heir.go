@@ -33,7 +33,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	switch {
 	case options.Report == "" || self.Main == 0:
 	case self.Report < 0:
-		k.Sayf(life.Failure, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
+		k.Sayf(life.Always, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
 	default:
 		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
 	}

@@ -34,7 +34,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 		k.Sayf(k.plan.Level, "%s: going on without a shield", k.plan.NoShield)
 	}
 	for _, text := range options.Misspelt {
-		k.Sayf(life.Warning, "%s", text)
+		k.Sayf(life.Normal, "%s", text)
 	}
 	if options.Report != "" {
 		place, err := report.Open(options.Report, self.Closed)
@@ -49,7 +49,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	}
 	k.rules.Ignored = k.caught.Ignored
 	if k.line.FD >= 0 {
-		entry.Settled()
+		entry.OutliveOuter()
 	}
 	if err := k.bind(options); err != nil {
 		return k.notStarted(err)
@@ -57,7 +57,7 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	k.caught.Children()
 	if os.Getpid() != 1 {
 		if err := reaper.Subreaper(); err != nil {
-			k.Sayf(life.Failure, "%v: what the command leaves running goes on", err)
+			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
 		}
 	}
 	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.

@@ -92,7 +92,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 		case m.Kind == entry.ParentDied && k.bySignal:
 			woken.Stop = append(woken.Stop, life.ParentDied)
 		case m.Kind == entry.Signal:
-			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: int(m.Sender), Parent: int(m.Parent), Kernel: m.Flags&entry.FromKernel != 0}
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Parent: int(m.Parent), Kernel: m.Sender == entry.Kernel}
 			if signals.Catchable(got.Signal) && !got.Own(0) {
 				woken.Signals = append(woken.Signals, k.signal(got, false, true))
 			}
@@ -125,7 +125,7 @@ func (k *kernel) Dropped(got life.Signal) {
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
 	}
-	k.Sayf(life.Warning, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
+	k.Sayf(life.Normal, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
 // parentPid is the pid of the parent process that is watched.
@@ -256,7 +256,7 @@ func (k *kernel) Exit(end life.End) {
 // failed writes the error of something that fini could not do.
 func (k *kernel) failed(err error) {
 	if err != nil {
-		k.Sayf(life.Failure, "%v", err)
+		k.Sayf(life.Always, "%v", err)
 	}
 }
 
@@ -286,5 +286,5 @@ func (k *kernel) Exited(x reaper.Exit, killed bool) {
 	case x.Pid == k.report.Pid:
 		who = "the command was killed by SIGKILL"
 	}
-	k.Sayf(life.Warning, "%s; the kernel killed a process for memory in this cgroup (oom: likely)", who)
+	k.Sayf(life.Normal, "%s; the kernel killed a process for memory in this cgroup (oom: likely)", who)
 }

@@ -23,7 +23,7 @@ func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}, -1) }
 
 // Started tells the outer fini that the main child was started. report is the descriptor of the report's place, or -1.
 func (l Line) Started(pid int, job uint32, report int) {
-	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Flags: job}, report)
+	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, report)
 }
 
 // Done tells the outer fini that this process has done its work, and with which wait status to end.

@@ -23,7 +23,7 @@ func TestLine(t *testing.T) {
 	inner.Started(7, entry.InJob, -1)
 	inner.Done(3 << 8)
 	_ = unix.Close(inner.FD)
-	want := []entry.Message{{Kind: entry.Starting}, {Kind: entry.Started, Value: 7, Flags: entry.InJob}, {Kind: entry.Done, Value: 3 << 8}}
+	want := []entry.Message{{Kind: entry.Starting}, {Kind: entry.Started, Value: 7, Job: entry.InJob}, {Kind: entry.Done, Value: 3 << 8}}
 	if messages, open := outer.Receive(); !slices.Equal(messages, want) || open {
 		t.Errorf("%v, %t, want %v and no more", messages, open, want)
 	}

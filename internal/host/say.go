@@ -28,7 +28,7 @@ func (s Logger) Sayf(level life.Level, format string, args ...any) {
 	}
 	line := "fini: " + report.OneLine(fmt.Sprintf(format, args...), maxLine)
 	if coloured() {
-		line = [...]string{life.Failure: red, life.Warning: yellow, life.Detail: uncoloured}[level] + line + uncoloured
+		line = [...]string{life.Always: red, life.Normal: yellow, life.Detail: uncoloured}[level] + line + uncoloured
 	}
 	signals.SayLine([]byte(line + "\n"))
 }
@@ -98,7 +98,7 @@ func (k *kernel) culprit(why life.Reason) string {
 // and if a reader waits for a leftover that --allow-orphan names. When PID 1 exits, the kernel kills the whole tree, so
 // a reader never waits for a leftover there.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
-	shown, level, why := p, life.Warning, ""
+	shown, level, why := p, life.Normal, ""
 	if os.Getpid() == 1 && k.line.FD < 0 {
 		shown.Holds = 0
 	}
@@ -130,7 +130,7 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 
 // close writes what fini says last.
 func (k *kernel) close(end life.End) {
-	if end.Count > 0 && k.Threshold >= life.Warning && entry.Getenv("GITHUB_ACTIONS") == "true" {
+	if end.Count > 0 && k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
 	}
 	k.report.Stopped(end.Why.String())

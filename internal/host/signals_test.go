@@ -23,7 +23,7 @@ import (
 
 // bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
 func bare(line int) *kernel {
-	return &kernel{Logger: Logger{life.Failure}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
+	return &kernel{Logger: Logger{life.Always}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
 		report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
 }
 

@@ -50,9 +50,9 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if child.Ungrouped {
 		k.rules.Group = false
 		if c.Deathsig == 0 {
-			k.Sayf(life.Failure, "cannot give the command a process group: signals go to the main child alone")
+			k.Sayf(life.Always, "cannot give the command a process group: signals go to the main child alone")
 		} else {
-			k.Sayf(life.Failure, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
+			k.Sayf(life.Always, "cannot give the command a process group and a parent death signal: signals go to the main child alone, and it outlives a fini that is killed")
 		}
 	}
 	return child, nil
@@ -63,7 +63,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 func (k *kernel) leaveGroup() bool {
 	err := unix.Setpgid(0, 0)
 	if err != nil {
-		k.Sayf(life.Failure, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
+		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
 	}
 	k.caught.Take()
 	return err == nil
@@ -116,7 +116,7 @@ func (k *kernel) notStarted(err error) life.Result {
 			text += "; " + guess
 		}
 	}
-	k.Sayf(life.Failure, "%s", text)
+	k.Sayf(life.Always, "%s", text)
 	k.report.Err = err.Error()
 	k.failed(k.report.Write(status))
 	return life.Result{Code: status}

@@ -92,10 +92,10 @@ func kindName(m entry.Message) string {
 func (w *world) sayStarted() {
 	m := entry.Message{Kind: entry.Started, Value: firstMain}
 	if w.rules.Job != 0 {
-		m.Flags = entry.InJob
+		m.Job = entry.InJob
 	}
 	if w.orphaned {
-		m.Flags |= entry.Orphaned
+		m.Job |= entry.Orphaned
 	}
 	w.say(w.cast.outer, m)
 }
@@ -348,7 +348,7 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 		rows.one("asleep", "a signal", "relayed")
 		m := entry.Message{Kind: entry.Signal, Value: uint32(s.signal.sig), Sender: int32(s.signal.sender)}
 		if s.signal.kernel {
-			m.Flags, m.Sender = entry.FromKernel, 0
+			m.Sender = entry.Kernel
 		}
 		w.say(inner.id, m)
 	}
@@ -470,7 +470,7 @@ func (w *world) heard(f *fini, woken *Woken) {
 	for _, m := range f.line {
 		switch m.Kind {
 		case entry.Signal:
-			got := w.signal(f, caught{sig: syscall.Signal(m.Value), sender: int(m.Sender), kernel: m.Flags&entry.FromKernel != 0})
+			got := w.signal(f, caught{sig: syscall.Signal(m.Value), sender: max(int(m.Sender), 0), kernel: m.Sender == entry.Kernel})
 			got.Relayed = true
 			woken.Signals = append(woken.Signals, got)
 		case entry.ParentDied:

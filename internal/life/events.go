@@ -26,7 +26,7 @@ type (
 		why    Reason
 		unread int // bytes of standard input
 	}
-	ended struct { // children were reaped, or were suspended or continued
+	reaped struct { // children were reaped, or were suspended or continued
 		main   []syscall.WaitStatus // of the main child, if it is one of them
 		none   bool                 // no child is left: the tree is empty
 		hidden bool                 // the main child has exited, but a tracer keeps it from being reaped
@@ -45,7 +45,7 @@ type (
 )
 
 // exit returns how the main child has ended, nil if it has not.
-func (e ended) exit() *syscall.WaitStatus {
+func (e reaped) exit() *syscall.WaitStatus {
 	if last := len(e.main) - 1; last >= 0 && (e.main[last].Exited() || e.main[last].Signaled()) {
 		return &e.main[last]
 	}
@@ -66,7 +66,7 @@ type (
 		process orphans.Process
 		sig     syscall.Signal
 	}
-	kill  struct{ childrenOnly bool }   // SIGKILL to the tree; answered by ended and swept
+	kill  struct{ childrenOnly bool }   // SIGKILL to the tree; answered by reaped and swept
 	wake  struct{ after time.Duration } // replaces the wake before
 	hurry struct{ after time.Duration } // the same, unless the wake before comes sooner
 	tell  struct {                      // says what fini does about a leftover

@@ -410,7 +410,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			s.deadline = from(s.deadline)
 			add(s)
 		}
-		add(f.phase, f.heir, slot(f.mainID), f.watchesMain, f.mainGone, f.main.Ended, f.main.status != nil, from(f.timeout), from(f.wake))
+		add(f.phase, f.heir, slot(f.mainID), f.byPidfd, f.mainGone, f.main.Ended, f.main.status != nil, from(f.timeout), from(f.wake))
 		if f.machine != nil && f.machine.stops() {
 			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
@@ -438,10 +438,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 				}
 			}
 		case *sweep:
-			deadline, sinceLook := m.deadline, time.Duration(0)
-			if deadline != notAnswered {
-				deadline = from(deadline)
-			}
+			sinceLook := time.Duration(0)
 			if m.stage == waiting {
 				sinceLook = min(w.now-m.lookedAt, longPause) / ms
 			}
@@ -456,7 +453,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 					pids[pid] = -1
 				}
 			}
-			add(m.Orphans, had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, deadline, m.pause)
+			add(m.Orphans, had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, m.answered, from(m.deadline), m.pause)
 			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
 		}
 	}
@@ -489,7 +486,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		want string
 	}{
 		{ladder{}, "Rules records rung deadline leftUnread further stopReason timedOut standstill isSuspended expectedDuplicate"},
-		{sweep{}, "Rules records result resultUnknown clears stage deadline pause askedAt sawInterrupt count burstEnd quietLook lookedAt staying saidUnread"},
+		{sweep{}, "Rules records result resultUnknown clears stage answered deadline pause askedAt sawInterrupt count burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{records{}, "main leftovers all"},
 		{Record{}, "Pid Start Sent Ended status"},
@@ -719,7 +716,7 @@ var settings = []struct {
 	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
 		inner := &w.finis[1]
-		inner.watchesMain = false
+		inner.byPidfd = false
 		inner.bound = slices.DeleteFunc(slices.Clone(inner.bound), func(b bond) bool { return b.id == w.cast.shell })
 	}},
 }

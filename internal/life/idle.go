@@ -32,7 +32,7 @@ type (
 
 func (measure) do(l *Loop) {
 	traffic, err := l.Traffic()
-	l.queue = append(l.queue, measured{traffic, l.Unread(), err})
+	l.queue = append(l.queue, measured{Traffic: traffic, unread: l.Unread(), err: err})
 }
 
 // measured counts a look of --idle. A command that is suspended, or can't be looked at, is not idle, and neither is one
@@ -48,10 +48,10 @@ func (l *ladder) measured(now time.Duration, e measured) (do []action) {
 	s.sum = e.Sum
 	if e.err != nil && !s.said {
 		s.said = true
-		do = append(do, say{Warning, fmt.Sprintf("%v; as long as that is so, --idle has no effect", e.err), NoReason})
+		do = append(do, say{level: Normal, text: fmt.Sprintf("%v; as long as that is so, --idle has no effect", e.err)})
 	}
 	if s.looks >= idleLooks && e.unread == 0 {
-		return append(do, l.stop(now, stop{WentIdle, 0})...)
+		return append(do, l.stop(now, stop{why: WentIdle})...)
 	}
 	return append(do, wake{l.lookIdle()})
 }

@@ -316,7 +316,7 @@ func (w *world) stepped(f *fini, before string, e event) {
 			w.ghost.interrupts++
 		}
 	case elapsed:
-		if before == "ending" { // a command that can't be ended is a leftover, and all are stopped
+		if before == "killed" { // a command that can't be ended is a leftover, and all are stopped
 			w.ghost.overruled, w.ghost.unwait, w.ghost.unended = true, true, true
 		}
 	case looked:
@@ -465,7 +465,7 @@ func (w *world) judgeRest(next time.Duration) {
 	worker := &w.finis[len(w.finis)-1]
 	l, ok := worker.machine.(*ladder)
 	main := w.get(w.cast.main)
-	if !ok || w.ghost.killed > 0 || l.rung == ending || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
+	if !ok || w.ghost.killed > 0 || l.rung == killed || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
 		return
 	}
 	for i, sig := range counted {
@@ -476,7 +476,7 @@ func (w *world) judgeRest(next time.Duration) {
 	if l.rung == running && w.rules.Idle > 0 && (next == 0 || next > w.now+w.rules.lookIdle() || w.ghost.quietLooks > 9 && !w.ghost.talked && w.stdin.unread == 0 && !w.blind && main.state == 'S') {
 		w.breach("idle", "next is %v, after %d looks", next, w.ghost.quietLooks)
 	}
-	if main.state == 'T' && l.rung == stoppingRung && l.isSuspended {
+	if main.state == 'T' && l.rung == stopping && l.isSuspended {
 		w.breach("bounded", "main is to end, and is left stopped")
 	}
 }
@@ -595,25 +595,25 @@ var tableRows = func() (all [][3]string) {
 		"pausing: signal -> waiting | counting",
 		"running: stop -> closing | heeding | stopping",
 		"running: signal | measured -> stopping",
-		"running: ended -> lingering | waiting | asking | counting | over",
+		"running: reaped -> lingering | waiting | asking | counting | over",
 		"heeding: elapsed -> stopping",
 		"closing: elapsed -> closing",
 		"closing: elapsed | stop | signal -> stopping",
 		"stopping: stop -> stopping",
-		"stopping: elapsed -> ending",
-		"stopping: ended -> lingering | asking | over",
-		"closing | ending: ended -> lingering | over",
-		"ending: elapsed -> asking | clearing",
-		"ending: ended -> clearing",
+		"stopping: elapsed -> killed",
+		"stopping: reaped -> lingering | asking | over",
+		"closing | killed: reaped -> lingering | over",
+		"killed: elapsed -> asking | clearing",
+		"killed: reaped -> clearing",
 		"clearing: looked -> asking | counting | over",
-		"clearing: ended -> over",
+		"clearing: reaped -> over",
 		"lingering: elapsed | stop | signal -> asking | clearing",
 		"lingering: elapsed | stop | signal -> counting",
 		"waiting: stop | signal -> asking",
 		"asking: elapsed | signal -> killing",
 		"asking | killing: stop -> asking",
-		"waiting: ended -> over",
-		"lingering | asking | killing | counting: ended | looked -> over",
+		"waiting: reaped -> over",
+		"lingering | asking | killing | counting: reaped | looked -> over",
 		"killing: swept -> over",
 		"asleep: a signal, before Starting -> kills the inner one",
 		"asleep: a signal, before Started -> waits",

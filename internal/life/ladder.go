@@ -21,22 +21,22 @@ import (
 //	           has reached the command too
 //	closing    the command can see the end of stdin --grace without a byte read, another
 //	                                                reason, a terminating signal: stopping
-//	stopping   the main child has had a stop signal --grace: the next one of --stop-signal, or ending;
-//	                                                --kill-after: ending
-//	ending     the main child alone has had SIGKILL the main child lives on: the sweep, asking or clearing
+//	stopping   the main child has had a stop signal --grace: the next one of --stop-signal, or killed;
+//	                                                --kill-after: killed
+//	killed     the main child alone has had SIGKILL the main child lives on: the sweep, asking or clearing
 //
 // On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of
 // the life. The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with
 // waiting if the main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with
-// counting, unless the rung was ending and fini has asked the whole group. Some reasons overrule every policy: see overrules.
+// counting, unless the rung was killed and fini has asked the whole group. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
 	running rung = iota
 	heeding
 	closing
-	stoppingRung
-	ending
+	stopping
+	killed
 )
 
 // ladder stops a command.
@@ -65,8 +65,8 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 		do = l.received(now, e)
 	case stop:
 		do = l.stop(now, e)
-	case ended:
-		return l.ended(now, e)
+	case reaped:
+		return l.reaped(now, e)
 	case elapsed:
 		return l.elapsed(now, e.unread)
 	case measured:
@@ -82,7 +82,7 @@ func (l *ladder) stops() bool { return l.rung != running }
 func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	sig := l.rewritten(got.Signal)
 	switch {
-	case sig == 0, l.hasHad(got), l.rung == ending: // on the last rung the main child has had SIGKILL
+	case sig == 0, l.hasHad(got), l.rung == killed: // on the last rung the main child has had SIGKILL
 		return nil
 	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
@@ -124,18 +124,18 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	switch {
 	case l.rung == running && why == StdinClosed:
 		l.rung, l.leftUnread, l.deadline = closing, e.unread, now+l.Grace
-		return []action{say{Detail, "waiting for the command", why}, wake{l.Grace}}
+		return []action{say{level: Detail, text: "waiting for the command", why: why}, wake{l.Grace}}
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that is killed by this
 		// signal doesn't need one from fini.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}
-	case (l.rung == stoppingRung && l.deadline <= now+l.Grace || l.rung == ending) && why == TimedOut:
-		return []action{say{Warning, "the exit status will be 124", why}}
+	case (l.rung == stopping && l.deadline <= now+l.Grace || l.rung == killed) && why == TimedOut:
+		return []action{say{level: Normal, text: "the exit status will be 124", why: why}}
 	case (l.rung == closing || l.rung == heeding) && why == StdinClosed,
-		l.rung == stoppingRung && l.deadline <= now+l.Grace && (len(l.further) == 0 || !why.overrules()),
-		l.rung == ending:
+		l.rung == stopping && l.deadline <= now+l.Grace && (len(l.further) == 0 || !why.overrules()),
+		l.rung == killed:
 		return nil
 	}
 	return l.climb(now, why)
@@ -144,7 +144,7 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 // climb sends the stop signal for this reason, unless the main child has had it, and waits for the main child to exit.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
-	do := []action{say{Warning, "stopping the command", why}}
+	do := []action{say{level: Normal, text: "stopping the command", why: why}}
 	sig := syscall.SIGTERM
 	if len(l.StopSignals) > 0 {
 		sig, l.further = l.StopSignals[0], l.StopSignals[1:]
@@ -165,18 +165,18 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action {
-	l.rung, l.deadline = stoppingRung, now+after
+	l.rung, l.deadline = stopping, now+after
 	return []action{wake{after}}
 }
 
-func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
+func (l *ladder) reaped(now time.Duration, e reaped) (do []action, next Machine) {
 	for _, status := range e.main {
 		do = append(do, l.changed(now, status)...)
 	}
 	status := e.exit()
 	switch {
 	case status != nil:
-		do = append(do, say{Detail, fmt.Sprintf("command %d %s", l.main.Pid, howEnded(*status)), NoReason})
+		do = append(do, say{level: Detail, text: fmt.Sprintf("command %d %s", l.main.Pid, howEnded(*status))})
 	case !e.none && !e.hidden:
 		return do, l
 	}
@@ -192,7 +192,7 @@ func (l *ladder) ended(now time.Duration, e ended) (do []action, next Machine) {
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
 	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksForEnd(s.Sig) && l.main.hadRecently(now, s.Sig) })
-	if l.rung == stoppingRung || hasToExit {
+	if l.rung == stopping || hasToExit {
 		return l.letGoOn()
 	}
 	return nil
@@ -209,15 +209,15 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		return l.climb(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
 		return l.climb(now, ParentDied), l
-	case l.rung == stoppingRung && now >= l.deadline && len(l.further) > 0:
+	case l.rung == stopping && now >= l.deadline && len(l.further) > 0:
 		sig := l.further[0]
 		l.further = l.further[1:]
 		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
-	case l.rung == stoppingRung && now >= l.deadline:
-		l.rung = ending
+	case l.rung == stopping && now >= l.deadline:
+		l.rung = killed
 		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
-		return []action{l.killing(), forward{syscall.SIGKILL, true}, wake{killedBound}}, l
-	case l.rung == ending:
+		return []action{l.killing(), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
+	case l.rung == killed:
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
 		s := l.sweep(nil)
@@ -230,15 +230,15 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 // killing says that fini kills the command, and which flag gives the command longer.
 func (l *ladder) killing() action {
 	if l.stopReason == NotEnded {
-		return say{Warning, "killing the command", NotEnded}
+		return say{level: Normal, text: "killing the command", why: NotEnded}
 	}
-	return say{Warning, fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace), NoReason}
+	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
 }
 
 // sweep returns the machine for the leftovers. The main child's status may be unknown yet.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules, l.records)
-	s.clears = l.Group && l.rung == ending
+	s.clears = l.Group && l.rung == killed
 	switch {
 	case l.timedOut:
 		s.result = Result{Code: exitTimedOut}

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Level says how much a line matters: -q leaves only failures, -v adds details.
+// Level says when a line is written.
 type Level int
 
 const (
-	Failure Level = iota // something went wrong
-	Warning              // leftovers that had to be stopped
-	Detail               // what fini did
+	Always Level = iota // even with -q
+	Normal
+	Detail // only with -v
 )
 
 // A Result is how a process has ended: by the signal Sig, or with an exit code if Sig is 0.

@@ -67,7 +67,7 @@ type reaping struct {
 	none  bool
 }
 
-func reaped(none bool, pids ...int) reaping {
+func reap(none bool, pids ...int) reaping {
 	r := reaping{none: none}
 	for _, pid := range pids {
 		r.exits = append(r.exits, reaper.Exit{Pid: pid, Status: exited(0)})
@@ -87,7 +87,7 @@ func mainStops(sig syscall.Signal) reaping {
 func where(m Machine) string {
 	switch m := m.(type) {
 	case *ladder:
-		return [...]string{"running", "heeding", "closing", "stopping", "ending"}[m.rung]
+		return [...]string{"running", "heeding", "closing", "stopping", "killed"}[m.rung]
 	case *sweep:
 		return [...]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}[m.stage]
 	case paused:
@@ -241,19 +241,19 @@ func TestStep(t *testing.T) {
 			{1, mainExits(signaled(15), true), "exit 0", "over"},
 		}},
 		{"a command whose end a tracer hides at first", defaults(), []turn{
-			{0, ended{hidden: true}, "look", "lingering"},
+			{0, reaped{hidden: true}, "look", "lingering"},
 			{10 * ms, mainExits(exited(3), true), "exit 3", "over"},
 		}},
 		{"a command whose end a tracer hides for good", defaults(), []turn{
-			{0, ended{hidden: true}, "look", "lingering"},
-			{10 * ms, reaped(true), "end by 9", "over"},
+			{0, reaped{hidden: true}, "look", "lingering"},
+			{10 * ms, reap(true), "end by 9", "over"},
 		}},
 		{"the whole way to the end", defaults(), []turn{
 			{1000 * ms, mainExits(exited(4), false), "look", "lingering"},
 			{1500 * ms, elapsed{}, "look", "asking"},
 			{1500 * ms, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1505 * ms, sees{elapsed{}, found(escapee)}, "wake 10ms", "asking"},
-			{1506 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{1506 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
 			{6500 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
 			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
 			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
@@ -261,7 +261,7 @@ func TestStep(t *testing.T) {
 			{6501 * ms, elapsed{}, "kill children", "killing"},
 			{6501 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
 			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
-			{6502 * ms, reaped(true, escapee.Pid), "exit 4", "over"},
+			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"escapees that hold a stream come first", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1, sees{mainExits(exited(0), false), found(member, inGroup, escapee, holder)},
@@ -277,7 +277,7 @@ func TestStep(t *testing.T) {
 			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
 			{900 * ms, found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms)),
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
-			{901 * ms, reaped(false, member.Pid), "hurry 5ms", "asking"},
+			{901 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
 			{906 * ms, elapsed{}, "look", "asking"},
 			// The clean-up's parent has ended: the clean-up is asked, and so is what it started before that.
 			{906 * ms, found(orphan, below(orphan, 710*ms)), "(stopping below), below<-15, (stopping below), below<-15, wake 5ms", "asking"},
@@ -312,7 +312,7 @@ func TestStep(t *testing.T) {
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1001 * ms, reaping{exits: []reaper.Exit{{Pid: escapee.Pid, Status: stopped}, {Pid: escapee.Pid, Status: continued}}}, "hurry 5ms", "asking"},
 			{1001 * ms, found(escapee), "wake 5ms", "asking"},
-			{1002 * ms, reaped(false, escapee.Pid), "hurry 5ms", "asking"},
+			{1002 * ms, reap(false, escapee.Pid), "hurry 5ms", "asking"},
 			{1006 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"the first SIGINT kills nobody, whatever came before it", with(func(r *Rules) { r.Linger = 0 }), []turn{
@@ -343,8 +343,8 @@ func TestStep(t *testing.T) {
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
 			{0, sees{mainExits(exited(5), false), found(agent, member)}, "wake 5ms", "waiting"},
 			{5 * ms, sees{elapsed{}, found(agent, member)}, "wake 10ms", "waiting"}, // and so on, for a name that comes late
-			{10 * ms, reaped(false, 300), "hurry 245ms", "waiting"},                 // orphans that end all the time cost little
-			{1000 * ms, reaped(false, member.Pid), "hurry 5ms", "waiting"},
+			{10 * ms, reap(false, 300), "hurry 245ms", "waiting"},                   // orphans that end all the time cost little
+			{1000 * ms, reap(false, member.Pid), "hurry 5ms", "waiting"},
 			{1005 * ms, sees{elapsed{}, found(agent)}, "look", "waiting"},
 			{1005 * ms, unstill(agent), "wake 20ms", "waiting"},
 			{1025 * ms, elapsed{}, "look", "waiting"},
@@ -356,7 +356,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
-			{10 * ms, reaped(false, 300), "", "lingering"},
+			{10 * ms, reap(false, 300), "", "lingering"},
 			{500 * ms, elapsed{}, "look", "counting"},
 			{500 * ms, found(member, escapee),
 				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "over"},
@@ -414,9 +414,9 @@ func TestStep(t *testing.T) {
 		}},
 		{"wait", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
-			{2, reaped(false, 300), "", "waiting"},
+			{2, reap(false, 300), "", "waiting"},
 			{3, signal(syscall.SIGUSR1), "", "waiting"},
-			{1001 * ms, reaped(true, 301), "exit 5", "over"},
+			{1001 * ms, reap(true, 301), "exit 5", "over"},
 		}},
 		{"wait until a signal asks for an end", wait, []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
@@ -428,7 +428,7 @@ func TestStep(t *testing.T) {
 			{500 * ms, found(holder, opaque, escapee), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
 			{5501 * ms, sees{elapsed{}, found(holder, escapee)}, "holder<-9, wake 5ms", "killing"},
-			{5502 * ms, reaped(false, holder.Pid), "hurry 5ms", "killing"},
+			{5502 * ms, reap(false, holder.Pid), "hurry 5ms", "killing"},
 			{5506 * ms, elapsed{}, "look", "killing"},
 			{5506 * ms, found(holder, escapee), "(killing holder), holder<-9, wake 0s", "killing"}, // another one
 			{5507 * ms, sees{elapsed{}, found(escapee)}, "look", "killing"},
@@ -454,7 +454,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"--orphans-exit of 0 says nothing of itself", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 0 }), []turn{
 			{1, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{2, reaped(true, escapee.Pid), "exit 0", "over"},
+			{2, reap(true, escapee.Pid), "exit 0", "over"},
 		}},
 		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
 			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
@@ -480,9 +480,9 @@ func TestStep(t *testing.T) {
 		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
-			{5001 * ms, signal(syscall.SIGTERM), "", "ending"},
-			{5001 * ms, stop{why: BoundEnded}, "", "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
+			{5001 * ms, signal(syscall.SIGTERM), "", "killed"},
+			{5001 * ms, stop{why: BoundEnded}, "", "killed"},
 			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
 		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *Rules) { r.Job = 7 }), []turn{
@@ -527,7 +527,7 @@ func TestStep(t *testing.T) {
 			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
 			{0, signal(syscall.SIGINT), "forward 2, wake 1s", "stopping"},
 			{1, signal(syscall.SIGINT), "forward 2", "stopping"},
-			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "killed"},
 		}},
 		{"a command that is still there after --timeout, whatever stops it", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
@@ -536,18 +536,18 @@ func TestStep(t *testing.T) {
 		}},
 		{"the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "killed"},
 			{1001 * ms, mainExits(signaled(9), false), "look", "lingering"},
 			{1001 * ms, found(member, escapee), "wake 500ms", "lingering"},
 			{1501 * ms, sees{elapsed{}, found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
-			{1502 * ms, reaped(false, member.Pid), "hurry 5ms", "clearing"},
+			{1502 * ms, reap(false, member.Pid), "hurry 5ms", "clearing"},
 			{1506 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
 			{1506 * ms, found(escapee), "look", "asking"},
 			{1506 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"under every policy", with(func(r *Rules) { r.Orphans, r.Linger = LeaveAll, 0 }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 			{5001 * ms, sees{mainExits(signaled(9), false), found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{5006 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
 			{5006 * ms, found(escapee), "look", "counting"},
@@ -557,7 +557,7 @@ func TestStep(t *testing.T) {
 			r.Orphans, r.Linger, r.KillAfter, r.Allow, r.Remap, r.OrphansExit = LeaveAll, 0, time.Second, true, []int{137}, 9
 		}), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "killed"},
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member, helper)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{11000 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, wake 1ms", "clearing"},
 			{11001 * ms, elapsed{}, "look", "clearing"},
@@ -568,25 +568,25 @@ func TestStep(t *testing.T) {
 			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
 		}), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "ending"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "killed"},
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(killing member), member<-9, wake 5ms", "clearing"},
-			{1002 * ms, reaped(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		}},
 		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 			{5001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
 			{1, stop{why: StdinClosed}, "", "stopping"},
 			{5000 * ms, elapsed{}, "forward 15, wake 5s", "stopping"},
-			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{10000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 		}},
 		{"the parent's death has a signal of its own, and no others behind it", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{6000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{6000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 		}},
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
@@ -594,7 +594,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "ending"},
+			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 			{15000 * ms, elapsed{}, "look", "clearing"},
 			{15000 * ms, found(mainChild), "look", "clearing"},
 			{15000 * ms, found(mainChild), "look", "asking"},
@@ -718,7 +718,7 @@ func TestInTheJobsGroup(t *testing.T) {
 			{2, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{2, found(member), "(killing member), kill children", "killing"},
 			{2, byKernel(syscall.SIGINT), "", "killing"},
-			{3, reaped(true, member.Pid), "end by 2", "over"},
+			{3, reap(true, member.Pid), "end by 2", "over"},
 		}},
 	})
 }
@@ -727,7 +727,7 @@ func TestHeir(t *testing.T) {
 	r := defaults()
 	r.Orphans, r.Linger, r.OrphansExit = WaitAll, 0, 9
 	killed := Result{Sig: syscall.SIGKILL}
-	lives := reaped(false)
+	lives := reap(false)
 	for _, tt := range []struct {
 		name   string
 		main   int
@@ -738,19 +738,19 @@ func TestHeir(t *testing.T) {
 	}{
 		{"the inner fini was killed", mainPid, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(member, escapee), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1, reaped(true, mainPid), "end by 9", "over"},
+			{1, reap(true, mainPid), "end by 9", "over"},
 		}},
-		{"all has ended before", mainPid, killed, reaped(true, mainPid, 300), "end by 9", nil},
+		{"all has ended before", mainPid, killed, reap(true, mainPid, 300), "end by 9", nil},
 		{"no policy counts", mainPid, Result{Code: ExitFailed}, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
 			{0, signal(syscall.SIGTERM), "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reaped(true, mainPid), "exit 125", "over"},
+			{1, reap(true, mainPid), "exit 125", "over"},
 		}},
 		{"the main child ends before others", mainPid, killed, lives, `say "stopping the command: the inner fini was killed", look`, []turn{
 			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
-			{1, reaped(false, mainPid), "hurry 5ms", "asking"},
-			{2, reaped(true, holder.Pid), "end by 9", "over"},
+			{1, reap(false, mainPid), "hurry 5ms", "asking"},
+			{2, reap(true, holder.Pid), "end by 9", "over"},
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -770,8 +770,8 @@ func TestPause(t *testing.T) {
 	r := defaults()
 	r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
 	pausing := []turn{
-		{0, reaped(false), "", "pausing"},
-		{1, reaped(true, 300), "", "pausing"},
+		{0, reap(false), "", "pausing"},
+		{1, reap(true, 300), "", "pausing"},
 		{2, signal(syscall.SIGHUP), "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
 	}
@@ -782,7 +782,7 @@ func TestPause(t *testing.T) {
 			{4, found(holder), "wake 500ms", "lingering"},
 			{500*ms + 4, elapsed{}, "look", "asking"},
 			{500*ms + 4, found(holder), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{600 * ms, reaped(true, holder.Pid), "exit 0", "over"},
+			{600 * ms, reap(true, holder.Pid), "exit 0", "over"},
 		}...))
 	}
 	r.Orphans = LeaveAll
@@ -793,7 +793,7 @@ func TestPause(t *testing.T) {
 	for _, why := range []Reason{ParentDied, BoundEnded} {
 		play(t, pause(), []turn{
 			{0, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
-			{0, reaped(true), "exit 0", "over"},
+			{0, reap(true), "exit 0", "over"},
 		})
 	}
 }
@@ -810,7 +810,7 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 		l := New(&script{}, r, mainPid, true)
 		step(l, 0, mainExits(exited(0), false))
 		do := step(l, 0, found(crowd...))
-		do = append(do, step(l, 1, reaped(true))...)
+		do = append(do, step(l, 1, reap(true))...)
 		doing, done, _ := strings.Cut(did, " ")
 		if told := strings.Count(text(do), "("+doing); told != MaxNamed {
 			t.Errorf("%s: told of %d, want %d", policy, told, MaxNamed)

@@ -71,20 +71,20 @@ type Loop struct {
 	result  Result
 
 	*records
-	watchesMain bool          // Wait watches for the main child's exit, if there is a main child
-	mainGone    bool          // Wait has just seen that exit
-	wasStopped  bool          // the main child has been suspended by a signal
-	hasDropped  bool          // a signal, and said so: see Take
-	mustReap    bool          // children may have changed
-	timeout     time.Duration // when --timeout is over, as uptime; 0 is never, also below
-	wake        time.Duration // when the machine wants to be woken
-	why         Reason        // the first reason for which fini has stopped anything
-	stdinAt     time.Duration // when standard input ended, as uptime
-	parentAt    time.Duration // when the parent process died
-	mainAt      time.Duration // when the main child's exit was seen
-	seen        time.Duration // when the loop last looked at the clock
-	slice       time.Duration // of the wait for wake, if that is longer than shortSlice
-	givenBack   time.Duration // by how much the waits of a stop were made longer, in all
+	byPidfd    bool          // the main child's pidfd shows its exit to Wait, and has not yet
+	mainGone   bool          // Wait has just seen that exit
+	wasStopped bool          // the main child has been suspended by a signal
+	hasDropped bool          // a signal, and said so: see Take
+	mustReap   bool          // children may have changed
+	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
+	wake       time.Duration // when the machine wants to be woken
+	why        Reason        // the first reason for which fini has stopped anything
+	stdinAt    time.Duration // when standard input ended, as uptime
+	parentAt   time.Duration // when the parent process died
+	mainAt     time.Duration // when the main child's exit was seen
+	seen       time.Duration // when the loop last looked at the clock
+	slice      time.Duration // of the wait for wake, if that is longer than shortSlice
+	givenBack  time.Duration // by how much the waits of a stop were made longer, in all
 }
 
 // The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
@@ -102,7 +102,7 @@ const (
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	l := newLoop(k, rules, main)
 	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
-	l.watchesMain, l.mustReap = watched, true
+	l.byPidfd, l.mustReap = watched, true
 	if l.machine = newLadder(rules, l.records); main == 0 {
 		l.machine = paused{rules, l.records}
 	}
@@ -128,7 +128,7 @@ func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 	s := newSweep(rules, l.records)
 	s.Orphans, s.result = StopAll, result
 	if l.machine = s; !l.collect().none {
-		l.todo, l.machine = s.ask(say{Warning, "stopping the command: the inner fini was killed", NoReason})
+		l.todo, l.machine = s.ask(say{level: Normal, text: "stopping the command: the inner fini was killed"})
 	}
 	return l
 }
@@ -141,7 +141,7 @@ func (l *Loop) Stop(why Reason) {
 	case ParentDied:
 		l.parentAt = l.Now()
 	}
-	l.queue = append(l.queue, stop{why, l.Unread()})
+	l.queue = append(l.queue, stop{why: why, unread: l.Unread()})
 }
 
 // reason is why fini has stopped anything. A parent process that dies closes standard input before its death can be seen.
@@ -192,7 +192,7 @@ func (l *Loop) turn() {
 
 // wait sleeps until something has happened. fini spends its life here.
 func (l *Loop) wait() {
-	woken := l.Wait(l.next(), l.watchesMain)
+	woken := l.Wait(l.next(), l.byPidfd)
 	now := l.tick()
 	for _, got := range woken.Signals {
 		l.Take(got)
@@ -201,7 +201,7 @@ func (l *Loop) wait() {
 		l.Stop(why)
 	}
 	if woken.Main {
-		l.watchesMain, l.mainGone = false, true
+		l.byPidfd, l.mainGone = false, true
 	}
 	if due(&l.timeout, now) {
 		l.Stop(TimedOut)
@@ -257,14 +257,14 @@ func (l *Loop) reapAll() {
 		// The main child's tracer has not waited for it, and the kernel doesn't report it to anybody else. See
 		// ptrace(2).
 		l.mainEnded()
-		l.exited(ended{hidden: true})
+		l.exited(reaped{hidden: true})
 	}
 	l.mainGone = false
 }
 
 // collect reaps, closes the Records of the processes that have ended, and queues for the machine what it has to know. A pid
 // may be reused before everything is reaped, so the first exit with the main child's pid is the main child's.
-func (l *Loop) collect() (e ended) {
+func (l *Loop) collect() (e reaped) {
 	exits, none := l.Reap()
 	e.none = none
 	ofMain := func(x reaper.Exit) bool { return x.Pid == l.main.Pid && l.main.status == nil }
@@ -285,7 +285,7 @@ func (l *Loop) collect() (e ended) {
 			l.main.status = &x.Status
 			l.mainEnded()
 		case l.rules.WarnReaped:
-			l.Say(Warning, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)
+			l.Say(Normal, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)
 		}
 		delete(l.leftovers, x.Pid) // another process may get this pid, even within the same tick
 	}
@@ -296,8 +296,8 @@ func (l *Loop) collect() (e ended) {
 }
 
 // exited queues exits before all that is still to be decided.
-func (l *Loop) exited(e ended) {
-	at := slices.IndexFunc(l.queue, func(e event) bool { _, is := e.(ended); return !is })
+func (l *Loop) exited(e reaped) {
+	at := slices.IndexFunc(l.queue, func(e event) bool { _, is := e.(reaped); return !is })
 	if at < 0 {
 		at = len(l.queue)
 	}
@@ -306,7 +306,7 @@ func (l *Loop) exited(e ended) {
 
 func (l *Loop) mainEnded() {
 	if !l.main.Ended {
-		l.watchesMain, l.main.Ended, l.mainAt = false, true, l.Now()
+		l.byPidfd, l.main.Ended, l.mainAt = false, true, l.Now()
 		l.MainEnded()
 	}
 }
@@ -323,7 +323,7 @@ func (look) do(l *Loop) {
 	view, err := l.Look()
 	// Send knows only the processes of the last look, so an earlier answer that still waits is useless.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
-	l.queue = append(l.queue, looked{view, err})
+	l.queue = append(l.queue, looked{View: view, err: err})
 }
 
 func (a kill) do(l *Loop) {
@@ -331,7 +331,7 @@ func (a kill) do(l *Loop) {
 	fresh := l.killed(l.Now(), hit)
 	l.all = l.all || l.rules.Initial
 	l.collect()
-	l.queue = append(l.queue, swept{hit, refused, fresh, err})
+	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh, err: err})
 }
 
 func (a wake) do(l *Loop) { l.wake, l.slice = l.Now()+a.after, a.after/slicesOfWait }

@@ -109,7 +109,7 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
 			reaps: []reaping{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
-		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reaped(true, 300, mainPid, mainPid)}, turns: 4,
+		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)}, turns: 4,
 			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0 false"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []reaping{{}, {}}, turns: 8,
 			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},

@@ -21,7 +21,7 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	case stop:
 		if e.why.overrules() {
 			p.Orphans = StopAll
-			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{Warning, "ending the pause", e.why})
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{level: Normal, text: "ending the pause", why: e.why})
 		}
 	}
 	return nil, p

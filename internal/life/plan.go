@@ -90,13 +90,13 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 func noShield(w Wanted, f Facts, job int) (Level, string) {
 	switch {
 	case f.Limited && w.Shield != nil:
-		return Failure, LimitedBuild
+		return Always, LimitedBuild
 	case f.Limited:
 		return Detail, LimitedBuild
 	case f.NoFork != 0:
-		return Failure, fmt.Sprintf("cannot fork: %v", f.NoFork)
+		return Always, fmt.Sprintf("cannot fork: %v", f.NoFork)
 	case job != OutsideJob: // for example a flag's value that looks like a flag
-		return Failure, "a word in front of the command looks like --no-shield or --pause"
+		return Always, "a word in front of the command looks like --no-shield or --pause"
 	}
 	return Detail, "this process group is outside of the PID namespace, and the inner fini could not leave it"
 }

@@ -2,7 +2,6 @@ package life
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"syscall"
 	"time"
@@ -72,12 +71,8 @@ const (
 	startUnknown = time.Second
 )
 
-// notAsked is askedAt until fini asks the leftovers to exit. notAnswered is the deadline of asking and counting until
-// the first look of that stage has been answered.
-const (
-	notAsked    time.Duration = -1
-	notAnswered time.Duration = math.MaxInt64
-)
+// notAsked is askedAt until fini asks the leftovers to exit.
+const notAsked time.Duration = -1
 
 // sweep stops a command's leftovers.
 type sweep struct {
@@ -89,6 +84,7 @@ type sweep struct {
 
 	clears       bool // the command's group has to be killed: see clearing
 	stage        stage
+	answered     bool          // the first look of asking or of clearing was, and the deadline counts from that
 	deadline     time.Duration // when the stage ends, as uptime
 	pause        time.Duration // until the next look
 	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
@@ -112,8 +108,8 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 		return s.received(now, e)
 	case stop:
 		return s.stop(now, e.why)
-	case ended:
-		return s.ended(now, e)
+	case reaped:
+		return s.reaped(now, e)
 	case elapsed:
 		return s.elapsed(now)
 	case looked:
@@ -121,9 +117,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 	case swept:
 		return s.swept(now, e)
 	case late:
-		if s.deadline != notAnswered {
-			s.deadline += e.by
-		}
+		s.deadline += e.by
 	}
 	return nil, s
 }
@@ -148,16 +142,16 @@ func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, 
 func (s *sweep) ask(do ...action) ([]action, Machine) {
 	switch {
 	case s.clears:
-		return s.enter(clearing, notAnswered, do...)
+		return s.enter(clearing, 0, do...)
 	case s.Orphans == LeaveAll:
-		return s.enter(counting, notAnswered, do...)
+		return s.enter(counting, 0, do...)
 	}
-	return s.enter(asking, notAnswered, do...)
+	return s.enter(asking, 0, do...)
 }
 
 // enter begins a stage, with a look that also records which process started which.
 func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
-	s.stage, s.deadline, s.pause = stage, deadline, shortPause
+	s.stage, s.answered, s.deadline, s.pause = stage, false, deadline, shortPause
 	return append(do, look{}), s
 }
 
@@ -169,8 +163,8 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	again := sig == syscall.SIGINT && s.sawInterrupt
 	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
 	switch {
-	case again && s.stage == asking && s.deadline != notAnswered:
-		return s.enter(killing, now+killedBound, say{Warning, "killing the leftovers: a second SIGINT", NoReason})
+	case again && s.stage == asking && s.answered:
+		return s.enter(killing, now+killedBound, say{level: Normal, text: "killing the leftovers: a second SIGINT"})
 	case s.stage == lingering || s.stage == waiting:
 		return s.ask()
 	}
@@ -188,10 +182,10 @@ func (s *sweep) stop(now time.Duration, why Reason) ([]action, Machine) {
 	case s.Orphans == LeaveAll:
 		return s.ask()
 	}
-	return s.ask(say{Warning, "stopping the leftovers", why})
+	return s.ask(say{level: Normal, text: "stopping the leftovers", why: why})
 }
 
-func (s *sweep) ended(now time.Duration, e ended) ([]action, Machine) {
+func (s *sweep) reaped(now time.Duration, e reaped) ([]action, Machine) {
 	if status := e.exit(); status != nil && s.resultUnknown {
 		s.result, s.resultUnknown = ResultOf(*status), false
 	}
@@ -220,7 +214,7 @@ func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	switch {
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
-	case s.stage == asking && now >= s.deadline:
+	case s.stage == asking && s.answered && now >= s.deadline:
 		return s.enter(killing, now+killedBound) // the look names the processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
@@ -240,13 +234,13 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
 		s.Orphans = StopAll
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "stopping every leftover: without /proc fini can't tell which processes hold the output", NoReason})
+			do = append(do, say{level: Normal, text: "stopping every leftover: without /proc fini can't tell which processes hold the output"})
 		}
 	}
 	if e.Nameless && s.Allow {
 		s.Allow = false
 		if len(e.Found) > 0 {
-			do = append(do, say{Warning, "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", NoReason})
+			do = append(do, say{level: Normal, text: "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes"})
 		}
 	}
 	found := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool {
@@ -255,7 +249,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	s.staying = s.stay(e.Found)
 	if i := slices.IndexFunc(found, func(p orphans.Process) bool { return p.Unread }); i >= 0 && !s.saidUnread && (s.stage == asking || s.stage == counting) {
 		s.saidUnread = true
-		do = append(do, say{Warning, fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name), NoReason})
+		do = append(do, say{level: Normal, text: fmt.Sprintf("cannot read the command line or environment of leftover %d (%s), so --allow-orphan does not match it", found[i].Pid, found[i].Name)})
 	}
 	mayEnd := len(found) == 0 && (len(s.staying) > 0 || s.Orphans == StopPipes)
 	switch {
@@ -266,7 +260,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	case mayEnd && e.Still:
 		return s.finish(do...)
 	case mayEnd && s.stage == killing && now >= s.deadline:
-		return s.finish(append(do, say{Failure, "gave up on leftovers: processes come and go all the time", NoReason})...)
+		return s.finish(append(do, say{level: Always, text: "gave up on leftovers: processes come and go all the time"})...)
 	}
 	if s.stage == clearing {
 		return s.clear(now, e, do)
@@ -274,8 +268,8 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	s.quietLook = mayEnd
 	switch s.stage {
 	case asking:
-		if s.deadline == notAnswered {
-			s.deadline = now + s.Grace
+		if !s.answered {
+			s.answered, s.deadline = true, now+s.Grace
 		}
 		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.Found))...), s.again(now)), s
 	case killing:
@@ -306,8 +300,8 @@ func (s *sweep) inGroup(p orphans.Process) bool {
 // clear sends SIGKILL to the rest of the command's group, after each look, until two looks in a row show none: a process
 // that has forked during a look may have slipped through it.
 func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machine) {
-	if s.deadline == notAnswered {
-		s.deadline = now + killedBound
+	if !s.answered {
+		s.answered, s.deadline = true, now+killedBound
 	}
 	none := true
 	for _, p := range e.Found {
@@ -316,9 +310,9 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 		}
 		if _, killed := s.of(p).had(syscall.SIGKILL); !killed {
 			s.count++
-			do = append(do, tell{p, "killing", "", s.count > MaxNamed})
+			do = append(do, tell{process: p, what: "killing", quietly: s.count > MaxNamed})
 		}
-		do, none = append(do, send{p, syscall.SIGKILL}), false
+		do, none = append(do, send{process: p, sig: syscall.SIGKILL}), false
 	}
 	switch wasQuiet := s.quietLook; {
 	case none && wasQuiet, now >= s.deadline:
@@ -355,7 +349,7 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 			why = LeaveAll
 		}
 		if why != "" {
-			do = append(do, tell{p, "leaving", why, told[why] >= MaxNamed})
+			do = append(do, tell{process: p, what: "leaving", spared: why, quietly: told[why] >= MaxNamed})
 			told[why]++
 		}
 	}
@@ -399,12 +393,12 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 			continue
 		}
 		s.count++
-		do = append(do, tell{p, "stopping", "", s.count > MaxNamed})
+		do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
 		if !s.hadWithGroup(p) {
-			do = append(do, send{p, syscall.SIGTERM})
+			do = append(do, send{process: p, sig: syscall.SIGTERM})
 		}
 		if p.State == 'T' {
-			do = append(do, send{p, syscall.SIGCONT}) // a suspended process can't act on SIGTERM
+			do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't act on SIGTERM
 		}
 	}
 	if s.askedAt == notAsked {
@@ -424,10 +418,10 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 	for i, p := range found {
 		_, killed := s.of(p).had(syscall.SIGKILL)
 		if !killed {
-			do = append(do, tell{p, "killing", "", i >= MaxNamed})
+			do = append(do, tell{process: p, what: "killing", quietly: i >= MaxNamed})
 		}
 		if s.Orphans == StopPipes {
-			do = append(do, send{p, syscall.SIGKILL})
+			do = append(do, send{process: p, sig: syscall.SIGKILL})
 			hit, fresh = append(hit, p.Pid), fresh || !killed
 		}
 	}
@@ -471,7 +465,7 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.finish(append(do, say{Failure, fmt.Sprintf("gave up on leftovers that do not exit: %v", left), NoReason})...)
+		return s.finish(append(do, say{level: Always, text: fmt.Sprintf("gave up on leftovers that do not exit: %v", left)})...)
 	}
 	return append(do, s.again(now)), s
 }
@@ -495,19 +489,19 @@ func (s *sweep) finish(do ...action) ([]action, Machine) {
 		leftovers = "1 leftover"
 	}
 	if s.count > MaxNamed {
-		do = append(do, say{Warning, did + " " + leftovers + " in all", NoReason})
+		do = append(do, say{level: Normal, text: did + " " + leftovers + " in all"})
 	}
 	if slices.Contains(s.Remap, end.Status()) {
 		end.Result = Result{}
 	}
 	if end.Status() == 0 && s.count > 0 && s.OrphansExit > 0 {
 		end.Code, end.Decided = s.OrphansExit, true
-		do = append(do, say{Failure, fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leftovers), NoReason})
+		do = append(do, say{level: Always, text: fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leftovers)})
 	}
 	return append(do, exit{end}), nil
 }
 
 // cannotFind warns that fini can't find the leftovers, and why.
 func cannotFind(err error) action {
-	return say{Failure, fmt.Sprintf("cannot find leftovers: %v", err), NoReason}
+	return say{level: Always, text: fmt.Sprintf("cannot find leftovers: %v", err)}
 }

@@ -593,7 +593,7 @@ func (w *world) ready(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.watchesMain && w.ended(f.mainID) }
+func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(f.mainID) }
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
