@@ -365,11 +365,11 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 		_ = w.kill(self, inner, syscall.SIGCONT)
 	}
 	if act&entry.ContinueJob != 0 {
-		rows.one("asleep", "SIGTSTP in an orphaned job", "continues the job")
+		rows.one("asleep", "SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
 	if act&entry.Suspend != 0 {
-		rows.one("asleep", "a key that waited for Started", "suspends fini")
+		rows.one("asleep", "SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
 		w.ghost.suspended = true
 		w.beStoppable(f)
 		w.deliver(self, s.signal.sig, self.pid, false)
@@ -388,16 +388,16 @@ func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 func (w *world) ending(f *fini) {
 	s, inner := &f.sleeper, w.get(w.cast.inner)
 	seen := entry.Seen{What: entry.Ended, Status: uint32(inner.status)}
-	how := "the inner one has told its end"
+	how := "the inner fini has ended, after Done"
 	switch waitable := w.waitable(); {
 	case waitable:
 		inner.state = 0
 		if !s.Done {
-			how = "it has ended"
+			how = "the inner fini has ended"
 		}
 	default:
 		seen.What, seen.Status = entry.TimeUp, uint32(syscall.SIGKILL)
-		how = "it does not end"
+		how = "the inner fini has not ended within the bound"
 	}
 	seen.Children = len(w.childrenOf(f.id)) > 0
 	act := w.decide(f, seen, how)

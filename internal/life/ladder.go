@@ -11,32 +11,32 @@ import (
 
 // A rung is a state of the ladder.
 //
-//	rung       what is so                           what leads to the next
-//	running    the main child lives                 end of stdin: closing; in a job, the parent's death,
-//	                                                unless --linger is 0: heeding; another reason, eight
-//	                                                looks of --idle without a change, or a terminating
-//	                                                signal with --kill-after: stopping
-//	heeding    fini's parent process has died,      --linger (at most sameEnd), a reason other than
-//	           perhaps by a Ctrl-C whose SIGINT     end of stdin: stopping
-//	           has reached the command too
-//	closing    the command can see the end of stdin --grace without a byte read, another
-//	                                                reason, a terminating signal: stopping
-//	stopping   the main child has had a stop signal --grace: the next one of --stop-signal, or killed;
-//	                                                --kill-after: killed
-//	killed     the main child alone has had SIGKILL the main child lives on: the sweep, asking or clearing
+//	rung      event     where it leads
+//	running   stop      closing, at the end of stdin; heeding, in a job after the parent's death, unless --linger is 0;
+//	                    otherwise stopping
+//	          signal    stopping, if it is a terminating signal and there is --kill-after
+//	          measured  stopping, after eight looks of --idle without a change
+//	heeding   elapsed   stopping, after --linger, but at most sameEnd
+//	          stop      stopping, unless it is the end of stdin
+//	closing   elapsed   stopping, after --grace without a byte read
+//	          stop      stopping
+//	          signal    stopping, if it is a terminating signal
+//	stopping  elapsed   killed, after --kill-after, or after the --grace of the last --stop-signal
+//	killed    elapsed   asking or clearing, if SIGKILL does not end the main child: it becomes a leftover
+//	any rung  reaped    the sweep, after the main child's exit, or over, if no child is left
 //
-// On each rung the exit of the main child leads to the sweep of its leftovers or, if no child is left, to the end of
-// the life. The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with
-// waiting if the main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with
-// counting, unless the rung was killed and fini has asked the whole group. Some reasons overrule every policy: see overrules.
+// The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with waiting if the
+// main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with counting. If the
+// rung was killed and fini has asked the whole group, clearing comes before asking and counting. Some reasons overrule
+// every policy: see overrules.
 type rung int
 
 const (
-	running rung = iota
-	heeding
-	closing
-	stopping
-	killed
+	running  rung = iota // the main child lives
+	heeding              // fini's parent process has died, perhaps by a Ctrl-C whose SIGINT has reached the command too
+	closing              // the command can see the end of stdin
+	stopping             // the main child has had a stop signal
+	killed               // the main child alone has had SIGKILL
 )
 
 // ladder stops a command.

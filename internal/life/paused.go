@@ -7,6 +7,10 @@ import (
 
 // paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
 // stops them as it does after a command has exited.
+//
+//	state    event   where it leads
+//	pausing  signal  the sweep, at SIGTERM or SIGINT
+//	         stop    the sweep, if the reason overrules --orphans
 type paused struct {
 	Rules
 	*records

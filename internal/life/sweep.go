@@ -11,17 +11,21 @@ import (
 
 // A stage is a state of the sweep.
 //
-//	stage      what is so                           what leads to the next
-//	lingering  leftovers may finish by themselves   --linger has passed, a reason or a signal
-//	                                                to stop: asking
-//	waiting    leftovers may take for ever          a reason or a signal to stop: asking
-//	clearing   the rest of the command's group,     none of the group is left, or killedBound has
-//	           asked when the command was, has      passed: asking
-//	           SIGKILL, again and again
-//	asking     each leftover is sent SIGTERM once   --grace has passed, a second SIGINT: killing
-//	killing    SIGKILL, again and again             nothing more can be done
-//	counting   fini lists leftovers and leaves them the look has been answered: over
-//	           under --orphans=leave
+//	stage      event    where it leads
+//	lingering  elapsed  asking, or what takes its place: clearing or counting
+//	           stop     the same, unless it is the end of stdin: asking, clearing or counting
+//	           signal   the same, if it is a terminating signal: asking, clearing or counting
+//	waiting    stop     asking
+//	           signal   asking, if it is a terminating signal
+//	clearing   looked   asking or counting, if none of the group is left, or killedBound has passed
+//	asking     elapsed  killing, after --grace
+//	           signal   killing, at a second SIGINT
+//	           stop     asking, once more, if it overrules --orphans=pipes
+//	killing    stop     asking, the same
+//	           swept    over, if nothing more can be done
+//	counting   stop     asking, if it overrules --orphans=leave
+//	any stage  reaped   over, if no child is left
+//	           looked   over, if nobody is left whom fini stops, if fini only counts, or if the look has failed
 //
 // If the command had to be killed, clearing comes before asking, under every policy, because its group was asked a
 // whole --grace or --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares a process of
@@ -40,12 +44,12 @@ import (
 type stage int
 
 const (
-	lingering stage = iota
-	waiting
-	clearing
-	asking
-	killing
-	counting
+	lingering stage = iota // leftovers may finish by themselves, for --linger
+	waiting                // leftovers may take for ever
+	clearing               // the rest of the command's group, asked when the command was, has SIGKILL, again and again
+	asking                 // each leftover is sent SIGTERM once
+	killing                // SIGKILL, again and again
+	counting               // fini lists leftovers and leaves them, under --orphans=leave
 )
 
 const (

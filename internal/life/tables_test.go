@@ -1,0 +1,201 @@
+package life
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A row is a line of a machine's table: where it stands, what event happens, and where it stands then.
+type row [3]string
+
+// rows counts how often each was taken.
+type rows map[row]int
+
+func (r rows) one(before, what, after string) { r[row{before, what, after}]++ }
+
+// The sweep begins in one of these stages.
+var beginnings = []string{"lingering", "waiting", "clearing", "asking", "counting"}
+
+var states = regexp.MustCompile(`\b(running|heeding|closing|stopping|killed|lingering|waiting|clearing|asking|killing|counting|over)\b`)
+
+// A cell is what the table in the comment over a machine's type says of one state and one event. The explorer has to take one
+// of the ways in each inner list, and may take no other.
+type cell struct {
+	before, event string
+	ways          [][]string
+}
+
+// table reads the table in the comment over a type. Its columns begin where the names of the columns do.
+func table(t *testing.T, file, kind string) (cells []cell) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	above, _, found := strings.Cut(string(text), "\ntype "+kind+" ")
+	if !found {
+		t.Fatalf("no type %s in %s", kind, file)
+	}
+	_, above, found = strings.Cut(above[strings.LastIndex(above, "\n\n")+1:], "//\n//\t")
+	if !found {
+		t.Fatalf("no table over the type %s in %s", kind, file)
+	}
+	inTable, _, _ := strings.Cut(above, "\n//\n")
+	lines := strings.Split(inTable, "\n")
+	event, leads := strings.Index(lines[0], "event"), strings.Index(lines[0], "where")
+	before := ""
+	for _, line := range lines[1:] {
+		line = strings.TrimPrefix(line, "//\t")
+		first, second, rest := strings.TrimSpace(line[:event]), strings.TrimSpace(line[event:leads]), line[leads:]
+		if first != "" {
+			before = first
+		}
+		if second != "" {
+			cells = append(cells, cell{before: before, event: second})
+		}
+		c := &cells[len(cells)-1]
+		if strings.Contains(rest, "the sweep") {
+			c.ways = append(c.ways, beginnings)
+		}
+		for _, to := range states.FindAllString(rest, -1) {
+			c.ways = append(c.ways, []string{to})
+		}
+	}
+	if len(cells) < 2 {
+		t.Fatalf("the table over %s has %d rows", kind, len(cells))
+	}
+	return cells
+}
+
+// tables are the tables of all machines. A row of any rung or stage is in the place of one for each.
+func tables(t *testing.T) (all []cell) {
+	for _, m := range []struct{ file, kind, any string }{
+		{"paused.go", "paused", ""},
+		{"ladder.go", "rung", "running heeding closing stopping killed"},
+		{"sweep.go", "stage", "lingering waiting clearing asking killing counting"},
+	} {
+		for _, c := range table(t, m.file, m.kind) {
+			if strings.HasPrefix(c.before, "any ") {
+				c.before = m.any
+			}
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// compare compares the tables with what the explorer has taken.
+func (r rows) compare(t *testing.T, all []cell) {
+	known := map[row]bool{}
+	for _, c := range all {
+		for _, ways := range c.ways {
+			taken := 0
+			for _, before := range strings.Fields(c.before) {
+				for _, after := range ways {
+					known[row{before, c.event, after}] = true
+					taken += r[row{before, c.event, after}]
+				}
+			}
+			if taken == 0 {
+				t.Errorf("never taken, and in the table: %s: %s -> %s", c.before, c.event, strings.Join(ways, " | "))
+			}
+		}
+	}
+	for row := range r {
+		if row[0] != row[2] && row[0] != "asleep" && !known[row] {
+			t.Errorf("taken, and not in the table: %s: %s -> %s", row[0], row[1], row[2])
+		}
+	}
+	for _, row := range moreRows {
+		if r[row] == 0 {
+			t.Errorf("never taken: %s: %s -> %s", row[0], row[1], row[2])
+		}
+	}
+}
+
+func (r rows) String() string {
+	var lines []string
+	for row, n := range r {
+		lines = append(lines, fmt.Sprintf("%12d  %s: %s -> %s", n, row[0], row[1], row[2]))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[12:], b[12:]) })
+	return strings.Join(lines, "\n")
+}
+
+// The table in the comment over Sleeper in package entry says in words what follows. Each line that is no message, except the
+// hang-up, which only begins a wait, is one that the explorer has to take.
+func TestTableOfTheSleeper(t *testing.T) {
+	text, err := os.ReadFile("../entry/step.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, inTable, _ := strings.Cut(string(text), "//\twhat the outer fini sees  ")
+	inTable, _, _ = strings.Cut(inTable, "\n//\n")
+	lines := strings.Split(inTable, "\n")
+	width := len("//\twhat the outer fini sees  ") + strings.Index(lines[0], "what follows")
+	var sees []string
+	for _, line := range lines[1:] {
+		first := strings.TrimSpace(strings.TrimPrefix(line[:min(width, len(line))], "//\t"))
+		switch {
+		case len(line) <= width: // the rest of the line above
+			sees[len(sees)-1] += " " + first
+		case first != "":
+			sees = append(sees, first)
+		}
+	}
+	for _, what := range sees {
+		has := slices.ContainsFunc(moreRows, func(r row) bool { return r[0] == "asleep" && strings.HasPrefix(r[1], what) })
+		if !has && what != "a message" && what != "the line hangs up" {
+			t.Errorf("the explorer need not take %q", what)
+		}
+	}
+	for _, r := range moreRows {
+		if r[0] == "asleep" && !slices.ContainsFunc(sees, func(what string) bool { return strings.HasPrefix(r[1], what) }) {
+			t.Errorf("the table has no line for %q", r[1])
+		}
+	}
+}
+
+// The explorer has to take these too, in all combinations of a line: ways into the sweep, which the tables say in
+// words, and the rows of the sleeper's table in package entry's step.go.
+var moreRows = func() (all []row) {
+	for _, line := range []string{
+		"pausing: signal -> lingering | waiting | counting",
+		"running: reaped -> lingering | waiting | asking | counting | over",
+		"closing: elapsed -> closing",
+		"stopping: stop -> stopping",
+		"stopping: reaped -> lingering | asking | over",
+		"closing | killed: reaped -> lingering | over",
+		"killed: reaped -> clearing",
+		"clearing: looked -> over",
+		"clearing | waiting: reaped -> over",
+		"lingering | asking | killing | counting: reaped | looked -> over",
+		"asleep: a signal, before Starting -> kills the inner one",
+		"asleep: a signal, before Started -> waits",
+		"asleep: a second since Starting -> listens",
+		"asleep: a signal -> relayed",
+		"asleep: a signal to end -> continues the inner one",
+		"asleep: SIGCHLD -> continues the inner one",
+		"asleep: SIGTSTP in a job that would be orphaned without the inner fini -> continues the job",
+		"asleep: SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job -> suspends fini",
+		"asleep: the parent process has died -> continues the inner one",
+		"asleep: the parent process has died, without pidfds -> tells the inner one",
+		"asleep: the inner fini has ended, after Done -> over",
+		"asleep: the inner fini has ended -> over | running | is the heir",
+		"asleep: the inner fini has not ended within the bound -> is the heir",
+	} {
+		before, rest, _ := strings.Cut(line, ": ")
+		what, after, _ := strings.Cut(rest, " -> ")
+		for _, x := range strings.Split(before, " | ") {
+			for _, y := range strings.Split(what, " | ") {
+				for _, z := range strings.Split(after, " | ") {
+					all = append(all, row{x, y, z})
+				}
+			}
+		}
+	}
+	return all
+}()
