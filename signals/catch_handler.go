@@ -1,12 +1,15 @@
-//go:build (amd64 || arm64) && !portable
+//go:build (amd64 || arm64) && !portable && !race
 
 package signals
 
 import (
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Catchable reports whether fini can receive sig from others and pass it on. It excludes SIGCHLD, which reports fini's
@@ -29,14 +32,47 @@ var caught catching
 // report the sender.
 type catching struct {
 	pending atomic.Uint64
-	eventFD int64     // the descriptor to write to
-	pid     int64     // of this process
-	one     uint64    // the value to write
-	runtime uintptr   // the runtime's handler
-	senders [65]int64 // of the last signal of each number: si_code in the low half, si_pid in the high half
-	counts  [65]atomic.Uint32
-	keeps   [65]uint64 // which pending signals each signal leaves pending
+	eventFD int
+	pid     int32            // of this process
+	runtime uintptr          // the runtime's handler
+	senders [64]atomic.Int64 // of the last signal of each number n, at n-1: si_code in the low half, si_pid in the high half
+	counts  [64]atomic.Uint32
+	keeps   [64]uint64 // which pending signals each signal leaves pending
 	action  sigaction  // by which handler catches a signal
+}
+
+// siginfo is the part of the kernel's struct that tells the sender. See sigaction(2).
+type siginfo struct{ signo, errno, code, _, pid int32 }
+
+// handle records a signal and makes eventFD readable. It reports whether the signal is the Go runtime's own instead. It is
+// called in the middle of anything: see signal-safety(7).
+//
+//go:nosplit
+//go:norace
+func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
+	const siTkill = -6        // a thread was meant
+	const faults = 0x800009b0 // ILL TRAP BUS FPE SEGV SYS
+	switch code, pid := info.code, info.pid; {
+	case code == siTkill && pid == caught.pid:
+		return true
+	case code == siTkill:
+	case sig == uintptr(unix.SIGURG) && pid == 0 && caught.pid != 1:
+		// Without a sender it is the runtime's, if the kernel had no memory for a siginfo. PID 1 may get it from a process
+		// outside of the PID namespace.
+		return true
+	case code > 0 && faults>>sig&1 != 0: // a signal from a process has at most 0
+		return true
+	}
+	n := (sig - 1) % 64
+	caught.senders[n].Store(int64(info.pid)<<32 | int64(uint32(info.code)))
+	caught.counts[n].Add(1)
+	for done := false; !done; {
+		pending := caught.pending.Load()
+		done = caught.pending.CompareAndSwap(pending, pending&caught.keeps[n]|1<<n)
+	}
+	one := uint64(1)
+	proc.Call(unix.SYS_WRITE, uintptr(caught.eventFD), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one), 0)
+	return false
 }
 
 // handlerPC is where handler begins.
@@ -44,15 +80,15 @@ var handlerPC uintptr
 
 // prepare prepares catch: handler makes eventFD readable.
 func prepare(eventFD int) {
-	caught.eventFD, caught.pid, caught.one = int64(eventFD), int64(unix.Getpid()), 1
+	caught.eventFD, caught.pid = eventFD, int32(unix.Getpid())
 	// SIGCONT discards pending stop signals, and each stop signal discards a pending SIGCONT, as in the kernel: see
 	// signal(7). Take returns signals in the order of their numbers, and not as they came.
 	for sig := range caught.keeps {
 		caught.keeps[sig] = ^uint64(0)
 	}
 	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
-		caught.keeps[stop] &^= 1 << (unix.SIGCONT - 1)
-		caught.keeps[unix.SIGCONT] &^= 1 << (stop - 1)
+		caught.keeps[stop-1] &^= 1 << (unix.SIGCONT - 1)
+		caught.keeps[unix.SIGCONT-1] &^= 1 << (stop - 1)
 	}
 	// At the start the runtime replaces any handler of SIGSEGV by its own. Like the runtime's handler, handler runs on
 	// the stack that the runtime gives each thread for signals, with all signals blocked.
@@ -67,11 +103,11 @@ func catch(sig syscall.Signal) { setAction(sig, &caught.action, nil) }
 func uncatch(sig syscall.Signal) { setAction(sig, &sigaction{}, nil) } // zero is SIG_DFL
 
 // count returns how many signals of a number were caught since the last call.
-func count(sig syscall.Signal) int { return int(caught.counts[sig].Swap(0)) }
+func count(sig syscall.Signal) int { return int(caught.counts[sig-1].Swap(0)) }
 
 // origin returns the sender of the last signal of a number.
 func origin(sig syscall.Signal) Received {
-	info := atomic.LoadInt64(&caught.senders[sig])
+	info := caught.senders[sig-1].Load()
 	if code := int32(info); code > 0 { // the next field of the siginfo is no pid
 		return Received{Signal: sig, Kernel: true}
 	}

@@ -1,6 +1,7 @@
-//go:build (!amd64 && !arm64) || portable
+//go:build (!amd64 && !arm64) || portable || race
 
-// The tag portable takes this file on every architecture, so that its tests run here: see make portable.
+// The tag portable takes this file on every architecture, so that its tests run here: see make portable. So does the race
+// detector, which would watch the handler in the middle of its own work.
 
 package signals
 
