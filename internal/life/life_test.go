@@ -591,6 +591,7 @@ func TestStep(t *testing.T) {
 		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{6000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
