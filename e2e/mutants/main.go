@@ -190,7 +190,9 @@ func (f fault) try(dir string, soon bool) (v verdict) {
 		{"explorer", "-test.run=^TestExplore$"},
 	} {
 		// A fault may also never come to an end.
-		out, err := exec.Command(own+".test", test.which, "-test.timeout=2m").CombinedOutput()
+		cmd := exec.Command(own+".test", test.which, "-test.timeout=2m")
+		cmd.Dir = "internal/life" // as go test does it
+		out, err := cmd.CombinedOutput()
 		if err == nil {
 			continue
 		}
