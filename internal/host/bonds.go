@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/pdeath"
@@ -34,7 +33,7 @@ const parentSignal = syscall.Signal(entry.ParentSignal)
 // bind makes fini stop when the outer fini, a --bind process or the parent process exits. It leaves out the parent
 // process if -p is none and, without -p, if fini itself is PID 1, if nohup(1) started fini, or if the parent process is
 // outside of the PID namespace.
-func (k *kernel) bind(options *cli.Options) error {
+func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	launcher := k.launcher()
 	watch := func(fd, pid int, why life.Reason) {
 		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: pdeath.Name(pid), why: why})
@@ -42,16 +41,16 @@ func (k *kernel) bind(options *cli.Options) error {
 	if k.line.FD >= 0 {
 		watch(k.line.FD, k.self.Pid, life.FiniDied)
 	}
-	for _, pid := range options.Bind {
-		fd, err := unix.PidfdOpen(int(pid), 0)
+	for _, pid := range processes {
+		fd, err := unix.PidfdOpen(pid, 0)
 		if err = pdeath.CanWatch(fd, err); err != nil {
 			return fmt.Errorf("cannot bind the command to process %d: %w", pid, err)
 		}
-		watch(fd, int(pid), life.BoundEnded)
+		watch(fd, pid, life.BoundEnded)
 	}
-	asked := options.Pdeathsig != nil
+	asked := pdeathsig != nil
 	switch {
-	case asked && *options.Pdeathsig == 0, !asked && os.Getpid() == 1:
+	case asked && *pdeathsig == 0, !asked && os.Getpid() == 1:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
 		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")

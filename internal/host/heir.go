@@ -10,7 +10,6 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // Inherit is the rest of a life whose inner fini was killed.
@@ -38,10 +37,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
 	}
 	k.report.Pid = int(self.Main)
-	var err error
-	k.caught, err = signals.Catch(self.Ignored, k.plan.Stops)
-	k.failed(err) // it goes on without a descriptor: what is left has to be stopped
-	k.rules.Ignored = k.caught.Ignored
+	k.failed(k.catch()) // it goes on without a descriptor: what is left has to be stopped
 	k.caught.Children()
 	k.caught.Unblock()
 	k.tree.Allow(options.AllowOrphan, k.report.Pid)

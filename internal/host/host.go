@@ -3,7 +3,6 @@
 package host
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -36,51 +35,10 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	for _, text := range options.Misspelt {
 		k.Sayf(life.Normal, "%s", text)
 	}
-	if options.Report != "" {
-		place, err := report.Open(options.Report, self.Closed)
-		if err != nil {
-			return k.notStarted(err)
-		}
-		k.report = report.New(place, options.Command, VersionNumber())
+	child, err := reaper.Child{}, k.prepare(options)
+	if err == nil {
+		child, err = k.start(k.command(environ))
 	}
-	var err error
-	if k.caught, err = signals.Catch(self.Ignored, k.plan.Stops); err != nil {
-		return k.notStarted(err)
-	}
-	k.rules.Ignored = k.caught.Ignored
-	if k.line.FD >= 0 {
-		entry.OutliveOuter()
-	}
-	if err := k.bind(options); err != nil {
-		return k.notStarted(err)
-	}
-	k.caught.Children()
-	if os.Getpid() != 1 {
-		if err := reaper.Subreaper(); err != nil {
-			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
-		}
-	}
-	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.
-	if self.Role != entry.Inner && (!self.KnowsEarlier || len(self.Earlier) > 0) && !(options.Pause && os.Getpid() == 1) {
-		// A shell may start a process and then execute fini in its own place.
-		k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
-	}
-	if options.StdinEOF || options.Idle > 0 {
-		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
-			flag := "--idle"
-			if options.StdinEOF {
-				flag = "--stdin-eof"
-			}
-			return k.notStarted(fmt.Errorf("%s: cannot watch standard input: %w", flag, err))
-		}
-	}
-	if k.stdin != pdeath.Open { // no host writes to /dev/null
-		k.rules.Idle = 0
-	}
-	if err := reaper.CanReap(); err != nil {
-		return k.notStarted(err)
-	}
-	child, err := k.start(k.command(options, environ))
 	if err != nil {
 		return k.notStarted(err)
 	}
@@ -155,11 +113,11 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	if k.stdin == pdeath.Open && options.StdinEOF {
 		k.bonds = append(k.bonds, bond{fd: 0, events: unix.POLLRDHUP, why: life.StdinClosed})
 	}
-	if options.Pause {
+	if len(k.args) == 0 {
 		k.Sayf(life.Detail, "pausing")
 	} else {
-		k.Sayf(life.Detail, "started %d (%s)", child.Pid, options.Command[0])
-		k.owners.Main(child.Pid, strings.Join(options.Command, " "))
+		k.Sayf(life.Detail, "started %d (%s)", child.Pid, k.args[0])
+		k.owners.Main(child.Pid, strings.Join(k.args, " "))
 		k.memory = proc.CountMemory() // after the start, which it would delay
 	}
 	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)

@@ -4,6 +4,8 @@ package host
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -11,17 +13,71 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/cli"
+	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/report"
+	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
+// prepare does all that comes before the start, and returns the first error because of which there is none.
+func (k *kernel) prepare(options *cli.Options) (err error) {
+	if options.Report != "" {
+		place, err := report.Open(options.Report, k.self.Closed)
+		if err != nil {
+			return err
+		}
+		k.report = report.New(place, options.Command, VersionNumber())
+	}
+	if err := k.catch(); err != nil {
+		return err
+	}
+	if k.line.FD >= 0 {
+		entry.OutliveOuter()
+	}
+	if err := k.bind(options.Bind, options.Pdeathsig); err != nil {
+		return err
+	}
+	k.caught.Children()
+	if os.Getpid() != 1 {
+		if err := reaper.Subreaper(); err != nil {
+			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
+		}
+	}
+	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.
+	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && os.Getpid() == 1) {
+		// A shell may start a process and then execute fini in its own place.
+		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
+	}
+	if options.StdinEOF || options.Idle > 0 {
+		if k.stdin, err = pdeath.LookAtStdin(); err != nil {
+			flag := "--idle"
+			if options.StdinEOF {
+				flag = "--stdin-eof"
+			}
+			return fmt.Errorf("%s: cannot watch standard input: %w", flag, err)
+		}
+	}
+	if k.stdin != pdeath.Open { // no host writes to /dev/null
+		k.rules.Idle = 0
+	}
+	return reaper.CanReap()
+}
+
+// catch starts to receive signals.
+func (k *kernel) catch() (err error) {
+	k.caught, err = signals.Catch(k.self.Ignored, k.plan.Stops)
+	k.rules.Ignored = k.caught.Ignored
+	return err
+}
+
 // command describes what to start, and how.
-func (k *kernel) command(options *cli.Options, environ []string) reaper.Command {
+func (k *kernel) command(environ []string) reaper.Command {
 	if k.plan.GivesTerminal {
 		k.terminal = foreground()
 	}
-	c := reaper.Command{Args: options.Command, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed, Blocked: k.self.Blocked, Terminal: k.terminal}
+	c := reaper.Command{Args: k.args, Env: environ, Deathsig: k.plan.Deathsig, Closed: k.self.Closed, Blocked: k.self.Blocked, Terminal: k.terminal}
 	if k.rules.Job != 0 {
 		c.Group = reaper.SameGroup
 	}

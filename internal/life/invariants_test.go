@@ -375,7 +375,11 @@ func (w *world) lost(p *proc, status syscall.WaitStatus) {
 	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
 		w.ghost.reason = true
 		w.may(r.Deathsig, false)
-		w.oblige(w.ladder())
+		heeds := time.Duration(0)
+		if r.Job != 0 {
+			heeds = min(r.Linger, sameEnd)
+		}
+		w.oblige(heeds + w.ladder())
 	case p.has(isFini) && (w.fini(p.id).said && w.fini(p.id).machine == nil):
 	case p.has(isFini):
 		w.ghost.killed++

@@ -22,6 +22,18 @@ var beginnings = []string{"lingering", "waiting", "clearing", "asking", "countin
 
 var states = regexp.MustCompile(`\b(running|heeding|closing|stopping|killed|lingering|waiting|clearing|asking|killing|counting|over)\b`)
 
+// source is the text of a file. The mutants' tests run in the directory of the module.
+func source(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		text, err = os.ReadFile("internal/life/" + file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // A cell is what the table in the comment over a machine's type says of one state and one event. The explorer has to take one
 // of the ways in each inner list, and may take no other.
 type cell struct {
@@ -31,11 +43,7 @@ type cell struct {
 
 // table reads the table in the comment over a type. Its columns begin where the names of the columns do.
 func table(t *testing.T, file, kind string) (cells []cell) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	above, _, found := strings.Cut(string(text), "\ntype "+kind+" ")
+	above, _, found := strings.Cut(source(t, file), "\ntype "+kind+" ")
 	if !found {
 		t.Fatalf("no type %s in %s", kind, file)
 	}
@@ -128,11 +136,7 @@ func (r rows) String() string {
 // The table in the comment over Sleeper in package entry says in words what follows. Each line that is no message, except the
 // hang-up, which only begins a wait, is one that the explorer has to take.
 func TestTableOfTheSleeper(t *testing.T) {
-	text, err := os.ReadFile("../entry/step.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, inTable, _ := strings.Cut(string(text), "//\twhat the outer fini sees  ")
+	_, inTable, _ := strings.Cut(source(t, "../entry/step.go"), "//\twhat the outer fini sees  ")
 	inTable, _, _ = strings.Cut(inTable, "\n//\n")
 	lines := strings.Split(inTable, "\n")
 	width := len("//\twhat the outer fini sees  ") + strings.Index(lines[0], "what follows")
