@@ -79,8 +79,8 @@ explore: ## try every order of events in the model of the kernel, deeper than ma
 mutants: ## make one fault after another in the machines, and see that the tests notice it
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
-race: ## run the tests of the packages under the race detector
-	$(GO) test -race -short . ./internal/... ./orphans ./pdeath ./reaper ./signals
+race: ## run the quick tests of the packages under the race detector, without the explorer of the pure package life
+	$(GO) test -race -short -skip '^TestExplore$$' . ./internal/... ./orphans ./pdeath ./reaper ./signals
 
 portable: ## run the tests of what differs on other architectures
 	$(GO) test ./internal/entry -run '^TestCode$$'
