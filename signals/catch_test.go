@@ -23,7 +23,7 @@ var withHandler = Threads == 0
 func catcher() {
 	blocked := setOf(unix.SIGIO)
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil)
-	c, err := Catch([]syscall.Signal{unix.SIGWINCH, unix.SIGCHLD}, nil)
+	c, err := Catch(1<<(unix.SIGWINCH-1)|1<<(unix.SIGCHLD-1), nil)
 	if err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)

@@ -59,10 +59,10 @@ type Catcher struct {
 }
 
 // Catch starts to receive every signal except SIGCHLD: see Children. ignored has the signals that were ignored when
-// this process started. They stay ignored until CatchIgnored, except SIGCHLD, without which fini couldn't reap. The
+// this process started: bit n-1 is signal n. They stay ignored until CatchIgnored, except SIGCHLD, without which fini couldn't reap. The
 // signals in keep stay as they were. A process has one Catcher. An error means that there is no descriptor to wait for,
 // so Wait looks for signals from time to time.
-func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
+func Catch(ignored uint64, keep []syscall.Signal) (*Catcher, error) {
 	read, write, err := eventFD()
 	if err != nil {
 		read, write, err = -1, -1, fmt.Errorf("cannot catch signals: %w", err)
@@ -70,7 +70,7 @@ func Catch(ignored, keep []syscall.Signal) (*Catcher, error) {
 	c := &Catcher{FD: read, keep: keep, self: unix.Getpid()}
 	prepare(write)
 	for sig := syscall.Signal(1); sig <= rtMax; sig++ {
-		known := slices.Contains(ignored, sig) && sig != unix.SIGCHLD
+		known := ignored>>(sig-1)&1 != 0 && sig != unix.SIGCHLD
 		if known && !Ignored(sig) { // the runtime has replaced SIG_IGN
 			signal.Ignore(sig) // and not by setAction: a fork resets each signal that the runtime believes it handles
 		}

@@ -21,12 +21,12 @@ var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 //
 //go:nosplit
 func note(stack uintptr) {
-	a, all := &atEntry, ^uint64(0)
+	a, all, now := &atEntry, ^uint64(0), [4]uint64{}
 	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.blocked)), 8)
 	a.arguments = stack + 8
 	a.environ = a.arguments + 8*(word(stack)+1)
 	for sig := uintptr(1); sig <= 64; sig++ {
-		if action(sig, nil, &a.action); a.action[0] == ignore {
+		if action(sig, nil, &now); now[0] == ignore {
 			a.ignored |= 1 << (sig - 1)
 		}
 	}
@@ -97,11 +97,18 @@ func (p *process) catchEarly() {
 	if p.Role != Heir && proc.Call(unix.SYS_GETPID, 0, 0, 0, 0) != 1 {
 		return
 	}
+	onTerminating(earlyPC)
+}
+
+// onTerminating gives each terminating signal that is not ignored a handler.
+//
+//go:nosplit
+func onTerminating(handler uintptr) {
 	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which amd64 calls no handler
+	now, set := [4]uint64{}, [4]uint64{uint64(handler), flags, 0, ^uint64(0)}
 	for sig := uintptr(1); sig <= uintptr(unix.SIGTERM); sig++ {
-		now, early := [4]uint64{}, [4]uint64{uint64(earlyPC), flags, 0, ^uint64(0)}
 		if action(sig, nil, &now); terminating>>(sig-1)&1 != 0 && now[0] != ignore {
-			action(sig, &early, nil)
+			action(sig, &set, nil)
 		}
 	}
 }
@@ -115,11 +122,7 @@ var earlyPC uintptr
 //
 //go:nosplit
 func endEarly(sig uintptr) {
-	for next := uintptr(1); next <= uintptr(unix.SIGTERM); next++ {
-		if ignored := [4]uint64{ignore}; terminating>>(next-1)&1 != 0 {
-			action(next, &ignored, nil)
-		}
-	}
+	onTerminating(ignore)
 	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
 		proc.Rest(moment)
 	}

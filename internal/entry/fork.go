@@ -16,31 +16,29 @@ import (
 //go:nosplit
 func fork() {
 	p := &outer
-	p.signalFD, p.Line, p.Report = -1, -1, -1
-	p.Self, p.Ignored = proc.Call(unix.SYS_GETPID, 0, 0, 0, 0), atEntry.ignored
+	p.noteSelf()
 	p.catchEarly()
 	err := p.noteEarlier()
 	p.KnowsEarlier = err >= 0
-	p.Parent.Find()
 	if p.Self == 1 || guessAlone(atEntry.arguments) {
 		return
 	}
 	if p.Failed = err; err < 0 { // later, nothing tells these children from the main child's descendants
 		return
 	}
-	p.Group, p.Session = proc.Call(unix.SYS_GETPGID, 0, 0, 0, 0), proc.Call(unix.SYS_GETSID, 0, 0, 0, 0)
+	// All signals wait that are not in this set, until the main child is started.
+	wanted := childEnded | terminating&^p.Ignored
 	if p.Parent.FD < 0 {
 		p.Parent.TakeSlot(ParentSignal)
+		wanted |= 1 << (ParentSignal - 1)
 	}
 	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
-	p.signalFD = signalFD(-1, p.wanted())
+	p.signalFD = signalFD(-1, wanted)
 	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
 		action(uintptr(unix.SIGCHLD), &[4]uint64{}, nil) // if SIGCHLD is ignored, the kernel keeps no status
 	}
-	if p.Failed = p.launch(); p.Role == Inner {
-		p.beInner()
-	}
+	p.Failed = p.launch()
 }
 
 // watch is the life of the outer fini. It returns only if this process has to start the runtime: as the heir, or as a single
@@ -65,6 +63,7 @@ func watch() {
 	}
 	proc.Close(p.signalFD)
 	proc.Close(p.Line)
+	p.Line = -1
 }
 
 // guessAlone looks for the flags that make fini a single process. It misses flags after a flag whose value is a separate
@@ -111,6 +110,7 @@ func (p *process) launch() (err int) {
 	switch {
 	case err == 0:
 		p.Role, p.Line, inner = Inner, inner, line
+		proc.Close(p.signalFD)
 		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
 		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See OutliveOuter.
 		proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
@@ -140,22 +140,6 @@ func (p *process) tryCalls(line int) int {
 		return n
 	}
 	return min(refused, 0)
-}
-
-// beInner is the work of the inner fini before it has a runtime.
-//
-//go:nosplit
-func (p *process) beInner() {
-	proc.Close(p.signalFD)
-	switch proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) {
-	case p.Self:
-	case 0:
-		const says = "fini: children of fini are in another PID namespace than fini: use unshare --fork\n"
-		proc.Call(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(says))), uintptr(len(says)), 0)
-		exit(125)
-	default:
-		exit(1)
-	}
 }
 
 // say sends a message.

@@ -3,12 +3,11 @@
 //
 //	entry_*.s     where the kernel starts fini
 //	entry.go      the way from there to the runtime
-//	inherited.go  the state that the runtime is about to change
 //	fork.go       the fork
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
-//	pair.go       the state of this process, and the facts in it for the rest of fini
+//	pair.go       the state of this process, inherited and its own, and the facts in it for the rest of fini
 //
 // Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So the
 // functions that run before it are nosplit, keep their data in variables of the package that hold no Go pointer, and
@@ -18,13 +17,31 @@ package entry
 
 import (
 	"os"
-	"syscall"
+	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/pdeath"
 )
+
+// atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, and unblocked some of the
+// blocked signals. If fini was linked without -E, or there is no entry for the architecture, atEntry is empty.
+var atEntry struct {
+	ignored, blocked   uint64  // bit n-1 is signal n
+	closed             [3]bool // of the standard streams
+	arguments, environ uintptr // where the kernel put them; each ends with a 0
+}
+
+// word is the word at an address from the kernel: see ByteAt in package proc.
+//
+//go:nosplit
+func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
+
+//go:nosplit
+func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
 
 // outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
 var outer process
@@ -54,11 +71,10 @@ type process struct {
 	message      Message
 	control      [3]uint64     // see cmsg(3)
 	deadline     time.Duration // as uptime, 0 for none
-	hungUp       bool
-	stderrFlags  int        // see inherit
-	text         [4096]byte // of a file
-	earlier      [500]int32 // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
-	dir          [4096]byte // the working directory, with a 0 at its end
+	stderrFlags  int           // see inherit
+	text         [4096]byte    // of a file
+	earlier      [500]int32    // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
+	dir          [4096]byte    // the working directory, with a 0 at its end
 }
 
 // pollFD is a unix.PollFd that waits for input.
@@ -93,8 +109,7 @@ type Facts struct {
 	// child, such as GODEBUG and GOMEMLIMIT.
 	Linked bool
 
-	// The attributes that a process keeps across execve(2) and that the Go runtime changes, as far as known.
-	Ignored []syscall.Signal
+	// Like Ignored, these are attributes that a process keeps across execve(2) and that the Go runtime changes.
 	Blocked *uint64 // bit n-1 is signal n; nil if not known
 	Closed  [3]bool // of the standard streams
 
@@ -110,21 +125,12 @@ type Facts struct {
 func Known() Facts {
 	linked := atEntry.environ != 0
 	if !linked {
-		outer.Parent.Find()
+		outer.noteSelf()
 	}
 	f := Facts{state: outer.state, Linked: linked, Closed: atEntry.closed, Pid: outer.Self, Dir: unix.ByteSliceToString(outer.dir[:])}
-	if f.Role != Inner {
-		f.Pid, f.Group, f.Line = os.Getpid(), unix.Getpgrp(), -1
-		f.Session, _ = unix.Getsid(0)
-	}
 	for _, pid := range outer.earlier {
 		if pid != 0 {
 			f.Earlier = append(f.Earlier, int(pid))
-		}
-	}
-	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		if atEntry.ignored&(1<<(sig-1)) != 0 {
-			f.Ignored = append(f.Ignored, sig)
 		}
 	}
 	if linked {
@@ -136,6 +142,41 @@ func Known() Facts {
 	return f
 }
 
+// noteSelf records what this process is, and which process started it.
+//
+//go:nosplit
+func (p *process) noteSelf() {
+	p.signalFD, p.Line, p.Report, p.Ignored = -1, -1, -1, atEntry.ignored
+	p.Self, p.Group, p.Session = getID(unix.SYS_GETPID), getID(unix.SYS_GETPGID), getID(unix.SYS_GETSID)
+	p.Parent.Find()
+}
+
+//go:nosplit
+func getID(call uintptr) int { return proc.Call(call, 0, 0, 0, 0) }
+
 // An inner fini calls OutliveOuter once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
 // kernel continues it, so that it stops the tree.
 func OutliveOuter() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
+
+// Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
+// environ(7).
+func Environ() (environ []string) {
+	if atEntry.environ == 0 {
+		return os.Environ()
+	}
+	for at := atEntry.environ; word(at) != 0; at += 8 {
+		environ = append(environ, unix.BytePtrToString((*byte)(unsafe.Add(nil, word(at)))))
+	}
+	return environ
+}
+
+// Getenv returns the value of a variable in the environment that this process got, "" if the variable is not set.
+// os.Getenv would find nothing: see rebuild. See getenv(3).
+func Getenv(name string) string {
+	for _, variable := range Environ() {
+		if value, ok := strings.CutPrefix(variable, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}

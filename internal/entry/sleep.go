@@ -28,14 +28,15 @@ func (p *process) sleep() {
 		// If the signal has to wait, all later signals wait too.
 		signalled = signalled || p.readSignal()
 		p.reap() // after SIGCHLD was read: another exit sends another one
-		started := Act(0)
+		started := false
 		for p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
 			p.do(act)
-			started |= act & LetGo
+			if act&LetGo != 0 {
+				started, p.deadline = true, 0
+			}
 		}
-		if started != 0 {
-			p.deadline = 0
+		if started {
 			p.letGo()
 			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
 			// like a signal from a process, and the main child may get it twice.
@@ -45,23 +46,18 @@ func (p *process) sleep() {
 			}
 			p.beStoppable()
 		}
-		if p.hungUp && p.polled[1].fd >= 0 {
-			p.polled[1].fd = -1
-			p.do(p.Step(Seen{What: HungUp}))
-		}
-		if p.Starting && !p.hungUp && p.deadline != 0 && proc.Uptime() >= p.deadline {
+		if p.Starting && !p.hungUp() && p.deadline != 0 && proc.Uptime() >= p.deadline {
 			p.do(p.Step(Seen{What: Waited}))
 		}
 		if p.polled[2].revents != 0 {
 			p.polled[2] = pollFD{fd: -1}
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
-		full := false
-		if signalled && (p.Main != 0 || !p.Starting) {
-			if full = !p.canSay(); !full {
-				p.do(p.takeSignal(true))
-				signalled = false
-			}
+		waits := p.Main == 0 && p.Starting // even a signal that was read
+		full := signalled && !waits && !p.canSay()
+		if signalled && !waits && !full {
+			p.do(p.takeSignal(true))
+			signalled = false
 		}
 		p.polled[0].fd, p.polled[1].events = int32(p.signalFD), unix.POLLIN
 		if signalled {
@@ -71,7 +67,7 @@ func (p *process) sleep() {
 			p.polled[1].events |= unix.POLLOUT
 			p.letInnerGoOn() // it reads nothing while it is stopped
 		}
-		if p.hungUp {
+		if p.hungUp() {
 			reaped, status, _ := proc.Wait(p.inner, 0)
 			switch act := p.ending(reaped == p.inner, status); {
 			case act&Exit != 0:
@@ -101,7 +97,7 @@ func (p *process) poll() {
 		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop reads the line
 		// and the signals without waiting, and a parent that has died is no parent any more.
 		proc.Rest(moment)
-		if p.polled[2].fd >= 0 && proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != p.Parent.Pid {
+		if p.polled[2].fd >= 0 && getID(unix.SYS_GETPPID) != p.Parent.Pid {
 			p.polled[2].revents = unix.POLLIN
 		}
 	}
@@ -137,14 +133,15 @@ func hasChildren() bool {
 //
 //go:nosplit
 func (p *process) receive() bool {
-	if p.hungUp {
+	if p.hungUp() {
 		return false
 	}
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
 	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n == 0 || n == -int(unix.ECONNRESET) {
-		p.hungUp = true
+		p.polled[1].fd = -1
+		p.do(p.Step(Seen{What: HungUp}))
 	}
 	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
 		proc.Close(p.Report)
@@ -152,6 +149,9 @@ func (p *process) receive() bool {
 	}
 	return n == int(unsafe.Sizeof(p.message))
 }
+
+//go:nosplit
+func (p *process) hungUp() bool { return p.polled[1].fd < 0 }
 
 // canSay reports whether the line takes a message now. If signals come faster than the inner fini reads messages, the
 // line is full: then signals have to stay pending, because a message that doesn't fit is lost.
@@ -184,7 +184,7 @@ func (p *process) readSignal() bool {
 func (p *process) takeSignal(asKernel bool) Act {
 	if p.signal.Signo == ParentSignal && p.Parent.FD < 0 && (p.Parent.Pid != 0 || p.signal.Pid == 0) {
 		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.Parent.Pid != 0 && proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) == p.Parent.Pid {
+		if p.Parent.Pid != 0 && getID(unix.SYS_GETPPID) == p.Parent.Pid {
 			return 0
 		}
 		return p.Step(Seen{What: ParentEnded})
@@ -207,16 +207,15 @@ func (p *process) takeSignal(asKernel bool) Act {
 //
 //go:nosplit
 func (p *process) do(act Act) {
-	if act&Hold != 0 {
-		signalFD(p.signalFD, p.wanted()&^terminating)
+	if act&(Hold|AwaitEnd) != 0 { // after the line has hung up, only a tracer delays the end of a process
 		p.deadline = proc.Uptime() + time.Second
 	}
 	if act&Listen != 0 {
-		signalFD(p.signalFD, p.wanted())
 		p.deadline = 0
 	}
 	if act&TellParent != 0 && p.Parent.FD < 0 {
 		p.say(ParentDied, 0, 0)
+		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // 0, if there is none, is no signal
 	}
 	if act&Continue != 0 {
 		p.letInnerGoOn()
@@ -234,12 +233,6 @@ func (p *process) do(act Act) {
 	}
 	if act&Kill != 0 {
 		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
-	}
-	if act&AwaitEnd != 0 {
-		p.deadline = proc.Uptime() + time.Second // after the line has hung up, only a tracer delays the end of a process
-	}
-	if act&TellParent != 0 && p.Parent.FD < 0 && p.Parent.Kept != 0 {
-		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0)
 	}
 }
 
@@ -286,17 +279,6 @@ func (p *process) letInnerGoOn() {
 
 // childEnded is the set that holds only SIGCHLD.
 const childEnded = 1 << (unix.SIGCHLD - 1)
-
-// wanted is the set of signals that the outer fini takes before the main child is started. All others wait.
-//
-//go:nosplit
-func (p *process) wanted() uint64 {
-	set := childEnded | terminating&^p.Ignored
-	if p.Parent.FD < 0 {
-		set |= 1 << (ParentSignal - 1)
-	}
-	return set
-}
 
 // beStoppable lets the kernel handle the signals that suspend this process with its job.
 //
@@ -351,7 +333,7 @@ func hasRoom(n int) bool {
 			break
 		}
 	}
-	for i := 0; i < made; i++ {
+	for range made {
 		proc.Call(unix.SYS_WAIT4, ^uintptr(0), 0, unix.WCLONE, 0)
 	}
 	return made == n

@@ -3,6 +3,7 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"strings"
@@ -31,6 +32,9 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	}
 	if k.plan.NoShield != "" {
 		k.Sayf(k.plan.Level, "%s: going on without a shield", k.plan.NoShield)
+	}
+	if self.Role == entry.Inner && os.Getppid() != self.Pid { // or the outer fini was killed
+		return k.notStarted(errors.New("children of fini are in another PID namespace than fini: use unshare --fork"))
 	}
 	for _, text := range options.Misspelt {
 		k.Sayf(life.Normal, "%s", text)
