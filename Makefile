@@ -35,7 +35,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test test-all e2e explore mutants race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants nightly race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -73,11 +73,19 @@ e2e: build ## run the tests of the built binary alone, one line each
 	$(GO) test -count=1 -timeout 2h -v -p 1 $(shell $(GO) list ./e2e/... | grep -v /e2e/long/)
 
 explore: ## try every order of events in the model of the kernel, deeper than make test does
+	@echo "the random walks begin with SEED=$(SEED)"
 	$(GO) test -run '^TestExplore$$' -v -timeout 12h ./internal/life -explore.whole -explore.depth $(DEPTH) -explore.seed $(SEED) \
 		-explore.states 2000000 -explore.walks 300
 
 mutants: ## make one fault after another in the machines, and see that the tests notice it
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
+
+# Another seed each time tries other walks; explore says which seed it was, to try the same again. If a part fails, the
+# others run even so.
+nightly: SEED := $(shell date +%s)
+nightly: ## run what takes a night: explore with a new seed, fuzz, and all mutants, of which none may survive
+	@failed=; for part in "explore SEED=$(SEED)" fuzz mutants; do $(MAKE) $$part || failed="$$failed; make $$part"; done; \
+		test -z "$$failed" || { echo "failed: $${failed#; }"; exit 1; }
 
 race: ## run the quick tests of the packages under the race detector, without the explorer of the pure package life
 	$(GO) test -race -short -skip '^TestExplore$$' . ./internal/... ./orphans ./pdeath ./reaper ./signals
@@ -98,7 +106,7 @@ bench: build ## measure fini beside tini and others, into tools/bench/
 	$(GO) run ./tools/bench -csv tools/bench/bench.csv && gnuplot -e "dir='tools/bench'" tools/bench/bench.gp
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
-	@for pkg in ./internal/cli ./internal/life ./internal/proc ./orphans ./signals; do \
+	@for pkg in $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Fuzz' .))); do \
 		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
