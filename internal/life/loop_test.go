@@ -113,6 +113,8 @@ func TestLoop(t *testing.T) {
 			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0 false"},
 		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []reaping{{}, {}}, turns: 8,
 			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},
+		"a tracer keeps its end for a while": {waits: []Woken{{Main: true}, child}, rules: func(r *Rules) { r.Linger = 0 },
+			reaps: []reaping{{}, {}, mainExits(exited(3), true)}, turns: 10, want: "reap, wait 0s true, reap, main ended, reap, exit 3 false"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
