@@ -57,8 +57,8 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	return k.begin(options, child).Run()
 }
 
-// A kernel is life.Kernel on the real kernel: through its methods a life.Loop learns what happens, and acts. Only one goroutine uses
-// the kernel, reaps and signals: see life.Loop.
+// A kernel is life.Kernel on the real kernel: through its methods a life.Loop learns what happens, and acts. Only one
+// goroutine uses the kernel, reaps and signals: see life.Loop.
 type kernel struct {
 	Logger
 	self   entry.Facts

@@ -121,6 +121,9 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 	if !p.has(ofTree) {
 		w.breach("nobody else", "%s sends %d to %s", w.name(f.id), sig, w.name(p.id))
 	}
+	if by == byForward && sig == syscall.SIGKILL {
+		w.ghost.cleared = f.rules.Group // even if the command has just ended
+	}
 	if !p.alive() || p.has(privileged) {
 		return
 	}
@@ -148,7 +151,6 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 			if p.id != w.cast.main {
 				w.breach("cleaners", "%s is killed together with main", w.name(p.id))
 			}
-			w.ghost.cleared = f.rules.Group
 		}
 		if w.ghost.interrupts < 2 && w.now < since+w.grace() {
 			w.breach("grace", "%s is killed %v after it was asked", w.name(p.id), w.now-since)
@@ -229,9 +231,10 @@ func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
 // judgeLook notes who is there when all are asked.
 func (w *world) judgeLook(f *fini, ids []int) {
 	s, ok := f.machine.(*sweep)
-	if ok && s.stage == counting {
+	if ok && (s.stage == counting || s.stage == clearing) {
 		for _, id := range ids {
-			w.ghost.seen = w.ghost.seen || !w.stays(w.get(id))
+			p := w.get(id)
+			w.ghost.seen = w.ghost.seen || !w.stays(p) && (s.stage == counting || w.isCleared(p))
 		}
 	}
 	if !ok || s.stage != asking {

@@ -3,12 +3,14 @@
 //
 //	PlanOf   settles, before the command starts, what this process has to do
 //	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
+//	Signal   is one that fini has received: signal.go has every question about it
+//	Record   is what fini has sent to the main child or to a leftover, and when
 //	ladder   the machine that stops a command
 //	sweep    the machine that stops a command's leftovers
 //	paused   the machine of --pause
 //
 // The tables of the ladder and of the sweep are in the comments over the types rung and stage. The tests run the same
-// Loop and the same machines in a model of the kernel, and try every order of events.
+// Loop and the same machines in a model of the kernel, try every order of events, and compare the tables with that.
 package life
 
 import (

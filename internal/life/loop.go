@@ -15,8 +15,8 @@ import (
 type Kernel interface {
 	Now() time.Duration // since boot
 
-	// Wait sleeps until something has happened, or the time has come; 0 is never. If main is true, Wait also watches
-	// for the exit of the main child.
+	// Wait sleeps until something has happened, or the time has come; 0 is never. If main is true, Wait also watches the
+	// main child's pidfd. Then it may let the exits of others gather for a moment.
 	Wait(until time.Duration, main bool) Woken
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)

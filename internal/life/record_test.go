@@ -110,6 +110,7 @@ func TestKillsOfOthers(t *testing.T) {
 		"leftovers, one by fini":           {all(over, toLeftover), killed(300, 301), []int{301}},
 		"leftovers, one by a round":        {all(over, kill{}.do), killed(201, 301), []int{301}},
 		"leftovers of a killed group":      {all(toMain(syscall.SIGKILL, false), over), killed(300), nil},
+		"a leftover of a killed command":   {all(toMain(syscall.SIGKILL, true), over), killed(300), []int{300}},
 		"all, by PID 1":                    {func(l *Loop) { l.rules.Initial = true; over(l); kill{}.do(l) }, killed(300), nil},
 		"a pid that fini killed once": {all(over, toLeftover, func(l *Loop) {
 			l.Kernel.(*script).reaps = []reaping{{exits: killed(300)}}
