@@ -335,7 +335,7 @@ func (w *world) takeSignal(f *fini, asKernel bool) {
 func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
 	s := &f.sleeper
 	act := s.Step(seen)
-	w.scene("outer, asleep: %s -> %#x", what, act)
+	w.scene("outer, asleep: %s: %s", what, actText(act))
 	self, inner := w.get(f.id), w.get(w.cast.inner)
 	rows := w.supply.rows
 	if act&entry.Hold != 0 {

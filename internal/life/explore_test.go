@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
@@ -914,52 +913,6 @@ func walk(s scenario, pick func(n int) int, moves int, rows rows) (broken string
 		}
 	}
 	return "", nil
-}
-
-// A scene is a line of a history.
-type scene struct {
-	at               time.Duration
-	who, what, event string
-	turn             string // as in life_test.go
-}
-
-func (w *world) scene(format string, args ...any) {
-	if w.story != nil {
-		*w.story = append(*w.story, scene{at: w.now, what: fmt.Sprintf(format, args...)})
-	}
-}
-
-// tellHistory is the history of a breach: as a table, and the turns of each fini.
-func tellHistory(s scenario, depth int, history []choice, broken string) string {
-	w := s.begin()
-	w.supply.left, w.supply.rows = depth, rows{}
-	w.story = &[]scene{}
-	for _, c := range history {
-		w.take(c)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nin: %s\n\n", broken, s.name)
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ms\twho\tevent\twhat it does")
-	for _, x := range *w.story {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", x.at/ms, x.who, x.event, x.what)
-	}
-	_ = table.Flush()
-	for i := range w.finis {
-		f := &w.finis[i]
-		fmt.Fprintf(&b, "\nas a case of life_test.go, for %s, rules %+v:\n", w.name(f.id), f.rules)
-		for _, x := range *w.story {
-			if x.who == w.name(f.id) {
-				fmt.Fprintln(&b, "\t"+x.turn)
-			}
-		}
-	}
-	fmt.Fprintln(&b, "\nthe world then:")
-	for _, p := range w.procs() {
-		fmt.Fprintf(&b, "  %-8s pid %d, parent %s, group %d, session %d, %c, %+v\n",
-			w.name(p.id), p.pid, w.name(p.parent), p.group, p.session, p.state, p.mark)
-	}
-	return b.String()
 }
 
 // FuzzStep lets a script pick what happens, in any scenario.

@@ -340,11 +340,9 @@ func (w *world) stepped(f *fini, before string, e event) {
 		w.supply.rows.one(before, strings.ToLower(reflect.TypeOf(e).Name()), after)
 	}
 	if w.story != nil {
-		hidden := `, thread:0, code:"", kept:(*orphans.kept)(nil)`                             // fields of orphans.Process
-		literal := strings.NewReplacer("life.", "", hidden, "").Replace(fmt.Sprintf("%#v", e)) // in the Go of life_test.go
 		*w.story = append(*w.story, scene{
-			at: w.now, who: w.name(f.id), what: text(f.todo), event: fmt.Sprintf("%T%+v", e, e),
-			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, literal, text(f.todo), after),
+			at: w.now, who: w.name(f.id), what: text(f.todo), event: eventText(e),
+			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, eventCode(e), text(f.todo), after),
 		})
 	}
 }

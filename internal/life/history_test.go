@@ -1,0 +1,205 @@
+package life
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/internal/entry"
+)
+
+// A scene is a line of a history.
+type scene struct {
+	at               time.Duration
+	who, what, event string
+	turn             string // as in life_test.go
+}
+
+func (w *world) scene(format string, args ...any) {
+	if w.story != nil {
+		*w.story = append(*w.story, scene{at: w.now, what: fmt.Sprintf(format, args...)})
+	}
+}
+
+// tellHistory is the history of a breach: what leads to it, retold from the beginning of a scenario.
+func tellHistory(s scenario, depth int, history []choice, broken string) string {
+	w := s.begin()
+	w.supply.left, w.supply.rows = depth, rows{}
+	w.story = &[]scene{}
+	for _, c := range history {
+		w.take(c)
+	}
+	return w.tell(s.name, broken)
+}
+
+// tell is the story of a world: as a table, and the turns of each fini. See README.md for how to read it.
+func (w *world) tell(name, broken string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nin: %s\n\n", broken, name)
+	var padded strings.Builder
+	table := tabwriter.NewWriter(&padded, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ms\twho\tevent\twhat follows")
+	for _, x := range *w.story {
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", x.at/ms, x.who, x.event, x.what)
+	}
+	_ = table.Flush()
+	for line := range strings.Lines(padded.String()) {
+		fmt.Fprintln(&b, strings.TrimRight(line, " \n"))
+	}
+	for i := range w.finis {
+		f := &w.finis[i]
+		var turns []string
+		for _, x := range *w.story {
+			if x.who == w.name(f.id) {
+				turns = append(turns, "\t"+x.turn+"\n")
+			}
+		}
+		if len(turns) > 0 {
+			fmt.Fprintf(&b, "\nas a case of life_test.go, for %s, rules %s:\n%s", w.name(f.id), without(zero, fmt.Sprintf("%+v", f.rules)), strings.Join(turns, ""))
+		}
+	}
+	fmt.Fprintln(&b, "\nthe world then:")
+	for _, p := range w.procs() {
+		fmt.Fprintf(&b, "  %-8s pid %d, parent %s, group %d, session %d, %c, %s\n",
+			w.name(p.id), p.pid, w.name(p.parent), p.group, p.session, p.state, without(zero, fmt.Sprintf("%+v", p.mark)))
+	}
+	return b.String()
+}
+
+// What a line need not say: a field that is zero, as fmt writes it by %+v and by %#v.
+var (
+	zero   = regexp.MustCompile(`\b\w+:(?:false|0s?|signal 0|\[\]|map\[\]|<nil>)(?:([ }])|$)`)
+	goZero = regexp.MustCompile(`\b\w+:(?:false|0x0|0|""|\w+\(nil\)|\(\*[\w.]+\)\(nil\))(?:, |(}))`)
+)
+
+// without leaves out what such an expression finds, except for the bracket behind it.
+func without(fields *regexp.Regexp, text string) string {
+	text = fields.ReplaceAllString(text, "$1")
+	return strings.NewReplacer(", }", "}", " }", "}", "{ ", "{").Replace(regexp.MustCompile(` +`).ReplaceAllString(text, " "))
+}
+
+// eventText is an event as the table of a history has it.
+func eventText(e event) string {
+	var words []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	switch e := e.(type) {
+	case Signal:
+		add(true, "signal %d", e.Signal)
+		add(e.Kernel, "from the kernel")
+		add(e.OfTree, "from the tree")
+		add(e.Early, "early")
+		add(e.Relayed, "relayed")
+	case stop:
+		add(true, "stop: %s", e.why)
+		add(e.unread > 0, "%d unread", e.unread)
+	case reaped:
+		add(len(e.main) == 0 && !e.hidden && !e.none, "reaped others")
+		add(len(e.main) > 0, "reaped main: %#x", e.main)
+		add(e.hidden, "main is hidden by a tracer")
+		add(e.none, "nobody is left")
+	case looked:
+		var names []string
+		for _, p := range e.Found {
+			names = append(names, p.Name)
+		}
+		add(true, "looked: %s", strings.Join(names, " "))
+		add(!e.Still, "not still")
+		add(e.Nameless, "nameless")
+		add(e.err != nil, "%v", e.err)
+	case swept:
+		add(true, "swept: %v", e.hit)
+		add(len(e.refused) > 0, "refused: %v", e.refused)
+		add(e.fresh, "fresh")
+		add(e.err != nil, "%v", e.err)
+	case elapsed:
+		add(true, "elapsed")
+	case late:
+		add(true, "late by %v", e.by)
+	default:
+		add(true, "%s", strings.TrimPrefix(without(zero, fmt.Sprintf("%T%+v", e, e)), "life."))
+	}
+	return strings.Join(words, ", ")
+}
+
+// eventCode is an event as life_test.go writes it.
+func eventCode(e event) string {
+	return without(goZero, strings.ReplaceAll(fmt.Sprintf("%#v", e), "life.", ""))
+}
+
+// actText is what the outer fini does while it sleeps.
+func actText(acts entry.Act) string {
+	var words []string
+	for i, word := range strings.Split("relay, tell parent's death, continue inner, continue job, suspend, kill inner, hold, listen, let go, await end, exit, start runtime", ", ") {
+		if acts&(1<<i) != 0 {
+			words = append(words, word)
+		}
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+var update = flag.Bool("update", false, "write testdata/history.txt anew")
+
+// The history that README.md explains is what the explorer would print of a ladder that forgets which signal it expects twice.
+func TestHistory(t *testing.T) {
+	const name, path = "pair, stop, defaults, stubborn, deaths", "testdata/history.txt"
+	all := scenarios(true, 1)
+	i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
+	if i < 0 {
+		t.Fatal("there is no such scenario")
+	}
+	w := all[i].begin()
+	w.supply.left, w.supply.rows, w.story = all[i].depth, rows{}, &[]scene{}
+	list := w.choices(nil)
+	next := list[slices.IndexFunc(list, func(c choice) bool { return c.kind == moved+uint8(moveOf("and its group are sent TERM")) })]
+	for w.broken == "" {
+		w.take(next)
+		for _, f := range w.finis {
+			if l, ok := f.machine.(*ladder); ok {
+				l.expectedDuplicate = 0 // it forgets
+			}
+		}
+		if list = w.choices(nil); len(list) == 0 {
+			t.Fatalf("no invariant is broken:\n%s", w.tell(name, ""))
+		}
+		next = list[0]
+		for _, c := range list {
+			if c.kind == goesOn {
+				next = c // the inner fini, if it can
+			}
+		}
+	}
+	told := w.tell(name, w.broken)
+	if *update {
+		if err := os.WriteFile(path, []byte(told), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	page, err2 := os.ReadFile("README.md")
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if told != string(want) {
+		t.Errorf("it is told like this, and in %s in another way (go test ./internal/life -run History -update):\n%s", path, told)
+	}
+	table, _, _ := strings.Cut(told, "\nas a case")
+	for line := range strings.Lines(table) {
+		if strings.TrimSpace(line) != "" && !strings.Contains(string(page), "    "+line) {
+			t.Errorf("README.md lacks this line of the history: %q", line)
+		}
+	}
+}
