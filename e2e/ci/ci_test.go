@@ -368,7 +368,7 @@ func outcome(s *runners.Step, wrap []string, status int) columns.Outcome {
 	if slices.Contains(wrap, rig.Fini) {
 		limit = rig.Patience
 	}
-	o := columns.Watch(s.Cgroup, limit, s.Out)
+	o := columns.Watch(limit, s.Out, s.Cgroup.Count)
 	s.MustHaveStatus(status)
 	if wrap == nil && (o.Survivors == 0 || !o.Never) {
 		s.T.Errorf("without fini: %s; so the case shows nothing", o)

@@ -13,8 +13,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 )
 
-var forgetful = []string{"node", "mcp-forgetful.mjs"}
-
 // A host that lives and keeps a server's stdin open, but has forgotten the server: each such server ends, and the one in use
 // does not.
 func TestForgottenServersEnd(t *testing.T) {
@@ -35,7 +33,7 @@ func TestForgottenServersEnd(t *testing.T) {
 			continue
 		}
 		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
-			h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", clients.McpProgram)
+			h := clients.OpenHost(t, clients.Forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", clients.McpProgram)
 			for _, word := range tt.words {
 				h.Tell(word, map[string]int{"count": 1})
 				h.Out.Want(map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}[word])
@@ -61,7 +59,8 @@ func TestForgottenServersEnd(t *testing.T) {
 func TestForgottenWithASiblingThatHoldsThePipe(t *testing.T) {
 	t.Parallel()
 	clients.NeedMCP(t)
-	s := clients.StartSession(t, exec.Command(rig.Fini, "-i", "--idle=3s", "--", "npx", "-y", clients.McpPackage))
+	c := rig.NewCgroup(t)
+	s := startSession(t, c, c.Around(rig.Pair, nil, "-i", "--idle=3s", "--", "npx", "-y", clients.McpPackage))
 	sibling := exec.Command("sleep", "1000")
 	sibling.ExtraFiles = []*os.File{s.Stdin.(*os.File)}
 	if err := sibling.Start(); err != nil {
@@ -71,9 +70,8 @@ func TestForgottenWithASiblingThatHoldsThePipe(t *testing.T) {
 		_ = sibling.Process.Kill()
 		_ = sibling.Wait()
 	})
-	s.Echo("a session")
-	s.CloseStdin()
-	s.MustLeaveNothing(124)
+	s.closeStdin()
+	c.MustLeaveNothing(t, s.Life, 124)
 }
 
 // A server in use is never cut off: each call comes within the time of --idle after the one before.
@@ -82,7 +80,7 @@ func TestNoCallIsCutOff(t *testing.T) {
 	clients.NeedHosts(t)
 	const idle = time.Second
 	for calls := rig.QuickOrFull(300, 10_000); ; {
-		h := clients.OpenHost(t, forgetful, clients.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
+		h := clients.OpenHost(t, clients.Forgetful, clients.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
 		h.Tell("ping", map[string]int{"count": calls, "pause": 20})
 		var line string
 		rig.Until(t, "all calls", func() bool {

@@ -137,7 +137,7 @@ func TestMCPAtATerminal(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				theirs, keys := pty.Open(t)
-				h := clients.OpenHostAt(t, theirs, program, clients.Offline(t), rig.Fini, "-i", "--grace=2s", "--", "npx", "-y", clients.McpPackage)
+				h := clients.Way{Program: program, Env: clients.Offline(t), Terminal: theirs}.Open(t, rig.Fini, "-i", "--grace=2s", "--", "npx", "-y", clients.McpPackage)
 				_ = theirs.Close()
 				h.Echo(clients.LargeText(1 << 16))
 				end(h, keys)
@@ -239,7 +239,7 @@ func TestMCPStdinForms(t *testing.T) {
 // A bare npx goes on, installs it, and starts a server for nobody.
 func clientKilledWhileInstalling(t *testing.T) {
 	columns.Run(t, "client killed while `npx` installs", []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
-		r := clients.NewRegistry(t)
+		r := newRegistry(t)
 		h := r.AskedBy(t, append(wrap, "npx", "-y", r.Name)...)
 		h.End(syscall.SIGKILL)
 		if clients.UnderFini(wrap) {

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -16,18 +16,18 @@ func TestNpx(t *testing.T) {
 	clients.NeedMCP(t)
 	tests := []struct {
 		name  string
-		end   func(*clients.Session) // with fini
-		plain func(*clients.Session) // without; a signal goes to the group, as fini forwards it
+		end   func(*session) // with fini
+		plain func(*session) // without; a signal goes to the group, as fini forwards it
 
 		// The end goes up from the server to npx, each waiting for the one below it,
 		// so that fini finds nothing to stop.
 		byItself bool
 		quick    bool
 	}{
-		{"stdin closed", (*clients.Session).CloseStdin, (*clients.Session).CloseStdin, true, true},
+		{"stdin closed", (*session).closeStdin, (*session).closeStdin, true, true},
 		{"TERM", signalled(syscall.SIGTERM), groupSignalled(syscall.SIGTERM), false, false},
 		{"INT", signalled(syscall.SIGINT), groupSignalled(syscall.SIGINT), false, true},
-		{"server killed", (*clients.Session).KillServer, (*clients.Session).KillServer, true, false},
+		{"server killed", (*session).killServer, (*session).killServer, true, false},
 	}
 	for _, tt := range tests {
 		rig.Case(t, tt.quick, tt.name, func(t *testing.T) {
@@ -37,12 +37,12 @@ func TestNpx(t *testing.T) {
 			want := plain.Status()
 
 			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-				s := clients.StartSession(t, p.Command("--", "npx", "-y", clients.McpPackage))
-				s.Echo("before the end")
+				c := rig.NewCgroup(t)
+				s := startSession(t, c, c.Around(p, nil, "--", "npx", "-y", clients.McpPackage))
 				tt.end(s)
 				s.Out.Rest() // to EOF
-				s.MustLeaveNothing(want)
-				if said := s.Said(); tt.byItself && len(said) > 0 {
+				c.MustLeaveNothing(t, s.Life, want)
+				if said := s.Err.Whole(); tt.byItself && strings.Contains("\n"+said, "\nfini: ") {
 					t.Errorf("fini had to do something: %q", said)
 				}
 			})
@@ -51,17 +51,18 @@ func TestNpx(t *testing.T) {
 }
 
 // startPlain opens a session without fini, in a process group of its own.
-func startPlain(t *testing.T) *clients.Session {
+func startPlain(t *testing.T) *session {
 	t.Helper()
-	cmd := exec.Command("npx", "-y", clients.McpPackage)
+	c := rig.NewCgroup(t)
+	cmd := rig.CommandOf(c.Wrap("npx", "-y", clients.McpPackage))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return clients.StartSession(t, cmd)
+	return startSession(t, c, cmd)
 }
 
-func signalled(sig syscall.Signal) func(*clients.Session) {
-	return func(s *clients.Session) { s.Signal(sig) }
+func signalled(sig syscall.Signal) func(*session) {
+	return func(s *session) { s.Signal(sig) }
 }
 
-func groupSignalled(sig syscall.Signal) func(*clients.Session) {
-	return func(s *clients.Session) { rig.MustKill(s.T, -s.PID(), sig) }
+func groupSignalled(sig syscall.Signal) func(*session) {
+	return func(s *session) { rig.MustKill(s.T, -s.PID(), sig) }
 }

@@ -72,6 +72,9 @@ func (c *Cgroup) Alive() []int {
 	return slices.Compact(pids)
 }
 
+// Count is how many are alive.
+func (c *Cgroup) Count() int { return len(c.Alive()) }
+
 // Names is what is alive, for a message.
 func (c *Cgroup) Names() (names []string) {
 	for _, pid := range c.Alive() {

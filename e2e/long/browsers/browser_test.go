@@ -23,7 +23,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	needBrowserServers(t)
 	server := puppeteerServer(t)
 	flags := []string{"-i"}
-	closes := func(s *browserSession) { s.Tell("close") }
+	closes := func(s *browserSession) { s.Tell("close", nil) }
 	rows := []struct {
 		row   string
 		fault func(*browserSession)
@@ -123,7 +123,7 @@ func TestBrowserEndsByItself(t *testing.T) {
 						t.Fatalf("no %s beside a running browser", tt.trace)
 					}
 
-					s.Tell("end")
+					s.Tell("end", nil)
 					if column == "fini" {
 						s.MustLeaveNothing(browserEnd{Exited: "0"})
 					} else {

@@ -3,8 +3,8 @@ package browsers
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,16 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A BrowserServer is one of them, as npx is told to run it.
+// A browserServer is one of them, as npx is told to run it.
 type browserServer struct {
 	args  []string
-	env   map[string]string
+	env   clients.Variables
 	calls func(url string) []toolCall // the last one's answer holds the page's text
 }
 
 type toolCall struct {
-	Name      string         `json:"name"`
-	Arguments map[string]any `json:"arguments"`
+	Name      string
+	Arguments map[string]any
 }
 
 // Nothing of these talks to anybody but the test.
@@ -46,7 +46,7 @@ func puppeteerServer(t *testing.T) browserServer {
 	}
 	return browserServer{
 		args: []string{"@modelcontextprotocol/server-puppeteer"},
-		env:  map[string]string{"PUPPETEER_LAUNCH_OPTIONS": string(options), "ALLOW_DANGEROUS": "true"},
+		env:  clients.Variables{"PUPPETEER_LAUNCH_OPTIONS": string(options), "ALLOW_DANGEROUS": "true"},
 		calls: func(url string) []toolCall {
 			return []toolCall{
 				{"puppeteer_navigate", map[string]any{"url": url}},
@@ -87,7 +87,7 @@ func devtoolsServer(t *testing.T, args ...string) browserServer {
 	}
 	return browserServer{
 		args: args,
-		env:  map[string]string{"CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"},
+		env:  clients.Variables{"CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"},
 		calls: func(url string) []toolCall {
 			return []toolCall{
 				{"navigate_page", map[string]any{"url": url, "pageId": 1}},
@@ -107,12 +107,10 @@ func needBrowserServers(t *testing.T) {
 	}
 }
 
-// A BrowserSession is the life of a client whose server has a page open in its browser.
+// A browserSession is a host whose server has a page open in its browser.
 type browserSession struct {
-	*rig.Life
-	Cgroup *rig.Cgroup // everything but the client
-	stderr *rig.Lines  // the server's, of which the client keeps no copy
-	server int         // the client's child
+	*clients.Host
+	stderr *rig.Lines // the server's, of which the host keeps no copy
 	Npx    int
 	Finis  []int  // pidfds of the outer and the inner one
 	Tmp    string // TMPDIR
@@ -122,7 +120,7 @@ type browserSession struct {
 // for everything else.
 var browsers = make(chan struct{}, 2)
 
-// startBrowser starts a client whose server runs behind wrap, and opens a page.
+// startBrowser starts a host whose server runs behind wrap, and opens a page.
 func startBrowser(t *testing.T, server browserServer, wrap []string) *browserSession {
 	t.Helper()
 	browsers <- struct{}{}
@@ -139,64 +137,37 @@ func startBrowser(t *testing.T, server browserServer, wrap []string) *browserSes
 	})
 
 	s := &browserSession{Tmp: rig.ShortTempDir(t)}
-	env := map[string]string{"HOME": s.Tmp, "TMPDIR": s.Tmp,
-		// With nothing in the cache and no network, npx has only what is installed here.
-		"npm_config_offline": "true", "npm_config_cache": filepath.Join(s.Tmp, "npm")}
-	for name, value := range server.env {
-		env[name] = value
-	}
-	s.Cgroup = rig.NewCgroup(t)
-	config, err := json.Marshal(map[string]any{
-		"argv":  s.Cgroup.Wrap(append(append(slices.Clone(wrap), "npx", "-y"), server.args...)...),
-		"env":   env,
-		"calls": server.calls(url + "/page"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	env := clients.Offline(t)
+	env["HOME"], env["TMPDIR"] = s.Tmp, s.Tmp
+	maps.Copy(env, server.env)
 	errR, errW := rig.Pipe(t)
-	cmd := exec.Command("node", "browser-client.mjs", string(config))
-	cmd.Dir = clients.Folder
-	cmd.ExtraFiles = []*os.File{errW} // descriptor 4, behind the witness
-	s.Life = rig.StartCmd(t, cmd)
-	_ = errW.Close()
 	s.stderr = rig.NewLines(t, errR)
+	s.Host = clients.Way{Program: clients.NodeHost, Env: env, Stderr: errW}.Open(t, append(append(slices.Clone(wrap), "npx", "-y"), server.args...)...)
+	_ = errW.Close()
 
-	s.server = s.Out.WantPID("connected ")
-	s.Out.Want("answered ")
+	var answer string
+	for _, call := range server.calls(url + "/page") {
+		answer = s.Call(call.Name, call.Arguments)
+	}
 	if requests.Load() == 0 {
 		t.Fatal("the server says that it has opened the page, which nobody has asked for")
 	}
-	s.mustHaveAnswered(text, s.Out.Want("answered "))
-	s.Out.Want("ready")
+	// The page's text has come through browser, server and npx as it was, in JSON with words around it.
+	_, rest, _ := strings.Cut(answer, `"`)
+	var got string
+	if err := json.NewDecoder(strings.NewReader(`"` + rest)).Decode(&got); err != nil {
+		t.Fatalf("no text in the answer (%v): %.200q", err, answer)
+	}
+	clients.MustBeSame(t, got, text)
 	s.findProcesses()
 	return s
-}
-
-// mustHaveAnswered asserts that the page's text has come through browser, server and npx
-// as it was. answer is JSON that holds what the tool returned, which is words around the
-// JSON of the text.
-func (s *browserSession) mustHaveAnswered(want, answer string) {
-	s.T.Helper()
-	var words, got string
-	if err := json.Unmarshal([]byte(answer), &words); err != nil {
-		s.T.Fatalf("%v: %.200q", err, answer)
-	}
-	_, rest, _ := strings.Cut(words, `"`)
-	if err := json.NewDecoder(strings.NewReader(`"` + rest)).Decode(&got); err != nil {
-		s.T.Fatalf("no text in the answer (%v): %.200q", err, words)
-	}
-	if got != want {
-		s.T.Fatalf("%d bytes came back, want %d; they differ from byte %d on",
-			len(got), len(want), clients.DifferAt(got, want))
-	}
 }
 
 // findProcesses looks for the finis and for npx, which is the first node below the client,
 // and sees to it that the cgroup holds the browser, without which its end proves nothing.
 func (s *browserSession) findProcesses() {
 	s.T.Helper()
-	s.Npx = s.server
+	s.Npx = s.Started
 	for s.program(s.Npx) != "node" {
 		if s.program(s.Npx) == filepath.Base(rig.Fini) {
 			pidfd, err := unix.PidfdOpen(s.Npx, 0)
@@ -231,33 +202,15 @@ func (s *browserSession) program(pid int) string {
 	return filepath.Base(name)
 }
 
-func (s *browserSession) Tell(what string) {
-	s.T.Helper()
-	if _, err := fmt.Fprintln(s.Stdin, what); err != nil {
-		s.T.Fatalf("cannot tell the client to %s: %v", what, err)
-	}
-}
-
 // Watch is the outcome where no fini is in front: what is left at the window's end.
-func (s *browserSession) Watch() (o columns.Outcome) {
-	start := time.Now()
-	deadline := time.After(columns.Window)
-	for open := true; open; {
-		select {
-		case _, open = <-s.stderr.C:
-		case <-deadline:
-			return columns.Outcome{Survivors: len(s.Cgroup.Alive()), Never: true}
-		}
-	}
-	o.Eof = time.Since(start)
-	o.Survivors = columns.Survivors(s.Cgroup)
-	return o
+func (s *browserSession) Watch() columns.Outcome {
+	return columns.Watch(columns.Window, s.stderr, s.Cgroup.Count)
 }
 
-// A BrowserEnd is what is seen of a session's end beside that nothing is left.
+// A browserEnd is what is seen of a session's end beside that nothing is left.
 type browserEnd struct {
-	Exited string // the status or signal that the client sees of its fini; empty if it is gone
-	Client int    // the client's own status
+	Exited string // the status or signal that the host sees of its fini; empty if the host is gone
+	Client int    // the host's own status
 	Stops  bool   // the server and its browser have outlived npx: fini names what it stops
 }
 
@@ -285,7 +238,6 @@ func (s *browserSession) MustLeaveNothing(end browserEnd) (o columns.Outcome) {
 	}
 	if end.Exited != "" {
 		s.MustHaveExited(end.Exited)
-		s.Tell("exit")
 	}
 	s.MustEnd(end.Client)
 	return o
@@ -301,26 +253,14 @@ func (s *browserSession) mustBeGone(pidfd int) {
 	})
 }
 
-// MustHaveExited waits until the client has seen its child's end, and that of its output,
-// without which the client of a user's would wait on.
+// MustHaveExited waits until the host has seen its child's end, and that of its output, without which a user's host would
+// wait on.
 func (s *browserSession) MustHaveExited(want string) {
 	s.T.Helper()
-	killed := false
-	for {
-		line, ok := s.Out.Next()
-		if !ok {
-			s.T.Fatalf("the client has not seen its server's end: %q", s.Err.Text())
-		}
-		killed = killed || line == "sent SIGKILL"
-		if got, ok := strings.CutPrefix(line, "exited "); ok {
-			// On a slow machine the SDK may have lost its patience.
-			if !slices.Contains(strings.Split(want, " or "), got) && !(killed && got == "SIGKILL") {
-				s.T.Errorf("the client's child ended with %s, want %s; it said %q", got, want, s.Said())
-			}
-			break
-		}
+	killed := strings.Contains(s.Out.Whole(), "sent SIGKILL\n") // on a slow machine the SDK may have lost its patience
+	if got := s.Fact("ended"); !slices.Contains(strings.Split(want, " or "), got) && !(killed && got == "SIGKILL") {
+		s.T.Errorf("the host's child ended with %q, want %s; it said %q; the host says %s", got, want, s.Said(), s.Err.Text())
 	}
-	s.Out.Want("hung up")
 }
 
 // Said is what fini has written to the server's stderr.

@@ -1,15 +1,10 @@
 package clients
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -31,6 +26,12 @@ import (
 // Folder is where clients and servers run: in it npx finds what npm has installed for the tests.
 const Folder = "npm"
 
+// A real MCP server, as its users start it by npx, and the program that npx runs.
+const (
+	McpPackage = "@modelcontextprotocol/server-everything"
+	McpProgram = "node_modules/.bin/mcp-server-everything"
+)
+
 // The servers of ours in npm/mcp-server.mjs.
 const (
 	ServerFile    = "mcp-server.mjs"
@@ -38,7 +39,20 @@ const (
 	HelperWithout = "--helper=none"
 )
 
-var NodeHost = []string{"node", "mcp-client.mjs"}
+// A host in Node, and one that forgets its servers, as hosts do on a retry, an edited configuration, a subagent's end or a
+// reconnect.
+var (
+	NodeHost  = []string{"node", "mcp-client.mjs"}
+	Forgetful = append([]string{"env", "FORGETFUL=1"}, NodeHost...)
+)
+
+// NeedMCP skips a test where npx or the package that it runs is missing.
+func NeedMCP(t *testing.T) {
+	t.Helper()
+	need.Program(t, "node")
+	need.Program(t, "npx")
+	need.Module(t, ".bin/mcp-server-everything")
+}
 
 func NeedHosts(t *testing.T) {
 	t.Helper()
@@ -55,27 +69,31 @@ type Host struct {
 	Started int         // the pid of its child, which is fini, where there is one
 }
 
-// startHost makes a host start argv.
-func startHost(t *testing.T, program []string, env Variables, argv ...string) *Host {
-	t.Helper()
-	return startHostAt(t, nil, program, env, argv...)
+// A Way is how a host is started.
+type Way struct {
+	Program  []string
+	Env      Variables
+	Terminal *os.File // of the session that the host leads, and its standard error; nil for none
+	Stderr   *os.File // that of its servers, of which the host keeps no copy; nil for its own
 }
 
-// startHostAt starts the host as the leader of a session with a terminal, unless that is nil. The terminal is
-// its standard error.
-func startHostAt(t *testing.T, terminal *os.File, program []string, env Variables, argv ...string) *Host {
+// Start makes a host start argv.
+func (w Way) Start(t *testing.T, argv ...string) *Host {
 	t.Helper()
 	h := &Host{Cgroup: rig.NewCgroup(t)}
-	text, err := json.Marshal(env)
+	text, err := json.Marshal(w.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat(program[1:], []string{string(text)}, h.Cgroup.Wrap(argv...))
-	cmd := exec.Command(program[0], args...)
+	cmd := rig.CommandOf(slices.Concat(w.Program, []string{string(text)}, h.Cgroup.Wrap(argv...)))
 	cmd.Dir = Folder
-	if terminal != nil {
-		cmd.Stderr = terminal
+	if w.Terminal != nil {
+		cmd.Stderr = w.Terminal
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 2}
+	}
+	if w.Stderr != nil {
+		cmd.ExtraFiles = []*os.File{w.Stderr} // behind the witness
+		cmd.Env = append(os.Environ(), "SERVER_STDERR=4")
 	}
 	h.Life = rig.StartCmd(t, cmd)
 	t.Cleanup(func() {
@@ -87,6 +105,25 @@ func startHostAt(t *testing.T, terminal *os.File, program []string, env Variable
 	return h
 }
 
+// Open is Start with the session open: the server has said its name and its tools.
+func (w Way) Open(t *testing.T, argv ...string) (h *Host) {
+	t.Helper()
+	InTurn(func() {
+		h = w.Start(t, argv...)
+		var ready struct{ Tools []string }
+		if err := json.Unmarshal([]byte(h.Out.Want("ready ")), &ready); err != nil || len(ready.Tools) == 0 {
+			t.Fatalf("the server's tools: %v, %q", err, ready.Tools)
+		}
+	})
+	return h
+}
+
+// OpenHost opens a session of a host.
+func OpenHost(t *testing.T, program []string, env Variables, argv ...string) *Host {
+	t.Helper()
+	return Way{Program: program, Env: env}.Open(t, argv...)
+}
+
 // A start takes a processor for a second or two. Many at once would all take long.
 var starts = make(chan struct{}, runtime.NumCPU())
 
@@ -95,24 +132,6 @@ func InTurn(start func()) {
 	starts <- struct{}{}
 	defer func() { <-starts }()
 	start()
-}
-
-// OpenHost is startHost with the session open: the server has said its name and its tools.
-func OpenHost(t *testing.T, program []string, env Variables, argv ...string) (h *Host) {
-	t.Helper()
-	return OpenHostAt(t, nil, program, env, argv...)
-}
-
-func OpenHostAt(t *testing.T, terminal *os.File, program []string, env Variables, argv ...string) (h *Host) {
-	t.Helper()
-	InTurn(func() {
-		h = startHostAt(t, terminal, program, env, argv...)
-		var ready struct{ Tools []string }
-		if err := json.Unmarshal([]byte(h.Out.Want("ready ")), &ready); err != nil || len(ready.Tools) == 0 {
-			t.Fatalf("the server's tools: %v, %q", err, ready.Tools)
-		}
-	})
-	return h
 }
 
 // Tell sends a line. It may be larger than the pipe, and its reader may be stuck.
@@ -142,7 +161,11 @@ func (h *Host) Call(tool string, arguments map[string]any) string {
 	if err := json.Unmarshal([]byte(text), &result); err != nil || result.IsError || len(result.Content) == 0 {
 		h.T.Fatalf("%s: %v: %.300s", tool, err, text)
 	}
-	return result.Content[0].Text
+	var all strings.Builder
+	for _, part := range result.Content {
+		all.WriteString(part.Text)
+	}
+	return all.String()
 }
 
 func (h *Host) Echo(text string) {
@@ -150,10 +173,11 @@ func (h *Host) Echo(text string) {
 	MustBeSame(h.T, h.Call("echo", map[string]any{"message": text}), "Echo: "+text)
 }
 
+// MustBeSame asserts that a text came back as it was.
 func MustBeSame(t testing.TB, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), DifferAt(got, want))
+		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), differAt(got, want))
 	}
 }
 
@@ -240,7 +264,7 @@ func (h *Host) Outcome(wrap []string, out *rig.Lines) (o columns.Outcome) {
 	if UnderFini(wrap) {
 		limit = rig.Patience
 	}
-	o = columns.Watch(h.Cgroup, limit, out)
+	o = columns.Watch(limit, out, h.Cgroup.Count)
 	if UnderFini(wrap) && o.Survivors > 0 {
 		h.T.Errorf("left behind: %q; stderr: %s", h.Cgroup.Names(), h.Err.Text())
 	}
@@ -276,106 +300,37 @@ func Together(t *testing.T, trials []Trial) {
 	all.Wait()
 }
 
-// A registry has one package, a server that makes a file when it starts and then stays. Its
-// archive is sent when told.
-type registry struct {
-	t       testing.TB
-	url     string
-	Name    string
-	file    string        // the server makes it
-	asked   chan struct{} // npx has asked for the archive
-	Deliver chan struct{} // closed: the archive is sent
-}
-
-func NewRegistry(t testing.TB) *registry {
-	t.Helper()
-	r := &registry{
-		t: t, Name: "fini-e2e-late-server", file: filepath.Join(t.TempDir(), "started"),
-		asked: make(chan struct{}, 100), Deliver: make(chan struct{}),
-	}
-	manifest := map[string]any{"name": r.Name, "version": "1.0.0", "bin": "server.js"}
-	archive := r.archive(manifest)
-	r.url = Serve(t, func(path string, gone <-chan struct{}) (kind string, body []byte) {
-		switch path {
-		case "/" + r.Name:
-			version := maps.Clone(manifest)
-			version["dist"] = map[string]any{"tarball": r.url + "/archive.tgz"}
-			text, _ := json.Marshal(map[string]any{
-				"name": r.Name, "dist-tags": map[string]any{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
-			})
-			return "application/json", text
-		case "/archive.tgz":
-			r.asked <- struct{}{}
-			select {
-			case <-r.Deliver:
-				return "application/octet-stream", archive
-			case <-gone:
-			}
-		}
-		return "", nil
-	})
-	return r
-}
-
-func (r *registry) archive(manifest map[string]any) []byte {
-	r.t.Helper()
-	text, err := json.Marshal(manifest)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	program := fmt.Sprintf("#!/usr/bin/env node\nrequire('fs').writeFileSync(%q, '');\nsetInterval(() => {}, 1000);\n",
-		r.file)
-	var b bytes.Buffer
-	zip := gzip.NewWriter(&b)
-	out := tar.NewWriter(zip)
-	for _, file := range []struct{ name, text string }{
-		{"package/package.json", string(text)}, {"package/server.js", program},
-	} {
-		err = out.WriteHeader(&tar.Header{Name: file.name, Mode: 0o755, Size: int64(len(file.text))})
-		if err == nil {
-			_, err = out.Write([]byte(file.text))
-		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	if err := out.Close(); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := zip.Close(); err != nil {
-		r.t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-// AskedBy makes a host start argv, and returns when npx has asked for the archive. This registry
-// is the only one that it knows.
-func (r *registry) AskedBy(t *testing.T, argv ...string) (h *Host) {
-	t.Helper()
-	env := Variables{
-		"npm_config_registry": r.url, "npm_config_noproxy": "127.0.0.1", "npm_config_cache": t.TempDir(),
-		"npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false",
-	}
-	InTurn(func() {
-		h = startHost(t, NodeHost, env, argv...)
-		select {
-		case <-r.asked:
-		case <-time.After(rig.Patience):
-			t.Fatal("npx has not asked for the package")
-		}
-	})
-	return h
-}
-
-func (r *registry) ServerStarted() bool {
-	_, err := os.Stat(r.file)
-	return err == nil
-}
-
 // Variables are for the server, beside those that a host hands on by itself.
 type Variables map[string]string
 
 // Offline is the environment in which npx has only what is installed here.
 func Offline(t *testing.T) Variables {
 	return Variables{"npm_config_offline": "true", "npm_config_cache": t.TempDir()}
+}
+
+// CommandLineOf is empty for a process that is gone or a zombie.
+func CommandLineOf(pid int) []string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == 0 })
+}
+
+func differAt(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// LargeText is size bytes that never repeat, with what JSON must escape and what
+// UTF-8 spreads over several bytes, which a boundary between two reads may cut.
+func LargeText(size int) string {
+	alphabet := []rune("abcdefghijklmnopqrstuvwxyz0123456789 \"\\\n\t\x01äß€漢🙂")
+	random := rand.New(rand.NewPCG(1, 2))
+	var b strings.Builder
+	for b.Len() < size-4 {
+		b.WriteRune(alphabet[random.IntN(len(alphabet))])
+	}
+	return b.String() + strings.Repeat(".", size-b.Len())
 }

@@ -118,17 +118,8 @@ func printTable(w io.Writer) {
 	_ = out.Flush()
 }
 
-// Survivors waits for the cgroup's end, or to the end of the window, and counts.
-func Survivors(c *rig.Cgroup) int { return survivorsWithin(c, Window) }
-
-func survivorsWithin(c *rig.Cgroup, limit time.Duration) int {
-	rig.Poll(limit, func() bool { return len(c.Alive()) == 0 })
-	return len(c.Alive())
-}
-
-// Watch watches the cgroup and the case's output from now on, which is the moment after
-// the fault.
-func Watch(c *rig.Cgroup, limit time.Duration, out *rig.Lines) (o Outcome) {
+// Watch watches a case's output, and what is alive of it, from now on, which is the moment after the fault.
+func Watch(limit time.Duration, out *rig.Lines, alive func() int) (o Outcome) {
 	start := time.Now()
 	deadline := time.After(limit)
 	for open := true; open; {
@@ -139,6 +130,7 @@ func Watch(c *rig.Cgroup, limit time.Duration, out *rig.Lines) (o Outcome) {
 		}
 	}
 	o.Eof = time.Since(start)
-	o.Survivors = survivorsWithin(c, time.Until(start.Add(limit)))
+	rig.Poll(time.Until(start.Add(limit)), func() bool { return alive() == 0 })
+	o.Survivors = alive()
 	return o
 }
