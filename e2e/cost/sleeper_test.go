@@ -13,6 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
 )
 
 // waysToPair are the surroundings and flags in which fini is a pair, and the outer fini sleeps, before it has a runtime.
@@ -82,7 +83,7 @@ func TestOuterSleeps(t *testing.T) {
 		t.Parallel()
 		l := recorder(t)
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
-			if !rig.Forwardable(sig) || sig == syscall.SIGTERM {
+			if !programs.Forwardable(sig) || sig == syscall.SIGTERM {
 				continue
 			}
 			rig.MustKill(t, l.PID(), sig)

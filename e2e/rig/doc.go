@@ -8,6 +8,7 @@
 //	package leftovers
 //
 //	import (
+//		"fmt"
 //		"testing"
 //
 //		"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -22,10 +23,10 @@
 //			l := rig.Start(t, p, "--linger=0", "--", "/bin/sh", "-c", `
 //				setsid sh -c 'echo leftover $$; exec sleep 1000' &
 //				read line; exit $line`)
-//			pid := l.Out.WantPID("leftover ") // fini is PID 1 of a namespace in one of the places, and so pid is too
-//			rig.Write(t, l, "3\n")
-//			l.MustEnd(3) // and nothing of the tree is alive
-//			rig.WantOnce(t, l.Err.Whole(), fmt.Sprintf("fini: stopping leftover %d (sleep)", pid))
+//			pid := l.Out.WantPID("leftover ") // as PID 1 fini has a PID namespace, of which this pid is
+//			rig.Write(t, l, "3\n")            // the command waits for it: by now the leftover is there
+//			l.MustEnd(3)                      // and nothing of the tree is alive
+//			l.Err.Want(fmt.Sprintf("fini: stopping leftover %d (", pid))
 //		})
 //	}
 //
@@ -52,8 +53,9 @@
 // # Assert
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
-// a pipe that hangs up when the last one is gone. Cgroup.MustBeEmpty asserts the same of a cgroup. WantOnce asserts a line of
-// fini's. Break what you test once, and see the test fail.
+// a pipe that hangs up when the last one is gone. Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to
+// a line of fini's, and WantOnce asserts a whole one; docs/messages.md has them all. Break what you test once, and see the
+// test fail.
 //
 // # How often
 //

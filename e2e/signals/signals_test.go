@@ -16,6 +16,8 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,7 +54,7 @@ func TestEverySignalArrivesOnce(t *testing.T) {
 		l.Out.Want("ready")
 		l.Caught()
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
-			if rig.Forwardable(sig) && sig != syscall.SIGQUIT {
+			if programs.Forwardable(sig) && sig != syscall.SIGQUIT {
 				l.Signal(sig)
 				if line, _ := l.Out.Next(); line != fmt.Sprintf("signal %d", sig) {
 					t.Fatalf("sent %d, got %q", sig, line)
@@ -250,7 +252,7 @@ func TestRewrite(t *testing.T) {
 		want := map[syscall.Signal]string{1: "signal 10", 2: "", 15: "signal 3", 37: "signal 15"}
 		flags := []string{"-r", "TERM:QUIT", "-r2:0", "--rewrite=sighup:SIGUSR1", "-r", "RTMIN+3:15"}
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
-			if _, ok := want[sig]; !ok && rig.Forwardable(sig) && sig != syscall.SIGQUIT && sig != syscall.SIGUSR2 {
+			if _, ok := want[sig]; !ok && programs.Forwardable(sig) && sig != syscall.SIGQUIT && sig != syscall.SIGUSR2 {
 				flags = append(flags, "-r", fmt.Sprintf("%d:10", sig))
 				want[sig] = "signal 10"
 			}
@@ -400,7 +402,31 @@ func TestGraceIsRunningTime(t *testing.T) {
 	}
 }
 
-// newFreezer is NewCgroup, for Freeze.
+// The timeout is the time that passes: one that ran out while the container was paused takes effect when it goes on.
+func TestTimeoutPassesWhilePaused(t *testing.T) {
+	t.Parallel()
+	const timeout = 40 * time.Second // fini has to start, and to be frozen, within it
+	rig.Long(t)
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		c := newFreezer(t)
+		l := rig.StartCmd(t, c.Around(p, nil, "--timeout="+timeout.String(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
+		l.Out.Want("ready")
+		started := time.Now()
+		rest.Settled(t, rest.Finis(l)) // fini waits
+		freeze(c, true)
+		rig.Until(t, "the timeout has run out", func() bool { return time.Since(started) > timeout })
+		thawed := time.Now()
+		freeze(c, false)
+		l.MustEnd(124)
+		// A clock that had stood still would need nearly all of the timeout.
+		if took := time.Since(thawed); took > timeout/2 {
+			t.Errorf("the timeout took effect %v after the container went on", took)
+		}
+	})
+}
+
+// newFreezer is NewCgroup, for freeze.
 func newFreezer(t testing.TB) *rig.Cgroup {
 	t.Helper()
 	const root = "/sys/fs/cgroup/freezer" // version 1

@@ -33,3 +33,14 @@ func runSignals(args []string) int {
 	}
 	return 0
 }
+
+// What a Go program as the command can't catch, or fini must not forward: KILL and STOP; CHLD,
+// which speaks of fini's own children; URG and PROF, which the runtime keeps; 32 to 34, which
+// the C library and the runtime keep.
+func Forwardable(sig syscall.Signal) bool {
+	switch sig {
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPROF:
+		return false
+	}
+	return sig < 32 || sig > 34
+}
