@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 )
@@ -19,8 +18,8 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // engine, statuses, orphans, and a stop, is TestDropInDocker's.
 func TestDocker(t *testing.T) {
 	t.Parallel()
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	image := containers.BuildExample(t, containers.NeedStaticBusybox(t))
+	containers.NeedDocker(t)
+	image := containers.BuildExample(t)
 	for _, part := range []struct {
 		name string
 		run  func(t *testing.T, image containers.ExampleImage)

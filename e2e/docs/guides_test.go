@@ -221,9 +221,7 @@ git -c user.name=x -c user.email=x commit -q -m x && git gc --quiet --auto && ls
 	}
 	k.File("bin/make", "#!/bin/sh\n"+recipes.Leaky+"\n", 0o755)
 	l := k.Start("/bin/sh", "-c", line)
-	if got := l.Status(); got != 1 {
-		t.Errorf("status %d: %s", got, l.Err.Text())
-	}
+	l.MustHaveStatus(1)
 	for _, pid := range k.Cgroup.Alive() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -232,7 +230,6 @@ git -c user.name=x -c user.email=x commit -q -m x && git gc --quiet --auto && ls
 // containerInStep runs a container of podman's. Whoever forgets to remove it gets to know.
 func containerInStep(t *testing.T, text string) {
 	need.Root(t, "for podman")
-	busybox := containers.NeedStaticBusybox(t)
 	client := containers.PodmanClient(t)
 	k := recipes.NewDir(t, map[string]string{
 		"make":   "echo tested",
@@ -240,7 +237,7 @@ func containerInStep(t *testing.T, text string) {
 	})
 	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
 	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
-	load.Stdin, load.Env = containers.BusyboxTar(t, busybox), k.Env
+	load.Stdin, load.Env = containers.BusyboxTar(t), k.Env
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("podman import: %v: %s", err, out)
 	}
@@ -645,9 +642,7 @@ func TestShop(t *testing.T) {
 				status = 0
 			}
 			l := k.Start("go", "test", "./...")
-			if got := l.Status(); got != status {
-				t.Errorf("status %d, want %d; stdout %s", got, status, l.Out.Text())
-			}
+			l.MustHaveStatus(status)
 			rig.Until(t, "the server's end", func() bool { return len(k.Cgroup.Names()) == 0 }) // fini outlives a test that is killed
 		})
 	}

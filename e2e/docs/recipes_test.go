@@ -187,8 +187,8 @@ var example containers.ExampleImage
 
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	if busybox, err := exec.LookPath("busybox"); err == nil && containers.DockerWorks() && containers.IsStatic(busybox) {
-		example = containers.BuildExample(t, busybox)
+	if containers.DockerWorks(t) {
+		example = containers.BuildExample(t)
 	}
 	seen := map[string]bool{}
 	for _, page := range pages(t) {
@@ -422,8 +422,7 @@ func built(t *testing.T, text string) (image string) {
 // builtIn is the image that a folder's Dockerfile makes, on a busybox of this machine.
 func builtIn(t *testing.T, dir string) (image string) {
 	t.Helper()
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	containers.NeedStaticBusybox(t)
+	containers.NeedDocker(t)
 	file := filepath.Join(dir, "Dockerfile")
 	text := strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0", "--from="+example.Fini).Replace(rig.ReadFile(t, file))
 	rig.Put(t, file, text, 0o644)
@@ -651,9 +650,7 @@ print("status", result.returncode)
 	pid := l.Out.WantPID("")
 	l.Out.Want("done")
 	l.Out.Want("status 0")
-	if got := l.Status(); got != 0 {
-		t.Errorf("status %d: %s", got, l.Err.Text())
-	}
+	l.MustHaveStatus(0)
 	if left := k.Cgroup.Alive(); !slices.Equal(left, []int{pid}) {
 		t.Errorf("alive are %v, want %d alone, whose output is elsewhere", k.Cgroup.Names(), pid)
 	}

@@ -143,8 +143,8 @@ func TestInstall(t *testing.T) {
 
 // An image that holds nothing but fini brings it to a volume, as any user.
 func TestInstallFromScratch(t *testing.T) {
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Fini
+	containers.NeedDocker(t)
+	image := containers.BuildExample(t).Fini
 	for _, user := range []string{"0:0", "65532:65532"} {
 		if quick := user != "0:0"; rig.Quick() && !quick {
 			continue

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // TestContainers does it under Docker. It is one test so that the images are built once.
 func TestContainers(t *testing.T) {
 	t.Parallel()
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	image := containers.BuildExample(t, containers.NeedStaticBusybox(t)).Whole
+	containers.NeedDocker(t)
+	image := containers.BuildExample(t).Whole
 	for _, part := range []struct {
 		name string
 		run  func(t *testing.T, image string)
@@ -37,7 +37,6 @@ func TestContainers(t *testing.T) {
 		{"saved work", containersSavedWork},
 		{"out of memory", containersOutOfMemory},
 		{"pause", containersPause},
-		{"timeout while paused", containersTimeoutWhilePaused},
 		{"restart", containersRestart},
 		{"another user's leftovers", containersOtherUser},
 		{"wrapper killed", containersWrapperKilled},
@@ -99,9 +98,7 @@ func clientRow(t *testing.T, image, name string, status int, end func(*dockerRun
 		o := r.Outcome(rig.Patience)
 		if !o.Never && o.Survivors == 0 {
 			r.MustBeGone(143)
-			if got := r.Status(); got != status {
-				t.Errorf("status %d of the client, want %d", got, status)
-			}
+			r.MustHaveStatus(status)
 		}
 		return o
 	})
@@ -198,42 +195,11 @@ func containersPause(t *testing.T, image string) {
 
 	containers.Docker(t, "pause", r.Name)
 	containers.Docker(t, "stop", r.Name)
-	if got := r.Status(); got != 143 {
-		t.Errorf("status %d, want 143; stderr: %s", got, r.Err.Text())
-	}
+	r.MustHaveStatus(143)
 	if rest := r.Out.Rest(); len(rest) > 0 {
 		t.Errorf("more came out than went in: %q", rest)
 	}
 	r.MustBeGone(143)
-	y.MustBeLeft(savedBy(0))
-}
-
-// fini's clock goes on while the container is paused: a timeout that has run out by then
-// takes effect at once. The container has to be paused before.
-func containersTimeoutWhilePaused(t *testing.T, image string) {
-	const timeout = 40 * time.Second
-	y := newVolume(t)
-	r := startRun(t, y.With("-e", "FINI_TIMEOUT="+timeout.String(), image, "sh", "/volume/copy")...)
-	r.Out.Want("saver ready")
-	started := time.Now()
-	y.MustBeHeld()
-	containers.Docker(t, "pause", r.Name)
-	rig.Until(t, "the timeout has run out", func() bool { return time.Since(started) > timeout })
-	if got := y.Saved(); got != "" {
-		t.Fatalf("the container is paused, and the saver was asked: %q", got)
-	}
-	unpaused := time.Now()
-	containers.Docker(t, "unpause", r.Name)
-	rig.Until(t, "the saver is asked", func() bool { return y.Saved() != "" })
-	// A clock that had stood still would need nearly all of the timeout.
-	if took := time.Since(unpaused); took > timeout/2 {
-		t.Errorf("the timeout took effect %v after the container went on", took)
-	}
-	if got := r.Status(); got != 124 {
-		t.Errorf("status %d, want 124; stderr: %s", got, r.Err.Text())
-	}
-	r.Out.Rest()
-	r.MustBeGone(124)
 	y.MustBeLeft(savedBy(0))
 }
 
@@ -288,9 +254,7 @@ func containersOtherUser(t *testing.T, image string) {
 			y.MustBeHeld()
 			r.Send("go\n")
 			r.Out.Rest()
-			if got := r.Status(); got != 5 {
-				t.Errorf("status %d, want 5", got)
-			}
+			r.MustHaveStatus(5)
 			r.MustBeGone(5)
 			y.MustBeLeft(tt.saved)
 			mustSay(t, r.Err.Whole(), tt.says...)
@@ -329,9 +293,7 @@ func containersWrapperKilled(t *testing.T, image string) {
 					pid = containers.Docker(t, "exec", b.Name, "sh", "/volume/inner")
 				}
 				containers.Docker(t, "exec", b.Name, "kill", "-KILL", pid)
-				if got := b.Status(); got != 137 {
-					t.Errorf("status %d, want 137", got)
-				}
+				b.MustHaveStatus(137)
 				b.Out.Rest()
 				rig.Until(t, "the case's last process is gone", func() bool { return rig.HungUp(b.Y.Witness) })
 				b.Y.MustBeLeft(savedBy(who.uid))
@@ -397,17 +359,13 @@ func rootlessStop(t *testing.T, e *containers.Engine, fini string) {
 // the container that it is gone.
 func rootlessClientKilled(t *testing.T, e *containers.Engine, fini string) {
 	y := newVolume(t)
-	name := nameOf(e, t)
-	args := y.With("-v", fini+":/fini:ro", "--entrypoint", "/fini",
-		e.Image, "-i", "--grace=20s", "--", "sh", "/volume/main")
-	l := rig.StartCmd(t, e.Command(t, append([]string{"run", "--network", "none", "--name", name, "-i"}, args...)...))
+	l := inForeground(e, t, y.With("-i", "-v", fini+":/fini:ro", "--entrypoint", "/fini",
+		e.Image, "-i", "--grace=20s", "--", "sh", "/volume/main")...)
 	l.Out.Want("saver ready")
 	y.MustBeHeld()
 	l.Signal(syscall.SIGKILL)
-	if got := l.Status(); got != 137 {
-		t.Errorf("status %d of the client, want 137", got)
-	}
-	if got := e.Must(t, "wait", name); got != "7" {
+	l.MustHaveStatus(137) // of the client
+	if got := e.Must(t, "wait", l.Name); got != "7" {
 		t.Errorf("status %s of the container, want 7", got)
 	}
 	y.MustBeLeft(savedBy(0))
@@ -505,28 +463,8 @@ func needDockerInit(t testing.TB, image string) {
 
 // Outcome watches the client's output and the container from now on, which is the moment
 // after the fault, and counts what is there in the end.
-func (r *dockerRun) Outcome(limit time.Duration) (o columns.Outcome) {
-	r.T.Helper()
-	start := time.Now()
-	deadline := time.After(limit)
-	// This also ends where there is no such container any more.
-	wait, _ := (&containers.Container{T: r.T, Name: r.Name}).Follow("wait", r.Name)
-	for out, ended := r.Out.C, wait.C; out != nil || ended != nil; {
-		select {
-		case _, open := <-out:
-			if !open {
-				o.Eof, out = time.Since(start), nil
-			}
-		case _, open := <-ended:
-			if !open {
-				ended = nil
-			}
-		case <-deadline:
-			o.Never, out, ended = out != nil, nil, nil
-		}
-	}
-	o.Survivors = dockerTop(r.T, r.Name)
-	return o
+func (r *dockerRun) Outcome(limit time.Duration) columns.Outcome {
+	return columns.Watch(limit, r.Out, func() int { return dockerTop(r.T, r.Name) })
 }
 
 // untilSaid waits until a container has written a line this often, in all its lives.
@@ -561,24 +499,9 @@ func startBeside(t testing.TB, image, user string, command []string) *beside {
 // More is how many processes are in the container beside those two.
 func (b *beside) More() int { return dockerTop(b.T, b.Name) - 2 }
 
-// Outcome watches the exec's output, and what it has brought into the container, from
-// now on.
-func (b *beside) Outcome(limit time.Duration) (o columns.Outcome) {
-	start := time.Now()
-	deadline := time.After(limit)
-	for out := b.Out.C; out != nil; {
-		select {
-		case _, open := <-out:
-			if !open {
-				o.Eof, out = time.Since(start), nil
-			}
-		case <-deadline:
-			o.Never, out = true, nil
-		}
-	}
-	rig.Poll(time.Until(start.Add(limit)), func() bool { return b.More() == 0 })
-	o.Survivors = b.More()
-	return o
+// Outcome watches the exec's output, and what it has brought into the container, from now on.
+func (b *beside) Outcome(limit time.Duration) columns.Outcome {
+	return columns.Watch(limit, b.Out, b.More)
 }
 
 // rootlessPodman is podman for a user that nobody has made, with all that it keeps in a
@@ -591,21 +514,8 @@ func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
 		t.Fatal(err)
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
-	fini = in("fini")
-	binary, err := os.ReadFile(rig.Fini)
-	if err == nil {
-		err = os.WriteFile(fini, binary, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(in("containers.conf"), []byte(`
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-log_driver = "k8s-file"
-[engine]
-lock_type = "file"
-events_logger = "file"
-`), 0o644)
-	}
+	fini = rig.Put(t, in("fini"), rig.ReadFile(t, rig.Fini), 0o755)
+	rig.Put(t, in("containers.conf"), containers.PodmanConf, 0o644)
 	for _, name := range []string{"home", "run", ""} {
 		if err == nil && name != "" {
 			err = os.Mkdir(in(name), 0o700)
@@ -632,7 +542,7 @@ events_logger = "file"
 		e.Must(t, "system", "migrate") // ends the process that keeps the user's namespaces
 		rig.Until(t, "podman's directory can be removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
-	e.Import(t, containers.NeedStaticBusybox(t))
+	e.Import(t, e.Image)
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers without root (%v: %s)", err, out))
 	return e, fini

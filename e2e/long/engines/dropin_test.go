@@ -23,15 +23,13 @@ import (
 // can't be told --init-path, so the mount and the arguments are made here.
 func TestDropInDocker(t *testing.T) {
 	t.Parallel()
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
+	containers.NeedDocker(t)
 	e := &containers.Engine{Client: []string{"docker"}, Inside: "/sbin/docker-init", Remove: []string{"rm", "-f"}}
 	e.Fini = func(flags []string, command ...string) []string {
 		flags = append([]string{"-v", containers.FiniFile(t) + ":" + e.Inside + ":ro", "--entrypoint", e.Inside}, flags...)
 		return append(append(flags, e.Image, "--"), command...)
 	}
-	e.Image = containers.UniqueName("base")
-	e.Import(t, containers.NeedStaticBusybox(t))
-	t.Cleanup(func() { e.Must(t, "rmi", e.Image) })
+	e.Image = containers.Base(t)
 	runAll(e, t, map[string]func(t *testing.T, e *containers.Engine){"pause": dropInPause, "terminal": dropInTerminal, "the child alone": dropInAlone})
 }
 
@@ -49,7 +47,7 @@ func TestDropInPodman(t *testing.T) {
 	}
 	e.Image = "localhost/fini-e2e:base"
 	e.Env = containers.PodmanConfig(t)
-	e.Import(t, containers.NeedStaticBusybox(t))
+	e.Import(t, e.Image)
 	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
 	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
 	runAll(e, t, map[string]func(t *testing.T, e *containers.Engine){"play kube": podmanPlayKube, "the child alone": dropInAlone})
@@ -94,7 +92,7 @@ func dropInPause(t *testing.T, e *containers.Engine) {
 	}
 	pause := inForeground(e, t, "-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
 	g := joined(pause)
-	rig.Until(t, "no zombie beside fini -P", func() bool { return zombiesOf(e, t, g.Name) == 0 })
+	rig.Until(t, "no zombie beside fini -P", func() bool { return e.Zombies(t, g.Name) == 0 })
 	e.Must(t, "stop", pause.Name) // sends SIGKILL in the end, which would be 137
 	if out := pause.MustEnd(0); out != "" {
 		t.Errorf("fini -P wrote %q", out)
@@ -102,12 +100,12 @@ func dropInPause(t *testing.T, e *containers.Engine) {
 	g.MustEnd(137) // with its namespace
 
 	g = joined(inForeground(e, t, e.Image, "sleep", "1000"))
-	rig.Until(t, "200 zombies beside sleep", func() bool { return zombiesOf(e, t, g.Name) == 200 })
+	rig.Until(t, "200 zombies beside sleep", func() bool { return e.Zombies(t, g.Name) == 200 })
 }
 
 // A shell on a terminal has its jobs, with the client's terminal as far as its own.
 func dropInTerminal(t *testing.T, e *containers.Engine) {
-	name := nameOf(e, t)
+	name := e.Name(t, "dropin")
 	// What is typed before the shell has set the terminal for a prompt may be lost, so each
 	// prompt is waited for, and has a line of its own.
 	args := append([]string{"run", "--network", "none", "--name", name, "-it", "-e", "PS1=prompt>\n"},
@@ -156,9 +154,7 @@ func dropInTerminal(t *testing.T, e *containers.Engine) {
 	enter("echo and here")
 	want("and here")
 	enter("exit 3")
-	if got := l.Status(); got != 3 {
-		t.Errorf("status %d, want 3; screen: %s", got, screen.Text())
-	}
+	l.MustHaveStatus(3)
 }
 
 // A pod whose containers share a PID namespace has fini three times: as podman's pause
@@ -206,9 +202,9 @@ func podmanPlayKube(t *testing.T, e *containers.Engine) {
 	if got := e.Must(t, "exec", one, "/bin/cat", "/proc/1/cmdline"); !strings.HasSuffix(got, "\x00-P\x00") {
 		t.Errorf("the pause process runs as %q", got)
 	}
-	rig.Until(t, "no zombie of the main child's", func() bool { return zombiesOf(e, t, one) == 0 })
+	rig.Until(t, "no zombie of the main child's", func() bool { return e.Zombies(t, one) == 0 })
 	e.Must(t, "exec", one, "/bin/sh", "-c", containers.Make200Orphans)
-	rig.Until(t, "no zombie of exec's", func() bool { return zombiesOf(e, t, one) == 0 })
+	rig.Until(t, "no zombie of exec's", func() bool { return e.Zombies(t, one) == 0 })
 
 	// By itself, for `pod stop` sends TERM to the pause process in the same moment, and the
 	// command dies with the namespace. Each gets SIGKILL after 10 s, which would be 137.

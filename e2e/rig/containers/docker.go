@@ -1,32 +1,13 @@
 package containers
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
-
-// Docker runs the client, which has to succeed, and returns its standard output.
-func Docker(t testing.TB, args ...string) string {
-	t.Helper()
-	out, err := Client(t, args...).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		t.Fatalf("docker %q: %v", args, err)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // ExampleImage names what Dockerfile.example makes.
 type ExampleImage struct {
@@ -36,24 +17,10 @@ type ExampleImage struct {
 
 // BuildExample builds Dockerfile.example on a base of busybox. No registry is asked:
 // the base is imported from a tar.
-func BuildExample(t *testing.T, busybox string) ExampleImage {
+func BuildExample(t *testing.T) ExampleImage {
 	t.Helper()
-	base := UniqueName("base")
-	load := Client(t, "import", "-", base)
-	load.Stdin = BusyboxTar(t, busybox)
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("docker import: %v: %s", err, out)
-	}
-	t.Cleanup(func() { Docker(t, "rmi", base) })
-
-	dir := t.TempDir()
-	binary, err := os.ReadFile(rig.Fini)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "fini"), binary, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	base, dir := Base(t), t.TempDir()
+	rig.Put(t, filepath.Join(dir, "fini"), rig.ReadFile(t, rig.Fini), 0o755)
 	build := func(args ...string) string {
 		tag := UniqueName("image")
 		// What the cache holds may be another room's image, which that room removes meanwhile.
@@ -82,8 +49,7 @@ type Container struct {
 // is behind it.
 func StartContainer(t testing.TB, flags ...string) *Container {
 	t.Helper()
-	c := &Container{T: t, Name: UniqueName("run")}
-	t.Cleanup(func() { Docker(t, "rm", "-f", c.Name) })
+	c := &Container{T: t, Name: docker.Name(t, "run")}
 	// The time that the engine gives is no measure of a busy machine.
 	Docker(t, append([]string{"run", "-d", "--network", "none", "--stop-timeout", "60", "--name", c.Name}, flags...)...)
 	c.Out, c.Err = c.Follow("logs", "-f", c.Name)
@@ -124,14 +90,10 @@ func (c *Container) MustEnd(want int) string {
 	return Docker(c.T, "logs", c.Name)
 }
 
-// Zombies counts them in the container. Who counts is in the count, alive.
-func (c *Container) Zombies() (n int) {
+// Zombies counts them in the container.
+func (c *Container) Zombies() int { return docker.Zombies(c.T, c.Name) }
+
+func (c *Container) MustBeFini() {
 	c.T.Helper()
-	// A process may be gone before its file is opened.
-	for line := range strings.Lines(c.Exec("sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")) {
-		if procfs.ParseStat(line).State() == 'Z' {
-			n++
-		}
-	}
-	return n
+	rig.Until(c.T, "PID 1 is fini", func() bool { return c.Exec("cat", "/proc/1/comm") == "fini" })
 }

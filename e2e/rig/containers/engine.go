@@ -18,15 +18,9 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
-
-func NeedStaticBusybox(t *testing.T) string {
-	t.Helper()
-	busybox := need.Program(t, "busybox")
-	need.That(t, IsStatic(busybox), "a static busybox (busybox-static)")
-	return busybox
-}
 
 func FiniFile(t testing.TB) string {
 	t.Helper()
@@ -59,40 +53,6 @@ func PodmanClient(t *testing.T) []string {
 		"--volumepath", filepath.Join(dir, "volumes"), "--cgroup-manager", "cgroupfs", "--runtime", "runc"}
 }
 
-// PodmanConfig is an environment in which podman finds fini under the name of catatonit,
-// of which it makes the image of a pod's pause process.
-func PodmanConfig(t *testing.T) []string {
-	t.Helper()
-	dir := t.TempDir()
-	binary, err := os.ReadFile(rig.Fini)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "catatonit"), binary, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "containers.conf")
-	text := fmt.Sprintf(`
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-log_driver = "k8s-file"
-[engine]
-lock_type = "file"
-events_logger = "file"
-helper_binaries_dir = [%q, "/usr/local/libexec/podman", "/usr/local/lib/podman", "/usr/libexec/podman", "/usr/lib/podman"]
-`, dir)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return append(os.Environ(), "CONTAINERS_CONF="+config)
-}
-
-func DockerWorks() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), rig.Patience)
-	defer cancel()
-	return exec.CommandContext(ctx, "docker", "info").Run() == nil
-}
-
 func IsStatic(path string) bool {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -102,33 +62,12 @@ func IsStatic(path string) bool {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// Client is the client with these arguments, ended where it hangs.
-func Client(t testing.TB, args ...string) *exec.Cmd {
-	t.Helper()
-	// Not the test's own context: that one has ended when cleanups run.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*rig.Patience)
-	t.Cleanup(cancel)
-	return exec.CommandContext(ctx, "docker", args...)
-}
-
-var dockerNames atomic.Int64
-
-// UniqueName is a name that nobody else uses.
-func UniqueName(what string) string {
-	return fmt.Sprintf("fini-e2e-%s-%d-%d", what, os.Getpid(), dockerNames.Add(1))
-}
-
 // BusyboxTar is a root file system with busybox under each of its names.
-func BusyboxTar(t *testing.T, busybox string) io.Reader {
+func BusyboxTar(t *testing.T) io.Reader {
 	t.Helper()
-	binary, err := os.ReadFile(busybox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := exec.Command(busybox, "--list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	busybox := need.Program(t, "busybox")
+	need.That(t, IsStatic(busybox), "a static busybox (busybox-static)")
+	binary, names := rig.ReadFile(t, busybox), rig.Run(t, busybox, "--list")
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	add := func(h tar.Header, content []byte) {
@@ -141,9 +80,9 @@ func BusyboxTar(t *testing.T, busybox string) io.Reader {
 		}
 	}
 	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
-	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, binary)
+	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, []byte(binary))
 	add(tar.Header{Name: "bin/plain-text", Mode: 0o644}, []byte("not executable\n"))
-	for _, name := range strings.Fields(string(names)) {
+	for _, name := range strings.Fields(names) {
 		if name != "busybox" {
 			add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
 		}
@@ -169,7 +108,7 @@ const Stoppable = `trap "echo main got TERM; exit 7" TERM
 		` + slowEscapee + `
 		while :; do sleep 1000 & wait; done`
 
-// An engine runs containers.
+// An Engine runs containers.
 type Engine struct {
 	Client []string // with the flags that each call takes
 	Env    []string
@@ -180,9 +119,34 @@ type Engine struct {
 	Remove []string // what ends a container and removes it
 }
 
+// docker is the engine of this machine.
+var docker = &Engine{Client: []string{"docker"}, Remove: []string{"rm", "-f"}}
+
+// DockerWorks reports whether it runs, and there is what tests make images of.
+func DockerWorks(t testing.TB) bool {
+	busybox, err := exec.LookPath("busybox")
+	return err == nil && IsStatic(busybox) && docker.Command(t, "info").Run() == nil
+}
+
+// NeedDocker skips a test without it.
+func NeedDocker(t testing.TB) {
+	t.Helper()
+	need.That(t, DockerWorks(t), "a running Docker engine, which e2e/dockerd.sh starts, and a static busybox (busybox-static)")
+}
+
+// Client is docker with these arguments, ended where it hangs.
+func Client(t testing.TB, args ...string) *exec.Cmd { return docker.Command(t, args...) }
+
+// Docker runs the client, which has to succeed, and returns its standard output.
+func Docker(t testing.TB, args ...string) string {
+	t.Helper()
+	return docker.Must(t, args...)
+}
+
 // Command is the client, ended where it hangs.
 func (e *Engine) Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
+	// Not the test's own context: that one has ended when cleanups run.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*rig.Patience)
 	t.Cleanup(cancel)
 	args = append(e.Client[1:len(e.Client):len(e.Client)], args...)
@@ -206,12 +170,73 @@ func (e *Engine) Must(t testing.TB, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Import makes the engine's image of a busybox.
-func (e *Engine) Import(t *testing.T, busybox string) {
+// Import makes an image of a busybox.
+func (e *Engine) Import(t *testing.T, image string) {
 	t.Helper()
-	load := e.Command(t, "import", "-", e.Image)
-	load.Stdin = BusyboxTar(t, busybox)
+	load := e.Command(t, "import", "-", image)
+	load.Stdin = BusyboxTar(t)
 	if out, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("%s import: %v: %s", e.Client[0], err, out)
 	}
+}
+
+// Base is an image of a busybox for docker, which is gone with the test.
+func Base(t *testing.T) (image string) {
+	t.Helper()
+	image = UniqueName("base")
+	docker.Import(t, image)
+	t.Cleanup(func() { Docker(t, "rmi", image) })
+	return image
+}
+
+var uniqueNames atomic.Int64
+
+// UniqueName is a name that nobody else uses.
+func UniqueName(what string) string {
+	return fmt.Sprintf("fini-e2e-%s-%d-%d", what, os.Getpid(), uniqueNames.Add(1))
+}
+
+// Name is one for a container, which is removed in the end.
+func (e *Engine) Name(t testing.TB, what string) string {
+	t.Helper()
+	name := UniqueName(what)
+	t.Cleanup(func() {
+		if out, err := e.Command(t, append(e.Remove, name)...).CombinedOutput(); err != nil {
+			t.Errorf("cannot remove %s: %v: %s", name, err, out)
+		}
+	})
+	return name
+}
+
+// Zombies counts them in a container. Who counts is in the count, alive.
+func (e *Engine) Zombies(t testing.TB, name string) (n int) {
+	t.Helper()
+	// A process may be gone before its file is opened.
+	stats := e.Must(t, "exec", name, "/bin/sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")
+	for line := range strings.Lines(stats) {
+		if procfs.ParseStat(line).State() == 'Z' {
+			n++
+		}
+	}
+	return n
+}
+
+// PodmanConf is what podman is told so that it runs beside tests and other podmans.
+const PodmanConf = `
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+log_driver = "k8s-file"
+[engine]
+lock_type = "file"
+events_logger = "file"
+`
+
+// PodmanConfig is an environment in which podman finds fini under the name of catatonit,
+// of which it makes the image of a pod's pause process.
+func PodmanConfig(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	rig.Put(t, filepath.Join(dir, "catatonit"), rig.ReadFile(t, rig.Fini), 0o755)
+	text := PodmanConf + fmt.Sprintf("helper_binaries_dir = [%q, \"/usr/local/libexec/podman\", \"/usr/local/lib/podman\", \"/usr/libexec/podman\", \"/usr/lib/podman\"]\n", dir)
+	return append(os.Environ(), "CONTAINERS_CONF="+rig.Put(t, filepath.Join(dir, "containers.conf"), text, 0o644))
 }

@@ -227,9 +227,7 @@ func needSSH(t *testing.T, b *bench) {
 }
 
 func needContainer(t *testing.T, b *bench) {
-	need.That(t, containers.DockerWorks(), "a running Docker engine, which e2e/dockerd.sh starts")
-	busybox := need.Program(t, "busybox")
-	need.That(t, containers.IsStatic(busybox), "a static busybox (busybox-static)")
+	containers.NeedDocker(t)
 	if err := b.startContainer(); err != nil {
 		t.Fatal(err)
 	}
@@ -387,13 +385,7 @@ func (b *bench) serveSSH(t *testing.T) error {
 
 // runContainer runs a container with busybox, into which cases go by docker exec.
 func (b *bench) runContainer(t *testing.T) error {
-	image := containers.UniqueName("tty")
-	load := containers.Client(t, "import", "-", image)
-	load.Stdin = containers.BusyboxTar(t, need.Program(t, "busybox"))
-	if out, err := load.CombinedOutput(); err != nil {
-		return fmt.Errorf("docker import: %w: %s", err, out)
-	}
-	t.Cleanup(func() { _ = containers.Client(t, "rmi", image).Run() })
+	image := containers.Base(t)
 	out, err := containers.Client(t, "run", "-d", "--rm", "--init", "--name", b.container, "-v", b.dir+":"+b.dir, image, "sleep", "1000000").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("docker run: %w: %s", err, out)
