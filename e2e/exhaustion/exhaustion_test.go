@@ -531,9 +531,7 @@ func TestLeftoverThatMayNotBeSignalled(t *testing.T) {
 		l.Out.Want("ready")
 		started := time.Now()
 		rig.Write(t, l, "go\n")
-		if got := l.Status(); got != 3 {
-			t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
-		}
+		l.MustHaveStatus(3)
 		// It includes what every process has taken that fini has reaped.
 		took, used := time.Since(started), l.Cmd.ProcessState.UserTime()+l.Cmd.ProcessState.SystemTime()
 		if used > took/4 {

@@ -72,9 +72,7 @@ func TestLeftoverAtDeadEnd(t *testing.T) {
 				if p.PID1 {
 					e.Abort() // for a PID namespace the kernel waits until all in it have ended
 				}
-				if got := l.Status(); got != status {
-					t.Errorf("status %d, want %d", got, status)
-				}
+				l.MustHaveStatus(status)
 				e.Abort()
 				rig.Until(t, "the end of the leftover", func() bool { return rig.HungUp(l.Witness) })
 			})

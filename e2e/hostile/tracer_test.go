@@ -104,9 +104,7 @@ func TestTracerThatHangs(t *testing.T) {
 			release := hang(t, inner, tt.more...)
 			started := time.Now()
 			tt.end(t, l, inner)
-			if got := l.Status(); got != tt.status {
-				t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
-			}
+			l.MustHaveStatus(tt.status)
 			if took := time.Since(started); took > bound {
 				t.Errorf("took %v; stderr: %s", took, l.Err.Text())
 			}

@@ -182,9 +182,7 @@ func refusedRun(t *testing.T, row refusals.Row, kind string, p rig.Place) {
 	}
 	l.mustAnswer(l.PID())
 	l.Signal(syscall.SIGTERM)
-	if got := l.Status(); got != 7 {
-		t.Errorf("status %d, want 7; stderr: %s", got, l.Err.Text())
-	}
+	l.MustHaveStatus(7)
 	left := row.Left
 	if p.PID1 {
 		left = refusals.Nothing // an orphan comes to PID 1 without being asked for
@@ -216,9 +214,7 @@ func refusedKilled(t *testing.T, row refusals.Row, victim, kind string) {
 		t.Fatalf("the command is a child of %d, and fini is %d", inner, outer)
 	}
 	rig.MustKill(t, map[string]int{"launcher": l.PID(), "outer": outer, "inner": inner, "only": outer}[victim], syscall.SIGKILL)
-	if got := l.Status(); got != 137 {
-		t.Errorf("status %d, want 137; stderr: %s", got, l.Err.Text())
-	}
+	l.MustHaveStatus(137)
 	if victim == "launcher" && row.Unbound {
 		// What does not come can't be waited for. But fini does not say that it is bound, and
 		// goes on.
@@ -310,9 +306,7 @@ func TestRefusedAlarms(t *testing.T) {
 				case 3:
 					rig.Write(t, l, "go\n")
 				}
-				if got := l.Status(); got != tt.status {
-					t.Errorf("status %d, want %d; stderr: %s", got, tt.status, l.Err.Text())
-				}
+				l.MustHaveStatus(tt.status)
 				if calls != refusals.All && (rig.HeldOpen(l.Witness) || len(h.Alive()) > 0) {
 					t.Errorf("fini is gone and these are alive: %q", h.Names())
 				}
@@ -427,9 +421,7 @@ func TestRefusedProc(t *testing.T) {
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
 			rig.Write(t, l, "go\n")
-			if got := l.Status(); got != 3 {
-				t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
-			}
+			l.MustHaveStatus(3)
 			if got := h.Names(); len(got) != tt.left || rig.HeldOpen(l.Witness) != (tt.left > 0) {
 				t.Errorf("fini is gone and these are alive: %q, want %d; stderr: %s", got, tt.left, l.Err.Text())
 			}

@@ -119,9 +119,7 @@ func TestAudit(t *testing.T) {
 				path := reports.Path(t)
 				l, pid, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
 				rig.Write(t, l, "go\n")
-				if got := l.Status(); got != tt.status {
-					t.Errorf("status %d, want %d", got, tt.status)
-				}
+				l.MustHaveStatus(tt.status)
 				if !p.PID1 { // where the kernel ends it
 					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 					if conn, err := net.Dial("tcp", at[0]); err != nil {
@@ -190,9 +188,7 @@ func TestGitHubSummary(t *testing.T) {
 					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 				}
 				rig.Write(t, l, "go\n")
-				if got := l.Status(); got != tt.code {
-					t.Errorf("status %d, want %d", got, tt.code)
-				}
+				l.MustHaveStatus(tt.code)
 				text := string(must(os.ReadFile(file)))
 				if tt.says == "" {
 					if said := l.Err.Whole(); strings.Contains(said, "::") || text != "before\n" {

@@ -314,9 +314,7 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 	})
 	path := reports.Path(t)
 	l := rig.Start(t, rig.Alone, "--report="+path, "--", "/bin/sh", "-c", `kill -KILL $PPID; read x`)
-	if got := l.Status(); got != 137 {
-		t.Errorf("status %d", got)
-	}
+	l.MustHaveStatus(137)
 	rig.Until(t, "the end of the command", func() bool { return rig.HungUp(l.Witness) })
 	if text := rig.ReadFile(t, path); text != "" {
 		t.Errorf("a fini that was killed has left %q", text)

@@ -69,9 +69,7 @@ func TestStuckInExec(t *testing.T) {
 				if p.PID1 {
 					l.Abort() // for a PID namespace the kernel waits until all in it have ended
 				}
-				if got := l.Status(); got != way.code {
-					t.Errorf("status %d, want %d; stderr: %s", got, way.code, l.Err.Text())
-				}
+				l.MustHaveStatus(way.code)
 				rig.Until(t, "the end of fini", func() bool {
 					state := procfs.Status(l.outer, "State") + procfs.Status(l.worker, "State")
 					return strings.Trim(state, "Z (zombie)") == ""
@@ -160,9 +158,7 @@ func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 			l.Out.Want("ready")
 			rig.Write(t, l, "end\n")
 			l.Out.Want("asked")
-			if got := l.Status(); got != 3 {
-				t.Errorf("status %d, want 3; stderr: %s", got, l.Err.Text())
-			}
+			l.MustHaveStatus(3)
 			if text := l.Err.Text(); strings.Contains(text, "in-exec") || strings.Contains(text, "gave up") {
 				t.Errorf("it says %q", text)
 			}
