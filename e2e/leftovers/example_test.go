@@ -24,6 +24,7 @@ func TestLeftoverIsStopped(t *testing.T) {
 
 // The page of package rig shows the test above.
 func TestPageOfTheRig(t *testing.T) {
+	t.Parallel()
 	_, test, _ := strings.Cut(rig.ReadFile(t, "leftovers/example_test.go"), "\nfunc TestLeftoverIsStopped(")
 	test, _, _ = strings.Cut(test, "\n}\n")
 	if page := strings.ReplaceAll(rig.ReadFile(t, "rig/doc.go"), "\n//\t", "\n"); !strings.Contains(page, test+"\n}\n") {
