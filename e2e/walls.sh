@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 module=$(go list -m)
 walls='
 main internal/cli internal/entry internal/files internal/host internal/life signals
-internal/files unix
-internal/host internal/cli internal/entry internal/life internal/proc internal/report internal/proc orphans pdeath reaper signals unix
+internal/files internal/proc unix
+internal/host internal/files internal/cli internal/entry internal/life internal/proc internal/report internal/proc orphans pdeath reaper signals unix
 internal/cli internal/life signals
 internal/entry internal/proc pdeath reaper signals unix
 internal/life internal/entry orphans reaper signals

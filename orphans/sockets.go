@@ -1,10 +1,9 @@
 package orphans
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,36 +91,14 @@ func parseAddress(text string) string {
 	words, number, _ := strings.Cut(text, ":")
 	port, err := strconv.ParseUint(number, 16, 16)
 	ip, err2 := hex.DecodeString(words)
-	if err != nil || err2 != nil || len(ip) != 4 && len(ip) != 16 {
-		return ""
-	}
-	for i := 0; i < len(ip); i += 4 {
+	for i := 0; i+4 <= len(ip); i += 4 {
 		binary.NativeEndian.PutUint32(ip[i:], binary.BigEndian.Uint32(ip[i:]))
 	}
-	last := ip[len(ip)-4:]
-	host := fmt.Sprintf("%d.%d.%d.%d", last[0], last[1], last[2], last[3])
-	if len(ip) == 16 {
-		host = "[" + ipv6(ip, host) + "]"
+	host, isAddress := netip.AddrFromSlice(ip)
+	if err != nil || err2 != nil || !isAddress {
+		return ""
 	}
-	return host + ":" + strconv.FormatUint(port, 10)
-}
-
-// ipv6 is an address in the notation of RFC 5952; last is its last four bytes in the notation of IPv4. fini
-// does not use package net, which takes time at each start.
-func ipv6(ip []byte, last string) string {
-	if bytes.Equal(ip[:12], []byte{10: 0xff, 11: 0xff}) {
-		return "::ffff:" + last
-	}
-	text := ""
-	for i := 0; i < 16; i += 2 {
-		text += ":" + strconv.FormatUint(uint64(binary.BigEndian.Uint16(ip[i:])), 16)
-	}
-	for n := 8; n > 1; n-- { // a single 0 is not left out
-		if before, after, ok := strings.Cut(text+":", strings.Repeat(":0", n)+":"); ok {
-			return strings.TrimPrefix(before, ":") + "::" + strings.TrimSuffix(after, ":")
-		}
-	}
-	return text[1:]
+	return netip.AddrPortFrom(host, uint16(port)).String()
 }
 
 // parseUnix reads a line of /proc/net/unix. The name is "" if the socket does not listen or has none. A process

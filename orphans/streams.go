@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file finds the processes that hold the standard streams of this process, from the texts and the modes of the
@@ -29,12 +31,7 @@ const unreadable stream = "?" // a pipe or socket, and no /proc to say which
 // ownStream is the stream of a descriptor of this process. No reader waits for the end of a terminal, a
 // file or /dev/null. ownStream finds the kind without stat(2), which may wait for a server.
 func (t *Tree) ownStream(fd int) stream {
-	_, notPipe := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
-	known := notPipe == nil
-	if !known {
-		_, notSocket := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-		known = notSocket == nil
-	}
+	known := proc.Stream(fd) != 0
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.Buf)
 	link := string(t.Buf[:max(n, 0)])
 	switch {

@@ -1,7 +1,6 @@
 package pdeath
 
 import (
-	"bytes"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -12,23 +11,11 @@ import (
 // This file reads only comm and status below /proc, for which a reader never waits. See proc_pid_comm(5),
 // proc_pid_status(5).
 
-// Name returns the name of a process, "" if it can't be read.
-func Name(pid int) string {
-	f := proc.In(unix.AT_FDCWD)
-	name, _ := f.Read("/proc/" + strconv.Itoa(pid) + "/comm")
-	return string(bytes.TrimSuffix(name, []byte("\n")))
-}
-
 // Ignores reports whether a process ignores a signal. It returns false if the status can't be read.
-func Ignores(pid int, sig unix.Signal) (ignores bool) {
+func Ignores(pid int, sig unix.Signal) bool {
 	f := proc.In(unix.AT_FDCWD)
-	_ = f.Each("/proc/"+strconv.Itoa(pid)+"/status", '\n', proc.MaxText, func(line []byte, _ bool) (more bool) {
-		text, found := bytes.CutPrefix(line, []byte("SigIgn:\t"))
-		set, _ := strconv.ParseUint(string(text), 16, 64)
-		ignores = found && set&(1<<(sig-1)) != 0
-		return !found
-	})
-	return ignores
+	status, _ := f.StatusIn("/proc/" + strconv.Itoa(pid))
+	return status.Ignored&(1<<(sig-1)) != 0
 }
 
 // GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
@@ -61,11 +48,8 @@ func GroupIsOrphaned(group, session, parent int) bool {
 }
 
 // Dying reports whether a process has begun to exit: it has let go of its descriptors, or is gone.
-func Dying(pid int) (dying bool) {
+func Dying(pid int) bool {
 	f := proc.In(unix.AT_FDCWD)
-	err := f.Each("/proc/"+strconv.Itoa(pid)+"/status", '\n', proc.MaxText, func(line []byte, _ bool) (more bool) {
-		dying = string(line) == "FDSize:\t0"
-		return !dying
-	})
-	return dying || err == unix.ESRCH || err != nil && unix.Kill(pid, 0) == unix.ESRCH
+	status, err := f.StatusIn("/proc/" + strconv.Itoa(pid))
+	return status.Descriptors == 0 || err == unix.ESRCH || err != nil && unix.Kill(pid, 0) == unix.ESRCH
 }

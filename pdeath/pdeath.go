@@ -126,7 +126,7 @@ const (
 
 // LookAtStdin reports whether the end of standard input can be watched. An error explains why not.
 func LookAtStdin() (Stdin, error) {
-	if _, err := unix.FcntlInt(0, unix.F_GETPIPE_SZ, 0); err == nil { // fstat(2) may wait for a FIFO's file system
+	if proc.Stream(0) == unix.S_IFIFO {
 		return Open, nil
 	}
 	var st unix.Stat_t

@@ -37,8 +37,8 @@ type catching struct {
 	runtime uintptr          // the runtime's handler
 	senders [64]atomic.Int64 // of the last signal of each number n, at n-1: si_code in the low half, si_pid in the high half
 	counts  [64]atomic.Uint32
-	keeps   [64]uint64 // which pending signals each signal leaves pending
-	action  sigaction  // by which handler catches a signal
+	keeps   [64]uint64     // which pending signals each signal leaves pending
+	action  proc.SigAction // by which handler catches a signal
 }
 
 // siginfo is the part of the kernel's struct that tells the sender. See sigaction(2).
@@ -92,15 +92,15 @@ func prepare(eventFD int) {
 	}
 	// At the start the runtime replaces any handler of SIGSEGV by its own. Like the runtime's handler, handler runs on
 	// the stack that the runtime gives each thread for signals, with all signals blocked.
-	setAction(unix.SIGSEGV, nil, &caught.action)
+	proc.SetAction(unix.SIGSEGV, nil, &caught.action)
 	caught.runtime, caught.action[0] = caught.action[0], handlerPC
 }
 
 // catch makes handler catch a signal.
-func catch(sig syscall.Signal) { setAction(sig, &caught.action, nil) }
+func catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
 
 // uncatch restores the default action of a signal.
-func uncatch(sig syscall.Signal) { setAction(sig, &sigaction{}, nil) } // zero is SIG_DFL
+func uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
 
 // count returns how many signals of a number were caught since the last call.
 func count(sig syscall.Signal) int { return int(caught.counts[sig-1].Swap(0)) }

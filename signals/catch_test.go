@@ -11,8 +11,26 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "@catch" {
+		catcher()
+	}
+	surroundings.Own()
+	// Under the race detector a program sleeps for a second when it exits.
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(m.Run())
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // withHandler is whether the handler is fini's own.
 var withHandler = Threads == 0
@@ -21,7 +39,8 @@ var withHandler = Threads == 0
 // sender, until SIGTERM. SIGUSR1 has it catch SIGCHLD, SIGHUP has it
 // start a child and wait for its end, SIGXCPU has it take nothing before it can read something.
 func catcher() {
-	blocked := setOf(unix.SIGIO)
+	var blocked unix.Sigset_t
+	blocked.Val[0] = 1 << (unix.SIGIO - 1)
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil)
 	c, err := Catch(1<<(unix.SIGWINCH-1)|1<<(unix.SIGCHLD-1), nil)
 	if err != nil {

@@ -146,7 +146,7 @@ func (c *Catcher) Unblock() {
 	// The default action of the signals that can't be caught is to terminate the process.
 	for sig := syscall.Signal(32); sig <= rtMin; sig++ {
 		if !Catchable(sig) {
-			setAction(sig, &sigaction{sigIgn}, nil)
+			proc.SetAction(sig, &proc.SigAction{proc.Ignore}, nil)
 		}
 	}
 }
@@ -157,21 +157,9 @@ var leftIgnored = []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP, unix.
 // Ignored reports whether the disposition of sig is SIG_IGN. Only for leftIgnored is this also the disposition at the
 // start. See sigaction(2).
 func Ignored(sig syscall.Signal) bool {
-	var now sigaction
-	setAction(sig, nil, &now)
-	return now[0] == sigIgn
-}
-
-const sigIgn = 1 // SIG_IGN
-
-// sigaction is the kernel's struct, which begins with the handler on every architecture
-// that fini is built for.
-type sigaction [8]uintptr
-
-// setAction is rt_sigaction(2): set and old may be nil.
-func setAction(sig syscall.Signal, set, old *sigaction) {
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
-		uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+	var now proc.SigAction
+	proc.SetAction(sig, nil, &now)
+	return now[0] == proc.Ignore
 }
 
 // ToGroup sends sig to the process group that leader leads, and to leader itself if leader has moved to another group.
@@ -194,12 +182,11 @@ func To(pid int, sig syscall.Signal) error {
 //
 //go:nosplit
 func EndBy(sig syscall.Signal) {
-	var byDefault sigaction
 	var noCore [2]uint64 // struct rlimit64
 	set := uint64(1) << uint(sig-1)
 	proc.Call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0, 0, 0)
 	proc.Call(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, uintptr(unsafe.Pointer(&noCore)), 0) // if a filter refuses the prctl
-	proc.Call(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&byDefault)), 0, 8)
+	proc.SetAction(sig, &proc.SigAction{}, nil)                                             // zero is SIG_DFL
 	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&set)), 0, 8)
 	// Sent to this very thread, the signal takes effect before the call returns.
 	self, thread := proc.Call(unix.SYS_GETPID, 0, 0, 0, 0), proc.Call(unix.SYS_GETTID, 0, 0, 0, 0)

@@ -21,13 +21,13 @@ var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 //
 //go:nosplit
 func note(stack uintptr) {
-	a, all, now := &atEntry, ^uint64(0), [4]uint64{}
+	a, all, now := &atEntry, ^uint64(0), proc.SigAction{}
 	proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.blocked)), 8)
 	a.arguments = stack + 8
 	a.environ = a.arguments + 8*(word(stack)+1)
-	for sig := uintptr(1); sig <= 64; sig++ {
-		if action(sig, nil, &now); now[0] == ignore {
-			a.ignored |= 1 << (sig - 1)
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if proc.SetAction(sig, nil, &now); now[0] == proc.Ignore {
+			a.ignored |= 1 << uint(sig-1)
 		}
 	}
 	for fd := range a.closed {
@@ -37,15 +37,6 @@ func note(stack uintptr) {
 			proc.Open("/dev/null\x00", unix.O_RDWR)
 		}
 	}
-}
-
-const ignore = 1 // SIG_IGN
-
-// action is rt_sigaction(2).
-//
-//go:nosplit
-func action(sig uintptr, set, old *[4]uint64) {
-	proc.Call(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8)
 }
 
 // rebuild copies the words that the kernel has put on the stack to another one, and returns their address. Instead of the
@@ -105,10 +96,10 @@ func (p *process) catchEarly() {
 //go:nosplit
 func onTerminating(handler uintptr) {
 	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which amd64 calls no handler
-	now, set := [4]uint64{}, [4]uint64{uint64(handler), flags, 0, ^uint64(0)}
-	for sig := uintptr(1); sig <= uintptr(unix.SIGTERM); sig++ {
-		if action(sig, nil, &now); terminating>>(sig-1)&1 != 0 && now[0] != ignore {
-			action(sig, &set, nil)
+	now, set := proc.SigAction{}, proc.SigAction{handler, flags, 0, ^uintptr(0)}
+	for sig := syscall.Signal(1); sig <= unix.SIGTERM; sig++ {
+		if proc.SetAction(sig, nil, &now); terminating>>uint(sig-1)&1 != 0 && now[0] != proc.Ignore {
+			proc.SetAction(sig, &set, nil)
 		}
 	}
 }
@@ -122,7 +113,7 @@ var earlyPC uintptr
 //
 //go:nosplit
 func endEarly(sig uintptr) {
-	onTerminating(ignore)
+	onTerminating(proc.Ignore)
 	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
 		proc.Rest(moment)
 	}

@@ -26,6 +26,10 @@ func fork() {
 	if p.Failed = err; err < 0 { // later, nothing tells these children from the main child's descendants
 		return
 	}
+	if _, _, errno := proc.Wait(p.Self, 0); errno != unix.ECHILD { // this process is no child of its own
+		p.Failed = -int(errno)
+		return
+	}
 	// All signals wait that are not in this set, until the main child is started.
 	wanted := childEnded | terminating&^p.Ignored
 	if p.Parent.FD < 0 {
@@ -36,7 +40,7 @@ func fork() {
 	p.signalFD = signalFD(-1, wanted)
 	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
-		action(uintptr(unix.SIGCHLD), &[4]uint64{}, nil) // if SIGCHLD is ignored, the kernel keeps no status
+		proc.SetAction(unix.SIGCHLD, &proc.SigAction{}, nil) // if SIGCHLD is ignored, the kernel keeps no status
 	}
 	p.Failed = p.launch()
 }
@@ -99,9 +103,6 @@ func (p *process) launch() (err int) {
 	}
 	if err = min(p.signalFD, err, spare); err >= 0 {
 		err = p.tryCalls(line)
-	}
-	if _, _, errno := proc.Wait(p.Self, 0); errno != unix.ECHILD { // this process is no child of its own
-		err = min(err, -int(unix.EPERM))
 	}
 	if err >= 0 {
 		err = proc.Call(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0)

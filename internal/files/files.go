@@ -1,5 +1,6 @@
 // Package files opens every file that fini writes by its name: the report, the summary of a CI step, and the copy of
-// --install. If root runs fini, the folders of such a path may belong to others, who must not choose what root writes.
+// --install. If root runs fini, the folders of such a path may belong to others, who must not choose what root writes. It also
+// writes to standard error and other streams, without waiting for a reader.
 package files
 
 import (

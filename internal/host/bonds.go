@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/signals"
 )
@@ -36,7 +37,7 @@ const parentSignal = syscall.Signal(entry.ParentSignal)
 func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	launcher := k.launcher()
 	watch := func(fd, pid int, why life.Reason) {
-		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: pdeath.Name(pid), why: why})
+		k.bonds = append(k.bonds, bond{fd: fd, events: unix.POLLIN, pid: pid, name: proc.Name(pid), why: why})
 	}
 	if k.line.FD >= 0 {
 		watch(k.line.FD, k.self.Pid, life.FiniDied)
@@ -90,8 +91,8 @@ func (k *kernel) launcher() pdeath.Launcher {
 // byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
 // has exited already, like the shell of "nohup fini &".
 func byNohup(launcher pdeath.Launcher, self int) bool {
-	switch name := pdeath.Name(launcher.Pid); {
-	case name == entry.InnerName, name != "" && name == pdeath.Name(self):
+	switch name := proc.Name(launcher.Pid); {
+	case name == entry.InnerName, name != "" && name == proc.Name(self):
 		return false // the parent process is another fini, which catches the signals that it ignored at first
 	case launcher.Gone, launcher.Pid == 0:
 		return true

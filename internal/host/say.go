@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
@@ -30,7 +31,7 @@ func (s Logger) Sayf(level life.Level, format string, args ...any) {
 	if coloured() {
 		line = [...]string{life.Always: red, life.Normal: yellow, life.Detail: uncoloured}[level] + line + uncoloured
 	}
-	signals.SayLine([]byte(line + "\n"))
+	files.SayLine([]byte(line + "\n"))
 }
 
 const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
@@ -163,7 +164,7 @@ func (k *kernel) tellGitHub(leaks life.Leaks) error {
 	}
 	what = fmt.Sprintf(what, report.Processes(leaks.Count))
 	for _, line := range k.report.Annotations(level, what) {
-		signals.SayLine([]byte(line))
+		files.SayLine([]byte(line))
 	}
 	path, text := entry.Getenv("GITHUB_STEP_SUMMARY"), k.report.Summary(what)
 	if path == "" || text == "" {

@@ -3,7 +3,7 @@ package host
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-126c5d8a/fini/signals"
+	"github.com/seed-126c5d8a/fini/internal/files"
 )
 
 // hasTerminal reports whether this process has a controlling terminal, which sends signals, such as the SIGINT of
@@ -40,7 +40,7 @@ func takeForeground() {
 	}
 	defer func() { _ = unix.Close(tty) }()
 	// SIGTTOU suspends a group in the background for this call, unless the signal is blocked.
-	_ = signals.Quietly(func() error {
+	_ = files.Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
 	})
 }

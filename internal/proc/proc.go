@@ -51,6 +51,8 @@ type Status struct {
 	Group                 int // of threads: the pid of the process
 	Parent, Threads, User int
 	Code                  string // the size of the program, "" if it has no memory
+	Descriptors           int    // how many there is room for, 0 once the process has begun to exit; -1 if unknown
+	Ignored               uint64 // signals: bit n-1 is signal n
 }
 
 // InExec reports whether a process whose program has this size is inside execve(2), because the size is 0 until the
@@ -68,12 +70,12 @@ func (f *Files) Status(pid int) (Status, error) {
 
 // StatusIn is the status of the process or thread that has the directory dir.
 func (f *Files) StatusIn(dir string) (s Status, err error) {
-	s = Status{User: -1}
+	s = Status{User: -1, Descriptors: -1}
 	err = f.Each(dir+"/status", '\n', MaxText, func(line []byte, _ bool) (more bool) {
 		// In a name newlines are escaped, so that none looks like a field.
 		name, value, _ := bytes.Cut(line, []byte(":\t"))
 		s.set(string(name), value)
-		return string(name) != "Threads" // the last wanted field
+		return string(name) != "SigIgn" // the last wanted field
 	})
 	if err == nil && s.State == 0 {
 		err = fmt.Errorf("cannot read the status of %s", dir)
@@ -101,6 +103,10 @@ func (s *Status) set(name string, value []byte) {
 		if ids := strings.Fields(string(value)); len(ids) == 4 { // real, effective, saved and file system
 			s.User, _ = strconv.Atoi(ids[1])
 		}
+	case "FDSize":
+		s.Descriptors = number()
+	case "SigIgn":
+		s.Ignored, _ = strconv.ParseUint(string(value), 16, 64)
 	case "VmExe":
 		s.Code = string(value)
 	case "Threads":
@@ -109,17 +115,7 @@ func (s *Status) set(name string, value []byte) {
 }
 
 // Read returns the first 4 KiB of a file below /proc, which hold everything that callers look for.
-// The text is valid until the next read.
-func (f *Files) Read(name string) ([]byte, error) {
-	fd, err := f.open(name, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	f.step()
-	n, err := unix.Read(fd, f.Buf)
-	return f.Buf[:max(n, 0)], err
-}
+func (f *Files) Read(name string) ([]byte, error) { return f.Whole(name, 1) }
 
 // ReadPids reads the text of /proc/PID/task/TID/children: pids, each followed by a space.
 func (f *Files) ReadPids(name string) (pids []int, err error) {
@@ -214,7 +210,7 @@ func (f *Files) Readlink(name string) (string, error) {
 	return string(f.Buf[:max(n, 0)]), err
 }
 
-// Whole is the text of a file, of which it reads at most about limit bytes.
+// Whole is the text of a file. It reads 4 KiB at a time, until it has limit bytes.
 func (f *Files) Whole(name string, limit int) (text []byte, err error) {
 	fd, err := f.open(name, 0)
 	if err != nil {
@@ -259,6 +255,18 @@ func ParseStart(text []byte) time.Duration {
 	return time.Duration(start) * Tick
 }
 
+// Stream is unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It does not ask their file system, as
+// fstat(2) does, because that may never answer.
+func Stream(fd int) uint32 {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
+		return unix.S_IFIFO
+	}
+	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
+		return unix.S_IFSOCK
+	}
+	return 0
+}
+
 // IsGone reports whether an error of a file below /proc means that the process has ended.
 func IsGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
 
@@ -291,7 +299,11 @@ func Autoreap() bool { return hasAutoreap(Release()) }
 // hasAutoreap reports whether a kernel of this release may have CLONE_AUTOREAP, which came
 // with 7.1. If the release can't be read, the kernel may be of any release.
 func hasAutoreap(release string) bool {
-	var x, y int
-	n, _ := fmt.Sscanf(release, "%d.%d", &x, &y)
-	return n < 2 || x > 7 || x == 7 && y >= 1
+	numbers := strings.FieldsFunc(release, func(r rune) bool { return r < '0' || r > '9' })
+	if len(numbers) < 2 {
+		return true
+	}
+	x, _ := strconv.Atoi(numbers[0])
+	y, _ := strconv.Atoi(numbers[1])
+	return x > 7 || x == 7 && y >= 1
 }

@@ -107,8 +107,9 @@ func TestReadPids(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	plain := Status{Name: "sleep", State: 'S', Group: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB"}
-	odd, zombie := plain, plain
+	plain := Status{Name: "sleep", State: 'S', Group: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB", Descriptors: 64}
+	odd, zombie, nohup := plain, plain, plain
+	nohup.Ignored = 1
 	odd.Name = "\nUid:\t0\\"
 	zombie.State, zombie.Code = 'Z', ""
 	for what, c := range map[string]struct {
@@ -119,6 +120,7 @@ func TestStatus(t *testing.T) {
 		"name that looks like one": {strings.Replace(statusText, "sleep", `\nUid:`+"\t0"+`\\`, 1), odd},
 		"without memory":           {strings.NewReplacer("VmExe:\t      16 kB\n", "", "S (sleeping)", "Z (zombie)").Replace(statusText), zombie},
 		"many groups":              {strings.Replace(statusText, "Groups:\t", "Groups:\t"+strings.Repeat("1000000 ", 65536), 1), plain},
+		"SIGHUP is ignored":        {statusText + "SigIgn:\t0000000000000001\n", nohup},
 		"more":                     {statusText + "SigQ:\t0/1\n", plain},
 	} {
 		if got, err := filesOf(t, "status", c.text).StatusIn("."); err != nil || got != c.want {

@@ -149,6 +149,18 @@ func WaitID(kind, id, flags int) (pid int, status syscall.WaitStatus, errno sysc
 	return int(info.pid), status, errno
 }
 
+// A SigAction is the kernel's struct sigaction, which begins with the handler on every architecture that fini is built for.
+type SigAction [8]uintptr
+
+const Ignore = 1 // SIG_IGN
+
+// SetAction is rt_sigaction(2): set and old may be nil.
+//
+//go:nosplit
+func SetAction(sig syscall.Signal, set, old *SigAction) {
+	Call(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8)
+}
+
 // Uptime is the time since boot. See CLOCK_BOOTTIME in clock_gettime(2). The kernel shows the start of a process in the
 // same clock: see proc_pid_stat(5).
 //

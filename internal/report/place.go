@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/files"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A Place is the destination of a report: one descriptor, which fini opens before the main child starts and writes once,
@@ -108,15 +107,15 @@ func openStream(fd int) (int, error) {
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
 		return -1, unix.EBADF
 	}
-	kind, err := signals.Kind(fd)
+	kind, err := files.Kind(fd)
 	if err != nil {
 		return -1, err
 	}
 	switch kind {
-	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO, signals.PtyMaster:
+	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO, files.PtyMaster:
 		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	case unix.S_IFCHR:
-		own, err := signals.Own(fd)
+		own, err := files.Own(fd)
 		if err != nil {
 			err = fmt.Errorf("it can't be opened again, to be written without waiting: %w", err)
 		}
@@ -156,7 +155,7 @@ const patience = 5 * time.Second
 func writeAll(fd int, text []byte) error {
 	end := time.Now().Add(patience)
 	for len(text) > 0 {
-		n, err := signals.WriteNow(fd, text)
+		n, err := files.WriteNow(fd, text)
 		text = text[max(n, 0):]
 		left := int(time.Until(end) / time.Millisecond)
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -207,7 +208,7 @@ func (r *Report) Write(status int) error {
 		return nil
 	}
 	text := r.json(status)
-	if err := signals.Quietly(func() error { return r.To.write(text) }); err != nil {
+	if err := files.Quietly(func() error { return r.To.write(text) }); err != nil {
 		return cannotWrite(r.To.Path, err)
 	}
 	return nil

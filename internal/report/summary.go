@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/files"
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // The limits of a summary: its rows, and the bytes of a leak's command line or file. An annotation has to fit into one
@@ -149,7 +148,7 @@ func inMarkdown(text string) string {
 // AppendSummary appends a summary to the file that the CI has made for it. The path is this process's
 // own, but the tree may be able to change the file at the path. See package files.
 func AppendSummary(path, text string) error {
-	err := signals.Quietly(func() error {
+	err := files.Quietly(func() error {
 		if !filepath.IsAbs(path) { // this process has left the working directory
 			return unix.ENOENT
 		}

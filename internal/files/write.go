@@ -1,10 +1,12 @@
-package signals
+package files
 
 import (
 	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // SayLine writes one line to standard error and never waits for a reader: a line that can't be written at once is lost.
@@ -26,7 +28,8 @@ func SayLine(line []byte) bool {
 func Quietly(write func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	block, before := setOf(unix.SIGPIPE, unix.SIGTTOU, unix.SIGXFSZ), unix.Sigset_t{}
+	var block, before unix.Sigset_t
+	block.Val[0] = 1<<(unix.SIGPIPE-1) | 1<<(unix.SIGTTOU-1) | 1<<(unix.SIGXFSZ-1)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &block, &before); err != nil {
 		return err
 	}
@@ -34,19 +37,11 @@ func Quietly(write func() error) error {
 	err := write()
 	if err == unix.EPIPE {
 		// Ignoring a pending signal discards it: see sigaction(2).
-		var now sigaction
-		setAction(unix.SIGPIPE, &sigaction{sigIgn}, &now)
-		setAction(unix.SIGPIPE, &now, nil)
+		var now proc.SigAction
+		proc.SetAction(unix.SIGPIPE, &proc.SigAction{proc.Ignore}, &now)
+		proc.SetAction(unix.SIGPIPE, &now, nil)
 	}
 	return err
-}
-
-// setOf is a set of some of the first 31 signals.
-func setOf(sigs ...unix.Signal) (set unix.Sigset_t) {
-	for _, sig := range sigs {
-		set.Val[0] |= 1 << (sig - 1)
-	}
-	return set
 }
 
 // A socket of messages takes this many bytes at once, and so does a pipe that poll(2) calls ready.
@@ -104,14 +99,10 @@ func WriteNow(fd int, text []byte) (int, error) {
 // PtyMaster is the kind of the master of a pseudoterminal: whoever opens /dev/ptmx once more gets another terminal.
 const PtyMaster = 1
 
-// Kind returns what fd is: a type of file as in inode(7), or PtyMaster. It does not ask a pipe's or a socket's file system,
-// as fstat(2) does, because that may never answer.
+// Kind returns what fd is: a type of file as in inode(7), or PtyMaster.
 func Kind(fd int) (uint32, error) {
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
-		return unix.S_IFIFO, nil
-	}
-	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
-		return unix.S_IFSOCK, nil
+	if stream := proc.Stream(fd); stream != 0 {
+		return stream, nil
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -1,4 +1,4 @@
-package signals
+package files
 
 import (
 	"bufio"
@@ -18,9 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "@catch" {
-		catcher()
-	}
 	surroundings.Own()
 	// Under the race detector a program sleeps for a second when it exits.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
