@@ -41,8 +41,11 @@ type catching struct {
 	action  proc.SigAction // by which handler catches a signal
 }
 
+// Linters don't see that the assembly calls this function.
+var _ = handle
+
 // siginfo is the part of the kernel's struct that tells the sender. See sigaction(2).
-type siginfo struct{ signo, errno, code, _, pid int32 }
+type siginfo struct{ _, _, code, _, pid int32 }
 
 // handle records a signal and makes eventFD readable. It reports whether the signal is the Go runtime's own instead. It is
 // called in the middle of anything: see signal-safety(7).

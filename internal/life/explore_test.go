@@ -409,7 +409,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 			s.deadline = from(s.deadline)
 			add(s)
 		}
-		add(f.phase, f.heir, slot(f.mainID), f.byPidfd, f.mainGone, f.main.Ended, f.main.status != nil, from(f.timeout), from(f.wake))
+		add(f.phase, f.heir, slot(f.mainID), f.byPidfd, f.mainGone, f.main.Ended, f.main.reaped, from(f.timeout), from(f.wake))
 		if f.machine != nil && f.machine.stops() {
 			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
 		}
@@ -488,7 +488,7 @@ func TestExplorerKnowsTheMachines(t *testing.T) {
 		{sweep{}, "Rules records result resultUnknown clears stage answered deadline pause askedAt sawInterrupt count burstEnd quietLook lookedAt staying saidUnread"},
 		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
 		{records{}, "main leftovers all"},
-		{Record{}, "Pid Start Sent Ended status"},
+		{Record{}, "Pid Start Sent Ended reaped"},
 		{Sent{}, "Sig At Group"},
 	} {
 		var names []string

@@ -87,6 +87,7 @@ type mark struct {
 	sender    bool // of a signal to the job
 	byKey     bool // that is how it was stopped
 	missed    bool // the last look before asking did not show it
+	cleared   bool // the last look showed it in the group of a command that had to be killed: if it leaves that now, it is too late
 	adopted   bool // it was there when all were asked, or had come to fini since
 	asks      int
 }
@@ -134,7 +135,7 @@ func (w *world) judgeSignal(f *fini, p *proc, sig syscall.Signal, by int) {
 		return // whom fini does not see it can't ask, nor tell whether it has been asked: a limit
 	}
 	switch {
-	case sig == syscall.SIGKILL && w.isCleared(p):
+	case sig == syscall.SIGKILL && (w.isCleared(p) || p.mark.cleared && f.machine.(*sweep).clears):
 		if !w.ghost.hurried && w.now < w.ghost.mainEndedAt+w.rules.Linger {
 			w.breach("cleaners", "%s is killed %v after main", w.name(p.id), w.now-w.ghost.mainEndedAt)
 		}
@@ -208,7 +209,7 @@ func (w *world) judgePolicy(p *proc, sig syscall.Signal) {
 	if w.stays(p) {
 		w.breach("policy", "%s is sent %d and has a name that is left alone", w.name(p.id), sig)
 	}
-	if w.ghost.overruled || sig == syscall.SIGKILL && w.isCleared(p) || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
+	if w.ghost.overruled || sig == syscall.SIGKILL && (w.isCleared(p) || p.mark.cleared) || !slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, sig) {
 		return
 	}
 	switch w.rules.Orphans {
@@ -234,7 +235,8 @@ func (w *world) judgeLook(f *fini, ids []int) {
 	if ok && (s.stage == counting || s.stage == clearing) {
 		for _, id := range ids {
 			p := w.get(id)
-			w.ghost.seen = w.ghost.seen || !w.stays(p) && (s.stage == counting || w.isCleared(p))
+			p.mark.cleared = w.isCleared(p)
+			w.ghost.seen = w.ghost.seen || !w.stays(p) && (s.stage == counting || p.mark.cleared)
 		}
 	}
 	if !ok || s.stage != asking {

@@ -181,6 +181,10 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 			return nil
 		}
 		e = l.queue[0]
+	case reaped:
+		if is.hidden {
+			l.mainEnded()
+		}
 	case swept:
 		is.fresh = l.killed(now, is.hit)
 		e = is

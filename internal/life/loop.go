@@ -267,7 +267,7 @@ func (l *Loop) reapAll() {
 func (l *Loop) collect() (e reaped) {
 	exits, none := l.Reap()
 	e.none = none
-	ofMain := func(x reaper.Exit) bool { return x.Pid == l.main.Pid && l.main.status == nil }
+	ofMain := func(x reaper.Exit) bool { return x.Pid == l.main.Pid && !l.main.reaped }
 	_, sweeping := l.machine.(*sweep)
 	leftovers := sweeping || l.main.Ended || slices.ContainsFunc(exits, func(x reaper.Exit) bool { return ofMain(x) && x.Ended() })
 	for _, x := range exits {
@@ -282,7 +282,7 @@ func (l *Loop) collect() (e reaped) {
 		l.Exited(x, (isMain || leftovers) && l.killedByOthers(x))
 		switch {
 		case isMain:
-			l.main.status = &x.Status
+			l.main.reaped = true
 			l.mainEnded()
 		case l.rules.WarnReaped:
 			l.Say(Normal, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)

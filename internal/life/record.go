@@ -18,9 +18,9 @@ type Record struct {
 	Pid   int
 	Start time.Duration // as in orphans.Process, 0 if unknown: tells a leftover from an earlier process with its pid
 	Sent  []Sent        // each signal once
-	Ended bool          // it was reaped, or has exited and its tracer hides that: fini signals it no more
+	Ended bool          // the main child has exited, even if its tracer hides that: fini signals it no more
 
-	status *syscall.WaitStatus // of a main child that was reaped
+	reaped bool // the main child was
 }
 
 // Sent is a signal that fini has sent to a process.

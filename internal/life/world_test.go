@@ -609,7 +609,7 @@ func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
 	first := true
 	for f.Kernel = k; !k.called && w.broken == ""; first = false {
-		if !first && doing[look](f) && w.mayMiss() {
+		if !first && (doing[look](f) && w.mayMiss() || !w.ready(f)) {
 			return
 		}
 		switch {
