@@ -18,7 +18,6 @@ package pdeath
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"unsafe"
 
@@ -79,7 +78,7 @@ func (l *Launcher) LeaveSlot() {
 //
 //go:nosplit
 func (l *Launcher) check() {
-	if proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != l.Pid {
+	if l.Pid != 0 && l.Died() {
 		proc.Close(l.FD)
 		l.FD, l.Gone = -1, true
 	}
@@ -94,7 +93,11 @@ func Adopted(child, session, parent, parentSession int) bool {
 
 // Died reports whether the parent process, and not only a thread of it, has exited. fini can't ask for a parent process
 // outside the PID namespace.
-func Died(parent int) bool { return parent == 0 || os.Getppid() != parent }
+//
+//go:nosplit
+func (l *Launcher) Died() bool {
+	return l.Pid == 0 || proc.Call(unix.SYS_GETPPID, 0, 0, 0, 0) != l.Pid
+}
 
 // CanWatch returns why fini can't watch a process, of which pidfd_open(2) has returned a pidfd or an error: ErrGone, or
 // that error in words. It closes the pidfd of a process that has exited, because pidfd_open(2) opens a zombie too.

@@ -2,8 +2,7 @@
 // this process. It then runs as the outer fini of that pair until the outer fini has to do more than sleep.
 //
 //	entry_*.s     where the kernel starts fini
-//	entry.go      the way from there to the runtime
-//	fork.go       the fork
+//	entry.go      the way from there to the runtime, and the fork
 //	sleep.go      the outer fini, which acts as step.go decides
 //	step.go       the decisions of the outer fini: a pure function
 //	line.go       the messages between the two processes
@@ -40,9 +39,6 @@ var atEntry struct {
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 
-//go:nosplit
-func setWord(at, value uintptr) { *(*uintptr)(unsafe.Add(nil, at)) = value }
-
 // outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
 var outer process
 
@@ -65,7 +61,7 @@ type process struct {
 	inner int // the pid of the inner fini
 
 	signalFD     int
-	polled       [3]pollFD
+	polled       [3]unix.PollFd // the signals, the line and the parent process
 	signal       unix.SignalfdSiginfo
 	senderParent int // the parent of its sender, 0 if unknown or not asked for
 	message      Message
@@ -75,12 +71,6 @@ type process struct {
 	text         [4096]byte    // of a file
 	earlier      [500]int32    // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
 	dir          [4096]byte    // the working directory, with a 0 at its end
-}
-
-// pollFD is a unix.PollFd that waits for input.
-type pollFD struct {
-	fd              int32
-	events, revents int16
 }
 
 // Without pidfds, ParentSignal tells the outer fini that its parent process may have died. It is the last real-time

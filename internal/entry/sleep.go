@@ -18,9 +18,6 @@ import (
 //
 //go:nosplit
 func (p *process) sleep() {
-	p.polled[0] = pollFD{fd: int32(p.signalFD), events: unix.POLLIN}
-	p.polled[1] = pollFD{fd: int32(p.Line), events: unix.POLLIN}
-	p.polled[2] = pollFD{fd: int32(p.Parent.FD), events: unix.POLLIN}
 	signalled := false
 	for {
 		p.poll()
@@ -29,7 +26,7 @@ func (p *process) sleep() {
 		signalled = signalled || p.readSignal()
 		p.reap() // after SIGCHLD was read: another exit sends another one
 		started := false
-		for p.receive() {
+		for !p.hungUp() && p.receive() {
 			act := p.Step(Seen{What: Said, Message: p.message})
 			p.do(act)
 			if act&LetGo != 0 {
@@ -37,7 +34,10 @@ func (p *process) sleep() {
 			}
 		}
 		if started {
-			p.letGo()
+			reaper.CloseInherited(false)
+			// So that its file system may be unmounted, it also leaves the working directory.
+			proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
+			proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
 			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
 			// like a signal from a process, and the main child may get it twice.
 			signalFD(p.signalFD, ^uint64(0))
@@ -49,36 +49,43 @@ func (p *process) sleep() {
 		if p.Starting && !p.hungUp() && p.deadline != 0 && proc.Uptime() >= p.deadline {
 			p.do(p.Step(Seen{What: Waited}))
 		}
-		if p.polled[2].revents != 0 {
-			p.polled[2] = pollFD{fd: -1}
+		if p.polled[2].Fd >= 0 && p.Parent.Died() {
+			p.polled[2].Fd = -1
 			p.do(p.Step(Seen{What: ParentEnded}))
 		}
-		waits := p.Main == 0 && p.Starting // even a signal that was read
+		waits := p.Main == 0 && p.Starting && !p.hungUp() // even a signal that was read
 		full := signalled && !waits && !p.canSay()
 		if signalled && !waits && !full {
 			p.do(p.takeSignal(true))
 			signalled = false
 		}
-		p.polled[0].fd, p.polled[1].events = int32(p.signalFD), unix.POLLIN
+		p.polled[0].Fd, p.polled[1].Events = int32(p.signalFD), unix.POLLIN
 		if signalled {
-			p.polled[0].fd = -1
+			p.polled[0].Fd = -1
 		}
 		if full {
-			p.polled[1].events |= unix.POLLOUT
-			p.letInnerGoOn() // it reads nothing while it is stopped
+			p.polled[1].Events |= unix.POLLOUT
+			proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // it reads nothing while it is stopped
 		}
-		if p.hungUp() {
-			reaped, status, _ := proc.Wait(p.inner, 0)
-			switch act := p.ending(reaped == p.inner, status); {
-			case act&Exit != 0:
-				exitBy(syscall.WaitStatus(p.Status))
-			case act != 0 && !p.BeAlone:
-				p.Role = Heir
-				return
-			case act != 0:
-				return
-			}
+		if !p.hungUp() {
+			continue
 		}
+		reaped, status, _ := proc.Wait(p.inner, 0)
+		seen := Seen{What: Ended, Status: uint32(status), Children: hasChildren()}
+		switch {
+		case reaped == p.inner:
+		case proc.Uptime() < p.deadline:
+			continue
+		default:
+			seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
+		}
+		if p.Step(seen)&Exit != 0 {
+			exitBy(syscall.WaitStatus(p.Status))
+		}
+		if !p.BeAlone {
+			p.Role = Heir
+		}
+		return
 	}
 }
 
@@ -91,15 +98,11 @@ func (p *process) poll() {
 		after = unix.NsecToTimespec(int64(max(p.deadline-proc.Uptime(), 0)))
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
-	p.polled[2].revents = 0
 	err := proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
 	if err == -int(unix.EINVAL) {
-		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop reads the line
-		// and the signals without waiting, and a parent that has died is no parent any more.
+		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop looks at
+		// everything without waiting.
 		proc.Rest(moment)
-		if p.polled[2].fd >= 0 && getID(unix.SYS_GETPPID) != p.Parent.Pid {
-			p.polled[2].revents = unix.POLLIN
-		}
 	}
 }
 
@@ -114,7 +117,7 @@ func (p *process) reap() {
 		if pid == 0 || pid == p.inner || pid == int(p.Main) {
 			return
 		}
-		proc.Wait(pid, 0)
+		proc.WaitID(unix.P_PID, pid, unix.WEXITED)
 		if noted := p.findEarlier(pid); noted != nil {
 			*noted = 0
 		}
@@ -133,14 +136,11 @@ func hasChildren() bool {
 //
 //go:nosplit
 func (p *process) receive() bool {
-	if p.hungUp() {
-		return false
-	}
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
 	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
 	if n == 0 || n == -int(unix.ECONNRESET) {
-		p.polled[1].fd = -1
+		p.polled[1].Fd = -1
 		p.do(p.Step(Seen{What: HungUp}))
 	}
 	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
@@ -151,14 +151,14 @@ func (p *process) receive() bool {
 }
 
 //go:nosplit
-func (p *process) hungUp() bool { return p.polled[1].fd < 0 }
+func (p *process) hungUp() bool { return p.polled[1].Fd < 0 }
 
 // canSay reports whether the line takes a message now. If signals come faster than the inner fini reads messages, the
 // line is full: then signals have to stay pending, because a message that doesn't fit is lost.
 //
 //go:nosplit
 func (p *process) canSay() bool {
-	line, atOnce := pollFD{fd: int32(p.Line), events: unix.POLLOUT}, unix.Timespec{}
+	line, atOnce := unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}, unix.Timespec{}
 	return proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
 }
 
@@ -183,11 +183,10 @@ func (p *process) readSignal() bool {
 //go:nosplit
 func (p *process) takeSignal(asKernel bool) Act {
 	if p.signal.Signo == ParentSignal && p.Parent.FD < 0 && (p.Parent.Pid != 0 || p.signal.Pid == 0) {
-		// If the parent is still the same, only a thread of the parent process has exited.
-		if p.Parent.Pid != 0 && getID(unix.SYS_GETPPID) == p.Parent.Pid {
-			return 0
+		if p.Parent.Died() { // else only a thread of the parent process has exited
+			return p.Step(Seen{What: ParentEnded})
 		}
-		return p.Step(Seen{What: ParentEnded})
+		return 0
 	}
 	sender := int32(0)
 	if p.signal.Code <= 0 {
@@ -218,7 +217,7 @@ func (p *process) do(act Act) {
 		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // 0, if there is none, is no signal
 	}
 	if act&Continue != 0 {
-		p.letInnerGoOn()
+		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // if it is not stopped, it passes over the signal
 	}
 	if act&ContinueJob != 0 {
 		// The SIGTSTP may still be on its way to other members of the group, and SIGCONT must not overtake it. A signal
@@ -236,26 +235,22 @@ func (p *process) do(act Act) {
 	}
 }
 
-// ending returns the act that Step decides if the inner fini has ended or the time is up; 0 to wait on.
+// inherit prepares for the runtime. If the tree fills the process table before the heir has its threads, the runtime aborts,
+// and all leftovers survive. So if the table is nearly full, inherit kills the tree's processes until there is room, for
+// about ten seconds at most.
 //
-//go:nosplit
-func (p *process) ending(ended bool, status syscall.WaitStatus) Act {
-	seen := Seen{What: Ended, Status: uint32(status), Children: hasChildren()}
-	if !ended && proc.Uptime() < p.deadline {
-		return 0
-	}
-	if !ended {
-		seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
-	}
-	return p.Step(seen)
-}
-
-// inherit prepares for the runtime: some of the pending signals would kill this process once the runtime starts. inherit
+// Some of the pending signals would kill this process once the runtime starts. inherit
 // discards them, because the heir now stops the whole tree, whatever the signals ask for.
 //
 //go:nosplit
 func (p *process) inherit() {
-	p.makeRoom()
+	const threads = 12 // that the runtime makes, and some more
+	room := 64         // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	for round := 0; round < 1000 && !hasRoom(room); round++ {
+		p.killChildren()
+		proc.Rest(moment)
+		room = threads
+	}
 	signalFD(p.signalFD, ^uint64(childEnded))
 	for p.readSignal() {
 	}
@@ -268,13 +263,6 @@ func (p *process) inherit() {
 		p.stderrFlags = flags
 		proc.Call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
 	}
-}
-
-// letInnerGoOn continues the inner fini, if it is stopped. Otherwise the inner fini passes over the signal.
-//
-//go:nosplit
-func (p *process) letInnerGoOn() {
-	proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0)
 }
 
 // childEnded is the set that holds only SIGCHLD.
@@ -294,31 +282,6 @@ func (p *process) beStoppable() {
 	}
 }
 
-// letGo closes the inherited descriptors, so that a reader gets end of file as if fini were not there. It also leaves the
-// working directory, so that its file system may be unmounted.
-//
-//go:nosplit
-func (p *process) letGo() {
-	reaper.CloseInherited(false)
-	proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
-	proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
-}
-
-// makeRoom is for the heir. If the tree fills the process table before the heir has its threads, the runtime aborts, and
-// all leftovers survive. So if the table is nearly full, makeRoom kills the tree's processes until there is room. It gives
-// up after about ten seconds.
-//
-//go:nosplit
-func (p *process) makeRoom() {
-	const threads = 12 // that the runtime makes, and some more
-	room := 64         // the tree can hardly fork that often in the few milliseconds until the heir has its threads
-	for round := 0; round < 1000 && !hasRoom(room); round++ {
-		p.killChildren()
-		proc.Rest(moment)
-		room = threads
-	}
-}
-
 // hasRoom tests whether the kernel allows n more processes.
 //
 //go:nosplit
@@ -327,7 +290,7 @@ func hasRoom(n int) bool {
 	for ; made < n; made++ {
 		pid := proc.Call(unix.SYS_CLONE, 0, 0, 0, 0) // a clone that sends no signal when it ends: see __WCLONE in wait(2)
 		if pid == 0 {
-			exit(0)
+			exitBy(0)
 		}
 		if pid < 0 {
 			break
@@ -347,10 +310,10 @@ func hasRoom(n int) bool {
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
-	if _, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT); errno == 0 && p.Job&InJob == 0 {
+	exited, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
+	if errno == 0 && p.Job&InJob == 0 {
 		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
-	exited, _, _ := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
 	at, end, err := p.readChildren()
 	left = err < 0
 	for pid := 0; at < end; at++ { // a blank follows each pid

@@ -83,7 +83,7 @@ func (k *kernel) launcher() pdeath.Launcher {
 	l := k.self.Parent
 	if l.Pid != 0 {
 		adopted := l.Session >= 0 && pdeath.Adopted(k.self.Pid, k.self.Session, l.Pid, l.Session)
-		l.Gone = l.Gone || adopted || k.line.FD < 0 && pdeath.Died(l.Pid)
+		l.Gone = l.Gone || adopted || k.line.FD < 0 && l.Died()
 	}
 	return l
 }

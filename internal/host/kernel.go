@@ -59,7 +59,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
 		case got.Signal != parentSignal || !k.bySignal || k.line.FD >= 0:
 			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
-		case pdeath.Died(k.parentPid()) && (k.parentPid() != 0 || got.Sender == 0):
+		case k.self.Parent.Died() && (k.self.Parent.Pid != 0 || got.Sender == 0):
 			// fini can't ask about a parent process outside of the PID namespace, but such a process is the only one
 			// without a pid here.
 			woken.Stop = append(woken.Stop, life.ParentDied)
@@ -126,12 +126,6 @@ func (k *kernel) Dropped(got life.Signal) {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
 	}
 	k.Sayf(life.Normal, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
-}
-
-// parentPid is the pid of the parent process that is watched.
-func (k *kernel) parentPid() int {
-	i := slices.IndexFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied })
-	return k.bonds[i].pid
 }
 
 // livingChild returns a pidfd of a leftover, so that Wait returns when that leftover exits. It returns -1 if the kernel
