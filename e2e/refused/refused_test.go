@@ -230,6 +230,26 @@ func refusedKilled(t *testing.T, row refusals.Row, victim, kind string) {
 }
 
 // Where fini does without waitid, a timer and pidfds, nothing makes it look all the time.
+// The number of EPERM is 1. A fini that took -1 for its own pid killed every process of the machine, so this one has a PID
+// namespace of its own.
+func TestGetpidIsRefused(t *testing.T) {
+	t.Parallel()
+	rig.NeedPidNamespace(t)
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		rig.Case(t, p == rig.Alone, p.Name, func(t *testing.T) {
+			t.Parallel()
+			argv := slices.Concat([]string{need.Program(t, "unshare"), "-pf", "--mount-proc", "--kill-child", "/bin/sh", "-c",
+				`sleep 1000 & "$@"; echo fini $?; kill $!; wait $!; echo bystander $?`, "sh"},
+				rig.Mode("refuse", "getpid:EPERM"), p.Command("--", "true").Args)
+			l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+			if got := l.Out.Whole(); got != "fini 125\nbystander 143\n" {
+				t.Errorf("got %q", got)
+			}
+			l.MustEnd(0)
+		})
+	}
+}
+
 func TestRefusedDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, calls string }{

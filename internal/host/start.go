@@ -23,6 +23,9 @@ import (
 
 // prepare does all that comes before the start, and returns the first error because of which there is none.
 func (k *kernel) prepare(options *cli.Options) (err error) {
+	if os.Getpid() < 1 { // the error of a filter, and kill(2) takes -1 for every process
+		return errors.New("cannot find out the pid of fini: getpid(2) is refused")
+	}
 	if options.Report != "" {
 		place, err := report.Open(options.Report, k.self.Closed)
 		if err != nil {

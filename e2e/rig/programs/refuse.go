@@ -30,6 +30,7 @@ var refusals = map[string]refusal{
 	"CLONE_PIDFD":       {number: unix.SYS_CLONE, has: unix.CLONE_PIDFD},
 	"clone3":            {number: unix.SYS_CLONE3},
 	"kill":              {number: unix.SYS_KILL},
+	"getpid":            {number: unix.SYS_GETPID},
 	"wait4":             {number: unix.SYS_WAIT4, arg: 2, has: unix.WALL}, // shells do without it
 	"waitid":            {number: unix.SYS_WAITID},
 	"WNOWAIT":           {number: unix.SYS_WAITID, arg: 3, has: unix.WNOWAIT},
