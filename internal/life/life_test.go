@@ -344,6 +344,15 @@ func TestStep(t *testing.T) {
 			{5005 * ms, sees{swept{}, found(agent)}, "look", "killing"},
 			{5005 * ms, found(agent), "(leaving agent), exit 0", "over"},
 		}},
+		{"a child that a tracer keeps, if one may be left alone", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
+			{0, sees{reaped{hidden: true}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
+			{5000 * ms, sees{elapsed{}, found()}, "wake 5ms", "killing"},
+			{14999 * ms, elapsed{}, "kill", "killing"},
+			{14999 * ms, sees{swept{}, found()}, "wake 1ms", "killing"},
+			{15000 * ms, elapsed{}, "kill", "killing"},
+			{15000 * ms, swept{}, "look", "killing"},
+			{15000 * ms, found(), `say "gave up on leftovers that do not exit: [201 100]", end by 9`, "over"},
+		}},
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
 			{0, sees{mainExits(exited(5), false), found(agent, member)}, "wake 5ms", "waiting"},
 			{5 * ms, sees{elapsed{}, found(agent, member)}, "wake 10ms", "waiting"}, // and so on, for a name that comes late

@@ -115,6 +115,8 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},
 		"a tracer keeps its end for a while": {waits: []Woken{{Main: true}, child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []reaping{{}, {}, mainExits(exited(3), true)}, turns: 10, want: "reap, wait 0s true, reap, main ended, reap, exit 3 false"},
+		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.Grace = 0, 0 }, waits: []Woken{{}, {}},
+			reaps: []reaping{mainExits(exited(0), false)}, turns: 16, want: "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
 			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
 			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},

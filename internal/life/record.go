@@ -1,6 +1,7 @@
 package life
 
 import (
+	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -130,6 +131,15 @@ func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 		found.note(syscall.SIGKILL, now, false)
 	}
 	return fresh
+}
+
+// unreaped are the processes that have a Record and were not reaped.
+func (r *records) unreaped() []int {
+	pids := slices.Sorted(maps.Keys(r.leftovers))
+	if r.main.Pid != 0 && !r.main.reaped {
+		pids = append(pids, r.main.Pid)
+	}
+	return pids
 }
 
 // killedByOthers reports whether SIGKILL has ended a process, and fini has not sent it. The kernel may have, because

@@ -414,8 +414,11 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 // killEach names the leftovers that are about to be killed. Under --orphans=pipes it kills only these, after each look;
 // otherwise it calls kill for the whole tree.
 func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
-	if len(found) == 0 && s.Allow {
-		return append(do, s.again(now)), s // the last leftovers are exiting
+	if len(found) == 0 && s.Allow { // the last leftovers are exiting, unless a tracer keeps one
+		if now >= s.deadline {
+			return s.finish(append(do, gaveUp(s.unreaped()))...)
+		}
+		return append(do, s.again(now)), s
 	}
 	var hit []int
 	fresh := false
@@ -469,9 +472,13 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.finish(append(do, say{level: Always, text: fmt.Sprintf("gave up on leftovers that do not exit: %v", left)})...)
+		return s.finish(append(do, gaveUp(left))...)
 	}
 	return append(do, s.again(now)), s
+}
+
+func gaveUp(pids []int) action {
+	return say{level: Always, text: fmt.Sprintf("gave up on leftovers that do not exit: %v", pids)}
 }
 
 // again asks for the next look, later each time, but not after the stage's end.
