@@ -155,7 +155,7 @@ func Environ() (environ []string) {
 		return os.Environ()
 	}
 	for at := atEntry.environ; word(at) != 0; at += 8 {
-		environ = append(environ, unix.BytePtrToString((*byte)(unsafe.Add(nil, word(at)))))
+		environ = append(environ, proc.TextAt(word(at)))
 	}
 	return environ
 }

@@ -84,6 +84,15 @@ func ByteAt(at uintptr) byte { return *(*byte)(unsafe.Add(nil, at)) }
 //go:nosplit
 func setByte(at uintptr, value byte) { *(*byte)(unsafe.Add(nil, at)) = value }
 
+// TextAt is the text at an address, up to its NUL. It is not copied, so it must never change.
+func TextAt(begin uintptr) string {
+	end := begin
+	for ByteAt(end) != 0 {
+		end++
+	}
+	return unsafe.String((*byte)(unsafe.Add(nil, begin)), end-begin)
+}
+
 // Begins reports whether a text begins so.
 //
 //go:nosplit
