@@ -10,8 +10,11 @@ import (
 // pid belongs to a child that was not reaped. So each answer is about the process that has the pid now.
 
 // Descends reports whether pid is a descendant of this process. It returns false if that is unknown, and for an earlier
-// child and its descendants: see EarlierAre.
+// child and its descendants: see EarlierAre. The main child counts even after it was reaped: see Allow.
 func (t *Tree) Descends(pid int) bool {
+	if pid == t.main && pid != 0 {
+		return true
+	}
 	// If /proc can't be read now, it may be mounted later, before the first look. So only prepare sets childrenOnly.
 	if t.Dir < 0 && (t.childrenOnly || t.openProc() != nil) {
 		return isChild(pid)

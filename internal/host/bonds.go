@@ -5,7 +5,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -51,7 +50,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	}
 	asked := pdeathsig != nil
 	switch {
-	case asked && *pdeathsig == 0, !asked && os.Getpid() == 1:
+	case asked && *pdeathsig == 0, !asked && k.rules.Initial:
 		return nil
 	case !asked && signals.Ignored(syscall.SIGHUP) && byNohup(launcher, k.self.Pid):
 		k.Sayf(life.Detail, "the command is not bound to the parent process: nohup started fini; -p TERM binds the command")

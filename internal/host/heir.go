@@ -40,7 +40,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	k.failed(k.catch()) // it goes on without a descriptor: what is left has to be stopped
 	k.caught.Children()
 	k.caught.Unblock()
-	k.tree.Allow(options.AllowOrphan, k.report.Pid)
+	k.tree.Allow(options.AllowOrphan, int(self.Main))
 	reserve()
 	runtime.UnlockOSThread() // as in Run
 	switch {
@@ -49,5 +49,5 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
-	return life.NewHeir(k, k.rules, k.report.Pid, result).Run()
+	return life.NewHeir(k, k.rules, int(self.Main), result).Run()
 }

@@ -102,7 +102,7 @@ func (k *kernel) heard(woken *life.Woken) bool {
 }
 
 // signal adds to a signal what is known of its sender. A sender that has been reaped belongs to the tree if its parent is
-// known and belongs to it. The main child counts even after it was reaped.
+// known and belongs to it.
 func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 	s := life.Signal{Received: got, Early: early, Relayed: relayed}
 	if k.rules.Job == 0 || got.Sender <= 0 {
@@ -111,8 +111,7 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 	if !relayed {
 		s.Parent = proc.ParentOf(got.Sender) // at once, before it is reaped
 	}
-	of := func(pid int) bool { return pid > 0 && (pid == k.report.Pid || k.tree.Descends(pid)) }
-	s.OfTree = of(s.Sender) || of(s.Parent)
+	s.OfTree = k.tree.Descends(s.Sender) || s.Parent > 0 && k.tree.Descends(s.Parent)
 	return s
 }
 

@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +99,7 @@ func (k *kernel) culprit(why life.Reason) string {
 // a reader never waits for a leftover there.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
 	shown, level, why := p, life.Normal, ""
-	if os.Getpid() == 1 && k.line.FD < 0 {
+	if k.rules.Initial {
 		shown.Holds = 0
 	}
 	switch held := report.Held(shown.Holds); {
@@ -142,7 +141,7 @@ func (k *kernel) close(end life.End) {
 // sayEnd says how fini ends, and when.
 func (k *kernel) sayEnd(end life.End) {
 	how := fmt.Sprintf("exiting with status %d", end.Status())
-	if end.Sig != 0 && os.Getpid() != 1 {
+	if end.Sig != 0 && !k.rules.Initial {
 		how = "dying by " + signals.Name(end.Sig)
 	}
 	since := func(then time.Duration) time.Duration { return (then - k.begun).Round(time.Millisecond) }

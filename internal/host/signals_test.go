@@ -60,7 +60,8 @@ func TestEarlySignals(t *testing.T) {
 func TestSenderOfTheTree(t *testing.T) {
 	const gone = 1 << 30 // no pid is that large
 	k := bare(-1)
-	k.report.Pid, k.rules.Job = gone, 1
+	k.rules.Job = 1
+	k.tree.Allow(nil, gone)
 	for got, want := range map[signals.Received]bool{
 		{Sender: gone}:                              true,
 		{Sender: gone + 1, Parent: gone}:            true,
@@ -73,7 +74,7 @@ func TestSenderOfTheTree(t *testing.T) {
 			t.Errorf("%+v is of the tree: %t, want %t", got, !want, want)
 		}
 	}
-	k.report.Pid = 0 // as in a pause
+	k.tree.Allow(nil, 0) // as in a pause
 	if k.signal(signals.Received{Sender: gone}, false, true).OfTree {
 		t.Error("without a command, an unknown sender is of the tree")
 	}

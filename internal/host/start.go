@@ -43,13 +43,13 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 		return err
 	}
 	k.caught.Children()
-	if os.Getpid() != 1 {
+	if !k.rules.Initial {
 		if err := reaper.Subreaper(); err != nil {
 			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
 		}
 	}
 	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.
-	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && os.Getpid() == 1) {
+	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && k.rules.Initial) {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
 	}
