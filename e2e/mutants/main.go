@@ -15,6 +15,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,7 +51,7 @@ type verdict struct {
 func main() {
 	jobs := flag.Int("jobs", 1, "faults at a time")
 	only := flag.String("only", "", "the faults whose line contains this")
-	check := flag.Bool("check", false, "try none, and see that the text of each is there")
+	check := flag.Bool("check", false, "try none, and see that the text of each is there and that what replaces it compiles")
 	soon := flag.Bool("soon", false, "let the explorer try only what the unit tests don't notice")
 	flag.Parse()
 	faults, err := parse(*only)
@@ -54,6 +60,10 @@ func main() {
 		os.Exit(1)
 	}
 	if *check {
+		if err := compile(faults); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
 		return
 	}
 	dir, err := os.MkdirTemp("", "fini-mutants-")
@@ -127,6 +137,40 @@ func parse(only string) (faults []fault, err error) {
 	return faults, errors.Join(missing...)
 }
 
+// compile returns the faults that no compiler takes.
+func compile(faults []fault) error {
+	var bad []error
+	fset := token.NewFileSet()
+	imports := importer.ForCompiler(fset, "source", nil)
+	for _, f := range faults {
+		dir := filepath.Dir(f.file)
+		pkg, err := build.ImportDir(dir, 0)
+		if err != nil {
+			return err
+		}
+		var files []*ast.File
+		for _, name := range pkg.GoFiles {
+			path := filepath.Join(dir, name)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if path == f.file {
+				text = []byte(strings.Replace(string(text), f.old, f.new, 1))
+			}
+			file, err := parser.ParseFile(fset, path, text, 0)
+			if err != nil {
+				bad = append(bad, fmt.Errorf("line %d: %w", f.number, err))
+			}
+			files = append(files, file)
+		}
+		if _, err := (&types.Config{Importer: imports}).Check(dir, fset, files, nil); err != nil {
+			bad = append(bad, fmt.Errorf("line %d: %w", f.number, err))
+		}
+	}
+	return errors.Join(bad...)
+}
+
 // soundness is a fault for each kind of tests that changes nothing.
 func soundness(faults []fault) (all []fault) {
 	for _, f := range faults {
@@ -164,10 +208,10 @@ func (f fault) try(dir string, soon bool) (v verdict) {
 		last := len(words) - 1
 		args := append([]string{"test", "-short", "-count=1", "-timeout=3m", "-overlay", own + ".json", "-run", words[last]}, words[:last]...)
 		if strings.HasPrefix(words[0], "./e2e/") {
-			build := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini",
+			command := exec.Command("go", "build", "-overlay", own+".json", "-o", own+".fini",
 				"-ldflags=-E github.com/seed-126c5d8a/fini/internal/entry.entry", ".") // as the Makefile does it
-			build.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if out, err := build.CombinedOutput(); err != nil {
+			command.Env = append(os.Environ(), "CGO_ENABLED=0")
+			if out, err := command.CombinedOutput(); err != nil {
 				return verdict{err: fmt.Errorf("%s", out)}
 			}
 			args = append(args, "-fini", own+".fini")
@@ -180,8 +224,8 @@ func (f fault) try(dir string, soon bool) (v verdict) {
 		}
 		return v
 	}
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", "./internal/life")
-	if out, err := build.CombinedOutput(); err != nil {
+	command := exec.Command("go", "test", "-c", "-vet=off", "-overlay", own+".json", "-o", own+".test", "./internal/life")
+	if out, err := command.CombinedOutput(); err != nil {
 		return verdict{err: fmt.Errorf("%s", out)}
 	}
 	defer func() { _ = os.Remove(own + ".test") }()

@@ -529,6 +529,7 @@ func TestStep(t *testing.T) {
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
+			{6000 * ms, elapsed{0}, "", "closing"}, // too soon
 			{10000 * ms, elapsed{4096}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
 		}},
 		{"which has a grace of its own, also if it comes at the end of the first", defaults(), []turn{
