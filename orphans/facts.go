@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // This file answers the caller's questions about one process. Another process may get the pid at any time, unless the
@@ -80,9 +82,7 @@ func (t *Tree) Reaped(pid int) {
 	t.lastReaped = pid
 	t.forget(pid)
 	if pidfd, noted := t.earlier[pid]; noted {
-		if pidfd >= 0 {
-			_ = unix.Close(pidfd)
-		}
+		proc.Close(pidfd)
 		delete(t.earlier, pid)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // maxLinks is how many links a path may contain, as in path_resolution(7).
@@ -22,7 +24,7 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer leave(dir)
+	defer proc.Close(dir)
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		if err := check(&st); err != nil {
@@ -69,11 +71,11 @@ func folder(path string) (dir int, name string, err error) {
 			}
 		}
 		if err != nil {
-			leave(dir)
+			proc.Close(dir)
 			return -1, "", err
 		}
 		if target == "" {
-			leave(dir)
+			proc.Close(dir)
 			dir = next
 		}
 	}
@@ -91,7 +93,7 @@ func into(dir int, name string) (next int, target string, err error) {
 	if err != nil {
 		return -1, "", err
 	}
-	defer leave(link)
+	defer proc.Close(link)
 	var around, st unix.Stat_t
 	var system unix.Statfs_t
 	text := make([]byte, unix.PathMax)
@@ -106,11 +108,4 @@ func into(dir int, name string) (next int, target string, err error) {
 	}
 	n, err := unix.Readlinkat(link, "", text)
 	return -1, string(text[:max(n, 0)]), err
-}
-
-// leave closes a descriptor, unless it is none.
-func leave(fd int) {
-	if fd >= 0 {
-		_ = unix.Close(fd)
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // Install copies this binary to path, whole or not at all: it writes the copy to the same directory, and renames it when
@@ -21,7 +23,7 @@ func Install(path string) error {
 	if err != nil {
 		return cannotWrite(path, err)
 	}
-	defer leave(dir)
+	defer proc.Close(dir)
 	var st unix.Stat_t
 	switch err := unix.Fstatat(dir, name, &st, 0); {
 	case err != nil:
