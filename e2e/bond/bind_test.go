@@ -23,9 +23,7 @@ import (
 // endOf kills it. It is a zombie until the test reaps it, which is an end too.
 func endOf(t testing.TB, cmd *exec.Cmd, reap bool) {
 	t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, cmd.Process.Kill())
 	if reap {
 		_ = cmd.Wait()
 	}

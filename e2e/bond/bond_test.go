@@ -294,9 +294,7 @@ func TestSuspendedCommandActsOnItsEnd(t *testing.T) {
 // inside makes a shell execute a line in the PID namespace of which fini is PID 1.
 func inside(l *rig.Life, line string) {
 	l.T.Helper()
-	if out, err := rig.CommandOf(append(enter(l), "/bin/sh", "-c", line)).CombinedOutput(); err != nil {
-		l.T.Fatalf("%v: %s", err, out)
-	}
+	rig.Succeed(l.T, rig.CommandOf(append(enter(l), "/bin/sh", "-c", line)))
 }
 
 // enter is the words before those of a command by which it runs in the namespaces of a PID 1.

@@ -119,18 +119,14 @@ func TestIdleLooksEightTimes(t *testing.T) {
 func TestIdleOfOtherInput(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	l := stdin.Start(t, rig.Pair, file, "--idle=1s", "--", "/bin/sh", "-c", "echo started")
 	l.MustEnd(125)
 	if said := l.Err.Whole(); !strings.HasPrefix(said, "fini: --idle: cannot watch standard input: ") || strings.Contains(l.Out.Text(), "started") {
 		t.Errorf("says %q", said)
 	}
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	l = stdin.Start(t, rig.Pair, null, "--idle=1ms", "--", "sleep", "0.5") // twice as long as 8 looks at least
 	l.MustEnd(0)
 	rig.MustRecord(t, "fini says", l.Err.Rest())

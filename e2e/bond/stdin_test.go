@@ -42,9 +42,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 				l := stdin.Start(t, p, theirs, append([]string{"-i", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
 				closed := time.Now()
-				if err := tt.close(ours); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, tt.close(ours))
 				if line, _ := l.Out.Next(); line != "signal 15" || time.Since(closed) < grace {
 					t.Errorf("%q came %v after the end of stdin, want SIGTERM after %v", line, time.Since(closed), grace)
 				}
@@ -56,9 +54,7 @@ func TestClosedStdinStopsTheCommand(t *testing.T) {
 		}
 		t.Run("/dev/null", func(t *testing.T) {
 			null, err := os.Open(os.DevNull)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			stdin.Start(t, p, null, "-i", "--grace=500ms", "--", "sleep", "1000").MustEnd(128 + 15)
 		})
 		t.Run("a command that ends with it", func(t *testing.T) {

@@ -180,9 +180,7 @@ func TestSignalsOfFinisOwn(t *testing.T) {
 			t.Run(fmt.Sprintf("SIGXFSZ, %d bytes", room), func(t *testing.T) {
 				t.Parallel()
 				file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, err)
 				defer func() { _ = file.Close() }()
 				prefix := []string{need.Program(t, "prlimit"), fmt.Sprintf("--fsize=%d", room)}
 				fini := p.Executed(prefix, recorder...)
@@ -208,9 +206,7 @@ func TestSignalsOfFinisOwn(t *testing.T) {
 		fini := rig.Alone.Command(append([]string{"-r", "WINCH:0", "-r", "CONT:0", "--"}, rig.Mode("signals", "12")...)...)
 		quietly(t, fini, func(l *rig.Life) {
 			limit := unix.Rlimit{Cur: 1, Max: unix.RLIM_INFINITY}
-			if err := unix.Prlimit(l.PID(), unix.RLIMIT_CPU, &limit, nil); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, unix.Prlimit(l.PID(), unix.RLIMIT_CPU, &limit, nil))
 			for ticks := 0; ticks < 110; ticks = procfs.StatOf(l.PID()).Number(14) + procfs.StatOf(l.PID()).Number(15) {
 				for i := range 1000 { // none of which the kernel queues up
 					_ = l.Cmd.Process.Signal([]syscall.Signal{syscall.SIGWINCH, syscall.SIGCONT}[i%2])

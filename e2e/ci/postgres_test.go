@@ -80,9 +80,7 @@ func newReadableGate(t *testing.T) *runners.Gate {
 	t.Helper()
 	g := runners.NewGate(t)
 	for path := g.Name; path != os.TempDir() && path != "/"; path = filepath.Dir(path) {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Chmod(path, 0o755))
 	}
 	return g
 }
@@ -129,12 +127,8 @@ func initCluster(t *testing.T) *cluster {
 		_, err = config.WriteString("listen_addresses = ''\nunix_socket_directories = '..'\n" +
 			"dynamic_shared_memory_type = mmap\nshared_buffers = 1MB\nfsync = off\n")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := config.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
+	rig.NoError(t, config.Close())
 	return c
 }
 
@@ -145,9 +139,7 @@ func (c *cluster) makeDir() {
 	if err == nil {
 		err = os.Chown(dir, c.uid, c.gid)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	rig.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c.dir, c.data = dir, filepath.Join(dir, "data")
 }
@@ -167,11 +159,7 @@ func (c *cluster) must(argv ...string) string {
 	argv = slices.Concat(c.as, argv)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = c.dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		c.t.Fatalf("%q: %v: %s", argv, err, out)
-	}
-	return string(out)
+	return rig.Succeed(c.t, cmd)
 }
 
 // Start runs a script in which the server is started, under wrap.

@@ -67,9 +67,7 @@ func TestGuardBinarySize(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limit was measured")
 	info, err := os.Stat(rig.Fini)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Logf("%d bytes", info.Size())
 	const most = 4_600_000
 	if info.Size() > most {
@@ -100,9 +98,7 @@ func TestGuardThreadsAndIdleness(t *testing.T) {
 		threads := 0
 		for _, pid := range pids {
 			n, err := strconv.Atoi(procfs.Status(pid, "Threads"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			threads += n
 		}
 		t.Logf("%d threads", threads)
@@ -230,9 +226,7 @@ func ownMemory(t *testing.T, pid int) (kB int) {
 	t.Helper()
 	_, line, _ := strings.Cut(rig.ReadFile(t, fmt.Sprintf("/proc/%d/smaps_rollup", pid)), "\nAnonymous:")
 	kB, err := strconv.Atoi(strings.Fields(line)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	return kB
 }
 

@@ -85,9 +85,7 @@ import (
 
 func TestCheckout(t *testing.T) {
 	t.Setenv("FINI_TEST", t.Name())
-	if err := exec.Command("setsid", "sleep", "1000").Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, exec.Command("setsid", "sleep", "1000").Start())
 }
 `
 
@@ -174,9 +172,7 @@ int main(void) { if (!fork()) execlp("sleep", "sleep", "1000", (char *)0); retur
 func leakInVitest(t *testing.T, text string) {
 	vitest, modules := nodeProgram(t, "vitest")
 	k := recipes.NewDir(t, map[string]string{"start-server": "exec sleep 1000"})
-	if err := os.Symlink(modules, filepath.Join(k.Dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Symlink(modules, filepath.Join(k.Dir, "node_modules")))
 	k.File("fini.setup.js", text, 0o644)
 	k.File("vitest.config.js", "export default { test: { setupFiles: ['./fini.setup.js'] }, cacheDir: '.cache' };\n", 0o644)
 	k.File("package.json", `{"private": true, "type": "module"}`, 0o644)
@@ -238,9 +234,7 @@ func containerInStep(t *testing.T, text string) {
 	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
 	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
 	load.Stdin, load.Env = containers.BusyboxTar(t), k.Env
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("podman import: %v: %s", err, out)
-	}
+	rig.Succeed(t, load)
 	text = strings.Replace(text, "podman run -d --name db example", "podman run -d --name db localhost/example", 1)
 	const removes = `trap "podman rm -f -t 5 db" EXIT; `
 	l := k.Start("/bin/sh", "-c", text)
@@ -596,9 +590,7 @@ func TestCheckout(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("start-server")
 	` + codeOf(t, "| Go |")[1] + `
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, cmd.Start())
 }
 `}, "go", "test", "-vet=off", "./...")
 	})

@@ -19,9 +19,7 @@ func TestNotices(t *testing.T) {
 	cmd := exec.Command(recipes.Packaging(t), "notices")
 	cmd.Dir = ".."
 	want, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	if got := rig.ReadFile(t, "../internal/NOTICES"); got != string(want) {
 		t.Error("internal/NOTICES is not what `packaging notices` prints")
 	}

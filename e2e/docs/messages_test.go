@@ -45,9 +45,7 @@ func TestPagesMessages(t *testing.T) {
 		}
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, source, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:

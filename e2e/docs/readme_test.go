@@ -28,9 +28,7 @@ func pages(t *testing.T) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"../*.md", "../docs/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		names = append(names, found...)
 	}
 	if len(names) < 9 {

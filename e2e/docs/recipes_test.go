@@ -53,9 +53,7 @@ func embedsTransport(t *testing.T, text string) {
 	clients.NeedMCP(t)
 	k := recipes.WithModules(t, nil)
 	sdk := need.Module(t, "@modelcontextprotocol")
-	if err := os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol")); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Symlink(sdk, filepath.Join(k.Dir, "node_modules/@modelcontextprotocol")))
 	k.File("transport.mjs", strings.Replace(text, "'server.js'", "'"+filepath.Join(sdk, "server-everything/dist/index.js")+"'", 1), 0o644)
 	host := k.File("host.mjs", `import { readFileSync } from 'node:fs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -429,9 +427,7 @@ func builtIn(t *testing.T, dir string) (image string) {
 	image = containers.UniqueName("recipe")
 	cmd := containers.Client(t, "build", "-q", "--no-cache", "-t", image, dir)
 	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("docker build: %v: %s", err, out)
-	}
+	rig.Succeed(t, cmd)
 	t.Cleanup(func() { containers.Docker(t, "rmi", image) })
 	return image
 }
@@ -697,9 +693,7 @@ func sshHost(t *testing.T, dir, path string) (ssh, config string) {
 	sshd, err := exec.LookPath("/usr/sbin/sshd")
 	need.That(t, err == nil, "sshd (openssh-server)")
 	need.Root(t, "for sshd")
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.MkdirAll("/run/sshd", 0o755))
 	for _, name := range []string{"host", "user"} {
 		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name))
 	}

@@ -15,9 +15,7 @@ import (
 // noDescriptors takes the limit of descriptors of a process away, as its command may do to it.
 func noDescriptors(t *testing.T, pid, limit int) {
 	t.Helper()
-	if out, err := rig.CommandOf([]string{need.Program(t, "prlimit"), fmt.Sprint("--pid=", pid), fmt.Sprint("--nofile=", limit)}).CombinedOutput(); err != nil {
-		t.Fatalf("prlimit: %v: %s", err, out)
-	}
+	rig.Succeed(t, rig.CommandOf([]string{need.Program(t, "prlimit"), fmt.Sprint("--pid=", pid), fmt.Sprint("--nofile=", limit)}))
 }
 
 // deafTree has a main child and leftovers in three generations, all of which ignore SIGTERM.

@@ -23,9 +23,7 @@ func TestSmallStack(t *testing.T) {
 			for range rounds {
 				cmd := exec.Command(need.Program(t, "bash"), append([]string{"-c", `ulimit -Ss 16; exec "$0" "$@"`}, p.Command("--", "/bin/true").Args...)...)
 				cmd.Env = []string{"X=" + strings.Repeat("x", 400)}
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%v: %s", err, out)
-				}
+				rig.Succeed(t, cmd)
 			}
 		})
 	}

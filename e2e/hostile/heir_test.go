@@ -35,9 +35,7 @@ func TestHeirInAnUnansweringDirectory(t *testing.T) {
 func TestHeirFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "start")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Mkdir(dir, 0o755))
 	cmd := rig.Pair.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
 		`trap "" TERM; cd /; rmdir "$1"; ln -s /proc "$1"; echo ready $$; sleep 1000; sleep 1000`, "sh", dir)
 	cmd.Dir = dir

@@ -24,9 +24,7 @@ func hang(t *testing.T, pid int, more ...string) (end func()) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	end = sync.OnceFunc(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	t.Cleanup(end)
 	line, _ := bufio.NewReader(out).ReadString('\n')

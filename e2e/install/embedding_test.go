@@ -34,12 +34,8 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := recipes.WithModules(t, nil)
 			onPath := filepath.Join(k.Dir, "elf")
-			if err := os.Mkdir(onPath, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(rig.Fini, filepath.Join(onPath, "fini")); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, os.Mkdir(onPath, 0o755))
+			rig.NoError(t, os.Symlink(rig.Fini, filepath.Join(onPath, "fini")))
 			k.File("bin/fini", "#!/bin/sh\n# PyPI's fini, or the script of the npm package\n", 0o755)
 			scripts := "PATH=" + filepath.Join(k.Dir, "bin")
 			says := func(want string, env []string, args ...string) {
@@ -59,9 +55,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			other := []byte(rig.ReadFile(t, rig.Fini)[:4096])
 			other[18] = 0xfd // e_machine in elf(5): none that there is
 			fifo := filepath.Join(k.Dir, "fifo")
-			if err := syscall.Mkfifo(fifo, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, syscall.Mkfifo(fifo, 0o755))
 			for _, file := range []string{k.Dir, fifo} {
 				says("threw .*binary: .* is not a file", nil, "true", file)
 			}
@@ -82,18 +76,14 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			says("threw .*/bin/fini(-init)? is not executable", []string{scripts}, "true")
 			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
 			for _, file := range packages {
-				if err := os.RemoveAll(filepath.Dir(filepath.Join(k.Dir, file))); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, os.RemoveAll(filepath.Dir(filepath.Join(k.Dir, file))))
 			}
 			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
 			says("threw .*(missing|a wheel for this machine).*", []string{scripts}, "true")
 			says("server", []string{scripts}, "false")
 
 			// The working directory is a stranger's checkout, whose fini is not to be executed.
-			if err := os.Symlink(rig.Fini, filepath.Join(k.Dir, "fini")); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, os.Symlink(rig.Fini, filepath.Join(k.Dir, "fini")))
 			for _, path := range [][]string{noPath, {"PATH="}, {"PATH=."}, {"PATH=elf"}, {scripts + ":"}, {"PATH=:/bin"}, {"PATH=./elf:/bin"}} {
 				says("server", path, "false")
 			}
@@ -108,9 +98,7 @@ func TestShellTakesFiniBesideIt(t *testing.T) {
 	k := recipes.NewDir(t, map[string]string{"fini": "echo another fini; exit 9"})
 	link := func(to, name string) {
 		t.Helper()
-		if err := os.Symlink(to, filepath.Join(k.Dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Symlink(to, filepath.Join(k.Dir, name)))
 	}
 	sh := k.File("installed/bin/fini-sh", rig.ReadFile(t, "../packaging/fini-sh"), 0o755)
 	link(rig.Fini, "installed/bin/fini")

@@ -80,9 +80,7 @@ func main() {
 	if _, same := run(); !same {
 		t.Error("the second program writes it again")
 	}
-	if err := os.Truncate(path, 1000); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Truncate(path, 1000))
 	if _, same := run(); same {
 		t.Error("a file that was changed is not replaced")
 	}

@@ -76,9 +76,7 @@ func TestInstall(t *testing.T) {
 		other := filepath.Join(t.TempDir(), "other")
 		rig.Put(t, other, "other", 0o644)
 		path := filepath.Join(t.TempDir(), "fini")
-		if err := os.Symlink(other, path); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Symlink(other, path))
 		install(t, "022", path, "")
 		installed(t, path)
 		if got := rig.ReadFile(t, other); got != "other" {
@@ -88,9 +86,7 @@ func TestInstall(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		dir := t.TempDir()
 		fifo := filepath.Join(t.TempDir(), "fifo")
-		if err := unix.Mkfifo(fifo, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, unix.Mkfifo(fifo, 0o600))
 		install(t, "022", dir, "it is a directory; want the name of a file")
 		install(t, "022", filepath.Join(dir, "none", "fini"), "no such file or directory")
 		install(t, "022", fifo, "it is no regular file")
@@ -150,9 +146,7 @@ func TestInstallFromScratch(t *testing.T) {
 			continue
 		}
 		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Chmod(dir, 0o777))
 		containers.Docker(t, "run", "--rm", "--read-only", "--cap-drop=ALL", "--network=none", "--user="+user, "-v", dir+":/shared",
 			image, "/fini", "--install=/shared/fini")
 		if rig.ReadFile(t, filepath.Join(dir, "fini")) != rig.ReadFile(t, rig.Fini) {

@@ -86,9 +86,7 @@ func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
 		if err == nil {
 			err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), rig.WriteProgram(program, text, 0o755))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		// VFS_CAP_REVISION_2 and VFS_CAP_FLAGS_EFFECTIVE, then what is permitted and what is inheritable: see
 		// capabilities(7).
 		value := binary.LittleEndian.AppendUint32(nil, 0x02000001)
@@ -112,9 +110,7 @@ func mustBeAsked(t *testing.T, l *rig.Life, kernel bool, end func(inner int) err
 	l.Caught()
 	outer, inner := l.PID(), l.Worker()
 	rest.Settled(t, []int{inner}) // in a system call
-	if err := end(inner); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, end(inner))
 	mustBeAskedOnce(l, command, inner, outer, kernel)
 	l.MustEnd(status)
 }

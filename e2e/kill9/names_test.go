@@ -45,9 +45,7 @@ func TestNames(t *testing.T) {
 		if err == nil {
 			err = rig.WriteProgram(binary, text, 0o755)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		l := rig.StartCmd(t, rig.CommandOf([]string{binary, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"}))
 		l.Out.Want("ready")
 		inner := l.Worker()

@@ -29,9 +29,7 @@ func TestEarlySignalEndsPID1(t *testing.T) {
 			for range rig.QuickOrFull(25, 300) {
 				cmd := exec.Command(rig.Fini, "-q", "--", "sleep", "1")
 				rig.AsPID1(cmd)
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, cmd.Start())
 				pid := cmd.Process.Pid
 				rig.Until(t, "fini's first call", func() bool {
 					return procfs.Status(pid, "SigBlk") != none || procfs.Status(pid, "SigCgt") != none

@@ -23,9 +23,7 @@ func killAtCleanup(t testing.TB, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
 		process, err := os.FindProcess(pid) // by a pidfd
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		t.Cleanup(func() { _ = process.Kill() })
 	}
 }

@@ -27,9 +27,7 @@ func TestAllowOrphanOfNode(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				service := filepath.Join(dir, "service.js")
-				if err := os.WriteFile(service, []byte("exports.invoke = (cwd, args, text, done) => done(null, text);"), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, os.WriteFile(service, []byte("exports.invoke = (cwd, args, text, done) => done(null, text);"), 0o644))
 				l := rig.Start(t, p, "--linger=0", "--orphans-exit=9", "--allow-orphan="+flag, "--", "/bin/sh", "-c",
 					"export CORE_D_SERVICE="+service+" XDG_RUNTIME_DIR="+dir+`
 					(exec setsid node -e 'console.log("other " + process.pid); setInterval(() => {}, 1000)' 2>/dev/null) &

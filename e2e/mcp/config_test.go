@@ -71,9 +71,7 @@ func TestMCPConfigByOthers(t *testing.T) {
 				if err == nil {
 					err = os.WriteFile(file, text, 0o644)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, err)
 				h := rig.NewCgroup(t)
 				cmd := rig.CommandOf(h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list"))
 				cmd.Dir = clients.Folder

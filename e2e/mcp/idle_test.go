@@ -63,9 +63,7 @@ func TestForgottenWithASiblingThatHoldsThePipe(t *testing.T) {
 	s := startSession(t, c, c.Around(rig.Pair, nil, "-i", "--idle=3s", "--", "npx", "-y", clients.McpPackage))
 	sibling := exec.Command("sleep", "1000")
 	sibling.ExtraFiles = []*os.File{s.Stdin.(*os.File)}
-	if err := sibling.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, sibling.Start())
 	t.Cleanup(func() {
 		_ = sibling.Process.Kill()
 		_ = sibling.Wait()

@@ -60,9 +60,7 @@ func newRegistry(t testing.TB) *registry {
 func (r *registry) archive(manifest map[string]any) []byte {
 	r.t.Helper()
 	text, err := json.Marshal(manifest)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	rig.NoError(r.t, err)
 	program := fmt.Sprintf("#!/usr/bin/env node\nrequire('fs').writeFileSync(%q, '');\nsetInterval(() => {}, 1000);\n",
 		r.file)
 	var b bytes.Buffer
@@ -75,16 +73,10 @@ func (r *registry) archive(manifest map[string]any) []byte {
 		if err == nil {
 			_, err = out.Write([]byte(file.text))
 		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		rig.NoError(r.t, err)
 	}
-	if err := out.Close(); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := zip.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	rig.NoError(r.t, out.Close())
+	rig.NoError(r.t, zip.Close())
 	return b.Bytes()
 }
 

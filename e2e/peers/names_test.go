@@ -82,14 +82,10 @@ def slow():
         time.sleep(0.05)
     os.write(1, b"task ends\n")
 `, 0o644)
-	if err := os.Mkdir(filepath.Join(dir, "queue"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Mkdir(filepath.Join(dir, "queue"), 0o755))
 	send := exec.Command(python, "-m", "celery", "-A", "app", "call", "app.slow")
 	send.Dir = dir
-	if out, err := send.CombinedOutput(); err != nil {
-		t.Fatalf("cannot send a task: %v: %s", err, out)
-	}
+	rig.Succeed(t, send)
 	cmd := called("/usr/bin/tini", "-s", "--", python, "-m", "celery", "-A", "app", "worker", "--concurrency=1", "--without-gossip", "--without-mingle")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "C_FORCE_ROOT=1")

@@ -18,9 +18,7 @@ func TestBytes(t *testing.T) {
 	socket, _ := rig.Socketpair(t)
 	terminal, _ := pty.Open(t)
 	file, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	_, _ = file.WriteString("its position is not 0")
 	// The command tells in the file that is its argument.
 	const script = `for fd in 0 1 2 7; do all="$all $(echo $fd; stat -L -c "%F %d:%i" /proc/$$/fd/$fd; cat /proc/$$/fdinfo/$fd)"; done; echo "$all" >$0`

@@ -22,9 +22,7 @@ func TestEachPromiseHasATest(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		_, body, _ := bytes.Cut(text, []byte("\nfunc Test"))
 		if !bytes.Contains(text, fmt.Appendf(nil, "\n// Promise %d, ", n)) || bytes.Count(body, []byte("\n")) > 40 || bytes.Contains(body, []byte("\nfunc ")) {
 			t.Errorf("%s has no test of at most 40 lines below the text of promise %d", files[0], n)

@@ -85,9 +85,7 @@ func (l *refusedLife) ready() {
 // mustAnswer sends the main child a signal by way of pid.
 func (l *refusedLife) mustAnswer(pid int) {
 	l.T.Helper()
-	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
-		l.T.Fatal(err)
-	}
+	rig.NoError(l.T, syscall.Kill(pid, syscall.SIGUSR1))
 	if line, _ := l.Out.Next(); line != "usr1" {
 		l.T.Fatalf("it answers %q to a signal; stderr: %s", line, l.Err.Text())
 	}

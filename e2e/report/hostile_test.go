@@ -28,9 +28,7 @@ const nobodyElse = 12345
 func theirs(t *testing.T) string {
 	t.Helper()
 	dir := rig.ShortTempDir(t)
-	if err := os.Chown(dir, nobodyElse, nobodyElse); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Chown(dir, nobodyElse, nobodyElse))
 	return dir
 }
 
@@ -40,9 +38,7 @@ const secret = "nobody else reads or writes this\n"
 func secretFile(t testing.TB) (path string, unchanged func() bool) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(path, []byte(secret), 0o600))
 	return path, func() bool {
 		text, err := os.ReadFile(path)
 		return err == nil && string(text) == secret
@@ -77,9 +73,7 @@ func TestReportAmongLinks(t *testing.T) {
 				secret, unchanged := secretFile(t)
 				parent, roots := theirs(t), t.TempDir()
 				dir := filepath.Join(parent, "dir")
-				if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, nobodyElse, nobodyElse)); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, nobodyElse, nobodyElse)))
 				path := filepath.Join(dir, "report")
 				id := strconv.Itoa(nobodyElse)
 				cmd := p.Command("--report="+path, "--", setpriv, "--reuid="+id, "--regid="+id, "--clear-groups",
@@ -119,9 +113,7 @@ func TestWrittenThroughAnothersLink(t *testing.T) {
 	secret, unchanged := secretFile(t)
 	dir := theirs(t)
 	out := filepath.Join(dir, "out")
-	if err := errors.Join(os.Symlink(filepath.Dir(secret), out), os.Lchown(out, nobodyElse, nobodyElse)); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, errors.Join(os.Symlink(filepath.Dir(secret), out), os.Lchown(out, nobodyElse, nobodyElse)))
 	path := filepath.Join(out, filepath.Base(secret))
 	const why = "out is a link that another user may have put there"
 	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
@@ -141,9 +133,7 @@ func TestWrittenThroughAnothersLink(t *testing.T) {
 		}
 		report := reports.Path(t)
 		link := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink(filepath.Dir(report), link); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Symlink(filepath.Dir(report), link))
 		rig.StartCmd(t, p.Command("--report="+filepath.Join(link, filepath.Base(report)), "--", "/bin/sh", "-c", "exit 5")).MustEnd(5)
 		reports.MustHave(t, report)
 	})
@@ -318,9 +308,7 @@ func TestReportToATerminalsMaster(t *testing.T) {
 		l := rig.StartCmd(t, cmd)
 		l.MustEnd(5)
 		_, err := ours.WriteString("\nthe end\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		var said, report string
 		for lines := bufio.NewScanner(theirs); lines.Scan() && lines.Text() != "the end"; {
 			if text := lines.Text() + "\n"; strings.HasPrefix(text, "fini: ") {

@@ -179,9 +179,7 @@ func TestGitHubSummary(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join(t.TempDir(), "summary.md")
-				if err := os.WriteFile(file, []byte("before\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, os.WriteFile(file, []byte("before\n"), 0o600))
 				l, pid, at := listeners(t, p, append([]string{"GITHUB_STEP_SUMMARY=" + file}, tt.env...),
 					append([]string{"--linger=0"}, tt.flags...), "/", "tcp 127.0.0.1:0")
 				if tt.name == "a look" && !p.PID1 {

@@ -39,9 +39,7 @@ func TestReportKeepsWhatIsPrivate(t *testing.T) {
 				t.Parallel()
 				path := reports.Path(t)
 				if tt.mode != 0 {
-					if err := errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, tt.uid, tt.gid), os.Chmod(path, tt.mode)); err != nil {
-						t.Fatal(err)
-					}
+					rig.NoError(t, errors.Join(os.WriteFile(path, []byte("old"), 0o600), os.Chown(path, tt.uid, tt.gid), os.Chmod(path, tt.mode)))
 				}
 				argv := append([]string{"-c", `umask ` + tt.umask + `; exec "$@"`, "sh"},
 					p.Command("--report="+path, "--", "/bin/sh", "-c", tt.script+"\nexit 5", path).Args...)
@@ -62,9 +60,7 @@ func TestReportOverAnotherIsNotFlushed(t *testing.T) {
 	strace := need.Program(t, "strace")
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		path, trace := reports.Path(t), filepath.Join(t.TempDir(), "trace")
-		if err := os.WriteFile(path, []byte(strings.Repeat("a longer report\n", 10_000)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.WriteFile(path, []byte(strings.Repeat("a longer report\n", 10_000)), 0o600))
 		argv := append([]string{"-f", "-qq", "-o", trace, "-e", "trace=ftruncate"}, p.Command("--report="+path, "--", "/bin/sh", "-c", "exit 5").Args...)
 		rig.StartCmd(t, exec.Command(strace, argv...)).MustEnd(5)
 		reports.MustHave(t, path)

@@ -534,9 +534,7 @@ func TestReportSchema(t *testing.T) {
 	reports.MustHave(t, path)
 	var whole map[string]any
 	text := []byte(rig.ReadFile(t, path))
-	if err := json.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, json.Unmarshal(text, &whole))
 	var wrong []string // what is wrong with each document
 	var documents bytes.Buffer
 	refuse := func(what string) {

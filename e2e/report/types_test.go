@@ -89,8 +89,6 @@ func reportTypes(t *testing.T, language string) string {
 	cmd := exec.Command(recipes.Packaging(t), "types", language)
 	cmd.Dir = ".."
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	return string(out)
 }

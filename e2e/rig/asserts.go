@@ -18,6 +18,14 @@ func MustRecord(t testing.TB, who string, got []string, want ...string) {
 	}
 }
 
+// NoError ends a test that can't go on.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func MustKill(t testing.TB, pid int, sig syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(pid, sig); err != nil {

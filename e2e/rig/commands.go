@@ -17,9 +17,7 @@ func Bystander(t testing.TB, argv ...string) *exec.Cmd {
 		argv = []string{"sleep", "1000"}
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -27,6 +25,16 @@ func Bystander(t testing.TB, argv ...string) *exec.Cmd {
 	// execve(2) lets who started it go on before it gives the process its name.
 	Until(t, "its name", func() bool { return procfs.Status(cmd.Process.Pid, "Name") != procfs.Status(os.Getpid(), "Name") })
 	return cmd
+}
+
+// Succeed runs a command, which has to succeed, and returns what it writes to either stream.
+func Succeed(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v: %s", cmd.Args, err, out)
+	}
+	return string(out)
 }
 
 // Run runs a program, which has to succeed, and returns what it prints to standard output.
@@ -55,9 +63,7 @@ func Ask(t testing.TB, cmd *exec.Cmd) (status int, stdout, stderr string) {
 // Complete runs a command to its end, which has to come: how it ended is in its ProcessState.
 func Complete(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	for w := new(Wait); ; {

@@ -11,9 +11,7 @@ import (
 func Linked(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	path := filepath.Join(t.TempDir(), name)
 	if os.Link(self, path) == nil {
 		return path
@@ -22,9 +20,7 @@ func Linked(t testing.TB, name string) string {
 	if err == nil {
 		err = WriteProgram(path, binary, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return path
 }
 
@@ -32,9 +28,7 @@ func Linked(t testing.TB, name string) string {
 func ShortTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fini-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -46,13 +40,8 @@ func ShortTempDir(t *testing.T) string {
 // Put writes a file, and makes its folder if there is none. It returns the name.
 func Put(t testing.TB, name, text string, mode os.FileMode) string {
 	t.Helper()
-	err := os.MkdirAll(filepath.Dir(name), 0o755)
-	if err == nil {
-		err = WriteProgram(name, []byte(text), mode)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	NoError(t, WriteProgram(name, []byte(text), mode))
 	return name
 }
 
@@ -67,8 +56,6 @@ func WriteProgram(path string, text []byte, mode os.FileMode) error {
 func ReadFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	return string(text)
 }

@@ -52,9 +52,7 @@ func StartCmd(t testing.TB, cmd *exec.Cmd) *Life {
 		cmd.Stderr = errW
 	}
 	cmd.ExtraFiles = append([]*os.File{witW}, cmd.ExtraFiles...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, cmd.Start())
 	for _, f := range []*os.File{outW, errW, inR, witW} {
 		_ = f.Close()
 	}

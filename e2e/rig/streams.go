@@ -18,9 +18,7 @@ func Write(t testing.TB, l *Life, text string) {
 func Socketpair(t testing.TB) (ours, theirs *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	ours, theirs = os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	t.Cleanup(func() { _ = ours.Close(); _ = theirs.Close() })
 	return ours, theirs
@@ -29,9 +27,7 @@ func Socketpair(t testing.TB) (ours, theirs *os.File) {
 func Pipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(func() { _ = r.Close(); _ = w.Close() })
 	return r, w
 }
@@ -40,9 +36,7 @@ func Pipe(t testing.TB) (r, w *os.File) {
 func Device(t testing.TB, path string) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	return file
 }
@@ -51,13 +45,9 @@ func Device(t testing.TB, path string) *os.File {
 func FillPipe(t testing.TB, w *os.File) {
 	t.Helper()
 	fd := int(w.Fd())
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, unix.SetNonblock(fd, true))
 	for err := error(nil); err == nil; {
 		_, err = unix.Write(fd, make([]byte, 4096))
 	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	NoError(t, unix.SetNonblock(fd, false))
 }

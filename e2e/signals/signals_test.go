@@ -310,9 +310,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 				_ = syscall.Kill(l.Outer, syscall.SIGTSTP)
 				rig.Until(t, "the command is stopped", func() bool { return procfs.CountStopped([]int{command}) == 1 })
 				rig.Write(t, l.Life, "go\n")
-				if err := tt.end(l); err != nil {
-					t.Fatal(err)
-				}
+				rig.NoError(t, tt.end(l))
 				l.MustVanish(time.Second)
 				l.MustHaveStatus(tt.status)
 			})

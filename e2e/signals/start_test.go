@@ -84,9 +84,7 @@ func TestSignalWhileExecveHangs(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 }
 
 // leaseBreakTime is how many seconds execve(2) waits for a lease. See proc_sys_fs(5).

@@ -80,14 +80,10 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 func TestCommandThatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Chmod(dir, 0o755))
 	file := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := rig.WriteProgram(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, rig.WriteProgram(path, []byte(text), mode))
 		return path
 	}
 	plain := file("plain", "text", 0o644)
@@ -187,9 +183,7 @@ func TestVersionIsOneThatDockerKnows(t *testing.T) {
 func TestLesserBuildSaysSo(t *testing.T) {
 	t.Parallel()
 	lesser := filepath.Join(t.TempDir(), "fini")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", lesser, "..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v: %s", err, out)
-	}
+	rig.Succeed(t, exec.Command("go", "build", "-buildvcs=false", "-o", lesser, ".."))
 	const limits = "fini: a build with limits, "
 	status, stdout, stderr := rig.Ask(t, exec.Command(lesser, "--version"))
 	if status != 0 || strings.Count(stdout, "\n") != 1 || !strings.HasPrefix(stderr, limits) {

@@ -78,9 +78,7 @@ func TestUnwatchedStdinMayEnd(t *testing.T) {
 func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("text"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(file, []byte("text"), 0o644))
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, name := range []string{file, t.TempDir(), "/dev/zero", "a datagram socket"} {
 			in, err := os.Open(name)
@@ -90,9 +88,7 @@ func TestStdinThatCannotBeWatchedIsRefused(t *testing.T) {
 				in = os.NewFile(uintptr(pair[0]), name)
 				defer func() { _ = syscall.Close(pair[1]) }()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			cmd := p.Command("-i", "--", "echo", "started")
 			cmd.Stdin = in
 			status, stdout, stderr := rig.Ask(t, cmd)

@@ -42,15 +42,11 @@ func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 		modes.Lflag &^= unix.ECHO // it might come into a line of the command's
 		err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	cmd = exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", job}, command...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, cmd.Start())
 	_, _ = ready.Read(make([]byte, 1))
 	for _, f := range []*os.File{tty, ready, says} {
 		_ = f.Close()
@@ -89,9 +85,7 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 	for range rig.QuickOrFull(9, 60) {
 		cmd, keys := begin(t, rig.Pair.Command(rig.Mode("signals", "15")...).Args...)
 		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		for end := time.Now().Add(rig.Patience); len(procfs.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
 			if time.Now().After(end) {
 				t.Fatal("fini starts no second one")

@@ -51,9 +51,7 @@ func TestControlZFromBeforeTheCommand(t *testing.T) {
 				rig.Until(t, "it says "+want, func() bool { return strings.Contains(screen.Text(), want) })
 			}
 			job, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			rig.MustKill(t, job, syscall.SIGTERM)
 			l.MustEnd(7)
 			if text := screen.Text(); strings.Count(text, "suspended by") != 1 || strings.Count(text, "sending SIGTSTP to the command") > 1 {

@@ -112,11 +112,7 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 	raw := func(name string) []string { return []string{python, "-I", "-S", "-c", execRaw, environments[name]} }
 	run := func(t *testing.T, name string, argv ...string) string {
 		t.Helper()
-		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v: %.1000s", name, err, out)
-		}
-		return string(out)
+		return rig.Succeed(t, exec.Command(argv[0], argv[1:]...))
 	}
 	want := map[string]string{}
 	for name := range environments {

@@ -78,9 +78,7 @@ func TestCommandSeesNoDifference(t *testing.T) {
 		need.Program(t, program)
 	}
 	file := filepath.Join(t.TempDir(), "probe")
-	if err := os.WriteFile(file, []byte(probeScript), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(file, []byte(probeScript), 0o644))
 	dir := t.TempDir()
 	run := func(t *testing.T, out, script string, nonblocking bool, prefix ...string) string {
 		t.Helper()
@@ -89,29 +87,21 @@ func TestCommandSeesNoDifference(t *testing.T) {
 		stdin, w := rig.Pipe(t)
 		if nonblocking {
 			// Fd makes it blocking, so this comes after.
-			if err := unix.SetNonblock(int(stdin.Fd()), true); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, unix.SetNonblock(int(stdin.Fd()), true))
 		}
 		// Descriptors rather than copying goroutines, which would be pipes of their own.
 		stdout, err := os.OpenFile(os.DevNull, os.O_WRONLY|os.O_APPEND, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		// Make sets O_APPEND on what it inherits: this one is nobody else's.
 		stderr, err := os.OpenFile(out+".stderr", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%v: %v: %s", argv, err, rig.ReadFile(t, out+".stderr"))
 		}
 		_, _, _, _ = stdout.Close(), stderr.Close(), stdin.Close(), w.Close()
 		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		return withoutRuntimeSignals.ReplaceAllStringFunc(string(text), func(line string) string {
 			var ignored uint64
 			_, _ = fmt.Sscanf(line, "SigIgn:\t%x", &ignored)

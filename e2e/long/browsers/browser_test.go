@@ -147,9 +147,7 @@ func TestBrowserEndsByItself(t *testing.T) {
 func matches(t *testing.T, pattern string) bool {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	return len(found) > 0
 }
 

@@ -41,9 +41,7 @@ func puppeteerServer(t *testing.T) browserServer {
 	options, err := json.Marshal(map[string]any{
 		"headless": true, "executablePath": need.Program(t, "chromium"), "args": chromiumArgs,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	return browserServer{
 		args: []string{"@modelcontextprotocol/server-puppeteer"},
 		env:  clients.Variables{"PUPPETEER_LAUNCH_OPTIONS": string(options), "ALLOW_DANGEROUS": "true"},
@@ -60,13 +58,9 @@ func playwrightServer(t *testing.T, args ...string) browserServer {
 	options, err := json.Marshal(map[string]any{
 		"browser": map[string]any{"launchOptions": map[string]any{"args": chromiumArgs}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	config := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(config, options, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(config, options, 0o600))
 	return browserServer{
 		args: append([]string{"@playwright/mcp", "--headless", "--no-sandbox", "--config", config,
 			"--executable-path", need.Program(t, "chromium"), "--output-dir", t.TempDir()}, args...),

@@ -416,9 +416,7 @@ func (r *dockerRun) MustBeGone(want int) {
 
 func (r *dockerRun) Send(text string) {
 	r.T.Helper()
-	if err := r.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience)); err != nil {
-		r.T.Fatal(err)
-	}
+	rig.NoError(r.T, r.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience)))
 	if _, err := r.Stdin.Write([]byte(text)); err != nil {
 		r.T.Fatalf("cannot write to the client: %v", err)
 	}
@@ -510,9 +508,7 @@ func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
 	t.Helper()
 	// Not t.TempDir, whose parent another user can't look into.
 	dir, err := os.MkdirTemp("", "fini-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	fini = rig.Put(t, in("fini"), rig.ReadFile(t, rig.Fini), 0o755)
 	rig.Put(t, in("containers.conf"), containers.PodmanConf, 0o644)
@@ -524,9 +520,7 @@ func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
 			err = os.Chown(in(name), uid, uid)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	id := strconv.Itoa(uid)
 	e = &containers.Engine{
 		// The user may not be allowed into the directory that the tests run in.

@@ -183,9 +183,7 @@ func podmanPlayKube(t *testing.T, e *containers.Engine) {
 	if err == nil {
 		err = os.WriteFile(file, kube, 0o644) // JSON is YAML
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { e.Must(t, "pod", "rm", "-f", "-t", "0", pod) })
 	e.Must(t, "play", "kube", "--network", "none", file)
 	one := pod + "-one"

@@ -82,9 +82,7 @@ func newVolume(t testing.TB) *volume {
 	t.Helper()
 	// Not t.TempDir, whose parent another user can't look into.
 	dir, err := os.MkdirTemp("", "fini-volume-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	fifo := filepath.Join(dir, "witness")
 	err = os.Chmod(dir, 0o755)
@@ -101,14 +99,10 @@ func newVolume(t testing.TB) *volume {
 			err = os.Chmod(filepath.Join(dir, name), 0o666)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	// With a reader that does not wait for a writer.
 	witness, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { _ = witness.Close() })
 	return &volume{t, dir, witness}
 }
@@ -122,9 +116,7 @@ func (y *volume) With(flags ...string) []string {
 func (y *volume) Saved() string {
 	y.t.Helper()
 	text, err := os.ReadFile(filepath.Join(y.dir, "saved"))
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	rig.NoError(y.t, err)
 	return string(text)
 }
 

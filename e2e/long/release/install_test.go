@@ -87,9 +87,7 @@ func releaseIndex(t *testing.T, r release) {
 	archive := r.file(t, "fini_*_linux.oci.tar")
 	content := map[string][]byte{}
 	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	defer func() { _ = f.Close() }()
 	for in := tar.NewReader(f); ; {
 		h, err := in.Next()
@@ -99,9 +97,7 @@ func releaseIndex(t *testing.T, r release) {
 		if err == nil {
 			content[h.Name], err = io.ReadAll(in)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 	}
 	type descriptor struct {
 		MediaType, Digest string
@@ -333,9 +329,7 @@ func sign(t *testing.T, dir, version, key string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "../packaging/sign.sh", dir, version)
 	cmd.Env = append(os.Environ(), "MINISIGN_KEY="+key)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("sign.sh: %v: %s", err, out)
-	}
+	rig.Succeed(t, cmd)
 	return rig.ReadFile(t, filepath.Join(dir, "SHA256SUMS.minisig"))
 }
 
@@ -433,9 +427,7 @@ func TestGitHubActionsByAct(t *testing.T) {
 		need.Program(t, program)
 	}
 	tree, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
 	// A part of the tree, and a release with one file.
 	rig.Run(t, "sh", "-c", `mkdir -p "$2/tree/packaging" && cp -r "$1/packaging/action" "$2/tree/packaging/" && cp "$1/action.yml" "$1/CHANGELOG.md" "$2/tree"`, "sh", tree, k.Dir)
@@ -497,20 +489,14 @@ func releaseWheels(t *testing.T, r release) {
 		name := r.file(t, fmt.Sprintf("fini_init-*-py3-none-manylinux_2_17_%s.manylinux2014_%[1]s.musllinux_1_1_%[1]s.whl", python))
 		mustFit(t, name)
 		z, err := zip.OpenReader(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		defer func() { _ = z.Close() }()
 		record, list := map[string]string{}, ""
 		for _, f := range z.File {
 			in, err := f.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			text, err := io.ReadAll(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, err)
 			sum := sha256.Sum256(text)
 			record[f.Name] = fmt.Sprintf("%s,sha256=%s,%d", f.Name, base64.RawURLEncoding.EncodeToString(sum[:]), len(text))
 			switch filepath.Base(f.Name) {
@@ -537,9 +523,7 @@ func releaseWheels(t *testing.T, r release) {
 func mustFit(t *testing.T, name string) {
 	t.Helper()
 	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Logf("%s: %d bytes", filepath.Base(name), info.Size())
 	if info.Size() > mostBytes {
 		t.Errorf("%s has %d bytes, and may have %d", name, info.Size(), mostBytes)
@@ -556,11 +540,7 @@ func releasePip(t *testing.T, r release) {
 		cmd := exec.Command(name, args...)
 		cmd.Env = append(os.Environ(), "PIP_NO_INDEX=1", "PIP_FIND_LINKS="+r.dir, "PIP_CONFIG_FILE=/dev/null",
 			"PIP_DISABLE_PIP_VERSION_CHECK=1", "PIPX_HOME="+in("pipx"), "PIPX_SHARED_LIBS="+in("venv"), "PIPX_BIN_DIR="+in("pipx/bin"))
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %q: %v: %s", name, args, err, out)
-		}
-		return string(out)
+		return rig.Succeed(t, cmd)
 	}
 	do(t, "python3", "-m", "venv", in("venv"))
 	pip := in("venv/bin/pip")
@@ -582,9 +562,7 @@ func releasePip(t *testing.T, r release) {
 		_ = l.Stdin.Close()
 		l.MustEnd(1)
 		pipModule(t, r, in("venv/bin/python"), in("target"), in("target/bin/"+packageName))
-		if err := os.Symlink(in("target/bin/fini"), in("another-name")); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Symlink(in("target/bin/fini"), in("another-name")))
 		mustBeFini(t, r, in("another-name"))
 	})
 	// On other systems pip takes the wheel that has the module alone. On a Linux without a binary it says that there is none.
@@ -692,9 +670,7 @@ func npmScriptShell(t *testing.T, prefix string) {
 	k.File("package.json", `{"private": true, "workspaces": ["part"]}`, 0o644)
 	k.File(".npmrc", recipes.BlockWith(t, "../docs/recipes.md", "script-shell="), 0o644)
 	k.File("part/package.json", `{"name": "part", "version": "1.0.0", "scripts": {"test": "`+recipes.Leaky+`; exit 3"}}`, 0o644)
-	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(k.Dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(k.Dir, "node_modules")))
 	k.Env = append(os.Environ(), "npm_config_offline=true", "npm_config_cache="+t.TempDir()) // without another fini on PATH
 	if out := k.MustLeaveNothing(k.Start("npm", "test", "--silent", "--workspace=part"), 3); out != "done\n" {
 		t.Errorf("npm says %q", out)
@@ -771,9 +747,7 @@ func npm(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command("npm", append([]string{"--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, args...)...)
 	cmd.Env = append(os.Environ(), "npm_config_cache="+t.TempDir())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("npm %q: %v: %s", args, err, out)
-	}
+	rig.Succeed(t, cmd)
 }
 
 var nodeCPU = map[string]string{"amd64": "x64", "arm64": "arm64", "386": "ia32"}
@@ -831,9 +805,7 @@ func shimSignals(t *testing.T, s shimmed) {
 		out.Want("ready ")
 		rig.WaitCaught(t, s.finis(t, l)...)
 		for range 20 {
-			if err := often(); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, often())
 			mustSay(t, out, unix.SIGINT)
 			l.Signal(unix.SIGUSR1)
 			mustSay(t, out, unix.SIGUSR1)
@@ -907,9 +879,7 @@ func shimEnded(t *testing.T, s shimmed) {
 			cmd.Env, cmd.SysProcAttr = append(os.Environ(), s.Env...), &syscall.SysProcAttr{Setsid: true}
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
-			if err := tt.end(l); err != nil {
-				t.Fatal(err)
-			}
+			rig.NoError(t, tt.end(l))
 			l.Out.Whole() // to EOF
 			if got := l.Status(); got != tt.status {
 				t.Errorf("status %d; stderr: %s", got, l.Err.Text())
@@ -930,11 +900,8 @@ func shimTransparent(t *testing.T, s shimmed) {
 	do := func(cmd *exec.Cmd) string {
 		cmd.Env = append(cmd.Environ(), "VARIABLE=a = \"b\"\nc")
 		cmd.Dir = t.TempDir()
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%q: %v: %s", cmd.Args, err, out)
-		}
-		return strings.ReplaceAll(string(out), cmd.Dir, "DIR")
+		out := rig.Succeed(t, cmd)
+		return strings.ReplaceAll(out, cmd.Dir, "DIR")
 	}
 	plain, under := do(exec.Command(words[0], words[1:]...)), do(s.command(append([]string{"--"}, words...)...))
 	if under != plain {
@@ -962,9 +929,7 @@ func shimBind(t *testing.T, s shimmed, prefix string) {
 	// A program of a script's that starts fini by itself is its launcher, and npm only above.
 	rig.Put(t, filepath.Join(dir, "client.js"),
 		`require('child_process').spawn('fini-init', ['--no-shield', '--', 'sh', '-c', process.env.SHOW], {stdio: 'inherit'})`, 0o644)
-	if err := os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Symlink(filepath.Join(prefix, "node_modules"), filepath.Join(dir, "node_modules")))
 	for _, tt := range []struct {
 		name string
 		argv []string
@@ -1029,9 +994,7 @@ func shimBind(t *testing.T, s shimmed, prefix string) {
 func shimMCP(t *testing.T, s shimmed, prefix string) {
 	clients.NeedHosts(t)
 	server, err := filepath.Abs("npm/" + clients.ServerFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	var trials []clients.Trial
 	for _, tt := range []struct {
 		name string
@@ -1040,9 +1003,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	}{
 		{"client killed", "--grace=500ms", func(h *clients.Host) { h.End(syscall.SIGKILL) }},
 		{"npm killed", "--grace=500ms", func(h *clients.Host) {
-			if err := syscall.Kill(h.Npx(), syscall.SIGKILL); err != nil {
-				h.T.Fatal(err)
-			}
+			rig.NoError(h.T, syscall.Kill(h.Npx(), syscall.SIGKILL))
 		}},
 		{"session is closed", "-i", func(h *clients.Host) { h.Tell("close", nil) }},
 	} {

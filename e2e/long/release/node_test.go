@@ -27,9 +27,7 @@ func nodeKinds(t *testing.T) []nodeKind {
 	without := preload(t, "delete process.execve")
 	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 	folder, err := filepath.Abs("testdata/node/node_modules/node-linux-" + arch + "/bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	_, err = os.Stat(filepath.Join(folder, "node"))
 	need.That(t, err == nil, "a Node with process.execve (npm ci --prefix e2e/testdata/node)")
 	return []nodeKind{
@@ -42,9 +40,7 @@ func nodeKinds(t *testing.T) []nodeKind {
 func preload(t *testing.T, script string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "preload.cjs")
-	if err := os.WriteFile(name, []byte(script), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(name, []byte(script), 0o644))
 	return "NODE_OPTIONS=--require=" + name
 }
 

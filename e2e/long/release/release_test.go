@@ -126,21 +126,15 @@ func makeRelease(t *testing.T) release {
 	t.Helper()
 	if dir := surroundings.Asked("FINI_DIST"); dir != "" {
 		dir, err := filepath.Abs(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		return release{dir: dir, image: "fini"}
 	}
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Chmod(dir, 0o755))
 	image := containers.UniqueName("release")
 	cmd := exec.Command("sh", "../packaging/reproducible.sh", dir)
 	cmd.Env = append(os.Environ(), "CROSS=amd64 arm64 arm 386", "IMAGE="+image, "REBUILD=", "MINISIGN_KEY=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("two releases of the same tree: %v: %s", err, out)
-	}
+	rig.Succeed(t, cmd)
 	return release{dir: filepath.Join(dir, "dist"), image: image}
 }
 
@@ -192,9 +186,7 @@ var releaseMachines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": el
 func releaseBinaries(t *testing.T, r release) {
 	for arch, machine := range releaseMachines {
 		f, err := elf.Open(r.binary(arch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, err)
 		if f.Machine != machine || !containers.IsStatic(r.binary(arch)) {
 			t.Errorf("%s: for %s, static: %t", arch, f.Machine, containers.IsStatic(r.binary(arch)))
 		}
@@ -210,9 +202,7 @@ func releaseSums(t *testing.T, r release) {
 	}
 	sums := rig.ReadFile(t, filepath.Join(r.dir, "SHA256SUMS"))
 	files, err := os.ReadDir(r.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	if n := strings.Count(sums, "\n"); n != len(files)-1 {
 		t.Errorf("%d sums for %d files", n, len(files)-1)
 	}
@@ -279,9 +269,7 @@ func releasePackages(t *testing.T, r release) {
 			name = filepath.Join(dir, "data.tar.gz")
 		}
 		root := filepath.Join(dir, "root")
-		if err := os.Mkdir(root, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Mkdir(root, 0o755))
 		rig.Run(t, "bsdtar", "-xpf", name, "-C", root)
 		recipes.MustBeAs(t, filepath.Join(root, "usr/bin/fini"), r.binary(test.arch), 0o755)
 		recipes.MustBeAs(t, filepath.Join(root, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
@@ -343,9 +331,7 @@ func TestReleaseWantsChangelog(t *testing.T) {
 		text = strings.Replace(text, "\n## [", "\n## [Unreleased]\n\n## [", 1)
 	}
 	rig.Put(t, filepath.Join(dir, "CHANGELOG.md"), text, 0o644)
-	if err := os.Mkdir(filepath.Join(dir, "dist"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.Mkdir(filepath.Join(dir, "dist"), 0o755))
 	out, err := exec.Command("make", "-s", "-C", dir, "release").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "CHANGELOG.md begins with Unreleased, and not with ") {
 		t.Errorf("%v: %s", err, out)
@@ -391,9 +377,7 @@ func releaseImage(t *testing.T, r release) {
 	rig.Put(t, filepath.Join(dir, "Dockerfile"), dockerfile, 0o644)
 	build := containers.Client(t, "build", "-t", tag, dir)
 	build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("docker build: %v: %s\n%s", err, out, dockerfile)
-	}
+	rig.Succeed(t, build)
 	t.Cleanup(func() { containers.Docker(t, "rmi", tag) })
 
 	c := containers.StartContainer(t, tag, "sh", "-c", containers.Stoppable)

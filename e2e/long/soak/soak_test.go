@@ -79,12 +79,8 @@ func (s *soak) work(t *testing.T) {
 		over: exit 0`)
 	by := exec.Command(bystander[0], bystander[1:]...)
 	in, err := by.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := by.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
+	rig.NoError(t, by.Start())
 	for end := time.Now().Add(s.long); time.Now().Before(end); {
 		n := s.runs.Add(1)
 		t.Run(fmt.Sprint("life ", n), func(t *testing.T) {

@@ -82,9 +82,7 @@ func (w Way) Start(t *testing.T, argv ...string) *Host {
 	t.Helper()
 	h := &Host{Cgroup: rig.NewCgroup(t)}
 	text, err := json.Marshal(w.Env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	cmd := rig.CommandOf(slices.Concat(w.Program, []string{string(text)}, h.Cgroup.Wrap(argv...)))
 	cmd.Dir = Folder
 	if w.Terminal != nil {
@@ -202,9 +200,7 @@ func (h *Host) Close() {
 func (h *Host) Took() time.Duration {
 	h.T.Helper()
 	ms, err := strconv.ParseFloat(h.Fact("closed"), 64)
-	if err != nil {
-		h.T.Fatal(err)
-	}
+	rig.NoError(h.T, err)
 	return time.Duration(ms * float64(time.Millisecond))
 }
 

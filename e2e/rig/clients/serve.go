@@ -6,6 +6,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 // Serve answers GET requests to an address of this machine, one in each connection, until the test ends. The rig does
@@ -14,9 +16,7 @@ import (
 func Serve(t testing.TB, answer func(path string, gone <-chan struct{}) (kind string, body []byte)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

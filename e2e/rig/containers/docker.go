@@ -28,9 +28,7 @@ func BuildExample(t *testing.T) ExampleImage {
 		cmd := Client(t, append(args, dir)...)
 		// The classic builder comes with the engine, where buildx may be missing.
 		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("docker %q: %v: %s", args, err, out)
-		}
+		rig.Succeed(t, cmd)
 		t.Cleanup(func() { Docker(t, "rmi", tag) })
 		return tag
 	}
@@ -63,9 +61,7 @@ func (c *Container) Follow(args ...string) (stdout, stderr *rig.Lines) {
 	errR, errW := rig.Pipe(c.T)
 	cmd := Client(c.T, args...)
 	cmd.Stdout, cmd.Stderr = outW, errW
-	if err := cmd.Start(); err != nil {
-		c.T.Fatal(err)
-	}
+	rig.NoError(c.T, cmd.Start())
 	_, _ = outW.Close(), errW.Close()
 	c.T.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -25,9 +25,7 @@ import (
 func FiniFile(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs(rig.Fini)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	return path
 }
 
@@ -37,9 +35,7 @@ func PodmanClient(t *testing.T) []string {
 	podman := need.Program(t, "podman")
 	// Not t.TempDir: podman refuses long names of such directories.
 	dir, err := os.MkdirTemp("", "fini-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() {
 		// podman mounts its storage on itself. The process that cleans up behind each
 		// container may be at it yet.
@@ -72,9 +68,7 @@ func BusyboxTar(t *testing.T) io.Reader {
 	w := tar.NewWriter(&b)
 	add := func(h tar.Header, content []byte) {
 		h.Size = int64(len(content))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, w.WriteHeader(&h))
 		if _, err := w.Write(content); err != nil {
 			t.Fatal(err)
 		}
@@ -87,9 +81,7 @@ func BusyboxTar(t *testing.T) io.Reader {
 			add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, w.Close())
 	return &b
 }
 
@@ -175,9 +167,7 @@ func (e *Engine) Import(t *testing.T, image string) {
 	t.Helper()
 	load := e.Command(t, "import", "-", image)
 	load.Stdin = BusyboxTar(t)
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("%s import: %v: %s", e.Client[0], err, out)
-	}
+	rig.Succeed(t, load)
 }
 
 // Base is an image of a busybox for docker, which is gone with the test.

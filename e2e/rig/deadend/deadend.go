@@ -55,9 +55,7 @@ func New(t *testing.T, name string) *DeadEnd {
 		err = <-started
 	}
 	e.Flushed = bufio.NewScanner(flushed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(e.Abort)
 	return e
 }
@@ -97,9 +95,7 @@ func (e *DeadEnd) Fifo() *os.File {
 		<-over
 	}()
 	e.t.Cleanup(func() { close(over) })
-	if err := <-opened; err != nil {
-		e.t.Fatal(err)
-	}
+	rig.NoError(e.t, <-opened)
 	fifo := os.NewFile(uintptr(fd), "fifo")
 	e.t.Cleanup(func() { _ = fifo.Close() })
 	_ = e.given.Close()
@@ -110,9 +106,7 @@ func (e *DeadEnd) Fifo() *os.File {
 // Halt stops the server, from which nobody gets an answer then.
 func (e *DeadEnd) Halt() {
 	e.t.Helper()
-	if err := e.server.Process.Signal(syscall.SIGSTOP); err != nil {
-		e.t.Fatal(err)
-	}
+	rig.NoError(e.t, e.server.Process.Signal(syscall.SIGSTOP))
 	rig.Until(e.t, "the server is stopped", func() bool { return strings.HasPrefix(procfs.Status(e.server.Process.Pid, "State"), "T") })
 }
 

@@ -20,9 +20,7 @@ func WithModules(t *testing.T, standIns map[string]string) *Dir {
 	k.File("python/fini_init/__init__.py", rig.ReadFile(t, "../packaging/fini_init/__init__.py"), 0o644)
 	k.File("python/bin/README", "", 0o644)
 	for _, name := range []string{"node_modules/" + part + "/bin/fini", "python/bin/fini-init"} {
-		if err := os.Symlink(rig.Fini, filepath.Join(k.Dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, os.Symlink(rig.Fini, filepath.Join(k.Dir, name)))
 	}
 	k.Env = append(k.Env, "PYTHONPATH="+filepath.Join(k.Dir, "python"))
 	return k

@@ -20,9 +20,7 @@ func SetUserID(t *testing.T, program string) string {
 	if err == nil {
 		err = errors.Join(rig.WriteProgram(path, text, 0o755), os.Chmod(path, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	var fs unix.Statfs_t
 	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
 	return path

@@ -104,9 +104,7 @@ var schemaChecker = sync.OnceValues(func() (string, error) {
 func Verdicts(t testing.TB, text []byte) []string {
 	t.Helper()
 	checker, err := schemaChecker()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	cmd := exec.Command(checker, "../docs/report.schema.json")
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &stderr
@@ -145,9 +143,7 @@ func MustBe(t testing.TB, text []byte) (r Report) {
 func MustHave(t testing.TB, path string) Report {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	MustHaveOnly(t, path)
 	return MustBe(t, text)
 }
@@ -155,9 +151,7 @@ func MustHave(t testing.TB, path string) Report {
 func MustHaveOnly(t testing.TB, paths ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(paths[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	var got, want []string
 	for _, e := range entries {
 		got = append(got, e.Name())

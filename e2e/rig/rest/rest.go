@@ -34,9 +34,7 @@ func Switches(t testing.TB, pids []int) (sum int) {
 			for line := range strings.Lines(string(text)) {
 				if _, count, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok { // nonvoluntary too
 					n, err := strconv.Atoi(strings.TrimSpace(count))
-					if err != nil {
-						t.Fatal(err)
-					}
+					rig.NoError(t, err)
 					sum += n
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,9 +22,7 @@ func NewGate(t *testing.T) *Gate {
 	if err == nil {
 		g.file, err = os.OpenFile(g.Name, os.O_RDWR, 0) // which waits for no reader
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { _ = g.file.Close() })
 	return g
 }

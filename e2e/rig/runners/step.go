@@ -42,9 +42,7 @@ func (s *Step) MustBeGone() {
 func ScriptFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "step.sh")
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	return name
 }
 

@@ -228,9 +228,7 @@ func needSSH(t *testing.T, b *bench) {
 
 func needContainer(t *testing.T, b *bench) {
 	containers.NeedDocker(t)
-	if err := b.startContainer(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, b.startContainer())
 }
 
 // caseScripts that cases run, each a script of that name.
@@ -281,22 +279,16 @@ function the_start --on-event fish_preexec; printf '\x1e'; end
 func NewBench(t *testing.T) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fini-e2e-tty-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if err := os.Chmod(dir, 0o755); err != nil { // another uid runs what is in it
 		t.Fatal(err)
 	}
 	file := func(name, text string, mode os.FileMode) {
-		if err := rig.WriteProgram(filepath.Join(dir, name), []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		rig.NoError(t, rig.WriteProgram(filepath.Join(dir, name), []byte(text), mode))
 	}
 	binary, err := os.ReadFile(rig.Fini)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	file("fini", string(binary), 0o755)
 	for name, text := range caseScripts {
 		if !strings.HasPrefix(text, "#!") {
@@ -525,16 +517,12 @@ func (p *shellUser) start(t *testing.T, shell shellKind) {
 			unix.IoctlSetWinsize(int(theirs.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}),
 		)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	// With a descriptor in blocking mode a read that is under way would keep the line open.
 	if p.fd, err = unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 3); err == nil {
 		err = errors.Join(unix.SetNonblock(p.fd, true), ours.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, err)
 	p.keys = os.NewFile(uintptr(p.fd), "pty")
 	p.cmd = exec.Command(shell.Name, shell.args...)
 	p.cmd.Dir = p.dir
@@ -549,9 +537,7 @@ func (p *shellUser) start(t *testing.T, shell shellKind) {
 	for _, name := range processes() {
 		p.older[name] = true
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, p.cmd.Start())
 	p.born = procfs.StatOf(p.cmd.Process.Pid).Number(22)
 	go func() { _ = p.cmd.Wait(); close(p.ended) }()
 	go p.read()
