@@ -54,8 +54,8 @@
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
 // a pipe that hangs up when the last one is gone. Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to
-// a line of fini's, and WantOnce asserts a whole one; docs/messages.md has them all. Break what you test once, and see the
-// test fail.
+// a line of fini's, and WantOnce asserts a whole one; docs/messages.md has them all. NoError and Succeed
+// end a test that can't go on. Break what you test once, and see the test fail.
 //
 // # How often
 //
