@@ -528,7 +528,7 @@ func (w *world) judgeReason(f *fini, why Reason) {
 	closed, died := w.ghost.closedAt, w.ghost.parentDiedAt
 	switch {
 	case w.noPidfds || !w.supply.bond || f.heir:
-	case why == StdinClosed && closed != 0 && died != 0 && died-closed <= crash && f.stdinAt == closed && died <= w.now:
+	case why == StdinClosed && closed != 0 && died != 0 && died-closed <= crash && f.stdinAt == closed && died <= w.now && (f.parentAt == 0 && w.now-closed <= crash || f.parentAt != 0 && f.parentAt-closed <= crash):
 		w.breach("the reason", "stdin has closed at %v, and the parent process has died at %v", closed, died)
 	case why == ParentDied && died == 0:
 		w.breach("the reason", "the parent process is alive")
