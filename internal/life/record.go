@@ -52,14 +52,14 @@ func (r *Record) note(sig syscall.Signal, now time.Duration, group bool) {
 
 // had returns when the process was last sent a signal, if it was. A process without a Record was not.
 func (r *Record) had(sig syscall.Signal) (s Sent, ok bool) {
-	if r == nil {
-		return s, false
+	if r != nil {
+		for _, s := range r.Sent {
+			if s.Sig == sig {
+				return s, true
+			}
+		}
 	}
-	i := slices.IndexFunc(r.Sent, func(s Sent) bool { return s.Sig == sig })
-	if i < 0 {
-		return s, false
-	}
-	return r.Sent[i], true
+	return s, false
 }
 
 // hadRecently reports whether fini has sent the main child a signal for this very stop: the sender that killed the parent
