@@ -118,13 +118,12 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 }
 
 // leaveGroup gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and
-// reports whether it has one. Every signal to the group until now has reached the outer fini too.
+// reports whether it has one.
 func (k *kernel) leaveGroup() bool {
 	err := unix.Setpgid(0, 0)
 	if err != nil {
 		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
 	}
-	k.caught.Take()
 	return err == nil
 }
 
