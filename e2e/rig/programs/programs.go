@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
+	"strings"
 	"time"
 )
 
@@ -65,10 +65,11 @@ var Programs = map[string]func(args []string) int{
 	"@tracer":          runTracer,
 }
 
-// In these programs other threads end. The runtime keeps the main thread for ever, so such a thread may not be the main
-// thread: only a lock in an init function makes the main goroutine keep that.
+// Only a lock in an init function makes the main goroutine keep the main thread. Some programs need that: where other threads
+// end, because the runtime keeps the main thread for ever; and where a command is executed, because execve(2) keeps the
+// parent death signal of the thread that calls it, and setpriv(1) has set the main thread's.
 func init() {
-	if len(os.Args) > 1 && slices.Contains([]string{"@leaderless", "@threads", "@threadforks"}, os.Args[1]) {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		runtime.LockOSThread()
 	}
 }
