@@ -559,6 +559,13 @@ func TestStep(t *testing.T) {
 			{1506 * ms, found(escapee), "look", "asking"},
 			{1506 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
+		{"and a second SIGINT until then kills nobody else", with(func(r *Rules) { r.KillAfter, r.Linger = time.Second, 0 }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
+			{1000 * ms, elapsed{}, `(killing the command: killAfter), forward 9 alone, wake 10s`, "killed"},
+			{1001 * ms, sees{mainExits(signaled(9), false), found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{1002 * ms, signal(syscall.SIGINT), "", "clearing"},
+			{1003 * ms, signal(syscall.SIGINT), "", "clearing"},
+		}},
 		{"under every policy", with(func(r *Rules) { r.Orphans, r.Linger = LeaveAll, 0 }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
 			{5000 * ms, elapsed{}, `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", forward 9 alone, wake 10s`, "killed"},
