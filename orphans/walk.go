@@ -211,7 +211,7 @@ func (t *Tree) eachOwnChild(visit func(pid int)) {
 	from, found := cmp.Or(t.lastReaped, t.self), false
 	for last := 0; ; t.pidMax = pidMaxLimit {
 		for i := 0; i < t.pidMax && (!found || i-last <= t.maxMisses); i++ {
-			if pid := (from + i) % t.pidMax; ownChild(unix.P_PID, pid) == 0 {
+			if pid := (from + i) % t.pidMax; pid > 0 && ownChild(unix.P_PID, pid) == 0 {
 				visit(pid)
 				found, last = true, i
 			}

@@ -311,7 +311,7 @@ func hasRoom(n int) bool {
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
 	exited, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
-	if errno == 0 && p.Job&InJob == 0 {
+	if main != 0 && errno == 0 && p.Job&InJob == 0 { // in gVisor pid 0 is any child
 		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
 	at, end, err := p.readChildren()
@@ -320,7 +320,7 @@ func (p *process) killChildren() (left bool) {
 		if pid, at = proc.Number(at); at >= end { // the room ends within a pid, or behind it
 			return true
 		}
-		if pid != 0 && (pid == exited || p.findEarlier(pid) != nil) {
+		if pid != 0 && (pid == main && exited == main || p.findEarlier(pid) != nil) {
 			continue
 		}
 		if left = true; pid == 0 { // kill(2) would take it for this process's group
