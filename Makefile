@@ -107,7 +107,8 @@ bench: build ## measure fini beside tini and others, into tools/bench/
 
 fuzz: ## fuzz each parser and the step function for FUZZTIME
 	@for pkg in $(sort $(dir $(shell grep -rl --include='*_test.go' '^func Fuzz' .))); do \
-		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		all=$$($(GO) test -list '^Fuzz' $$pkg) || { echo "$$all"; exit 1; }; \
+		for f in $$(echo "$$all" | grep '^Fuzz'); do \
 			$(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
