@@ -2,10 +2,16 @@ package streams
 
 import (
 	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -50,4 +56,38 @@ func TestStdoutCanBeReopenedThroughProc(t *testing.T) {
 		_ = l.Stdin.Close()
 		l.MustEnd(0)
 	})
+}
+
+// In a chroot there may be no /dev/null to stand for a closed stream, and the Go runtime would abort. The command sees what it
+// would see without fini.
+func TestClosedStreamsWithoutDevNull(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	chroot, busybox := need.Program(t, "chroot"), need.Program(t, "busybox")
+	need.That(t, containers.IsStatic(busybox), "a static busybox (busybox-static)")
+	root := t.TempDir()
+	for name, from := range map[string]string{"fini": rig.Fini, "busybox": busybox} {
+		rig.Put(t, filepath.Join(root, name), rig.ReadFile(t, from), 0o755)
+	}
+	const asked = `/busybox cat || s=$s.stdin; echo x || s=$s.stdout; echo x >&2 || s=$s.stderr; case $s in "") exit 7;; .stdin) exit 8;;
+		.stdout) exit 9;; .stderr) exit 10;; *) exit 11;; esac`
+	for _, tt := range []struct {
+		closed string
+		status int
+	}{{"<&-", 8}, {">&-", 9}, {"2>&-", 10}, {"<&- >&- 2>&-", 11}} {
+		for _, words := range []string{"", "/fini --linger=0 --", "/fini --no-shield --linger=0 --"} {
+			rig.Case(t, words != "", strings.TrimSpace(words+" "+tt.closed), func(t *testing.T) {
+				t.Parallel()
+				start := func(script string) *rig.Life {
+					return rig.StartCmd(t, exec.Command("/bin/sh", "-c", fmt.Sprintf(`exec %s %s %s /busybox sh -c '%s' %s`, chroot, root, words, script, tt.closed)))
+				}
+				l := start(asked)
+				_ = l.Stdin.Close()
+				l.MustEnd(tt.status)
+				if words != "" {
+					start("kill -9 $PPID; exec /busybox sleep 1000").MustEnd(137)
+				}
+			})
+		}
+	}
 }
