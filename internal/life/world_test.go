@@ -720,7 +720,8 @@ func (k *kernel) Traffic() (orphans.Traffic, error) {
 		w.breach("idle", "%s looks after %v, and --idle is %v", w.name(k.f.id), w.now-w.ghost.measuredAt, w.rules.Idle)
 	}
 	w.ghost.measuredAt, w.ghost.stood = w.now, w.now-w.ghost.talkedAt
-	if w.ghost.quietLooks++; w.ghost.talked {
+	l, ok := k.f.machine.(*ladder)
+	if w.ghost.quietLooks++; w.ghost.talked || ok && l.isSuspended { // a command that is suspended is not idle
 		w.ghost.quietLooks, w.ghost.talked = 0, false
 	}
 	if w.blind {
