@@ -18,8 +18,7 @@ import (
 //
 //go:nosplit
 func (p *process) sleep() {
-	signalled := false
-	for {
+	for signalled := false; ; {
 		p.poll()
 		// The meaning of a signal depends on the messages before it. So the loop reads the signal first and handles it last.
 		// If the signal has to wait, all later signals wait too.
