@@ -52,7 +52,8 @@ build: ## build bin/fini, static
 # test-all so is each test, and each row of a table, that there is and that did not run. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
 # share the standard library with it, and nothing of that is compiled twice; nor by the go test of a recipe.
-# FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, and at last those that measure.
+# FINI_BUILT says that bin/fini is of these sources. Rooms run beside each other, more of them than there are processors,
+# because they wait more than they compute; and at last those that measure.
 test test-all: export GOFLAGS += -trimpath -vet=off
 test test-all: export CGO_ENABLED = 0
 test test-all: export FINI_BUILT = 1
@@ -65,7 +66,7 @@ test: build ## run the quick tests, in two minutes; those that lack something ar
 test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
 	@$(GO) build -o bin/ran ./e2e/ran
-	@for run in '$(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
+	@for run in '-p=$(shell expr $$(nproc) \* 3 / 2) $(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
 		$(GO) test -json -count=1 -timeout 40m -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
 	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
 
