@@ -114,11 +114,12 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 		done; \
 	done
 
-lint: ## gofmt, go vet, staticcheck, the walls between packages, actionlint, shellcheck, mandoc
+lint: ## gofmt, go vet, staticcheck, the walls between packages, the mutants' text, actionlint, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./... && $(GO) vet -C e2e/schema . && $(GO) vet -C packaging .
 	$(STATICCHECK) ./... && for module in e2e/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
 	sh e2e/walls.sh
+	CGO_ENABLED=0 $(GO) run ./e2e/mutants -check
 	$(TOOL) actionlint
 	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
 	mandoc -T lint -W warning docs/fini.1

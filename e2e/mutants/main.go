@@ -142,14 +142,18 @@ func compile(faults []fault) error {
 	var bad []error
 	fset := token.NewFileSet()
 	imports := importer.ForCompiler(fset, "source", nil)
+	names := map[string][]string{} // of the files of a package
 	for _, f := range faults {
 		dir := filepath.Dir(f.file)
-		pkg, err := build.ImportDir(dir, 0)
-		if err != nil {
-			return err
+		if names[dir] == nil {
+			pkg, err := build.ImportDir(dir, 0)
+			if err != nil {
+				return err
+			}
+			names[dir] = pkg.GoFiles
 		}
 		var files []*ast.File
-		for _, name := range pkg.GoFiles {
+		for _, name := range names[dir] {
 			path := filepath.Join(dir, name)
 			text, err := os.ReadFile(path)
 			if err != nil {
