@@ -85,7 +85,9 @@ import (
 
 func TestCheckout(t *testing.T) {
 	t.Setenv("FINI_TEST", t.Name())
-	rig.NoError(t, exec.Command("setsid", "sleep", "1000").Start())
+	if err := exec.Command("setsid", "sleep", "1000").Start(); err != nil {
+		t.Fatal(err)
+	}
 }
 `
 
@@ -590,7 +592,9 @@ func TestCheckout(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("start-server")
 	` + codeOf(t, "| Go |")[1] + `
-	rig.NoError(t, cmd.Start())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 }
 `}, "go", "test", "-vet=off", "./...")
 	})
