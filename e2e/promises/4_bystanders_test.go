@@ -12,12 +12,12 @@ import (
 // the output pipe, the rest of a pipeline, and a child that fini's process had before it executed fini.
 func TestNobodyElse(t *testing.T) {
 	t.Parallel()
-	// Signals that would end the shell and its pipeline make them speak instead. What "$@" is, fini with its command,
-	// leaves one process in fini's group, and one that has left it.
+	// Signals that would end the shell and the rest of its pipeline make them speak instead. The command of fini, which is
+	// "$@", leaves one process in its own group, and one that has left that.
 	const script = `
 		trap "echo the shell is hit" HUP INT TERM USR1 USR2
-		(trap "echo the rest of the pipeline is hit" HUP INT TERM USR1 USR2; cat) < /dev/null &
-		sh -c 'sleep 1000 & echo earlier child $!; exec "$@"' sh "$@" | cat
+		sh -c 'sleep 1000 >/dev/null & echo earlier child $!; exec "$@"' sh "$@" |
+			(trap "echo the rest of the pipeline is hit" HUP INT TERM USR1 USR2; while read line; do echo "$line"; done)
 		echo the shell goes on`
 	for _, p := range []rig.Place{rig.Pair, rig.Alone} { // as PID 1 it would have nobody else beside it
 		t.Run(p.Name, func(t *testing.T) {
@@ -26,12 +26,12 @@ func TestNobodyElse(t *testing.T) {
 			l := rig.StartCmd(t, exec.Command("sh", append([]string{"-c", script, "sh"}, fini...)...))
 			earlier := l.Out.WantPID("earlier child ")
 			l.Out.Want("the command")
-			rig.MustStay(t, "the child that fini's process had before it executed fini", earlier)
-			if err := syscall.Kill(earlier, syscall.SIGKILL); err != nil { // the pipeline waits for it
-				t.Fatal(err)
+			rig.MustRecord(t, "the shell says", l.Out.Rest(), "the shell goes on") // fini has ended, and the pipeline with it
+			if err := syscall.Kill(earlier, syscall.SIGKILL); err != nil {
+				t.Fatalf("the child that fini's process had before it executed fini: %v", err)
 			}
-			rig.MustRecord(t, "the shell says", l.Out.Rest(), "the shell goes on")
-			l.MustEnd(0) // nothing of all this is alive
+			rig.Until(t, "nothing of all this is alive", func() bool { return rig.HungUp(l.Witness) })
+			l.MustEnd(0)
 		})
 	}
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Promise 9, Never stuck: fini survives a full descriptor table, a full disk, a closed stderr, a missing /proc and a refused
-// system call: it gives up a feature, says so once, and goes on.
+// system call: it gives up a feature, says so once, and goes on. Room exhaustion also fills the process table, and room refused
+// reads what fini says.
 func TestNeverStuck(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

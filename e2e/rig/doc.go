@@ -14,7 +14,7 @@
 //		"github.com/seed-126c5d8a/fini/e2e/rig"
 //	)
 //
-//	func TestMain(m *testing.M) { rig.Main(m) } // once in each room
+//	func TestMain(m *testing.M) { rig.Main(m) } // once in each room, which may have it already
 //
 //	func TestLeftoverIsStopped(t *testing.T) {
 //		t.Parallel()
@@ -54,7 +54,7 @@
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
 // a pipe that hangs up when the last one is gone. Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to
-// a line of fini's, and WantOnce asserts a whole one; docs/messages.md has them all. NoError and Succeed
+// a line of fini's, and rig.WantOnce asserts a whole one in a text; docs/messages.md has them all. NoError and Succeed
 // end a test that can't go on. Break what you test once, and see the test fail.
 //
 // # How often

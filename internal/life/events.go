@@ -18,7 +18,7 @@ type Machine interface {
 	stops() bool // whether a wait of a stop is under way: see slice
 }
 
-// An event is what the loop has learnt: a Signal, or one of the types below.
+// An event is what the loop has learnt: a Signal, measured in idle.go, or one of the types below.
 type event any
 
 type (
@@ -52,8 +52,7 @@ func (e reaped) exit() *syscall.WaitStatus {
 	return nil
 }
 
-// An action is what the loop has to do. Its method do, in this package's loop.go, carries the action out: an action
-// without this method does not compile.
+// An action is what the loop has to do. Its method do carries the action out: an action without it does not compile.
 type action interface{ do(l *Loop) }
 
 type (

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Signal is one that fini has received. What becomes of it is decided in this file, and in the method received of each
-// machine:
+// A Signal is one that fini has received. What becomes of it is decided in this file, and in the method received of the ladder
+// and of the sweep, which forwards nothing. A signal to the outer fini meets entry.Sleeper before:
 //
 //	question                                   answer
 //	is it for this process?                    an inner fini takes only what the outer fini relays: see Take
