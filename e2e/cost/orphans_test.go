@@ -19,14 +19,15 @@ import (
 // it is told to.
 const storm = `echo ready; read go; i=0; while [ $i -lt 3000 ]; do (: &); i=$((i+1)); done; echo made; read end`
 
-// fini reaps at once, which may cost a little more CPU than it costs tini. It was 1.0 times as much on an idle machine, up to
-// 1.4 times on one with a load of 25, and 4 times where the Go runtime's monitor wakes for each orphan. Beside programs that
-// leave no processor idle it may be 3 times, because then the orphans come one by one: such a round decides nothing. Orphans that exit within a millisecond share a wake-up.
+// fini reaps at once, which may cost a little more CPU than it costs tini: orphans that exit within a millisecond share a
+// wake-up. It was 1.0 times as much on an idle machine, up to 1.4 times on one with a load of 25, and 4 times where the Go
+// runtime's monitor wakes for each orphan, or where other programs leave no processor idle, because then the orphans come
+// one by one. So on a busy machine the limits are wider.
 func TestGuardCostPerOrphan(t *testing.T) {
 	rig.Long(t)
 	rig.Serial(t, "it compares what two processes cost")
 	tini := need.Program(t, "tini-static")
-	const orphans, mostSwitches, mostCPU = 3000, 1.0, 1.6
+	const orphans, rounds = 3000, 3
 	reap := func(t *testing.T, cmd *exec.Cmd) (switches, cpu float64) {
 		l := rig.StartCmd(t, cmd)
 		l.Out.Want("ready")
@@ -42,27 +43,23 @@ func TestGuardCostPerOrphan(t *testing.T) {
 		return switches / orphans, cpu / orphans
 	}
 	// A machine that is busy lets orphans gather before tini runs, and so share its wake-ups too.
-	rest.Typically(t, "at most the context switches of tini-static, and 1.6 times its CPU", func() (bool, string) {
-		const rounds = 3
+	rest.Typically(t, "at most the context switches of tini-static, and 1.6 times its CPU; 3 and 6 times where no processor is idle", func() (bool, string) {
 		var switches, cpus []float64
-		for tried := 0; len(cpus) < rounds && tried < 3*rounds; tried++ {
-			idle, all := processors(t)
+		idle, all := processors(t)
+		for range rounds {
 			own, cpu := reap(t, rig.Alone.Command("--", "/bin/sh", "-c", storm))
 			others, theirs := reap(t, exec.Command(tini, "-s", "--", "/bin/sh", "-c", storm))
 			t.Logf("for each orphan, fini and tini-static: context switches %.2f and %.2f, CPU %.1f and %.1f µs", own, others, cpu/1000, theirs/1000)
-			if i, a := processors(t); (i-idle)*10 < a-all { // less than a tenth
-				t.Log("no processor was idle meanwhile")
-				continue
-			}
 			switches, cpus = append(switches, own/others), append(cpus, cpu/theirs)
 		}
-		if len(cpus) < rounds {
-			t.Log("NOT DECIDED: no processor of this machine is ever idle")
-			return true, ""
+		mostSwitches, mostCPU := 1.0, 1.6
+		if i, a := processors(t); (i-idle)*10 < a-all { // less than a tenth
+			mostSwitches, mostCPU = 3, 6
 		}
 		slices.Sort(switches)
 		slices.Sort(cpus)
-		return switches[rounds/2] <= mostSwitches && cpus[rounds/2] <= mostCPU, fmt.Sprintf("%.2f and %.2f times", switches[rounds/2], cpus[rounds/2])
+		return switches[rounds/2] <= mostSwitches && cpus[rounds/2] <= mostCPU,
+			fmt.Sprintf("%.2f and %.2f times, limits %v and %v", switches[rounds/2], cpus[rounds/2], mostSwitches, mostCPU)
 	})
 }
 
