@@ -329,7 +329,7 @@ func (look) do(l *Loop) {
 func (a kill) do(l *Loop) {
 	hit, refused, err := l.Kill(a.childrenOnly)
 	fresh := l.killed(l.Now(), hit)
-	l.all = l.all || l.rules.Initial
+	l.all = l.all || !l.rules.Allow
 	l.collect()
 	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh, err: err})
 }

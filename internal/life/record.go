@@ -75,7 +75,7 @@ func (r *Record) hadRecently(now time.Duration, sig syscall.Signal) bool {
 type records struct {
 	main      Record          // its Pid is 0 if there is no main child
 	leftovers map[int]*Record // by pid
-	all       bool            // PID 1 has sent SIGKILL to every process of its PID namespace
+	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
 }
 
 // of returns the Record of a leftover, nil if there is none. If the start of a stuck process can't be read, its pid must

@@ -108,10 +108,10 @@ func TestKillsOfOthers(t *testing.T) {
 		"an orphan that is reaped with it": {nil, killed(300, mainPid), []int{300, mainPid}},
 		"leftovers":                        {over, killed(300, 301), []int{300, 301}},
 		"leftovers, one by fini":           {all(over, toLeftover), killed(300, 301), []int{301}},
-		"leftovers, one by a round":        {all(over, kill{}.do), killed(201, 301), []int{301}},
+		"leftovers, one by a round":        {all(over, func(l *Loop) { l.rules.Allow = true; kill{}.do(l) }), killed(201, 301), []int{301}},
 		"leftovers of a killed group":      {all(toMain(syscall.SIGKILL, false), over), killed(300), nil},
 		"a leftover of a killed command":   {all(toMain(syscall.SIGKILL, true), over), killed(300), []int{300}},
-		"all, by PID 1":                    {func(l *Loop) { l.rules.Initial = true; over(l); kill{}.do(l) }, killed(300), nil},
+		"all, by one call":                 {all(over, kill{childrenOnly: true}.do), killed(300), nil},
 		"a pid that fini killed once": {all(over, toLeftover, func(l *Loop) {
 			l.Kernel.(*script).reaps = []reaping{{exits: killed(300)}}
 			l.collect()
