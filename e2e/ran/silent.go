@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"go/types"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -18,48 +20,46 @@ func (s source) silent() (bad []string) {
 		if !ok || f.Body == nil || f.Type.Results != nil || !takesT(f.Type) {
 			continue
 		}
-		var early []ast.Stmt // returns
-		leaves(f.Body.List, true, func(leave ast.Stmt) { early = append(early, leave) })
 		ast.Inspect(f.Body, func(n ast.Node) bool {
 			loop, ok := n.(*ast.RangeStmt)
-			if name, named := loopOver(loop).(*ast.Ident); !ok || !isTable(loop.X) && !(named && tables[name.Name]) || hasSubtests(loop.Body) {
+			if !ok {
 				return true
 			}
-			for _, leave := range early {
-				if leave.End() < loop.Pos() {
+			name, named := loop.X.(*ast.Ident)
+			if !isTable(loop.X) && !(named && tables[name.Name]) || hasSubtests(loop.Body) {
+				return true
+			}
+			for _, leave := range leaves(f.Body) {
+				if _, ok := leave.(*ast.ReturnStmt); ok && leave.End() < loop.Pos() {
 					bad = append(bad, s.unsaid(leave)...)
 				}
 			}
-			leaves(loop.Body.List, false, func(leave ast.Stmt) { bad = append(bad, s.unsaid(leave)...) })
+			for _, leave := range leaves(loop.Body) {
+				bad = append(bad, s.unsaid(leave)...)
+			}
 			return true
 		})
 	}
 	return bad
 }
 
-func loopOver(loop *ast.RangeStmt) ast.Expr {
-	if loop == nil {
-		return nil
-	}
-	return loop.X
-}
-
 // literals are the names of a file's variables that are tables.
 func (s source) literals() map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(s.tree, func(n ast.Node) bool {
+		var to, values []ast.Expr
 		switch n := n.(type) {
 		case *ast.AssignStmt:
-			for i, to := range n.Lhs {
-				if name, ok := to.(*ast.Ident); ok && len(n.Rhs) == len(n.Lhs) && isTable(n.Rhs[i]) {
-					names[name.Name] = true
-				}
-			}
+			to, values = n.Lhs, n.Rhs
 		case *ast.ValueSpec:
-			for i, name := range n.Names {
-				if i < len(n.Values) && isTable(n.Values[i]) {
-					names[name.Name] = true
-				}
+			for _, name := range n.Names {
+				to = append(to, name)
+			}
+			values = n.Values
+		}
+		for i, value := range values {
+			if name, ok := to[i].(*ast.Ident); ok && isTable(value) {
+				names[name.Name] = true
 			}
 		}
 		return true
@@ -78,84 +78,67 @@ func (s source) unsaid(leave ast.Stmt) []string {
 	return []string{fmt.Sprintf("may leave out rows of a table, which are no subtests, and no comment says why: %s:%d", filepath.Base(at.Filename), at.Line)}
 }
 
-// leaves visits the statements by which a list of statements is left early, or if onlyReturns is set, its function: not those
-// that come with an error, and not those of a quick run.
-func leaves(list []ast.Stmt, onlyReturns bool, visit func(ast.Stmt)) {
-	failed := false
-	for _, one := range list {
-		switch one := one.(type) {
-		case *ast.ExprStmt:
-			failed = failed || fails(one.X)
+// leaves are the statements by which a body is left early: not those that come with an error, and not those of a quick run.
+func leaves(body *ast.BlockStmt) (all []ast.Stmt) {
+	ast.PreorderStack(body, nil, func(n ast.Node, around []ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.IfStmt:
+			return !asksForQuick.MatchString(types.ExprString(n.Cond))
 		case *ast.ReturnStmt:
-			if !failed {
-				visit(one)
+			if !afterError(n, around) {
+				all = append(all, n)
 			}
 		case *ast.BranchStmt:
-			if !failed && !onlyReturns {
-				visit(one)
+			if !afterError(n, around) && !leavesLess(n, around) {
+				all = append(all, n)
 			}
-		case *ast.BlockStmt:
-			leaves(one.List, onlyReturns, visit)
-		case *ast.LabeledStmt:
-			leaves([]ast.Stmt{one.Stmt}, onlyReturns, visit)
-		case *ast.IfStmt:
-			if isQuick(one.Cond) {
-				continue
-			}
-			leaves(one.Body.List, onlyReturns, visit)
-			if one.Else != nil {
-				leaves([]ast.Stmt{one.Else}, onlyReturns, visit)
-			}
-		case *ast.ForStmt:
-			leaves(one.Body.List, true, visit)
-		case *ast.RangeStmt:
-			leaves(one.Body.List, true, visit)
-		case *ast.SwitchStmt:
-			leavesCases(one.Body, onlyReturns, visit)
-		case *ast.TypeSwitchStmt:
-			leavesCases(one.Body, onlyReturns, visit)
-		case *ast.SelectStmt:
-			leavesCases(one.Body, onlyReturns, visit)
 		}
-	}
-}
-
-// leavesCases is the same for the cases of a switch or select, of which a break leaves only the case.
-func leavesCases(body *ast.BlockStmt, onlyReturns bool, visit func(ast.Stmt)) {
-	for _, one := range body.List {
-		var list []ast.Stmt
-		switch one := one.(type) {
-		case *ast.CaseClause:
-			list = one.Body
-		case *ast.CommClause:
-			list = one.Body
-		}
-		leaves(list, onlyReturns, func(leave ast.Stmt) {
-			if branch, ok := leave.(*ast.BranchStmt); !ok || branch.Tok != token.BREAK && branch.Tok != token.FALLTHROUGH {
-				visit(leave)
-			}
-		})
-	}
-}
-
-// fails reports whether a call makes the test fail.
-func fails(call ast.Expr) bool {
-	c, ok := call.(*ast.CallExpr)
-	if !ok {
-		return false
-	}
-	method, ok := c.Fun.(*ast.SelectorExpr)
-	return ok && (strings.HasPrefix(method.Sel.Name, "Error") || strings.HasPrefix(method.Sel.Name, "Fatal"))
-}
-
-// isQuick reports whether a condition asks if the run is a quick one.
-func isQuick(condition ast.Expr) (is bool) {
-	ast.Inspect(condition, func(n ast.Node) bool {
-		name, ok := n.(*ast.Ident)
-		is = is || ok && (name.Name == "Quick" || name.Name == "Short")
-		return !is
+		return true
 	})
-	return is
+	return all
+}
+
+var (
+	asksForQuick = regexp.MustCompile(`\b(Quick|Short)\b`)
+	fails        = regexp.MustCompile(`\.(Error|Fatal)\w*$`)
+)
+
+// leavesLess reports whether a break, continue or the like leaves a loop or switch within the body alone.
+func leavesLess(branch *ast.BranchStmt, around []ast.Node) bool {
+	for _, n := range around {
+		switch n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			return true
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+			if branch.Tok == token.BREAK || branch.Tok == token.FALLTHROUGH {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// afterError reports whether a call before a statement, in the same list, makes the test fail.
+func afterError(leave ast.Stmt, around []ast.Node) bool {
+	var list []ast.Stmt
+	switch n := around[len(around)-1].(type) {
+	case *ast.BlockStmt:
+		list = n.List
+	case *ast.CaseClause:
+		list = n.Body
+	case *ast.CommClause:
+		list = n.Body
+	}
+	for _, one := range list {
+		if one, ok := one.(*ast.ExprStmt); ok && one.Pos() < leave.Pos() {
+			if call, ok := one.X.(*ast.CallExpr); ok && fails.MatchString(types.ExprString(call.Fun)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isTable reports whether a literal has several rows.
@@ -184,14 +167,8 @@ func hasSubtests(body ast.Node) (has bool) {
 // takesT reports whether a function has a parameter of package testing.
 func takesT(f *ast.FuncType) bool {
 	for _, field := range f.Params.List {
-		of := field.Type
-		if star, ok := of.(*ast.StarExpr); ok {
-			of = star.X
-		}
-		if sel, ok := of.(*ast.SelectorExpr); ok {
-			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "testing" {
-				return true
-			}
+		if strings.HasPrefix(strings.TrimPrefix(types.ExprString(field.Type), "*"), "testing.") {
+			return true
 		}
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -116,15 +117,13 @@ type table struct {
 func (r *run) unrunRows(of table) (bad []string) {
 	var lacks []string
 	for _, row := range of.rows {
-		name := subtest(row)
+		// A name stands for itself in the path of a subtest: between slashes, commas or colons.
+		part := regexp.MustCompile(`(^|/|[,:]_?)` + regexp.QuoteMeta(subtest(row)) + `([/,#:]|$)`)
 		ran := false
 		for t, verdict := range r.verdict {
 			top, path, _ := strings.Cut(t.name, "/")
-			if (of.pkg == "" || of.pkg == t.pkg) && (of.test == "" || of.test == top) && verdict != "" && !(verdict == "skip" && r.why[t] == "") &&
-				isPart(path, name) {
-				ran = true
-				break
-			}
+			ran = ran || (of.pkg == "" || of.pkg == t.pkg) && (of.test == "" || of.test == top) &&
+				!(verdict == "skip" && r.why[t] == "") && part.MatchString(path)
 		}
 		if !ran {
 			lacks = append(lacks, row)
@@ -137,23 +136,6 @@ func (r *run) unrunRows(of table) (bad []string) {
 		bad = append(bad, fmt.Sprintf("did not run: %q, which is a row of the table in %s", row, of.at))
 	}
 	return bad
-}
-
-// isPart reports whether a name stands for itself in the path of a subtest: between slashes, commas or colons.
-func isPart(path, name string) bool {
-	for from := 0; ; {
-		i := strings.Index(path[from:], name)
-		if i < 0 {
-			return false
-		}
-		i += from
-		after := path[i+len(name):]
-		if (i == 0 || strings.ContainsRune("/,:", rune(path[i-1])) || strings.HasSuffix(path[:i], ",_") || strings.HasSuffix(path[:i], ":_")) &&
-			(after == "" || strings.ContainsRune("/,#:", rune(after[0]))) {
-			return true
-		}
-		from = i + 1
-	}
 }
 
 // subtest is what package testing makes of a name.
@@ -196,44 +178,22 @@ func (s source) tables() (all []table) {
 	return all
 }
 
-// rowsOf is the names of a literal's rows: the keys of a map, or what a struct has as its first field or its name; nil if
-// not all have one that is a constant.
+// rowsOf is the names of a literal's rows; nil if not all have one that is a constant.
 func rowsOf(lit *ast.CompositeLit) (rows []string) {
-	isMap, of := false, ast.Expr(nil)
+	var of ast.Expr
 	switch kind := lit.Type.(type) {
 	case *ast.MapType:
-		isMap, of = true, kind.Value
+		of = kind.Value
 	case *ast.ArrayType:
-		of = kind.Elt
-		if _, ok := of.(*ast.ArrayType); ok {
+		if of = kind.Elt; strings.HasPrefix(types.ExprString(of), "[") {
 			return nil
 		}
 	}
-	if _, ok := of.(*ast.SelectorExpr); of == nil || ok {
-		return nil
-	}
-	if basic, ok := of.(*ast.Ident); ok && slices.Contains([]string{"string", "int", "bool"}, basic.Name) {
+	if _, ok := of.(*ast.SelectorExpr); of == nil || ok || slices.Contains([]string{"string", "int", "bool"}, types.ExprString(of)) {
 		return nil // a table of words
 	}
 	for _, elt := range lit.Elts {
-		var name ast.Expr
-		if pair, ok := elt.(*ast.KeyValueExpr); ok && isMap {
-			name = pair.Key
-		} else if row, ok := elt.(*ast.CompositeLit); ok && !isMap && len(row.Elts) > 0 {
-			name = row.Elts[0]
-			for _, field := range row.Elts {
-				pair, ok := field.(*ast.KeyValueExpr)
-				if !ok {
-					break
-				}
-				name = nil
-				if key, ok := pair.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "name") {
-					name = pair.Value
-					break
-				}
-			}
-		}
-		text, ok := name.(*ast.BasicLit)
+		text, ok := nameOf(elt).(*ast.BasicLit)
 		if !ok || text.Kind != token.STRING {
 			return nil
 		}
@@ -244,4 +204,23 @@ func rowsOf(lit *ast.CompositeLit) (rows []string) {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// nameOf is the key of a map's row, or what a struct has as its name or its first field.
+func nameOf(row ast.Expr) ast.Expr {
+	switch row := row.(type) {
+	case *ast.KeyValueExpr:
+		return row.Key
+	case *ast.CompositeLit:
+		for _, field := range row.Elts {
+			pair, ok := field.(*ast.KeyValueExpr)
+			if !ok {
+				return field
+			}
+			if key, ok := pair.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "name") {
+				return pair.Value
+			}
+		}
+	}
+	return nil
 }
