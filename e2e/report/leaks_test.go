@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,28 +15,21 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
-// listeners starts fini and below it, in the directory, one that listens as these words say. Of env, IN=NAME=VALUE sets a
-// variable for that one alone.
-func listeners(t *testing.T, p rig.Place, env []string, flags []string, dir string, words ...string) (l *rig.Life, pid int, at []string) {
+// listeners starts fini and below it, in the directory, one that listens as these words say, at the addresses that it is told. Of
+// env, IN=NAME=VALUE sets a variable for that one alone.
+func listeners(t *testing.T, p rig.Place, env []string, flags []string, dir string, words ...string) (l *rig.Life, pids map[string]int, at []string) {
 	t.Helper()
 	cmd := p.Command(slices.Concat(flags, []string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; ${IN:+export "$IN"}; exec "$@") & read go; exit 0`, "sh", dir},
 		rig.Mode("listen", words...))...)
 	cmd.Env = append(os.Environ(), append([]string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}, env...)...)
 	l = rig.StartCmd(t, cmd)
-	for {
-		line, ok := l.Out.Next()
-		if !ok {
-			t.Fatalf("EOF; stdout: %s; stderr: %s", l.Out.Text(), l.Err.Text())
-		}
+	pids = pidsOf(t, l, "listener")
+	for line := range strings.Lines(l.Out.Text()) {
 		if address, ok := strings.CutPrefix(line, "listens "); ok {
-			at = append(at, address)
-			continue
+			at = append(at, strings.TrimSpace(address))
 		}
-		if _, err := fmt.Sscanf(line, "listener %d", &pid); err != nil {
-			t.Fatalf("it says %q", line)
-		}
-		return l, pid, at
 	}
+	return l, pids, at
 }
 
 // A leftover's line and its entry in the report name its ports, its directory and its user.
@@ -45,55 +37,45 @@ func TestLeftoverSaysWhereItListens(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		dir, here := t.TempDir(), must(os.Getwd())
-		run := func(t *testing.T, dir string, words ...string) (line string, left reports.Leftover, at []string) {
-			t.Helper()
-			path := reports.Path(t)
-			l, pid, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, dir, words...)
-			rig.Write(t, l, "go\n")
-			l.MustEnd(0)
-			return l.Err.Whole(), reports.MustHave(t, path).Leftover(t, pid), at
+		for _, tt := range []struct {
+			name, dir string
+			words     []string
+			line      string // ends in this, behind the command; a number stands for an address
+			reports   string
+		}{
+			{"tcp and unix", dir, []string{"tcp 127.0.0.1:0", "unix @fini " + dir, "unix " + filepath.Join(dir, "s"), "tcp 0.0.0.0:0"},
+				", listens on %[1]s and %[2]s and %[3]s and 1 more, in " + dir, ", listens on %[1]s %[2]s %[3]s %[4]s, in " + dir},
+			{"nothing, and here", here, nil, "", ""},
+			{"another user", "/", []string{"54321", "tcp 127.0.0.1:0"}, ", listens on %[1]s, in /, as user 54321", ", listens on %[1]s, in /, as user 54321"},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				if tt.name == "another user" {
+					need.Root(t) // who else can't become another, or may not look at it then
+				}
+				path := reports.Path(t)
+				l, pids, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, tt.dir, tt.words...)
+				rig.Write(t, l, "go\n")
+				l.MustEnd(0)
+				filled := func(text string) string { // with the addresses
+					for i, address := range at {
+						text = strings.ReplaceAll(text, fmt.Sprintf("%%[%d]s", i+1), address)
+					}
+					return text
+				}
+				want := filled(tt.line)
+				if !p.PID1 { // no leftover of PID 1 outlives fini, so none keeps a reader waiting
+					want += ", which holds stdout and stderr"
+				}
+				if _, line, _ := strings.Cut(string(rig.Ageless([]byte(l.Err.Whole()))), ")"); line != want+"\n" {
+					t.Errorf("says %q, want it to end in %q", l.Err.Text(), want)
+				}
+				want = filled("0 exit 0\nlistener was sent SIGTERM, ended SIGTERM, holds stdout stderr" + tt.reports)
+				if got := reports.MustHave(t, path).Words(pids); got != want {
+					t.Errorf("reports %q, want %q", got, want)
+				}
+			})
 		}
-		t.Run("tcp and unix", func(t *testing.T) {
-			t.Parallel()
-			line, left, at := run(t, dir, "tcp 127.0.0.1:0", "unix @fini "+dir, "unix "+filepath.Join(dir, "s"), "tcp 0.0.0.0:0")
-			if !slices.Equal(left.Listens, at) {
-				t.Errorf("reports %q, want %q", left.Listens, at)
-			}
-			user := os.Geteuid()
-			if p.PID1 { // which is root in a user namespace of its own
-				user = 0
-			}
-			if left.Cwd == nil || *left.Cwd != dir || left.User == nil || *left.User != user {
-				t.Errorf("reports %+v, want it in %s, of user %d", left, dir, user)
-			}
-			want := "), listens on " + at[0] + " and " + at[1] + " and " + at[2] + " and 1 more, in " + dir
-			if !p.PID1 { // no leftover of PID 1 outlives fini, so none keeps a reader waiting
-				want += ", which holds stdout and stderr"
-			}
-			if !strings.HasSuffix(line, want+"\n") {
-				t.Errorf("says %q, want it to end in %q", line, want)
-			}
-		})
-		t.Run("nothing, and here", func(t *testing.T) {
-			t.Parallel()
-			line, left, _ := run(t, here)
-			if left.Listens == nil || len(left.Listens) > 0 || left.Cwd == nil || *left.Cwd != here {
-				t.Errorf("reports %+v, want nothing, in %s", left, here)
-			}
-			if strings.Contains(line, "listens") || strings.Contains(line, ", in ") || strings.Contains(line, "as user") {
-				t.Errorf("says %q", line)
-			}
-		})
-		if !need.IsRoot() {
-			return // who can't become another, or may not look at it then
-		}
-		t.Run("another user", func(t *testing.T) {
-			t.Parallel()
-			line, left, at := run(t, "/", "54321", "tcp 127.0.0.1:0")
-			if left.User == nil || *left.User != 54321 || !strings.Contains(line, "), listens on "+at[0]+", in /, as user 54321") {
-				t.Errorf("says %q and reports %+v", line, left)
-			}
-		})
 	})
 }
 
@@ -117,21 +99,16 @@ func TestAudit(t *testing.T) {
 			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
 				path := reports.Path(t)
-				l, pid, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
+				l, pids, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
 				rig.Write(t, l, "go\n")
 				l.MustHaveStatus(tt.status)
 				if !p.PID1 { // where the kernel ends it
-					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-					if conn, err := net.Dial("tcp", at[0]); err != nil {
-						t.Errorf("it listens no more: %v", err)
-					} else {
-						_ = conn.Close()
-					}
+					t.Cleanup(func() { _ = syscall.Kill(pids["listener"], syscall.SIGKILL) })
+					mustListen(t, at[0])
 				}
-				r := reports.MustHave(t, path)
-				left := r.Leftover(t, pid)
-				if r.Status != tt.status || len(left.Sent) > 0 || left.Ended != nil || left.Allowed || !slices.Equal(left.Listens, at) {
-					t.Errorf("reports %d and %+v", r.Status, left)
+				want := fmt.Sprintf("%d exit 0\nlistener, spared for leave, holds stdout stderr, listens on %s, in /", tt.status, at[0])
+				if got := reports.MustHave(t, path).Words(pids); got != want {
+					t.Errorf("reports %q, want %q", got, want)
 				}
 				rig.Until(t, "its lines", func() bool { return strings.Count(l.Err.Text(), "\n") >= len(tt.says) })
 				if said := slices.Collect(strings.Lines(l.Err.Text())); !slices.EqualFunc(said, tt.says, strings.HasPrefix) {
@@ -144,9 +121,15 @@ func TestAudit(t *testing.T) {
 	l := rig.Start(t, rig.Pair, append(audit, "--linger=1h", "--", "/bin/sh", "-c",
 		`dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`)...)
 	l.MustEnd(0)
-	if said := l.Err.Whole(); said != "" {
-		t.Errorf("says %q", said)
-	}
+	rig.MustRecord(t, "fini says", l.Err.Rest())
+}
+
+// mustListen asserts that somebody answers at an address.
+func mustListen(t *testing.T, at string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", at)
+	rig.NoError(t, err)
+	_ = conn.Close()
 }
 
 // On GitHub a leak that decides the status is an error, and the step has a summary.
@@ -163,43 +146,42 @@ func TestGitHubSummary(t *testing.T) {
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
 			name  string
-			flags []string
+			flags string
+			env   string
 			code  int
 			says  string // the annotation up to the list, "" for none
-			env   []string
 		}{
-			{"a leak", nil, 0, "::warning title=fini::" + warns + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
-			{"a test", []string{"--orphans-exit=3"}, 3, "::error title=fini,file=tests/x.py::" + fails + remedy + link,
-				[]string{"GITHUB_ACTIONS=true", "IN=PYTEST_CURRENT_TEST=tests/x.py::y (call)"}},
-			{"a leak that decides", []string{"--orphans-exit=3", "--report=-"}, 3, "::error title=fini::" + fails + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
-			{"a look", []string{"--orphans=leave"}, 0, "::warning title=fini::" + looks + remedy + hint + link, []string{"GITHUB_ACTIONS=true"}},
-			{"quiet", []string{"--orphans-exit=3", "-q"}, 3, "", []string{"GITHUB_ACTIONS=true"}},
-			{"not on GitHub", []string{"--orphans-exit=3"}, 3, "", nil},
+			{"a leak", "", "GITHUB_ACTIONS=true", 0, "::warning title=fini::" + warns + remedy + hint + link},
+			{"a test", "--orphans-exit=3", "GITHUB_ACTIONS=true IN=PYTEST_CURRENT_TEST=tests/x.py::y", 3,
+				"::error title=fini,file=tests/x.py::" + fails + remedy + link},
+			{"a leak that decides", "--orphans-exit=3 --report=-", "GITHUB_ACTIONS=true", 3, "::error title=fini::" + fails + remedy + hint + link},
+			{"a look", "--orphans=leave", "GITHUB_ACTIONS=true", 0, "::warning title=fini::" + looks + remedy + hint + link},
+			{"quiet", "--orphans-exit=3 -q", "GITHUB_ACTIONS=true", 3, ""},
+			{"not on GitHub", "--orphans-exit=3", "", 3, ""},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
-				file := filepath.Join(t.TempDir(), "summary.md")
-				rig.NoError(t, os.WriteFile(file, []byte("before\n"), 0o600))
-				l, pid, at := listeners(t, p, append([]string{"GITHUB_STEP_SUMMARY=" + file}, tt.env...),
-					append([]string{"--linger=0"}, tt.flags...), "/", "tcp 127.0.0.1:0")
+				file := rig.Put(t, filepath.Join(t.TempDir(), "summary.md"), "before\n", 0o600)
+				l, pids, at := listeners(t, p, append(strings.Fields(tt.env), "GITHUB_STEP_SUMMARY="+file),
+					append([]string{"--linger=0"}, strings.Fields(tt.flags)...), "/", "tcp 127.0.0.1:0")
 				if tt.name == "a look" && !p.PID1 {
-					t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+					t.Cleanup(func() { _ = syscall.Kill(pids["listener"], syscall.SIGKILL) })
 				}
 				rig.Write(t, l, "go\n")
 				l.MustHaveStatus(tt.code)
-				text := string(must(os.ReadFile(file)))
+				text := rig.ReadFile(t, file)
 				if tt.says == "" {
 					if said := l.Err.Whole(); strings.Contains(said, "::") || text != "before\n" {
 						t.Errorf("says %q, and the summary is %q", said, text)
 					}
 					return
 				}
-				l.Err.Want(tt.says + "%0A" + strconv.Itoa(pid) + " (")
+				l.Err.Want(fmt.Sprintf("%s%%0A%d (", tt.says, pids["listener"]))
 				_, explained, _ := strings.Cut(strings.Replace(tt.says, ",file=tests/x.py", "", 1), "title=fini::")
-				table, ok := strings.CutPrefix(text, "before\n### fini\n\n"+explained+"\n\n| leftover | ended |\n| --- | --- |\n| "+strconv.Itoa(pid)+" (")
-				port := at[0][strings.LastIndex(at[0], ":")+1:]
+				table, ok := strings.CutPrefix(text, fmt.Sprintf("before\n### fini\n\n%s\n\n| leftover | ended |\n| --- | --- |\n| %d (", explained, pids["listener"]))
+				_, port, _ := strings.Cut(at[0], ":")
 				if !ok || !strings.Contains(table, ";"+port) || strings.Contains(table, " in test tests/x.py") != (tt.name == "a test") {
-					t.Errorf("the summary is %q, want %d on %s", text, pid, at[0])
+					t.Errorf("the summary is %q, want %d on %s", text, pids["listener"], at[0])
 				}
 			})
 		}

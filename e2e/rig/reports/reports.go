@@ -37,10 +37,7 @@ type Report struct {
 	Signals []struct {
 		At     time.Time
 		Signal string
-		Sender *struct {
-			Pid  int
-			Name string
-		}
+		Sender *ancestor
 	}
 	SignalsOmitted   int
 	Leftovers        []Leftover
@@ -57,29 +54,24 @@ type Report struct {
 }
 
 type Leftover struct {
-	Pid        int
-	Command    string
-	CommandCut bool
-	Allowed    bool
-	Spared     *string
-	Started    time.Time
-	StartedBy  []struct {
-		Pid  int
-		Name string
-	}
-	Group, Session int
-	Holds, Sent    []string
-	Listens        []string
-	Cwd            *string
-	User           *int
-	Ended          any
-	OOM            *OOM
-	Owner          *struct {
-		Pid           int
-		Name, Command string
-	}
+	Pid                         int
+	Command                     string
+	CommandCut, Allowed         bool
+	Spared, Ended               any
+	Started                     *time.Time
+	StartedBy                   []ancestor
+	Owner                       *ancestor
 	Context                     []struct{ Variable, Value string }
+	Group, Session              int
+	Holds, Sent, Listens        []string
+	Cwd, User                   any
+	OOM                         *OOM
 	AgeSeconds, OutlivedSeconds *float64
+}
+
+type ancestor struct {
+	Pid           int
+	Name, Command string
 }
 
 type OOM struct{ Verdict, Reason string }
@@ -115,8 +107,10 @@ func Verdicts(t testing.TB, text []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// MustBe asserts that text is one whole report, which the schema describes. In make test TestReportSchema alone asks
-// the schema: the checker takes longer than the life.
+var began = time.Now()
+
+// MustBe asserts that text is one whole report, which the schema describes, and whose times agree. In make test
+// TestReportSchema alone asks the schema: the checker takes longer than the life.
 func MustBe(t testing.TB, text []byte) (r Report) {
 	t.Helper()
 	if !rig.Quick() {
@@ -126,14 +120,30 @@ func MustBe(t testing.TB, text []byte) (r Report) {
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.DisallowUnknownFields()
-	if err := in.Decode(&r); err != nil {
+	if err := in.Decode(&r); err != nil || text[len(text)-1] != '\n' {
 		t.Fatalf("%v; the report: %s", err, text)
 	}
-	if text[len(text)-1] != '\n' {
-		t.Errorf("the last line has no end: %q", text)
+	const tick = 20 * time.Millisecond // the start of a process is told to 10 ms, cut off and rounded
+	ended := r.Finished
+	if r.Ended != nil {
+		ended = *r.Ended
 	}
-	if r.Finished.Before(r.Started) || r.Ended != nil && (r.Ended.Before(r.Started) || r.Finished.Before(*r.Ended)) {
-		t.Errorf("started %v, ended %v, finished %v", r.Started, r.Ended, r.Finished)
+	orders := [][]time.Time{{began, r.Started, ended, r.Finished, time.Now()}}
+	for _, s := range r.Signals {
+		orders = append(orders, []time.Time{r.Started, s.At, r.Finished})
+	}
+	agree := r.Ended == nil || max(*r.Seconds.Command, *r.Seconds.Leftovers) <= r.Seconds.Total
+	for _, l := range r.Leftovers {
+		if l.Started != nil {
+			orders = append(orders, []time.Time{began.Add(-tick), *l.Started, r.Finished.Add(tick)})
+		}
+		agree = agree && (l.AgeSeconds == nil) == (l.Started == nil) && (l.OutlivedSeconds == nil) == (l.Ended == nil || r.Ended == nil)
+	}
+	for _, times := range orders {
+		agree = agree && slices.IsSortedFunc(times, time.Time.Compare)
+	}
+	if !agree {
+		t.Errorf("the times do not agree, from %v to now: %s", began, text)
 	}
 	return r
 }
@@ -142,60 +152,87 @@ func MustBe(t testing.TB, text []byte) (r Report) {
 // made on the way is left.
 func MustHave(t testing.TB, path string) Report {
 	t.Helper()
+	MustHaveOnly(t, path)
 	text, err := os.ReadFile(path)
 	rig.NoError(t, err)
-	MustHaveOnly(t, path)
 	return MustBe(t, text)
 }
 
-func MustHaveOnly(t testing.TB, paths ...string) {
+func MustHaveOnly(t testing.TB, path string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(paths[0]))
-	rig.NoError(t, err)
-	var got, want []string
-	for _, e := range entries {
-		got = append(got, e.Name())
-	}
-	for _, path := range paths {
-		want = append(want, filepath.Base(path))
-	}
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("in the report's directory: %q, want %q", got, want)
+	if got, err := filepath.Glob(filepath.Dir(path) + "/*"); err != nil || !slices.Equal(got, []string{path}) {
+		t.Errorf("in the report's directory: %q, %v, want %q", got, err, path)
 	}
 }
 
 func Path(t testing.TB) string { return filepath.Join(t.TempDir(), "report.json") }
 
-// String is the status, the command's end and the reason to stop it.
-func (r Report) String() string {
+// Words tells a report: the status, the command's end and the reason to stop it, and in a line each who sent which signal, and what
+// became of a leftover. Instead of its pid a process has one of these names. What is not told is null, empty or the usual.
+func (r Report) Words(pids map[string]int) string {
+	name := func(a ancestor) string {
+		for name, pid := range pids {
+			if pid == a.Pid {
+				return name
+			}
+		}
+		return a.Name
+	}
 	text := fmt.Sprint(r.Status)
-	if r.Exit == nil {
+	switch {
+	case r.Exit == nil:
 		text += " end not seen"
-	} else if r.Exit.Code != nil {
+	case r.Exit.Code != nil:
 		text += fmt.Sprint(" exit ", r.Exit.Code)
-	} else {
+	default:
 		text += fmt.Sprint(" ", r.Exit.Signal)
 	}
-	if r.Stopped != nil {
-		text += fmt.Sprint(" for ", r.Stopped)
+	text += told(" for ", r.Stopped)
+	for _, s := range r.Signals {
+		text += "\n" + s.Signal
+		if s.Sender != nil {
+			text += " from " + name(*s.Sender)
+		}
 	}
-	return text
+	var leftovers []string // in the order of their names
+	here, _ := os.Getwd()
+	for _, l := range r.Leftovers {
+		line := "\n" + name(ancestor{l.Pid, l.Command, ""}) + told(" was sent ", l.Sent) + told(", ended ", l.Ended) + told(", spared for ", l.Spared)
+		if l.Allowed {
+			line += ", allowed"
+		}
+		switch {
+		case l.Group == l.Pid && l.Session == l.Pid:
+			line += ", detached"
+		case l.Group != r.Pid || l.Session == l.Pid:
+			line += fmt.Sprintf(", in group %d and session %d", l.Group, l.Session)
+		}
+		line += told(", holds ", l.Holds) + told(", listens on ", l.Listens)
+		for i, a := range l.StartedBy {
+			line += []string{", started by ", " < "}[min(i, 1)] + name(a)
+		}
+		if l.Owner != nil {
+			line += ", owned by " + name(*l.Owner)
+		}
+		for _, v := range l.Context {
+			line += fmt.Sprintf(", %s=%s", v.Variable, v.Value)
+		}
+		if l.Cwd != here {
+			line += told(", in ", l.Cwd)
+		}
+		if l.User != float64(0) && l.User != float64(os.Geteuid()) { // as PID 1 fini may be root of a user namespace
+			line += told(", as user ", l.User)
+		}
+		leftovers = append(leftovers, line)
+	}
+	slices.Sort(leftovers)
+	return text + strings.Join(leftovers, "")
 }
 
-func (r Report) Leftover(t testing.TB, pid int) Leftover {
-	t.Helper()
-	i := slices.IndexFunc(r.Leftovers, func(l Leftover) bool { return l.Pid == pid })
-	if i < 0 {
-		t.Fatalf("leftover %d is not in the report: %+v", pid, r.Leftovers)
+// told is something, if it is neither null nor empty.
+func told(what string, of any) string {
+	if text := strings.Trim(fmt.Sprint(of), "[]"); of != nil && text != "" {
+		return what + text
 	}
-	return r.Leftovers[i]
-}
-
-// MustBe asserts what was sent to a leftover and how it ended.
-func (l Leftover) MustBe(t testing.TB, sent, ended string) {
-	t.Helper()
-	if got := strings.Join(l.Sent, " "); got != sent || fmt.Sprint(l.Ended) != ended {
-		t.Errorf("leftover %d (%s) was sent %q and ended %v, want %q and %v", l.Pid, l.Command, got, l.Ended, sent, ended)
-	}
+	return ""
 }
