@@ -27,11 +27,9 @@ func TestJobControl(t *testing.T) {
 					}
 					need.Program(t, shell.Name)
 					c.MustHave(t, b)
-					var bare *shells.Sitting // the same for all places
+					bare := b.Bare(t, shell, c)
 					for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-						rig.Case(t, c.IsQuick(shell, p), p.Name, func(t *testing.T) {
-							bare = b.Compare(t, shell, c, p, bare)
-						})
+						rig.Case(t, c.IsQuick(shell, p), p.Name, func(t *testing.T) { b.Compare(t, shell, c, p, bare) })
 					}
 				})
 			}

@@ -51,16 +51,9 @@ func TestTerminalAsWithoutAnInit(t *testing.T) {
 					}
 					yes := false
 					for try := 0; !yes && try < c.Attempts(); try++ {
-						bare := b.Sit(t, bash, c, "", nil, rig.Enough)
-						for again := 0; bare.Broken != "" && again < 2; again++ { // what goes wrong without an init is no measure
-							bare = b.Sit(t, bash, c, "", nil, rig.Enough)
-						}
-						if bare.Broken != "" {
-							t.Fatalf("without an init: %s\n%s", bare.Broken, bare.Screen)
-						}
-						c.Holds(t, bare)
-						with := b.Sit(t, bash, c, s.wrap, &bare, s.limit)
-						if yes = c.Answers(bare, with); !yes {
+						bare := b.Bare(t, bash, c)
+						with := b.Sit(t, bash, c, s.wrap, bare, s.limit)
+						if yes = c.Answers(*bare, with); !yes {
 							t.Logf("TRIED AGAIN: %s under %s", c.Row, s.name)
 							t.Logf("%s\nwithout:\n%s\nwith:\n%s", bare.Unlike(with, c), bare.Screen, with.Screen)
 						}

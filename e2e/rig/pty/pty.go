@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a pty.
+// Open opens a pty. A read of ours that is under way keeps nobody from closing it.
 func Open(t testing.TB) (theirs, ours *os.File) {
 	t.Helper()
-	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	rig.NoError(t, err)
+	ours = os.NewFile(uintptr(fd), "pty")
 	t.Cleanup(func() { _ = ours.Close() })
-	rig.NoError(t, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	rig.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	rig.NoError(t, err)
 	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	rig.NoError(t, err)
