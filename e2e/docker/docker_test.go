@@ -14,32 +14,26 @@ import (
 func TestMain(m *testing.M) { rig.Main(m) }
 
 // TestDocker runs containers of Dockerfile.example under a real engine. It is one test
-// so that the images are built once and are gone when the last of the parts is over. What holds with any
+// so that the image is built once and is gone when the last of the parts is over. What holds with any
 // engine, statuses, orphans, and a stop, is TestDropInDocker's.
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	containers.NeedDocker(t)
-	image := containers.BuildExample(t)
-	for _, part := range []struct {
-		name string
-		run  func(t *testing.T, image containers.ExampleImage)
-	}{
-		{"example", dockerExample},
-		{"pid 1's stdout", dockerPID1Stdout},
-		{"exec beside leftovers", dockerExecBeside},
-		{"pids limit", dockerPidsLimit},
-		{"pause", dockerPause},
+	image := containers.BuildExample(t).Whole
+	for name, part := range map[string]func(t *testing.T, image string){
+		"example":               dockerExample,
+		"pid 1's stdout":        dockerPID1Stdout,
+		"exec beside leftovers": dockerExecBeside,
+		"pids limit":            dockerPidsLimit,
+		"pause":                 dockerPause,
 	} {
-		t.Run(part.name, func(t *testing.T) {
-			t.Parallel()
-			part.run(t, image)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, image) })
 	}
 }
 
 // As it stands in Dockerfile.example: sleep under fini ends by TERM.
-func dockerExample(t *testing.T, image containers.ExampleImage) {
-	c := containers.StartContainer(t, image.Whole)
+func dockerExample(t *testing.T, image string) {
+	c := containers.StartContainer(t, image)
 	rig.Until(t, "fini runs the CMD", func() bool {
 		names := c.Exec("sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null || :")
 		return slices.Contains(strings.Fields(names), "sleep")
@@ -49,8 +43,8 @@ func dockerExample(t *testing.T, image containers.ExampleImage) {
 }
 
 // Writing to PID 1's standard output is how people get into `docker logs` from beside.
-func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
-	c := containers.StartContainer(t, image.Whole, "sh", "-c", "echo ready; exec sleep 1000")
+func dockerPID1Stdout(t *testing.T, image string) {
+	c := containers.StartContainer(t, image, "sh", "-c", "echo ready; exec sleep 1000")
 	c.Out.Want("ready")
 	c.Exec("sh", "-c", "echo to stdout >/proc/1/fd/1 && echo to stderr >/proc/1/fd/2")
 	c.Out.Want("to stdout")
@@ -60,9 +54,12 @@ func dockerPID1Stdout(t *testing.T, image containers.ExampleImage) {
 	}
 }
 
+// hitByTERM is a process beside, which docker exec runs: it says so in the container's output.
+const hitByTERM = `trap "echo hit >/proc/1/fd/1" TERM; `
+
 // What `docker exec` starts has no parent in the namespace and is nobody's leftover.
-func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
-	c := containers.StartContainer(t, "-e", "FINI_GRACE=5m", image.Whole, "sh", "-c", `
+func dockerExecBeside(t *testing.T, image string) {
+	c := containers.StartContainer(t, "-e", "FINI_GRACE=5m", image, "sh", "-c", `
 		mkfifo /tmp/main /tmp/leftover
 		setsid sh -c '
 			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover; exit" TERM
@@ -71,13 +68,9 @@ func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
 		cat /tmp/main
 		exit 4`)
 	c.Out.Want("leftover ready")
-	beside, _ := c.Follow("exec", c.Name, "sh", "-c", `
-		trap "echo hit >/proc/1/fd/1" TERM
+	beside, _ := c.Follow("exec", c.Name, "sh", "-c", hitByTERM+`
 		trap "echo alive >/proc/1/fd/1" USR1
-		sh -c '
-			trap "echo hit >/proc/1/fd/1" TERM
-			echo beside $PPID
-			while :; do sleep 1000 & wait; done' &
+		sh -c '`+hitByTERM+`echo beside $PPID; while :; do sleep 1000 & wait; done' &
 		while :; do sleep 1000 & wait; done`)
 	pid := strconv.Itoa(beside.WantPID("beside "))
 
@@ -96,26 +89,25 @@ func dockerExecBeside(t *testing.T, image containers.ExampleImage) {
 
 // fini, a shell and what the shell runs beside it get along with few processes, of which the
 // threads of a Go program are the most.
-func dockerPidsLimit(t *testing.T, image containers.ExampleImage) {
-	c := containers.StartContainer(t, "--pids-limit", "12", image.Whole, "sh", "-c", "true & exit 3")
-	c.MustEnd(3)
+func dockerPidsLimit(t *testing.T, image string) {
+	containers.StartContainer(t, "--pids-limit", "12", image, "sh", "-c", "true & exit 3").MustEnd(3)
 }
 
 // docker stop gives a pause's server, which was there before fini, and what docker exec has left the time to finish, but
 // does not touch what docker exec runs: that is no child of PID 1. What they save is in a file, because the engine may lose
 // a line that is written just before the container's end.
-func dockerPause(t *testing.T, image containers.ExampleImage) {
+func dockerPause(t *testing.T, image string) {
 	const server = `
 		trap "sleep 1; echo saved >/out/$0; exit" TERM
 		echo $0 ready $$ >/proc/1/fd/1
 		while :; do sleep 1000 & wait; done`
 	dir := t.TempDir()
-	c := containers.StartContainer(t, "-v", dir+":/out", "-e", "FINI_LINGER=10ms", "-e", "FINI_GRACE=5m", "-e", "SERVER="+server, "--entrypoint", "sh", image.Whole, "-c",
-		`sh -c "$SERVER" before & exec /fini -P`)
+	c := containers.StartContainer(t, "-v", dir+":/out", "-e", "FINI_LINGER=10ms", "-e", "FINI_GRACE=5m", "-e", "SERVER="+server,
+		"--entrypoint", "sh", image, "-c", `sh -c "$SERVER" before & exec /fini -P`)
 	c.Out.Want("before ready")
 	c.Exec("sh", "-c", `(setsid sh -c "$SERVER" left >/dev/null 2>&1 &)`)
 	c.Out.Want("left ready")
-	c.Follow("exec", c.Name, "sh", "-c", `trap "echo hit >/proc/1/fd/1" TERM; echo beside ready >/proc/1/fd/1; while :; do sleep 1000 & wait; done`)
+	c.Follow("exec", c.Name, "sh", "-c", hitByTERM+`echo beside ready >/proc/1/fd/1; while :; do sleep 1000 & wait; done`)
 	c.Out.Want("beside ready")
 	containers.Docker(t, "stop", "-t", "300", c.Name)
 	out := c.MustEnd(0)

@@ -1,31 +1,66 @@
 package engines
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 )
 
-// runAll runs what holds with every engine, and other parts.
-func runAll(e *containers.Engine, t *testing.T, parts map[string]func(t *testing.T, e *containers.Engine)) {
-	for name, flags := range map[string][]string{
-		"root":      nil,
-		"no rights": {"--user", "1000", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"},
-	} {
-		if name != "root" && e.Smoke {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			t.Run("status", func(t *testing.T) { checkStatus(e, t, flags, name == "root" && !e.Smoke) })
-			t.Run("stop", func(t *testing.T) { checkStop(e, t, flags) })
-		})
+func TestMain(m *testing.M) { rig.Main(m) }
+
+func dockerEngine(t *testing.T) *containers.Engine {
+	t.Helper()
+	containers.NeedDocker(t)
+	return &containers.Engine{Client: []string{"docker"}, Remove: []string{"rm", "-f"}}
+}
+
+// podmanEngine is podman with a busybox.
+func podmanEngine(t *testing.T, client, env []string) *containers.Engine {
+	t.Helper()
+	need.Program(t, "runc")
+	// Without -t it would stop what it removes first, with patience.
+	e := &containers.Engine{Client: client, Env: env, Image: "localhost/fini-e2e:base", Remove: []string{"rm", "-f", "-t", "0"}}
+	e.Import(t, e.Image)
+	out, err := e.Command(t, "run", "--rm", "--network", "none", e.Image, "true").CombinedOutput()
+	need.That(t, err == nil, fmt.Sprintf("a podman that runs containers here (%v: %s)", err, out))
+	return e
+}
+
+// rootlessPodman is podman for a user that nobody has made, with all that it keeps in a
+// directory of that user's; and fini where that user can read it.
+func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
+	t.Helper()
+	need.Root(t, "to become a user without rights")
+	need.Program(t, "setpriv")
+	// Not t.TempDir, whose parent another user can't look into.
+	dir, err := os.MkdirTemp("", "fini-")
+	rig.NoError(t, err)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	fini = rig.Put(t, in("fini"), rig.ReadFile(t, rig.Fini), 0o755)
+	rig.Put(t, in("containers.conf"), containers.PodmanConf, 0o644)
+	for _, name := range []string{"home", "run", ""} {
+		rig.NoError(t, os.MkdirAll(in(name), 0o700))
+		rig.NoError(t, os.Chown(in(name), uid, uid))
 	}
-	for name, part := range parts {
-		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, e) })
-	}
+	t.Cleanup(func() {
+		e.Must(t, "system", "migrate") // ends the process that keeps the user's namespaces
+		rig.Until(t, "podman's directory can be removed", func() bool { return os.RemoveAll(dir) == nil })
+	})
+	id := strconv.Itoa(uid)
+	return podmanEngine(t,
+		// The user may not be allowed into the directory that the tests run in.
+		[]string{"env", "-C", "/", "setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--",
+			need.Program(t, "podman"), "--root", in("root"), "--runroot", in("runroot"), "--cgroup-manager", "cgroupfs", "--runtime", "runc"},
+		[]string{"PATH=" + os.Getenv("PATH"), "HOME=" + in("home"), "XDG_RUNTIME_DIR=" + in("run"), "CONTAINERS_CONF=" + in("containers.conf")},
+	), fini
 }
 
 // A foreground is a container with the client that runs it in the foreground.
@@ -38,17 +73,20 @@ type foreground struct {
 // inForeground is `run flags...`, where flags end with the image and what is behind it.
 func inForeground(e *containers.Engine, t testing.TB, flags ...string) *foreground {
 	t.Helper()
-	name := e.Name(t, "dropin")
+	name := e.Name(t, "foreground")
 	cmd := e.Command(t, append([]string{"run", "--network", "none", "--stop-timeout", "60", "--name", name}, flags...)...)
 	return &foreground{rig.StartCmd(t, cmd), e, name}
 }
 
-// MustEnd waits for the client's end and asserts its status. It returns all of the
-// container's standard output.
-func (g *foreground) MustEnd(want int) string {
+// MustEnd waits for the end of the client, and for that of the container, which may outlive it, and asserts the status of
+// each. It returns all of the container's standard output.
+func (g *foreground) MustEnd(client, container int) string {
 	g.T.Helper()
 	out := g.Out.Whole()
-	g.MustHaveStatus(want)
+	g.MustHaveStatus(client)
+	if got := g.Must(g.T, "wait", g.Name); got != strconv.Itoa(container) {
+		g.T.Errorf("status %s of the container, want %d; stderr: %s", got, container, g.Err.Text())
+	}
 	return out
 }
 
@@ -57,39 +95,39 @@ func (g *foreground) Exec(args ...string) string {
 	return g.Must(g.T, append([]string{"exec", g.Name}, args...)...)
 }
 
-// checkStatus asserts all statuses that an engine tells apart, or that of a command and of none.
-func checkStatus(e *containers.Engine, t *testing.T, flags []string, all bool) {
-	type run struct {
-		want    int
-		command []string
-	}
-	runs := []run{{3, []string{"sh", "-c", "exit 3"}}, {127, []string{"no-such-command"}}}
-	if all {
-		runs = append(runs, run{0, []string{"true"}}, run{255, []string{"sh", "-c", "exit 255"}}, run{126, []string{"/bin/plain-text"}},
-			run{137, []string{"sh", "-c", "kill -KILL $$"}}, run{143, []string{"sh", "-c", "kill -TERM $$"}})
-	}
-	for _, r := range runs {
-		inForeground(e, t, e.Fini(flags, r.command...)...).MustEnd(r.want)
-	}
+func (g *foreground) Send(text string) {
+	g.T.Helper()
+	rig.NoError(g.T, g.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience)))
+	rig.Write(g.T, g.Life, text)
 }
 
-// A main child with an escapee that needs 300 ms after TERM. It says "escapee ready", and
-// on TERM "main got TERM" and "escapee done".
-var briefly = strings.Replace(containers.Stoppable, "sleep 1;", "sleep 0.3;", 1)
-
-func checkStop(e *containers.Engine, t *testing.T, flags []string) {
-	g := inForeground(e, t, e.Fini(flags, "sh", "-c", containers.Make200Orphans+briefly)...)
-	g.Out.Want("escapee ready")
-	if line := g.Exec("cat", "/proc/1/cmdline"); !strings.HasPrefix(line, g.Inside+"\x00--\x00sh\x00-c\x00") {
-		t.Errorf("the command line of PID 1: %q", line)
+// countIn counts the processes in a container, as the engine lists those of its cgroup.
+func countIn(e *containers.Engine, t testing.TB, name string) int {
+	t.Helper()
+	out, err := e.Command(t, "top", name, "-o", "pid").Output()
+	if err != nil && isRunning(e, t, name) { // otherwise it has to be because the container has ended
+		t.Fatalf("docker top: %v", err)
 	}
-	rig.Until(t, "no zombie of the main child's", func() bool { return g.Zombies(t, g.Name) == 0 })
-	g.Exec("sh", "-c", containers.Make200Orphans)
-	rig.Until(t, "no zombie of exec's", func() bool { return g.Zombies(t, g.Name) == 0 })
-	g.Exec("sh", "-c", "echo beside >/proc/1/fd/1")
-	g.Out.Want("beside")
-	g.Must(t, "stop", g.Name) // sends SIGKILL in the end, which would be 137
-	out := g.MustEnd(7)
-	rig.WantOnce(t, out, "main got TERM")
-	rig.WantOnce(t, out, "escapee done")
+	return max(0, strings.Count(string(out), "\n")-1) // without the heading
+}
+
+func isRunning(e *containers.Engine, t testing.TB, name string) bool {
+	t.Helper()
+	out, _ := e.Command(t, "inspect", "-f", "{{.State.Running}}", name).Output()
+	return strings.TrimSpace(string(out)) == "true"
+}
+
+// wrapped is what `run` takes for a command in a column of the table. What stands
+// for tini there is the engine's own init, which is tini.
+func wrapped(e *containers.Engine, t testing.TB, wrap, flags []string, command ...string) []string {
+	t.Helper()
+	entry, rest := command[0], command[1:]
+	if wrap != nil && filepath.Base(wrap[0]) == "tini" {
+		out, err := e.Command(t, "run", "--rm", "--network", "none", "--init", "--entrypoint", "true", e.Image).CombinedOutput()
+		need.That(t, err == nil, fmt.Sprintf("an engine with its own init, tini (%v: %s)", err, out))
+		flags = append([]string{"--init"}, flags...)
+	} else if wrap != nil {
+		entry, rest = "/fini", append(wrap[1:len(wrap):len(wrap)], command...)
+	}
+	return append(append([]string{"--entrypoint", entry}, append(flags, e.Image)...), rest...)
 }

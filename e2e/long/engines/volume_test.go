@@ -29,10 +29,6 @@ var volumeFiles = map[string]string{
 		trap 'trap "" TERM; echo asked >>/volume/saved; sleep 0.3; echo "saved by $(id -u)" >>/volume/saved; exit' TERM
 		echo saver ready
 		while :; do sleep 1000 & wait; done`,
-	"stubborn": `
-		trap "" TERM
-		echo stubborn ready
-		while :; do sleep 1000; done`,
 
 	// A command with a saver in a session of its own. It says which signal it got, and
 	// ends by the one that END names.
@@ -53,10 +49,10 @@ var volumeFiles = map[string]string{
 		setsid sh /volume/saver &
 		read line
 		exec tail /dev/zero`,
-	// One that leaves two leftovers of another user.
+	// One that leaves two leftovers of another user, of which one ignores TERM.
 	"leaver": `
 		exec 9>/volume/witness
-		su app -c "setsid sh /volume/saver & setsid sh /volume/stubborn &"
+		su app -c 'setsid sh /volume/saver & trap "" TERM; setsid sleep 1000 &'
 		read line
 		exit 5`,
 	// Says its pid and becomes a wrapper with what it wraps.
@@ -65,7 +61,7 @@ var volumeFiles = map[string]string{
 		echo wrapper $$
 		exec "$@"`,
 	"both": `
-		setsid sh /volume/stubborn &
+		(trap "" TERM; setsid sleep 1000 &)
 		. /volume/one`,
 	"one": `
 		setsid sh /volume/saver &
@@ -84,22 +80,14 @@ func newVolume(t testing.TB) *volume {
 	dir, err := os.MkdirTemp("", "fini-volume-")
 	rig.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	fifo := filepath.Join(dir, "witness")
-	err = os.Chmod(dir, 0o755)
+	rig.NoError(t, os.Chmod(dir, 0o755))
 	for name, text := range volumeFiles {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
-		}
+		rig.Put(t, filepath.Join(dir, name), text, 0o644)
 	}
-	if err == nil {
-		err = syscall.Mkfifo(fifo, 0o600)
-	}
-	for _, name := range []string{"saved", "witness"} {
-		if err == nil {
-			err = os.Chmod(filepath.Join(dir, name), 0o666)
-		}
-	}
-	rig.NoError(t, err)
+	fifo := filepath.Join(dir, "witness")
+	rig.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	rig.NoError(t, os.Chmod(fifo, 0o666))
+	rig.NoError(t, os.Chmod(filepath.Join(dir, "saved"), 0o666))
 	// With a reader that does not wait for a writer.
 	witness, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	rig.NoError(t, err)

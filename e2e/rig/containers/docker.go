@@ -19,20 +19,18 @@ type ExampleImage struct {
 // the base is imported from a tar.
 func BuildExample(t *testing.T) ExampleImage {
 	t.Helper()
-	base, dir := Base(t), t.TempDir()
-	rig.Put(t, filepath.Join(dir, "fini"), rig.ReadFile(t, rig.Fini), 0o755)
-	build := func(args ...string) string {
+	dir := filepath.Dir(rig.Put(t, filepath.Join(t.TempDir(), "fini"), rig.ReadFile(t, rig.Fini), 0o755))
+	build := func(flag, value string) string {
 		tag := UniqueName("image")
 		// What the cache holds may be another room's image, which that room removes meanwhile.
-		args = append([]string{"build", "--no-cache", "-f", "../Dockerfile.example", "-t", tag}, args...)
-		cmd := Client(t, append(args, dir)...)
+		cmd := Client(t, "build", "--no-cache", "-f", "../Dockerfile.example", "-t", tag, flag, value, dir)
 		// The classic builder comes with the engine, where buildx may be missing.
 		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 		rig.Succeed(t, cmd)
 		t.Cleanup(func() { Docker(t, "rmi", tag) })
 		return tag
 	}
-	return ExampleImage{Fini: build("--target", "fini"), Whole: build("--build-arg", "BASE="+base)}
+	return ExampleImage{Fini: build("--target", "fini"), Whole: build("--build-arg", "BASE="+Base(t))}
 }
 
 // A container is one that a test started. It is removed when the test is over.

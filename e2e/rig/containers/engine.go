@@ -1,11 +1,8 @@
 package containers
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"debug/elf"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,51 +60,32 @@ func BusyboxTar(t *testing.T) io.Reader {
 	t.Helper()
 	busybox := need.Program(t, "busybox")
 	need.That(t, IsStatic(busybox), "a static busybox (busybox-static)")
-	binary, names := rig.ReadFile(t, busybox), rig.Run(t, busybox, "--list")
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	add := func(h tar.Header, content []byte) {
-		h.Size = int64(len(content))
-		rig.NoError(t, w.WriteHeader(&h))
-		if _, err := w.Write(content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
-	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, []byte(binary))
-	add(tar.Header{Name: "bin/plain-text", Mode: 0o644}, []byte("not executable\n"))
-	for _, name := range strings.Fields(names) {
-		if name != "busybox" {
-			add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox", Mode: 0o777}, nil)
-		}
-	}
-	rig.NoError(t, w.Close())
-	return &b
+	return strings.NewReader(rig.Run(t, "/bin/sh", "-e", "-c", `cd "$1"
+		mkdir bin
+		mkdir -m 1777 tmp
+		cp "$2" bin/busybox
+		echo not executable >bin/plain-text
+		for name in $("$2" --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
+		tar -c --owner=0 --group=0 bin tmp`, "sh", t.TempDir(), busybox))
 }
 
 // Each of these is left by a subshell that ends at once.
 const Make200Orphans = `i=0; while [ $i -lt 200 ]; do (true &); i=$((i+1)); done; `
 
-// Says "escapee ready". A second after TERM it ends by itself and says "escapee
-// done". What it started meanwhile ignores the TERM that each leftover gets.
-const slowEscapee = `setsid sh -c '
+// A main child with an escapee: on TERM it says so and exits with 7. The escapee says "escapee ready". A second after TERM it
+// ends by itself and says "escapee done". What it started meanwhile ignores the TERM that each leftover gets.
+const Stoppable = `trap "echo main got TERM; exit 7" TERM
+	setsid sh -c '
 		trap "trap \"\" TERM; sleep 1; echo escapee done; exit" TERM
 		echo escapee ready
-		while :; do sleep 1000 & wait; done' & `
-
-// A main child with an escapee: on TERM it says so and exits with 7.
-const Stoppable = `trap "echo main got TERM; exit 7" TERM
-		` + slowEscapee + `
-		while :; do sleep 1000 & wait; done`
+		while :; do sleep 1000 & wait; done' &
+	while :; do sleep 1000 & wait; done`
 
 // An Engine runs containers.
 type Engine struct {
 	Client []string // with the flags that each call takes
 	Env    []string
-	Image  string // busybox, with no environment of its own
-	Fini   func(flags []string, command ...string) []string
-	Inside string   // where fini is in the container then
-	Smoke  bool     // what each flag does is asked of the other engine
+	Image  string   // busybox, with no environment of its own
 	Remove []string // what ends a container and removes it
 }
 
@@ -151,13 +129,12 @@ func (e *Engine) Command(t testing.TB, args ...string) *exec.Cmd {
 // Must runs the client, which has to succeed, and returns its standard output.
 func (e *Engine) Must(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := e.Command(t, args...).Output()
+	cmd := e.Command(t, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, exit.Stderr)
-		}
-		t.Fatalf("%s %q: %v", e.Client[0], args, err)
+		t.Fatalf("%s %q: %v: %s", e.Client[0], args, err, stderr.String())
 	}
 	return strings.TrimSpace(string(out))
 }
