@@ -20,12 +20,32 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
+// oneThreadEach starts a command that copies its stdin from a thread that ends, as often as it is told, and says "all alive" if
+// each of them outlives that thread.
+const oneThreadEach = `
+import os, subprocess, sys, threading, time
+for n in range(int(sys.argv[1])):
+    thread = threading.Thread(target=lambda: started.append(subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)))
+    started = []
+    thread.start()
+    thread.join()
+    while os.path.exists("/proc/self/task/%d" % thread.native_id):
+        time.sleep(.001)
+    for line in b"one\n", b"two\n":
+        started[0].stdin.write(line)
+        started[0].stdin.flush()
+        assert started[0].stdout.readline() == line
+    started[0].stdin.close()
+    assert started[0].wait() == 0
+    print("round", n, flush=True) # all of them together may take longer than a line may
+print("all alive")`
+
 // The parent death signal of the kernel fires at the end of a thread. fini's bond does not.
 func TestEndOfTheLaunchersThreadStopsNothing(t *testing.T) {
 	t.Parallel()
 	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
-		argv := rig.Mode("threads", slices.Concat([]string{strconv.Itoa(rig.QuickOrFull(20, 100))}, before, []string{rig.Fini, "--", "cat"})...)
-		l := rig.StartCmd(t, exec.Command(argv[0], argv[1:]...))
+		argv := []string{need.Program(t, "python3"), "-c", oneThreadEach, strconv.Itoa(rig.QuickOrFull(20, 100))}
+		l := rig.StartCmd(t, rig.CommandOf(slices.Concat(argv, before, []string{rig.Fini, "--", "cat"})))
 		l.Out.Want("all alive")
 		l.MustEnd(0)
 	})
@@ -134,23 +154,24 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 	t.Parallel()
 	const unbound = "fini: the command is not bound to the parent process: nohup started fini; -p TERM binds the command"
 	nohup := []string{need.Program(t, "nohup")}
+	ignores := []string{"/bin/sh", "-c", `trap "" HUP; exec "$@"`, "sh"} // executes the launcher
 	refusals.WithAndWithoutPidfds(t, refusals.WithPidfds, func(t *testing.T, before []string) {
 		for _, tt := range []struct {
 			name     string
-			launcher string
+			launcher []string
 			before   []string
 			args     []string
 			bound    bool
 			says     bool
 		}{
-			{"-p none", "heeds", nil, []string{"-p", "none"}, false, false},
-			{"nohup", "heeds", nohup, nil, false, true},
+			{"-p none", nil, nil, []string{"-p", "none"}, false, false},
+			{"nohup", nil, nohup, nil, false, true},
 			// Nor can a parent be asked that has ended meanwhile, as a shell behind its "nohup fini &".
-			{"nohup without a proc", "heeds", []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil, false, true},
-			{"nohup, -p TERM", "heeds", nohup, []string{"-p", "TERM"}, true, false},
-			{"further up", "ignores", nil, nil, true, false},
-			{"both", "ignores", nohup, nil, true, false},
-			{"neither", "heeds", nil, nil, true, false},
+			{"nohup without a proc", nil, []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs none /proc && exec nohup "$@"`, "sh"}, nil, false, true},
+			{"nohup, -p TERM", nil, nohup, []string{"-p", "TERM"}, true, false},
+			{"further up", ignores, nil, nil, true, false},
+			{"both", ignores, nohup, nil, true, false},
+			{"neither", nil, nil, nil, true, false},
 		} {
 			for _, p := range rig.AloneOrPair(t, rig.Pair) {
 				t.Run(tt.name+"/"+p.Name, func(t *testing.T) {
@@ -160,8 +181,7 @@ func TestUnboundOutlivesItsLauncher(t *testing.T) {
 						need.Program(t, tt.before[0])
 					}
 					argv := p.Executed(nil, slices.Concat(tt.args, []string{"-v", "--grace=1h", "--"}, rig.Mode("signals", "15"))...).Args
-					argv = rig.Mode("hup-launcher", slices.Concat([]string{tt.launcher}, tt.before, before, argv)...)
-					cmd := rig.CommandOf(argv)
+					cmd := rig.CommandOf(slices.Concat(tt.launcher, rig.Mode("launcher"), tt.before, before, argv))
 					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 					l := rig.StartCmd(t, cmd)
 					fini := l.Out.Launched()

@@ -12,6 +12,18 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
+// toSession forks, moves to a session of its own, and lets the child execute a command only then.
+const toSession = `
+import os, sys
+r, w = os.pipe()
+if os.fork() == 0:
+    os.read(r, 1)
+    os.execv(sys.argv[1], sys.argv[1:])
+os.close(3)
+os.setsid()
+os.write(w, b"moved")
+os.wait()`
+
 // A launcher that lives is never refused, whatever session it has moved to.
 func TestLauncherMovesToASession(t *testing.T) {
 	t.Parallel()
@@ -21,7 +33,7 @@ func TestLauncherMovesToASession(t *testing.T) {
 			t.Parallel()
 			for round := range rounds {
 				fini := p.Command("--", "/bin/sh", "-c", "echo started; exec sleep 1000").Args
-				l := rig.StartCmd(t, rig.CommandOf(rig.Mode("setsid-launcher", fini...)))
+				l := rig.StartCmd(t, rig.CommandOf(append([]string{need.Program(t, "python3"), "-c", toSession}, fini...)))
 				if line, _ := l.Out.Next(); line != "started" {
 					t.Fatalf("round %d: %q; stderr: %s", round, line, l.Err.Text())
 				}

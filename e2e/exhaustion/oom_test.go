@@ -49,7 +49,7 @@ func TestKilledForMemory(t *testing.T) {
 					report = reports.Path(t)
 					args := append(strings.Fields(tt.flags), "--report="+report, "--", "/bin/sh", "-c", "mkfifo $DIR/go; "+tt.script)
 					cmd := h.Around(p, nil, args...)
-					cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT="+strings.Join(rig.Mode("eat"), " "))
+					cmd.Env = append(os.Environ(), "DIR="+t.TempDir(), "EAT=tail /dev/zero")
 					return h, rig.StartCmd(t, cmd)
 				})
 				l.MustEnd(tt.status)

@@ -22,13 +22,13 @@ func TestFiniLetsGoOfStreams(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Run("stdout", func(t *testing.T) {
-			l := rig.Start(t, p, append([]string{"--"}, rig.Mode("clean", "1")...)...)
+			l := rig.Start(t, p, "--", "/bin/sh", "-c", "exec >&-; read end; exit 0")
 			rig.MustRecord(t, "the reader has", l.Out.Rest())
 			_ = l.Stdin.Close()
 			l.MustEnd(0)
 		})
 		t.Run("other descriptors", func(t *testing.T) {
-			l := rig.Start(t, p, append([]string{"--"}, rig.Mode("clean", "3")...)...)
+			l := rig.Start(t, p, "--", "/bin/sh", "-c", "exec 3>&-; read end; exit 0")
 			rig.Until(t, "the end of descriptor 3", func() bool { return rig.HungUp(l.Witness) })
 			_ = l.Stdin.Close()
 			l.MustEnd(0)

@@ -16,10 +16,8 @@ func runAgent([]string) int {
 	signal.Ignore(syscall.SIGTERM)
 	unix.CloseOnExec(4)
 	child := exec.Command("/bin/sleep", "1000")
-	child.ExtraFiles = []*os.File{os.NewFile(3, "witness")}
-	if err := child.Start(); err != nil {
-		return 1
-	}
+	child.ExtraFiles = []*os.File{witness()}
+	must(child.Start())
 	to := os.NewFile(4, "ready")
 	_, _ = fmt.Fprintf(to, "agent %d\nchild %d\n", os.Getpid(), child.Process.Pid)
 	_ = to.Close()

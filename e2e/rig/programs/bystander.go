@@ -18,26 +18,22 @@ func runBystander(args []string) int {
 		argv := CommandLine("bystander", strconv.Itoa(below-1))
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		if err := cmd.Start(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
+		must(cmd.Start())
 	}
-	say := func(a ...any) { _, _ = os.Stdout.WriteString(fmt.Sprintln(a...)) }
 	ended := make(chan struct{})
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		close(ended)
 	}()
-	say("bystander", os.Getpid())
+	fmt.Println("bystander", os.Getpid())
 	for {
 		select {
 		case sig := <-c:
 			if sig != syscall.SIGURG && sig != syscall.SIGCHLD { // of its own runtime and child
-				say("signal", int(sig.(syscall.Signal)))
+				fmt.Println("signal", int(sig.(syscall.Signal)))
 			}
 		case <-ended:
-			say("end")
+			fmt.Println("end")
 			return 0
 		}
 	}

@@ -13,14 +13,21 @@ import (
 // programSize is how large the file is that is served: sleep(1) and what follows it.
 const programSize = 8 << 20
 
+// mountServed mounts the file system of which descriptor 4 is the connection, for this thread and what it starts. The server
+// alone keeps the connection.
+func mountServed(dir string) {
+	unix.CloseOnExec(4)
+	must(unix.Unshare(unix.CLONE_NEWNS))
+	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must(unix.Mount("fini-e2e", dir, "fuse", 0, "fd=4,rootmode=40000,user_id=0,group_id=0"))
+	must(unix.Close(4))
+}
+
 // runFuse serves a file system with one file, "program", and a FIFO, "fifo", to who has mounted it with
 // descriptor 3. See include/uapi/linux/fuse.h of the kernel.
 func runFuse(args []string) int {
 	content, err := os.ReadFile("/bin/sleep")
-	if err != nil || len(content) > programSize {
-		fmt.Fprintln(os.Stderr, "@fuse: /bin/sleep:", err)
-		return 1
-	}
+	must(err)
 	content = append(content, make([]byte, programSize-len(content))...)
 	const root, program, fifo = 1, 2, 3
 	const forever = 1 << 30 // seconds that the kernel may go by a name; by attributes it may not

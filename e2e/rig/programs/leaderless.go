@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
@@ -18,7 +19,9 @@ func runLeaderless(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	go func() {
-		awaitFact(func() bool { return procfs.StatOf(os.Getpid()).State() == 'Z' })
+		for procfs.StatOf(os.Getpid()).State() != 'Z' {
+			time.Sleep(time.Millisecond)
+		}
 		fmt.Println("ready")
 		forever()
 	}()

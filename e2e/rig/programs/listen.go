@@ -13,17 +13,13 @@ import (
 // each and "listener" with its pid; with a user first it becomes that one before.
 func runListen(words []string) int {
 	if uid, err := strconv.Atoi(strings.Join(words[:min(len(words), 1)], "")); err == nil {
-		if words = words[1:]; syscall.Setuid(uid) != nil {
-			return 1
-		}
+		must(syscall.Setuid(uid))
+		words = words[1:]
 	}
 	for _, word := range words {
 		network, address, _ := strings.Cut(word, " ")
 		l, err := net.Listen(network, address)
-		if err != nil {
-			fmt.Println("cannot listen:", err)
-			return 1
-		}
+		must(err)
 		defer func() { _ = l.Close() }()
 		fmt.Println("listens", strings.Replace(l.Addr().String(), "\x00", "@", 1))
 	}

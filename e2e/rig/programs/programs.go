@@ -6,8 +6,11 @@ package programs
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -32,46 +35,55 @@ func CommandLine(name string, args ...string) []string {
 
 // Programs are what this test binary can be, by what stands behind its name. A room may add its own.
 var Programs = map[string]func(args []string) int{
-	"@adopter":         runAdopter,
-	"@agent":           runAgent,
-	"@at-dead-end":     runAtDeadEnd,
-	"@autoreap":        runAutoreap,
-	"@burn":            runBurn,
-	"@bystander":       runBystander,
-	"@clean":           runClean,
-	"@clock":           runClock,
-	"@dead-end":        runDeadEnd,
-	"@eat":             runEat,
-	"@executes":        runExecutes,
-	"@flip":            runFlip,
-	"@forker":          runForker,
-	"@fuse":            runFuse,
-	"@hup-launcher":    runHupLauncher,
-	"@in-dead-end":     runInDeadEnd,
-	"@in-exec":         runInExec,
-	"@launcher":        runLauncher,
-	"@leaderless":      runLeaderless,
-	"@listen":          runListen,
-	"@orphans":         runOrphans,
-	"@pid1":            runPID1,
-	"@pidReuse":        runPidReuse,
-	"@refuse":          runRefuse,
-	"@script":          runScript,
-	"@setsid-launcher": runSetsidLauncher,
-	"@signals":         runSignals,
-	"@supervisor":      runSupervisor,
-	"@threadforks":     runThreadForks,
-	"@threads":         runThreads,
-	"@tracer":          runTracer,
+	"@adopter":     runAdopter,
+	"@agent":       runAgent,
+	"@allow":       runAllow,
+	"@at-dead-end": runAtDeadEnd,
+	"@bystander":   runBystander,
+	"@dead-end":    runDeadEnd,
+	"@executes":    runExecutes,
+	"@fuse":        runFuse,
+	"@in-dead-end": runInDeadEnd,
+	"@in-exec":     runInExec,
+	"@launcher":    runLauncher,
+	"@leaderless":  runLeaderless,
+	"@listen":      runListen,
+	"@pid1":        runPID1,
+	"@pidReuse":    runPidReuse,
+	"@refuse":      runRefuse,
+	"@script":      runScript,
+	"@signals":     runSignals,
+	"@supervisor":  runSupervisor,
+	"@tracer":      runTracer,
 }
 
 // Only a lock in an init function makes the main goroutine keep the main thread. Some programs need that: where other threads
-// end, because the runtime keeps the main thread for ever; and where a command is executed, because execve(2) keeps the
-// parent death signal of the thread that calls it, and setpriv(1) has set the main thread's.
+// end, because the runtime keeps the main thread for ever; where a filter or a mount namespace is this thread's alone; and
+// where a command is executed, because execve(2) keeps the parent death signal of the thread that calls it, and setpriv(1)
+// has set the main thread's.
 func init() {
 	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
 		runtime.LockOSThread()
 	}
+}
+
+// must ends a program that can't go on.
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
+		os.Exit(1)
+	}
+}
+
+// witness is the pipe that every process of the tree holds.
+var witness = sync.OnceValue(func() *os.File { return os.NewFile(3, "witness") })
+
+// leftover is a command with a session of its own, and with the streams, but for stdin, and the witness of this one.
+func leftover(argv ...string) *exec.Cmd {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{witness()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd
 }
 
 // forever is the end of a program that stays. Without cgo, as where there is no C compiler, the runtime
@@ -79,12 +91,5 @@ func init() {
 func forever() int {
 	for {
 		time.Sleep(time.Hour)
-	}
-}
-
-// awaitFact asks for a fact until it is true. Whoever started the program has the patience.
-func awaitFact(fact func() bool) {
-	for !fact() {
-		time.Sleep(time.Millisecond)
 	}
 }
