@@ -310,7 +310,7 @@ func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
 	text, _ := os.ReadFile("internal/life/invariants_test.go")
 	_, names, _ := strings.Cut(string(text), "var invariants = ")
 	names, _, _ = strings.Cut(names, "\n}")
-	for _, found := range regexp.MustCompile(`\n\t"([^"]+)"`).FindAllStringSubmatch(names, -1) {
+	for _, found := range regexp.MustCompile(`\n\t\{"([^"]+)"`).FindAllStringSubmatch(names, -1) {
 		fmt.Printf("%4d broke %s\n", seen[found[1]], found[1])
 		good = good && seen[found[1]] > 0
 	}

@@ -480,22 +480,6 @@ func (w *world) heard(f *fini, woken *Woken) {
 	f.line = nil
 }
 
-// judgePair looks at a pair that rests.
-func (w *world) judgePair() {
-	outer, top, inner := &w.finis[0], w.top(), w.get(w.cast.inner)
-	main := w.get(w.cast.main)
-	if top == nil || top.state != 'S' {
-		return
-	}
-	if outer.phase == dozing && inner != nil && inner.state == 'T' && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell)) {
-		w.breach("bounded", "inner is left stopped, and fini is to end")
-	}
-	if w.rules.Job != 0 && !w.orphaned && w.ghost.killed == 0 && main != nil && main.state == 'T' && main.mark.byKey && !main.has(privileged|asleep|traced) && (inner == nil || inner.state == 'S') &&
-		!outer.sleeper.staysUp && !(w.ghost.suspended && w.used("gets fg")) { // the relayed one may come after that: a limit
-		w.breach("the terminal", "a key has stopped main, and not %s", w.name(top.id))
-	}
-}
-
 // used reports whether a move was made.
 func (w *world) used(name string) bool {
 	return w.supply.used[moveOf(name)] > 0
@@ -555,5 +539,3 @@ var pairMoves = []move{
 		w.oblige(w.ladder())
 	}},
 }
-
-func init() { moves = append(moves, pairMoves...) }

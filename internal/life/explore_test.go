@@ -58,7 +58,7 @@ func killable(w *world, p *proc) bool {
 }
 func (w *world) top() *proc  { return w.get(w.finis[0].id) }
 func (w *world) from() *proc { return &proc{pid: 9} } // a process outside of the world
-func sends(sig syscall.Signal) func(*world, *proc) {
+func sending(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(w.rules.rewritten(sig), true)
 		_ = w.kill(w.from(), p, sig)
@@ -78,8 +78,8 @@ func key(sig syscall.Signal) func(*world, *proc) {
 
 const endsInLook = "ends during a look"
 
-// moves are all that the tree and others can do. "forks" is the first one, see choices.
-var moves = []move{
+// treeMoves are all that the tree and others can do. "forks" is the first one, see choices.
+var treeMoves = []move{
 	{"forks", 2, inTree, func(w *world, p *proc) { w.fork(p) }},
 	{"forks one that is never a zombie", 1, inTree, func(w *world, p *proc) {
 		if child := w.fork(p); child != nil {
@@ -95,13 +95,13 @@ var moves = []move{
 	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' },
 		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGCONT) }},
 	{"is killed", 2, killable, func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGKILL) }},
-	{"is sent TERM", 2, topFini, sends(syscall.SIGTERM)},
-	{"is sent INT", 2, topFini, sends(syscall.SIGINT)},
-	{"is sent HUP", 1, topFini, sends(syscall.SIGHUP)},
-	{"is sent USR1", 1, topFini, sends(syscall.SIGUSR1)},
+	{"is sent TERM", 2, topFini, sending(syscall.SIGTERM)},
+	{"is sent INT", 2, topFini, sending(syscall.SIGINT)},
+	{"is sent HUP", 1, topFini, sending(syscall.SIGHUP)},
+	{"is sent USR1", 1, topFini, sending(syscall.SIGUSR1)},
 	{"and inner are sent TERM", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.cast.inner != 0 },
 		func(w *world, p *proc) {
-			sends(syscall.SIGTERM)(w, p)
+			sending(syscall.SIGTERM)(w, p)
 			_ = w.kill(w.from(), w.get(w.cast.inner), syscall.SIGTERM)
 		}},
 	{"and its group are sent TERM", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 },
@@ -132,9 +132,8 @@ var moves = []move{
 		_ = w.killGroup(w.from(), w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
-		w.stdin.closed, w.ghost.closedAt = true, w.now
-		w.may(syscall.SIGTERM, false)
-		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
+		w.stdin.closed = true
+		w.happens(fact{what: closes})
 	}},
 	{"reads its stdin", 2, func(w *world, p *proc) bool { return p.id == w.cast.main && inTree(w, p) && w.stdin.unread > 0 },
 		func(w *world, _ *proc) {
@@ -166,12 +165,7 @@ var moves = []move{
 	}},
 	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
 	{"all is frozen for 4 s", 1, nil, func(w *world, _ *proc) {
-		// Of the slice in which that happens nothing may be left.
-		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.mainEndedAt, &w.ghost.mustEnd} {
-			if *at != 0 {
-				*at += 4*time.Second - shortSlice
-			}
-		}
+		w.happens(fact{what: freezes, passed: 4 * time.Second})
 		w.pass(w.now + 4*time.Second)
 	}},
 	{endsInLook, 1, func(*world, *proc) bool { return false }, nil}, // see choices
@@ -182,10 +176,15 @@ var moves = []move{
 	}},
 }
 
+// moves are all moves.
+var moves []move
+
+func init() { moves = append(treeMoves, pairMoves...) }
+
 // talk moves the counters of those that have fini's standard input.
 func (w *world) talk() {
 	w.traffic++
-	w.ghost.talked, w.ghost.talkedAt = true, w.now
+	w.happens(fact{what: talks})
 }
 
 // mayMove is the bits of moves by their names' beginnings.
@@ -206,10 +205,7 @@ func mayMove(names ...string) (bits uint64) {
 
 // pass lets time pass. While a fini is stopped, nothing is due from it.
 func (w *world) pass(to time.Duration) {
-	_, isStopped := w.finisAlive()
-	if w.ghost.mustEnd != 0 && (isStopped || !w.idle()) {
-		w.ghost.mustEnd += to - w.now
-	}
+	w.happens(fact{what: passes, passed: to - w.now})
 	if to/tick != w.now/tick {
 		w.recent = 0
 	}
@@ -363,7 +359,7 @@ func (w *world) take(c choice) {
 		m.make(w, p)
 	}
 	if w.broken == "" && w.idle() {
-		w.judgeRest(w.next())
+		w.rest()
 	}
 }
 
@@ -396,7 +392,6 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 	for i, p := range w.procs() {
 		is := *p
 		is.id, is.parent, is.start = i, slot(p.parent), max(p.start/tick*tick+tick-w.now, 0)/ms // 0 for all that began long ago
-		is.mark.byKey = p.mark.byKey && p.state == 'T'
 		maphash.WriteComparable(&h, is)
 	}
 	for i := range w.finis {
@@ -458,7 +453,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 	}
 	g := w.ghost
 	add(had(g.askedAt), had(g.termAt))
-	g.interrupts, g.termAt = min(g.interrupts, 2), 0
+	g.termAt = 0
 	if g.closedAt != 0 { // how long ago, while that may matter
 		g.closedAt = 1 + min(w.now-g.closedAt, 2*crash)/ms
 	}
@@ -466,7 +461,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		g.parentDiedAt = 1 + min(w.now-g.parentDiedAt, 2*crash)/ms
 	}
 	g.mainEndedAt = from(g.mainEndedAt + w.rules.Linger)
-	g.quietLooks, g.stood = min(g.quietLooks, 10), min(g.stood, w.rules.Idle)
+	g.stood = min(g.stood, w.rules.Idle)
 	g.talkedAt, g.measuredAt = from(g.talkedAt+w.rules.Idle), from(g.measuredAt+w.rules.Idle/8)
 	g.askedAt, g.stopAt, g.mustEnd = from(g.askedAt+w.grace()), from(g.stopAt+w.grace()), from(g.mustEnd)
 	for i := range counted {

@@ -70,6 +70,7 @@ func (w *world) tell(name, broken string) string {
 		fmt.Fprintf(&b, "  %-8s pid %d, parent %s, group %d, session %d, %c, %s\n",
 			w.name(p.id), p.pid, w.name(p.parent), p.group, p.session, p.state, without(zero, fmt.Sprintf("%+v", p.mark)))
 	}
+	fmt.Fprintf(&b, "what the invariants remember: %s\n", without(zero, fmt.Sprintf("%+v", w.ghost)))
 	return b.String()
 }
 

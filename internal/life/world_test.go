@@ -1,8 +1,11 @@
 package life
 
 import (
+	"fmt"
 	"iter"
+	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -64,6 +67,7 @@ type proc struct {
 	pending        sigset
 	status         syscall.WaitStatus // of a zombie
 	changed        syscall.WaitStatus // it was stopped or continued; for wait4
+	byKey          bool               // that is how it was stopped
 	mark           mark
 }
 
@@ -180,8 +184,8 @@ func (w *world) fork(parent *proc) *proc {
 			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
 			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
 		}
-		child.mark.afterStop, child.mark.afterAsk = w.ghost.stopping, parent.mark.asks > 0
 		w.all[i] = child
+		w.happens(fact{what: forks, to: &w.all[i], from: parent})
 		return &w.all[i]
 	}
 	return nil
@@ -194,9 +198,7 @@ func (w *world) setpgid(p *proc) { p.group = p.pid }
 // Credentials: a change of them clears the parent death signal. See prctl(2).
 func (w *world) setuid(p *proc) {
 	p.is, p.deathsig = p.is|privileged, 0
-	if w.ghost.mustEnd != 0 {
-		w.ghost.mustEnd += w.extra() // it may not be signalled from now on
-	}
+	w.happens(fact{what: escapes, to: p})
 }
 
 // Exit: in this order, the children are adopted and get their parent death signals, groups that
@@ -206,8 +208,8 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		return
 	}
 	linked := w.linkedGroups()
-	p.state, p.status, p.changed, p.pending = 'Z', status, 0, 0
-	w.lost(p, status)
+	p.state, p.status, p.changed, p.pending, p.byKey = 'Z', status, 0, 0, false
+	w.happens(fact{what: dies, to: p})
 	adopter := w.adopter(p)
 	for _, child := range w.procs() {
 		if child.parent != p.id {
@@ -215,8 +217,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 		}
 		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
-			child.mark.termed = child.mark.termed || asksForEnd(sig)
-			w.may(sig, false)
+			w.happens(fact{what: inherits, to: child, sig: sig})
 			w.deliver(child, sig, 0, true)
 		}
 		w.notify(child)
@@ -356,7 +357,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	if !p.alive() || p.pending.has(syscall.SIGKILL) { // it acts on nothing more
 		return
 	}
-	w.got(p, sig)
+	w.happens(fact{what: gets, to: p, sig: sig})
 	switch {
 	case p.has(asleep):
 		p.pending.add(sig)
@@ -364,13 +365,12 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 		w.exit(p, signaled(sig))
 	case sig == syscall.SIGSTOP, sig == syscall.SIGTSTP && w.stopsByKey(p):
 		if p.state != 'T' {
-			p.mark.byKey = sig == syscall.SIGTSTP
-			p.state, p.changed = 'T', stopped
+			p.state, p.changed, p.byKey = 'T', stopped, sig == syscall.SIGTSTP
 			w.notify(p)
 		}
 	case sig == syscall.SIGCONT:
 		if p.state == 'T' {
-			p.state, p.changed = 'S', continued
+			p.state, p.changed, p.byKey = 'S', continued, false
 			w.notify(p)
 			w.act(p)
 		}
@@ -565,7 +565,6 @@ func (w *world) fini(id int) *fini {
 // catch is the handler of signals: two of a kind are one, from the last sender.
 func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	f := w.fini(p.id)
-	w.ghost.toEnd = w.ghost.toEnd || f.outer && asksForEnd(sig)
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c caught, s syscall.Signal) int { return int(c.sig - s) })
 	if !found {
 		f.caught = slices.Insert(f.caught, at, caught{})
@@ -637,7 +636,7 @@ func doing[kind action](f *fini) (is bool) {
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
 func (w *world) endOf(f *fini) {
 	p := w.get(f.id)
-	w.judgeEnd(f)
+	w.happens(fact{what: ends, by: f})
 	status := exited(f.result.Code)
 	if f.result.Sig != 0 {
 		status = signaled(f.result.Sig)
@@ -715,19 +714,11 @@ func (k *kernel) Dropped(Signal) {}
 // Traffic is what /proc/PID/io says. See proc_pid_io(5).
 func (k *kernel) Traffic() (orphans.Traffic, error) {
 	k.called = true
-	w := k.w
-	if w.ghost.measuredAt != 0 && w.now-w.ghost.measuredAt < w.rules.Idle/8 {
-		w.breach("idle", "%s looks after %v, and --idle is %v", w.name(k.f.id), w.now-w.ghost.measuredAt, w.rules.Idle)
-	}
-	w.ghost.measuredAt, w.ghost.stood = w.now, w.now-w.ghost.talkedAt
-	l, ok := k.f.machine.(*ladder)
-	if w.ghost.quietLooks++; w.ghost.talked || ok && l.isSuspended { // a command that is suspended is not idle
-		w.ghost.quietLooks, w.ghost.talked = 0, false
-	}
-	if w.blind {
+	k.w.happens(fact{what: measures, by: k.f})
+	if k.w.blind {
 		return orphans.Traffic{}, syscall.ENOENT
 	}
-	return orphans.Traffic{Sum: w.traffic}, nil
+	return orphans.Traffic{Sum: k.w.traffic}, nil
 }
 
 func (k *kernel) ParentDies() bool { return k.w.supply.bond && k.w.ended(k.w.cast.shell) }
@@ -743,11 +734,20 @@ func (k *kernel) Look() (v orphans.View, err error) {
 		k.f.pids = append(k.f.pids, p.Pid)
 	}
 	k.f.stay = k.w.spared(k.f, v)
-	k.w.judgeLook(k.f, k.f.looked)
-	if _, ok := k.f.machine.(*sweep); ok && k.w.blind && k.w.rules.Orphans == StopPipes {
-		k.w.ghost.overruled = true // all are stopped where nobody can tell who holds what
-	}
+	k.w.happens(fact{what: looks, by: k.f, ids: k.f.looked})
 	return v, nil
+}
+
+// spared are the ids of those whom a fini leaves alone if they are all that is left.
+func (w *world) spared(f *fini, v orphans.View) (ids []int) {
+	s, ok := f.machine.(*sweep)
+	for i, p := range v.Found {
+		pipes := w.rules.Orphans == StopPipes && !w.ghost.overruled && p.Holds == 0
+		if p.Allowed || pipes || ok && s.stage == counting {
+			ids = append(ids, f.looked[i])
+		}
+	}
+	return ids
 }
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
@@ -755,22 +755,15 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 	k.called = true
 	w, f := k.w, k.f
 	self, main := w.get(f.id), w.get(f.mainID)
-	if main == nil {
-		w.breach("nobody else", "%s sends %d to a main child that was reaped", w.name(f.id), sig)
-		return
-	}
-	if !group || main.group != pid {
-		w.judgeSignal(f, main, sig, byForward)
+	if main == nil || !group || main.group != pid {
+		w.signals(f, main, sig, byForward)
 		_ = w.kill(self, main, sig)
 	}
 	if group {
 		for _, p := range w.procs() {
 			if p.group == pid {
-				w.judgeSignal(f, p, sig, byForward)
+				w.signals(f, p, sig, byForward)
 			}
-		}
-		for _, p := range w.procs() {
-			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
 		_ = w.killGroup(self, pid, sig)
 	}
@@ -784,7 +777,7 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 		return
 	}
 	if p := k.w.get(k.f.looked[at]); p != nil {
-		k.w.judgeSignal(k.f, p, sig, bySend)
+		k.w.signals(k.f, p, sig, bySend)
 		_ = k.w.kill(k.w.get(k.f.id), p, sig)
 	}
 }
@@ -805,19 +798,20 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 		if p == nil {
 			continue
 		}
-		w.judgeSignal(f, p, syscall.SIGKILL, byKill)
+		w.signals(f, p, syscall.SIGKILL, byKill)
 		if pid := p.pid; w.kill(w.get(f.id), p, syscall.SIGKILL) == nil {
 			hit = append(hit, pid)
 		} else {
 			refused = append(refused, pid)
 		}
 	}
+	w.happens(fact{what: rounds, by: f})
 	return hit, refused, nil
 }
 
 func (k *kernel) Say(Level, string, Reason) {}
 
-// Tell notes who is told of as left alone: see judgeEnd.
+// Tell notes who is told of as left alone: see allAreListed.
 func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, _ *Record) {
 	if spared != "" {
 		k.f.told = append(slices.Clone(k.f.told), p.Pid)
@@ -828,15 +822,28 @@ func (k *kernel) Exit(end End) {
 	k.called = true
 	w, f := k.w, k.f
 	f.said = true
-	w.judgeReason(f, end.Why)
+	w.happens(fact{what: reports, by: f, why: end.Why})
 	if !f.inner {
 		return
 	}
-	w.ghost.done = true
 	w.say(w.cast.outer, entry.Message{Kind: entry.Done, Value: uint32(end.WaitStatus())})
 	self := w.get(f.id)
 	if end.WasStopped && f.rules.Job != 0 && self.parent == w.cast.outer {
-		w.judgeSignal(f, w.get(self.parent), syscall.SIGCONT, byForward)
 		_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
+	}
+}
+
+// stepped takes note of what a machine has made of an event.
+func (w *world) stepped(f *fini, before string, e event) {
+	w.happens(fact{what: turns, by: f, before: before, event: e})
+	after := where(f.machine)
+	if before != after || len(f.todo) > 0 {
+		w.supply.rows.one(before, strings.ToLower(reflect.TypeOf(e).Name()), after)
+	}
+	if w.story != nil {
+		*w.story = append(*w.story, scene{
+			at: w.now, who: w.name(f.id), what: text(f.todo), event: eventText(e),
+			turn: fmt.Sprintf("{%d * ms, %s, %q, %q},", w.now/ms, eventCode(e), text(f.todo), after),
+		})
 	}
 }

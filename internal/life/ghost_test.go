@@ -1,0 +1,298 @@
+package life
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// A ghost is what the invariants remember of a world's facts. Nobody in the world knows it. Worlds with the same future are one
+// state only if their ghosts are the same, so a ghost never counts further than matters.
+type ghost struct {
+	firstLeftover int // the first id after the cast
+
+	closedAt     time.Duration // stdin
+	parentDiedAt time.Duration
+	killed       int            // how many finis were
+	wordless     bool           // one of them was the inner one, before it was done
+	started      bool           // an inner one has said so
+	done         bool           // the same
+	early        int            // with what an inner one has ended by itself before its loop has
+	suspended    bool           // by a key that the outer one has taken itself
+	toEnd        bool           // a signal has asked fini to end
+	endBy        syscall.Signal // the one for which the outer one has killed the inner one
+
+	mainEnded   bool
+	mainEndedAt time.Duration
+	mainStatus  syscall.WaitStatus
+	cleared     bool          // the command, whose group was asked with it, had to be killed
+	hurried     bool          // a signal or reason cut short what leftovers have to finish
+	unended     bool          // the command could not be ended by SIGKILL
+	stopping    bool          // a stop signal has gone to the command, or all were asked
+	stopAt      time.Duration // when it went to the command, for the first time
+	termAt      time.Duration // when SIGTERM went to the command's group, for the last time
+	lookedToAsk bool          // a look was taken to ask all
+	begun       bool          // and they are being asked
+	askedAt     time.Duration
+	interrupts  int           // SIGINTs that the sweep took
+	sent        bool          // a leftover was sent SIGTERM
+	seen        bool          // one was found when all were to be asked
+	overruled   bool          // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait      bool          // the same for --orphans=wait
+	timeout     byte          // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
+	idled       bool          // fini stops the command for --idle
+	talkedAt    time.Duration // when the command last read or wrote
+	talked      bool          // since the last look of --idle
+	measuredAt  time.Duration // when that was
+	stood       time.Duration // how long the command had stood still then
+	quietLooks  int           // in a row without such a word
+
+	got, due    [4]int        // how often the main child got a signal, and may have: see counted
+	sentForMain [4]bool       // a process has sent it to fini for the main child
+	mustEnd     time.Duration // at the latest; 0 for no reason yet
+}
+
+// mark is what the ghost remembers of a process.
+type mark struct {
+	afterStop bool // born when the command had had a stop signal
+	afterAsk  bool // born when its parent had been asked
+	termed    bool // had a stop signal
+	hadTerm   bool // SIGTERM with the group, certainly
+	sender    bool // of a signal to the job
+	missed    bool // the last look before asking did not show it
+	cleared   bool // the last look showed it in the group of a command that had to be killed: if it leaves that now, it is too late
+	adopted   bool // it was there when all were asked, or had come to fini since
+	hidden    bool // without /proc the last round of SIGKILL did not reach it, below one that can't be ended
+	asks      int
+}
+
+// set sets notes that only ever become true.
+func set(notes ...*bool) {
+	for _, note := range notes {
+		*note = true
+	}
+}
+
+// remember keeps of a fact what an invariant needs later.
+func (w *world) remember(x fact) {
+	g := &w.ghost
+	switch x.what {
+	case sends:
+		if x.way == byForward && x.sig == syscall.SIGKILL {
+			g.cleared = x.by.rules.Group // even if the command has just ended
+		}
+	case hits:
+		w.rememberSignal(x)
+	case gets:
+		if i := slices.Index(counted, x.sig); i >= 0 && x.to.id == w.cast.main {
+			g.got[i]++
+		}
+		f := w.fini(x.to.id)
+		g.toEnd = g.toEnd || f != nil && f.outer && asksForEnd(x.sig)
+	case inherits:
+		x.to.mark.termed = x.to.mark.termed || asksForEnd(x.sig)
+		w.may(x.sig, false)
+	case forks:
+		x.to.mark.afterStop, x.to.mark.afterAsk = g.stopping, x.from.mark.asks > 0
+	case dies:
+		w.rememberDeath(x.to)
+	case closes:
+		g.closedAt = w.now
+		w.may(syscall.SIGTERM, false)
+		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
+	case talks:
+		g.talked, g.talkedAt = true, w.now
+	case freezes: // of the slice in which that happens nothing may be left
+		for _, at := range []*time.Duration{&g.askedAt, &g.stopAt, &g.mainEndedAt, &g.mustEnd} {
+			if *at != 0 {
+				*at += x.passed - shortSlice
+			}
+		}
+	case escapes:
+		if g.mustEnd != 0 {
+			g.mustEnd += w.extra()
+		}
+	case passes: // while a fini is stopped, nothing is due from it
+		if _, isStopped := w.finisAlive(); g.mustEnd != 0 && (isStopped || !w.idle()) {
+			g.mustEnd += x.passed
+		}
+	case looks:
+		w.rememberLook(x)
+	case rounds:
+		for _, p := range w.procs() {
+			p.mark.hidden = w.blind && p.parent != x.by.id
+		}
+	case measures:
+		g.measuredAt, g.stood = w.now, w.now-g.talkedAt
+		l, ok := x.by.machine.(*ladder)
+		if g.quietLooks = min(g.quietLooks+1, 10); g.talked || ok && l.isSuspended { // a command that is suspended is not idle
+			g.quietLooks, g.talked = 0, false
+		}
+	case turns:
+		w.rememberTurn(x)
+	case reports:
+		g.done = g.done || x.by.inner
+	}
+}
+
+// rememberSignal remembers what a fini sends.
+func (w *world) rememberSignal(x fact) {
+	g, p := &w.ghost, x.to
+	switch {
+	case x.sig == syscall.SIGTERM && x.way == bySend:
+		p.mark.asks++
+		g.sent = true
+	case x.sig == syscall.SIGTERM && x.by.rules.Group:
+		p.mark.hadTerm = p.mark.hadTerm || p.lived(w.now)
+		g.termAt = w.now
+		for _, p := range w.procs() {
+			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
+		}
+	}
+	if asksForEnd(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
+		set(&p.mark.termed, &g.stopping)
+	}
+}
+
+// rememberLook remembers who is there when all are to be asked or counted.
+func (w *world) rememberLook(x fact) {
+	g := &w.ghost
+	s, ok := x.by.machine.(*sweep)
+	if !ok {
+		return
+	}
+	pipes := w.rules.Orphans == StopPipes && !g.overruled
+	if s.stage == asking {
+		for _, p := range w.procs() {
+			p.mark.missed = !slices.Contains(x.ids, p.id)
+		}
+	}
+	for _, id := range x.ids {
+		p := w.get(id)
+		switch {
+		case s.stage == counting || s.stage == clearing:
+			p.mark.cleared = w.isCleared(p)
+			g.seen = g.seen || !w.stays(p) && (s.stage == counting || p.mark.cleared)
+		case s.stage == asking && !w.stays(p) && (!pipes || p.has(holding)):
+			g.seen = true
+			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) || p.parent == x.by.id
+		}
+	}
+	if s.stage == asking {
+		set(&g.lookedToAsk, &g.stopping)
+	}
+	g.overruled = g.overruled || w.blind && pipes // all are stopped where nobody can tell who holds what
+}
+
+// rememberTurn remembers what a machine has heard, and what it has made of that.
+func (w *world) rememberTurn(x fact) {
+	g, before, after := &w.ghost, x.before, where(x.by.machine)
+	s, _ := x.by.machine.(*sweep)
+	if x.goesIdle() {
+		set(&g.idled, &g.unwait)
+		w.may(syscall.SIGTERM, false)
+		w.oblige(w.ladder())
+	}
+	byTime := reflect.TypeOf(x.event) == reflect.TypeFor[elapsed]()
+	g.hurried = g.hurried || before == "lingering" && after == "clearing" && !byTime
+	switch e := x.event.(type) {
+	case stop:
+		g.overruled = g.overruled || e.why.overrules()
+		g.unwait = true
+	case Signal:
+		sent := w.rules.rewritten(e.Signal)
+		g.unwait = g.unwait || asksForEnd(sent)
+		if before == "pausing" && (after == "lingering" || after == "asking") {
+			w.oblige(w.ladder())
+		}
+		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || !e.OfTree && !e.byKey()) {
+			w.oblige(w.rules.KillAfter + w.ladder())
+		}
+		if e.Signal == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}, before) {
+			g.interrupts = min(g.interrupts+1, 2)
+		}
+	case elapsed:
+		if before == "killed" { // a command that can't be ended is a leftover, and all are stopped
+			set(&g.overruled, &g.unwait, &g.unended)
+		}
+	case looked:
+		if before == "asking" && !g.begun && (s == nil || s.askedAt != notAsked) {
+			g.begun, g.askedAt = true, w.now
+		}
+		for _, p := range e.Found { // a reason may overrule the policy between the look and its answer
+			g.seen = g.seen || before == "asking" && g.overruled && !p.Allowed
+		}
+	}
+	if s != nil && before != after && (before == "running" || before == "pausing") && s.Orphans == WaitAll {
+		g.unwait = false // what came before is not for the leftovers
+	}
+	if before != "stopping" && after == "stopping" {
+		g.stopAt = w.now
+	}
+}
+
+// rememberDeath draws the conclusions of a death.
+func (w *world) rememberDeath(p *proc) {
+	g, r, c := &w.ghost, w.rules, w.cast
+	switch f := w.fini(p.id); {
+	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
+		if p.id == c.shell && g.parentDiedAt == 0 {
+			g.parentDiedAt = w.now
+		}
+		w.may(r.Deathsig, false)
+		heeds := time.Duration(0)
+		if r.Job != 0 {
+			heeds = min(r.Linger, sameEnd)
+		}
+		w.oblige(heeds + w.ladder())
+	case f != nil && (!f.said || f.machine != nil): // it was killed
+		g.killed++
+		g.wordless = g.wordless || p.id == c.inner && !g.done
+		if p.id == c.outer && c.inner != 0 {
+			w.may(r.Deathsig, false)
+		}
+		if c.inner != 0 {
+			w.oblige(w.ladder())
+		}
+	case p.id == c.main:
+		g.mainEnded, g.mainStatus, g.mainEndedAt = true, p.status, w.now
+		if r.Orphans != WaitAll {
+			w.oblige(r.Linger + r.Grace + w.extra())
+		}
+		if worker := &w.finis[len(w.finis)-1]; w.supply.timeout != 0 && worker.timeout == 0 {
+			isTime := func(e event) bool { s, is := e.(stop); return is && s.why == TimedOut }
+			undecided := slices.ContainsFunc(worker.queue, isTime)
+			g.timeout = 1 + byte(boolToInt(!undecided))
+		}
+	}
+	if p.mark.sender {
+		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
+	}
+	if _, pausing := w.finis[0].machine.(paused); g.mainEnded && !pausing && !w.treeAlive(p) {
+		w.oblige(r.Linger + longPause)
+	}
+}
+
+// may lets a signal reach the main child once more; sent says that it has to.
+func (w *world) may(sig syscall.Signal, sent bool) {
+	if i := slices.Index(counted, sig); i >= 0 {
+		w.ghost.due[i]++
+		w.ghost.sentForMain[i] = w.ghost.sentForMain[i] || sent
+	}
+}
+
+// oblige obliges all finis to end within a time.
+func (w *world) oblige(within time.Duration) {
+	if at := w.now + within; w.ghost.mustEnd == 0 || at < w.ghost.mustEnd {
+		w.ghost.mustEnd = at
+	}
+}
+
+// breach notes one of bounded and the pair where it can be seen at once.
+func (w *world) breach(invariant, format string, args ...any) {
+	if w.broken == "" {
+		w.broken = invariant + ": " + fmt.Sprintf(format, args...)
+	}
+}
