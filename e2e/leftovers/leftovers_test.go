@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -14,82 +13,55 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-// Each leftover says "ready" once it is what its name says, and the command waits for
+// Each leftover says "ready" by descriptor 4, a pipe, once it is what its name says, and the command waits for
 // that before it ends. All of them hold the witness, and all sleep far longer than any
 // test may take.
-var leftoverKinds = []struct {
-	name   string
-	script string // run in the background of the command
-	root   bool   // can only be made by root
-}{
-	{"background", `echo ready >&4; exec sleep 1000`, false},
-	{"setsid", `exec setsid sh -c 'echo ready >&4; exec sleep 1000'`, false},
-	{"daemon", `setsid sh -c 'sh -c "echo ready >&4; exec sleep 1000" & exit' & exit`, false},
-	{"without streams", `exec setsid sh -c 'echo ready >&4; exec sleep 1000 </dev/null >/dev/null 2>&1 4>&-'`, false},
-	{"ignores TERM", `trap "" TERM; echo ready >&4; sleep 1000`, false},
-	{"stopped", `echo ready >&4; kill -STOP $(exec sh -c 'echo $PPID'); sleep 1000`, false},
-	{"other uid", `exec setpriv --reuid 12345 --clear-groups sh -c 'echo ready >&4; exec sleep 1000'`, true},
-	{"forks while it is stopped", `trap 'i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); done; exit' TERM
-		echo ready >&4; while :; do sleep 0.01; done`, false},
-}
-
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
+	kinds := []struct {
+		name   string
+		script string // run in the background of the command
+	}{
+		{"background", `echo ready >&4; exec sleep 1000`},
+		{"setsid", `exec setsid sh -c 'echo ready >&4; exec sleep 1000'`},
+		{"daemon", `setsid sh -c 'sh -c "echo ready >&4; exec sleep 1000" & exit' & exit`},
+		{"without streams", `exec setsid sh -c 'echo ready >&4; exec sleep 1000 </dev/null >/dev/null 2>&1 4>&-'`},
+		{"ignores TERM", `trap "" TERM; echo ready >&4; sleep 1000`},
+		{"stopped", `echo ready >&4; kill -STOP $(exec sh -c 'echo $PPID'); sleep 1000`},
+		{"forks while it is stopped", `trap 'i=0; while [ $i -lt 200 ]; do setsid sleep 1000 & i=$((i+1)); done; exit' TERM
+			echo ready >&4; while :; do sleep 0.01; done`},
+		{"other uid", `exec setpriv --reuid 12345 --clear-groups sh -c 'echo ready >&4; exec sleep 1000'`},
+	}
+	var all []string
+	for _, kind := range kinds {
+		if kind.name != "other uid" || need.IsRoot() {
+			all = append(all, kind.script)
+		}
+	}
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for _, kind := range leftoverKinds {
+		mustStop := func(t *testing.T, leftovers ...string) {
+			t.Parallel()
+			script := "dir=$(mktemp -d); mkfifo $dir/ready; exec 4<>$dir/ready; rm -r $dir\n"
+			for _, leftover := range leftovers {
+				script += "{ " + leftover + " ; } &\n"
+			}
+			script += strings.Repeat("read line <&4\n", len(leftovers)) + "echo end; exit 9\n"
+			l := rig.Start(t, p, "--linger=100ms", "--grace=1s", "--", "/bin/sh", "-c", script)
+			l.Out.Want("end")
+			l.MustEnd(9)
+			if said := l.Err.Whole(); !strings.Contains(said, "fini: stopping leftover ") {
+				t.Errorf("says nothing of a leftover that it stopped: %q", said)
+			}
+		}
+		for _, kind := range kinds {
 			rig.Case(t, p == rig.Pair, kind.name, func(t *testing.T) { // all at once they are quick in each place
-				if kind.root {
+				if kind.name == "other uid" {
 					need.Root(t)
 				}
-				t.Parallel()
-				mustStopAll(t, p, kind.script)
+				mustStop(t, kind.script)
 			})
 		}
-		t.Run("all at once", func(t *testing.T) {
-			t.Parallel()
-			var all []string
-			for _, kind := range leftoverKinds {
-				if !kind.root || need.IsRoot() {
-					all = append(all, kind.script)
-				}
-			}
-			mustStopAll(t, p, all...)
-		})
-	})
-}
-
-func mustStopAll(t *testing.T, p rig.Place, leftovers ...string) {
-	const linger, grace = 100 * time.Millisecond, time.Second
-	// Descriptor 4 is a pipe by which the leftovers report to the command.
-	var script strings.Builder
-	script.WriteString("dir=$(mktemp -d); mkfifo $dir/ready; exec 4<>$dir/ready; rm -r $dir\n")
-	for _, l := range leftovers {
-		fmt.Fprintf(&script, "{ %s ; } &\n", l)
-	}
-	for range leftovers {
-		script.WriteString("read line <&4\n")
-	}
-	script.WriteString("echo end; exit 9\n")
-
-	l := rig.Start(t, p, "--linger="+linger.String(), "--grace="+grace.String(), "--", "/bin/sh", "-c", script.String())
-	l.Out.Want("end")
-	l.MustEnd(9)
-	if said := l.Err.Whole(); !strings.Contains(said, "fini: stopping leftover ") {
-		t.Errorf("says nothing of a leftover that it stopped: %q", said)
-	}
-}
-
-// A daemon that handles SIGTERM gets the time it needs: PID 1 must not end before it.
-func TestLeftoverMayFinishAfterTerm(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
-		l := rig.Start(t, p, "--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `
-			dir=$(mktemp -d); mkfifo $dir/ready
-			setsid sh -c 'trap "sleep 1; echo last words; exit" TERM; echo >$0; while :; do sleep 0.05; done' $dir/ready &
-			read line <$dir/ready; rm -r $dir; echo end`)
-		l.Out.Want("end")
-		l.Out.Want("last words")
-		l.MustEnd(0)
+		t.Run("all at once", func(t *testing.T) { mustStop(t, all...) })
 	})
 }
 

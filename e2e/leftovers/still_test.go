@@ -22,21 +22,11 @@ func TestHopsAreNotMissed(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) { // for PID 1 the kernel ends what is missed
 		// The others make a look last. They have closed what is to reach its end: the streams and the witness.
-		const program = `m: fork d
-			loop 150 m
-			fork b
-			exit 5
-			d: close 3
-			close 1
-			close 2
-			setsid
-			pause
+		const program = `m: fork d; loop 150 m; fork b; exit 5
+			d: close 3; close 1; close 2; setsid; pause
 			b: setsid
-			h: fork c
-			exit 0
-			c: sleep 1
-			loop 60 h
-			pause`
+			h: fork c; exit 0
+			c: sleep 1; loop 60 h; pause`
 		h, l := rig.StartInCgroup(t, p, append([]string{"--orphans=pipes", "--grace=2s", "--"}, rig.Mode("script", program)...)...)
 		defer h.Kill()
 		l.MustEnd(5)
@@ -67,25 +57,12 @@ func TestWaitsAmongOrphans(t *testing.T) {
 			t.Parallel()
 			// Those that stay make each look cost something.
 			const program = `fork a
-				m: fork e
-				loop 150 m
-				read
-				exit 5
-				a: setsid
-				say ready
-				b: fork c
-				wait
-				sleep 10
-				loop 200 b
-				say over
-				read
-				exit 0
-				c: fork d
-				exit 0
-				d: sleep 5
-				exit 0
-				e: sleep 9000
-				exit 0`
+				m: fork e; loop 150 m; read; exit 5
+				a: setsid; say ready
+				b: fork c; wait; sleep 10; loop 200 b; say over; read; exit 0
+				c: fork d; exit 0
+				d: sleep 5; exit 0
+				e: sleep 9000; exit 0`
 			l := rig.Start(t, p, append([]string{"--orphans=wait", "--allow-orphan=nobody", "--"}, rig.Mode("script", program)...)...)
 			l.Out.Want("ready")
 			worker := l.Worker()
@@ -167,4 +144,17 @@ func TestWaitsForOneThatIsNeverAZombie(t *testing.T) {
 		_ = l.Stdin.Close()
 		l.MustEnd(5)
 	})
+}
+
+// The outer fini of a pair inherits what its earlier children leave behind, and keeps no zombie of it.
+func TestOuterReapsEarlierChildren(t *testing.T) {
+	t.Parallel()
+	const script = `exec 5<&0; (read go; i=0; while [ $i -lt 20 ]; do (sh -c : &); i=$((i+1)); done; echo made) <&5 & exec "$@" 5<&- </dev/null`
+	l := rig.StartCmd(t, rig.CommandOf([]string{"/bin/sh", "-c", script, "sh", rig.Fini, "--grace=1h", "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"}))
+	l.Out.Want("ready")
+	rig.Write(t, l, "go\n")
+	l.Out.Want("made")
+	rig.Until(t, "the inner fini is the only child", func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 })
+	l.Signal(15)
+	l.MustEnd(128 + 15)
 }

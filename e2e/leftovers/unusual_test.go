@@ -31,85 +31,35 @@ func TestUnusualLeftovers(t *testing.T) {
 	}
 	kinds := []struct {
 		name    string
-		command []string
-		stays   bool // it has to be killed
+		command []string // each line of a script is a process
+		stays   bool     // it has to be killed
 	}{
-		{"a subreaper with orphans of its own", script(`setsid
-			subreaper
-			fork a
-			pause
-			a: fork b
-			exit 0
-			b: setsid
-			ignore 15
-			say ready
-			pause`), true},
-		{"a subreaper that ends before its orphans", script(`setsid
-			subreaper
-			fork a
-			wait
-			exit 0
-			a: fork b
-			exit 0
-			b: setsid
-			subreaper
-			fork c
-			pause
-			c: fork d
-			exit 0
-			d: say ready
-			pause`), false},
-		{"traced by another leftover", script(`setsid
-			fork a
-			seize
-			say ready
-			pause
-			a: setsid
-			pause`), false},
-		{"traced, and the tracer ignores TERM and all that happens", script(`setsid
-			ignore 15
-			fork a
-			seize
-			say ready
-			pause
+		{"a subreaper with orphans of its own", script(`setsid; subreaper; fork a; pause
+			a: fork b; exit 0
+			b: setsid; ignore 15; say ready; pause`), true},
+		{"a subreaper that ends before its orphans", script(`setsid; subreaper; fork a; wait; exit 0
+			a: fork b; exit 0
+			b: setsid; subreaper; fork c; pause
+			c: fork d; exit 0
+			d: say ready; pause`), false},
+		{"traced by another leftover", script(`setsid; fork a; seize; say ready; pause
+			a: setsid; pause`), false},
+		{"traced, and the tracer ignores TERM and all that happens", script(`setsid; ignore 15; fork a; seize; say ready; pause
 			a: pause`), true},
-		{"stopped for a tracer that does not look", script(`setsid
-			ignore 15
-			say ready
-			fork a
-			pause
-			a: traceme
-			kill 10
-			pause`), true},
-		{"stopped for a tracer in the command, which is gone", rig.Mode("script", `fork a
-			read
-			exit 6
-			a: traceme
-			say ready
-			kill 10
-			pause`), false},
-		{"stopped", script("setsid; fork a; pause; a: ignore 15; say ready; kill 19; pause"), true},
+		{"stopped for a tracer that does not look", script(`setsid; ignore 15; say ready; fork a; pause
+			a: traceme; kill 10; pause`), true},
+		{"stopped for a tracer in the command, which is gone", rig.Mode("script", `fork a; read; exit 6
+			a: traceme; say ready; kill 10; pause`), false},
+		{"stopped", script(`setsid; fork a; pause
+			a: ignore 15; say ready; kill 19; pause`), true},
 		{"first thread ended", beside(rig.Mode("leaderless")...), false},
 		{"first thread ended, ignores TERM", beside(rig.Mode("leaderless", "stays")...), true},
-		{"in vfork", script(`setsid
-			fork a
-			pause
-			a: clone 0x4000 b
-			pause
-			b: setsid
-			ignore 15
-			say ready
-			pause`), true},
-		{"a sister: CLONE_PARENT makes fini its parent", rig.Mode("script", `clone 0x8000 a
-			read
-			exit 6
-			a: setsid
-			clone 0x8000 b
-			clone 0x8000 c
-			pause
-			b: ignore 15
-			say ready
-			pause
+		{"in vfork", script(`setsid; fork a; pause
+			a: clone 0x4000 b; pause
+			b: setsid; ignore 15; say ready; pause`), true},
+		{"a sister: CLONE_PARENT makes fini its parent", rig.Mode("script", `clone 0x8000 a; read; exit 6
+			a: setsid; clone 0x8000 b; clone 0x8000 c; pause
+			b: ignore 15; say ready; pause
 			c: exit 1`), true},
 		{"forked by threads that have ended", beside(need.Program(t, "python3"), "-c", oneThreadEach), false},
 	}
