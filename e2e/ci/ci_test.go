@@ -30,35 +30,44 @@ func joined(wrap []string, more ...string) string {
 	return strings.Join(slices.Concat(wrap, more), " ")
 }
 
-const ciTests = "testdata/ci-tests.sh"
-
-func needTests(t *testing.T) {
-	t.Helper()
+// GitHub's runner signals the step's shell, which makes SIGINT wait for the tests and dies of SIGTERM, of which the tests
+// hear nothing: but fini is bound to the shell that started it. GitLab's runner signals the group of the job's shells.
+func TestCancel(t *testing.T) {
 	need.Program(t, "bash")
 	need.Program(t, "python3")
-	need.Program(t, "setsid")
-}
-
-// The step's shell makes SIGINT wait for the tests and dies of SIGTERM, of which the tests
-// hear nothing: but fini is bound to the shell that started it.
-func TestGitHubCancel(t *testing.T) {
-	needTests(t)
 	t.Parallel()
-	columns.Run(t, "GitHub step cancelled", nil, func(t *testing.T, wrap []string) columns.Outcome {
-		file := runners.ScriptFile(t, joined(wrap, "bash", ciTests)+"\necho the step goes on\n")
-		s := runners.StartStep(t, nil, "bash", "-e", file)
-		_ = s.Stdin.Close() // as the runner does
-		ready(s)
-		s.GithubCancel()
-		o := outcome(s, wrap, 128+int(syscall.SIGTERM))
-		if slices.Contains(wrap, rig.Fini) {
-			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
-		}
-		if strings.Contains(s.Out.Text(), "the step goes on") {
-			t.Error("the shell went on with its next line")
-		}
-		return o
-	})
+	for _, tt := range []struct {
+		name   string
+		attr   *syscall.SysProcAttr
+		script func(tests string) []string
+		cancel func(s *runners.Step)
+	}{
+		{"GitHub step cancelled", nil, func(tests string) []string {
+			return []string{"bash", "-e", runners.ScriptFile(t, tests+"\necho the step goes on\n")}
+		}, (*runners.Step).GithubCancel},
+		{"GitLab job cancelled", runners.OwnGroup, runners.Gitlab, func(s *runners.Step) { s.SignalGroup(syscall.SIGTERM) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			columns.Run(t, tt.name, nil, func(t *testing.T, wrap []string) columns.Outcome {
+				s := runners.StartStep(t, tt.attr, tt.script(joined(wrap, "bash", "testdata/ci-tests.sh"))...)
+				_ = s.Stdin.Close() // as the runner does
+				rig.Until(t, "the tests and both of their servers are ready", func() bool {
+					said := s.Out.Text()
+					return strings.Contains(said, "tests ready") && strings.Count(said, "Serving HTTP") == 2
+				})
+				tt.cancel(s)
+				o := outcome(s, wrap, 128+int(syscall.SIGTERM))
+				if slices.Contains(wrap, rig.Fini) {
+					rig.WantOnce(t, s.Out.Text(), "tests got TERM")
+				}
+				if strings.Contains(s.Out.Text(), "the step goes on") {
+					t.Error("the shell went on with its next line")
+				}
+				return o
+			})
+		})
+	}
 }
 
 // With `shell: fini -- bash -e {0}` the step's one known process is fini. Tests that
@@ -81,9 +90,30 @@ func TestGitHubKillsFini(t *testing.T) {
 	}
 }
 
+// In front of GitHub's shell, fini is the only process that the runner signals. A process that is started after the
+// runner's SIGTERM is left to clean up, even if SIGKILL for fini comes meanwhile.
+func TestGitHubCleansUp(t *testing.T) {
+	need.Program(t, "bash")
+	t.Parallel()
+	for name, after := range map[string]string{"in the foreground": "\n", "in the background": " &\nwait\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := runners.ScriptFile(t, "("+runners.Cleaner+")"+after+"echo the step goes on\n")
+			s := runners.StartStep(t, nil, rig.Fini, "--grace=2m", "--", "bash", "--noprofile", "--norc", "-eo", "pipefail", file)
+			_ = s.Stdin.Close()
+			s.Out.Want("ready")
+			rig.UntilOlder(t)
+			s.GithubCancel()
+			runners.MustDelete(s.Life)
+			s.MustBeGone()
+		})
+	}
+}
+
 // When the step's process has ended, the runner waits 5 s for the end of its output.
 func TestGitHubStepLeavesServer(t *testing.T) {
-	needTests(t)
+	need.Program(t, "bash")
+	need.Program(t, "python3")
 	t.Parallel()
 	name := "GitHub step over, a server left in its background"
 	columns.Run(t, name, nil, func(t *testing.T, wrap []string) columns.Outcome {
@@ -102,22 +132,6 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 	})
 }
 
-func TestGitLabCancel(t *testing.T) {
-	needTests(t)
-	t.Parallel()
-	columns.Run(t, "GitLab job cancelled", nil, func(t *testing.T, wrap []string) columns.Outcome {
-		s := runners.StartStep(t, runners.OwnGroup, runners.Gitlab(joined(wrap, "bash", ciTests))...)
-		_ = s.Stdin.Close()
-		ready(s)
-		s.SignalGroup(syscall.SIGTERM)
-		o := outcome(s, wrap, 128+int(syscall.SIGTERM))
-		if slices.Contains(wrap, rig.Fini) {
-			rig.WantOnce(t, s.Out.Text(), "tests got TERM")
-		}
-		return o
-	})
-}
-
 // A command that goes on after SIGTERM gets what it gets without fini: each signal once,
 // and then SIGKILL; at a terminal, where it is in the group itself, SIGTERM once more by way of fini. The runner sends both to the whole group, and so ends the shells in it,
 // of which one started fini, and the fini that it started, in any order.
@@ -127,40 +141,36 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 	rounds := rig.QuickOrFull(2, 10)
 	for _, runner := range []struct {
 		name  string
-		start func(t *testing.T, job string, record *os.File) *runners.Step
+		argv  func(job string) []string
+		start func(t *testing.T, cmd *exec.Cmd) *rig.Life
 		want  []string
 		inJob bool // the command is in the group itself
 	}{
-		{"GitLab", func(t *testing.T, job string, record *os.File) *runners.Step {
-			s := startRecorded(t, record, runners.Gitlab(job), func(cmd *exec.Cmd) *rig.Life {
-				cmd.SysProcAttr = runners.OwnGroup
-				return rig.StartCmd(t, cmd)
-			})
-			_ = s.Stdin.Close()
-			return s
+		{"GitLab", runners.Gitlab, func(t *testing.T, cmd *exec.Cmd) *rig.Life {
+			cmd.SysProcAttr = runners.OwnGroup
+			l := rig.StartCmd(t, cmd)
+			_ = l.Stdin.Close()
+			return l
 		}, []string{"signal 15"}, false},
 		// Buildkite's agent gives the job a session and a terminal. At the end of the session's
 		// leader the kernel sends SIGHUP to the foreground.
-		{"Buildkite", func(t *testing.T, job string, record *os.File) *runners.Step {
-			return startRecorded(t, record, []string{"bash", "-e", "-c", job + "; :"}, func(cmd *exec.Cmd) *rig.Life {
-				l, _, _ := pty.Start(t, cmd)
-				return l
-			})
+		{"Buildkite", func(job string) []string { return []string{"bash", "-e", "-c", job + "; :"} }, func(t *testing.T, cmd *exec.Cmd) *rig.Life {
+			l, _, _ := pty.Start(t, cmd)
+			return l
 		}, []string{"signal 1", "signal 15"}, true},
 	} {
-		start := func(t *testing.T, wrap ...string) (*runners.Step, *rig.Lines) {
+		kill := func(t *testing.T, atOnce bool, wrap ...string) (status int) {
 			r, w := rig.Pipe(t)
-			s := runner.start(t, joined(wrap, rig.Mode("signals")...)+" >&4", w)
+			h := rig.NewCgroup(t)
+			cmd := rig.CommandOf(h.Wrap(runner.argv(joined(wrap, rig.Mode("signals")...) + " >&4")...))
+			cmd.ExtraFiles = []*os.File{w}
+			s := &runners.Step{Life: runner.start(t, cmd), Cgroup: h}
 			_ = w.Close()
-			got := rig.NewLines(t, r)
-			got.Want("ready")
-			return s, got
-		}
-		killAfterTerm := func(t *testing.T, wrap ...string) (status int) {
-			s, record := start(t, wrap...)
+			record := rig.NewLines(t, r)
+			record.Want("ready")
 			s.SignalGroup(syscall.SIGTERM)
 			var got []string
-			for seen := map[string]bool{}; len(seen) < len(runner.want); {
+			for seen := map[string]bool{}; !atOnce && len(seen) < len(runner.want); {
 				line, ok := record.Next()
 				if !ok {
 					break
@@ -168,7 +178,9 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 				seen[line] = true
 				got = append(got, line)
 			}
-			status = s.Status() // of the shell, which the signal has ended
+			if !atOnce {
+				status = s.Status() // of the shell, which the signal has ended
+			}
 			s.SignalGroup(syscall.SIGKILL)
 			got = append(got, record.Rest()...)
 			s.MustBeGone()
@@ -176,7 +188,7 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 			if len(wrap) > 0 && runner.inJob { // the second one comes before SIGKILL, or not
 				got = slices.Compact(got)
 			}
-			if !slices.Equal(got, runner.want) {
+			if !slices.Equal(got, runner.want) && !(atOnce && runner.inJob) { // which has no time to say what it got
 				t.Errorf("the command got %q, want %q", got, runner.want)
 			}
 			return status
@@ -184,9 +196,9 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 		fini := []string{rig.Fini, "--grace=3s", "--"}
 		t.Run(runner.name+"/SIGTERM, then SIGKILL", func(t *testing.T) {
 			t.Parallel()
-			want := killAfterTerm(t)
+			want := kill(t, false)
 			for range rounds {
-				if got := killAfterTerm(t, fini...); got != want {
+				if got := kill(t, false, fini...); got != want {
 					t.Errorf("status %d, want %d as without fini", got, want)
 				}
 			}
@@ -194,27 +206,10 @@ func TestGroupSignalsArriveOnce(t *testing.T) {
 		t.Run(runner.name+"/both at once", func(t *testing.T) {
 			t.Parallel()
 			for range rounds {
-				s, record := start(t, fini...)
-				s.SignalGroup(syscall.SIGTERM)
-				s.SignalGroup(syscall.SIGKILL)
-				got := record.Rest()
-				s.MustBeGone()
-				// One that is in the group has no time to say what it got.
-				if slices.Sort(got); !slices.Equal(got, runner.want) && !runner.inJob {
-					t.Errorf("the command got %q, want %q", got, runner.want)
-				}
+				kill(t, true, fini...)
 			}
 		})
 	}
-}
-
-// startRecorded gives the step one more descriptor, 4.
-func startRecorded(t *testing.T, record *os.File, argv []string, start func(*exec.Cmd) *rig.Life) *runners.Step {
-	t.Helper()
-	h := rig.NewCgroup(t)
-	cmd := rig.CommandOf(h.Wrap(argv...))
-	cmd.ExtraFiles = []*os.File{record}
-	return &runners.Step{Life: start(cmd), Cgroup: h}
 }
 
 // Under GitLab the far end of stdin is closed before the command starts. Without -i that
@@ -252,14 +247,12 @@ func TestNpmStart(t *testing.T) {
 	npm := need.Program(t, "npm")
 	t.Parallel()
 	columns.Run(t, "`npm start &` and tests, tests over", nil, func(t *testing.T, wrap []string) columns.Outcome {
-		h, g := rig.NewCgroup(t), runners.NewGate(t)
-		cmd := rig.CommandOf(h.Wrap(slices.Concat(wrap, []string{"sh", "-c",
-			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...))
+		g := runners.NewGate(t)
 		// All of 127/8 is this machine. On an address of its own nobody else takes the port.
 		pid, n := os.Getpid(), appAddresses.Add(1)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),
-			"npm_config_offline=true", "npm_config_update_notifier=false", "npm_config_cache="+t.TempDir())
-		s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: h}
+		s := runners.StartStep(t, nil, slices.Concat([]string{"env", fmt.Sprintf("ADDRESS=127.%d.%d.%d", 1+n, pid>>8&0xff, 1+pid%254),
+			"npm_config_offline=true", "npm_config_update_notifier=false", "npm_config_cache=" + t.TempDir()}, wrap, []string{"sh", "-c",
+			"{ cd testdata/ci-app && exec " + npm + " start; } & read go <" + g.Name + "; echo tests passed; exit 4"})...)
 		address := s.Out.Want("listening on ")
 		g.Open(t)
 		s.Out.Want("tests passed")
@@ -268,11 +261,8 @@ func TestNpmStart(t *testing.T) {
 		if err == nil {
 			_ = listener.Close()
 		}
-		switch {
-		case slices.Contains(wrap, rig.Fini) && err != nil:
-			t.Errorf("the port is not free: %v", err)
-		case wrap == nil && err == nil:
-			t.Error("without fini the port is free, so the case shows nothing")
+		if fini := slices.Contains(wrap, rig.Fini); (fini || wrap == nil) && (err == nil) != fini {
+			t.Errorf("fini is there: %t; listening at the server's port: %v", fini, err)
 		}
 		return o
 	})
@@ -382,27 +372,5 @@ func mustEndWithNothing(s *runners.Step, status int) {
 	s.MustHaveStatus(status)
 	if names := s.Cgroup.Names(); len(names) > 0 || rig.HeldOpen(s.Witness) {
 		s.T.Errorf("the step is over and alive are %q; stderr: %s", names, s.Err.Text())
-	}
-}
-
-// ready waits for the tests and both of their servers. A server writes its line and the
-// line's end one after the other, so that what others say can come between.
-func ready(s *runners.Step) {
-	s.T.Helper()
-	said := []string{"tests ready", "Serving HTTP", "Serving HTTP"}
-	var text string
-	for range said {
-		line, ok := s.Out.Next()
-		if !ok {
-			s.T.Fatalf("EOF before all is ready; stdout: %s; stderr: %s", s.Out.Text(), s.Err.Text())
-		}
-		text += line
-	}
-	for _, word := range said {
-		before, after, ok := strings.Cut(text, word)
-		if !ok {
-			s.T.Fatalf("no %q in the first %d lines of stdout: %s", word, len(said), s.Out.Text())
-		}
-		text = before + after
 	}
 }

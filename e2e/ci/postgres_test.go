@@ -7,7 +7,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,17 +17,9 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
-const (
-	// pg_ctl waits until the server accepts connections, and leaves it the job's output.
-	pgStart  = "pg_ctl start"
-	pgTests  = `psql -q -c "create table results as select generate_series(1, 3) as n" || exit; `
-	pgStatus = 4
-)
-
 // A CI job that starts a PostgreSQL for its tests and never stops it. The server makes
 // itself a session of its own, holds the job's output, has half a dozen processes, and
 // wants to shut down in its own way, or else has to recover at its next start.
-
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	template := initCluster(t)
@@ -40,11 +31,11 @@ func TestPostgres(t *testing.T) {
 		t.Parallel()
 		columns.Run(t, "`pg_ctl start` and tests, tests over", flags, func(t *testing.T, wrap []string) columns.Outcome {
 			c := template.Copy(t)
-			s := c.Start(t, wrap, pgStart, pgTests+"echo tests passed; exit 4")
+			s := c.Start(t, wrap, "echo tests passed; exit 4")
 			s.Out.Want("tests passed")
-			o := outcome(s, wrap, pgStatus)
+			o := outcome(s, wrap, 4)
 			if slices.Contains(wrap, rig.Fini) {
-				c.MustBeShutDown("1 2 3")
+				c.MustBeShutDown()
 			}
 			return o
 		})
@@ -55,9 +46,8 @@ func TestPostgres(t *testing.T) {
 	for name, killed := range map[string]bool{"a client in a transaction": false, "fini killed": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, g := template.Copy(t), newReadableGate(t)
-			s := c.Start(t, fini, pgStart, pgTests+`{ printf '%s\n' 'begin; insert into results values (4);' '\! echo in a transaction'
-				cat `+g.Name+`; } | psql -q &
+			c := template.Copy(t)
+			s := c.Start(t, fini, `{ printf '%s\n' 'begin; insert into results values (4);' '\! echo in a transaction'; exec sleep 1000; } | psql -q &
 				read go; exit 4`)
 			s.Out.Want("in a transaction")
 			if killed {
@@ -68,32 +58,19 @@ func TestPostgres(t *testing.T) {
 			} else {
 				rig.Write(t, s.Life, "go\n")
 				s.Out.Rest()
-				mustEndWithNothing(s, pgStatus)
+				mustEndWithNothing(s, 4)
 			}
-			c.MustBeShutDown("1 2 3")
+			c.MustBeShutDown()
 		})
 	}
 }
 
-// newReadableGate is one that another user can read.
-func newReadableGate(t *testing.T) *runners.Gate {
-	t.Helper()
-	g := runners.NewGate(t)
-	for path := g.Name; path != os.TempDir() && path != "/"; path = filepath.Dir(path) {
-		rig.NoError(t, os.Chmod(path, 0o755))
-	}
-	return g
-}
-
 // A cluster is a PostgreSQL's data, in a directory of its own, with its socket beside it.
 type cluster struct {
-	t    testing.TB
-	bin  string   // where its programs are
-	as   []string // what goes before them, for they refuse to run as root
-	uid  int
-	gid  int
-	dir  string
-	data string
+	t   testing.TB
+	bin string   // where its programs are
+	as  []string // what goes before them, for they refuse to run as root
+	dir string
 }
 
 // initCluster makes the one of which each case has a copy, for that takes a while.
@@ -104,97 +81,70 @@ func initCluster(t *testing.T) *cluster {
 		dirs = []string{path}
 	}
 	need.That(t, len(dirs) > 0, "PostgreSQL (postgresql)")
-	c := &cluster{t: t, bin: filepath.Dir(dirs[len(dirs)-1]), uid: os.Getuid(), gid: os.Getgid()}
-	if c.uid == 0 {
+	c := &cluster{t: t, bin: filepath.Dir(dirs[len(dirs)-1])}
+	if os.Getuid() == 0 {
 		setpriv := need.Program(t, "setpriv")
 		someone, err := user.Lookup("postgres")
 		if err != nil {
 			someone, err = user.Lookup("nobody")
 		}
 		need.That(t, err == nil, fmt.Sprintf("a user for PostgreSQL (%v)", err))
-		c.uid, _ = strconv.Atoi(someone.Uid)
-		c.gid, _ = strconv.Atoi(someone.Gid)
 		c.as = []string{setpriv, "--reuid", someone.Uid, "--regid", someone.Gid, "--clear-groups"}
 	} else {
 		need.That(t, exec.Command("id", "-un").Run() == nil, "a name for this user, which initdb wants")
 	}
 	c.makeDir()
-	c.must(c.bin+"/initdb", "-D", c.data, "--no-sync", "--no-instructions", "-A", "trust", "-U", "ci",
-		"-E", "UTF8", "--locale=C")
-	// The socket's name is short, and no network is used.
-	config, err := os.OpenFile(filepath.Join(c.data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err == nil {
-		_, err = config.WriteString("listen_addresses = ''\nunix_socket_directories = '..'\n" +
-			"dynamic_shared_memory_type = mmap\nshared_buffers = 1MB\nfsync = off\n")
-	}
-	rig.NoError(t, err)
-	rig.NoError(t, config.Close())
+	c.must(c.bin+"/initdb", "-D", "data", "--no-sync", "--no-instructions", "-A", "trust", "-U", "ci", "-E", "UTF8", "--locale=C")
 	return c
 }
 
+// makeDir makes a directory that belongs to the user. Into t.TempDir another user can't look.
 func (c *cluster) makeDir() {
 	c.t.Helper()
-	// Not t.TempDir, into which another user can't look.
-	dir, err := os.MkdirTemp("", "fini-pg-")
-	if err == nil {
-		err = os.Chown(dir, c.uid, c.gid)
-	}
-	rig.NoError(c.t, err)
+	dir := strings.TrimSpace(c.must("mktemp", "-d", "-p", os.TempDir(), "fini-pg-XXXXXX"))
 	c.t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c.dir, c.data = dir, filepath.Join(dir, "data")
+	c.dir = dir
 }
 
 // Copy is another cluster for this case.
 func (c *cluster) Copy(t *testing.T) *cluster {
 	t.Helper()
-	other := *c
-	other.t = t
+	other := &cluster{t: t, bin: c.bin, as: c.as}
 	other.makeDir()
-	other.must("cp", "-r", "--preserve=mode", c.data, other.data)
-	return &other
+	other.must("cp", "-r", "--preserve=mode", c.dir+"/data", "data")
+	return other
 }
 
 func (c *cluster) must(argv ...string) string {
 	c.t.Helper()
-	argv = slices.Concat(c.as, argv)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := rig.CommandOf(slices.Concat(c.as, argv))
 	cmd.Dir = c.dir
 	return rig.Succeed(c.t, cmd)
 }
 
-// Start runs a script in which the server is started, under wrap.
-func (c *cluster) Start(t *testing.T, wrap []string, start, tests string) *runners.Step {
+// Start runs a script in which the server is started, under wrap, and has a table. The socket's name is short, and no network is
+// used. pg_ctl waits until the server accepts connections, and leaves it the job's output.
+func (c *cluster) Start(t *testing.T, wrap []string, tests string) *runners.Step {
 	t.Helper()
-	h := rig.NewCgroup(t)
-	script := "PATH=" + c.bin + ":$PATH PGHOST=" + c.dir + " PGUSER=ci PGDATABASE=postgres PGDATA=" + c.data + `
-		export PATH PGHOST PGUSER PGDATABASE PGDATA
-		cd "$PGHOST" || exit
-		` + start + " || exit\n" + tests
-	return &runners.Step{Life: rig.StartCmd(t, rig.CommandOf(h.Wrap(slices.Concat(wrap, c.as, []string{"sh", "-c", script})...))), Cgroup: h}
+	script := "PATH=" + c.bin + ":$PATH PGHOST=" + c.dir + ` PGUSER=ci PGDATABASE=postgres
+		export PATH PGHOST PGUSER PGDATABASE
+		cd "$PGHOST" && pg_ctl start -D data -o "-F -h '' -k $PGHOST -c shared_buffers=1MB -c dynamic_shared_memory_type=mmap" &&
+		psql -q -c "create table results as select generate_series(1, 3) as n" || exit
+		` + tests
+	return runners.StartStep(t, nil, slices.Concat(wrap, c.as, []string{"sh", "-c", script})...)
 }
 
 // MustBeShutDown asserts that the server took its leave in order: that there is nothing to
 // recover, and that what was committed is there.
-func (c *cluster) MustBeShutDown(rows string) {
+func (c *cluster) MustBeShutDown() {
 	c.t.Helper()
-	state := ""
-	for line := range strings.Lines(c.must(c.bin+"/pg_controldata", "-D", c.data)) {
-		if rest, ok := strings.CutPrefix(line, "Database cluster state:"); ok {
-			state = strings.TrimSpace(rest)
-		}
-	}
-	if state != "shut down" {
+	state := c.must("sh", "-c", c.bin+"/pg_controldata -D data | sed -n 's/^Database cluster state: *//p'; test -e data/postmaster.pid && echo postmaster.pid; :")
+	if state != "shut down\n" {
 		c.t.Errorf("the cluster is %q, want it shut down", state)
 	}
-	if _, err := os.Stat(filepath.Join(c.data, "postmaster.pid")); err == nil {
-		c.t.Error("postmaster.pid is still there")
-	}
 	// A server for one user, which reads from stdin and prints `1: n = "7"`.
-	cmd := rig.CommandOf(slices.Concat(c.as, []string{c.bin + "/postgres", "--single", "-D", c.data, "postgres"}))
-	cmd.Dir = c.dir
-	cmd.Stdin = strings.NewReader("select string_agg(n::text, ' ' order by n) as rows from results\n")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), fmt.Sprintf("rows = %q", rows)) {
-		c.t.Errorf("want the rows %q: %v: %s", rows, err, out)
+	rows := c.must("sh", "-c", `echo "select string_agg(n::text, ' ' order by n) as rows from results" | `+c.bin+"/postgres --single -D data postgres")
+	if !strings.Contains(rows, `rows = "1 2 3"`) {
+		c.t.Errorf("want the rows 1 2 3: %s", rows)
 	}
 }

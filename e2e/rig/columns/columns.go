@@ -4,12 +4,10 @@ package columns
 
 import (
 	"fmt"
-	"io"
-	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -27,16 +25,16 @@ type Outcome struct {
 // survivor, and an output without an end endless. Under fini nothing waits for it.
 const Window = 6 * time.Second
 
-var table struct {
+var table = struct {
 	sync.Mutex
 	rows  []string
-	cells map[string]map[string]Outcome
-}
+	cells map[[2]string]Outcome // of a row and a column
+}{cells: map[[2]string]Outcome{}}
 
 func init() {
 	rig.AtEnd = func() {
 		if testing.Verbose() && !rig.Quick() {
-			printTable(os.Stdout)
+			printTable()
 		}
 	}
 }
@@ -65,7 +63,9 @@ func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap 
 			if column == "fini" && (o.Survivors > 0 || o.Never) {
 				t.Errorf("under fini: %s", o)
 			}
-			record(name, column, o)
+			table.Lock()
+			defer table.Unlock()
+			table.cells[[2]string{name, column}] = o
 		})
 	}
 }
@@ -74,19 +74,9 @@ func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap 
 func AddRow(name string) {
 	table.Lock()
 	defer table.Unlock()
-	if table.cells == nil {
-		table.cells = map[string]map[string]Outcome{}
-	}
-	if table.cells[name] == nil {
-		table.cells[name] = map[string]Outcome{}
+	if !slices.Contains(table.rows, name) {
 		table.rows = append(table.rows, name)
 	}
-}
-
-func record(name, column string, o Outcome) {
-	table.Lock()
-	defer table.Unlock()
-	table.cells[name][column] = o
 }
 
 func (o Outcome) String() string {
@@ -97,25 +87,22 @@ func (o Outcome) String() string {
 }
 
 // printTable writes the table as Markdown.
-func printTable(w io.Writer) {
+func printTable() {
 	if len(table.rows) == 0 {
 		return
 	}
-	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintf(out, "\n| survivors, and the reader's EOF\t| %s\t|\n", strings.Join(tableColumns, "\t| "))
-	fmt.Fprintf(out, "| ---%s\t|\n", strings.Repeat("\t| ---", len(tableColumns)))
+	fmt.Printf("\n| survivors, and the reader's EOF | %s |\n| ---%s |\n", strings.Join(tableColumns, " | "), strings.Repeat(" | ---", len(tableColumns)))
 	for _, name := range table.rows {
-		fmt.Fprintf(out, "| %s", name)
+		fmt.Print("| ", name)
 		for _, column := range tableColumns {
 			cell := "-"
-			if o, ok := table.cells[name][column]; ok {
+			if o, ok := table.cells[[2]string{name, column}]; ok {
 				cell = o.String()
 			}
-			fmt.Fprintf(out, "\t| %s", cell)
+			fmt.Print(" | ", cell)
 		}
-		fmt.Fprintln(out, "\t|")
+		fmt.Println(" |")
 	}
-	_ = out.Flush()
 }
 
 // Watch watches a case's output, and what is alive of it, from now on, which is the moment after the fault.

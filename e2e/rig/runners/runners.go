@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // A step is the process that a runner starts and waits for, in a cgroup with all below it.
@@ -41,9 +42,7 @@ func (s *Step) MustBeGone() {
 
 func ScriptFile(t *testing.T, text string) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "step.sh")
-	rig.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-	return name
+	return rig.Put(t, filepath.Join(t.TempDir(), "step.sh"), text, 0o644)
 }
 
 // GithubCancel is what the GitHub runner does on a cancel: to the one process that it
@@ -93,4 +92,42 @@ func (s *Step) SignalGroup(sig syscall.Signal) {
 	if err := syscall.Kill(-s.PID(), sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		s.T.Fatalf("cannot send %v to the group %d: %v", sig, s.PID(), err)
 	}
+}
+
+// A gate is a FIFO at which a script waits, where its stdin is the runner's affair.
+type Gate struct {
+	Name string
+	file *os.File
+}
+
+func NewGate(t *testing.T) *Gate {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "gate")
+	rig.NoError(t, unix.Mkfifo(name, 0o600))
+	file, err := os.OpenFile(name, os.O_RDWR, 0) // which waits for no reader
+	rig.NoError(t, err)
+	t.Cleanup(func() { _ = file.Close() })
+	return &Gate{name, file}
+}
+
+// Open lets one reader pass: a line of one byte can't be shared by two.
+func (g *Gate) Open(t *testing.T) {
+	t.Helper()
+	_, err := g.file.WriteString("\n")
+	rig.NoError(t, err)
+}
+
+// Cleaner is a process that cleans up when it gets SIGTERM, for longer than --linger, with a new process for each
+// step; "$?" is 143 for a step that got SIGTERM itself. It is in the group of the shell that runs this text.
+const Cleaner = `
+	trap : INT
+	trap 'for i in 1 2 3 4; do sleep 0.3 && echo "delete $i ok" || echo "delete $i FAILED $?"; done; exit' TERM
+	echo ready; while :; do sleep 0.05 || :; done`
+
+// MustDelete asserts that a cleaner was spared, and that beside it only this was said.
+func MustDelete(l *rig.Life, beside ...string) {
+	l.T.Helper()
+	got := l.Out.Rest()
+	slices.Sort(got)
+	rig.MustRecord(l.T, "the cleaner says", got, append(beside, "delete 1 ok", "delete 2 ok", "delete 3 ok", "delete 4 ok")...)
 }
