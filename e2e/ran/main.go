@@ -23,19 +23,16 @@ func main() {
 	whole := flag.Bool("whole", false, "all tests and all rows of their tables have to have run")
 	flag.Parse()
 	r := newRun()
-	if err := r.read(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "ran:", err)
-		os.Exit(1)
-	}
+	err := r.read(os.Stdin, os.Stdout)
 	r.summary(os.Stdout)
 	bad := r.overBudget(*budget)
-	if *whole {
-		there, err := sources()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "ran:", err)
-			os.Exit(1)
-		}
+	if *whole && err == nil {
+		var there []source
+		there, err = sources()
 		bad = append(bad, r.unrun(there)...)
+	}
+	if err != nil {
+		bad = append(bad, fmt.Sprint("ran: ", err))
 	}
 	for _, line := range bad {
 		fmt.Println(line)
@@ -60,20 +57,19 @@ type run struct {
 	output  map[test]string // of those that have no verdict yet
 	why     map[test]string // of a skip; "" where package need was not asked
 	took    map[string]float64
-	again   map[string]int // what was tried again, and how often
-	cut     map[string]int // what was not tried to its end
+	notes   map[string]map[string]int // what was noted, and how often
 	failed  bool
 }
 
 func newRun() *run {
-	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{}, map[string]int{}, map[string]int{}, false}
+	return &run{map[test]string{}, map[test]string{}, map[test]string{}, map[string]float64{},
+		map[string]map[string]int{"TRIED AGAIN": {}, "CUT SHORT": {}}, false}
 }
 
 // What tests say to be found here.
 var (
 	missing = regexp.MustCompile(`SKIPPED, (?:for this is missing: )?(.*)`)
-	retried = regexp.MustCompile(`TRIED AGAIN: (.*)`)
-	cut     = regexp.MustCompile(`CUT SHORT: (.*)`)
+	noted   = regexp.MustCompile(`(TRIED AGAIN|CUT SHORT): (.*)`)
 )
 
 // read takes in all that go test says, and shows what failed.
@@ -103,11 +99,8 @@ func (r *run) take(e event, to io.Writer) {
 	case "build-output":
 		fmt.Fprint(to, e.Output)
 	case "output":
-		if found := retried.FindStringSubmatch(e.Output); found != nil {
-			r.again[found[1]]++
-		}
-		if found := cut.FindStringSubmatch(e.Output); found != nil {
-			r.cut[found[1]]++
+		if found := noted.FindStringSubmatch(e.Output); found != nil {
+			r.notes[found[1]][found[2]]++
 		}
 		if e.Test != "" {
 			r.output[of] += e.Output
@@ -118,36 +111,24 @@ func (r *run) take(e event, to io.Writer) {
 		if e.Action == "fail" {
 			r.failed = true
 		}
-		if e.Test == "" {
+		ended := []test{of}
+		if e.Test == "" { // the package has ended, and with it the tests that had no end
 			r.took[e.Package] = e.Elapsed
-			r.cutOff(e, to)
-			return
-		}
-		r.verdict[of] = e.Action
-		switch e.Action {
-		case "fail":
-			fmt.Fprint(to, r.output[of])
-		case "skip":
-			r.why[of] = ""
-			if found := missing.FindStringSubmatch(r.output[of]); found != nil {
+			ended = slices.DeleteFunc(slices.Collect(maps.Keys(r.output)), func(of test) bool { return of.pkg != e.Package })
+		} else {
+			r.verdict[of] = e.Action
+			if found := missing.FindStringSubmatch(r.output[of]); e.Action == "skip" && found != nil {
 				r.why[of] = found[1]
 			}
 		}
-		delete(r.output, of)
-	case "build-fail":
-		r.failed = true
-	}
-}
-
-// cutOff shows what tests said that had no end when their package ended.
-func (r *run) cutOff(e event, to io.Writer) {
-	for of, text := range r.output {
-		if of.pkg == e.Package {
+		for _, of := range ended {
 			if e.Action == "fail" {
-				fmt.Fprint(to, text)
+				fmt.Fprint(to, r.output[of])
 			}
 			delete(r.output, of)
 		}
+	case "build-fail":
+		r.failed = true
 	}
 }
 
@@ -185,8 +166,8 @@ func (r *run) summary(to io.Writer) {
 		}
 	}
 	most("Skipped because something is missing (number of tests, what; make deps installs it):", lacks)
-	most("Tried again (how often, what):", r.again)
-	most("Cut short (how often, what):", r.cut)
+	most("Tried again (how often, what):", r.notes["TRIED AGAIN"])
+	most("Cut short (how often, what):", r.notes["CUT SHORT"])
 	var took []string
 	for _, pkg := range slices.Sorted(maps.Keys(r.took)) {
 		if r.took[pkg] >= 0.5 {

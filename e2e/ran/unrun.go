@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,12 +14,6 @@ import (
 	"strings"
 	"unicode"
 )
-
-// What go list says of a package.
-type listed struct {
-	Dir, ImportPath           string
-	TestGoFiles, XTestGoFiles []string
-}
 
 // A source is a file with tests, or of the rig.
 type source struct {
@@ -34,36 +25,27 @@ type source struct {
 
 // sources reads all that is built for this machine.
 func sources() (all []source, err error) {
-	text, err := exec.Command("go", "list", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles", "./...").Output()
+	const tests = `{{range .TestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$.ImportPath}} {{$.Dir}}/{{.}}{{"\n"}}{{end}}`
+	list, err := exec.Command("go", "list", "-f", tests, "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	add := func(pkg, path string) error {
+	rig, _ := filepath.Glob("e2e/rig/*.go")
+	shared, _ := filepath.Glob("e2e/rig/*/*.go")
+	for _, line := range slices.Concat(strings.Split(string(list), "\n"), rig, shared) {
+		pkg, path, ok := strings.Cut(line, " ")
+		if !ok {
+			pkg, path = "", line
+		}
+		if path == "" {
+			continue // go list ends each package's lines with one more line feed
+		}
 		fset := token.NewFileSet()
 		tree, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		all = append(all, source{pkg, path, fset, tree})
-		return err
-	}
-	for in := json.NewDecoder(bytes.NewReader(text)); ; {
-		var l listed
-		if err := in.Decode(&l); err == io.EOF {
-			break
-		} else if err != nil {
+		if err != nil {
 			return nil, err
 		}
-		for _, name := range slices.Concat(l.TestGoFiles, l.XTestGoFiles) {
-			if err := add(l.ImportPath, filepath.Join(l.Dir, name)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for _, pattern := range []string{"e2e/rig/*.go", "e2e/rig/*/*.go"} {
-		paths, _ := filepath.Glob(pattern)
-		for _, path := range paths {
-			if err := add("", path); err != nil {
-				return nil, err
-			}
-		}
+		all = append(all, source{pkg, path, fset, tree})
 	}
 	return all, nil
 }
