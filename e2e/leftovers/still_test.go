@@ -67,9 +67,9 @@ func TestWaitsAmongOrphans(t *testing.T) {
 			l.Out.Want("ready")
 			worker := l.Worker()
 			rig.Write(t, l, "a")
-			began, before := time.Now(), processorTime(worker)
+			began, before := time.Now(), procfs.CPU(worker)
 			l.Out.Want("over")
-			took, used := time.Since(began), processorTime(worker)-before
+			took, used := time.Since(began), procfs.CPU(worker)-before
 			t.Logf("%v in %v", used, took)
 			if used > took/5 {
 				t.Errorf("it took %v of a processor in %v", used, took)
@@ -78,12 +78,6 @@ func TestWaitsAmongOrphans(t *testing.T) {
 			l.MustEnd(5)
 		})
 	}
-}
-
-// processorTime is what a process has used.
-func processorTime(pid int) time.Duration {
-	stat := procfs.StatOf(pid)
-	return time.Duration(stat.Number(14)+stat.Number(15)) * 10 * time.Millisecond
 }
 
 // A leftover that is stopped gets SIGCONT after SIGTERM, so that it can act on that, even if its first thread has exited.

@@ -3,7 +3,6 @@ package refused
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -42,40 +41,39 @@ func TestSecurityCalls(t *testing.T) {
 		}
 		allowed = append(allowed, number[1])
 	}
-	sh := func(script string) []string { return []string{"--", busybox, "sh", "-c", script} }
 	// busybox runs its own setsid and sleep where they are not on PATH.
 	leak := busybox + " setsid " + busybox + " sleep 1000 & "
 	deaf := "trap '' TERM; while :; do " + busybox + " sleep 1; done"
-	killInner := "kill -9 $PPID; " + busybox + " sleep 1000"
+	sleep := busybox + " sleep 1000"
 	for _, tt := range []struct {
 		name   string
-		args   []string
+		flags  string // FILE is one in a directory of the test's own
+		script string // of a shell, if there is one
 		status int
 	}{
-		{"pair", sh("exit 3"), 3},
-		{"alone", append([]string{"--no-shield"}, sh("exit 3")...), 3},
-		{"leftover", append([]string{"-v", "--linger=0"}, sh(leak+"exit 3")...), 3},
-		{"alone, leftover", append([]string{"--no-shield", "-w", "--linger=0"}, sh(leak+"exit 3")...), 3},
-		{"lingering", append([]string{"--linger=100ms", "--orphans-exit=9", "--report=REPORT"}, sh(leak+"exit 0")...), 9},
-		{"deaf leftover", append([]string{"--grace=50ms", "--linger=0"}, sh("("+deaf+") & "+leak+"exit 3")...), 3},
-		{"timeout", append([]string{"-t", "100ms", "--grace=50ms", "--report=/dev/stderr"}, sh(deaf)...), 124},
-		{"stdin", append([]string{"-i", "-k", "5s", "--grace=50ms"}, sh(busybox+" sleep 1000")...), 143},
-		{"pipes", append([]string{"--orphans=pipes", "--linger=0"}, sh(leak+"exit 3")...), 3},
-		{"wait", append([]string{"--orphans=wait"}, sh(busybox+" sleep 0.1 & exit 3")...), 3},
-		{"rewritten", append([]string{"-c", "-r", "TERM:INT", "-e", "130"}, sh("read a b c outer d </proc/$PPID/stat; kill -TERM $outer; "+busybox+" sleep 1000")...), 0},
-		{"inner killed", append([]string{"--grace=1s"}, sh(killInner)...), 137},
-		{"signal", sh("kill -TERM $$"), 143},
-		{"not found", []string{"no such command"}, 127},
-		{"bad flag", []string{"--no-such-flag"}, 125},
-		{"version", []string{"--version"}, 0},
-		{"install", []string{"--install=REPORT"}, 0},
+		{"pair", "", "exit 3", 3},
+		{"alone", "--no-shield", "exit 3", 3},
+		{"leftover", "-v --linger=0", leak + "exit 3", 3},
+		{"alone, leftover", "--no-shield -w --linger=0", leak + "exit 3", 3},
+		{"lingering", "--linger=100ms --orphans-exit=9 --report=FILE", leak + "exit 0", 9},
+		{"deaf leftover", "--grace=50ms --linger=0", "(" + deaf + ") & " + leak + "exit 3", 3},
+		{"timeout", "-t 100ms --grace=50ms --report=/dev/stderr", deaf, 124},
+		{"stdin", "-i -k 5s --grace=50ms", sleep, 143},
+		{"pipes", "--orphans=pipes --linger=0", leak + "exit 3", 3},
+		{"wait", "--orphans=wait", busybox + " sleep 0.1 & exit 3", 3},
+		{"rewritten", "-c -r TERM:INT -e 130", "read a b c outer d </proc/$PPID/stat; kill -TERM $outer; " + sleep, 0},
+		{"inner killed", "--grace=1s", "kill -9 $PPID; " + sleep, 137},
+		{"signal", "", "kill -TERM $$", 143},
+		{"not found", "no-such-command", "", 127},
+		{"bad flag", "--no-such-flag", "", 125},
+		{"version", "--version", "", 0},
+		{"install", "--install=FILE", "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			report := filepath.Join(t.TempDir(), "file")
-			args := slices.Clone(tt.args)
-			for i := range args {
-				args[i] = strings.Replace(args[i], "REPORT", report, 1)
+			args := strings.Fields(strings.Replace(tt.flags, "FILE", filepath.Join(t.TempDir(), "file"), 1))
+			if tt.script != "" {
+				args = append(args, "--", busybox, "sh", "-c", tt.script)
 			}
 			l := runners.StartStep(t, nil, append(rig.Mode("allow", strings.Join(allowed, ","), rig.Fini), args...)...)
 			if tt.name == "stdin" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func ShellStatus(s *os.ProcessState) int {
@@ -111,6 +112,15 @@ func CountFDs(t testing.TB, pid int) int {
 		t.Fatal(err)
 	}
 	return len(entries)
+}
+
+// CPU is how long processes have had a processor for, to a tick of 10 ms.
+func CPU(pids ...int) (sum time.Duration) {
+	for _, pid := range pids {
+		stat := StatOf(pid)
+		sum += time.Duration(stat.Number(14)+stat.Number(15)) * 10 * time.Millisecond // utime and stime
+	}
+	return sum
 }
 
 func ParentOf(pid int) int { return StatOf(pid).Number(4) }
