@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -44,63 +43,55 @@ func sendersCommand(t *testing.T) []string {
 	return []string{python, "-I", "-S", "-c", senders}
 }
 
-// The kernel asks the command to end when the inner fini is killed, but not if the command has other credentials by then:
-// the heir asks it.
+// The kernel asks the command to end when the inner fini is killed, but not if the command has other credentials by then, or
+// capabilities of its file, or if the kernel has refused to set its parent death signal: then the heir asks it.
 func TestInnerFiniIsKilled(t *testing.T) {
 	t.Parallel()
+	setpriv := func(flags ...string) []string { return append([]string{"setpriv"}, flags...) }
 	for _, tt := range []struct {
-		name   string
-		before []string
-		kernel bool
+		name         string
+		fini, before []string // what executes fini, and the command
+		kernel       bool
 	}{
-		{"as it was", nil, true},
-		{"user", []string{"setpriv", "--reuid=65534", "--clear-groups"}, false},
-		{"group", []string{"setpriv", "--regid=65534", "--clear-groups"}, false},
-		{"both", []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}, false},
-		{"real user alone", []string{"setpriv", "--ruid=65534"}, false},
-		{"su", []string{"busybox", "su", "-s", "/bin/sh", "nobody", "-c", `exec "$0" "$@"`, "--"}, false},
+		{"as it was", nil, nil, true},
+		{"user", nil, setpriv("--reuid=65534", "--clear-groups"), false},
+		{"group", nil, setpriv("--regid=65534", "--clear-groups"), false},
+		{"both", nil, setpriv("--reuid=65534", "--regid=65534", "--clear-groups"), false},
+		{"real user alone", nil, setpriv("--ruid=65534"), false},
+		{"su", nil, []string{"busybox", "su", "-s", "/bin/sh", "nobody", "-c", `exec "$0" "$@"`, "--"}, false},
+		{"capabilities", setpriv("--reuid=65534", "--regid=65534", "--clear-groups"), nil, false},
+		{"the signal is refused", rig.Mode("refuse", "pdeathsig:EPERM"), nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.before != nil {
-				need.Root(t, "to change credentials")
-				need.Program(t, tt.before[0])
+			for _, words := range [][]string{tt.fini, tt.before} {
+				if len(words) > 0 && words[0] != rig.Mode("")[0] {
+					need.Root(t, "to change credentials")
+					need.Program(t, words[0])
+				}
 			}
-			l := rig.Start(t, rig.Pair, slices.Concat([]string{"--grace=1h", "--"}, tt.before, sendersCommand(t))...)
-			mustBeAsked(t, l, tt.kernel, killed, 128+9)
+			command := sendersCommand(t)
+			if tt.name == "capabilities" {
+				command[0] = withCapability(t, command[0])
+			}
+			argv := slices.Concat(tt.fini, []string{rig.Fini, "--grace=1h", "--"}, tt.before, command)
+			mustBeAsked(t, rig.StartCmd(t, rig.CommandOf(argv)), tt.kernel, killed, 128+9)
 		})
 	}
 }
 
-// The kernel does not ask a command that has got capabilities of its file, or one whose parent death signal it has
-// refused to set.
-func TestInnerFiniIsKilledAndTheKernelIsSilent(t *testing.T) {
-	t.Parallel()
-	t.Run("capabilities", func(t *testing.T) {
-		t.Parallel()
-		need.Root(t, "to give a file capabilities")
-		command := sendersCommand(t)
-		dir := t.TempDir()
-		program := filepath.Join(dir, "python3")
-		text, err := os.ReadFile(command[0])
-		if err == nil {
-			err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755), rig.WriteProgram(program, text, 0o755))
-		}
-		rig.NoError(t, err)
-		// VFS_CAP_REVISION_2 and VFS_CAP_FLAGS_EFFECTIVE, then what is permitted and what is inheritable: see
-		// capabilities(7).
-		value := binary.LittleEndian.AppendUint32(nil, 0x02000001)
-		value = append(binary.LittleEndian.AppendUint32(value, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
-		need.That(t, unix.Setxattr(program, "security.capability", value, 0) == nil, "a file system that keeps capabilities")
-		cmd := exec.Command(rig.Fini, append([]string{"--grace=1h", "--", program}, command[1:]...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		mustBeAsked(t, rig.StartCmd(t, cmd), false, killed, 128+9)
-	})
-	t.Run("the signal is refused", func(t *testing.T) {
-		t.Parallel()
-		argv := append(rig.Mode("refuse", "pdeathsig:EPERM", rig.Fini, "--grace=1h", "--"), sendersCommand(t)...)
-		mustBeAsked(t, rig.StartCmd(t, exec.Command(argv[0], argv[1:]...)), false, killed, 128+9)
-	})
+// withCapability copies a program, and gives the copy's file a capability.
+func withCapability(t *testing.T, program string) string {
+	t.Helper()
+	dir := rig.ShortTempDir(t)
+	text, err := os.ReadFile(program)
+	program = filepath.Join(dir, "program")
+	rig.NoError(t, errors.Join(err, os.Chmod(dir, 0o755), rig.WriteProgram(program, text, 0o755)))
+	// VFS_CAP_REVISION_2 and VFS_CAP_FLAGS_EFFECTIVE, then what is permitted and what is inheritable: see capabilities(7).
+	value := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	value = append(binary.LittleEndian.AppendUint32(value, 1<<unix.CAP_NET_RAW), make([]byte, 12)...)
+	need.That(t, unix.Setxattr(program, "security.capability", value, 0) == nil, "a file system that keeps capabilities")
+	return program
 }
 
 // mustBeAsked ends the inner fini of a command that says who sends it what.
@@ -125,14 +116,12 @@ var injectExit func(pid, code int) error
 func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 	t.Parallel()
 	need.That(t, injectExit != nil, "the registers of "+runtime.GOARCH)
-	for _, policy := range []string{"stop", "pipes", "wait", "leave"} {
-		for _, code := range []int{0, 2} {
-			t.Run(fmt.Sprintf("%s, exit %d", policy, code), func(t *testing.T) {
-				t.Parallel()
-				l := rig.Start(t, rig.Pair, append([]string{"--orphans=" + policy, "--grace=1h", "--"}, sendersCommand(t)...)...)
-				mustBeAsked(t, l, true, func(inner int) error { return injectExit(inner, code) }, 125)
-			})
-		}
+	for _, code := range []int{0, 2} {
+		t.Run(fmt.Sprint("exit ", code), func(t *testing.T) {
+			t.Parallel()
+			l := rig.Start(t, rig.Pair, append([]string{"--orphans=leave", "--grace=1h", "--"}, sendersCommand(t)...)...)
+			mustBeAsked(t, l, true, func(inner int) error { return injectExit(inner, code) }, 125)
+		})
 	}
 }
 

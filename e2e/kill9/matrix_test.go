@@ -77,16 +77,14 @@ func TestKillMatrixAsPID1(t *testing.T) {
 				t.Parallel()
 				cmd := rig.PID1.Command("--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", tree.Script)
 				cmd.Env = append(os.Environ(), "DIR="+t.TempDir())
-				l := &rig.BoundLife{Life: rig.StartCmd(t, cmd)}
-				l.Outer = l.PID()
+				l := rig.StartCmd(t, cmd)
 				l.Out.Want("ready")
-				pid := l.Outer
+				pid := l.PID()
 				if victim == "main child" {
-					pid = l.ChildOf(pid)
+					pid = procfs.ChildrenOf(t, pid)[0]
 				}
 				rig.MustKill(t, pid, syscall.SIGKILL)
-				l.MustVanish(650 * time.Millisecond)
-				l.MustHaveStatus(128 + 9)
+				l.MustEnd(128 + 9)
 			})
 		}
 	}
@@ -165,25 +163,16 @@ func TestFiniAloneIsKilled(t *testing.T) {
 // that hides an end, or tells one that has not been.
 func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
 	t.Parallel()
-	l := rig.LaunchBy(t, nil, rig.Pair, "--grace=1s", "--", need.Program(t, "python3"), "-c", `
-import os, signal
-inner = os.getppid()
-outer = int(open("/proc/%d/stat" % inner).read().rsplit(")", 1)[1].split()[1])
-for pid in inner, outer:
-    for fd in os.listdir("/proc/%d/fd" % pid):
-        path = "/proc/%d/fd/%s" % (pid, fd)
-        try:
-            if int(fd) < 3 or os.readlink(path).split(":")[0] not in ("pipe", "socket"):
-                continue
-            taken = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-            os.write(taken, bytes(12))
-        except OSError:
-            pass
-print("ready", flush=True)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    signal.pause()
-`)
+	l := rig.Launch(t, rig.Pair, "--grace=1s", "--", need.Program(t, "bash"), "-c", `
+		outer=$(cut -d " " -f 4 /proc/$PPID/stat)
+		for fd in /proc/{$PPID,$outer}/fd/*; do
+			case ${fd##*/}:$(readlink $fd) in
+			[0-2]:*) ;;
+			*:pipe:* | *:socket:*) exec {taken}<>$fd && printf %12s >&$taken ;;
+			esac
+		done 2>/dev/null
+		trap "" TERM; echo ready
+		while :; do sleep 1000; done`)
 	l.Out.Want("ready")
 	rig.MustKill(t, l.Outer, syscall.SIGKILL)
 	l.MustVanish(2 * time.Second)
@@ -235,18 +224,16 @@ func sockets(pid int) (found []string) {
 
 func TestNestedFinis(t *testing.T) {
 	t.Parallel()
-	for name, victim := range map[string]func(l *rig.BoundLife) int{
-		"launcher":  func(l *rig.BoundLife) int { return l.Launcher },
-		"outermost": func(l *rig.BoundLife) int { return l.Outer },
-		"second":    func(l *rig.BoundLife) int { return l.Inner() },
-		"third":     func(l *rig.BoundLife) int { return l.Main() },
-		"innermost": func(l *rig.BoundLife) int { return l.ChildOf(l.Main()) },
-	} {
+	for victim, name := range []string{"launcher", "outermost", "second", "third", "innermost"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := rig.Launch(t, rig.Pair, "--grace=300ms", "--", rig.Fini, "--grace=300ms", "--", "/bin/sh", "-c", kills.Trees[1].Script)
 			l.Out.Want("ready")
-			rig.MustKill(t, victim(l), syscall.SIGKILL)
+			pid := l.Launcher
+			for range victim {
+				pid = l.ChildOf(pid)
+			}
+			rig.MustKill(t, pid, syscall.SIGKILL)
 			l.MustVanish(2 * time.Second)
 		})
 	}

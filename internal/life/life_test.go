@@ -518,8 +518,8 @@ func TestStep(t *testing.T) {
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
 			{0, signal(syscall.SIGTERM), "forward 15", "running"},
-			{1000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), look, wake 1m0s", "stopping"},
-			{1001 * ms, stop{why: ParentDied}, "", "stopping"},
+			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 1m0s", "stopping"},
+			{1002 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
 		{"nor is one that comes more than a second behind it a copy", defaults(), []turn{
 			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
