@@ -74,7 +74,7 @@ func (t takes) has(sig syscall.Signal) bool {
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
 // say sends a message to a process of the pair.
-func (w *world) say(to int, m entry.Message) {
+func (w *world) say(to handle, m entry.Message) {
 	f := w.fini(to)
 	if p := w.get(to); f == nil || p == nil || !p.alive() {
 		return
@@ -294,7 +294,7 @@ func (w *world) asleep(f *fini) {
 }
 
 // reapEarlier reaps what is neither the inner fini nor the main child.
-func (w *world) reapEarlier(parent int) {
+func (w *world) reapEarlier(parent handle) {
 	for _, p := range w.procs() {
 		if p.parent == parent && p.state == 'Z' && !p.has(traced) && p.id != w.cast.inner && p.id != w.cast.main {
 			p.state = 0

@@ -2,12 +2,10 @@ package life
 
 import (
 	"flag"
-	"fmt"
 	"hash/crc32"
 	"hash/maphash"
 	"math/rand/v2"
 	"os"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
 // The explorer tries every order in which things can happen in a world: what finis do, and up
@@ -298,7 +294,7 @@ func moveOf(name string) int {
 func (w *world) mayMiss() bool { return w.rules.Orphans == StopPipes && w.mayMake(moveOf(endsInLook)) }
 
 // childrenOf are the ids of the children of one.
-func (w *world) childrenOf(id int) (ids []int) {
+func (w *world) childrenOf(id handle) (ids []handle) {
 	for _, p := range w.procs() {
 		if p.parent == id {
 			ids = append(ids, p.id)
@@ -363,140 +359,6 @@ func (w *world) take(c choice) {
 	}
 }
 
-// digest is of what the future of a world depends on. Times count from now on.
-func (w *world) digest(seed maphash.Seed) uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	add := func(facts ...any) {
-		for _, fact := range facts {
-			maphash.WriteComparable(&h, fact)
-		}
-	}
-	from := func(at time.Duration) time.Duration { // what is over is over
-		if at == 0 {
-			return -1
-		}
-		return max(at-w.now, 0) / ms
-	}
-	slot := func(id int) int {
-		return slices.IndexFunc(w.all[:], func(p proc) bool { return p.state != 0 && p.id == id })
-	}
-	had := func(at time.Duration) (who int) { // as bits: they certainly lived then
-		for i, p := range w.procs() {
-			who |= boolToInt(p.start/tick*tick+tick <= at) << i
-		}
-		return who
-	}
-
-	add(w.now%tick/ms, w.recent, w.stdin, w.supply.left, w.supply.used)
-	for i, p := range w.procs() {
-		is := *p
-		is.id, is.parent, is.start = i, slot(p.parent), max(p.start/tick*tick+tick-w.now, 0)/ms // 0 for all that began long ago
-		maphash.WriteComparable(&h, is)
-	}
-	for i := range w.finis {
-		f := &w.finis[i]
-		if p := w.get(f.id); p == nil || p.state == 'Z' {
-			add(i)
-			continue
-		}
-		if s := f.sleeper; f.phase == dozing {
-			s.deadline = from(s.deadline)
-			add(s)
-		}
-		add(f.phase, f.heir, slot(f.mainID), f.byPidfd, f.mainGone, f.main.Ended, f.main.reaped, from(f.timeout), from(f.wake))
-		if f.machine != nil && f.machine.stops() {
-			add(min(w.now-f.seen, shortSlice)/ms, min(f.givenBack, max(w.rules.Grace, w.rules.KillAfter)))
-		}
-		add(f.mustReap, f.wasStopped, f.hasDropped, f.child, f.stdin, f.said, f.why, min(w.now-f.stdinAt, 2*crash)/ms, min(w.now-f.parentAt, 2*crash)/ms, f.stdinAt <= f.mainAt, f.result, fmt.Sprint(f.queue, f.line, f.caught), text(f.todo))
-		for _, x := range f.bound {
-			add(slot(x.id))
-		}
-		for i, id := range f.looked {
-			if len(f.queue)+len(f.todo) > 0 {
-				add(slot(id), f.pids[i])
-			}
-		}
-		add(where(f.machine))
-		term, _ := f.main.had(syscall.SIGTERM)
-		add(had(term.At))
-		switch m := f.machine.(type) {
-		case *ladder:
-			if m.Idle > 0 && m.rung == running {
-				add(min(m.standstill.looks, idleLooks), m.standstill.sum == w.traffic, m.standstill.said)
-			}
-			add(from(m.deadline), m.leftUnread, len(m.further), m.stopReason, m.timedOut, m.isSuspended, m.expectedDuplicate, m.Orphans)
-			for sig := syscall.Signal(1); sig < 32; sig++ {
-				if sent, ok := m.main.had(sig); ok {
-					add(sig, min(w.now-sent.At, sameEnd+ms)/ms)
-				}
-			}
-		case *sweep:
-			sinceLook := time.Duration(0)
-			if m.stage == waiting {
-				sinceLook = min(w.now-m.lookedAt, longPause) / ms
-			}
-			var pids [64]int
-			for pid, r := range m.leftovers {
-				_, killed := r.had(syscall.SIGKILL)
-				term, asked := r.had(syscall.SIGTERM)
-				// One that is gone may come again within the tick.
-				if p := w.byPid(pid); p != nil && (r.Start == 0 || r.Start == p.start/tick*tick) || p == nil && r.Start+tick > w.now {
-					pids[pid] = boolToInt(killed) | boolToInt(asked)<<1 | had(term.At)<<2
-				} else if killed { // a round hits by pid
-					pids[pid] = -1
-				}
-			}
-			add(m.Orphans, had(m.askedAt), m.askedAt != notAsked, m.result, m.resultUnknown, m.clears, m.answered, from(m.deadline), m.pause)
-			add(m.sawInterrupt, m.count, from(m.burstEnd), m.quietLook, m.Allow, sinceLook, pids)
-		}
-	}
-	g := w.ghost
-	add(had(g.askedAt), had(g.termAt))
-	g.termAt = 0
-	if g.closedAt != 0 { // how long ago, while that may matter
-		g.closedAt = 1 + min(w.now-g.closedAt, 2*crash)/ms
-	}
-	if g.parentDiedAt != 0 {
-		g.parentDiedAt = 1 + min(w.now-g.parentDiedAt, 2*crash)/ms
-	}
-	g.mainEndedAt = from(g.mainEndedAt + w.rules.Linger)
-	g.stood = min(g.stood, w.rules.Idle)
-	g.talkedAt, g.measuredAt = from(g.talkedAt+w.rules.Idle), from(g.measuredAt+w.rules.Idle/8)
-	g.askedAt, g.stopAt, g.mustEnd = from(g.askedAt+w.grace()), from(g.stopAt+w.grace()), from(g.mustEnd)
-	for i := range counted {
-		g.sentForMain[i] = g.sentForMain[i] && g.got[i] == 0
-		g.got[i], g.due[i] = 0, g.due[i]-g.got[i]
-	}
-	add(g)
-	return h.Sum64()
-}
-
-// What the explorer copies and compares of the machines is written out in fini.copy and above: a field that is
-// new to a machine has to be added there.
-func TestExplorerKnowsTheMachines(t *testing.T) {
-	for _, tt := range []struct {
-		of   any
-		want string
-	}{
-		{ladder{}, "Rules records rung deadline leftUnread further stopReason timedOut standstill isSuspended expectedDuplicate"},
-		{sweep{}, "Rules records result resultUnknown clears stage answered deadline pause askedAt sawInterrupt count burstEnd quietLook lookedAt staying saidUnread"},
-		{entry.Sleeper{}, "Ignored Self BeAlone Starting Main Job Ending EndBy Done Status"},
-		{records{}, "main leftovers all"},
-		{Record{}, "Pid Start Sent Ended reaped"},
-		{Sent{}, "Sig At Group"},
-	} {
-		var names []string
-		kind := reflect.TypeOf(tt.of)
-		for i := range kind.NumField() {
-			names = append(names, kind.Field(i).Name)
-		}
-		if got := strings.Join(names, " "); got != tt.want {
-			t.Errorf("%v has the fields %s, and the explorer knows %s", kind, got, tt.want)
-		}
-	}
-}
-
 // A scenario is a world to begin with, and what may happen in it.
 type scenario struct {
 	name  string
@@ -523,13 +385,13 @@ var parts = []string{"solo", "pair", "PID 1", "pair that begins", "pair in a job
 
 // begin makes the world of a role, with a command that has just been started.
 func begin(r Rules, as part, unbound bool) *world {
-	w := &world{now: time.Second, rules: r, supply: supply{bond: as != asPID1 && !unbound}}
+	w := &world{now: epoch, rules: r, supply: supply{bond: as != asPID1 && !unbound}}
 	c := &w.cast
 	inJob := as >= asPairInJob
-	add := func(id *int, pid, parent, group, session int, is traits) *proc {
+	add := func(id *handle, pid int, parent handle, group, session int, is traits) *proc {
 		w.lastID++
 		*id = w.lastID
-		p := proc{id: w.lastID, pid: pid, parent: parent, group: group, session: session, start: 500 * ms, state: 'S', is: is}
+		p := proc{id: w.lastID, pid: pid, parent: parent, group: group, session: session, start: epoch - 500*ms, state: 'S', is: is}
 		w.all[w.lastID-1] = p
 		return &w.all[w.lastID-1]
 	}
@@ -588,7 +450,7 @@ func begin(r Rules, as part, unbound bool) *world {
 }
 
 // with adds a leftover to be: a child of the main child, in its group, or in a session of its own.
-func (w *world) with(parent int, is traits, own bool) *proc {
+func (w *world) with(parent handle, is traits, own bool) *proc {
 	p := w.fork(w.get(parent))
 	p.start, p.is = w.now-200*ms, p.is&^holding|is|ofTree
 	if own {

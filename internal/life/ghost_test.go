@@ -11,7 +11,7 @@ import (
 // A ghost is what the invariants remember of a world's facts. Nobody in the world knows it. Worlds with the same future are one
 // state only if their ghosts are the same, so a ghost never counts further than matters.
 type ghost struct {
-	firstLeftover int // the first id after the cast
+	firstLeftover handle // the first id after the cast
 
 	closedAt     time.Duration // stdin
 	parentDiedAt time.Duration
@@ -125,6 +125,7 @@ func (w *world) remember(x fact) {
 			p.mark.hidden = w.blind && p.parent != x.by.id
 		}
 	case measures:
+		g.talkedAt = max(g.talkedAt, w.now-w.rules.Idle) // longer ago is no other case
 		g.measuredAt, g.stood = w.now, w.now-g.talkedAt
 		l, ok := x.by.machine.(*ladder)
 		if g.quietLooks = min(g.quietLooks+1, 10); g.talked || ok && l.isSuspended { // a command that is suspended is not idle

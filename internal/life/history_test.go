@@ -47,7 +47,7 @@ func (w *world) tell(name, broken string) string {
 	table := tabwriter.NewWriter(&padded, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ms\twho\tevent\twhat follows")
 	for _, x := range *w.story {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", x.at/ms, x.who, x.event, x.what)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", (x.at-epoch)/ms, x.who, x.event, x.what)
 	}
 	_ = table.Flush()
 	for line := range strings.Lines(padded.String()) {

@@ -40,7 +40,7 @@ type fact struct {
 	from   *proc          // who has forked it
 	sig    syscall.Signal // that is sent
 	way    way            // how fini sends it
-	ids    []int          // who was found
+	ids    []handle       // who was found
 	before string         // where the machine stood
 	event  event
 	why    Reason
@@ -206,7 +206,7 @@ var invariants = []struct {
 		return w.rules.Orphans != StopPipes || !slices.ContainsFunc(w.survivors(x.by), holds)
 	}},
 	{"listed", "whoever stays is told of", ends, func(w *world, x fact) bool {
-		return !slices.ContainsFunc(x.by.stay, func(id int) bool {
+		return !slices.ContainsFunc(x.by.stay, func(id handle) bool {
 			p := w.get(id)
 			return p != nil && p.alive() && !slices.Contains(x.by.told, p.pid)
 		})

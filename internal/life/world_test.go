@@ -21,11 +21,11 @@ import (
 // others that are none of fini's business, and one fini or the two of a pair, with their real
 // loop and machines.
 //
-// A world is a value: a copy of it, made by clone, goes another way.
+// A world is a value: a copy of it, made by clone, goes another way. See value_test.go for when two worlds are the same.
 type world struct {
 	now    time.Duration
 	all    [most]proc // those without a state do not exist
-	lastID int
+	lastID handle
 	recent pids
 	finis  []fini // the outer or only one first
 
@@ -52,13 +52,13 @@ type world struct {
 const most = 13
 
 // cast are the ids of those that a world begins with; 0 for none.
-type cast struct{ shell, sibling, bound, outer, inner, main, tracer int }
+type cast struct{ shell, sibling, bound, outer, inner, main, tracer handle }
 
 // A proc is a process of the world.
 type proc struct {
-	id             int // its own for good, as a pidfd is
+	id             handle
 	pid            int
-	parent         int // its id; 0 for init, which is no part of the world
+	parent         handle
 	group, session int // pids
 	start          time.Duration
 	state          byte // S, T or Z as in proc_pid_stat(5); 0 if it is gone, or never was
@@ -131,7 +131,7 @@ func (w *world) procs() iter.Seq2[int, *proc] {
 }
 
 // get is the process of an id; nil if it is gone.
-func (w *world) get(id int) *proc {
+func (w *world) get(id handle) *proc {
 	for _, p := range w.procs() {
 		if p.id == id {
 			return p
@@ -151,7 +151,7 @@ func (w *world) byPid(pid int) *proc {
 
 // ended reports what a pidfd shows by becoming readable: the end of a process, reaped or not,
 // traced or not. See pidfd_open(2).
-func (w *world) ended(id int) bool {
+func (w *world) ended(id handle) bool {
 	p := w.get(id)
 	return p == nil || p.state == 'Z'
 }
@@ -228,7 +228,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 
 // Adoption: the nearest subreaper above a process inherits its children, whatever their group,
 // session or uid; else init does. See PR_SET_CHILD_SUBREAPER in prctl(2).
-func (w *world) adopter(p *proc) int {
+func (w *world) adopter(p *proc) handle {
 	for above := w.get(p.parent); above != nil; above = w.get(above.parent) {
 		if above.alive() && above.has(subreaper) {
 			return above.id
@@ -295,7 +295,7 @@ func (w *world) notify(p *proc) {
 
 // Wait: each child that has ended, stopped or continued is told of once. A zombie that a tracer has not waited for is
 // not told of, but is a child. See wait(2), ptrace(2).
-func (w *world) wait4(parent int) (exits []reaper.Exit) {
+func (w *world) wait4(parent handle) (exits []reaper.Exit) {
 	for _, p := range w.procs() {
 		switch {
 		case p.parent != parent:
@@ -423,8 +423,8 @@ func (w *world) act(p *proc) {
 // ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
 // children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids, groups and sessions. The
 // children of one that ends during the look may be missed.
-func (w *world) look(from int, missed []int) (found []orphans.Process, ids []int) {
-	parents := []int{from}
+func (w *world) look(from handle, missed []handle) (found []orphans.Process, ids []handle) {
+	parents := []handle{from}
 	for len(parents) > 0 {
 		parent := w.get(parents[0])
 		parents = parents[1:]
@@ -454,7 +454,7 @@ func boolToInt(b bool) int {
 }
 
 // descends reports whether a process is below another one.
-func (w *world) descends(p *proc, from int) bool {
+func (w *world) descends(p *proc, from handle) bool {
 	for ; p != nil; p = w.get(p.parent) {
 		if p.parent == from {
 			return true
@@ -474,9 +474,9 @@ func (w *world) stays(p *proc) bool {
 }
 
 // name is what a process is called in histories.
-func (w *world) name(id int) string {
+func (w *world) name(id handle) string {
 	c := w.cast
-	at := slices.Index([]int{0, c.shell, c.sibling, c.bound, c.outer, c.inner, c.main, c.tracer}, id)
+	at := slices.Index([]handle{0, c.shell, c.sibling, c.bound, c.outer, c.inner, c.main, c.tracer}, id)
 	switch p := w.get(id); {
 	case at >= 0:
 		return [...]string{"init", "parent", "sibling", "bound", "outer", "inner", "main", "tracer"}[at]
@@ -494,13 +494,13 @@ func (w *world) name(id int) string {
 // its system calls something else can happen.
 type fini struct {
 	Loop
-	id     int
+	id     handle
 	outer  bool
 	inner  bool
 	pid1   bool
 	heir   bool
 	phase  phase
-	mainID int // the main child's id
+	mainID handle // the main child's id
 
 	sleeper sleeper
 	line    []entry.Message // what the other one of a pair has said
@@ -508,11 +508,11 @@ type fini struct {
 	child   bool // SIGCHLD was caught
 	said    bool // the life is over
 	bound   []bond
-	stdin   bool  // its end is watched
-	looked  []int // ids of the last look, and their pids
+	stdin   bool     // its end is watched
+	looked  []handle // ids of the last look, and their pids
 	pids    []int
-	stay    []int // ids of those that the last look has found and fini leaves alone
-	told    []int // pids of those of whom fini has told that it does
+	stay    []handle // ids of those that the last look has found and fini leaves alone
+	told    []int    // pids of those of whom fini has told that it does
 }
 
 type caught struct {
@@ -523,12 +523,12 @@ type caught struct {
 }
 
 type bond struct {
-	id  int
+	id  handle
 	why Reason
 }
 
 func (f *fini) copy() {
-	f.queue, f.todo = slices.Clone(f.queue), slices.Clone(f.todo)
+	f.queue = slices.Clone(f.queue)
 	f.caught, f.bound = slices.Clone(f.caught), slices.Clone(f.bound)
 	f.records = f.records.copy()
 	switch m := f.machine.(type) {
@@ -553,7 +553,7 @@ func (r *records) copy() *records {
 	return &c
 }
 
-func (w *world) fini(id int) *fini {
+func (w *world) fini(id handle) *fini {
 	for i := range w.finis {
 		if w.finis[i].id == id {
 			return &w.finis[i]
@@ -656,9 +656,9 @@ func (w *world) endOf(f *fini) {
 type kernel struct {
 	w      *world
 	f      *fini
-	unseen int   // the id of one that no sweep finds
-	missed []int // the ids of those that no look finds
-	called bool  // others could see something of the turn
+	unseen handle   // the id of one that no sweep finds
+	missed []handle // the ids of those that no look finds
+	called bool     // others could see something of the turn
 }
 
 func (k *kernel) Now() time.Duration { return k.w.now }
@@ -670,7 +670,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	for _, got := range f.caught {
 		woken.Signals = append(woken.Signals, w.signal(f, got))
 	}
-	f.caught = nil
+	f.caught, f.looked, f.pids = nil, nil, nil
 	w.heard(f, &woken)
 	f.child = false
 	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
@@ -739,7 +739,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 }
 
 // spared are the ids of those whom a fini leaves alone if they are all that is left.
-func (w *world) spared(f *fini, v orphans.View) (ids []int) {
+func (w *world) spared(f *fini, v orphans.View) (ids []handle) {
 	s, ok := f.machine.(*sweep)
 	for i, p := range v.Found {
 		pipes := w.rules.Orphans == StopPipes && !w.ghost.overruled && p.Holds == 0
@@ -786,7 +786,7 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.called = true
 	w, f := k.w, k.f
-	targets := []int{}
+	targets := []handle{}
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.procs() {
 		if p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
