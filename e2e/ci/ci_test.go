@@ -351,14 +351,10 @@ func TestWithTimeout(t *testing.T) {
 }
 
 // outcome is watched from now on, and the step's own status is asserted, and that without fini the step leaves something,
-// for otherwise it shows nothing. Only what has no fini is given up after the window.
+// for otherwise it shows nothing.
 func outcome(s *runners.Step, wrap []string, status int) columns.Outcome {
 	s.T.Helper()
-	limit := columns.Window
-	if slices.Contains(wrap, rig.Fini) {
-		limit = rig.Patience
-	}
-	o := columns.Watch(limit, s.Out, s.Cgroup.Count)
+	o := columns.Watch(wrap, s.Out, s.Cgroup.Count)
 	s.MustHaveStatus(status)
 	if wrap == nil && (o.Survivors == 0 || !o.Never) {
 		s.T.Errorf("without fini: %s; so the case shows nothing", o)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -51,54 +50,48 @@ func TestMCPConfigByOthers(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
 	inspector := need.Module(t, ".bin/mcp-inspector")
-	var seen []string
+	seen := map[string]mcpServer{}
 	for _, page := range []string{"../README.md", "../docs/recipes.md"} {
 		for _, servers := range mcpConfigs(t, page) {
-			server, ok := servers["everything"]
-			if key := strings.Join(server.Args, " "); !ok || server.Command != "fini" || slices.Contains(seen, key) {
-				continue
-			} else {
-				seen = append(seen, key)
+			if server := servers["everything"]; server.Command == "fini" {
+				seen[strings.Join(server.Args, " ")] = server
 			}
-			t.Run("Inspector", func(t *testing.T) {
-				t.Parallel()
-				// The file is the page's but for npm's cache, which is empty: the server is installed here.
-				server := server
-				server.Env = clients.Offline(t)
-				server.Env["PATH"] = filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH")
-				text, err := json.Marshal(map[string]any{"mcpServers": map[string]mcpServer{"everything": server}})
-				file := filepath.Join(t.TempDir(), "mcp.json")
-				if err == nil {
-					err = os.WriteFile(file, text, 0o644)
-				}
-				rig.NoError(t, err)
-				h := rig.NewCgroup(t)
-				cmd := rig.CommandOf(h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list"))
-				cmd.Dir = clients.Folder
-				cmd.Env = append(os.Environ(), "PATH="+server.Env["PATH"]) // by which the Inspector finds the command
-				var l *rig.Life
-				clients.InTurn(func() {
-					l = rig.StartCmd(t, cmd)
-					l.MustHaveStatus(0)
-				})
-				out := l.Out.Whole()
-				var list struct{ Tools []struct{ Name string } }
-				if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Tools) == 0 {
-					t.Errorf("the Inspector says %.500q: %s", out, l.Err.Text())
-				}
-				rig.Until(t, "the cgroup is empty", func() bool { return len(h.Alive()) == 0 })
-			})
-			t.Run("SDK", func(t *testing.T) {
-				t.Parallel()
-				h := clients.OpenHost(t, clients.NodeHost, clients.Offline(t), append([]string{rig.Fini}, server.Args...)...)
-				h.Echo("recipe")
-				h.Close()
-				h.MustLeaveNothing("0")
-			})
 		}
 	}
 	if len(seen) == 0 {
 		t.Error("no configuration found")
+	}
+	for _, server := range seen {
+		t.Run("Inspector", func(t *testing.T) {
+			t.Parallel()
+			// The file is the page's but for npm's cache, which is empty: the server is installed here.
+			path := filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH") // by which the Inspector finds the command, too
+			here := mcpServer{server.Command, server.Args, clients.Offline(t)}
+			here.Env["PATH"] = path
+			text, err := json.Marshal(map[string]any{"mcpServers": map[string]mcpServer{"everything": here}})
+			rig.NoError(t, err)
+			file := rig.Put(t, filepath.Join(t.TempDir(), "mcp.json"), string(text), 0o644)
+			h := rig.NewCgroup(t)
+			cmd := rig.CommandOf(h.Wrap(inspector, "--cli", "--config", file, "--server", "everything", "--method", "tools/list"))
+			cmd.Dir, cmd.Env = clients.Folder, append(os.Environ(), "PATH="+path)
+			var l *rig.Life
+			clients.InTurn(func() {
+				l = rig.StartCmd(t, cmd)
+				l.MustHaveStatus(0)
+			})
+			var list struct{ Tools []struct{ Name string } }
+			if err := json.Unmarshal([]byte(l.Out.Whole()), &list); err != nil || len(list.Tools) == 0 {
+				t.Errorf("the Inspector says %.500q: %s", l.Out.Text(), l.Err.Text())
+			}
+			rig.Until(t, "the cgroup is empty", func() bool { return len(h.Alive()) == 0 })
+		})
+		t.Run("SDK", func(t *testing.T) {
+			t.Parallel()
+			h := clients.OpenHost(t, clients.NodeHost, clients.Offline(t), append([]string{rig.Fini}, server.Args...)...)
+			h.Echo("recipe")
+			h.Close()
+			h.MustLeaveNothing("0")
+		})
 	}
 }
 

@@ -18,41 +18,39 @@ import (
 func TestForgottenServersEnd(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
-	var trials []clients.Trial
-	for i, tt := range []struct {
-		name      string
+	answer := map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}
+	for name, tt := range map[string]struct {
 		words     []string
 		forgotten []int
 	}{
-		{"retry", []string{"open", "open"}, []int{1, 2}},
-		{"edited configuration", []string{"ping", "open"}, []int{1}},
-		{"subagents", []string{"open", "open", "open", "open"}, []int{1, 2, 3, 4}},
-		{"reconnect", []string{"abort", "open"}, []int{1}},
+		"retry":                {[]string{"open", "open"}, []int{1, 2}},
+		"edited configuration": {[]string{"ping", "open"}, []int{1}},
+		"subagents":            {[]string{"open", "open", "open", "open"}, []int{1, 2, 3, 4}},
+		"reconnect":            {[]string{"abort", "open"}, []int{1}},
 	} {
-		if rig.Quick() && i > 0 {
-			continue
-		}
-		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
+		rig.Case(t, name == "retry", name, func(t *testing.T) {
+			t.Parallel()
 			h := clients.OpenHost(t, clients.Forgetful, clients.Offline(t), rig.Fini, "--idle=5s", "--", "node", clients.McpProgram)
 			for _, word := range tt.words {
 				h.Tell(word, map[string]int{"count": 1})
-				h.Out.Want(map[string]string{"open": "opened ", "ping": "pinged ", "abort": "aborted "}[word])
-			}
-			ended := func(server int, how string) bool {
-				return strings.Contains(h.Out.Text(), fmt.Sprintf("ended %d %s\n", server, how))
+				h.Out.Want(answer[word])
 			}
 			for _, server := range tt.forgotten {
-				for !ended(server, "124") {
+				for !strings.Contains(h.Out.Text(), fmt.Sprintf("ended %d 124\n", server)) {
 					h.Tell("ping", map[string]int{"count": 10, "pause": 10})
 					h.Out.Want("pinged ")
 				}
 			}
-			h.Tell("close", nil)
-			h.Out.Want("closed ")
-			rig.Until(t, "nothing is left", func() bool { return len(h.Cgroup.Alive()) == 0 })
-		}})
+			forget(h)
+		})
 	}
-	clients.Together(t, trials)
+}
+
+// forget ends a forgetful host's last session.
+func forget(h *clients.Host) {
+	h.Tell("close", nil)
+	h.Out.Want("closed ")
+	h.MustVanish()
 }
 
 // The end of stdin does not come, because a process that the host has started since holds the pipe too.
@@ -60,7 +58,7 @@ func TestForgottenWithASiblingThatHoldsThePipe(t *testing.T) {
 	t.Parallel()
 	clients.NeedMCP(t)
 	c := rig.NewCgroup(t)
-	s := startSession(t, c, c.Around(rig.Pair, nil, "-i", "--idle=3s", "--", "npx", "-y", clients.McpPackage))
+	s := startSession(t, c, c.Around(rig.Pair, nil, append([]string{"-i", "--idle=3s", "--"}, everything...)...))
 	sibling := exec.Command("sleep", "1000")
 	sibling.ExtraFiles = []*os.File{s.Stdin.(*os.File)}
 	rig.NoError(t, sibling.Start())
@@ -77,22 +75,17 @@ func TestNoCallIsCutOff(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
 	const idle = time.Second
+	argv := append([]string{rig.Fini, fmt.Sprint("--idle=", idle), "--"}, everything...)
 	for calls := rig.QuickOrFull(300, 10_000); ; {
-		h := clients.OpenHost(t, clients.Forgetful, clients.Offline(t), rig.Fini, fmt.Sprint("--idle=", idle), "--", "npx", "-y", clients.McpPackage)
+		h := clients.OpenHost(t, clients.Forgetful, clients.Offline(t), argv...)
 		h.Tell("ping", map[string]int{"count": calls, "pause": 20})
-		var line string
-		rig.Until(t, "all calls", func() bool {
-			line = h.Fact("cut") + h.Fact("pinged")
-			return line != ""
-		})
+		rig.Until(t, "all calls", func() bool { return h.Fact("cut")+h.Fact("pinged") != "" })
 		var cut struct {
 			Ping int
 			Gap  float64
 		}
-		if json.Unmarshal([]byte(line), &cut) != nil || cut.Gap == 0 {
-			h.Tell("close", nil)
-			h.Out.Want("closed ")
-			rig.Until(t, "nothing is left", func() bool { return len(h.Cgroup.Alive()) == 0 })
+		if json.Unmarshal([]byte(h.Fact("cut")), &cut) != nil {
+			forget(h)
 			return
 		}
 		if gap := time.Duration(cut.Gap * float64(time.Millisecond)); gap < idle {

@@ -22,16 +22,25 @@ const (
 	helperWithStdout = "--helper=stdout"
 )
 
-var pythonHost = []string{"python3", "../testdata/mcp-client.py", "asyncio"}
+var (
+	pythonHost = []string{"python3", "../testdata/mcp-client.py", "asyncio"}
+	hosts      = map[string][]string{"node": clients.NodeHost, "python3": pythonHost}
+	everything = []string{"npx", "-y", clients.McpPackage}
+)
+
+// misbehaving runs a server of ours below npx, as it runs any other: npx, sh and node.
+func misbehaving(flags ...string) []string {
+	return []string{"npx", "-y", "-c", strings.Join(append([]string{"node", clients.ServerFile}, flags...), " ")}
+}
 
 // A full session with a real server, with 1 MiB there and back.
 func TestMCPSession(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
-	for _, program := range [][]string{clients.NodeHost, pythonHost} {
-		rig.Case(t, program[0] != "python3", program[0], func(t *testing.T) {
+	for name, program := range hosts {
+		rig.Case(t, name == "node", name, func(t *testing.T) {
 			t.Parallel()
-			h := clients.OpenHost(t, program, clients.Offline(t), rig.Fini, "-i", "--", "npx", "-y", clients.McpPackage)
+			h := clients.OpenHost(t, program, clients.Offline(t), append([]string{rig.Fini, "-i", "--"}, everything...)...)
 			h.Echo(clients.LargeText(1 << 20))
 			h.Close()
 			h.MustLeaveNothing("0")
@@ -49,73 +58,64 @@ func TestMCPLeftBehind(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
-	// A host closes a session with a server of ours.
-	closes := func(name string, flags, program, want []string, server ...string) clients.Trial {
-		return clients.Trial{Name: name, Run: func(t *testing.T) {
-			columns.Run(t, name, flags, func(t *testing.T, wrap []string) columns.Outcome {
-				h := clients.OpenHost(t, program, clients.Offline(t), append(wrap, misbehaving(server...)...)...)
-				h.Echo(clients.LargeText(1 << 16))
-				h.Tell("close", nil)
-				o := h.Outcome(wrap, h.Out)
-				t.Logf("close() took %s ms", h.Fact("closed"))
-				if clients.UnderFini(wrap) {
-					h.MustLeaveNothing(want...)
-				}
-				return o
-			})
-		}}
-	}
-	// The client of a real server is killed, or what stands between them.
-	fault := func(name, want string, fault func(h *clients.Host)) clients.Trial {
-		return clients.Trial{Name: name, Run: func(t *testing.T) {
-			columns.Run(t, name, []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
-				h := clients.OpenHost(t, clients.NodeHost, clients.Offline(t), append(wrap, "npx", "-y", clients.McpPackage)...)
-				h.InMidCall()
-				fault(h)
-				if want == "" { // nobody is there to be told how fini ended
-					return h.Outcome(wrap, h.Err)
-				}
-				o := h.Outcome(wrap, h.Out)
-				if clients.UnderFini(wrap) {
-					h.MustLeaveNothing(want)
-				}
-				return o
-			})
-		}}
-	}
 	client := func(sig syscall.Signal) func(*clients.Host) { return func(h *clients.Host) { h.End(sig) } }
-	send := func(sig syscall.Signal, to func(*clients.Host) int) func(*clients.Host) {
-		return func(h *clients.Host) { rig.MustKill(h.T, to(h), sig) }
+	npx := func(sig syscall.Signal) func(*clients.Host) {
+		return func(h *clients.Host) { rig.MustKill(h.T, h.Npx(), sig) }
 	}
-	child := func(h *clients.Host) int { return h.Started }
+	child := func(sig syscall.Signal) func(*clients.Host) {
+		return func(h *clients.Host) { rig.MustKill(h.T, h.Started, sig) }
+	}
+	closes := func(h *clients.Host) { h.Tell("close", nil) }
 	// With a short grace a slow npx may need SIGKILL. It does not ignore SIGTERM, as the server does.
-	soon, stopped := []string{"-i", "--grace=500ms"}, []string{"SIGTERM", "SIGKILL"}
-	calm, clean := []string{"-i"}, []string{"0"}
-	trials := []clients.Trial{
-		fault("`npx` server, client killed", "", client(syscall.SIGKILL)),
-		fault("`npx` server, client sent SIGTERM", "", client(syscall.SIGTERM)),
-		fault("`npx` server, `npx` killed", "SIGKILL", send(syscall.SIGKILL, (*clients.Host).Npx)),
-		fault("`npx` server, `npx` sent SIGTERM", "SIGTERM", send(syscall.SIGTERM, (*clients.Host).Npx)),
-		fault("`npx` server, the client's child killed", "SIGKILL", send(syscall.SIGKILL, child)),
-		fault("`npx` server, the client's child sent SIGTERM", "SIGTERM", send(syscall.SIGTERM, child)),
-		{Name: "client killed while `npx` installs", Run: clientKilledWhileInstalling},
-		closes("TypeScript SDK closes, server goes on", soon, clients.NodeHost, stopped, clients.IgnoresEOF),
-		closes("TypeScript SDK closes, server ignores SIGTERM", soon, clients.NodeHost, stopped, clients.IgnoresEOF, ignoresTERM),
-		closes("TypeScript SDK closes, `setsid` helper holds stdout", calm, clients.NodeHost, clean, helperWithStdout),
-		closes("TypeScript SDK closes, `setsid` helper holds nothing", calm, clients.NodeHost, clean, clients.HelperWithout),
-		closes("Python SDK closes, server ignores SIGTERM", soon, pythonHost, stopped, clients.IgnoresEOF, ignoresTERM),
-		closes("Python SDK closes, `setsid` helper holds stdout", calm, pythonHost, clean, helperWithStdout),
-		closes("Python SDK closes, `setsid` helper holds nothing", calm, pythonHost, clean, clients.HelperWithout),
+	const calm, soon = "-i", "-i --grace=500ms"
+	rows := []struct {
+		name    string
+		flags   string
+		program []string
+		server  []string
+		end     func(h *clients.Host)
+		want    string // how the host's child ends; "" if nobody is there to be told
+	}{
+		{"`npx` server, client killed", calm, clients.NodeHost, everything, client(syscall.SIGKILL), ""},
+		{"`npx` server, client sent SIGTERM", calm, clients.NodeHost, everything, client(syscall.SIGTERM), ""},
+		{"`npx` server, `npx` killed", calm, clients.NodeHost, everything, npx(syscall.SIGKILL), "SIGKILL"},
+		{"`npx` server, `npx` sent SIGTERM", calm, clients.NodeHost, everything, npx(syscall.SIGTERM), "SIGTERM"},
+		{"`npx` server, the client's child killed", calm, clients.NodeHost, everything, child(syscall.SIGKILL), "SIGKILL"},
+		{"`npx` server, the client's child sent SIGTERM", calm, clients.NodeHost, everything, child(syscall.SIGTERM), "SIGTERM"},
+		{"TypeScript SDK closes, server goes on", soon, clients.NodeHost, misbehaving(clients.IgnoresEOF), closes, "SIGTERM SIGKILL"},
+		{"TypeScript SDK closes, server ignores SIGTERM", soon, clients.NodeHost, misbehaving(clients.IgnoresEOF, ignoresTERM), closes, "SIGTERM SIGKILL"},
+		{"TypeScript SDK closes, `setsid` helper holds stdout", calm, clients.NodeHost, misbehaving(helperWithStdout), closes, "0"},
+		{"TypeScript SDK closes, `setsid` helper holds nothing", calm, clients.NodeHost, misbehaving(clients.HelperWithout), closes, "0"},
+		{"Python SDK closes, server ignores SIGTERM", soon, pythonHost, misbehaving(clients.IgnoresEOF, ignoresTERM), closes, "SIGTERM SIGKILL"},
+		{"Python SDK closes, `setsid` helper holds stdout", calm, pythonHost, misbehaving(helperWithStdout), closes, "0"},
+		{"Python SDK closes, `setsid` helper holds nothing", calm, pythonHost, misbehaving(clients.HelperWithout), closes, "0"},
 	}
-	for _, trial := range trials { // which run at once
-		columns.AddRow(trial.Name)
+	for _, tt := range rows { // which run at once
+		columns.AddRow(tt.name)
 	}
-	clients.Together(t, trials)
-}
-
-// misbehaving runs a server of ours below npx, as it runs any other: npx, sh and node.
-func misbehaving(flags ...string) []string {
-	return []string{"npx", "-y", "-c", strings.Join(append([]string{"node", clients.ServerFile}, flags...), " ")}
+	for _, tt := range rows {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			columns.Run(t, tt.name, strings.Fields(tt.flags), func(t *testing.T, wrap []string) columns.Outcome {
+				h := clients.OpenHost(t, tt.program, clients.Offline(t), append(wrap, tt.server...)...)
+				if tt.server[2] == clients.McpPackage {
+					h.InMidCall()
+				}
+				h.Echo(clients.LargeText(1 << 16))
+				tt.end(h)
+				until := h.Out
+				if tt.want == "" {
+					until = h.Err
+				}
+				o := columns.Watch(wrap, until, h.Cgroup.Count)
+				if columns.UnderFini(wrap) && tt.want != "" {
+					h.MustLeaveNothing(strings.Fields(tt.want)...)
+				}
+				return o
+			})
+		})
+	}
+	t.Run("client killed while `npx` installs", clientKilledWhileInstalling)
 }
 
 // A host that somebody has started at a terminal shares its process group with fini, unless it makes a session
@@ -137,12 +137,13 @@ func TestMCPAtATerminal(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				t.Parallel()
 				theirs, keys := pty.Open(t)
-				h := clients.Way{Program: program, Env: clients.Offline(t), Terminal: theirs}.Open(t, rig.Fini, "-i", "--grace=2s", "--", "npx", "-y", clients.McpPackage)
+				way := clients.Way{Program: program, Env: clients.Offline(t), Terminal: theirs}
+				h := way.Open(t, append([]string{rig.Fini, "-i", "--grace=2s", "--"}, everything...)...)
 				_ = theirs.Close()
 				h.Echo(clients.LargeText(1 << 16))
 				end(h, keys)
 				_ = h.Status()
-				rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
+				h.MustVanish()
 			})
 		}
 	}
@@ -154,30 +155,22 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
-	var trials []clients.Trial
-	for _, program := range [][]string{clients.NodeHost, pythonHost} {
-		for _, tt := range []struct {
-			flags []string
-			want  string
-		}{
-			{[]string{clients.IgnoresEOF}, "SIGTERM"},
-			{[]string{helperWithStdout}, "0"},
-			{[]string{clients.HelperWithout}, "0"},
-			{[]string{clients.IgnoresEOF, ignoresTERM, helperWithStdout}, "SIGKILL"},
-		} {
-			name := fmt.Sprint(program[0], tt.flags)
-			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {
-				argv := append([]string{rig.Fini, "-i", "--"}, misbehaving(tt.flags...)...)
-				h := clients.OpenHost(t, program, clients.Offline(t), argv...)
+	for flags, want := range map[string]string{
+		clients.IgnoresEOF:    "SIGTERM",
+		helperWithStdout:      "0",
+		clients.HelperWithout: "0",
+		clients.IgnoresEOF + " " + ignoresTERM + " " + helperWithStdout: "SIGKILL",
+	} {
+		for name, program := range hosts {
+			t.Run(fmt.Sprintf("%s[%s]", name, flags), func(t *testing.T) {
+				t.Parallel()
+				h := clients.OpenHost(t, program, clients.Offline(t), append([]string{rig.Fini, "-i", "--"}, misbehaving(flags)...)...)
 				h.Echo("a session")
-				start := time.Now()
 				h.Close()
-				h.MustLeaveNothing(tt.want)
-				t.Logf("close() took %.1f s, and all was gone after %.1f s", h.Took().Seconds(), time.Since(start).Seconds())
-			}})
+				h.MustLeaveNothing(want)
+			})
 		}
 	}
-	clients.Together(t, trials)
 }
 
 // stdin comes in the forms in which clients make it, and its end is seen in each, also with a
@@ -185,72 +178,58 @@ func TestMCPCloseWithDefaultFlags(t *testing.T) {
 func TestMCPStdinForms(t *testing.T) {
 	t.Parallel()
 	clients.NeedHosts(t)
-	large := clients.LargeText(1 << 20)
-	servers := []struct {
-		flags []string
-		grace string
-		want  string
-	}{
-		{nil, "--grace=5s", "0"},
-		{[]string{clients.IgnoresEOF}, "--grace=1s", "SIGTERM"},
-		{[]string{clients.IgnoresEOF, ignoresTERM}, "--grace=300ms", "SIGKILL"},
-	}
-	python := func(form string) []string { return []string{"python3", "../testdata/mcp-client.py", form} }
-	hosts := []struct {
-		program []string
-		form    string
-		quick   int // the server that make test has with it
-	}{
-		{clients.NodeHost, "socket:", 0},
-		{pythonHost, "", 2}, // a socketpair before Python 3.12, and then a pipe
-		{python("pipe"), "pipe:", 1},
-		{python("socketpair"), "socket:", 0},
-	}
-	var trials []clients.Trial
-	for i, server := range servers {
-		argv := append([]string{rig.Fini, "-v", "-i", server.grace, "--", "node", clients.ServerFile}, server.flags...)
-		for _, tt := range hosts {
-			if rig.Quick() && tt.quick != i {
-				continue
-			}
-			name := fmt.Sprint(strings.Join(tt.program, " "), server.flags)
-			trials = append(trials, clients.Trial{Name: name, Run: func(t *testing.T) {
+	for i, server := range []struct{ flags, grace, want string }{
+		{"", "--grace=5s", "0"},
+		{clients.IgnoresEOF, "--grace=1s", "SIGTERM"},
+		{clients.IgnoresEOF + " " + ignoresTERM, "--grace=300ms", "SIGKILL"},
+	} {
+		for _, tt := range []struct {
+			program []string
+			form    string
+			quick   int // the server that make test has with it
+		}{
+			{clients.NodeHost, "socket:", 0},
+			{pythonHost, "", 2}, // a socketpair before Python 3.12, and then a pipe
+			{[]string{"python3", pythonHost[1], "pipe"}, "pipe:", 1},
+			{[]string{"python3", pythonHost[1], "socketpair"}, "socket:", 0},
+		} {
+			rig.Case(t, tt.quick == i, fmt.Sprintf("%s[%s]", strings.Join(tt.program, " "), server.flags), func(t *testing.T) {
+				t.Parallel()
+				argv := append([]string{rig.Fini, "-v", "-i", server.grace, "--", "node", clients.ServerFile}, strings.Fields(server.flags)...)
 				h := clients.OpenHost(t, tt.program, clients.Variables{}, argv...)
 				inner := procfs.ChildrenOf(t, h.Started)[0] // the outer one has let go of it
-				form, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", inner))
-				if err != nil || !strings.HasPrefix(form, tt.form) {
+				if form, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", inner)); err != nil || !strings.HasPrefix(form, tt.form) {
 					t.Errorf("stdin is %q, want a %s (%v)", form, tt.form, err)
 				}
-				h.Echo(large)
+				h.Echo(clients.LargeText(1 << 20))
 				h.Close()
-				t.Logf("stdin is %s, and close() took %.1f s", form, h.Took().Seconds())
 				h.MustLeaveNothing(server.want)
-				if len(server.flags) > 0 {
+				if server.flags != "" {
 					// The SDKs send SIGTERM later, which looks the same from outside.
 					h.Err.Want("fini: waiting for the command: standard input has closed")
 				}
-			}})
+			})
 		}
 	}
-	clients.Together(t, trials)
 }
 
 // The client is killed when npx has asked for the server's package, which comes only then.
 // A bare npx goes on, installs it, and starts a server for nobody.
 func clientKilledWhileInstalling(t *testing.T) {
+	t.Parallel()
 	columns.Run(t, "client killed while `npx` installs", []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
 		r := newRegistry(t)
-		h := r.AskedBy(t, append(wrap, "npx", "-y", r.Name)...)
+		h := r.AskedBy(t, append(wrap, "npx", "-y", r.url)...)
 		h.End(syscall.SIGKILL)
-		if clients.UnderFini(wrap) {
+		if columns.UnderFini(wrap) {
 			h.Err.Want("fini: stopping the command")
 		}
 		close(r.Deliver)
-		if !clients.UnderFini(wrap) {
+		if !columns.UnderFini(wrap) {
 			rig.Until(t, "the server has started", r.ServerStarted)
 		}
-		o := h.Outcome(wrap, h.Err)
-		if clients.UnderFini(wrap) && r.ServerStarted() { // from an empty cgroup nobody starts it any more
+		o := columns.Watch(wrap, h.Err, h.Cgroup.Count)
+		if columns.UnderFini(wrap) && r.ServerStarted() { // from an empty cgroup nobody starts it any more
 			t.Error("the server was started for a client that was gone")
 		}
 		return o

@@ -1,12 +1,10 @@
 package terminal
 
 import (
-	"os/exec"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/shells"
 )
 
@@ -32,39 +30,6 @@ func TestJobControl(t *testing.T) {
 						rig.Case(t, c.IsQuick(shell, p), p.Name, func(t *testing.T) { b.Compare(t, shell, c, p, bare) })
 					}
 				})
-			}
-		})
-	}
-}
-
-// writer starts a command in the background of a terminal that lets nobody there write, and exits with 0 once the
-// kernel has suspended it, as a whole.
-const writer = `import os, signal, sys, termios
-modes = termios.tcgetattr(0)
-modes[3] |= termios.TOSTOP
-termios.tcsetattr(0, termios.TCSANOW, modes)
-pid = os.fork()
-if pid == 0:
-    os.setpgid(0, 0)
-    os.execv(sys.argv[1], sys.argv[1:])
-_, status = os.waitpid(pid, os.WUNTRACED)
-os.kill(-pid, signal.SIGKILL)
-sys.exit(not os.WIFSTOPPED(status))
-`
-
-// A job that writes as soon as it can is suspended, although fini may not know yet that its command is there.
-func TestWriterInTheBackground(t *testing.T) {
-	t.Parallel()
-	python := need.Program(t, "python3")
-	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-		t.Run(p.Name, func(t *testing.T) {
-			for range rig.QuickOrFull(20, 600) {
-				argv := append([]string{"-I", "-S", "-c", writer}, p.Command("--", "/bin/sh", "-c", "echo said").Args...)
-				l, _, keys := pty.Start(t, exec.Command(python, argv...))
-				// Nobody has waited for those whom the SIGKILL ends, and it spares an inner fini.
-				rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
-				l.MustEnd(0)
-				_ = keys.Close()
 			}
 		})
 	}

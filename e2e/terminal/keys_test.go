@@ -16,34 +16,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// job starts a command as a job at its terminal and ends with its status, or 128 and the number of the signal. It
-// says so on descriptor 3 when the job is about to execute the command.
-const job = `import os, signal, sys
+// shellScript is a shell that starts one job in a process group of its own, and ends with its status, or the number of its
+// signal. The job is in the foreground, and goes on when it was suspended; or it is in the background, and is killed. The
+// second argument is what it does before it executes the command.
+const shellScript = `import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 pid = os.fork()
 if pid == 0:
     os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
+    if sys.argv[1] == "foreground":
+        os.tcsetpgrp(0, os.getpid())
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.write(3, b"x")
-    os.execv(sys.argv[1], sys.argv[1:])
-os._exit(abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+    exec(sys.argv[2])
+    os.execv(sys.argv[3], sys.argv[3:])
+while True:
+    status = os.waitpid(pid, os.WUNTRACED)[1]
+    if not os.WIFSTOPPED(status):
+        os._exit(abs(os.waitstatus_to_exitcode(status)))
+    os.write(1, b"suspended by %d\n" % os.WSTOPSIG(status))
+    os.killpg(pid, signal.SIGCONT if sys.argv[1] == "foreground" else signal.SIGKILL)
 `
 
-// begin starts a job in the foreground of a terminal, and returns when it is about to execute it.
+// shell is such a shell.
+func shell(t *testing.T, where, inJob string, command ...string) *exec.Cmd {
+	t.Helper()
+	return exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", shellScript, where, inJob}, command...)...)
+}
+
+// begin starts a job in the foreground of a terminal, and returns when it is about to execute its command.
 func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
 	t.Helper()
 	tty, keys := pty.Open(t)
 	ready, says := rig.Pipe(t)
-	modes, err := unix.IoctlGetTermios(int(keys.Fd()), unix.TCGETS)
-	if err == nil {
-		modes.Lflag &^= unix.ECHO // it might come into a line of the command's
-		err = unix.IoctlSetTermios(int(keys.Fd()), unix.TCSETS, modes)
-	}
+	modes, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
 	rig.NoError(t, err)
-	cmd = exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", job}, command...)...)
+	modes.Lflag &^= unix.ECHO // it might come into a line of the command's
+	rig.NoError(t, unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, modes))
+	cmd = shell(t, "foreground", `os.write(3, b"x")`, command...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	rig.NoError(t, cmd.Start())

@@ -18,84 +18,50 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/clients"
 	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
-	"golang.org/x/sys/unix"
 )
 
-// A browserServer is one of them, as npx is told to run it.
+// A browserServer is one of them, as npx is told to run it. CHROMIUM stands for the browser, ARGS for what it is told, as
+// JSON, and CONFIG for a file.
 type browserServer struct {
-	args  []string
-	env   clients.Variables
-	calls func(url string) []toolCall // the last one's answer holds the page's text
-}
-
-type toolCall struct {
-	Name      string
-	Arguments map[string]any
+	args   []string
+	env    clients.Variables
+	config string
+	open   [2]string // the tool that opens the page at URL, and its arguments
+	read   [2]string // the tool whose answer holds the page's text
 }
 
 // Nothing of these talks to anybody but the test.
 var chromiumArgs = []string{"--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 	"--disable-background-networking", "--disable-component-update", "--disable-sync"}
 
-func puppeteerServer(t *testing.T) browserServer {
-	options, err := json.Marshal(map[string]any{
-		"headless": true, "executablePath": need.Program(t, "chromium"), "args": chromiumArgs,
-	})
-	rig.NoError(t, err)
-	return browserServer{
+var (
+	puppeteer = browserServer{
 		args: []string{"@modelcontextprotocol/server-puppeteer"},
-		env:  clients.Variables{"PUPPETEER_LAUNCH_OPTIONS": string(options), "ALLOW_DANGEROUS": "true"},
-		calls: func(url string) []toolCall {
-			return []toolCall{
-				{"puppeteer_navigate", map[string]any{"url": url}},
-				{"puppeteer_evaluate", map[string]any{"script": "document.body.textContent"}},
-			}
-		},
+		env: clients.Variables{"ALLOW_DANGEROUS": "true",
+			"PUPPETEER_LAUNCH_OPTIONS": `{"headless": true, "executablePath": "CHROMIUM", "args": ARGS}`},
+		open: [2]string{"puppeteer_navigate", `{"url": "URL"}`},
+		read: [2]string{"puppeteer_evaluate", `{"script": "document.body.textContent"}`},
 	}
-}
-
-func playwrightServer(t *testing.T, args ...string) browserServer {
-	options, err := json.Marshal(map[string]any{
-		"browser": map[string]any{"launchOptions": map[string]any{"args": chromiumArgs}},
-	})
-	rig.NoError(t, err)
-	config := filepath.Join(t.TempDir(), "config.json")
-	rig.NoError(t, os.WriteFile(config, options, 0o600))
-	return browserServer{
-		args: append([]string{"@playwright/mcp", "--headless", "--no-sandbox", "--config", config,
-			"--executable-path", need.Program(t, "chromium"), "--output-dir", t.TempDir()}, args...),
-		calls: func(url string) []toolCall {
-			return []toolCall{
-				{"browser_navigate", map[string]any{"url": url}},
-				{"browser_evaluate", map[string]any{"function": "() => document.body.textContent"}},
-			}
-		},
+	playwright = browserServer{
+		args:   []string{"@playwright/mcp", "--headless", "--no-sandbox", "--config", "CONFIG", "--executable-path", "CHROMIUM", "--output-dir", "TMPDIR"},
+		config: `{"browser": {"launchOptions": {"args": ARGS}}}`,
+		open:   [2]string{"browser_navigate", `{"url": "URL"}`},
+		read:   [2]string{"browser_evaluate", `{"function": "() => document.body.textContent"}`},
 	}
-}
-
-func devtoolsServer(t *testing.T, args ...string) browserServer {
-	args = append([]string{"chrome-devtools-mcp", "--headless", "--executablePath", need.Program(t, "chromium"),
-		"--no-usage-statistics", "--no-performance-crux"}, args...)
-	for _, arg := range chromiumArgs {
-		args = append(args, "--chromeArg="+arg)
-	}
-	return browserServer{
-		args: args,
+	devtools = browserServer{
+		args: append([]string{"chrome-devtools-mcp", "--headless", "--executablePath", "CHROMIUM", "--no-usage-statistics", "--no-performance-crux"},
+			strings.Split("--chromeArg="+strings.Join(chromiumArgs, " --chromeArg="), " ")...),
 		env:  clients.Variables{"CHROME_DEVTOOLS_MCP_NO_UPDATE_CHECKS": "1"},
-		calls: func(url string) []toolCall {
-			return []toolCall{
-				{"navigate_page", map[string]any{"url": url, "pageId": 1}},
-				{"evaluate_script", map[string]any{"function": "() => document.body.textContent", "pageId": 1}},
-			}
-		},
+		open: [2]string{"navigate_page", `{"url": "URL", "pageId": 1}`},
+		read: [2]string{"evaluate_script", `{"function": "() => document.body.textContent", "pageId": 1}`},
 	}
-}
+)
 
 func needBrowserServers(t *testing.T) {
 	t.Helper()
-	need.Program(t, "node")
-	need.Program(t, "npx")
-	need.Program(t, "chromium")
+	for _, program := range []string{"node", "npx", "chromium"} {
+		need.Program(t, program)
+	}
 	for _, program := range []string{"mcp-server-puppeteer", "playwright-mcp", "chrome-devtools-mcp"} {
 		need.Module(t, ".bin/"+program)
 	}
@@ -106,7 +72,7 @@ type browserSession struct {
 	*clients.Host
 	stderr *rig.Lines // the server's, of which the host keeps no copy
 	Npx    int
-	Finis  []int  // pidfds of the outer and the inner one
+	Finis  []int  // the outer and the inner one
 	Tmp    string // TMPDIR
 }
 
@@ -114,35 +80,44 @@ type browserSession struct {
 // for everything else.
 var browsers = make(chan struct{}, 2)
 
-// startBrowser starts a host whose server runs behind wrap, and opens a page.
-func startBrowser(t *testing.T, server browserServer, wrap []string) *browserSession {
+// startBrowser starts a host whose server runs behind wrap, with further arguments, and opens a page.
+func startBrowser(t *testing.T, server browserServer, wrap []string, args ...string) *browserSession {
 	t.Helper()
 	browsers <- struct{}{}
 	t.Cleanup(func() { <-browsers })
 
 	text := clients.LargeText(1 << 17) // a pipe or a socket holds less
 	var requests atomic.Int64
-	url := clients.Serve(t, func(path string, _ <-chan struct{}) (kind string, body []byte) {
+	url := clients.Serve(t, func(path string) []byte {
 		if path != "/page" {
-			return "", nil
+			return nil
 		}
 		requests.Add(1)
-		return "text/plain; charset=utf-8", []byte(text)
+		return []byte(text)
 	})
 
 	s := &browserSession{Tmp: rig.ShortTempDir(t)}
+	list, err := json.Marshal(chromiumArgs)
+	rig.NoError(t, err)
+	fill := strings.NewReplacer("CHROMIUM", need.Program(t, "chromium"), "ARGS", string(list),
+		"CONFIG", filepath.Join(s.Tmp, "config.json"), "TMPDIR", s.Tmp, "URL", url+"/page").Replace
+	rig.Put(t, filepath.Join(s.Tmp, "config.json"), fill(server.config), 0o600)
 	env := clients.Offline(t)
-	env["HOME"], env["TMPDIR"] = s.Tmp, s.Tmp
-	maps.Copy(env, server.env)
+	maps.Copy(env, clients.Variables{"HOME": s.Tmp, "TMPDIR": s.Tmp})
+	for name, value := range server.env {
+		env[name] = fill(value)
+	}
+	argv := append(slices.Clone(wrap), "npx", "-y")
+	for _, arg := range append(slices.Clone(server.args), args...) {
+		argv = append(argv, fill(arg))
+	}
 	errR, errW := rig.Pipe(t)
 	s.stderr = rig.NewLines(t, errR)
-	s.Host = clients.Way{Program: clients.NodeHost, Env: env, Stderr: errW}.Open(t, append(append(slices.Clone(wrap), "npx", "-y"), server.args...)...)
+	s.Host = clients.Way{Program: clients.NodeHost, Env: env, Stderr: errW}.Open(t, argv...)
 	_ = errW.Close()
 
-	var answer string
-	for _, call := range server.calls(url + "/page") {
-		answer = s.Call(call.Name, call.Arguments)
-	}
+	s.Call(server.open[0], json.RawMessage(fill(server.open[1])))
+	answer := s.Call(server.read[0], json.RawMessage(server.read[1]))
 	if requests.Load() == 0 {
 		t.Fatal("the server says that it has opened the page, which nobody has asked for")
 	}
@@ -162,20 +137,12 @@ func startBrowser(t *testing.T, server browserServer, wrap []string) *browserSes
 func (s *browserSession) findProcesses() {
 	s.T.Helper()
 	s.Npx = s.Started
-	for s.program(s.Npx) != "node" {
-		if s.program(s.Npx) == filepath.Base(rig.Fini) {
-			pidfd, err := unix.PidfdOpen(s.Npx, 0)
-			if err != nil {
-				s.T.Fatalf("cannot open a pidfd of %d: %v", s.Npx, err)
-			}
-			s.T.Cleanup(func() { _ = unix.Close(pidfd) })
-			s.Finis = append(s.Finis, pidfd)
+	for program(s.Npx) != "node" {
+		if program(s.Npx) == "fini" {
+			s.Finis = append(s.Finis, s.Npx)
 		}
 		// An init has the browser's crash handlers for children too.
-		below := slices.DeleteFunc(procfs.ChildrenOf(s.T, s.Npx), func(pid int) bool {
-			name := s.program(pid)
-			return name != "node" && name != filepath.Base(rig.Fini)
-		})
+		below := slices.DeleteFunc(procfs.ChildrenOf(s.T, s.Npx), func(pid int) bool { return program(pid) != "node" && program(pid) != "fini" })
 		if len(below) != 1 {
 			s.T.Fatalf("%d has children %v, want one: %q", s.Npx, below, s.Cgroup.Names())
 		}
@@ -188,17 +155,9 @@ func (s *browserSession) findProcesses() {
 }
 
 // program is the name of the file that a process runs; empty for one that is gone.
-func (s *browserSession) program(pid int) string {
-	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return ""
-	}
-	return filepath.Base(name)
-}
-
-// Watch is the outcome where no fini is in front: what is left at the window's end.
-func (s *browserSession) Watch() columns.Outcome {
-	return columns.Watch(columns.Window, s.stderr, s.Cgroup.Count)
+func program(pid int) string {
+	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return name[strings.LastIndex(name, "/")+1:]
 }
 
 // A browserEnd is what is seen of a session's end beside that nothing is left.
@@ -215,8 +174,8 @@ func (s *browserSession) MustLeaveNothing(end browserEnd) (o columns.Outcome) {
 	start := time.Now()
 	s.stderr.Rest() // to EOF
 	o.Eof = time.Since(start)
-	for _, pidfd := range s.Finis {
-		s.mustBeGone(pidfd)
+	for _, pid := range s.Finis {
+		rig.Until(s.T, "fini is gone", func() bool { return procfs.StatOf(pid).Gone() })
 	}
 	if left := s.Cgroup.Names(); len(left) > 0 {
 		s.T.Errorf("fini is gone and these are alive: %q; it said %q", left, s.Said())
@@ -237,16 +196,6 @@ func (s *browserSession) MustLeaveNothing(end browserEnd) (o columns.Outcome) {
 	return o
 }
 
-// mustBeGone waits for the end of a process that is no child of the test's.
-func (s *browserSession) mustBeGone(pidfd int) {
-	s.T.Helper()
-	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	rig.Until(s.T, "fini is gone", func() bool {
-		_, err := unix.Poll(fds, 0)
-		return err == nil && fds[0].Revents != 0
-	})
-}
-
 // MustHaveExited waits until the host has seen its child's end, and that of its output, without which a user's host would
 // wait on.
 func (s *browserSession) MustHaveExited(want string) {
@@ -258,11 +207,6 @@ func (s *browserSession) MustHaveExited(want string) {
 }
 
 // Said is what fini has written to the server's stderr.
-func (s *browserSession) Said() (said []string) {
-	for line := range strings.Lines(s.stderr.Text()) {
-		if strings.HasPrefix(line, "fini: ") {
-			said = append(said, line)
-		}
-	}
-	return said
+func (s *browserSession) Said() []string {
+	return slices.DeleteFunc(strings.SplitAfter(s.stderr.Text(), "\n"), func(line string) bool { return !strings.HasPrefix(line, "fini: ") })
 }

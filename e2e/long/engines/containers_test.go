@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -237,8 +236,8 @@ func containersTable(t *testing.T, e *containers.Engine) {
 				g := inForeground(e, t, wrapped(e, t, wrap, []string{"-i"}, "sh", "-c", server)...)
 				g.Out.Want("ready")
 				tt.end(g)
-				o := columns.Watch(limitOf(wrap), g.Out, func() int { return countIn(e, t, g.Name) })
-				if isFini(wrap) && !o.Never && o.Survivors == 0 {
+				o := columns.Watch(wrap, g.Out, func() int { return countIn(e, t, g.Name) })
+				if columns.UnderFini(wrap) && !o.Never && o.Survivors == 0 {
 					g.MustEnd(tt.client, 143)
 				}
 				return o
@@ -256,23 +255,13 @@ func containersTable(t *testing.T, e *containers.Engine) {
 			b := startBeside(t, e, "0", command)
 			b.Out.Want("saver ready")
 			e.Must(t, "exec", b.Name, "kill", "-KILL", b.Wrapper)
-			o := columns.Watch(limitOf(wrap), b.Out, b.More)
-			if isFini(wrap) {
+			o := columns.Watch(wrap, b.Out, b.More)
+			if columns.UnderFini(wrap) {
 				b.Y.MustBeLeft(savedBy(1000))
 			}
 			return o
 		})
 	})
-}
-
-func isFini(wrap []string) bool { return wrap != nil && wrap[0] == rig.Fini }
-
-// limitOf is how long the outcome of a column is watched.
-func limitOf(wrap []string) time.Duration {
-	if isFini(wrap) {
-		return rig.Patience
-	}
-	return columns.Window
 }
 
 // Within a container a wrapper is not PID 1, and nobody but itself ends what it has

@@ -3,20 +3,17 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/columns"
 )
 
 // MCP hosts as they are: the official TypeScript SDK, and the sequence of Python's, with
@@ -136,19 +133,15 @@ func InTurn(start func()) {
 func (h *Host) Tell(word string, params any) {
 	h.T.Helper()
 	text, err := json.Marshal(params)
-	if err == nil {
-		err = h.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience))
-	}
-	if err == nil {
-		_, err = h.Stdin.Write([]byte(word + " " + string(text) + "\n"))
-	}
-	if err != nil {
+	rig.NoError(h.T, err)
+	rig.NoError(h.T, h.Stdin.(*os.File).SetWriteDeadline(time.Now().Add(rig.Patience)))
+	if _, err = h.Stdin.Write([]byte(word + " " + string(text) + "\n")); err != nil {
 		h.T.Fatalf("cannot tell the host to %s: %v; its stderr: %s", word, err, h.Err.Text())
 	}
 }
 
 // Call makes the host call the server's tool and returns the text of its answer.
-func (h *Host) Call(tool string, arguments map[string]any) string {
+func (h *Host) Call(tool string, arguments any) string {
 	h.T.Helper()
 	h.Tell("call", map[string]any{"name": tool, "arguments": arguments})
 	var result struct {
@@ -159,11 +152,11 @@ func (h *Host) Call(tool string, arguments map[string]any) string {
 	if err := json.Unmarshal([]byte(text), &result); err != nil || result.IsError || len(result.Content) == 0 {
 		h.T.Fatalf("%s: %v: %.300s", tool, err, text)
 	}
-	var all strings.Builder
+	text = ""
 	for _, part := range result.Content {
-		all.WriteString(part.Text)
+		text += part.Text
 	}
-	return all.String()
+	return text
 }
 
 func (h *Host) Echo(text string) {
@@ -175,7 +168,11 @@ func (h *Host) Echo(text string) {
 func MustBeSame(t testing.TB, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), differAt(got, want))
+		at := 0
+		for at < min(len(got), len(want)) && got[at] == want[at] {
+			at++
+		}
+		t.Fatalf("%d bytes came back, want %d; they differ from byte %d on", len(got), len(want), at)
 	}
 }
 
@@ -196,11 +193,9 @@ func (h *Host) Close() {
 	h.Out.Want("ended ")
 }
 
-// Took is the time that the SDK's close took.
+// Took is the time that the SDK's close took; 0 if there was none.
 func (h *Host) Took() time.Duration {
-	h.T.Helper()
-	ms, err := strconv.ParseFloat(h.Fact("closed"), 64)
-	rig.NoError(h.T, err)
+	ms, _ := strconv.ParseFloat(h.Fact("closed"), 64)
 	return time.Duration(ms * float64(time.Millisecond))
 }
 
@@ -210,10 +205,10 @@ func (h *Host) Took() time.Duration {
 func (h *Host) MustLeaveNothing(want ...string) {
 	h.T.Helper()
 	ended := h.Fact("ended")
-	if h.Fact("closed") != "" && h.Took() >= 2*time.Second {
+	if h.Took() >= 2*time.Second {
 		want = append(want, "SIGTERM")
 	}
-	if h.Fact("closed") != "" && h.Took() >= 4*time.Second {
+	if h.Took() >= 4*time.Second {
 		want = append(want, "SIGKILL")
 	}
 	if !slices.Contains(want, ended) {
@@ -221,7 +216,7 @@ func (h *Host) MustLeaveNothing(want ...string) {
 	}
 	// Where the host has killed the outer fini, the inner one may have work left.
 	if ended == "SIGKILL" {
-		rig.Until(h.T, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
+		h.MustVanish()
 	}
 	if left := h.Cgroup.Names(); len(left) > 0 {
 		h.T.Errorf("left behind: %q; stderr: %s", left, h.Err.Text())
@@ -252,22 +247,11 @@ func (h *Host) Npx() int {
 	return 0
 }
 
-// Outcome is what becomes of the cgroup and the output from now on. Only what has no fini is
-// given up after the window.
-func (h *Host) Outcome(wrap []string, out *rig.Lines) (o columns.Outcome) {
+// MustVanish waits until nothing of what the host has started is left.
+func (h *Host) MustVanish() {
 	h.T.Helper()
-	limit := columns.Window
-	if UnderFini(wrap) {
-		limit = rig.Patience
-	}
-	o = columns.Watch(limit, out, h.Cgroup.Count)
-	if UnderFini(wrap) && o.Survivors > 0 {
-		h.T.Errorf("left behind: %q; stderr: %s", h.Cgroup.Names(), h.Err.Text())
-	}
-	return o
+	rig.Until(h.T, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
 }
-
-func UnderFini(wrap []string) bool { return len(wrap) > 0 && wrap[0] == rig.Fini }
 
 // Fact is what followed a word in the lines that have come.
 func (h *Host) Fact(word string) string {
@@ -277,23 +261,6 @@ func (h *Host) Fact(word string) string {
 		}
 	}
 	return ""
-}
-
-// A trial is one of several that run side by side.
-type Trial struct {
-	Name string
-	Run  func(t *testing.T)
-}
-
-// Together runs all trials at a time, which t.Parallel would not: once they have started,
-// nearly all of their time is waiting.
-func Together(t *testing.T, trials []Trial) {
-	t.Helper()
-	var all sync.WaitGroup
-	for _, trial := range trials {
-		all.Go(func() { t.Run(trial.Name, trial.Run) })
-	}
-	all.Wait()
 }
 
 // Variables are for the server, beside those that a host hands on by itself.
@@ -310,23 +277,12 @@ func CommandLineOf(pid int) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == 0 })
 }
 
-func differAt(a, b string) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return min(len(a), len(b))
-}
-
-// LargeText is size bytes that never repeat, with what JSON must escape and what
+// LargeText is size bytes, lines that differ, with what JSON must escape and what
 // UTF-8 spreads over several bytes, which a boundary between two reads may cut.
 func LargeText(size int) string {
-	alphabet := []rune("abcdefghijklmnopqrstuvwxyz0123456789 \"\\\n\t\x01äß€漢🙂")
-	random := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
-	for b.Len() < size-4 {
-		b.WriteRune(alphabet[random.IntN(len(alphabet))])
+	for n := 0; b.Len() < size-100; n++ {
+		fmt.Fprintf(&b, "%d \"\\\t\x01äß€漢🙂\n", n*n)
 	}
 	return b.String() + strings.Repeat(".", size-b.Len())
 }

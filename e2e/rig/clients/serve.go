@@ -4,16 +4,15 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 // Serve answers GET requests to an address of this machine, one in each connection, until the test ends. The rig does
-// without net/http, which takes longer to compile than the rig and all rooms. An answer without a
-// body says that there is no such path. The channel is closed when the client has hung up.
-func Serve(t testing.TB, answer func(path string, gone <-chan struct{}) (kind string, body []byte)) (url string) {
+// without net/http, which takes longer to compile than the rig and all rooms. An answer of nil
+// says that there is no such path.
+func Serve(t testing.TB, answer func(path string) (body []byte)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	rig.NoError(t, err)
@@ -30,29 +29,19 @@ func Serve(t testing.TB, answer func(path string, gone <-chan struct{}) (kind st
 	return "http://" + listener.Addr().String()
 }
 
-// respond reads one request and answers it.
-func respond(conn net.Conn, answer func(path string, gone <-chan struct{}) (kind string, body []byte)) {
+// respond reads one request and answers it. Without nosniff a browser takes the page for a download.
+func respond(conn net.Conn, answer func(path string) []byte) {
 	defer func() { _ = conn.Close() }()
-	in := bufio.NewReader(conn)
-	line, err := in.ReadString('\n')
-	words := strings.Fields(line)
-	for err == nil && strings.TrimSpace(line) != "" {
-		line, err = in.ReadString('\n')
+	var path string
+	in := bufio.NewScanner(conn)
+	in.Scan()
+	_, _ = fmt.Sscanf(in.Text(), "GET %s", &path)
+	for in.Scan() && in.Text() != "" {
 	}
-	if err != nil || len(words) < 2 {
-		return
-	}
-	gone := make(chan struct{})
-	go func() {
-		_, _ = in.ReadByte() // nothing follows but the end
-		close(gone)
-	}()
-	status := "200 OK"
-	kind, body := answer(words[1], gone)
+	status, body := "200 OK", answer(path)
 	if body == nil {
 		status = "404 Not Found"
 	}
-	// Without nosniff a browser takes the page for a download.
-	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: %s\r\nX-Content-Type-Options: nosniff\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		status, kind, len(body), body)
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", status, len(body), body)
 }

@@ -105,8 +105,16 @@ func printTable() {
 	}
 }
 
-// Watch watches a case's output, and what is alive of it, from now on, which is the moment after the fault.
-func Watch(limit time.Duration, out *rig.Lines, alive func() int) (o Outcome) {
+// UnderFini reports whether fini goes before the command.
+func UnderFini(wrap []string) bool { return slices.Contains(wrap, rig.Fini) }
+
+// Watch watches a case's output, and what is alive of it, from now on, which is the moment after the fault. Only what has no
+// fini is given up after the window.
+func Watch(wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
+	limit := Window
+	if UnderFini(wrap) {
+		limit = rig.Patience
+	}
 	start := time.Now()
 	deadline := time.After(limit)
 	for open := true; open; {
