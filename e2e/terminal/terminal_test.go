@@ -23,24 +23,16 @@ func TestMain(m *testing.M) { rig.Main(m) }
 // untilHeard types a text each second until the screen has answered. Nobody types so soon as a test does: on a busy
 // machine the shell of a script may be between two commands, or the outer fini may not have had the first Ctrl-C, and two
 // pending ones are one. The last one may drop the line that is typed next.
-func untilHeard(screen *rig.Lines, keys io.Writer, text string, answers ...string) {
-	heard, typed := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(typed)
-		for {
+func untilHeard(t *testing.T, screen *rig.Lines, keys io.Writer, text, answer string) {
+	t.Helper()
+	var typed time.Time
+	rig.Until(t, answer, func() bool {
+		if time.Since(typed) > time.Second {
+			typed = time.Now()
 			_, _ = io.WriteString(keys, text)
-			select {
-			case <-heard:
-				return
-			case <-time.After(time.Second):
-			}
 		}
-	}()
-	for _, answer := range answers {
-		screen.Want(answer)
-	}
-	close(heard)
-	<-typed
+		return strings.Contains(screen.Text(), answer)
+	})
 }
 
 // The second Ctrl-C after the end of the command ends its leftovers at once: the shell has its prompt back.
@@ -59,8 +51,9 @@ func TestSecondControlC(t *testing.T) {
 			screen.Want("begin")
 			_, _ = io.WriteString(keys, "$command; echo never\n")
 			screen.Want("stubborn")
-			untilHeard(screen, keys, "\x03", "fini: stopping leftover", "fini: killing the leftovers: a second SIGINT")
-			untilHeard(screen, keys, "echo pro''mpt $?\n", "prompt 130")
+			untilHeard(t, screen, keys, "\x03", "fini: stopping leftover")
+			untilHeard(t, screen, keys, "\x03", "fini: killing the leftovers: a second SIGINT")
+			untilHeard(t, screen, keys, "echo pro''mpt $?\n", "prompt 130")
 			_, _ = io.WriteString(keys, "exit\n")
 			l.MustEnd(0)
 		})
@@ -100,7 +93,7 @@ func TestTerminalIsHandedOnByPID1(t *testing.T) {
 	screen.Want("a word is read")
 	_, _ = io.WriteString(keys, "\x03") // Ctrl-C
 	screen.Want("fini: stopping leftover")
-	untilHeard(screen, keys, "\x03", "fini: killing the leftovers: a second SIGINT")
+	untilHeard(t, screen, keys, "\x03", "fini: killing the leftovers: a second SIGINT")
 	l.MustEnd(128 + 2)
 }
 

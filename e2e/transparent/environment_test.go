@@ -18,32 +18,26 @@ import (
 // nothing, and the command gets it byte for byte.
 
 // goVariables are those that the Go runtime documents, and others that it or the packages of
-// fini read.
+// fini read; and what GODEBUG can set.
 func goVariables(t testing.TB) (variables, settings []string) {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	need.That(t, err == nil, "go")
-	runtime := filepath.Join(strings.TrimSpace(string(root)), "src/runtime")
-	documented, err := os.ReadFile(runtime + "/extern.go")
-	need.That(t, err == nil, "the source of the Go runtime")
-	parsed, err := os.ReadFile(runtime + "/runtime1.go")
-	need.That(t, err == nil, "the source of the Go runtime")
-	variables = []string{"GOCOVERDIR", "GOEXPERIMENT", "GOROOT", "TZ", "ZONEINFO"}
-	for _, m := range regexp.MustCompile(`\b(GO[A-Z]+)\b`).FindAllSubmatch(documented, -1) {
-		variables = append(variables, string(m[1]))
-	}
-	for _, m := range regexp.MustCompile(`\{name: "([a-z0-9]+)"`).FindAllSubmatch(parsed, -1) {
-		settings = append(settings, string(m[1])+"=1")
-	}
-	slices.Sort(variables)
-	variables = slices.Compact(variables)
-	for _, want := range []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"} {
-		if !slices.Contains(variables, want) {
-			t.Errorf("%s is not found among %q", want, variables)
+	words := func(file, pattern string) (all []string) {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "src/runtime", file))
+		need.That(t, err == nil, "the source of the Go runtime")
+		for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+			all = append(all, string(m[1]))
 		}
+		slices.Sort(all)
+		return slices.Compact(all)
 	}
-	if len(settings) < 20 {
-		t.Errorf("only %q are found", settings)
+	variables = append(words("extern.go", `\b(GO[A-Z]+)\b`), "GOCOVERDIR", "GOEXPERIMENT", "GOROOT", "TZ", "ZONEINFO")
+	settings = words("runtime1.go", `\{name: "([a-z0-9]+)"`)
+	for _, want := range []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"} {
+		if !slices.Contains(variables, want) || len(settings) < 20 {
+			t.Errorf("%s is not found among %q, or only %q", want, variables, settings)
+		}
 	}
 	return variables, settings
 }
@@ -59,10 +53,11 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 		}
 	}
 	for _, setting := range settings {
-		cases = append(cases, "GODEBUG="+setting)
+		cases = append(cases, "GODEBUG="+setting+"=1")
 	}
-	all := strings.Join(settings, ",")
-	cases = append(cases, "GODEBUG="+all, "GODEBUG="+strings.ReplaceAll(all, "=1", "=100"), "GODEBUG="+strings.ReplaceAll(all, "=1", "=-1"))
+	for _, value := range []string{"1", "100", "-1"} { // all at once
+		cases = append(cases, "GODEBUG="+strings.Join(settings, "="+value+",")+"="+value)
+	}
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for n, variable := range cases {
@@ -81,7 +76,6 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 				t.Errorf("%q: %s; without fini %s", variable, got, want)
 			}
 		}
-		t.Logf("%d values of %q", len(cases), variables)
 	})
 }
 
@@ -110,18 +104,15 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 		"a long one": `[b"LONG=" + b"x" * 100000]`,
 	}
 	raw := func(name string) []string { return []string{python, "-I", "-S", "-c", execRaw, environments[name]} }
-	run := func(t *testing.T, name string, argv ...string) string {
-		t.Helper()
-		return rig.Succeed(t, exec.Command(argv[0], argv[1:]...))
-	}
 	want := map[string]string{}
 	for name := range environments {
-		want[name] = run(t, name, append(raw(name), cat, "/proc/self/environ")...)
+		want[name] = rig.Succeed(t, rig.CommandOf(append(raw(name), cat, "/proc/self/environ")))
 	}
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for name := range environments {
-			if got := run(t, name, executedBy(p, t, raw(name), "--", cat, "/proc/self/environ")...); got != want[name] {
+			got := rig.Succeed(t, rig.CommandOf(executedBy(p, t, raw(name), "--", cat, "/proc/self/environ")))
+			if got != want[name] {
 				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want[name])
 			}
 		}
@@ -135,10 +126,9 @@ func TestManyArguments(t *testing.T) {
 		t.Parallel()
 		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)
-			cmd := rig.CommandOf(executedBy(p, t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...))
-			out, err := cmd.CombinedOutput()
-			if err != nil || string(out) != fmt.Sprintln(number) {
-				t.Errorf("%d arguments: %q, %v", number, out, err)
+			argv := executedBy(p, t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
+			if out := rig.Succeed(t, rig.CommandOf(argv)); out != fmt.Sprintln(number) {
+				t.Errorf("%d arguments: %q", number, out)
 			}
 		}
 	})

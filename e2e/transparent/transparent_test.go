@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { rig.Main(m) }
@@ -65,11 +64,10 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 	{"oom_score_adj", `echo 200 >/proc/self/oom_score_adj; exec "$@"`},
 	{"no PATH", `unset PATH; exec "$@"`},
 	{"jobserver of make", `exec make -s -j2 -f /dev/null --eval='all: ; +@$(command)' command="$(for word; do printf "'%s' " "$word"; done)" all`},
+	{"non-blocking stdin", `exec python3 -c 'import os, sys
+os.set_blocking(0, False)
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 }
-
-// Whether 32 to 34 are ignored the runtime does not let fini hand on. They are the C
-// library's own, and make leaves them ignored.
-var withoutRuntimeSignals = regexp.MustCompile(`SigIgn:\t[0-9a-f]+`)
 
 // The command sees no difference between being started by fini and without it.
 func TestCommandSeesNoDifference(t *testing.T) {
@@ -77,59 +75,54 @@ func TestCommandSeesNoDifference(t *testing.T) {
 	for _, program := range []string{"bash", "python3", "make", "nohup"} {
 		need.Program(t, program)
 	}
-	file := filepath.Join(t.TempDir(), "probe")
-	rig.NoError(t, os.WriteFile(file, []byte(probeScript), 0o644))
 	dir := t.TempDir()
-	run := func(t *testing.T, out, script string, nonblocking bool, prefix ...string) string {
-		t.Helper()
-		argv := append(append([]string{"-c", script, "sh"}, prefix...), "/bin/sh", file, out, "second argument", "")
-		cmd := exec.Command("/bin/bash", argv...)
-		stdin, w := rig.Pipe(t)
-		if nonblocking {
-			// Fd makes it blocking, so this comes after.
-			rig.NoError(t, unix.SetNonblock(int(stdin.Fd()), true))
-		}
-		// Descriptors rather than copying goroutines, which would be pipes of their own.
-		stdout, err := os.OpenFile(os.DevNull, os.O_WRONLY|os.O_APPEND, 0)
-		rig.NoError(t, err)
-		// Make sets O_APPEND on what it inherits: this one is nobody else's.
-		stderr, err := os.OpenFile(out+".stderr", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		rig.NoError(t, err)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%v: %v: %s", argv, err, rig.ReadFile(t, out+".stderr"))
-		}
-		_, _, _, _ = stdout.Close(), stderr.Close(), stdin.Close(), w.Close()
-		text, err := os.ReadFile(out)
-		rig.NoError(t, err)
-		return withoutRuntimeSignals.ReplaceAllStringFunc(string(text), func(line string) string {
-			var ignored uint64
-			_, _ = fmt.Sscanf(line, "SigIgn:\t%x", &ignored)
-			return fmt.Sprintf("SigIgn: %x", ignored&^(7<<31))
+	file := rig.Put(t, filepath.Join(dir, "probe"), probeScript, 0o644)
+	for _, setting := range settings {
+		t.Run(setting.name, func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(dir, filepath.Base(t.Name()))
+			direct := probed(t, setting.script, "/bin/sh", file, out, "second argument", "")
+			if !strings.Contains(direct, "SigIgn") || !strings.Contains(direct, "\nPATH=") && !strings.Contains(setting.script, "unset PATH") ||
+				!strings.Contains(direct, "open below 64: ") {
+				t.Fatalf("the probe sees nothing: %s", direct)
+			}
+			for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+				// What a pair hands on goes through two of them.
+				rig.Case(t, p == rig.Pair, p.Name, func(t *testing.T) {
+					argv := append(p.Command().Args, "--", "/bin/sh", file, out, "second argument", "")
+					if under := probed(t, setting.script, argv...); under != direct {
+						t.Errorf("under fini:\n%s", difference(direct, under))
+					}
+				})
+			}
 		})
 	}
-	compare := func(t *testing.T, script string, nonblocking bool) {
-		t.Helper()
-		t.Parallel()
-		out := filepath.Join(dir, filepath.Base(t.Name()))
-		direct := run(t, out, script, nonblocking)
-		if !strings.Contains(direct, "SigIgn") || !strings.Contains(direct, "\nPATH=") && !strings.Contains(script, "unset PATH") ||
-			!strings.Contains(direct, "open below 64: ") {
-			t.Fatalf("the probe sees nothing: %s", direct)
-		}
-		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
-			// What a pair hands on goes through two of them.
-			rig.Case(t, p == rig.Pair, p.Name, func(t *testing.T) {
-				if under := run(t, out, script, nonblocking, append(p.Command().Args, "--")...); under != direct {
-					t.Errorf("under fini:\n%s", difference(direct, under))
-				}
-			})
-		}
+}
+
+// probed is what the probe writes, whose file is the last argument but two.
+func probed(t *testing.T, script string, argv ...string) string {
+	t.Helper()
+	out := argv[len(argv)-3]
+	cmd := exec.Command("/bin/bash", append([]string{"-c", script, "sh"}, argv...)...)
+	stdin, w := rig.Pipe(t)
+	// Descriptors rather than copying goroutines, which would be pipes of their own.
+	stdout, err := os.OpenFile(os.DevNull, os.O_WRONLY|os.O_APPEND, 0)
+	rig.NoError(t, err)
+	// Make sets O_APPEND on what it inherits: this one is nobody else's.
+	stderr, err := os.OpenFile(out+".stderr", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	rig.NoError(t, err)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v: %s", argv, err, rig.ReadFile(t, out+".stderr"))
 	}
-	for _, setting := range settings {
-		t.Run(setting.name, func(t *testing.T) { compare(t, setting.script, false) })
-	}
-	t.Run("non-blocking stdin", func(t *testing.T) { compare(t, `exec "$@"`, true) })
+	_, _, _, _ = stdout.Close(), stderr.Close(), stdin.Close(), w.Close()
+	// Whether 32 to 34 are ignored the runtime does not let fini hand on. They are the C library's own, and make leaves them
+	// ignored.
+	return regexp.MustCompile(`SigIgn:\t[0-9a-f]+`).ReplaceAllStringFunc(rig.ReadFile(t, out), func(line string) string {
+		var ignored uint64
+		_, _ = fmt.Sscanf(line, "SigIgn:\t%x", &ignored)
+		return fmt.Sprintf("SigIgn: %x", ignored&^(7<<31))
+	})
 }
 
 // difference lists the lines that only one of two texts has.

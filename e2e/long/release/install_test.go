@@ -995,6 +995,7 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	clients.NeedHosts(t)
 	server, err := filepath.Abs("npm/" + clients.ServerFile)
 	rig.NoError(t, err)
+	var trials []clients.Trial
 	for _, tt := range []struct {
 		name string
 		flag string
@@ -1008,15 +1009,15 @@ func shimMCP(t *testing.T, s shimmed, prefix string) {
 	} {
 		argv := []string{"npx", "--no-install", "--prefix", prefix, packageName, "--grace=500ms", tt.flag, "node", server,
 			clients.IgnoresEOF, clients.HelperWithout}
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
+		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
 			h := clients.OpenHost(t, clients.NodeHost, s.Variables(t), argv...)
 			h.Echo("a session")
 			tt.end(h)
-			h.MustVanish()
+			rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
 			h.Err.Rest() // to EOF
-		})
+		}})
 	}
+	clients.Together(t, trials)
 }
 
 // shimElsewhere has Node believe that it runs on another system: the command runs without fini,
