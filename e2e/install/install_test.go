@@ -122,12 +122,7 @@ func TestInstall(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "fini")
 		install(t, "022", path, "")
 		l := rig.StartCmd(t, exec.Command("/bin/sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do "$0" --install="$1" || exit 1; done; echo done`, rig.Fini, path))
-		for ended := false; !ended; {
-			select {
-			case <-l.Out.C:
-				ended = true
-			default:
-			}
+		for !l.Out.EOF() {
 			got, err := os.ReadFile(path)
 			if err != nil || len(got) != len(binary) {
 				t.Fatalf("%d bytes, %v", len(got), err)

@@ -16,9 +16,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
-// The table of what is left behind without fini, under tini and under fini. Each case
-// fills in its row; TestMain prints them, and the README carries what was measured.
-
 // A cgroup is everything that a case has started: a cgroup, which no process leaves by
 // another parent, session, process group, set of descriptors or environment.
 type Cgroup struct {
@@ -29,11 +26,15 @@ type Cgroup struct {
 // NewCgroup makes a cgroup; what is alive in it when the test ends is killed.
 func NewCgroup(t testing.TB) *Cgroup {
 	t.Helper()
-	root := "/sys/fs/cgroup/pids" // version 1 has a tree for each controller
-	if _, err := os.Stat(root); err != nil {
-		root = "/sys/fs/cgroup"
+	return NewCgroupBelow(t, cgroups())
+}
+
+// cgroups is where cgroups are, of which version 1 has a tree for each controller.
+func cgroups() string {
+	if _, err := os.Stat("/sys/fs/cgroup/pids"); err == nil {
+		return "/sys/fs/cgroup/pids"
 	}
-	return NewCgroupBelow(t, root)
+	return "/sys/fs/cgroup"
 }
 
 func NewCgroupBelow(t testing.TB, root string) *Cgroup {
@@ -93,21 +94,14 @@ func (c *Cgroup) Limit(file, value string) {
 // NewMemoryCgroup is NewCgroup, with room for so many bytes, and for no more on a swap device.
 func NewMemoryCgroup(t testing.TB, bytes int) *Cgroup {
 	t.Helper()
-	const root, file = "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
-	limit := strconv.Itoa(bytes)
-	if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-		h := NewCgroup(t)
-		h.Limit("memory.max", limit)
-		if _, err := os.Stat(filepath.Join(h.Dir, "memory.swap.max")); err == nil {
-			h.Limit("memory.swap.max", "0")
-		}
-		return h
+	root, limit, swap, none := cgroups(), "memory.max", "memory.swap.max", "0"
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil { // version 1
+		root, limit, swap, none = "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", strconv.Itoa(bytes)
 	}
 	h := NewCgroupBelow(t, root)
-	h.Limit(file, limit)
-	const both = "memory.memsw.limit_in_bytes"
-	if _, err := os.Stat(filepath.Join(h.Dir, both)); err == nil {
-		h.Limit(both, limit)
+	h.Limit(limit, strconv.Itoa(bytes))
+	if _, err := os.Stat(filepath.Join(h.Dir, swap)); err == nil {
+		h.Limit(swap, none)
 	}
 	return h
 }
@@ -115,13 +109,7 @@ func NewMemoryCgroup(t testing.TB, bytes int) *Cgroup {
 // Around is fini in place p with these arguments, in the cgroup, where prefix is what executes
 // it: a program that sets limits, say.
 func (c *Cgroup) Around(p Place, prefix []string, args ...string) *exec.Cmd {
-	argv := c.Wrap(slices.Concat(prefix, []string{Fini}, p.Flags(), args)...)
-	if !p.PID1 {
-		return exec.Command(argv[0], argv[1:]...)
-	}
-	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1"}, argv...)...)
-	AsPID1(cmd)
-	return cmd
+	return p.Executed(c.Wrap(prefix...), args...)
 }
 
 // Kill ends what is alive in the cgroup.
@@ -151,9 +139,7 @@ func StartInCgroup(t testing.TB, p Place, args ...string) (*Cgroup, *Life) {
 func (c *Cgroup) MustLeaveNothing(t testing.TB, l *Life, status int) {
 	t.Helper()
 	l.MustEnd(status)
-	if names := c.Names(); len(names) > 0 {
-		t.Errorf("survivors: %v", names)
-	}
+	c.MustBeEmpty()
 }
 
 // NoMore has no process of the cgroup fork any more, so that the cgroup can be killed one by one.

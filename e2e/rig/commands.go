@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
@@ -66,15 +65,8 @@ func Complete(t testing.TB, cmd *exec.Cmd) {
 	NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
-	for w := new(Wait); ; {
-		select {
-		case <-ended:
-			return
-		case <-time.After(100 * time.Millisecond):
-		}
-		if w.Over(Enough) {
-			_ = cmd.Process.Kill()
-			t.Fatalf("%q has not ended, or its output has no end", cmd.Args)
-		}
+	if !closed(ended) {
+		_ = cmd.Process.Kill()
+		t.Fatalf("%q has not ended, or its output has no end", cmd.Args)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
@@ -144,16 +143,10 @@ func (l *Life) Status() int {
 	l.T.Helper()
 	ended := make(chan struct{})
 	go func() { l.Wait(); close(ended) }()
-	for w := new(Wait); ; {
-		select {
-		case <-ended:
-			return procfs.ShellStatus(l.Cmd.ProcessState)
-		case <-time.After(100 * time.Millisecond):
-		}
-		if w.Over(Enough) {
-			l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
-		}
+	if !closed(ended) {
+		l.T.Fatalf("fini %d has not ended; its stderr: %s", l.PID(), l.Err.Text())
 	}
+	return procfs.ShellStatus(l.Cmd.ProcessState)
 }
 
 func (l *Life) MustHaveStatus(want int) {

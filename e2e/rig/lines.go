@@ -13,48 +13,41 @@ import (
 	"time"
 )
 
-// Lines reads a stream line by line. It never makes the writer wait, and what nobody has asked for yet is
-// kept in b alone: a test may start hundreds of commands, so there is no large buffer for each.
+// Lines reads a stream line by line. It never makes the writer wait, and keeps all that came in b alone: a test may start
+// hundreds of commands, so there is no large buffer for each.
 type Lines struct {
 	T    testing.TB
-	C    chan string // of the lines, one after the other; closed at EOF
 	came chan struct{}
 	mu   sync.Mutex
 	b    bytes.Buffer
+	from int // what was not handed on yet
 	eof  bool
 
-	early  []string // to be read before what comes by c
+	early  []string // to be handed on before that
 	beside *Lines   // the process's other stream, which a failure quotes
 }
 
 func NewLines(t testing.TB, r io.Reader) *Lines {
-	l := &Lines{T: t, C: make(chan string), came: make(chan struct{}, 1)}
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	go l.read(r)
-	go l.pass(over)
+	l := &Lines{T: t, came: make(chan struct{}, 1)}
+	go l.read(bufio.NewReader(r))
 	return l
 }
 
 // read takes in what there is, whole lines at a time.
-func (l *Lines) read(r io.Reader) {
-	in := bufio.NewReader(r)
-	for {
+func (l *Lines) read(in *bufio.Reader) {
+	for eof := false; !eof; {
 		line, err := in.ReadSlice('\n')
 		if bytes.HasPrefix(line, []byte("fini: ")) {
 			line = Ageless(line)
 		}
+		eof = err != nil && err != bufio.ErrBufferFull
 		l.mu.Lock()
 		l.b.Write(line)
-		l.eof = err != nil && err != bufio.ErrBufferFull
-		eof := l.eof
+		l.eof = eof
 		l.mu.Unlock()
 		select {
 		case l.came <- struct{}{}:
 		default:
-		}
-		if eof {
-			return
 		}
 	}
 }
@@ -65,55 +58,25 @@ func Ageless(line []byte) []byte { return ages.ReplaceAll(line, nil) }
 
 var ages = regexp.MustCompile(`, (\d+[hms])+ old\b`)
 
-// pass hands the lines on until the test is over.
-func (l *Lines) pass(over <-chan struct{}) {
-	defer close(l.C)
-	for from := 0; ; {
-		l.mu.Lock()
-		var text string
-		rest, eof := l.b.Bytes()[from:], l.eof
-		line, _, whole := bytes.Cut(rest, []byte("\n"))
-		if whole || eof {
-			text = string(line)
-		}
-		l.mu.Unlock()
-		switch {
-		case whole:
-			from += len(text) + 1
-		case eof && text == "":
-			return
-		case eof:
-			from += len(text)
-		default:
-			select {
-			case <-l.came:
-			case <-over:
-				return
-			}
-			continue
-		}
-		select {
-		case l.C <- text:
-		case <-over:
-			return
-		}
-	}
-}
-
+// Text is all that came so far.
 func (l *Lines) Text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
+// EOF reports whether the stream has ended.
+func (l *Lines) EOF() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.eof
+}
+
 // Whole reads to EOF and returns everything that came, what was read before too.
 func (l *Lines) Whole() string {
 	l.T.Helper()
-	for {
-		if _, ok := l.Next(); !ok {
-			return l.Text()
-		}
-	}
+	l.Rest()
+	return l.Text()
 }
 
 // Next is the next line; ok is false at EOF.
@@ -124,15 +87,33 @@ func (l *Lines) Next() (line string, ok bool) {
 		return line, true
 	}
 	for w := new(Wait); ; {
-		select {
-		case line, ok = <-l.C:
+		if line, ok, known := l.take(); known {
 			return line, ok
-		case <-time.After(100 * time.Millisecond):
 		}
-		if w.Over(Enough) {
-			l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
+		select {
+		case <-l.came:
+		case <-time.After(100 * time.Millisecond):
+			if w.Over(Enough) {
+				l.T.Fatalf("no line and no EOF; so far: %q", l.Text())
+			}
 		}
 	}
+}
+
+// take is Next, if that is known.
+func (l *Lines) take() (line string, ok, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text, _, whole := bytes.Cut(l.b.Bytes()[l.from:], []byte("\n"))
+	switch {
+	case whole:
+		l.from += len(text) + 1
+	case l.eof:
+		l.from += len(text)
+	default:
+		return "", false, false
+	}
+	return string(text), whole || len(text) > 0, true
 }
 
 // Want reads lines up to one that begins with prefix, and returns what follows it.
@@ -140,8 +121,11 @@ func (l *Lines) Want(prefix string) string {
 	l.T.Helper()
 	for {
 		line, ok := l.Next()
+		if !ok && l.beside != nil {
+			l.T.Fatalf("EOF before a line that begins with %q; so far: %q; and beside it: %q", prefix, l.Text(), l.beside.Whole())
+		}
 		if !ok {
-			l.T.Fatalf("EOF before a line that begins with %q; so far: %q%s", prefix, l.Text(), l.other())
+			l.T.Fatalf("EOF before a line that begins with %q; so far: %q", prefix, l.Text())
 		}
 		if rest, ok := strings.CutPrefix(line, prefix); ok {
 			return strings.TrimSpace(rest)
@@ -149,15 +133,7 @@ func (l *Lines) Want(prefix string) string {
 	}
 }
 
-// other quotes what came to the other stream, if there is one.
-func (l *Lines) other() string {
-	if l.beside == nil {
-		return ""
-	}
-	return fmt.Sprintf("; and beside it: %q", l.beside.Whole())
-}
-
-// WantPID is want for a line whose rest is a number.
+// WantPID is Want for a line whose rest is a number.
 func (l *Lines) WantPID(prefix string) int {
 	l.T.Helper()
 	rest := l.Want(prefix)
@@ -170,19 +146,14 @@ func (l *Lines) WantPID(prefix string) int {
 
 // Launched is the pid of the fini that a launcher has started, which it says when that may have
 // started the command already: what the command has said by then is left to be read.
-func (l *Lines) Launched() int {
+func (l *Lines) Launched() (pid int) {
 	l.T.Helper()
-	var early []string
-	for {
+	for early := []string(nil); ; {
 		line, ok := l.Next()
 		if !ok {
 			l.T.Fatalf("EOF before the launcher's line; so far: %q", l.Text())
 		}
-		if text, ok := strings.CutPrefix(line, "fini "); ok {
-			pid, err := strconv.Atoi(text)
-			if err != nil {
-				l.T.Fatalf("the launcher says %q", line)
-			}
+		if n, _ := fmt.Sscanf(line, "fini %d", &pid); n == 1 {
 			l.early = early
 			return pid
 		}

@@ -29,8 +29,7 @@ func Main(m *testing.M) {
 		programs.Run(os.Args[1], os.Args[2:])
 	}
 	if err := toE2E(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		fail(err)
 	}
 	surroundings.Own()
 	withoutShims()
@@ -40,30 +39,31 @@ func Main(m *testing.M) {
 		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
 	}
-	os.Exit(func() int {
-		if Fini == "" {
-			dir, err := os.MkdirTemp("", "fini-e2e-")
-			if err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			defer func() { _ = os.RemoveAll(dir) }()
-			if err := os.Chmod(dir, 0o755); err != nil { // another uid runs it too
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			Fini = filepath.Join(dir, "fini")
-			if err := build(Fini); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-		}
-		status := m.Run()
-		if AtEnd != nil {
-			AtEnd()
-		}
-		return max(status, tooLarge())
-	}())
+	dir, err := os.MkdirTemp("", "fini-e2e-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // another uid runs it too
+	}
+	if err == nil && Fini == "" {
+		Fini = filepath.Join(dir, "fini")
+		err = build(Fini)
+	}
+	status := 1
+	if err == nil {
+		status = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	if err != nil {
+		fail(err)
+	}
+	if AtEnd != nil {
+		AtEnd()
+	}
+	os.Exit(max(status, tooLarge()))
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
 }
 
 // AtEnd is called after the tests of a room.

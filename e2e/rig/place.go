@@ -99,23 +99,15 @@ func AsPID1(cmd *exec.Cmd) {
 
 // Command is fini with these arguments, in this place. As PID 1 program @pid1 mounts
 // /proc first and becomes fini by exec, so that cmd.Process.Pid is fini's pid.
-func (p Place) Command(args ...string) *exec.Cmd {
-	args = append(p.Flags(), args...)
-	if !p.PID1 {
-		return exec.Command(Fini, args...)
-	}
-	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1", Fini}, args...)...)
-	AsPID1(cmd)
-	return cmd
-}
+func (p Place) Command(args ...string) *exec.Cmd { return p.Executed(nil, args...) }
 
 // Executed is Command, where prefix is what executes fini.
 func (p Place) Executed(prefix []string, args ...string) *exec.Cmd {
-	cmd := p.Command(args...)
+	argv := slices.Concat(prefix, []string{Fini}, p.Flags(), args)
 	if !p.PID1 {
-		argv := append(slices.Clone(prefix), cmd.Args...)
-		return exec.Command(argv[0], argv[1:]...)
+		return CommandOf(argv)
 	}
-	cmd.Args = slices.Concat(cmd.Args[:2], prefix, cmd.Args[2:]) // behind "self @pid1"
+	cmd := exec.Command("/proc/self/exe", append([]string{"@pid1"}, argv...)...)
+	AsPID1(cmd)
 	return cmd
 }

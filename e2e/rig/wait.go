@@ -57,6 +57,20 @@ var slowness = sync.OnceValue(func() float64 {
 	return float64(took) / float64(5*time.Millisecond)
 })
 
+// closed reports whether a channel is closed before what takes Enough has had its time.
+func closed(c <-chan struct{}) bool {
+	for w := new(Wait); ; {
+		select {
+		case <-c:
+			return true
+		case <-time.After(100 * time.Millisecond):
+			if w.Over(Enough) {
+				return false
+			}
+		}
+	}
+}
+
 // Until waits for a fact that can only be polled.
 func Until(t testing.TB, what string, fact func() bool) {
 	t.Helper()
@@ -75,8 +89,7 @@ func UntilOlder(t testing.TB) {
 
 // Await asks for a fact until it is true, or has had the time that it takes on a free machine, and reports which.
 func Await(within time.Duration, fact func() bool) bool {
-	var w Wait
-	var asked time.Time
+	w, asked := new(Wait), time.Time{}
 	return poll(fact, func() bool {
 		if time.Since(asked) < 100*time.Millisecond {
 			return false

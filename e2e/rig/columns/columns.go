@@ -116,14 +116,7 @@ func Watch(wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
 		limit = rig.Patience
 	}
 	start := time.Now()
-	deadline := time.After(limit)
-	for open := true; open; {
-		select {
-		case _, open = <-out.C:
-		case <-deadline:
-			o.Never, open = true, false
-		}
-	}
+	o.Never = !rig.Poll(limit, out.EOF)
 	o.Eof = time.Since(start)
 	rig.Poll(time.Until(start.Add(limit)), func() bool { return alive() == 0 })
 	o.Survivors = alive()
