@@ -86,10 +86,9 @@ func init() { outer.catchEarly() }
 
 //go:nosplit
 func (p *process) catchEarly() {
-	if p.Role != Heir && proc.Call(unix.SYS_GETPID, 0, 0, 0, 0) != 1 {
-		return
+	if p.Role == Heir || getID(unix.SYS_GETPID) == 1 {
+		onTerminating(earlyPC)
 	}
-	onTerminating(earlyPC)
 }
 
 // onTerminating gives each terminating signal that is not ignored a handler.
@@ -118,7 +117,7 @@ func endEarly(sig uintptr) {
 	for round := 0; round < 1000 && outer.Role == Heir && outer.killChildren(); round++ {
 		proc.Rest(moment)
 	}
-	exitBy(syscall.WaitStatus(sig))
+	exitBy(uint32(sig))
 }
 
 const moment = 10 * time.Millisecond
@@ -126,7 +125,7 @@ const moment = 10 * time.Millisecond
 // exitBy ends this process with a wait status: it calls exit(2), or kills itself with the same signal.
 //
 //go:nosplit
-func exitBy(status syscall.WaitStatus) {
+func exitBy(status uint32) {
 	code := uintptr(status >> 8)
 	if sig := syscall.Signal(status & 0x7f); sig != 0 {
 		signals.EndBy(sig)
@@ -155,14 +154,11 @@ func fork() {
 		p.Failed = -int(errno)
 		return
 	}
-	// All signals wait that are not in this set, until the main child is started.
-	wanted := childEnded | terminating&^p.Ignored
 	if p.Parent.FD < 0 {
 		p.Parent.TakeSlot(ParentSignal)
-		wanted |= 1 << (ParentSignal - 1)
 	}
 	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
-	p.signalFD = signalFD(-1, wanted)
+	p.signalFD = signalFD(-1, p.Takes())
 	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
 		proc.SetAction(unix.SIGCHLD, &proc.SigAction{}, nil) // if SIGCHLD is ignored, the kernel keeps no status
@@ -252,12 +248,12 @@ func (p *process) launch() (err int) {
 	return err
 }
 
-// say sends a message.
+// say sends a message, about the signal that was read.
 //
 //go:nosplit
-func (p *process) say(kind Kind, value uint32, sender int32) {
-	p.message = Message{Kind: kind, Value: value, Sender: sender, Parent: int32(p.senderParent)}
-	proc.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+func (p *process) say(kind Kind) {
+	p.Signal.Kind = kind
+	proc.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
 // noteEarlier records the children that this process had before it became fini: a shell may start a process and then

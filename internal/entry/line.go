@@ -12,6 +12,8 @@ package entry
 //	Done        inner  the work is done: Value is the wait status to end with     exits with it after the inner fini has ended
 //	Signal      outer  the outer fini received signal Value from process Sender, a child of Parent
 //	ParentDied  outer  the parent process has died, as a signal showed
+//	HungUp      -      no message comes any more: the inner fini exits, or was    waits for its end, with a bound
+//	                   killed
 //
 // An inner fini that sends BeAlone exits at once. An inner fini that exits before Started, and has not sent BeAlone, has
 // started nothing: the outer fini exits with the inner fini's status.
@@ -33,6 +35,7 @@ const (
 	Done
 	Signal
 	ParentDied
+	HungUp
 )
 
 // The flags of a Job.

@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/pdeath"
 )
 
 // atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, and unblocked some of the
@@ -45,13 +44,11 @@ var outer process
 // state is what the rest of fini gets as it is: see Facts.
 type state struct {
 	Sleeper
-	Role           Role
-	Parent         pdeath.Launcher // the process that started fini
-	Failed         int             // the negative errno that prevented the pair
-	Group, Session int             // of the outer fini
-	Line           int             // this process's end
-	Report         int             // the descriptor of the report's place, or -1
-	KnowsEarlier   bool            // Earlier could be read
+	Failed         int  // the negative errno that prevented the pair
+	Group, Session int  // of the outer fini
+	Line           int  // this process's end
+	Report         int  // the descriptor of the report's place, or -1
+	KnowsEarlier   bool // Earlier could be read
 }
 
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
@@ -60,17 +57,16 @@ type process struct {
 	state
 	inner int // the pid of the inner fini
 
-	signalFD     int
-	polled       [3]unix.PollFd // the signals, the line and the parent process
-	signal       unix.SignalfdSiginfo
-	senderParent int // the parent of its sender, 0 if unknown or not asked for
-	message      Message
-	control      [3]uint64     // see cmsg(3)
-	deadline     time.Duration // as uptime, 0 for none
-	stderrFlags  int           // see inherit
-	text         [4096]byte    // of a file
-	earlier      [500]int32    // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
-	dir          [4096]byte    // the working directory, with a 0 at its end
+	signalFD    int
+	polled      [4]unix.PollFd // for Caught, Said, ParentEnded and Room
+	signal      unix.SignalfdSiginfo
+	seen        Seen
+	control     [3]uint64     // see cmsg(3)
+	deadline    time.Duration // as uptime
+	stderrFlags int           // see inherit
+	text        [4096]byte    // of a file
+	earlier     [500]int32    // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
+	dir         [4096]byte    // the working directory, with a 0 at its end
 }
 
 // Without pidfds, ParentSignal tells the outer fini that its parent process may have died. It is the last real-time

@@ -3,7 +3,6 @@
 package entry
 
 import (
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -18,73 +17,57 @@ import (
 //
 //go:nosplit
 func (p *process) sleep() {
-	for signalled := false; ; {
-		p.poll()
-		// The meaning of a signal depends on the messages before it. So the loop reads the signal first and handles it last.
-		// If the signal has to wait, all later signals wait too.
-		signalled = signalled || p.readSignal()
-		p.reap() // after SIGCHLD was read: another exit sends another one
-		started := false
-		for !p.hungUp() && p.receive() {
-			act := p.Step(Seen{What: Said, Message: p.message})
-			p.do(act)
-			if act&LetGo != 0 {
-				started, p.deadline = true, 0
-			}
-		}
-		if started {
+	for act := Act(0); act&StartRuntime == 0; {
+		p.look(p.Next())
+		act = p.Step(&p.seen)
+		if act&LetGo != 0 {
 			reaper.CloseInherited(false)
 			// So that its file system may be unmounted, it also leaves the working directory.
 			proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
 			proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
-			// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So the loop relays it
-			// like a signal from a process, and the main child may get it twice.
-			signalFD(p.signalFD, ^uint64(0))
-			for signalled = signalled || p.readSignal(); signalled && p.canSay(); signalled = p.readSignal() {
-				p.do(p.takeSignal(false))
-			}
-			p.beStoppable()
 		}
-		if p.Starting && !p.hungUp() && p.deadline != 0 && proc.Uptime() >= p.deadline {
-			p.do(p.Step(Seen{What: Waited}))
+		if act&Relay != 0 {
+			p.say(Signal)
 		}
-		if p.polled[2].Fd >= 0 && p.Parent.Died() {
-			p.polled[2].Fd = -1
-			p.do(p.Step(Seen{What: ParentEnded}))
+		p.do(act)
+		if act&Exit != 0 {
+			exitBy(p.Status)
 		}
-		waits := p.Main == 0 && p.Starting && !p.hungUp() // even a signal that was read
-		full := signalled && !waits && !p.canSay()
-		if signalled && !waits && !full {
-			p.do(p.takeSignal(true))
-			signalled = false
-		}
-		p.polled[0].Fd, p.polled[1].Events = int32(p.signalFD), unix.POLLIN
-		if signalled {
-			p.polled[0].Fd = -1
-		}
-		if full {
-			p.polled[1].Events |= unix.POLLOUT
-			proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // it reads nothing while it is stopped
-		}
-		if !p.hungUp() {
-			continue
-		}
+	}
+}
+
+// look looks for one kind of event.
+//
+//go:nosplit
+func (p *process) look(what What) {
+	e, found := &p.seen, true
+	switch e.What = what; what {
+	case Nothing:
+		p.poll()
+	case Caught:
+		found = p.readSignal()
+		p.reap() // after SIGCHLD was read: another exit sends another one
+	case Said:
+		found = p.receive()
+	case Waited:
+		found = proc.Uptime() >= p.deadline
+	case ParentEnded:
+		found = p.Parent.Died()
+	case Room:
+		// If signals come faster than the inner fini reads messages, the line is full: then signals have to stay pending,
+		// because a message that doesn't fit is lost.
+		atOnce := unix.Timespec{}
+		p.polled[3] = unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}
+		found = proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
+		e.ParentDied = p.Signal.Value == ParentSignal && p.Parent.Died()
+	case Ended:
 		reaped, status, _ := proc.Wait(p.inner, 0)
-		seen := Seen{What: Ended, Status: uint32(status), Children: hasChildren()}
-		switch {
-		case reaped == p.inner:
-		case proc.Uptime() < p.deadline:
-			continue
-		default:
-			seen.What, seen.Status = TimeUp, uint32(unix.SIGKILL)
+		if e.Value, e.Children = uint32(status), hasChildren(); reaped != p.inner {
+			e.Value, found = uint32(unix.SIGKILL), proc.Uptime() >= p.deadline
 		}
-		if p.Step(seen)&Exit != 0 {
-			exitBy(syscall.WaitStatus(p.Status))
-		}
-		if !p.BeAlone {
-			p.Role = Heir
-		}
-		return
+	}
+	if !found {
+		e.What = Nothing
 	}
 }
 
@@ -92,13 +75,17 @@ func (p *process) sleep() {
 //
 //go:nosplit
 func (p *process) poll() {
+	for i, what := range [...]What{Caught, Said, ParentEnded, Room} {
+		if p.Heeds(what) != (p.polled[i].Fd >= 0) {
+			p.polled[i].Fd = ^p.polled[i].Fd // it is passed over while it is negative
+		}
+	}
 	after, timeout := unix.Timespec{}, uintptr(0)
-	if p.deadline != 0 {
+	if p.IsBounded() {
 		after = unix.NsecToTimespec(int64(max(p.deadline-proc.Uptime(), 0)))
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
-	err := proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0)
-	if err == -int(unix.EINVAL) {
+	if proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0) == -int(unix.EINVAL) {
 		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop looks at
 		// everything without waiting.
 		proc.Rest(moment)
@@ -131,34 +118,22 @@ func hasChildren() bool {
 	return errno != unix.ECHILD
 }
 
-// receive takes a message from the line, with a descriptor if there is one, and records the hang-up.
+// receive takes a message from the line, with a descriptor if there is one, or the hang-up.
 //
 //go:nosplit
 func (p *process) receive() bool {
-	into := [2]uintptr{uintptr(unsafe.Pointer(&p.message)), unsafe.Sizeof(p.message)} // struct iovec
+	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
 	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
-	if n == 0 || n == -int(unix.ECONNRESET) {
-		p.polled[1].Fd = -1
-		p.do(p.Step(Seen{What: HungUp}))
-	}
 	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
 		proc.Close(p.Report)
 		p.Report = int(int32(p.control[2]))
 	}
-	return n == int(unsafe.Sizeof(p.message))
-}
-
-//go:nosplit
-func (p *process) hungUp() bool { return p.polled[1].Fd < 0 }
-
-// canSay reports whether the line takes a message now. If signals come faster than the inner fini reads messages, the
-// line is full: then signals have to stay pending, because a message that doesn't fit is lost.
-//
-//go:nosplit
-func (p *process) canSay() bool {
-	line, atOnce := unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}, unix.Timespec{}
-	return proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&line)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
+	if n == 0 || n == -int(unix.ECONNRESET) {
+		p.seen.Kind = HungUp
+		return true
+	}
+	return n == int(unsafe.Sizeof(p.seen.Message))
 }
 
 // readSignal reads a signal. In a job the inner fini drops a signal whose sender belongs to the tree. But such a sender,
@@ -169,35 +144,14 @@ func (p *process) readSignal() bool {
 	if proc.Call(unix.SYS_READ, uintptr(p.signalFD), uintptr(unsafe.Pointer(&p.signal)), unsafe.Sizeof(p.signal), 0) <= 0 {
 		return false
 	}
-	p.senderParent = 0
-	if p.Job&InJob != 0 && p.signal.Code <= 0 && p.signal.Pid != 0 {
-		p.senderParent = proc.ParentNow(int(p.signal.Pid), &p.text, true)
+	p.seen.Message = Message{Value: p.signal.Signo, Sender: Kernel}
+	if p.signal.Code <= 0 {
+		p.seen.Sender = int32(p.signal.Pid)
+	}
+	if p.Job&InJob != 0 && p.seen.Sender > 0 {
+		p.seen.Parent = int32(proc.ParentNow(int(p.signal.Pid), &p.text, true))
 	}
 	return true
-}
-
-// takeSignal returns the acts for the signal that was read. If asKernel is false, a signal of the kernel, such as the SIGINT
-// of Ctrl-C, counts as sent by a process, because the main child may not have got it.
-//
-//go:nosplit
-func (p *process) takeSignal(asKernel bool) Act {
-	if p.signal.Signo == ParentSignal && p.Parent.FD < 0 && (p.Parent.Pid != 0 || p.signal.Pid == 0) {
-		if p.Parent.Died() { // else only a thread of the parent process has exited
-			return p.Step(Seen{What: ParentEnded})
-		}
-		return 0
-	}
-	sender := int32(0)
-	if p.signal.Code <= 0 {
-		sender = int32(p.signal.Pid)
-	} else if asKernel {
-		sender = Kernel
-	}
-	act := p.Step(Seen{What: Signalled, Signal: p.signal.Signo, Sender: int(sender)})
-	if act&Relay != 0 {
-		p.say(Signal, p.signal.Signo, sender)
-	}
-	return act
 }
 
 // do carries out the acts that do not end the sleep, except LetGo and Relay: sleep carries them out, because the linker
@@ -205,14 +159,11 @@ func (p *process) takeSignal(asKernel bool) Act {
 //
 //go:nosplit
 func (p *process) do(act Act) {
-	if act&(Hold|AwaitEnd) != 0 { // after the line has hung up, only a tracer delays the end of a process
+	if act&Bound != 0 { // after the line has hung up, only a tracer delays the end of a process
 		p.deadline = proc.Uptime() + time.Second
 	}
-	if act&Listen != 0 {
-		p.deadline = 0
-	}
-	if act&TellParent != 0 && p.Parent.FD < 0 {
-		p.say(ParentDied, 0, 0)
+	if act&TellParent != 0 {
+		p.say(ParentDied)
 		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // 0, if there is none, is no signal
 	}
 	if act&Continue != 0 {
@@ -225,9 +176,13 @@ func (p *process) do(act Act) {
 		proc.Call(unix.SYS_SETPGID, nobody, nobody, 0, 0)
 		proc.Call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
 	}
+	if act&(LetGo|BeStoppable) != 0 {
+		stops := ^p.Takes()
+		signalFD(p.signalFD, ^stops)
+		proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
+	}
 	if act&Suspend != 0 {
-		p.beStoppable()
-		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.signal.Signo), 0, 0)
+		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Signal.Value), 0, 0)
 	}
 	if act&Kill != 0 {
 		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGKILL), 0, 0)
@@ -243,12 +198,11 @@ func (p *process) do(act Act) {
 //
 //go:nosplit
 func (p *process) inherit() {
-	const threads = 12 // that the runtime makes, and some more
-	room := 64         // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	room := 64 // the tree can hardly fork that often in the few milliseconds until the heir has its threads
 	for round := 0; round < 1000 && !hasRoom(room); round++ {
 		p.killChildren()
 		proc.Rest(moment)
-		room = threads
+		room = 12 // for the threads that the runtime makes, and some more
 	}
 	signalFD(p.signalFD, ^uint64(childEnded))
 	for p.readSignal() {
@@ -261,23 +215,6 @@ func (p *process) inherit() {
 	if flags := proc.Call(unix.SYS_FCNTL, 2, unix.F_GETFL, 0, 0); spare < 0 && flags > 0 && flags&unix.O_NONBLOCK != 0 {
 		p.stderrFlags = flags
 		proc.Call(unix.SYS_FCNTL, 2, unix.F_SETFL, uintptr(flags&^unix.O_NONBLOCK), 0)
-	}
-}
-
-// childEnded is the set that holds only SIGCHLD.
-const childEnded = 1 << (unix.SIGCHLD - 1)
-
-// beStoppable lets the kernel handle the signals that suspend this process with its job.
-//
-//go:nosplit
-func (p *process) beStoppable() {
-	stops := uint64(suspending)
-	if p.Job&Orphaned != 0 {
-		stops &^= 1 << (unix.SIGTSTP - 1)
-	}
-	if p.Job&InJob != 0 {
-		signalFD(p.signalFD, ^stops)
-		proc.Call(unix.SYS_RT_SIGPROCMASK, unix.SIG_UNBLOCK, uintptr(unsafe.Pointer(&stops)), 0, 8)
 	}
 }
 
@@ -322,10 +259,9 @@ func (p *process) killChildren() (left bool) {
 		if pid != 0 && (pid == main && exited == main || p.findEarlier(pid) != nil) {
 			continue
 		}
-		if left = true; pid == 0 { // kill(2) would take it for this process's group
-			continue
-		}
-		if pid == main || proc.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid {
+		left = true
+		// kill(2) would take 0 for this process's group.
+		if pid != 0 && (pid == main || proc.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid) {
 			proc.Call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
 	}

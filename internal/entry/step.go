@@ -1,6 +1,10 @@
 package entry
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/pdeath"
+)
 
 // A Sleeper is the state of the outer fini while it sleeps, before it has a runtime.
 //
@@ -11,6 +15,7 @@ import "golang.org/x/sys/unix"
 //	a signal, before Started          waits: the main child may run already, and shall get the signal
 //	a second since Starting           the execve(2) of the command may hang: signals are treated as before Starting
 //	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
+//	a signal, and the line is full    waits; each second an inner fini that is stopped is continued, to read
 //	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
 //	                                  is continued
 //	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
@@ -28,11 +33,20 @@ import "golang.org/x/sys/unix"
 //	the inner fini has not ended      the same as for an inner fini that SIGKILL has ended
 //	within the bound
 //
-// Step is a pure function of the Sleeper and a Seen. The loop in sleep.go runs Step. So do the tests of package life,
-// in their model of the kernel.
+// Its methods decide: they are pure functions. The loop in sleep.go runs them. So do the tests of
+// package life, in their model of the kernel.
 type Sleeper struct {
-	Ignored uint64 // signals that were ignored when fini started: bit n-1 is signal n
-	Self    int    // the pid of the outer fini
+	Ignored uint64          // signals that were ignored when fini started: bit n-1 is signal n
+	Self    int             // the pid of the outer fini
+	Parent  pdeath.Launcher // the process that started fini
+	Role    Role            // Heir at the end, if the outer fini is the heir
+
+	At         What    // what Next has returned
+	Signal     Message // the last one that was read
+	Held       bool    // it is not answered yet
+	Early      bool    // Started has come, and signals from before may be unanswered
+	ParentDied bool    // ParentEnded was seen
+	HungUp     bool    // the inner fini exits, or was killed
 
 	BeAlone  bool   // the inner fini has sent BeAlone
 	Starting bool   // the inner fini has sent Starting: the main child may run already
@@ -46,25 +60,27 @@ type Sleeper struct {
 
 // Seen is one event that the outer fini sees.
 type Seen struct {
-	What     What
-	Message  Message
-	Signal   uint32
-	Sender   int    // of the signal, as in a Message
-	Status   uint32 // the wait status of the inner fini
-	Children bool   // with Ended: there are other children
+	What       What
+	Message         // of Said; with Caught as it is relayed; the Value of Ended is the wait status of the inner fini
+	ParentDied bool // with Room, for ParentSignal: the parent process has died
+	Children   bool // with Ended: there are other children
 }
 
-// A What is a kind of Seen.
-type What int
+// A What is a kind of Seen. The outer fini looks for one after the other, in this order.
+//
+// The meaning of a signal depends on the messages before it. So the outer fini reads the signal first and answers it
+// last. If the signal has to wait, all later signals wait too.
+type What uint
 
 const (
-	Said What = iota // a Message
-	Signalled
+	Nothing What = iota // the outer fini waits, or what it looked for is not there
+	Caught              // a signal
+	Said                // a Message
+	Waited              // Started has not come within a second after Starting
 	ParentEnded
-	Waited // Started has not come within a second after Starting
-	HungUp // the inner fini exits, or was killed
-	Ended  // the inner fini can be reaped
-	TimeUp // the inner fini can't be reaped within the bound
+	Room  // on the line, to answer the signal
+	Ended // the inner fini can be reaped, or can't within the bound, which counts as if SIGKILL had ended it
+	whats
 )
 
 // Act is a set of actions of the outer fini, one bit for each.
@@ -72,88 +88,148 @@ type Act uint32
 
 const (
 	Relay        Act = 1 << iota // the signal
-	TellParent                   // that the parent process has died, if the inner fini can't see it
+	TellParent                   // that the parent process has died: the inner fini can't see it
 	Continue                     // the inner fini by SIGCONT, if it is stopped
 	ContinueJob                  // by SIGCONT
 	Suspend                      // this process by the signal, as its job was suspended
 	Kill                         // the inner fini by SIGKILL
-	Hold                         // terminating signals until LetGo
-	Listen                       // to terminating signals again
 	LetGo                        // of the inherited descriptors, and take all signals
-	AwaitEnd                     // of the inner fini, with a bound
+	BeStoppable                  // with the job
+	Bound                        // the wait for Started, Room or Ended, by a second from now on
 	Exit                         // by Status
-	StartRuntime                 // as a single process if BeAlone is set, else as the heir
+	StartRuntime                 // in this Role
 )
+
+// Next returns what the outer fini looks for next.
+//
+//go:nosplit
+func (s *Sleeper) Next() What {
+	for s.At = (s.At + 1) % whats; !s.Heeds(s.At); s.At = (s.At + 1) % whats {
+	}
+	return s.At
+}
+
+// Heeds reports whether the outer fini looks for a What now, and so whether it also waits for that.
+//
+//go:nosplit
+func (s *Sleeper) Heeds(w What) bool {
+	waits := s.Starting && s.Main == 0 && !s.HungUp // even a signal that was read
+	return [whats]bool{
+		Nothing:     !s.Early,
+		Caught:      !s.Held,
+		Said:        !s.Early && !s.HungUp,
+		Waited:      waits,
+		ParentEnded: !s.Early && s.Parent.FD >= 0 && !s.ParentDied,
+		Room:        s.Held && !waits,
+		Ended:       !s.Early && s.HungUp,
+	}[w%whats]
+}
+
+// IsBounded reports whether the outer fini, when it waits, looks again a second after Bound at the latest.
+//
+//go:nosplit
+func (s *Sleeper) IsBounded() bool { return s.Heeds(Waited) || s.Heeds(Room) || s.Heeds(Ended) }
+
+// Takes returns the signals that the outer fini reads: few until the main child is started, and then all but those by which the
+// kernel suspends this process with its job.
+//
+//go:nosplit
+func (s *Sleeper) Takes() uint64 {
+	switch {
+	case s.Main == 0 && s.Parent.FD < 0:
+		return childEnded | terminating&^s.Ignored | 1<<(ParentSignal-1)
+	case s.Main == 0:
+		return childEnded | terminating&^s.Ignored
+	case s.Early || s.Job == 0:
+		return ^uint64(0)
+	case s.Job == InJob:
+		return ^uint64(suspending)
+	}
+	return ^uint64(suspending &^ (1 << (unix.SIGTSTP - 1)))
+}
 
 // Step returns the acts that answer one event.
 //
 //go:nosplit
-func (s *Sleeper) Step(e Seen) Act {
+func (s *Sleeper) Step(e *Seen) Act {
+	act := Act(0)
 	switch e.What {
+	case Nothing:
+		if s.Early { // no other signal has come, or it has to wait
+			s.Early, act = false, BeStoppable
+		}
+		if s.At == Room { // the inner fini reads nothing while it is stopped, and may be stopped again
+			act |= Continue | Bound
+		}
+	case Caught:
+		s.Held, s.Signal = true, e.Message
 	case Said:
-		return s.said(e.Message)
-	case Signalled:
-		return s.signalled(e.Signal, e.Sender)
-	case ParentEnded:
-		s.Ending = true
-		return TellParent | Continue
+		s.At = Said - 1 // perhaps there is another one
+		switch e.Kind {
+		case BeAlone:
+			s.BeAlone = true
+		case Starting:
+			s.Starting, act = true, Bound
+		case HungUp:
+			s.HungUp, act = true, Bound
+		case Started:
+			s.Main, s.Job, s.Early = e.Value, e.Job, true
+			act = LetGo
+		case Done:
+			s.Done, s.Status = true, e.Value
+		}
 	case Waited:
 		s.Starting = false
-		return Listen
-	case HungUp:
-		return AwaitEnd
+	case ParentEnded:
+		s.ParentDied, s.Ending = true, true
+		act = Continue
+	case Room:
+		s.Held = false
+		act = s.signalled(e.ParentDied)
+	case Ended:
+		act = s.ended(e)
 	}
-	return s.ended(e)
+	return act
 }
 
 //go:nosplit
-func (s *Sleeper) said(m Message) Act {
-	switch m.Kind {
-	case BeAlone:
-		s.BeAlone = true
-	case Starting:
-		s.Starting = true
-		return Hold
-	case Started:
-		s.Main, s.Job = m.Value, m.Job
-		return LetGo
-	case Done:
-		s.Done, s.Status = true, m.Value
+func (s *Sleeper) signalled(parentDied bool) Act {
+	sig, sender := s.Signal.Value, int(s.Signal.Sender)
+	// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So it is relayed like a signal
+	// from a process, and the main child may get it twice.
+	if s.Early && sender == Kernel {
+		s.Signal.Sender = 0
 	}
-	return 0
-}
-
-//go:nosplit
-func (s *Sleeper) signalled(sig uint32, sender int) Act {
+	aboutParent := sig == ParentSignal && s.Parent.FD < 0 && (s.Parent.Pid != 0 || sender == 0)
 	asks := terminating&^s.Ignored>>(sig-1)&1 != 0
-	s.Ending = s.Ending || asks
-	orphaned := s.Job&Orphaned != 0
+	s.Ending = s.Ending || asks || aboutParent && parentDied
 	switch {
+	case aboutParent && parentDied: // and not only a thread of the parent process
+		return TellParent | Continue
 	case sig == uint32(unix.SIGCHLD) && s.Ending:
 		return Continue // the inner fini may have been stopped just before it could take the relayed signal
-	case sig == uint32(unix.SIGCHLD):
-		return 0
 	case s.Main == 0 && asks && !s.Starting:
 		if s.EndBy == 0 {
 			s.EndBy = sig
 		}
 		return Kill
-	case s.Main == 0:
+	case s.Main == 0 || sig == uint32(unix.SIGCHLD) || aboutParent:
 		return 0
-	case orphaned && sig == uint32(unix.SIGTSTP):
+	case s.Job&Orphaned != 0 && sig == uint32(unix.SIGTSTP):
 		return ContinueJob
-	case orphaned && sig == uint32(unix.SIGCONT) && sender == s.Self:
+	case s.Job&Orphaned != 0 && sig == uint32(unix.SIGCONT) && sender == s.Self:
 		return 0 // the SIGCONT of ContinueJob
 	case s.Ending:
 		return Relay | Continue
 	case s.Job&InJob != 0 && suspending>>(sig-1)&1 != 0:
-		return Relay | Suspend
+		s.Early = false
+		return Relay | Suspend | BeStoppable
 	}
 	return Relay
 }
 
 //go:nosplit
-func (s *Sleeper) ended(e Seen) Act {
+func (s *Sleeper) ended(e *Seen) Act {
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
 		s.BeAlone = false // the sender of the terminating signal wants no other fini either
@@ -167,12 +243,16 @@ func (s *Sleeper) ended(e Seen) Act {
 		s.Status = s.EndBy
 		return Exit
 	}
-	s.Status = e.Status
-	if exited := e.Status&0x7f == 0; s.Main == 0 && exited && !asked {
+	s.Status = e.Value
+	if exited := e.Value&0x7f == 0; s.Main == 0 && exited && !asked {
 		return Exit
 	}
+	s.Role = Heir
 	return StartRuntime
 }
+
+// childEnded is the set that holds only SIGCHLD.
+const childEnded = 1 << (unix.SIGCHLD - 1)
 
 // terminating are the terminating signals: bit n-1 is signal n.
 const terminating = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)

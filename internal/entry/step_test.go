@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/pdeath"
 )
 
 var acts = []struct {
@@ -12,8 +14,7 @@ var acts = []struct {
 	word string
 }{
 	{Relay, "relay"}, {TellParent, "tell parent's death"}, {Continue, "continue"}, {ContinueJob, "continue job"}, {Suspend, "suspend"}, {Kill, "kill"},
-	{Hold, "hold"}, {Listen, "listen"}, {LetGo, "let go"}, {AwaitEnd, "await end"},
-	{Exit, "exit"}, {StartRuntime, "start runtime"},
+	{LetGo, "let go"}, {BeStoppable, "be stoppable"}, {Bound, "bound"}, {Exit, "exit"}, {StartRuntime, "start runtime"},
 }
 
 // String is the acts of a set in words.
@@ -33,13 +34,19 @@ func said(kind Kind, value, flags uint32) Seen {
 	return Seen{What: Said, Message: Message{Kind: kind, Value: value, Job: flags}}
 }
 
-func sent(sig unix.Signal, sender int) Seen {
-	return Seen{What: Signalled, Signal: uint32(sig), Sender: sender}
+func sent(sig unix.Signal, sender int32) Seen {
+	return Seen{What: Caught, Message: Message{Value: uint32(sig), Sender: sender}}
 }
 
+// parents is the signal if the parent process has died.
+func parents(e Seen) Seen { e.ParentDied = true; return e }
+
+// bySignal is a parent process without a pidfd.
+var bySignal = pdeath.Launcher{Pid: 10, FD: -1}
+
 // exited and killed are the end of the inner fini; with others the outer fini has other children.
-func exited(code uint32) Seen     { return Seen{What: Ended, Status: code << 8} }
-func killed(sig unix.Signal) Seen { return Seen{What: Ended, Status: uint32(sig)} }
+func exited(code uint32) Seen     { return Seen{What: Ended, Message: Message{Value: code << 8}} }
+func killed(sig unix.Signal) Seen { return Seen{What: Ended, Message: Message{Value: uint32(sig)}} }
 func others(e Seen) Seen          { e.Children = true; return e }
 
 // TestStep has a case for each row of the table over Sleeper, and for each pair of them whose order matters.
@@ -52,8 +59,7 @@ func TestStep(t *testing.T) {
 		done        = said(Done, 3<<8, 0)
 		waited      = Seen{What: Waited}
 		parentDied  = Seen{What: ParentEnded}
-		hungUp      = Seen{What: HungUp}
-		timeUp      = Seen{What: TimeUp, Status: uint32(unix.SIGKILL)}
+		hungUp      = said(HungUp, 0, 0)
 		ignoring    = Sleeper{Ignored: 1 << (unix.SIGINT - 1)}
 	)
 	for _, tt := range []struct {
@@ -63,31 +69,31 @@ func TestStep(t *testing.T) {
 		acts   string // what follows each of these
 		status uint32 // by which the outer fini ends
 	}{
-		{"a message: no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, exited(0)}, "; await end; start runtime", 0},
-		{"a message: no pair, with other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, others(exited(0))}, "; await end; start runtime", 0},
+		{"a message: no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, exited(0)}, "; bound; start runtime", 0},
+		{"a message: no pair, with other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, others(exited(0))}, "; bound; start runtime", 0},
 		{"a message: the command runs", Sleeper{}, []Seen{started}, "let go", 0},
 		{"a message: the work is done", Sleeper{}, []Seen{started, done}, "let go; ", 3 << 8},
 		{"messages of the outer fini mean nothing to it", Sleeper{}, []Seen{said(Signal, 15, 0), said(ParentDied, 0, 0), said(0, 0, 0), said(99, 0, 0)}, "; ; ; ", 0},
 
-		{"TERM before Starting", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "kill; await end; exit", uint32(unix.SIGTERM)},
-		{"INT of the terminal before Starting", Sleeper{}, []Seen{sent(unix.SIGINT, 0), hungUp, killed(unix.SIGKILL)}, "kill; await end; exit", uint32(unix.SIGINT)},
-		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, killed(unix.SIGKILL)}, "kill; kill; await end; exit", uint32(unix.SIGHUP)},
+		{"TERM before Starting", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "kill; bound; exit", uint32(unix.SIGTERM)},
+		{"INT of the terminal before Starting", Sleeper{}, []Seen{sent(unix.SIGINT, 0), hungUp, killed(unix.SIGKILL)}, "kill; bound; exit", uint32(unix.SIGINT)},
+		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, killed(unix.SIGKILL)}, "kill; kill; bound; exit", uint32(unix.SIGHUP)},
 		{"a signal that was ignored before Started", ignoring, []Seen{sent(unix.SIGINT, 7), started}, "; let go", 0},
 		{"another signal before Started waits", Sleeper{}, []Seen{sent(unix.SIGUSR1, 7), started, sent(unix.SIGUSR1, 7)}, "; let go; relay", 0},
-		{"TERM, and the inner fini exits all the same", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, exited(127)}, "kill; await end; exit", uint32(unix.SIGTERM)},
-		{"TERM, and there are other children", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, others(killed(unix.SIGKILL))}, "kill; await end; start runtime", uint32(unix.SIGKILL)},
-		{"TERM, and Started was under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, hungUp, killed(unix.SIGKILL)}, "kill; let go; await end; start runtime", uint32(unix.SIGKILL)},
-		{"TERM, and Started and Done were under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, done, hungUp, killed(unix.SIGKILL)}, "kill; let go; ; await end; exit", 3 << 8},
-		{"TERM, and the inner fini asks for no pair", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), said(BeAlone, 0, 0), hungUp, exited(0)}, "kill; ; await end; exit", uint32(unix.SIGTERM)},
-		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, sent(unix.SIGTERM, 7), exited(0)}, "; await end; kill; exit", uint32(unix.SIGTERM)},
-		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), sent(unix.SIGTERM, 7), hungUp, others(exited(0))}, "; kill; await end; start runtime", 0},
+		{"TERM, and the inner fini exits all the same", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, exited(127)}, "kill; bound; exit", uint32(unix.SIGTERM)},
+		{"TERM, and there are other children", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, others(killed(unix.SIGKILL))}, "kill; bound; start runtime", uint32(unix.SIGKILL)},
+		{"TERM, and Started was under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, hungUp, killed(unix.SIGKILL)}, "kill; let go; bound; start runtime", uint32(unix.SIGKILL)},
+		{"TERM, and Started and Done were under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, done, hungUp, killed(unix.SIGKILL)}, "kill; let go; ; bound; exit", 3 << 8},
+		{"TERM, and the inner fini asks for no pair", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), said(BeAlone, 0, 0), hungUp, exited(0)}, "kill; ; bound; exit", uint32(unix.SIGTERM)},
+		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, sent(unix.SIGTERM, 7), exited(0)}, "; bound; kill; exit", uint32(unix.SIGTERM)},
+		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), sent(unix.SIGTERM, 7), hungUp, others(exited(0))}, "; kill; bound; start runtime", 0},
 
-		{"a signal after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGTERM, 7), started, sent(unix.SIGTERM, 7)}, "hold; ; let go; relay, continue", 0},
-		{"SIGCHLD after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGCHLD, 21), started}, "hold; ; let go", 0},
-		{"a second since Starting", Sleeper{}, []Seen{starting, waited, sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "hold; listen; kill; await end; exit", uint32(unix.SIGTERM)},
-		{"a second since Starting, and the command runs", Sleeper{}, []Seen{starting, waited, started, sent(unix.SIGTERM, 7)}, "hold; listen; let go; relay, continue", 0},
-		{"the command can't be executed", Sleeper{}, []Seen{starting, hungUp, exited(126)}, "hold; await end; exit", 126 << 8},
-		{"the inner fini was killed after Starting", Sleeper{}, []Seen{starting, hungUp, others(killed(unix.SIGKILL))}, "hold; await end; start runtime", uint32(unix.SIGKILL)},
+		{"a signal after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGTERM, 7), started, sent(unix.SIGTERM, 7)}, "bound; ; let go; relay, continue", 0},
+		{"SIGCHLD after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGCHLD, 21), started}, "bound; ; let go", 0},
+		{"a second since Starting", Sleeper{}, []Seen{starting, waited, sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "bound; ; kill; bound; exit", uint32(unix.SIGTERM)},
+		{"a second since Starting, and the command runs", Sleeper{}, []Seen{starting, waited, started, sent(unix.SIGTERM, 7)}, "bound; ; let go; relay, continue", 0},
+		{"the command can't be executed", Sleeper{}, []Seen{starting, hungUp, exited(126)}, "bound; bound; exit", 126 << 8},
+		{"the inner fini was killed after Starting", Sleeper{}, []Seen{starting, hungUp, others(killed(unix.SIGKILL))}, "bound; bound; start runtime", uint32(unix.SIGKILL)},
 
 		{"a signal", Sleeper{}, []Seen{started, sent(unix.SIGUSR1, 7)}, "let go; relay", 0},
 		{"a terminating signal", Sleeper{}, []Seen{started, sent(unix.SIGTERM, 7)}, "let go; relay, continue", 0},
@@ -97,38 +103,46 @@ func TestStep(t *testing.T) {
 		{"SIGCHLD", Sleeper{}, []Seen{sent(unix.SIGCHLD, 21), started, sent(unix.SIGCHLD, 21)}, "; let go; ", 0},
 		{"the inner fini is stopped after a terminating signal", Sleeper{}, []Seen{started, sent(unix.SIGTERM, 7), sent(unix.SIGCHLD, 21)}, "let go; relay, continue; continue", 0},
 
+		{"a signal, and the line is full", Sleeper{At: Room, Main: 30}, []Seen{{}, sent(unix.SIGUSR1, 7)}, "continue, bound; relay", 0},
+
 		{"TSTP", Sleeper{}, []Seen{started, sent(unix.SIGTSTP, 0)}, "let go; relay", 0},
-		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, sent(unix.SIGTSTP, 0)}, "let go; relay, suspend", 0},
-		{"TTIN in an orphaned job, which waited for Started", Sleeper{}, []Seen{orphanedJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend", 0},
-		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, sent(unix.SIGTSTP, 0)}, "tell parent's death, continue; let go; relay, continue", 0},
+		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, sent(unix.SIGTSTP, 0)}, "let go; relay, suspend, be stoppable", 0},
+		{"TTIN in an orphaned job, which waited for Started", Sleeper{}, []Seen{orphanedJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend, be stoppable", 0},
+		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, sent(unix.SIGTSTP, 0)}, "continue; let go; relay, continue", 0},
 		{"TSTP in an orphaned job", Sleeper{Self: outerPid}, []Seen{orphanedJob, sent(unix.SIGTSTP, 0), sent(unix.SIGCONT, outerPid)}, "let go; continue job; ", 0},
 		{"TSTP in an orphaned job, before Started", Sleeper{Self: outerPid}, []Seen{sent(unix.SIGTSTP, 0), orphanedJob, sent(unix.SIGTSTP, 0)}, "; let go; continue job", 0},
 		{"CONT of another process in an orphaned job", Sleeper{Self: outerPid}, []Seen{orphanedJob, sent(unix.SIGCONT, 7)}, "let go; relay", 0},
 		{"CONT of this process in another job", Sleeper{Self: outerPid}, []Seen{inJob, sent(unix.SIGCONT, outerPid)}, "let go; relay", 0},
 
-		{"the parent process has died", Sleeper{}, []Seen{started, parentDied}, "let go; tell parent's death, continue", 0},
-		{"the parent process has died before Started", Sleeper{}, []Seen{parentDied, started}, "tell parent's death, continue; let go", 0},
-		{"a signal after the parent's death", Sleeper{}, []Seen{started, parentDied, sent(unix.SIGUSR1, 7)}, "let go; tell parent's death, continue; relay, continue", 0},
-		{"the inner fini is stopped after the parent's death", Sleeper{}, []Seen{started, parentDied, sent(unix.SIGCHLD, 21)}, "let go; tell parent's death, continue; continue", 0},
+		{"the parent process has died", Sleeper{}, []Seen{started, parentDied}, "let go; continue", 0},
+		{"the parent process has died, without pidfds", Sleeper{Parent: bySignal}, []Seen{started, sent(ParentSignal, 7), parents(sent(ParentSignal, 7))}, "let go; ; tell parent's death, continue", 0},
+		{"the parent process has died, and is outside of the namespace", Sleeper{Parent: pdeath.Launcher{FD: -1}},
+			[]Seen{started, parents(sent(ParentSignal, 7)), parents(sent(ParentSignal, 0))}, "let go; relay; tell parent's death, continue", 0},
+		{"another signal without pidfds", Sleeper{Parent: bySignal}, []Seen{started, parents(sent(unix.SIGUSR1, 7))}, "let go; relay", 0},
+		{"ParentSignal with a pidfd", Sleeper{Parent: pdeath.Launcher{Pid: 10}}, []Seen{started, parents(sent(ParentSignal, 7))}, "let go; relay", 0},
+		{"the parent process has died before Started", Sleeper{}, []Seen{parentDied, started}, "continue; let go", 0},
+		{"a signal after the parent's death", Sleeper{}, []Seen{started, parentDied, sent(unix.SIGUSR1, 7)}, "let go; continue; relay, continue", 0},
+		{"the inner fini is stopped after the parent's death", Sleeper{}, []Seen{started, parentDied, sent(unix.SIGCHLD, 21)}, "let go; continue; continue", 0},
 
-		{"the inner fini has done its work", Sleeper{}, []Seen{started, done, hungUp, exited(3)}, "let go; ; await end; exit", 3 << 8},
-		{"the command was killed", Sleeper{}, []Seen{started, said(Done, uint32(unix.SIGSEGV), 0), hungUp, exited(139)}, "let go; ; await end; exit", uint32(unix.SIGSEGV)},
-		{"the inner fini was killed after Done", Sleeper{}, []Seen{started, done, hungUp, killed(unix.SIGKILL)}, "let go; ; await end; exit", 3 << 8},
-		{"the inner fini exits before Started", Sleeper{}, []Seen{hungUp, exited(127)}, "await end; exit", 127 << 8},
-		{"the inner fini exits before Started, with other children", Sleeper{}, []Seen{hungUp, others(exited(127))}, "await end; exit", 127 << 8},
-		{"the inner fini was killed before Started", Sleeper{}, []Seen{hungUp, killed(unix.SIGKILL)}, "await end; start runtime", uint32(unix.SIGKILL)},
-		{"the inner fini was killed", Sleeper{}, []Seen{started, hungUp, others(killed(unix.SIGKILL))}, "let go; await end; start runtime", uint32(unix.SIGKILL)},
-		{"the runtime of the inner fini gave up", Sleeper{}, []Seen{started, hungUp, exited(2)}, "let go; await end; start runtime", 2 << 8},
-
-		{"no end within the bound", Sleeper{}, []Seen{started, hungUp, timeUp}, "let go; await end; start runtime", uint32(unix.SIGKILL)},
-		{"no end within the bound, after Done", Sleeper{}, []Seen{started, done, hungUp, timeUp}, "let go; ; await end; exit", 3 << 8},
-		{"no end within the bound, before Started", Sleeper{}, []Seen{hungUp, timeUp}, "await end; start runtime", uint32(unix.SIGKILL)},
+		{"the inner fini has done its work", Sleeper{}, []Seen{started, done, hungUp, exited(3)}, "let go; ; bound; exit", 3 << 8},
+		{"the command was killed", Sleeper{}, []Seen{started, said(Done, uint32(unix.SIGSEGV), 0), hungUp, exited(139)}, "let go; ; bound; exit", uint32(unix.SIGSEGV)},
+		{"the inner fini was killed after Done", Sleeper{}, []Seen{started, done, hungUp, killed(unix.SIGKILL)}, "let go; ; bound; exit", 3 << 8},
+		{"the inner fini exits before Started", Sleeper{}, []Seen{hungUp, exited(127)}, "bound; exit", 127 << 8},
+		{"the inner fini exits before Started, with other children", Sleeper{}, []Seen{hungUp, others(exited(127))}, "bound; exit", 127 << 8},
+		{"the inner fini was killed before Started", Sleeper{}, []Seen{hungUp, killed(unix.SIGKILL)}, "bound; start runtime", uint32(unix.SIGKILL)},
+		{"the inner fini was killed", Sleeper{}, []Seen{started, hungUp, others(killed(unix.SIGKILL))}, "let go; bound; start runtime", uint32(unix.SIGKILL)},
+		{"the runtime of the inner fini gave up", Sleeper{}, []Seen{started, hungUp, exited(2)}, "let go; bound; start runtime", 2 << 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := tt.s
 			var got []string
 			for _, e := range tt.seen {
-				got = append(got, s.Step(e).String())
+				act := s.Step(&e)
+				if e.What == Caught {
+					act = s.Step(&Seen{What: Room, ParentDied: e.ParentDied})
+				}
+				got = append(got, act.String())
+				s.Early = false // no signal has come before
 			}
 			if got := strings.Join(got, "; "); got != tt.acts {
 				t.Errorf("acts %q, want %q", got, tt.acts)
@@ -137,5 +151,84 @@ func TestStep(t *testing.T) {
 				t.Errorf("status %#x, want %#x", s.Status, tt.status)
 			}
 		})
+	}
+}
+
+// TestNext has what the outer fini looks for from one wait to the next. What it finds has a plus, and what it does is in
+// brackets.
+func TestNext(t *testing.T) {
+	var (
+		names  = [...]string{"wait", "signal", "message", "second", "parent", "room", "end"}
+		room   = Seen{What: Room}
+		hungUp = said(HungUp, 0, 0)
+		usr1   = sent(unix.SIGUSR1, 7)
+	)
+	for _, tt := range []struct {
+		name   string
+		s      Sleeper
+		there  []Seen
+		want   string
+		sender int32 // of the signal that is relayed
+	}{
+		{"nothing", Sleeper{}, nil, "signal message parent wait", 0},
+		{"nothing, without pidfds", Sleeper{Parent: bySignal}, nil, "signal message wait", 0},
+		{"the parent's end is seen once", Sleeper{}, []Seen{{What: ParentEnded}, said(Done, 0, 0)}, "signal message parent+(continue) wait signal message+ message wait", 0},
+		{"messages", Sleeper{}, []Seen{said(Starting, 0, 0), said(Done, 0, 0)}, "signal message+(bound) message+ message second parent wait", 0},
+		{"a signal comes before a message", Sleeper{Main: 30}, []Seen{usr1, said(Done, 0, 0), room}, "signal+ message+ message parent room+(relay) wait", 7},
+		{"a signal waits for Started", Sleeper{Starting: true}, []Seen{usr1}, "signal+ message second parent wait", 7},
+		{"a signal has waited for Started", Sleeper{Starting: true, Held: true, Signal: Message{Value: uint32(unix.SIGINT), Sender: Kernel}},
+			[]Seen{said(Started, 30, 0), room}, "message+(let go) room+(relay, continue) signal(be stoppable) message parent wait", 0},
+		{"signals are pending when Started comes", Sleeper{}, []Seen{said(Started, 30, InJob), sent(unix.SIGINT, Kernel), room, usr1, room},
+			"signal message+(let go) signal+ room+(relay, continue) signal+ room+(relay, continue) signal(be stoppable) message parent wait", 7},
+		{"TSTP is pending, and another signal", Sleeper{}, []Seen{said(Started, 30, InJob), sent(unix.SIGTSTP, Kernel), room, sent(unix.SIGWINCH, Kernel), room},
+			"signal message+(let go) signal+ room+(relay, suspend, be stoppable) wait signal+ message parent room+(relay) wait", Kernel},
+		{"the line is full", Sleeper{Main: 30, Held: true, Signal: usr1.Message}, nil, "message parent room(continue, bound) wait", 7},
+		{"the line is full when Started comes", Sleeper{}, []Seen{said(Started, 30, 0), usr1}, "signal message+(let go) signal+ room(continue, be stoppable, bound) wait", 7},
+		{"the line hangs up", Sleeper{}, []Seen{hungUp}, "signal message+(bound) parent end wait", 0},
+		{"a signal comes before the hang-up", Sleeper{Starting: true}, []Seen{sent(unix.SIGCHLD, 21), hungUp, room, exited(0)}, "signal+ message+(bound) parent room+ end+(exit)", 21},
+		{"a second since Starting, with a signal", Sleeper{Starting: true, Held: true, Signal: sent(unix.SIGTERM, 7).Message}, []Seen{{What: Waited}, room}, "message second+ parent room+(kill) wait", 7},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, got, act := tt.s, []string{}, Act(0)
+			for act&(Exit|StartRuntime) == 0 && (len(got) == 0 || s.At != Nothing || len(tt.there) > 0) && len(got) < 20 {
+				e, word := Seen{}, names[s.Next()]
+				if len(tt.there) > 0 && tt.there[0].What == s.At {
+					e, tt.there, word = tt.there[0], tt.there[1:], word+"+"
+				}
+				if act = s.Step(&e); act != 0 {
+					word += "(" + act.String() + ")"
+				}
+				got = append(got, word)
+			}
+			if got := strings.Join(got, " "); got != tt.want || s.Signal.Sender != tt.sender {
+				t.Errorf("sender %d, %s\nwant   %d, %s", s.Signal.Sender, got, tt.sender, tt.want)
+			}
+		})
+	}
+}
+
+// TestTakes has the signals that the outer fini reads.
+func TestTakes(t *testing.T) {
+	set := func(signals ...unix.Signal) (bits uint64) {
+		for _, sig := range signals {
+			bits |= 1 << (sig - 1)
+		}
+		return bits
+	}
+	for _, tt := range []struct {
+		s    Sleeper
+		want uint64
+	}{
+		{Sleeper{Starting: true}, set(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGCHLD)},
+		{Sleeper{Ignored: set(unix.SIGINT)}, set(unix.SIGHUP, unix.SIGQUIT, unix.SIGTERM, unix.SIGCHLD)},
+		{Sleeper{Parent: bySignal}, set(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGCHLD, ParentSignal)},
+		{Sleeper{Main: 30}, ^set()},
+		{Sleeper{Main: 30, Job: InJob, Early: true}, ^set()},
+		{Sleeper{Main: 30, Job: InJob}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
+		{Sleeper{Main: 30, Job: InJob | Orphaned}, ^set(unix.SIGTTIN, unix.SIGTTOU)},
+	} {
+		if got := tt.s.Takes(); got != tt.want {
+			t.Errorf("%+v: %#x, want %#x", tt.s, got, tt.want)
+		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
-// fini, which sleeps. The outer fini decides by entry.Sleeper, which is the very code. Only the loop around that is
-// modelled here: sleep in entry/sleep.go. Something else can happen before each of its system calls.
+// fini, which sleeps. What the outer fini looks for, and what it makes of that, is entry.Sleeper's, which is the very code. Only
+// what the kernel shows to it, and does for it, is modelled here.
 
 // A phase is how far a fini has come.
 type phase uint8
@@ -31,47 +31,17 @@ const (
 // A sleeper is an outer fini that sleeps.
 type sleeper struct {
 	entry.Sleeper
-	at        place
-	takes     takes
-	signal    caught // that was read; none if its sig is 0
-	letsGo    bool   // Started was received in this round
-	drains    bool   // what came before Started is taken now, and no signal is known to be a key
-	stoppable bool   // TSTP stops it
-	staysUp   bool   // it was to end when it took a TSTP that waited for Started
-	hungUp    bool
-	saidSo    bool // and Step knows
-	parent    bool // its end was seen
-	deadline  time.Duration
+	deadline time.Duration
+	staysUp  bool // it was to end when it took a TSTP that waited for Started
 }
 
-// A place is where a sleeper stands in a round of its loop.
-type place uint8
-
 const (
-	polls place = iota
-	receives
-	lets
-	hangsUp
-	tires
-	looksUp
-	takesSignal
-	looksDown
+	parentSignal = syscall.Signal(entry.ParentSignal)
+	room         = 2 // messages to the inner fini fill the line
 )
 
-// takes are the signals that a sleeper receives.
-type takes uint8
-
-const (
-	onlyEnding takes = iota // terminating ones, see process.wanted
-	held                    // none of these either
-	everything              // all
-)
-
-func (t takes) has(sig syscall.Signal) bool {
-	return t == everything || sig == syscall.SIGCHLD || sig == parentSignal || t == onlyEnding && asksForEnd(sig)
-}
-
-const parentSignal = syscall.Signal(entry.ParentSignal)
+// takes reports whether a signal is caught, and neither waits nor is the kernel's.
+func (s *sleeper) takes(sig syscall.Signal) bool { return s.Takes()>>(sig-1)&1 != 0 }
 
 // say sends a message to a process of the pair.
 func (w *world) say(to handle, m entry.Message) {
@@ -84,7 +54,7 @@ func (w *world) say(to handle, m entry.Message) {
 }
 
 func kindName(m entry.Message) string {
-	name := [...]string{"nothing", "BeAlone", "Starting", "Started", "Done", "Signal", "ParentDied"}[m.Kind]
+	name := [...]string{"nothing", "BeAlone", "Starting", "Started", "Done", "Signal", "ParentDied", "HungUp"}[m.Kind]
 	return fmt.Sprintf("%s %d", name, m.Value)
 }
 
@@ -104,11 +74,12 @@ func (w *world) sayStarted() {
 func (w *world) fallAsleep(unstarted bool) {
 	outer, inner := &w.finis[0], &w.finis[1]
 	outer.Loop, outer.phase, outer.bound = Loop{records: &records{}}, dozing, nil
-	outer.sleeper.Self = w.get(outer.id).pid
+	s := &outer.sleeper
+	s.Self, s.Parent.Pid, s.Parent.FD = w.get(outer.id).pid, w.get(w.cast.shell).pid, -boolToInt(w.noPidfds)
 	if !unstarted {
 		w.sayStarted()
-		outer.sleeper.Step(entry.Seen{What: entry.Said, Message: outer.line[0]})
-		outer.line, outer.sleeper.takes, outer.sleeper.stoppable = nil, everything, w.rules.Job != 0 && !w.orphaned
+		s.Step(&entry.Seen{What: entry.Said, Message: outer.line[0]})
+		outer.line, s.At, s.Early = nil, entry.Nothing, false
 		w.ghost.started = true
 		return
 	}
@@ -168,7 +139,7 @@ func (w *world) beginning(f *fini) {
 
 // pends is the signal that a sleeper reads next. Low numbers come first: see signal(7).
 func (w *world) pends(f *fini) (got caught, ok bool) {
-	i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes.has(c.sig) })
+	i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes(c.sig) })
 	if f.child && (i < 0 || f.caught[i].sig > syscall.SIGCHLD) {
 		return caught{sig: syscall.SIGCHLD, kernel: true}, true
 	}
@@ -178,119 +149,89 @@ func (w *world) pends(f *fini) (got caught, ok bool) {
 	return f.caught[i], true
 }
 
-// read takes that signal.
-func (w *world) read(f *fini) bool {
-	got, ok := w.pends(f)
-	if !ok {
-		return false
-	}
-	f.sleeper.signal = got
-	if got.sig == syscall.SIGCHLD {
-		f.child = false
-	} else {
-		f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c caught) bool { return c.sig == got.sig })
-	}
-	return true
-}
-
-// mayTake reports whether a sleeper acts on the signal that it has read.
-func (s *sleeper) mayTake() bool { return s.signal.sig != 0 && (s.Main != 0 || !s.Starting) }
-
-// isTired reports whether a second has passed since Starting.
-func (s *sleeper) isTired(now time.Duration) bool {
-	return s.Starting && !s.hungUp && s.deadline != 0 && now >= s.deadline
-}
-
-// parentGone reports whether a sleeper has yet to see the end of the parent process.
-func (w *world) parentGone(s *sleeper) bool {
-	return !w.noPidfds && !s.parent && w.ended(w.cast.shell)
-}
-
 // waitable reports whether the inner fini can be reaped.
 func (w *world) waitable() bool {
 	p := w.get(w.cast.inner)
 	return p.state == 'Z' && !p.has(traced)
 }
 
-// awaits reports whether there is something for a sleeper.
-func (w *world) awaits(f *fini) bool {
-	s := &f.sleeper
-	_, pending := w.pends(f)
-	return pending && s.signal.sig == 0 || len(f.line) > 0 || s.letsGo || s.at == lets ||
-		w.ended(w.cast.inner) && !s.saidSo || s.isTired(w.now) || w.parentGone(s) || s.mayTake() ||
-		s.hungUp && (w.waitable() || w.now >= s.deadline)
+// sees is what the kernel shows to a sleeper that looks for something.
+func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
+	found := true
+	switch what {
+	case entry.Caught:
+		var got caught
+		got, found = w.pends(f)
+		e.Value, e.Sender = uint32(got.sig), int32(got.sender)
+		if got.kernel {
+			e.Sender = entry.Kernel
+		}
+	case entry.Said:
+		if e.Kind, found = entry.HungUp, w.ended(w.cast.inner); len(f.line) > 0 {
+			e.Message, found = f.line[0], true
+		}
+	case entry.Waited:
+		found = w.now >= f.sleeper.deadline
+	case entry.ParentEnded:
+		found = w.ended(w.cast.shell)
+	case entry.Room:
+		found = len(w.fini(w.cast.inner).line) < room || w.ended(w.cast.inner)
+		e.ParentDied = w.ended(w.cast.shell)
+	case entry.Ended:
+		e.Value, found = uint32(syscall.SIGKILL), w.waitable() || w.now >= f.sleeper.deadline
+		if w.waitable() {
+			e.Value = uint32(w.get(w.cast.inner).status)
+		}
+		e.Children = len(w.childrenOf(f.id)) > boolToInt(w.waitable())
+	}
+	if found {
+		e.What = what
+	}
+	return e
 }
 
-// asleep lets a sleeper go on to behind its next system call that others can see.
-func (w *world) asleep(f *fini) {
-	s := &f.sleeper
+// polls reports whether a sleeper that waits is woken.
+func (w *world) polls(f *fini) bool {
+	for what := entry.Caught; what <= entry.Ended; what++ {
+		if f.sleeper.Heeds(what) && w.sees(f, what).What != entry.Nothing {
+			return true
+		}
+	}
+	at := f.next()
+	return at != 0 && w.now >= at
+}
+
+// awaits reports whether a sleeper goes on.
+func (w *world) awaits(f *fini) bool {
+	c := *f
 	for range 20 {
-		at := s.at
-		s.at = (s.at + 1) % (looksDown + 1)
-		switch at {
-		case polls:
-			if s.signal.sig == 0 && w.read(f) {
-				w.scene("outer, asleep: reads signal %d", s.signal.sig)
-				return
-			}
-		case receives:
-			w.reapEarlier(f.id)
-			if len(f.line) > 0 {
-				m := f.line[0]
-				f.line, s.at = slices.Clone(f.line[1:]), at
-				act := w.decide(f, entry.Seen{What: entry.Said, Message: m}, kindName(m))
-				s.letsGo = s.letsGo || act&entry.LetGo != 0
-				return
-			}
-			s.hungUp = s.hungUp || w.ended(w.cast.inner)
-		case lets:
-			if s.letsGo {
-				s.letsGo, s.drains, s.takes, s.deadline = false, true, everything, 0
-			}
-			if !s.drains {
-				break
-			}
-			if s.signal.sig != 0 || w.read(f) {
-				s.at = at
-				w.takeSignal(f, false)
-				return
-			}
-			s.drains = false
-			w.beStoppable(f)
-			return
-		case hangsUp:
-			if s.hungUp && !s.saidSo {
-				s.saidSo = true
-				w.decide(f, entry.Seen{What: entry.HungUp}, "hang-up")
-				return
-			}
-		case tires:
-			if s.isTired(w.now) {
-				w.supply.rows.one("asleep", "a second since Starting", "listens")
-				w.decide(f, entry.Seen{What: entry.Waited}, "a second")
-				return
-			}
-		case looksUp:
-			if w.parentGone(s) {
-				s.parent = true
-				w.decide(f, entry.Seen{What: entry.ParentEnded}, "the parent's end")
-				return
-			}
-		case takesSignal:
-			if s.mayTake() {
-				w.takeSignal(f, true)
-				return
-			} else if s.signal.sig != 0 {
-				w.supply.rows.one("asleep", "a signal, before Started", "waits")
-			}
-		case looksDown:
-			if s.hungUp && (w.waitable() || w.now >= s.deadline) {
-				w.ending(f)
-				return
-			}
+		what := c.sleeper.Next()
+		if what == entry.Nothing && !w.polls(f) {
+			return false
+		}
+		e := w.sees(&c, what)
+		if act := c.sleeper.Step(&e); e.What != entry.Nothing || act != 0 {
+			return true
 		}
 	}
 	panic("an outer fini goes round and round")
+}
+
+// asleep lets a sleeper go on to behind the next thing that it sees or does.
+func (w *world) asleep(f *fini) {
+	s := &f.sleeper
+	for done := false; !done; {
+		e, early := w.sees(f, s.Next()), s.Early
+		act := s.Step(&e)
+		done = e.What != entry.Nothing || act != 0
+		w.acts(f, e, act, early)
+	}
+	if f.next() == 0 { // what means nothing any more makes no other state
+		s.deadline = 0
+	}
+	if !s.Held {
+		s.Signal = entry.Message{}
+	}
 }
 
 // reapEarlier reaps what is neither the inner fini nor the main child.
@@ -302,118 +243,108 @@ func (w *world) reapEarlier(parent handle) {
 	}
 }
 
-// beStoppable leaves to the kernel the keys that suspend a job.
-func (w *world) beStoppable(f *fini) {
-	s := &f.sleeper
-	s.stoppable = s.Job&entry.InJob != 0 && s.Job&entry.Orphaned == 0
-	at := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP })
-	if s.stoppable && at >= 0 {
-		f.caught = slices.Delete(slices.Clone(f.caught), at, at+1)
-		w.deliver(w.get(f.id), syscall.SIGTSTP, 0, true)
+// acts carries out what a sleeper does about an event. If it is early, the command may not have had the signal.
+func (w *world) acts(f *fini, e entry.Seen, act entry.Act, early bool) {
+	s, self, inner := &f.sleeper, w.get(f.id), w.get(w.cast.inner)
+	sig := syscall.Signal(s.Signal.Value)
+	took := func(what, after string) { w.supply.rows.one("asleep", what, after) }
+	what, end := "", "the inner fini has ended"
+	switch e.What {
+	case entry.Nothing:
+		if what = "no other signal"; act == 0 {
+			return
+		}
+	case entry.Caught:
+		w.scene("outer, asleep: reads signal %d", sig)
+		f.child = f.child && sig != syscall.SIGCHLD
+		f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c caught) bool { return c.sig == sig })
+		w.reapEarlier(f.id)
+		if !s.Heeds(entry.Room) {
+			took("a signal, before Started", "waits")
+		}
+		return
+	case entry.Said:
+		if what = kindName(e.Message); e.Kind != entry.HungUp {
+			f.line = slices.Clone(f.line[1:])
+		}
+	case entry.Waited:
+		what = "a second"
+		took("a second since Starting", "listens")
+	case entry.ParentEnded:
+		what = "the parent's end"
+	case entry.Room:
+		what = fmt.Sprintf("signal %d", sig)
+		s.staysUp = s.staysUp || early && sig == syscall.SIGTSTP && s.Ending
+	case entry.Ended:
+		if !w.waitable() {
+			end = "the inner fini has not ended within the bound"
+		} else if inner.state = 0; s.Done {
+			end += ", after Done"
+		}
+		what = end
 	}
-}
-
-// takeSignal acts on the signal that was read. asKernel is false if the command may not have had it.
-func (w *world) takeSignal(f *fini, asKernel bool) {
-	s := &f.sleeper
-	got := &s.signal
-	seen := entry.Seen{What: entry.Signalled, Signal: uint32(got.sig), Sender: got.sender}
-	if got.sig == parentSignal {
-		seen = entry.Seen{What: entry.ParentEnded}
-	}
-	got.kernel = got.kernel && asKernel
-	act := w.decide(f, seen, fmt.Sprintf("signal %d", got.sig))
-	s.staysUp = s.staysUp || !asKernel && got.sig == syscall.SIGTSTP && s.Ending
-	if act&entry.Kill != 0 && w.ghost.endBy == 0 {
-		w.ghost.endBy = got.sig
-		w.oblige(w.ladder())
-	}
-	*got = caught{}
-}
-
-// decide asks the very code, and carries out what does not end the sleep.
-func (w *world) decide(f *fini, seen entry.Seen, what string) entry.Act {
-	s := &f.sleeper
-	act := s.Step(seen)
 	w.scene("outer, asleep: %s: %s", what, actText(act))
-	self, inner := w.get(f.id), w.get(w.cast.inner)
-	rows := w.supply.rows
-	if act&entry.Hold != 0 {
-		s.takes, s.deadline = held, w.now+time.Second
-	}
-	if act&entry.Listen != 0 {
-		s.takes, s.deadline = onlyEnding, 0
+	if act&entry.Bound != 0 {
+		s.deadline = w.now + time.Second
 	}
 	if act&entry.Relay != 0 {
-		rows.one("asleep", "a signal", "relayed")
-		m := entry.Message{Kind: entry.Signal, Value: uint32(s.signal.sig), Sender: int32(s.signal.sender)}
-		if s.signal.kernel {
-			m.Sender = entry.Kernel
-		}
+		took("a signal", "relayed")
+		m := s.Signal
+		m.Kind = entry.Signal
 		w.say(inner.id, m)
 	}
-	if act&entry.TellParent != 0 && w.noPidfds {
-		rows.one("asleep", "the parent process has died, without pidfds", "tells the inner one")
+	if act&entry.TellParent != 0 {
+		took("the parent process has died, without pidfds", "tells the inner one")
 		w.say(inner.id, entry.Message{Kind: entry.ParentDied})
 	}
 	if act&entry.Continue != 0 && inner.changed == stopped {
-		why := map[bool]string{true: "SIGCHLD", false: "a signal to end"}[s.signal.sig == syscall.SIGCHLD]
-		if seen.What == entry.ParentEnded {
-			why = "the parent process has died"
+		switch {
+		case e.What == entry.Nothing:
+			took("a signal, and the line is full", "continues the inner one")
+		case e.What == entry.ParentEnded || act&entry.TellParent != 0:
+			took("the parent process has died", "continues the inner one")
+		case sig == syscall.SIGCHLD:
+			took("SIGCHLD", "continues the inner one")
+		default:
+			took("a signal to end", "continues the inner one")
 		}
-		rows.one("asleep", why, "continues the inner one")
 		_ = w.kill(self, inner, syscall.SIGCONT)
 	}
 	if act&entry.ContinueJob != 0 {
-		rows.one("asleep", "SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
+		took("SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
+	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) {
+		if i := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP }); i >= 0 {
+			f.caught = slices.Delete(slices.Clone(f.caught), i, i+1)
+			w.deliver(self, syscall.SIGTSTP, 0, true)
+		}
+	}
 	if act&entry.Suspend != 0 {
-		rows.one("asleep", "SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
+		took("SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
 		w.ghost.suspended = true
-		w.beStoppable(f)
-		w.deliver(self, s.signal.sig, self.pid, false)
+		w.deliver(self, sig, self.pid, false)
 	}
 	if act&entry.Kill != 0 {
-		rows.one("asleep", "a signal, before Starting", "kills the inner one")
+		took("a signal, before Starting", "kills the inner one")
+		if w.ghost.endBy == 0 {
+			w.ghost.endBy = sig
+			w.oblige(w.ladder())
+		}
 		_ = w.kill(self, inner, syscall.SIGKILL)
 	}
-	if act&entry.AwaitEnd != 0 {
-		s.deadline = w.now + time.Second
-	}
-	return act
-}
-
-// ending is the end of the sleep.
-func (w *world) ending(f *fini) {
-	s, inner := &f.sleeper, w.get(w.cast.inner)
-	seen := entry.Seen{What: entry.Ended, Status: uint32(inner.status)}
-	how := "the inner fini has ended, after Done"
-	switch waitable := w.waitable(); {
-	case waitable:
-		inner.state = 0
-		if !s.Done {
-			how = "the inner fini has ended"
-		}
-	default:
-		seen.What, seen.Status = entry.TimeUp, uint32(syscall.SIGKILL)
-		how = "the inner fini has not ended within the bound"
-	}
-	seen.Children = len(w.childrenOf(f.id)) > 0
-	act := w.decide(f, seen, how)
-	took := func(after string) { w.supply.rows.one("asleep", how, after) }
 	switch {
 	case act&entry.Exit != 0:
-		took("over")
+		took(end, "over")
 		f.said, f.result = true, ResultOf(syscall.WaitStatus(s.Status))
 		w.endOf(f)
-	case s.BeAlone:
-		took("running")
-		w.beAlone(f)
-	case act&entry.StartRuntime != 0:
-		took("is the heir")
+	case act&entry.StartRuntime != 0 && s.Role == entry.Heir:
+		took(end, "is the heir")
 		w.wake(f)
-	default:
+	case act&entry.StartRuntime != 0:
+		took(end, "running")
+		w.beAlone(f)
+	case e.What == entry.Ended:
 		w.breach("the pair", "outer does nothing about the end of inner")
 	}
 }
@@ -487,8 +418,11 @@ func (w *world) used(name string) bool {
 
 // next is when a fini wants to be woken.
 func (f *fini) next() time.Duration {
-	if f.phase == dozing {
-		return f.sleeper.deadline
+	switch s := &f.sleeper; {
+	case f.phase == dozing && s.IsBounded():
+		return s.deadline
+	case f.phase == dozing:
+		return 0
 	}
 	return f.Loop.next()
 }

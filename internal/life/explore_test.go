@@ -65,7 +65,7 @@ func sending(sig syscall.Signal) func(*world, *proc) {
 func key(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(sig, false)
-		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.takes != everything || f.sleeper.at == lets) {
+		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.Main == 0 || f.sleeper.Early) {
 			w.may(sig, false) // it may come twice: a limit
 		}
 		_ = w.killGroup(nil, w.rules.Job, sig)

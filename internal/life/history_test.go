@@ -141,7 +141,7 @@ func eventCode(e event) string {
 // actText is what the outer fini does while it sleeps.
 func actText(acts entry.Act) string {
 	var words []string
-	for i, word := range strings.Split("relay, tell parent's death, continue inner, continue job, suspend, kill inner, hold, listen, let go, await end, exit, start runtime", ", ") {
+	for i, word := range strings.Split("relay, tell parent's death, continue inner, continue job, suspend, kill inner, let go, be stoppable, wait a second, exit, start runtime", ", ") {
 		if acts&(1<<i) != 0 {
 			words = append(words, word)
 		}

@@ -181,6 +181,7 @@ var moreRows = func() (all []row) {
 		"asleep: a signal, before Started -> waits",
 		"asleep: a second since Starting -> listens",
 		"asleep: a signal -> relayed",
+		"asleep: a signal, and the line is full -> continues the inner one",
 		"asleep: a signal to end -> continues the inner one",
 		"asleep: SIGCHLD -> continues the inner one",
 		"asleep: SIGTSTP in a job that would be orphaned without the inner fini -> continues the job",

@@ -388,7 +388,7 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 }
 
 // stopsByKey reports whether Ctrl-Z stops a process: a fini only in the job, and no process in an orphaned group. See
-// Plan.Stops, beStoppable, setpgid(2).
+// Plan.Stops, Sleeper.Takes, setpgid(2).
 func (w *world) stopsByKey(p *proc) bool {
 	if w.orphaned && !slices.Contains(w.linkedGroups(), p.group) {
 		return false
@@ -397,7 +397,7 @@ func (w *world) stopsByKey(p *proc) bool {
 		return true
 	}
 	f := w.fini(p.id)
-	return f.sleeper.stoppable && f.phase == dozing || !f.outer && !f.inner && f.rules.Job != 0
+	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || !f.outer && !f.inner && f.rules.Job != 0
 }
 
 // act is what a process makes of the signals that it gets.
