@@ -1,7 +1,6 @@
 package leftovers
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,63 +64,15 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-func TestEachLeftoverIsAskedOnce(t *testing.T) {
+// A signal ends the wait of --orphans=wait. That it waits is TestWaitsAsleep's.
+func TestWaitEndsOnTERM(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
-		t.Parallel()
-		l := rig.Start(t, p, "--linger=0", "--grace=5s", "--", "/bin/sh", "-c",
-			strings.Join(rig.Mode("signals"), " ")+" & read line; exit 0")
+		l := rig.Start(t, p, "-v", "--orphans=wait", "--", "/bin/sh", "-c", `setsid sh -c 'echo ready; exec sleep 1000' & exit 5`)
 		l.Out.Want("ready")
-		rig.Write(t, l, "go\n")
-		rig.MustRecord(t, "a leftover that stays says", l.Out.Rest(), "signal 15")
-		l.MustEnd(0)
-	})
-}
-
-func TestPolicies(t *testing.T) {
-	t.Parallel()
-	// One leftover holds stdout, the other holds nothing but the witness.
-	const script = `
-		setsid sleep 1000 & ` + rig.UntilSleeps + `; echo holder $!
-		setsid sleep 1000 >/dev/null 2>&1 </dev/null & ` + rig.UntilSleeps + `; echo quiet $!
-		read go; exit 4`
-	for _, policy := range []string{"pipes", "leave"} {
-		t.Run(policy, func(t *testing.T) {
-			l := rig.Start(t, rig.Pair, "--orphans="+policy, "--linger=0", "--", "/bin/sh", "-c", script)
-			holder, quiet := l.Out.WantPID("holder "), l.Out.WantPID("quiet ")
-			killAtCleanup(t, []int{holder, quiet})
-			rig.Write(t, l, "go\n")
-			l.MustHaveStatus(4)
-			if policy == "pipes" {
-				l.Out.Rest() // the reader has EOF
-				l.Err.Want(fmt.Sprintf("fini: stopping leftover %d ", holder))
-				mustStayAlone(l, []int{quiet})
-				return
-			}
-			l.Err.Want("fini: leaving leftover ")
-			l.Err.Want("fini: leaving leftover ")
-			mustStayAlone(l, []int{holder, quiet})
-		})
-	}
-	t.Run("wait", func(t *testing.T) {
-		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
-			l := rig.Start(t, p, "--orphans=wait", "--linger=0", "--", "/bin/sh", "-c",
-				`exec 4<&0; setsid sh -c 'echo ready; read go <&4; echo done by itself' & echo end`)
-			l.Out.Want("ready")
-			rig.Write(t, l, "go\n")
-			l.Out.Want("done by itself")
-			l.MustEnd(0)
-			rig.MustRecord(t, "fini says", l.Err.Rest())
-		})
-	})
-	t.Run("wait ends on TERM", func(t *testing.T) {
-		rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
-			l := rig.Start(t, p, "-v", "--orphans=wait", "--", "/bin/sh", "-c", `setsid sh -c 'echo ready; exec sleep 1000' & exit 5`)
-			l.Out.Want("ready")
-			l.Err.Want("fini: command ") // the main child has ended
-			l.Signal(syscall.SIGTERM)
-			l.MustEnd(5)
-		})
+		l.Err.Want("fini: command ") // the main child has ended
+		l.Signal(syscall.SIGTERM)
+		l.MustEnd(5)
 	})
 }
 

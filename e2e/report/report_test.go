@@ -187,6 +187,9 @@ func TestReportOfLeftovers(t *testing.T) {
 				if got, want := r.Words(pids), strings.TrimSpace("9 exit 9\n"+tt.want); got != want || r.Reaped < 1 || len(words) == 1 && r.Reaped > 1 {
 					t.Errorf("reports %q, and %d reaped, want %q; stderr: %s", got, r.Reaped, want, said)
 				}
+				if strings.HasPrefix(tt.script, signals) { // however long it stays
+					rig.MustRecord(t, "the leftover says", l.Out.Rest(), "signal 15")
+				}
 				if holds := strings.Contains(said, "which holds"); holds != (strings.Contains(tt.want, "holds") && !p.PID1) || tt.want == "" && said != "" {
 					t.Errorf("says %q", said)
 				}

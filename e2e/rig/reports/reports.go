@@ -212,7 +212,7 @@ func (r Report) Words(pids map[string]int) string {
 			line += []string{", started by ", " < "}[min(i, 1)] + name(a)
 		}
 		if l.Owner != nil {
-			line += ", owned by " + name(*l.Owner)
+			line += fmt.Sprintf(", owned by %s (%s)", name(*l.Owner), l.Owner.Command)
 		}
 		for _, v := range l.Context {
 			line += fmt.Sprintf(", %s=%s", v.Variable, v.Value)
