@@ -53,7 +53,6 @@ var Programs = map[string]func(args []string) int{
 	"@refuse":      runRefuse,
 	"@script":      runScript,
 	"@signals":     runSignals,
-	"@supervisor":  runSupervisor,
 	"@tracer":      runTracer,
 }
 
