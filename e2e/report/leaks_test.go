@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"html"
 	"net"
 	"os"
 	"os/exec"
@@ -19,111 +20,107 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
-// listeners starts fini and below it, in the directory, one that listens as these words say, at the addresses that it is told. Of
-// env, IN=NAME=VALUE sets a variable for that one alone.
-func listeners(t *testing.T, p rig.Place, env []string, flags []string, dir string, words ...string) (l *rig.Life, pids map[string]int, at []string) {
-	t.Helper()
-	cmd := p.Command(slices.Concat(flags, []string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; ${IN:+export "$IN"}; exec "$@") & read go; exit 0`, "sh", dir},
-		rig.Mode("listen", words...))...)
-	cmd.Env = append(os.Environ(), append([]string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY="}, env...)...)
-	l = rig.StartCmd(t, cmd)
-	pids = pidsOf(t, l, "listener")
-	for line := range strings.Lines(l.Out.Text()) {
-		if address, ok := strings.CutPrefix(line, "listens "); ok {
-			at = append(at, strings.TrimSpace(address))
-		}
-	}
-	return l, pids, at
-}
-
-// A leftover's line and its entry in the report name its ports, its directory and its user.
-func TestLeftoverSaysWhereItListens(t *testing.T) {
+// A leftover's line and its entry in the report name its ports, its directory and its user. An audit counts and names what is
+// left, and touches nobody. On GitHub a leak that decides the status is an error, and the step has a summary.
+func TestLeak(t *testing.T) {
 	t.Parallel()
-	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		dir, here := t.TempDir(), must(os.Getwd())
+	const (
+		// Of these texts LISTENER, A1 and DIR are what this life has.
+		stops, leaves = "fini: stopping leftover LISTENER", "fini: leaving leftover LISTENER"
+		decides       = "\nfini: exit 9 instead of 0: --orphans-exit, 1 leftover"
+		at, holds     = ", listens on A1, in /", ", which holds stdout and stderr"
+		test          = ", started in test tests/x.py::y"
+		stopped, left = " was sent SIGTERM, ended SIGTERM, holds stdout stderr", ", spared for leave, holds stdout stderr"
+		remedy        = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. "
+		hint          = "If a test sets FINI_TEST in its environment, its leak is named by that. "
+		link          = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
+		one           = "The command left 1 process running (below), and "
+		warns         = one + "fini stopped what did not exit" + remedy + hint + link
+		looks         = one + "--orphans=leave stops nothing" + remedy + hint + link
+		fails         = "The command succeeded, but left 1 process running (below), so this step fails (--orphans-exit)" + remedy
+	)
+	audit, github := "--orphans=leave --orphans-exit=9", "GITHUB_ACTIONS=true"
+	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
+		dir := t.TempDir()
 		for _, tt := range []struct {
-			name, dir string
-			words     []string
-			line      string // ends in this, behind the command; a number stands for an address
-			reports   string
+			name, flags, env string
+			dir              string   // of the one that listens
+			listen           []string // and how
+			says, reports    string
+			explains, row    string // of GitHub's summary
 		}{
-			{"tcp and unix", dir, []string{"tcp 127.0.0.1:0", "unix @fini " + dir, "unix " + filepath.Join(dir, "s"), "tcp 0.0.0.0:0"},
-				", listens on %[1]s and %[2]s and %[3]s and 1 more, in " + dir, ", listens on %[1]s %[2]s %[3]s %[4]s, in " + dir},
-			{"nothing, and here", here, nil, "", ""},
-			{"another user", "/", []string{"54321", "tcp 127.0.0.1:0"}, ", listens on %[1]s, in /, as user 54321", ", listens on %[1]s, in /, as user 54321"},
+			{"tcp and unix", "", "", dir, []string{"tcp 127.0.0.1:0", "unix @fini " + dir, "unix " + filepath.Join(dir, "s"), "tcp 0.0.0.0:0"},
+				stops + ", listens on A1 and A2 and A3 and 1 more, in DIR" + holds, stopped + ", listens on A1 A2 A3 A4, in DIR", "", ""},
+			{"nothing, and here", "", "", ".", nil, stops + holds, stopped, "", ""},
+			{"another user", "", "", "/", []string{"54321", "tcp 127.0.0.1:0"}, stops + at + ", as user 54321" + holds, stopped + at + ", as user 54321", "", ""},
+			{"audit", audit, "", "/", nil, leaves + at + holds + decides, left + at, "", ""},
+			{"quiet", audit + " -q", "", "/", nil, decides, left + at, "", ""},
+			{"a look", "--orphans=leave", "", "/", nil, leaves + at + holds, left + at, "", ""},
+			{"a quiet look", "--orphans=leave -q", "", "/", nil, "", left + at, "", ""},
+			{"GitHub", "", github, "/", nil, stops + at + holds + "\n::warning title=fini::" + warns + "%0ALISTENER" + at + holds, stopped + at, warns, at + " | SIGTERM"},
+			{"GitHub, a test", "--orphans-exit=9", github + " IN=PYTEST_CURRENT_TEST=tests/x.py::y", "/", nil, stops + test + at + holds + decides +
+				"\n::error title=fini,file=tests/x.py::" + fails + link + "%0ALISTENER" + test + at + holds, stopped + ", listens on A1, PYTEST_CURRENT_TEST=tests/x.py::y, in /", fails + link, test + at + " | SIGTERM"},
+			{"GitHub, a leak that decides", "--orphans-exit=9", github, "/", nil, stops + at + holds + decides +
+				"\n::error title=fini::" + fails + hint + link + "%0ALISTENER" + at + holds, stopped + at, fails + hint + link, at + " | SIGTERM"},
+			{"GitHub, a look", "--orphans=leave", github, "/", nil, leaves + at + holds + "\n::warning title=fini::" + looks + "%0ALISTENER" + at + holds, left + at, looks, at + " | is still running"},
+			{"GitHub, quiet", "--orphans-exit=9 -q", github, "/", nil, decides, stopped + at, "", ""},
 		} {
-			t.Run(tt.name, func(t *testing.T) {
+			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
 				if tt.name == "another user" {
 					need.Root(t) // who else can't become another, or may not look at it then
 				}
-				path := reports.Path(t)
-				l, pids, at := listeners(t, p, nil, []string{"--linger=0", "--report=" + path}, tt.dir, tt.words...)
-				rig.Write(t, l, "go\n")
-				l.MustEnd(0)
-				filled := func(text string) string { // with the addresses
-					for i, address := range at {
-						text = strings.ReplaceAll(text, fmt.Sprintf("%%[%d]s", i+1), address)
+				if tt.listen == nil && tt.dir == "/" {
+					tt.listen = []string{"tcp 127.0.0.1:0"}
+				}
+				listen := rig.Mode("listen", tt.listen...)
+				path, summary := reports.Path(t), rig.Put(t, filepath.Join(t.TempDir(), "summary.md"), "before\n", 0o600)
+				cmd := p.Command(slices.Concat([]string{"--linger=10ms", "--report=" + path}, strings.Fields(tt.flags),
+					[]string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; ${IN:+export "$IN"}; exec "$@") & read go; exit 0`, "sh", tt.dir}, listen)...)
+				cmd.Env = slices.Concat(os.Environ(), []string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY=" + summary}, strings.Fields(tt.env))
+				l := rig.StartCmd(t, cmd)
+				pids := pidsOf(t, l, "listener")
+				words := []string{dir, "DIR"}
+				for line := range strings.Lines(l.Out.Text()) {
+					if address, ok := strings.CutPrefix(line, "listens "); ok {
+						words = append([]string{strings.TrimSpace(address), fmt.Sprint("A", len(words)/2)}, words...)
 					}
-					return text
 				}
-				want := filled(tt.line)
-				if !p.PID1 { // no leftover of PID 1 outlives fini, so none keeps a reader waiting
-					want += ", which holds stdout and stderr"
-				}
-				if _, line, _ := strings.Cut(string(rig.Ageless([]byte(l.Err.Whole()))), ")"); line != want+"\n" {
-					t.Errorf("says %q, want it to end in %q", l.Err.Text(), want)
-				}
-				want = filled("0 exit 0\nlistener was sent SIGTERM, ended SIGTERM, holds stdout stderr" + tt.reports)
-				if got := reports.MustHave(t, path).Words(pids); got != want {
-					t.Errorf("reports %q, want %q", got, want)
-				}
-			})
-		}
-	})
-}
-
-// An audit counts and names what is left, and touches nobody.
-func TestAudit(t *testing.T) {
-	t.Parallel()
-	const leaves, status = "fini: leaving leftover ", "fini: exit 9 instead of 0: --orphans-exit, 1 leftover"
-	audit := []string{"--orphans=leave", "--orphans-exit=9"}
-	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct {
-			name   string
-			flags  []string
-			status int
-			says   []string // the beginnings of lines
-		}{
-			{"audit", audit, 9, []string{leaves, status}},
-			{"quiet", append(audit, "-q"), 9, []string{status}},
-			{"a look", audit[:1], 0, []string{leaves}},
-			{"a quiet look", []string{audit[0], "-q"}, 0, nil},
-		} {
-			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
-				t.Parallel()
-				path := reports.Path(t)
-				l, pids, at := listeners(t, p, nil, append(tt.flags, "--linger=10ms", "--report="+path), "/", "tcp 127.0.0.1:0")
 				rig.Write(t, l, "go\n")
-				l.MustHaveStatus(tt.status)
-				if !p.PID1 { // where the kernel ends it
-					t.Cleanup(func() { _ = syscall.Kill(pids["listener"], syscall.SIGKILL) })
-					mustListen(t, at[0])
+				status, stays := 0, strings.Contains(tt.flags, "leave") && !p.PID1 // whose end is that of all
+				if strings.Contains(tt.says, "instead of") {
+					status = 9
 				}
-				want := fmt.Sprintf("%d exit 0\nlistener, spared for leave, holds stdout stderr, listens on %s, in /", tt.status, at[0])
-				if got := reports.MustHave(t, path).Words(pids); got != want {
-					t.Errorf("reports %q, want %q", got, want)
+				l.MustHaveStatus(status)
+				if stays {
+					mustListen(t, words[0])
+					rig.MustKill(t, pids["listener"], syscall.SIGKILL)
+					rig.Until(t, "the end of what stays", func() bool { return rig.HungUp(l.Witness) })
 				}
-				rig.Until(t, "its lines", func() bool { return strings.Count(l.Err.Text(), "\n") >= len(tt.says) })
-				if said := slices.Collect(strings.Lines(l.Err.Text())); !slices.EqualFunc(said, tt.says, strings.HasPrefix) {
-					t.Errorf("says %q, want %q", said, tt.says)
+				l.MustEnd(status)
+				listener, filled := regexp.MustCompile(fmt.Sprintf(`%d \([^)]*\)`, pids["listener"])), strings.NewReplacer(words...)
+				same := func(what, got, want string) {
+					t.Helper()
+					if p.PID1 { // of which no leftover keeps a reader waiting
+						want = strings.ReplaceAll(want, holds, "")
+					}
+					if got = filled.Replace(listener.ReplaceAllString(string(rig.Ageless([]byte(got))), "LISTENER")); got != want {
+						t.Errorf("%s: %q, want %q", what, got, want)
+					}
 				}
+				same("says", strings.TrimSpace(l.Err.Whole()), strings.TrimSpace(tt.says))
+				same("reports", reports.MustHave(t, path).Words(pids), fmt.Sprintf("%d exit 0\nlistener%s", status, tt.reports))
+				want := "before\n"
+				if tt.explains != "" {
+					want += "### fini\n\n" + tt.explains + "\n\n| leftover | ended |\n| --- | --- |\n| LISTENER" + tt.row + " |\n\n"
+				}
+				same("the summary", html.UnescapeString(rig.ReadFile(t, summary)), want)
 			})
 		}
 	})
 	// What ends within the linger does not count.
-	l := rig.Start(t, rig.Pair, append(audit, "--linger=1h", "--", "/bin/sh", "-c",
-		`dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`)...)
+	l := rig.Start(t, rig.Pair, "--orphans=leave", "--orphans-exit=9", "--linger=1h", "--", "/bin/sh", "-c",
+		`dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`)
 	l.MustEnd(0)
 	rig.MustRecord(t, "fini says", l.Err.Rest())
 }
@@ -134,62 +131,6 @@ func mustListen(t *testing.T, at string) {
 	conn, err := net.Dial("tcp", at)
 	rig.NoError(t, err)
 	_ = conn.Close()
-}
-
-// On GitHub a leak that decides the status is an error, and the step has a summary.
-func TestGitHubSummary(t *testing.T) {
-	t.Parallel()
-	const (
-		fails  = "The command succeeded, but left 1 process running (below), so this step fails (--orphans-exit)"
-		warns  = "The command left 1 process running (below), and fini stopped what did not exit"
-		looks  = "The command left 1 process running (below), and --orphans=leave stops nothing"
-		remedy = ". End them in the test's teardown, or allow them by --allow-orphan=NAME. "
-		hint   = "If a test sets FINI_TEST in its environment, its leak is named by that. "
-		link   = "See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
-	)
-	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct {
-			name  string
-			flags string
-			env   string
-			code  int
-			says  string // the annotation up to the list, "" for none
-		}{
-			{"a leak", "", "GITHUB_ACTIONS=true", 0, "::warning title=fini::" + warns + remedy + hint + link},
-			{"a test", "--orphans-exit=3", "GITHUB_ACTIONS=true IN=PYTEST_CURRENT_TEST=tests/x.py::y", 3,
-				"::error title=fini,file=tests/x.py::" + fails + remedy + link},
-			{"a leak that decides", "--orphans-exit=3 --report=-", "GITHUB_ACTIONS=true", 3, "::error title=fini::" + fails + remedy + hint + link},
-			{"a look", "--orphans=leave", "GITHUB_ACTIONS=true", 0, "::warning title=fini::" + looks + remedy + hint + link},
-			{"quiet", "--orphans-exit=3 -q", "GITHUB_ACTIONS=true", 3, ""},
-			{"not on GitHub", "--orphans-exit=3", "", 3, ""},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				file := rig.Put(t, filepath.Join(t.TempDir(), "summary.md"), "before\n", 0o600)
-				l, pids, at := listeners(t, p, append(strings.Fields(tt.env), "GITHUB_STEP_SUMMARY="+file),
-					append([]string{"--linger=0"}, strings.Fields(tt.flags)...), "/", "tcp 127.0.0.1:0")
-				if tt.name == "a look" && !p.PID1 {
-					t.Cleanup(func() { _ = syscall.Kill(pids["listener"], syscall.SIGKILL) })
-				}
-				rig.Write(t, l, "go\n")
-				l.MustHaveStatus(tt.code)
-				text := rig.ReadFile(t, file)
-				if tt.says == "" {
-					if said := l.Err.Whole(); strings.Contains(said, "::") || text != "before\n" {
-						t.Errorf("says %q, and the summary is %q", said, text)
-					}
-					return
-				}
-				l.Err.Want(fmt.Sprintf("%s%%0A%d (", tt.says, pids["listener"]))
-				_, explained, _ := strings.Cut(strings.Replace(tt.says, ",file=tests/x.py", "", 1), "title=fini::")
-				table, ok := strings.CutPrefix(text, fmt.Sprintf("before\n### fini\n\n%s\n\n| leftover | ended |\n| --- | --- |\n| %d (", explained, pids["listener"]))
-				_, port, _ := strings.Cut(at[0], ":")
-				if !ok || !strings.Contains(table, ";"+port) || strings.Contains(table, " in test tests/x.py") != (tt.name == "a test") {
-					t.Errorf("the summary is %q, want %d on %s", text, pids["listener"], at[0])
-				}
-			})
-		}
-	})
 }
 
 // The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
