@@ -57,23 +57,20 @@ func TestBindKillMatrix(t *testing.T) {
 // One of those that the command is bound to ends: it is stopped as at its launcher's death, and the line names who.
 func TestBind(t *testing.T) {
 	t.Parallel()
-	for name, flags := range map[string][]string{
-		"flag":                      {"--bind=PID"},
-		"unbound from the launcher": {"-p", "none", "--bind=PID"},
-		"policy":                    {"--orphans=leave", "--bind=PID"},
-		"variable":                  nil,
+	for name, flags := range map[string]string{
+		"flag":                      "--bind=PID",
+		"unbound from the launcher": "-p none --bind=PID",
+		"policy":                    "--orphans=leave --bind=PID",
+		"variable":                  "",
 	} {
 		for _, p := range rig.AloneOrPair(t, rig.Alone) {
 			t.Run(name+"/"+p.Name, func(t *testing.T) {
 				t.Parallel()
 				client, report := rig.Bystander(t), reports.Path(t)
-				args := slices.Concat(flags, []string{"--grace=1h", "--report=" + report, "--", "/bin/sh", "-c",
-					`setsid sleep 1000 & ` + strings.Join(rig.Mode("signals", "15"), " ")})
-				for i, arg := range args {
-					args[i] = strings.Replace(arg, "--bind=PID", fmt.Sprintf("--bind=%d", client.Process.Pid), 1)
-				}
-				cmd := p.Command(args...)
-				if flags == nil {
+				args := strings.Fields(strings.Replace(flags, "PID", strconv.Itoa(client.Process.Pid), 1))
+				cmd := p.Command(append(args, "--grace=1h", "--report="+report, "--", "/bin/sh", "-c",
+					`setsid sleep 1000 & `+strings.Join(rig.Mode("signals", "15"), " "))...)
+				if flags == "" {
 					cmd.Env = append(os.Environ(), fmt.Sprintf("FINI_BIND=%d %d", os.Getpid(), client.Process.Pid))
 				}
 				l := rig.StartCmd(t, cmd)
@@ -128,31 +125,30 @@ func TestBindWithoutPidfds(t *testing.T) {
 		"ENOSYS": "this kernel or sandbox has no pidfd_open(2)",
 		"EPERM":  "cannot open a pidfd: operation not permitted",
 	} {
-		ask := func(t *testing.T, flag string) string {
-			argv := append(rig.Mode("refuse", refusals.BeforePidfds+",CLONE_PIDFD:"+kind), rig.Fini, flag, "--", "echo", "started")
-			status, stdout, stderr := rig.Ask(t, exec.Command(argv[0], argv[1:]...))
-			return fmt.Sprintf("%d, %q, %q", status, stdout, stderr)
-		}
 		t.Run(kind, func(t *testing.T) {
-			want := fmt.Sprintf("125, %q, %q", "", "fini: cannot bind the command to process "+pid+": "+why+"\n")
-			if got := ask(t, "--bind="+pid); got != want {
-				t.Errorf("%s, want %s", got, want)
+			argv := rig.Mode("refuse", refusals.BeforePidfds+",CLONE_PIDFD:"+kind, rig.Fini, "--bind="+pid, "--", "echo", "started")
+			status, stdout, stderr := rig.Ask(t, rig.CommandOf(argv))
+			if status != 125 || stdout != "" || stderr != "fini: cannot bind the command to process "+pid+": "+why+"\n" {
+				t.Errorf("%d, %q, %q", status, stdout, stderr)
 			}
 		})
 	}
 }
 
+// as is a command line of another user.
+func as(t *testing.T, uid string, argv ...string) []string {
+	t.Helper()
+	need.Root(t)
+	return append([]string{need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}, argv...)
+}
+
 // A process of another user can be watched as well.
 func TestBindToAnothersProcess(t *testing.T) {
 	t.Parallel()
-	need.Root(t)
-	as := func(uid string) []string {
-		return []string{need.Program(t, "setpriv"), "--reuid=" + uid, "--regid=" + uid, "--clear-groups"}
-	}
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
-		for _, client := range []*exec.Cmd{rig.Bystander(t), rig.Bystander(t, append(as("12346"), "sleep", "1000")...)} {
-			cmd := account{As: as("12345")}.Command(append(p.Flags(), "-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid),
-				"--", "sh", "-c", "echo ready; exec sleep 1000")...)
+		for _, client := range []*exec.Cmd{rig.Bystander(t), rig.Bystander(t, as(t, "12346", "sleep", "1000")...)} {
+			argv := p.Command("-p", "none", fmt.Sprintf("--bind=%d", client.Process.Pid), "--", "sh", "-c", "echo ready; exec sleep 1000").Args
+			cmd := rig.CommandOf(as(t, "12345", argv...))
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
 			if text := l.Err.Text(); text != "" {
@@ -168,19 +164,12 @@ func TestBindToAnothersProcess(t *testing.T) {
 func TestBindAsPID1(t *testing.T) {
 	t.Parallel()
 	rig.NeedPidNamespace(t)
-	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c",
-		`sleep 1000 3>&- & until test "$(cat /proc/$!/comm)" = sleep; do :; done; exec "$0" --bind=$! -- sh -c 'echo "bound $1"; exec sleep 1000' sh $!`, rig.Fini)
+	const script = `sleep 1000 3>&- & until test "$(cat /proc/$!/comm)" = sleep; do :; done
+		exec "$0" --bind=$! -- sh -c 'echo "bound $1"; kill -9 $1; exec sleep 1000' sh $!`
+	cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c", script, rig.Fini)
 	rig.AsPID1(cmd)
 	l := rig.StartCmd(t, cmd)
 	pid := l.Out.WantPID("bound ")
-	// From outside: who enters the namespace ends with it.
-	for _, child := range procfs.ChildrenOf(t, l.PID()) {
-		if ids := strings.Fields(procfs.Status(child, "NSpid")); len(ids) > 0 && ids[len(ids)-1] == strconv.Itoa(pid) {
-			if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
-		}
-	}
 	l.MustEnd(143)
 	if want := fmt.Sprintf("process of --bind (sleep, %d) exited", pid); !strings.Contains(l.Err.Whole(), want) {
 		t.Errorf("says %q, want %q", l.Err.Text(), want)
