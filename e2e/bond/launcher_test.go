@@ -196,7 +196,7 @@ func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 // A launcher that lives is never refused, whatever session it has moved to.
 func TestLauncherMovesToASession(t *testing.T) {
 	t.Parallel()
-	const moves = `(until test "$(cut -d " " -f 6 /proc/$$/stat)" = $$; do :; done; exec "$@") & exec setsid sleep 1000 3>&-`
+	const moves = `(until test "$(cut -d " " -f 6 /proc/$$/stat)" = $$; do :; done; exec "$@") & exec setsid sleep 1000 3>&- >&-`
 	rounds := rig.QuickOrFull(30, 100)
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		t.Run(p.Name, func(t *testing.T) {
