@@ -2,8 +2,8 @@ package orphans
 
 import (
 	"fmt"
-	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,47 +69,38 @@ func TestMemoryMatches(t *testing.T) {
 
 // Who is left alone is marked and lives, with all that descends from it, and nobody else.
 func TestAllow(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		tree := New()
-		f := newFamily(t)
-		linked := rig.Linked(t, "daemon-by-file")
-		named := f.command("@named", "agent", "@fork", "agent", "@fork", "below", "@stay", "deep")
-		f.start(named)
-		byFile := f.command("@named", "other", "@stay", "byFile")
-		byFile.Path = linked
-		f.start(byFile)
-		f.start(f.command("@fork", "parent", "@named", "agent", "@stay", "inner"))
-		main := f.start(f.command("@named", "agent", "@stay", "main"))
-		f.await("agent", "below", "deep", "byFile", "parent", "inner", "main")
-		check(t, os.Remove(linked)) // a program may be replaced while it runs
-		tree.Allow([]string{"agent", "daemon-by-file"}, main.Process.Pid)
+	tree, f := New(), newFamily(t)
+	linked := rig.Linked(t, "daemon-by-file")
+	byFile := f.command("@named", "other", "@stay", "byFile")
+	byFile.Path = linked
+	f.start(byFile)
+	f.await("byFile")
+	f.grow("@named agent @fork agent @fork below @stay deep", "@fork parent @named agent @stay inner", "@named agent @stay main")
+	check(t, os.Remove(linked)) // a program may be replaced while it runs
+	tree.Allow([]string{"agent", "daemon-by-file"}, f.pids["main"])
 
-		found := look(t, tree)
-		f.mustFind(t, found, "agent", "below", "deep", "byFile", "parent", "inner", "main")
-		stays := map[string]bool{"agent": true, "below": true, "deep": true, "byFile": true, "inner": true}
-		for label, pid := range f.pids {
-			if found[pid].Allowed != stays[label] {
-				t.Errorf("%s: allowed %t", label, found[pid].Allowed)
-			}
+	found := look(t, tree)
+	f.mustFind(t, found, f.all()...)
+	stay := []string{"agent", "below", "deep", "byFile", "inner"}
+	var allowed []int
+	for pid, p := range found {
+		if p.Allowed {
+			allowed = append(allowed, pid)
 		}
-		hit := map[int]bool{}
-		for range 2 { // one that has come to this process since
-			pids, refused, err := tree.Kill()
-			check(t, err)
-			if len(refused) > 0 {
-				t.Errorf("was refused %v", refused)
-			}
-			for _, pid := range pids {
-				hit[pid] = true
-			}
-			for pid := range hit {
-				_, _ = unix.Wait4(pid, nil, 0, nil)
-			}
+	}
+	f.mustBe(t, "allowed", allowed, stay...)
+	var hit []int
+	for range 2 { // one that has come to this process since
+		pids, refused, err := tree.Kill()
+		if err != nil || len(refused) > 0 {
+			t.Errorf("was refused %v, %v", refused, err)
 		}
-		if want := map[int]bool{f.pids["parent"]: true, f.pids["main"]: true}; !maps.Equal(hit, want) {
-			t.Errorf("Kill hit %v, want parent and main of %v", hit, f.pids)
+		for _, pid := range pids {
+			_, _ = unix.Wait4(pid, nil, 0, nil)
 		}
-		f.mustFind(t, look(t, tree), "agent", "below", "deep", "byFile", "inner")
-		f.end()
-	})
+		hit = append(hit, pids...)
+	}
+	slices.Sort(hit)
+	f.mustBe(t, "Kill hit", slices.Compact(hit), "parent", "main")
+	f.mustFind(t, look(t, tree), stay...)
 }

@@ -1,11 +1,12 @@
 package orphans
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,57 +19,43 @@ import (
 )
 
 func TestDescends(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		f.start(f.command("@fork", "parent", "@fork", "middle", "@stay", "below"))
-		check(t, f.start(f.command("@double", "@stay", "daemon")).Wait())
-		f.await("parent", "middle", "below", "daemon")
-		sibling, err := strconv.Atoi(os.Getenv("TEST_SIBLING"))
-		check(t, err)
-		tree := New()
-		childrenOnly := New()
-		childrenOnly.childrenOnly = true
-		for _, c := range []struct {
-			pid             int
-			want, ifNotRead bool
-		}{
-			{f.pids["parent"], true, true}, {f.pids["daemon"], true, true},
-			{f.pids["middle"], true, false}, {f.pids["below"], true, false},
-			{os.Getpid(), false, false}, {os.Getppid(), false, false}, {sibling, false, false},
-			{1, false, false}, {0, false, false}, {-1, false, false}, {1 << 30, false, false},
-		} {
-			if got := tree.Descends(c.pid); got != c.want {
-				t.Errorf("Descends(%d) = %t, want %t; %v", c.pid, got, c.want, f.pids)
-			}
-			if got := childrenOnly.Descends(c.pid); got != c.ifNotRead {
-				t.Errorf("without /proc Descends(%d) = %t, want %t; %v", c.pid, got, c.ifNotRead, f.pids)
-			}
+	f := newFamily(t)
+	f.grow("@fork parent @fork middle @stay below", "@double @stay daemon")
+	tree, childrenOnly := New(), New()
+	childrenOnly.childrenOnly = true
+	for _, c := range []struct {
+		pid             int
+		want, ifNotRead bool
+	}{
+		{f.pids["parent"], true, true}, {f.pids["daemon"], true, true},
+		{f.pids["middle"], true, false}, {f.pids["below"], true, false},
+		{os.Getpid(), false, false}, {os.Getppid(), false, false}, {outside.pids["outside"], false, false},
+		{1, false, false}, {0, false, false}, {-1, false, false}, {1 << 30, false, false},
+	} {
+		if got := tree.Descends(c.pid); got != c.want {
+			t.Errorf("Descends(%d) = %t, want %t; %v", c.pid, got, c.want, f.pids)
 		}
-	})
+		if got := childrenOnly.Descends(c.pid); got != c.ifNotRead {
+			t.Errorf("without /proc Descends(%d) = %t, want %t; %v", c.pid, got, c.ifNotRead, f.pids)
+		}
+	}
 }
 
 // On a kernel that may reap by itself a pid is no child's only because it was one.
 func TestChildrenOfOthersAreSpared(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		sibling, err := strconv.Atoi(os.Getenv("TEST_SIBLING"))
-		check(t, err)
-		tree := New()
-		check(t, tree.prepare())
-		tree.autoreap = true
-		for _, pid := range []int{sibling, 1 << 30} {
-			if err := tree.send(pid, tree.self, -1, unix.SIGKILL); err != unix.ESRCH {
-				t.Errorf("SIGKILL to %d: %v, want ESRCH", pid, err)
-			}
+	f := newFamily(t)
+	f.grow("@stay child")
+	tree := New()
+	check(t, tree.prepare())
+	tree.autoreap = true
+	for _, pid := range []int{outside.pids["outside"], 1 << 30} {
+		if err := tree.send(pid, tree.self, -1, unix.SIGKILL); err != unix.ESRCH {
+			t.Errorf("SIGKILL to %d: %v, want ESRCH", pid, err)
 		}
-		f := newFamily(t)
-		defer f.end()
-		child := f.start(f.command("@stay", "child"))
-		f.await("child")
-		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
-		check(t, unix.Waitid(unix.P_PID, child.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
-		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL)) // a zombie is a child
-	})
+	}
+	check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
+	awaitEnd(t, f.pids["child"])
+	check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL)) // a zombie is a child
 }
 
 // Children from before this process became what it is are not of the tree, nor is what they start.
@@ -76,56 +63,43 @@ func TestEarlier(t *testing.T) {
 	for _, way := range []string{"with pidfds", "no pidfds", "children only"} {
 		t.Run(way, func(t *testing.T) {
 			childrenOnly := way == "children only"
-			alone(t, nil, func(t *testing.T) {
-				f := newFamily(t)
-				defer f.end()
-				early := f.start(f.command("@fork", "early", "@stay", "below"))
-				f.await("early", "below")
-				tree := New()
-				tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
-				if tree.OnlyEarlier() {
-					t.Error("none is noted, and OnlyEarlier = true")
+			f := newFamily(t)
+			f.grow("@fork early @stay below")
+			tree := New()
+			tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
+			onlyEarlier := func(want bool, who string) {
+				if tree.OnlyEarlier() != want {
+					t.Errorf("%s, and OnlyEarlier = %t", who, !want)
 				}
-				check(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
-				if !tree.OnlyEarlier() {
-					t.Error("there is nobody else, and OnlyEarlier = false")
+			}
+			onlyEarlier(false, "none is noted")
+			check(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
+			onlyEarlier(true, "there is nobody else")
+			f.grow("@stay late")
+			onlyEarlier(false, "there is somebody else")
+			f.mustFind(t, look(t, tree), "late")
+			for label, want := range map[string]bool{"early": false, "below": false, "late": true} {
+				if got := tree.Descends(f.pids[label]); got != want && !(childrenOnly && label == "early") {
+					t.Errorf("Descends(%s) = %t, want %t", label, got, want)
 				}
-				f.start(f.command("@stay", "late"))
-				f.await("late")
-				if tree.OnlyEarlier() {
-					t.Error("there is somebody else, and OnlyEarlier = true")
-				}
-				found := look(t, tree)
-				if _, ok := found[f.pids["late"]]; !ok || len(found) != 1 {
-					t.Errorf("Look = %v, want the late one of %v", found, f.pids)
-				}
-				for label, want := range map[string]bool{"early": false, "below": false, "late": true} {
-					if got := tree.Descends(f.pids[label]); got != want && !(childrenOnly && label == "early") {
-						t.Errorf("Descends(%s) = %t, want %t", label, got, want)
-					}
-				}
-				hit, refused, err := tree.Kill()
-				if !slices.Equal(hit, []int{f.pids["late"]}) || len(refused) != 0 || err != nil {
-					t.Errorf("Kill = %v, %v, %v, want the late one of %v", hit, refused, err, f.pids)
-				}
-				check(t, unix.Kill(f.pids["early"], 0))
-				check(t, unix.Kill(f.pids["below"], 0))
+			}
+			hit, refused, err := tree.Kill()
+			check(t, err)
+			f.mustBe(t, "Kill hit", hit, "late")
+			f.mustBe(t, "Kill was refused", refused)
+			check(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
 
-				// Its pid is another's once it was reaped.
-				check(t, early.Process.Kill())
-				_ = early.Wait()
-				tree.Reaped(f.pids["early"])
-				if _, noted := tree.earlier[f.pids["early"]]; noted {
-					t.Errorf("noted are %v", tree.earlier)
-				}
-				// What it has left is not of the tree either, but who has that pid with another start is.
-				if childrenOnly {
-					return
-				}
-				if _, ok := look(t, tree)[f.pids["below"]]; ok {
-					t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
-				}
-			})
+			// Its pid is another's once it was reaped.
+			f.kill("early")
+			_, _ = unix.Wait4(f.pids["early"], nil, 0, nil)
+			tree.Reaped(f.pids["early"])
+			if _, noted := tree.earlier[f.pids["early"]]; noted {
+				t.Errorf("noted are %v", tree.earlier)
+			}
+			// What it has left is not of the tree either, but who has that pid with another start is.
+			if _, ok := look(t, tree)[f.pids["below"]]; ok && !childrenOnly {
+				t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
+			}
 		})
 	}
 }
@@ -154,64 +128,76 @@ func cloneChild(flags uint64, exitSignal unix.Signal) (pid int, err error) {
 // The contract of CLONE_AUTOREAP, beside that of any other orphan: nobody is told of its end, and
 // its pid is free with it.
 func TestAutoreap(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		for _, autoreap := range []bool{false, true} {
-			t.Run(fmt.Sprintf("autoreap=%t", autoreap), func(t *testing.T) {
-				f := newFamily(t)
-				defer f.end()
-				maker := f.start(f.command("@clone", "orphan", strconv.FormatBool(autoreap)))
-				check(t, maker.Wait())
-				line := f.line()
-				need.Kernel(t, line != "failed: "+unix.ENOSYS.Error(), "clone3(2), which a seccomp filter may refuse")
-				if autoreap && strings.HasPrefix(line, "failed") {
-					t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", proc.Release(), line)
-					return
-				}
-				var pid int
-				if _, err := fmt.Sscanf(line, "ready orphan %d", &pid); err != nil {
-					t.Fatalf("a process said %q", line)
-				}
-				tree := New()
-				p, ok := look(t, tree)[pid]
-				if !ok || p.Parent != os.Getpid() {
-					t.Fatalf("%d was found as %+v", pid, p)
-				}
-				if autoreap && (!tree.autoreap || p.kept.pidfd < 0) {
-					t.Errorf("it is signalled by its pid: %+v", p)
-				}
-				check(t, tree.Signal(p, unix.SIGKILL))
-				if !autoreap {
-					check(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
-					check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
-					return
-				}
-				for unix.Kill(pid, 0) != unix.ESRCH {
-					runtime.Gosched()
-				}
-				if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-					t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
-				}
-				check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
-				if hit, refused, err := tree.KillChildren(); len(hit)+len(refused) != 0 || err != nil {
-					t.Errorf("KillChildren = %v, %v, %v", hit, refused, err)
-				}
-			})
-		}
-	})
+	for _, autoreap := range []bool{false, true} {
+		t.Run(fmt.Sprintf("autoreap=%t", autoreap), func(t *testing.T) {
+			f := newFamily(t)
+			_ = f.start(f.command("@clone", "orphan", strconv.FormatBool(autoreap))).Wait()
+			line := f.line()
+			need.Kernel(t, line != "failed: "+unix.ENOSYS.Error(), "clone3(2), which a seccomp filter may refuse")
+			if autoreap && strings.HasPrefix(line, "failed") {
+				t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", proc.Release(), line)
+				return
+			}
+			var pid int
+			if _, err := fmt.Sscanf(line, "ready orphan %d", &pid); err != nil {
+				t.Fatalf("a process said %q", line)
+			}
+			tree := New()
+			p, ok := look(t, tree)[pid]
+			if !ok || p.Parent != os.Getpid() {
+				t.Fatalf("%d was found as %+v", pid, p)
+			}
+			if autoreap && (!tree.autoreap || p.kept.pidfd < 0) {
+				t.Errorf("it is signalled by its pid: %+v", p)
+			}
+			check(t, tree.Signal(p, unix.SIGKILL))
+			if !autoreap {
+				awaitEnd(t, pid)
+				check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
+				return
+			}
+			for unix.Kill(pid, 0) != unix.ESRCH {
+				runtime.Gosched()
+			}
+			if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+				t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
+			}
+			check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
+			if hit, refused, err := tree.KillChildren(); len(hit)+len(refused) != 0 || err != nil {
+				t.Errorf("KillChildren = %v, %v, %v", hit, refused, err)
+			}
+		})
+	}
 }
 
 func TestAlive(t *testing.T) {
 	for _, c := range []struct {
-		state   byte
+		states  string
 		threads int
 		want    bool
 	}{
-		{'R', 1, true}, {'S', 1, true}, {'D', 1, true}, {'T', 1, true}, {'t', 1, true}, {'I', 1, true},
-		{'Z', 1, false}, {'Z', 0, false}, {'X', 1, false}, {'X', 0, false},
-		{'Z', 2, true}, // only its first thread has ended
+		{"RSDTtI", 1, true}, {"ZX", 1, false}, {"ZX", 0, false},
+		{"Z", 2, true}, // only its first thread has ended
 	} {
-		if got := (Process{State: c.state, Threads: c.threads}).Alive(); got != c.want {
-			t.Errorf("state %c with %d threads: Alive = %t, want %t", c.state, c.threads, got, c.want)
+		for _, state := range c.states {
+			if got := (Process{State: byte(state), Threads: c.threads}).Alive(); got != c.want {
+				t.Errorf("state %c with %d threads: Alive = %t, want %t", state, c.threads, got, c.want)
+			}
+		}
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	long := strings.Repeat("x", 20000)
+	names := []string{"FIRST", "TWICE", "LONG", "EMPTY", "LAST", "NONE"}
+	for text, want := range map[string]map[string]string{
+		"FIRST=a=b\x00XFIRST=no\x00FIRSTX=no\x00TWICE=1\x00TWICE=2\x00NONE\x00=odd\x00\x00EMPTY=\x00LONG=" + long + "\x00LAST=\xff z\x00": {
+			"FIRST": "a=b", "TWICE": "1", "EMPTY": "", "LONG": long[:maxValue], "LAST": "\xff z"},
+		strings.Repeat("f="+long+"\x00", 20) + "LAST=is not read\x00": {},
+		"": {},
+	} {
+		if got, err := filesOf(t, "environ", text).environ(".", names); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%.40q: %.100q, %v", text, got, err)
 		}
 	}
 }

@@ -39,22 +39,28 @@ func (f fakeProc) children(n int) (pids []int) {
 		f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		pid := cmd.Process.Pid
 		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
-		f.status(pid, os.Getpid(), "S (sleeping)", 16)
+		f.status(pid, os.Getpid(), "some", "S (sleeping)", 16)
 		f.put(pid, "stat", fmt.Sprintf("%d (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n", pid))
 		pids = append(pids, pid)
 	}
-	f.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strings.Trim(fmt.Sprint(pids), "[]")+" ")
+	f.listed(pids...)
 	return pids
 }
 
-func (f fakeProc) status(pid, parent int, state string, code int) {
+// listed makes these the children of this process.
+func (f fakeProc) listed(pids ...int) {
 	f.t.Helper()
-	f.put(pid, "status", statusOf(pid, parent, state, code, 1))
+	f.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strings.Trim(fmt.Sprint(pids), "[]")+" ")
 }
 
-func statusOf(pid, parent int, state string, code, threads int) string {
-	return fmt.Sprintf("Name:\tsome\nState:\t%s\nTgid:\t%d\nPPid:\t%d\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t4\nVmExe:\t%8d kB\nThreads:\t%d\n",
-		state, pid, parent, code, threads)
+func (f fakeProc) status(pid, parent int, name, state string, code int) {
+	f.t.Helper()
+	f.put(pid, "status", statusOf(pid, parent, name, state, code, 1))
+}
+
+func statusOf(pid, parent int, name, state string, code, threads int) string {
+	return fmt.Sprintf("Name:\t%s\nState:\t%s\nTgid:\t%d\nPPid:\t%d\nUid:\t1\t2\t3\t4\nGid:\t1\t2\t3\t4\nVmExe:\t%8d kB\nThreads:\t%d\n",
+		name, state, pid, parent, code, threads)
 }
 
 func (f fakeProc) put(pid int, name, text string) {
@@ -115,26 +121,53 @@ func TestReaderIsHeld(t *testing.T) {
 	}
 }
 
-// One that would hold the reader, as its status shows, is not asked.
-func TestStuckIsNotAsked(t *testing.T) {
-	proc, tree := newFakeProc(t)
-	pids := proc.children(5)
-	for i, pid := range pids[:4] {
-		proc.wait(pid, "stat")
-		if i < 2 {
-			proc.status(pid, os.Getpid(), "D (disk sleep)", 16)
-		} else {
-			proc.status(pid, os.Getpid(), "S (sleeping)", 0)
-		}
-	}
-	found := look(t, tree)
-	for i, pid := range pids {
-		if p := found[pid]; p.Start != 0 != (i == 4) {
-			t.Errorf("number %d is %+v", i, p)
-		}
-	}
-	if tree.reader.busy.Load() {
-		t.Error("the reader is held")
+// Facts are read once: again only if the process has executed another program, or if which streams it holds decides, and
+// not at all for the first time after it was signalled, because the caller has named it by then. One that would hold the
+// reader, as its status shows, is not asked.
+func TestFactsAreReadAgain(t *testing.T) {
+	const some, stuck = "S (sleeping)", "D (disk sleep)"
+	for name, c := range map[string]struct {
+		first     string // its state in the first look, which reads nothing of a process that is stuck
+		code      int    // the size of its program in the first look, 0 inside execve(2)
+		signalled bool
+		pipes     bool
+		program   string
+		codeNow   int
+		want      bool
+	}{
+		"the same program":                    {some, 16, false, false, "some", 16, false},
+		"the same program, signalled":         {some, 16, true, false, "some", 16, false},
+		"another name":                        {some, 16, false, false, "other", 16, true},
+		"another size":                        {some, 16, false, false, "some", 20, true},
+		"another name, signalled":             {some, 16, true, false, "other", 16, true},
+		"only holders are stopped":            {some, 16, false, true, "some", 16, true},
+		"it was stuck":                        {stuck, 16, false, false, "some", 16, true},
+		"it was stuck, and was signalled":     {stuck, 16, true, false, "some", 16, false},
+		"it was stuck, and holders are asked": {stuck, 16, true, true, "some", 16, false},
+		"it was inside execve":                {some, 0, false, false, "some", 16, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proc, tree := newFakeProc(t)
+			tree.Pipes = c.pipes
+			pids := proc.children(2)
+			pid := pids[0]
+			proc.status(pid, os.Getpid(), "some", c.first, c.code)
+			found := look(t, tree)
+			p, asked := found[pid], c.first == some && c.code > 0
+			if p.Start == 0 == asked || found[pids[1]].Start == 0 {
+				t.Fatalf("the first look finds %+v", found)
+			}
+			if c.signalled {
+				check(t, tree.Signal(p, 0))
+			}
+			proc.status(pid, os.Getpid(), c.program, some, c.codeNow)
+			proc.listed(pid)
+			before := tree.reader.steps.Load()
+			look(t, tree)
+			if got := tree.reader.steps.Load() > before; got != c.want {
+				t.Errorf("the second look reads facts: %t, want %t", got, c.want)
+			}
+		})
 	}
 }
 
@@ -142,8 +175,8 @@ func TestStuckIsNotAsked(t *testing.T) {
 func TestOneThreadIsLeft(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	pid := proc.children(1)[0]
-	proc.put(pid, "status", statusOf(pid, os.Getpid(), "Z (zombie)", 0, 2))
-	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "D (disk sleep)", 16, 2))
+	proc.put(pid, "status", statusOf(pid, os.Getpid(), "some", "Z (zombie)", 0, 2))
+	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 2))
 	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
 		t.Errorf("found %+v", p)
 	}
@@ -154,8 +187,8 @@ func TestStrangerIsNotWaitedFor(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	tree.byChildren = false
 	pids := proc.children(2)
-	proc.status(pids[1], pids[0], "S (sleeping)", 16)
-	proc.status(1, 0, "S (sleeping)", 16)
+	proc.status(pids[1], pids[0], "some", "S (sleeping)", 16)
+	proc.status(1, 0, "some", "S (sleeping)", 16)
 	defer proc.wait(1, "stat")()
 	if found := look(t, tree); len(found) != 2 || found[pids[1]].Parent != pids[0] {
 		t.Errorf("found %+v", found)
@@ -166,7 +199,6 @@ func TestStrangerIsNotWaitedFor(t *testing.T) {
 func TestStill(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	pids := proc.children(2)
-	self := "task/" + strconv.Itoa(os.Getpid()) + "/children"
 	tree.Pipes = true
 	if view, err := tree.Look(); err != nil || !view.Still {
 		t.Errorf("nobody came or went: %+v, %v", view, err)
@@ -183,7 +215,7 @@ func TestStill(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		proc.put(os.Getpid(), self, fmt.Sprint(pids[0], " ", pids[1], " 1 "))
+		proc.listed(pids[0], pids[1], 1)
 		for tree.reader.busy.Load() {
 			end()
 		}

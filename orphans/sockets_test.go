@@ -1,9 +1,9 @@
 package orphans
 
 import (
+	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,73 +17,60 @@ import (
 
 // A process listens on what it has inherited, too.
 func TestSurroundings(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		listen := func(network, address string) (file *os.File, at string) {
-			l, err := net.Listen(network, address)
-			check(t, err)
-			t.Cleanup(func() { _ = l.Close() })
-			file, err = l.(interface{ File() (*os.File, error) }).File()
-			check(t, err)
-			t.Cleanup(func() { _ = file.Close() })
-			return file, l.Addr().String()
-		}
-		tcp, tcpAt := listen("tcp4", "127.0.0.1:0")
-		connected, err := net.Dial("tcp", tcpAt)
+	f := newFamily(t)
+	fileOf := func(c interface{ File() (*os.File, error) }) *os.File {
+		file, err := c.File()
 		check(t, err)
-		defer func() { _ = connected.Close() }()
-		client, err := connected.(*net.TCPConn).File()
+		t.Cleanup(func() { _ = file.Close() })
+		return file
+	}
+	listen := func() (*os.File, string) {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		check(t, err)
-		defer func() { _ = client.Close() }()
-		dir := t.TempDir()
-		here, err := os.Getwd()
-		check(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return fileOf(l.(*net.TCPListener)), l.Addr().String()
+	}
+	tcp, tcpAt := listen()
+	connected, err := net.Dial("tcp", tcpAt)
+	check(t, err)
+	defer func() { _ = connected.Close() }()
+	dir := t.TempDir()
+	here, err := os.Getwd()
+	check(t, err)
 
-		server := withFiles(f.command("@stay", "server"), tcp, tcp, client)
-		server.Dir = dir
-		f.start(server)
-		want := map[string]Details{"server": {Listens: []string{tcpAt}, Dir: dir, OtherDir: true}}
-		six, err := net.Listen("tcp6", "[::1]:0")
-		need.That(t, err == nil, "IPv6 on the loopback")
-		defer func() { _ = six.Close() }()
-		file, err := six.(*net.TCPListener).File()
-		check(t, err)
-		defer func() { _ = file.Close() }()
-		f.start(withFiles(f.command("@stay", "six"), file))
-		want["six"] = Details{Listens: []string{six.Addr().String()}, Dir: here}
-		if need.IsRoot() {
-			// The tables of another network are not its own.
-			apart := withFiles(f.command("@stay", "apart"), tcp)
-			apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
-			f.start(apart)
-			want["apart"] = Details{Dir: here}
+	server := f.command("@stay", "server")
+	server.Dir = dir
+	f.start(server, tcp, tcp, fileOf(connected.(*net.TCPConn)))
+	want := map[string]Details{"server": {Listens: []string{tcpAt}, Dir: dir, OtherDir: true}}
+	six, err := net.Listen("tcp6", "[::1]:0")
+	need.That(t, err == nil, "IPv6 on the loopback")
+	defer func() { _ = six.Close() }()
+	f.start(f.command("@stay", "six"), fileOf(six.(*net.TCPListener)))
+	want["six"] = Details{Listens: []string{six.Addr().String()}, Dir: here}
+	if need.IsRoot() {
+		// The tables of another network are not its own.
+		apart := f.command("@stay", "apart")
+		apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+		f.start(apart, tcp)
+		want["apart"] = Details{Dir: here}
+	}
+	tree := New()
+	f.await(slices.Collect(maps.Keys(want))...)
+	found := look(t, tree)
+	for label, want := range want {
+		got := tree.Details(found[f.pids[label]], nil)
+		got.Variables = nil
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", label, got, want)
 		}
-		tree := New()
-		for label := range want {
-			f.await(label)
-		}
-		found := look(t, tree)
-		for label, want := range want {
-			got := tree.Details(found[f.pids[label]], nil)
-			got.Variables = nil
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %+v, want %+v", label, got, want)
-			}
-		}
-		// It is asked once, and one that comes later is asked then.
-		late, lateAt := listen("tcp4", "127.0.0.1:0")
-		f.start(withFiles(f.command("@stay", "late"), late))
-		f.await("late")
-		if got := tree.Details(look(t, tree)[f.pids["late"]], nil); !slices.Equal(got.Listens, []string{lateAt}) {
-			t.Errorf("with a new look: %+v, want %s", got, lateAt)
-		}
-	})
-}
-
-func withFiles(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
-	cmd.ExtraFiles = append(cmd.ExtraFiles, files...)
-	return cmd
+	}
+	// It is asked once, and one that comes later is asked then.
+	late, lateAt := listen()
+	f.start(f.command("@stay", "late"), late)
+	f.await("late")
+	if got := tree.Details(look(t, tree)[f.pids["late"]], nil); !slices.Equal(got.Listens, []string{lateAt}) {
+		t.Errorf("with a new look: %+v, want %s", got, lateAt)
+	}
 }
 
 // The tables have words as the machine has them: these are of one with the small end first.

@@ -2,10 +2,8 @@ package orphans
 
 import (
 	"os"
-	"strconv"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
@@ -25,60 +23,52 @@ func TestParseIO(t *testing.T) {
 
 // What a process reads or writes counts if its descriptor 0 is this process's, and only then.
 func TestTraffic(t *testing.T) {
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		defer f.end()
-		stdin, _ := rig.Pipe(t)
-		other, _ := rig.Pipe(t)
-		check(t, unix.Dup3(int(stdin.Fd()), 0, 0))
-		for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
-			cmd := f.command("@signals", label)
-			cmd.Stdin = from
-			f.start(cmd)
-			f.await(label)
+	f := newFamily(t)
+	stdin, _ := rig.Pipe(t)
+	other, _ := rig.Pipe(t)
+	tree := New()
+	defer putAt(t, 0, stdin)()
+	for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
+		cmd := f.command("@signals", label)
+		cmd.Stdin = from
+		f.start(cmd)
+		f.await(label)
+	}
+	traffic := func() uint64 {
+		t.Helper()
+		now, err := tree.Traffic()
+		check(t, err)
+		if now.Busy {
+			t.Error("one of them is in a system call for which a reader would wait")
 		}
-		tree := New()
-		traffic := func() uint64 {
-			t.Helper()
-			now, err := tree.Traffic()
-			check(t, err)
-			if now.Busy {
-				t.Error("one of them is in a system call for which a reader would wait")
-			}
-			return now.Sum
-		}
-		// A Go program that has just started may still have a few words with itself.
-		still := traffic()
-		rig.Until(t, "all stand still", func() bool {
-			before := still
-			still = traffic()
-			return before == still
-		})
-		check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
-		f.want("USR1 beside")
-		if now := traffic(); now != still {
-			t.Errorf("a process with another standard input moved, and the sum is %d, was %d", now, still)
-		}
-		check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
-		f.want("USR1 server")
-		if now := traffic(); now == still || still == 0 {
-			t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)
-		}
+		return now.Sum
+	}
+	// A Go program that has just started may still have a few words with itself.
+	still := traffic()
+	rig.Until(t, "all stand still", func() bool {
+		before := still
+		still = traffic()
+		return before == still
 	})
+	check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
+	f.want("USR1 beside")
+	if now := traffic(); now != still {
+		t.Errorf("a process with another standard input moved, and the sum is %d, was %d", now, still)
+	}
+	check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
+	f.want("USR1 server")
+	if now := traffic(); now == still || still == 0 {
+		t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)
+	}
 }
 
 // What may not be read is told of, unless a process above it shows that it has no part in standard input.
 func TestTrafficOfAnotherUser(t *testing.T) {
-	need.That(t, os.Getuid() == 0, "root, to start a process of another user")
-	alone(t, nil, func(t *testing.T) {
-		f := newFamily(t)
-		f.start(f.command("@stay", "another's"))
-		f.await("another's")
-		const nobody = 65534
-		check(t, unix.Setresuid(nobody, nobody, nobody))
-		defer f.end()
+	f := newFamily(t)
+	f.grow("@stay another's")
+	asNobody(t, func() {
 		if now, err := New().Traffic(); err == nil || now.Sum != 0 {
-			t.Errorf("%+v, and no error names %s", now, strconv.Itoa(f.pids["another's"]))
+			t.Errorf("%+v, and no error names %d", now, f.pids["another's"])
 		}
 	})
 }

@@ -2,16 +2,21 @@ package reaper
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,31 +42,31 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// lay lays out files for a lookup. A name that ends in "/" is a directory, a text
-// that begins with "-> " a symbolic link.
-func lay(t *testing.T, dir string, files map[string]laid) {
+// lay lays out files for a lookup, which can be executed. A name that ends in "/" is a directory, a text that begins with
+// "-> " a symbolic link, and one that begins with "0644 " is a file that can't be executed.
+func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
-	for name, e := range files {
-		path := filepath.Join(dir, name)
+	for name, text := range files {
+		path, mode := filepath.Join(dir, name), os.FileMode(0o755)
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if target, ok := strings.CutPrefix(e.text, "-> "); ok {
+		if target, ok := strings.CutPrefix(text, "-> "); ok {
 			check(t, os.Symlink(target, path))
-		} else if strings.HasSuffix(name, "/") {
-			check(t, os.MkdirAll(path, 0o755))
+			continue
+		}
+		if rest, ok := strings.CutPrefix(text, "0644 "); ok {
+			text, mode = rest, 0o644
+		}
+		if strings.HasSuffix(name, "/") {
+			check(t, os.MkdirAll(path, mode))
 		} else {
-			check(t, os.WriteFile(path, []byte(e.text), e.mode))
+			check(t, os.WriteFile(path, []byte(text), mode))
 		}
 	}
 }
 
-type laid struct {
-	text string
-	mode os.FileMode
-}
-
 // A script that tells which one it is and its arguments.
-func script(interpreter, name string) laid {
-	return laid{interpreter + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n", 0o755}
+func script(interpreter, name string) string {
+	return interpreter + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n"
 }
 
 const shebang = "#!/bin/sh"
@@ -69,9 +74,7 @@ const shebang = "#!/bin/sh"
 // wait4 waits for this very child, and returns its status as a shell gives it.
 func wait4(t *testing.T, child Child) int {
 	t.Helper()
-	if child.FD >= 0 {
-		defer func() { _ = unix.Close(child.FD) }()
-	}
+	defer proc.Close(child.FD)
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(child.Pid, &status, 0, nil)
@@ -105,29 +108,19 @@ func statusOf(t *testing.T, args, env []string) (int, error) {
 }
 
 // envStatus is what env(1) makes of the same, which calls the C library's execvp.
-func envStatus(t *testing.T, args, env []string) int {
+func envStatus(t *testing.T, args, env []string) (int, error) {
 	t.Helper()
-	path := "/usr/bin/env"
-	_, err := os.Stat(path)
-	need.That(t, err == nil, path)
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(need.Program(t, "env"), args...)
 	cmd.Env = env
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode()
+	rig.Complete(t, cmd)
+	return cmd.ProcessState.ExitCode(), nil
 }
 
 func TestSpawnLooksUpAsExecvp(t *testing.T) {
-	garbage := laid{"\x00\x01\x02\xff\xfe garbage \x00\n\x7f", 0o755}
-	noExec := script(shebang, "noexec")
-	noExec.mode = 0o644
-	noShell := script("#!/nonexistent/interpreter", "noshell")
-	good := script(shebang, "good")
+	type files = map[string]string
+	noExec, noShell, good := "0644 "+script(shebang, "noexec"), script("#!/nonexistent/interpreter", "noshell"), script(shebang, "good")
 	for what, c := range map[string]struct {
-		files map[string]laid
+		files files
 		path  string // PATH, where D stands for the directory
 		args  []string
 		ran   string // what the command says of itself
@@ -136,43 +129,43 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		// Why env(1) gives another status for the same errno, where it does.
 		unlikeEnv string
 	}{
-		"absolute":            {map[string]laid{"x": good}, "", []string{"D/x", "1"}, "good [1]", 3, ""},
-		"relative":            {map[string]laid{"a/x": good}, "", []string{"a/x", "1"}, "good [1]", 3, ""},
-		"through a link":      {map[string]laid{"y": good, "x": {"-> y", 0}}, "D", []string{"x", "1"}, "good [1]", 3, ""},
-		"first of two":        {map[string]laid{"a/x": good, "b/x": script(shebang, "other")}, "D/a:D/b", []string{"x"}, "good []", 3, ""},
-		"second entry":        {map[string]laid{"b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"leading empty":       {map[string]laid{"x": good}, ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"trailing empty":      {map[string]laid{"x": good}, "D/b:", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty in the middle": {map[string]laid{"x": good}, "D/a::D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty PATH":          {map[string]laid{"x": good}, "", []string{"x", "1"}, "good [1]", 3, ""},
-		"arguments as given": {map[string]laid{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
+		"absolute":            {files{"x": good}, "", []string{"D/x", "1"}, "good [1]", 3, ""},
+		"relative":            {files{"a/x": good}, "", []string{"a/x", "1"}, "good [1]", 3, ""},
+		"through a link":      {files{"y": good, "x": "-> y"}, "D", []string{"x", "1"}, "good [1]", 3, ""},
+		"first of two":        {files{"a/x": good, "b/x": script(shebang, "other")}, "D/a:D/b", []string{"x"}, "good []", 3, ""},
+		"second entry":        {files{"b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"leading empty":       {files{"x": good}, ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"trailing empty":      {files{"x": good}, "D/b:", []string{"x", "1"}, "good [1]", 3, ""},
+		"empty in the middle": {files{"x": good}, "D/a::D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"empty PATH":          {files{"x": good}, "", []string{"x", "1"}, "good [1]", 3, ""},
+		"arguments as given": {files{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
 			"good [] [a b] [-c] [--] [$HOME] [\n]", 3, ""},
-		"after one without permission": {map[string]laid{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a directory":            {map[string]laid{"a/x/": {}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a file for a directory": {map[string]laid{"a": {"", 0o644}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a dangling link":        {map[string]laid{"a/x": {"-> gone", 0}, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a missing interpreter":  {map[string]laid{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after an entry past PATH_MAX": {map[string]laid{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after one without permission": {files{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a directory":            {files{"a/x/": "", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a file for a directory": {files{"a": "0644 ", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a dangling link":        {files{"a/x": "-> gone", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a missing interpreter":  {files{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after an entry past PATH_MAX": {files{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
 
-		"script without #!": {map[string]laid{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
+		"script without #!": {files{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
 		"script without #!, in the working directory": {
-			map[string]laid{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
-		"empty executable": {map[string]laid{"x": {"", 0o755}}, "D", []string{"x"}, "", 0, ""},
-		"garbage": {map[string]laid{"x": garbage}, "D", []string{"x"}, "", 126,
+			files{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
+		"empty executable": {files{"x": ""}, "D", []string{"x"}, "", 0, ""},
+		"garbage": {files{"x": "\x00\x01\x02\xff\xfe garbage \x00\n\x7f"}, "D", []string{"x"}, "", 126,
 			"it lets the shell try, and shells differ"},
 
 		"not found":                {nil, "D", []string{"x"}, "", 127, ""},
 		"not found, absolute":      {nil, "", []string{"D/x"}, "", 127, ""},
-		"dangling link":            {map[string]laid{"x": {"-> gone", 0}}, "D", []string{"x"}, "", 127, ""},
-		"no permission":            {map[string]laid{"x": noExec}, "D", []string{"x"}, "", 126, ""},
-		"no permission, then none": {map[string]laid{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
-		"directory":                {map[string]laid{"x/": {}}, "D", []string{"x"}, "", 126, ""},
-		"links in a circle":        {map[string]laid{"x": {"-> y", 0}, "y": {"-> x", 0}}, "D", []string{"x"}, "", 126, ""},
+		"dangling link":            {files{"x": "-> gone"}, "D", []string{"x"}, "", 127, ""},
+		"no permission":            {files{"x": noExec}, "D", []string{"x"}, "", 126, ""},
+		"no permission, then none": {files{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
+		"directory":                {files{"x/": ""}, "D", []string{"x"}, "", 126, ""},
+		"links in a circle":        {files{"x": "-> y", "y": "-> x"}, "D", []string{"x"}, "", 126, ""},
 		"a name past NAME_MAX":     {nil, "D", []string{strings.Repeat("x", 300)}, "", 126, ""},
 		"empty name":               {nil, "D", []string{""}, "", 127, ""},
-		"missing interpreter": {map[string]laid{"x": noShell}, "D", []string{"x"}, "", 126,
+		"missing interpreter": {files{"x": noShell}, "D", []string{"x"}, "", 126,
 			"it reports ENOENT, and can't tell which file was meant"},
-		"file for a directory": {map[string]laid{"a": {"", 0o644}}, "", []string{"D/a/x"}, "", 127,
+		"file for a directory": {files{"a": "0644 "}, "", []string{"D/a/x"}, "", 127,
 			"it counts ENOTDIR as found"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -183,18 +176,15 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			for _, arg := range c.args {
 				args = append(args, strings.Replace(arg, "D/", dir+"/", 1))
 			}
-			run := func(status func(args, env []string) (int, error)) (int, string, error) {
+			run := func(status func(*testing.T, []string, []string) (int, error)) (int, string, error) {
 				out := filepath.Join(t.TempDir(), "out")
 				path := strings.NewReplacer("D/", dir+"/", "D", dir).Replace(c.path)
-				got, err := status(args, []string{"HOME=/", "PATH=" + path, "OUT=" + out})
-				text, readErr := os.ReadFile(out)
-				if readErr != nil && !os.IsNotExist(readErr) {
-					t.Fatal(readErr)
-				}
+				got, err := status(t, args, []string{"HOME=/", "PATH=" + path, "OUT=" + out})
+				text, _ := os.ReadFile(out)
 				return got, string(text), err
 			}
-			status, ran, err := run(func(args, env []string) (int, error) { return statusOf(t, args, env) })
-			if c.want >= 0 && status != c.want || ran != c.ran {
+			status, ran, err := run(statusOf)
+			if status != c.want || ran != c.ran {
 				t.Errorf("status %d, ran %q, %v; want status %d, %q", status, ran, err, c.want, c.ran)
 			}
 			if err != nil && !strings.Contains(err.Error(), quoted(args[0])) {
@@ -204,7 +194,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			if args[0] == "" {
 				return
 			}
-			envGot, envRan, _ := run(func(args, env []string) (int, error) { return envStatus(t, args, env), nil })
+			envGot, envRan, _ := run(envStatus)
 			if c.unlikeEnv == "" && envGot != status || envRan != ran {
 				t.Errorf("status %d, ran %q; under env(1) status %d, %q", status, ran, envGot, envRan)
 			}
@@ -213,17 +203,9 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 }
 
 func TestSpawnErrorReads(t *testing.T) {
-	for what, c := range map[string]struct {
-		err  *SpawnError
-		want string
-	}{
-		"path":   {&SpawnError{"/a/x-1.2_3", NotFound, errors.New("why")}, "cannot run /a/x-1.2_3: why"},
-		"empty":  {&SpawnError{"", NotFound, errors.New("why")}, `cannot run "": why`},
-		"spaces": {&SpawnError{"a b", NotFound, errors.New("why")}, `cannot run "a b": why`},
-		"quotes": {&SpawnError{`a"b`, NotFound, errors.New("why")}, `cannot run "a\"b": why`},
-	} {
-		if got := c.err.Error(); got != c.want {
-			t.Errorf("%s: %s, want %s", what, got, c.want)
+	for name, want := range map[string]string{"/a/x-1.2_3": "/a/x-1.2_3", "": `""`, "a b": `"a b"`, `a"b`: `"a\"b"`} {
+		if got := (&SpawnError{name, NotFound, errors.New("why")}).Error(); got != "cannot run "+want+": why" {
+			t.Errorf("%q: %s", name, got)
 		}
 	}
 }
@@ -250,36 +232,90 @@ func TestSpawnedCommand(t *testing.T) {
 
 // Where the kernel has nothing to give, the command was neither missing nor unfit.
 func TestSpawnWithoutDescriptors(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		var before unix.Rlimit
-		check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
-		status, err := statusOf(t, []string{"/bin/sh", "-c", "exit 0"}, nil)
-		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
-		if status != 125 || err.(*SpawnError).Err != unix.EMFILE {
-			t.Errorf("status %d, %v; want 125 and EMFILE", status, err)
-		}
-	})
+	var before unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
+	status, err := statusOf(t, []string{"/bin/sh", "-c", "exit 0"}, nil)
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	if status != 125 || err.(*SpawnError).Err != unix.EMFILE {
+		t.Errorf("status %d, %v; want 125 and EMFILE", status, err)
+	}
 }
 
 // A failed start leaves no zombie and no descriptor behind.
 func TestFailedSpawnLeavesNothing(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		dir := t.TempDir()
-		lay(t, dir, map[string]laid{"noexec": {"", 0o644}, "noshell": script("#!/nonexistent/interpreter", "")})
-		before := procfs.CountFDs(t, os.Getpid())
-		for _, name := range []string{"none", "noexec", "noshell"} {
-			for range 10 {
-				if _, err := Spawn(Command{Args: []string{filepath.Join(dir, name)}, Terminal: -1}); err == nil {
-					t.Fatalf("%s was started", name)
-				}
+	dir := t.TempDir()
+	lay(t, dir, map[string]string{"noexec": "0644 ", "noshell": script("#!/nonexistent/interpreter", "")})
+	before := procfs.CountFDs(t, os.Getpid())
+	for _, name := range []string{"none", "noexec", "noshell"} {
+		for range 10 {
+			if _, err := Spawn(Command{Args: []string{filepath.Join(dir, name)}, Terminal: -1}); err == nil {
+				t.Fatalf("%s was started", name)
 			}
 		}
-		if after := procfs.CountFDs(t, os.Getpid()); after != before {
-			t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	if after := procfs.CountFDs(t, os.Getpid()); after != before {
+		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		t.Errorf("wait4 = %d, %v; want no child", pid, err)
+	}
+}
+
+// A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
+func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
+	const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
+	child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
+	if err != nil || child.Ungrouped {
+		t.Errorf("Spawn = %+v, %v; want a child that has its parent death signal", child, err)
+	}
+	wait4(t, child)
+}
+
+// A standard stream that was closed when fini started is closed in the child too, and only that one.
+func TestSpawnKeepsClosedStreams(t *testing.T) {
+	const script = `n=0; for fd in 0 1 2; do n=$((n * 2)); test -e /proc/$$/fd/$fd && n=$((n + 1)); done; exit $n`
+	for closed, want := range map[[3]bool]int{
+		{}:                   0b111,
+		{true}:               0b011,
+		{false, true}:        0b101,
+		{false, false, true}: 0b110,
+		{true, true, true}:   0b000,
+	} {
+		child, err := Spawn(Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed, Terminal: -1})
+		check(t, err)
+		if got := wait4(t, child); got != want {
+			t.Errorf("of the streams %v were closed: the child has %03b, want %03b", closed, got, want)
 		}
-		if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-			t.Errorf("wait4 = %d, %v; want no child", pid, err)
+	}
+}
+
+// The child starts with the signals blocked that were blocked when fini started, whatever this thread blocks; and this
+// thread blocks the same signals as before.
+func TestSpawnKeepsBlockedSignals(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	blocked := func(how int, set uint64) uint64 {
+		var sigs, before unix.Sigset_t
+		*(*uint64)(unsafe.Pointer(&sigs)) = set
+		check(t, unix.PthreadSigmask(how, &sigs, &before))
+		return *(*uint64)(unsafe.Pointer(&before))
+	}
+	const usr1, others = 1 << (unix.SIGUSR1 - 1), 1<<(unix.SIGTERM-1) | 1<<(40-1)
+	before := blocked(unix.SIG_SETMASK, usr1)
+	defer func() { blocked(unix.SIG_SETMASK, before) }()
+	for _, c := range []struct {
+		blocked *uint64
+		want    uint64
+	}{{nil, usr1}, {new(uint64), 0}, {&[]uint64{others}[0], others}} {
+		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, c.want)
+		child, err := Spawn(Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked, Terminal: -1})
+		check(t, err)
+		if status := wait4(t, child); status != 42 {
+			t.Errorf("the child does not block %#x", c.want)
 		}
-	})
+		if now := blocked(unix.SIG_BLOCK, 0); now != usr1 {
+			t.Errorf("after the start of a child that blocks %#x this thread blocks %#x, want %#x", c.want, now, usr1)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -10,26 +11,20 @@ import (
 )
 
 func TestCloseInherited(t *testing.T) {
-	alone(t, func(t *testing.T) {
-		const reference = unix.O_PATH
-		mustCloseInherited(t, true, unix.O_RDONLY, reference)
-		mustCloseInherited(t, false, reference, reference)
-	})
+	mustCloseInherited(t, true, unix.O_RDONLY, unix.O_PATH)
+	mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH)
 }
 
 // Without /proc the streams can't be referred to, and the readers get their end all the same.
 func TestCloseInheritedWithoutProc(t *testing.T) {
 	need.That(t, os.Getuid() == 0, "root, to change the root directory")
-	alone(t, func(t *testing.T) {
-		dir, err := os.Open("/")
-		check(t, err)
-		defer func() { // or nobody could remove the directory
-			check(t, dir.Chdir())
-			check(t, unix.Chroot("."))
-		}()
-		check(t, unix.Chroot(t.TempDir()))
-		mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH)
-	})
+	dir, err := os.Open("/")
+	check(t, err)
+	defer func() { // or nobody could remove the directory
+		check(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
+	}()
+	check(t, unix.Chroot(t.TempDir()))
+	mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH)
 }
 
 const closed = -1

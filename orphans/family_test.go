@@ -1,0 +1,374 @@
+package orphans
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/surroundings"
+	"golang.org/x/sys/unix"
+)
+
+// This file has the trees of real processes at which the tests look. The process of the tests is the subreaper above them.
+
+// onMain carries what has to run on the first thread. The kernel lists children by the thread that forked them, and Tree
+// looks at those of the first one, which is where fini starts its command and where orphans come to.
+var onMain = make(chan func())
+
+func init() { runtime.LockOSThread() }
+
+func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // under the race detector a program sleeps for a second when it exits
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "@") {
+		program(os.Args[1:])
+	}
+	surroundings.Own()
+	done := make(chan int)
+	go func() { done <- m.Run() }()
+	for {
+		select {
+		case f := <-onMain:
+			f()
+		case code := <-done:
+			os.Exit(code)
+		}
+	}
+}
+
+var check = rig.NoError
+
+// program is what a process of a family runs. Each writes lines to descriptor 3, and ends at the end of descriptor 4, which
+// is at the latest when the test has ended. Any of the words can follow one of those that take further words:
+//
+//	@stay LABEL              say "ready LABEL PID" and stay
+//	@signals LABEL           also say "USR1 LABEL" and "USR2 LABEL" for a signal
+//	@fork LABEL words...     start words, stay, and say "reaped LABEL" when they end
+//	@double words...         start words in a session of its own and end
+//	@session words...        make a session
+//	@group words...          make a process group
+//	@named NAME words...     take a name
+//	@headless LABEL          end the first thread and stay
+//	@clone LABEL AUTOREAP    fork, say "ready LABEL PID" of the child, and end
+//	@end                     end
+func program(words []string) {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.NewFile(3, "said"), format+"\n", args...) }
+	must := func(err error) {
+		if err != nil {
+			say("failed: %v", err)
+			os.Exit(1)
+		}
+	}
+	ready := func() { say("ready %s %d", words[1], os.Getpid()) }
+	stay := func() {
+		_, _ = io.Copy(io.Discard, os.NewFile(4, "until"))
+		os.Exit(0)
+	}
+	start := func(words ...string) *exec.Cmd {
+		cmd := exec.Command("/proc/self/exe", words...)
+		cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{os.NewFile(3, "said"), os.NewFile(4, "until")}
+		must(cmd.Start())
+		return cmd
+	}
+	switch words[0] {
+	case "@stay":
+		ready()
+		stay()
+	case "@signals":
+		c := make(chan os.Signal, 10)
+		signal.Notify(c, unix.SIGUSR1, unix.SIGUSR2)
+		ready()
+		go stay()
+		for sig := range c {
+			say("%s %s", map[os.Signal]string{unix.SIGUSR1: "USR1", unix.SIGUSR2: "USR2"}[sig], words[1])
+		}
+	case "@fork":
+		// This is not the first thread: init locked that one to another goroutine.
+		go func() {
+			cmd := start(words[2:]...)
+			ready()
+			go stay()
+			_ = cmd.Wait()
+			say("reaped %s", words[1])
+		}()
+		select {}
+	case "@double":
+		start(append([]string{"@session"}, words[1:]...)...)
+		os.Exit(0)
+	case "@session":
+		_, err := unix.Setsid()
+		must(err)
+		program(words[1:])
+	case "@group":
+		must(unix.Setpgid(0, 0))
+		program(words[1:])
+	case "@named":
+		must(os.WriteFile("/proc/self/comm", []byte(words[1]), 0)) // as PR_SET_NAME does for the thread that calls it
+		program(words[2:])
+	case "@headless":
+		go func() {
+			for {
+				text, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
+				if err != nil || strings.Contains(string(text), ") Z ") {
+					break
+				}
+				runtime.Gosched()
+			}
+			ready()
+			stay()
+		}()
+		// Syscall, unlike RawSyscall, lets the runtime go on without this thread.
+		_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	case "@clone":
+		flags, signal := uint64(0), unix.SIGCHLD
+		if words[2] == "true" {
+			flags, signal = cloneAutoreap, 0
+		}
+		pid, err := cloneChild(flags, signal)
+		must(err)
+		say("ready %s %d", words[1], pid)
+		os.Exit(0)
+	case "@end":
+		os.Exit(0)
+	}
+	say("failed: no such program: %q", words)
+	os.Exit(99)
+}
+
+// family is a tree of real processes below this one.
+type family struct {
+	t     *testing.T
+	heard *os.File
+	lines *bufio.Reader
+	said  *os.File // the end that processes write
+	until *os.File // the end that processes read
+	hold  *os.File
+	pids  map[string]int
+	cmds  []*exec.Cmd // kept, since one that is forgotten closes its pidfd some day
+}
+
+// outside shares this process's standard output, but is no descendant: what a test does must not reach it.
+var outside *family
+
+// newFamily is a family that ends with the test, or by end.
+func newFamily(t *testing.T) *family {
+	t.Helper()
+	if outside == nil && !inNamespace {
+		outside = emptyFamily(t)
+		cmd := outside.command("@double", "@signals", "outside")
+		cmd.Stdout = os.Stdout
+		check(t, outside.start(cmd).Wait()) // before this process is a subreaper
+		outside.await("outside")
+	}
+	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	f := emptyFamily(t)
+	t.Cleanup(f.end)
+	return f
+}
+
+func emptyFamily(t *testing.T) *family {
+	t.Helper()
+	heard, said, err := os.Pipe()
+	check(t, err)
+	until, hold, err := os.Pipe()
+	check(t, err)
+	return &family{t: t, heard: heard, lines: bufio.NewReader(heard), said: said, until: until, hold: hold, pids: map[string]int{}}
+}
+
+// command is a process to start; without more it has no streams.
+func (f *family) command(words ...string) *exec.Cmd {
+	return exec.Command("/proc/self/exe", words...)
+}
+
+// start starts a process from the first thread, with these files from descriptor 5 on.
+func (f *family) start(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
+	f.t.Helper()
+	cmd.ExtraFiles = append([]*os.File{f.said, f.until}, files...)
+	err := make(chan error)
+	onMain <- func() { err <- cmd.Start() }
+	check(f.t, <-err)
+	f.cmds = append(f.cmds, cmd)
+	return cmd
+}
+
+// grow starts a process for each line of words, and waits until all of them and those below them are ready.
+func (f *family) grow(lines ...string) {
+	f.t.Helper()
+	for _, line := range lines {
+		cmd := f.start(f.command(strings.Fields(line)...))
+		if strings.HasPrefix(line, "@double") {
+			check(f.t, cmd.Wait())
+		}
+	}
+	for _, line := range lines {
+		words := strings.Fields(line)
+		for i, word := range words {
+			if slices.Contains([]string{"@stay", "@signals", "@fork", "@headless"}, word) {
+				f.await(words[i+1])
+			}
+		}
+	}
+}
+
+func (f *family) line() string {
+	f.t.Helper()
+	check(f.t, f.heard.SetReadDeadline(time.Now().Add(rig.Patience)))
+	text, err := f.lines.ReadString('\n')
+	if err != nil {
+		f.t.Fatalf("no line from a process: %v; so far there are %v", err, f.pids)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+func (f *family) want(line string) {
+	f.t.Helper()
+	if got := f.line(); got != line {
+		f.t.Fatalf("a process said %q, want %q", got, line)
+	}
+}
+
+// await waits until the processes with these labels are ready.
+func (f *family) await(labels ...string) {
+	f.t.Helper()
+	for _, label := range labels {
+		for f.pids[label] == 0 {
+			line := f.line()
+			words := strings.Fields(line)
+			if len(words) != 3 || words[0] != "ready" {
+				f.t.Fatalf("a process said %q", line)
+			}
+			pid, err := strconv.Atoi(words[2])
+			check(f.t, err)
+			f.pids[words[1]] = pid
+		}
+	}
+}
+
+// all are the labels of those that are ready.
+func (f *family) all() []string { return slices.Collect(maps.Keys(f.pids)) }
+
+// kill ends the process with this label. A pid of 0 would stand for this group.
+func (f *family) kill(label string) {
+	f.t.Helper()
+	if f.pids[label] < 2 {
+		f.t.Fatalf("%s has the pid %d", label, f.pids[label])
+	}
+	check(f.t, unix.Kill(f.pids[label], unix.SIGKILL))
+}
+
+// end lets every process end, and reaps until none is left: they all come to this subreaper. Nothing has reached the process
+// outside.
+func (f *family) end() {
+	f.t.Helper()
+	_ = f.hold.Close()
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
+			break
+		} else if err != unix.EINTR {
+			check(f.t, err)
+		}
+	}
+	for _, file := range []*os.File{f.heard, f.said, f.until} {
+		_ = file.Close()
+	}
+	if outside == nil {
+		return
+	}
+	outside.t = f.t
+	check(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
+	if got := outside.line(); got != "USR2 outside" { // SIGUSR1 would be there before this one
+		f.t.Errorf("the process outside the tree said %q", got)
+	}
+}
+
+// zombie is a process that has ended, and whose pid stays until it is reaped.
+func (f *family) zombie() Process {
+	f.t.Helper()
+	pid := f.start(f.command("@end")).Process.Pid
+	awaitEnd(f.t, pid)
+	return Process{Pid: pid, State: 'Z', Threads: 1, Name: "a zombie", kept: &kept{}}
+}
+
+// awaitEnd waits for the end of a child, and does not reap it.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
+			check(t, err)
+			return
+		}
+	}
+}
+
+// inNamespace says that this process was started by isolated.
+var inNamespace = os.Getenv("TEST_IN_NAMESPACE") != ""
+
+// isolated runs body in a process of its own, which is the first one of a PID namespace.
+func isolated(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
+	t.Helper()
+	if inNamespace {
+		body(t)
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "TEST_IN_NAMESPACE=1")
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	need.That(t, err == nil || errors.As(err, &exit), fmt.Sprintf("the right to make a namespace (%v)", err))
+	switch text := string(out); {
+	case err == nil && strings.Contains(text, "--- SKIP: "):
+		t.Skip("SKIPPED, in the process of its own:\n" + text)
+	case err != nil || !strings.Contains(text, "--- PASS: "+t.Name()):
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// withOwnPids is isolated, with a /proc of the namespace. There nobody else takes a pid that the test wants to come again.
+func withOwnPids(t *testing.T, body func(t *testing.T)) {
+	t.Helper()
+	const last = "/proc/sys/kernel/ns_last_pid"
+	_, err := os.Stat(last)
+	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
+	isolated(t, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}, func(t *testing.T) {
+		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
+		body(t)
+	})
+}
+
+// asNobody runs something as another user than the one of the family, which is root.
+func asNobody(t *testing.T, do func()) {
+	t.Helper()
+	need.That(t, os.Getuid() == 0, "root, to be another user for a while")
+	const nobody = 65534
+	check(t, syscall.Setresuid(nobody, nobody, 0))
+	defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
+	do()
+}
+
+// withoutRoot runs something with an empty root directory.
+func withoutRoot(t *testing.T, do func()) {
+	t.Helper()
+	need.That(t, os.Getuid() == 0, "root, to change the root directory")
+	dir, err := os.Open("/")
+	check(t, err)
+	defer func() { // or nobody could remove the directory
+		check(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
+	}()
+	check(t, unix.Chroot(t.TempDir()))
+	do()
+}
