@@ -1,15 +1,14 @@
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,47 +19,124 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
-// What the guides for CI and test runners, agents, supervisors and images show, with the real programs.
+// What the guides for CI and test runners, agents and supervisors show, with the real programs.
 
-// mustName wants a line of fini's about a leftover, and how it ends.
-func mustName(t *testing.T, said string, how ...string) {
-	t.Helper()
-	for _, want := range append(how, "fini: stopping leftover ") {
-		if !strings.Contains(said, want) {
-			t.Errorf("fini says %q, and nothing of %q", said, want)
+// leakyStep is the CI step that fails on a leak, and whose report names it.
+func leakyStep(t *testing.T, text string) {
+	steps := yaml[[]struct{ Run string }](t, text)
+	n := slices.IndexFunc(steps, func(step struct{ Run string }) bool { return strings.HasPrefix(step.Run, "fini ") })
+	trial{
+		needs: []string{"make", "jq"}, files: map[string]string{"Makefile": "e2e:\n\t@setsid sleep 1000 & " + strings.ReplaceAll(rig.UntilSleeps, "$", "$$") + "; echo tested\n"},
+		script: `sh -c "$BLOCK"; status=$?; jq -r '.leftovers[].command' leaks.json; exit $status`, status: 1, out: "tested\nsleep 1000\n",
+	}.run(t, steps[n].Run)
+}
+
+var audits = trial{
+	standIns: map[string]string{"make": "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps + "; exit 3"}, needs: []string{"jq"},
+	script: `mkdir reports; sh -c "$BLOCK"; status=$?; jq -r '.leftovers[].command' reports/e2e.json; exit $status`, status: 3, out: "sleep 1000\n", leaves: "sleep",
+}.run
+
+// mustBeBash is a step whose own shell is not the workflow's.
+func mustBeBash(t *testing.T, text string) {
+	if shell := yaml[string](t, text, "0", "shell"); shell != "bash" {
+		t.Errorf("the shell is %v", shell)
+	}
+}
+
+// buildsFirst runs the step that clones fini and builds it, with a repository and a make of its own.
+var buildsFirst = each(mustBeBash, trial{
+	needs: []string{"git"}, yaml: []string{"0", "run"},
+	standIns: map[string]string{"make": `[ "$*" = "-C temp/fini build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`, "sudo": `echo "$1 $3" && test -f "$2"`},
+	files:    map[string]string{"seed-126c5d8a/fini/main.go": "package main\n"},
+	script: `cd seed-126c5d8a/fini && git init -q && git add . && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m "a commit" && cd ../.. &&
+		export GITHUB_SERVER_URL=file://$PWD RUNNER_TEMP=temp && exec sh -ec "$BLOCK"`, out: "install /usr/local/bin/\n",
+}.run)
+
+// workflowShell is the shell of docs/ci.md's workflow, without the name of a script.
+func workflowShell(t *testing.T) string {
+	shell := yaml[string](t, recipes.BlockWith(t, "../docs/ci.md", "shell: \"fini"), "defaults", "run", "shell")
+	return strings.TrimSuffix(shell, " {0}") + " "
+}
+
+// serverForLaterSteps runs a step that starts a server: by its own shell, under which the server goes on, and by the shell
+// of the workflow, which stops the server unless its name is allowed.
+func serverForLaterSteps(t *testing.T, text string) {
+	mustBeBash(t, text)
+	inFront := workflowShell(t)
+	const serves = "mkfifo ready; read line <ready"
+	npm := "exec " + need.Program(t, "npm") + " start"
+	for _, c := range []struct{ shell, env, server, leaves string }{
+		{inFront[strings.Index(inFront, "bash"):], "", serves, "start-server|mkfifo"},
+		{inFront, "", serves, ""},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", serves, "start-server|mkfifo"},
+		{inFront, "FINI_ALLOW_ORPHAN=start-server", "exec bash -c '" + serves + "; :'", ""},
+		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, "npm|sh|node"},
+	} {
+		trial{
+			needs: []string{"bash"}, yaml: []string{"0", "run"}, as: "step", standIns: map[string]string{"start-server": c.server}, env: []string{c.env},
+			files:  map[string]string{"package.json": `{"scripts": {"start": "` + serves + `"}}`},
+			script: "echo >>step; echo 'until [ -p ready ]; do :; done' >>step; exec " + c.shell + "step", leaves: c.leaves,
+		}.run(t, text)
+	}
+}
+
+// githubWorkflow: the runner's cancel is that of GithubCancel, ten times as fast. Bash is gone when it sends
+// SIGTERM, and fini by SIGKILL after that; who cleans up since SIGINT takes longer.
+func githubWorkflow(t *testing.T, text string) {
+	need.Program(t, "bash")
+	shell := workflowShell(t)
+	for _, shell := range []string{shell, shell[strings.Index(shell, "bash"):]} {
+		k := recipes.NewDir(t, map[string]string{"make": `
+			trap 'echo deleting; sleep 15; echo deleted; exit 1' INT
+			trap 'echo at it already' TERM
+			setsid sleep 1000 &
+			echo ready
+			while :; do sleep 0.1; done`})
+		file := k.File("step.sh", yaml[string](t, text, "jobs", "tests", "steps", "-1", "run")+"\necho the step goes on\n", 0o644)
+		s := &runners.Step{Life: k.Start(append(strings.Fields(shell), file)...), Cgroup: k.Cgroup}
+		_ = s.Stdin.Close() // as the runner does
+		s.Out.Want("ready")
+		s.GithubCancel()
+		if !strings.HasPrefix(shell, "fini") {
+			s.MustHaveStatus(128 + int(syscall.SIGTERM))
+			if len(k.Cgroup.Alive()) == 0 || strings.Contains(s.Out.Text(), "deleting") {
+				t.Errorf("without fini the tests hear of the cancel too, so that this shows nothing: %s", s.Out.Text())
+			}
+			return // this row is the last one
 		}
+		s.Out.Want("deleted")
+		s.Out.Whole() // to EOF
+		// On a busy machine the runner's SIGKILL may come when fini has done its work.
+		if got := s.Status(); got != 128+int(syscall.SIGKILL) && got != 128+int(syscall.SIGTERM) {
+			t.Errorf("status %d; stderr: %s", got, s.Err.Text())
+		}
+		s.MustBeGone()
+		rig.WantOnce(t, s.Out.Text(), "deleting")
 	}
 }
 
-func inFrontOfLeak(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"make": recipes.Leaky})
-	l := k.Start("/bin/sh", "-c", text)
-	k.MustLeaveNothing(l, 1)
-	mustName(t, l.Err.Whole(), "exit 1 instead of 0")
-}
-
-func audits(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps + "; exit 3"})
-	report := k.File("reports/e2e.json", "", 0o644)
-	l := k.Start("/bin/sh", "-c", text)
-	if got := l.Status(); got != 3 || len(k.Cgroup.Alive()) != 1 {
-		t.Errorf("status %d, and there run %q; stderr: %s", got, k.Cgroup.Names(), l.Err.Text())
-	}
-	var r struct{ Leftovers []struct{ Command string } }
-	rig.MustParse(t, []byte(rig.ReadFile(t, report)), &r)
-	if len(r.Leftovers) != 1 || r.Leftovers[0].Command != "sleep 1000" {
-		t.Errorf("the report has %+v", r.Leftovers)
-	}
-}
-
-// The agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in another group.
-func agentWithTerminal(t *testing.T, text string) {
-	line := at(t, fromYAML(t, text), "steps", 0, "command").(string)
+func gitlabJob(t *testing.T, text string) {
+	need.Program(t, "bash")
 	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
-	argv := k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+line)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := rig.CommandOf(k.Cgroup.Wrap(runners.Gitlab(yaml[string](t, text, "tests", "script", "0"))...))
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, runners.OwnGroup
+	s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
+	s.Out.Want("ready")
+	s.SignalGroup(syscall.SIGTERM)
+	if out := s.Out.Whole(); strings.Count(out, "got TERM") != 1 {
+		t.Errorf("the job says %q", out)
+	}
+	s.MustBeGone()
+}
+
+// agentWithTerminal: the agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in
+// another group.
+func agentWithTerminal(t *testing.T, text string) {
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	cmd := rig.CommandOf(k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+yaml[string](t, text, "steps", "0", "command")))
 	cmd.Dir, cmd.Env = k.Dir, k.Env
 	l, screen, _ := pty.Start(t, cmd)
 	screen.Want("ready")
@@ -76,474 +152,83 @@ func agentWithTerminal(t *testing.T, text string) {
 	k.MustBeEmpty()
 }
 
-const goLeak = `package cart
+// goTests are a Go module with two packages, one of which has a test that does this.
+func goTests(do string) map[string]string {
+	return map[string]string{
+		"go.mod":          "module shop\n\ngo 1.24\n",
+		"pay/pay_test.go": "package pay\n\nimport \"testing\"\n\nfunc TestPay(*testing.T) {}\n",
+		"cart/cart_test.go": "package cart\n\nimport (\n\"os\"\n\"os/exec\"\n\"syscall\"\n\"testing\"\n)\n\nvar _, _, _ = os.Stdout, exec.Command, syscall.Kill\n\n" +
+			"func TestCheckout(t *testing.T) {\n" + do + "\n}\n",
+	}
+}
 
-import (
-	"os/exec"
-	"testing"
-)
-
-func TestCheckout(t *testing.T) {
+const goLeak = `
 	t.Setenv("FINI_TEST", t.Name())
 	if err := exec.Command("setsid", "sleep", "1000").Start(); err != nil {
 		t.Fatal(err)
-	}
-}
-`
+	}`
 
-func leakInGoTest(t *testing.T, text string) {
-	need.Program(t, "setsid")
-	k := recipes.NewDir(t, nil)
-	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
-	k.File("go.mod", "module shop\n\ngo 1.21\n", 0o644)
-	k.File("cart/cart_test.go", goLeak, 0o644)
-	k.File("pay/pay_test.go", "package pay\n\nimport \"testing\"\n\nfunc TestPay(*testing.T) {}\n", 0o644)
-	l := k.Start("/bin/sh", "-c", text)
-	out := k.MustLeaveNothing(l, 1)
-	if !strings.Contains(out, "FAIL\tshop/cart") || !strings.Contains(out, "ok  \tshop/pay") {
-		t.Errorf("go test says %q", out)
-	}
-	mustName(t, out+l.Err.Whole(), "started in test TestCheckout\n")
-}
+var leakInGoTest = trial{needs: []string{"setsid", "go"}, files: goTests(goLeak), status: 1,
+	says: []string{"FAIL\tshop/cart", "ok  \tshop/pay", stopping, "started in test TestCheckout\n"}}.run
 
 // auditsGoTest has two leaks in one package. Only that which holds the output is stopped, and no package fails.
-func auditsGoTest(t *testing.T, text string) {
-	need.Program(t, "setsid")
-	k := recipes.NewDir(t, nil)
-	k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
-	k.File("go.mod", "module shop\n\ngo 1.21\n", 0o644)
-	leaks := strings.Replace(goLeak, "	if err :=", "	holds := exec.Command(\"setsid\", \"sleep\", \"1001\")\n	holds.Stdout = os.Stdout\n	_ = holds.Start()\n	if err :=", 1)
-	k.File("cart/cart_test.go", strings.Replace(leaks, `"os/exec"`, "\"os\"\n	\"os/exec\"", 1), 0o644)
-	k.File("pay/pay_test.go", "package pay\n\nimport \"testing\"\n\nfunc TestPay(*testing.T) {}\n", 0o644)
-	l := k.Start("/bin/sh", "-c", text)
-	if out := l.Out.Whole(); l.Status() != 0 || strings.Count(out, "ok  \tshop/") != 2 {
-		t.Errorf("go test says %q and %q", out, l.Err.Text())
-	}
-	if left := k.Cgroup.Names(); len(left) != 1 {
-		t.Errorf("still running: %q", left)
-	}
-	reports, _ := filepath.Glob(filepath.Join(k.Dir, "reports/*.json"))
-	ended := map[string]string{}
-	for _, file := range reports {
-		var r struct {
-			Leftovers []struct{ Command, Ended string }
-		}
-		rig.MustParse(t, []byte(rig.ReadFile(t, file)), &r)
-		for _, leftover := range r.Leftovers {
-			ended[leftover.Command] = leftover.Ended
-		}
-	}
-	if want := map[string]string{"sleep 1001": "SIGTERM", "sleep 1000": ""}; len(reports) != 2 || !maps.Equal(ended, want) {
-		t.Errorf("the %d reports have %q", len(reports), ended)
-	}
-}
+var auditsGoTest = trial{
+	needs: []string{"setsid", "go", "jq"}, files: goTests(`
+	holds := exec.Command("setsid", "sleep", "1001")
+	holds.Stdout = os.Stdout
+	_ = holds.Start()` + goLeak),
+	script: `sh -c "$BLOCK"; status=$?; ls reports | wc -l; jq -r '.leftovers[] | .command + " " + (.ended // "goes on")' reports/*.json | sort; exit $status`,
+	says:   []string{"ok  \tshop/cart", "ok  \tshop/pay", "\n2\nsleep 1000 goes on\nsleep 1001 SIGTERM\n"}, leaves: "sleep",
+}.run
 
-func leakInCargo(t *testing.T, text string) {
-	cargo := need.Program(t, "cargo")
-	k := recipes.NewDir(t, nil)
-	k.File(".cargo/config.toml", text, 0o644)
-	k.File("Cargo.toml", "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n", 0o644)
-	k.File("src/lib.rs", `#[test] fn checkout() { std::process::Command::new("sleep").arg("1000").env("FINI_TEST", "checkout").spawn().unwrap(); }`+"\n", 0o644)
-	l := k.Start(cargo, "test", "--offline", "--lib")
-	if out := k.MustLeaveNothing(l, 1); !strings.Contains(out, "test checkout ... ok") {
-		t.Errorf("cargo says %q", out)
-	}
-	mustName(t, l.Err.Whole(), "started in test checkout", "error: test failed")
-}
+var leakInCargo = trial{
+	needs: []string{"cargo"}, as: ".cargo/config.toml", files: map[string]string{
+		"Cargo.toml": "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
+		"src/lib.rs": `#[test] fn checkout() { std::process::Command::new("sleep").arg("1000").env("FINI_TEST", "checkout").spawn().unwrap(); }` + "\n",
+	},
+	script: "exec cargo test --offline --lib", status: 1, says: []string{"test checkout ... ok", stopping, "started in test checkout", "error: test failed"},
+}.run
 
 func leakInCTest(t *testing.T, text string) {
-	cmake := need.Program(t, "cmake")
-	need.Program(t, "cc")
-	k := recipes.NewDir(t, nil)
-	k.File("CMakeLists.txt", "cmake_minimum_required(VERSION 3.10)\nproject(shop C)\nenable_testing()\n"+
-		"add_executable(checkout checkout.c)\nadd_test(NAME checkout COMMAND checkout)\n", 0o644)
-	k.File("checkout.c", `#include <unistd.h>
-int main(void) { if (!fork()) execlp("sleep", "sleep", "1000", (char *)0); return 0; }
-`, 0o644)
 	var major, minor int
-	if _, err := fmt.Sscanf(rig.Run(t, cmake, "--version"), "cmake version %d.%d", &major, &minor); err != nil {
+	if _, err := fmt.Sscanf(rig.Run(t, need.Program(t, "cmake"), "--version"), "cmake version %d.%d", &major, &minor); err != nil {
 		t.Fatal(err)
 	}
 	if major == 3 && minor < 29 {
 		text = strings.Replace(text, "CMAKE_TEST_LAUNCHER", "CMAKE_CROSSCOMPILING_EMULATOR", 1)
 	}
-	l := k.Start("/bin/sh", "-ec", text)
-	mustName(t, k.MustLeaveNothing(l, 8), "exit 1 instead of 0", "1 - checkout (Failed)")
+	trial{
+		needs: []string{"cc"}, files: map[string]string{
+			"CMakeLists.txt": "cmake_minimum_required(VERSION 3.10)\nproject(shop C)\nenable_testing()\nadd_executable(checkout checkout.c)\nadd_test(NAME checkout COMMAND checkout)\n",
+			"checkout.c":     "#include <unistd.h>\nint main(void) { if (!fork()) execlp(\"sleep\", \"sleep\", \"1000\", (char *)0); return 0; }\n",
+		},
+		script: `exec sh -ec "$BLOCK"`, status: 8, says: []string{stopping, "exit 1 instead of 0", "1 - checkout (Failed)"},
+	}.run(t, text)
 }
 
-func leakInVitest(t *testing.T, text string) {
-	vitest, modules := nodeProgram(t, "vitest")
-	k := recipes.NewDir(t, map[string]string{"start-server": "exec sleep 1000"})
-	rig.NoError(t, os.Symlink(modules, filepath.Join(k.Dir, "node_modules")))
-	k.File("fini.setup.js", text, 0o644)
-	k.File("vitest.config.js", "export default { test: { setupFiles: ['./fini.setup.js'] }, cacheDir: '.cache' };\n", 0o644)
-	k.File("package.json", `{"private": true, "type": "module"}`, 0o644)
-	k.File("tests/shop.test.js", `import { spawn } from 'node:child_process';
+var startsInTest = map[string]string{"start-server": "exec sleep 1000"}
+
+var leakInVitest = trial{
+	npm: "vitest", standIns: startsInTest, as: "fini.setup.js", files: map[string]string{
+		"vitest.config.js": "export default { test: { setupFiles: ['./fini.setup.js'] }, cacheDir: '.cache' };\n",
+		"package.json":     `{"private": true, "type": "module"}`,
+		"tests/shop.test.js": `import { spawn } from 'node:child_process';
 import { describe, test } from 'vitest';
 describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));
-`, 0o644)
-	k.Env = append(k.Env, "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY=")
-	l := k.Start("fini", "--orphans-exit=9", "--", vitest, "run")
-	k.MustLeaveNothing(l, 9)
-	mustName(t, l.Err.Whole(), " in test tests/shop.test.js::shop checkout\n", "::error title=fini,file=tests/shop.test.js::")
-}
+`,
+	},
+	env: []string{"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="}, script: "exec fini --orphans-exit=9 -- node_modules/.bin/vitest run", status: 9,
+	says: []string{stopping, " in test tests/shop.test.js::shop checkout\n", "::error title=fini,file=tests/shop.test.js::"},
+}.run
 
-// Each tool leaves its server, which fini spares; a leak beside them is named, and fails the step.
-func daemonsStay(t *testing.T, text string) {
-	line := strings.TrimSpace(text)
-	k := recipes.NewDir(t, nil)
-	k.Env = append(k.Env, "HOME="+k.Dir, "TMPDIR="+k.Dir, "SCCACHE_DIR="+k.Dir, "SCCACHE_SERVER_PORT=14226", "ANDROID_ADB_SERVER_PORT=15037",
-		"XDG_RUNTIME_DIR="+k.Dir, "XDG_STATE_HOME="+k.Dir)
-	ssh, config := sshHost(t, k.Dir, k.Env[len(k.Env)-1])
-	for tool, command := range map[string]string{
-		"adb": need.Program(t, "adb") + " start-server", "sccache": need.Program(t, "sccache") + " --start-server", "watchman": need.Program(t, "watchman") + " version",
-		"ssh": ssh + " -F " + config + " -o ControlMaster=auto -o ControlPersist=1h -o ControlPath=" + rig.ShortTempDir(t) + "/c host true",
-	} {
-		k.File("bin/make", "#!/bin/sh\n"+command+" >"+tool+".log 2>&1\n", 0o755)
-		// Here sshd descends from ssh.
-		if l := k.Start("/bin/sh", "-c", strings.Replace(line, "--allow-orphan=ssh ", "--allow-orphan=ssh --allow-orphan=sshd ", 1)); l.Status() != 0 {
-			t.Errorf("%s: %s %s", tool, l.Err.Text(), rig.ReadFile(t, filepath.Join(k.Dir, tool+".log")))
-		}
-		if !strings.Contains(strings.Join(k.Cgroup.Names(), ","), " "+tool) {
-			t.Errorf("%s is gone; there are %q", tool, k.Cgroup.Names())
-		}
-	}
-	// Two of these objects are in objects/17, by which git guesses how many there are. The packing is over when git exits.
-	k.File("bin/make", `#!/bin/sh
-git config --global gc.autoDetach false && git init -q repository && cd repository && git config gc.auto 1 &&
-for text in 263 410; do echo $text | git hash-object -w --stdin && echo $text >$text && git add $text; done >/dev/null &&
-git -c user.name=x -c user.email=x commit -q -m x && git gc --quiet --auto && ls .git/objects/pack/*.pack
-`, 0o755)
-	if l := k.Start("/bin/sh", "-c", line); l.Status() != 0 {
-		t.Errorf("git: status %d: %s", l.Status(), l.Err.Text())
-	}
-	k.File("bin/make", "#!/bin/sh\n"+recipes.Leaky+"\n", 0o755)
-	l := k.Start("/bin/sh", "-c", line)
-	l.MustHaveStatus(1)
-	for _, pid := range k.Cgroup.Alive() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-}
-
-// containerInStep runs a container of podman's. Whoever forgets to remove it gets to know.
-func containerInStep(t *testing.T, text string) {
-	need.Root(t, "for podman")
-	client := containers.PodmanClient(t)
-	k := recipes.NewDir(t, map[string]string{
-		"make":   "echo tested",
-		"podman": `case $1 in run) shift; set -- run --network none "$@" /bin/sh -c "sleep 1000";; esac; exec ` + strings.Join(client, " ") + ` "$@"`,
-	})
-	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
-	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
-	load.Stdin, load.Env = containers.BusyboxTar(t), k.Env
-	rig.Succeed(t, load)
-	text = strings.Replace(text, "podman run -d --name db example", "podman run -d --name db localhost/example", 1)
-	const removes = `trap "podman rm -f -t 5 db" EXIT; `
-	l := k.Start("/bin/sh", "-c", text)
-	if out := l.Out.Whole(); l.Status() != 0 || !strings.Contains(out, "tested\n") {
-		t.Errorf("status %d, %q, %q", l.Status(), out, l.Err.Text())
-	}
-	l = k.Start("/bin/sh", "-c", strings.Replace(text, removes, "", 1))
-	if l.Status() != 1 {
-		t.Errorf("status %d: %s", l.Status(), l.Err.Text())
-	}
-	mustName(t, l.Err.Whole(), "/conmon ", "sleep 1000")
-	// Under this name the monitor stays, and the container with it.
-	spared := strings.Replace(strings.Replace(text, removes, "", 1), "--orphans-exit=1", "--orphans-exit=1 --allow-orphan=conmon", 1)
-	if l := k.Start("/bin/sh", "-c", strings.Replace(spared, "podman run", "podman rm -f -t 0 db; podman run", 1)); l.Status() != 0 {
-		t.Errorf("status %d: %s", l.Status(), l.Err.Text())
-	}
-	if l := k.Start("podman", "exec", "db", "/bin/true"); l.Status() != 0 {
-		t.Errorf("the container is gone: %s", l.Err.Text())
-	}
-	if l := k.Start("podman", "rm", "-f", "-t", "0", "db"); l.Status() != 0 {
-		t.Errorf("podman rm: %s", l.Err.Text())
-	}
-}
-
-// In the container the model's commands have fini in front. One leaves a server; one is cut off; one loses its client. The
-// end of the container is the end of all.
-func sandbox(t *testing.T, text string) {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	image := built(t, "FROM busybox\nCOPY --from=fini:0.1.0 /fini /fini\n"+strings.TrimPrefix(imageOfServer, "FROM busybox\n"))
-	run := strings.Fields(lines[0])
-	if len(lines) != 3 || !slices.Equal(run[:5], strings.Fields("docker run -d --rm --name")) {
-		t.Fatalf("%q", lines)
-	}
-	words := slices.Replace(slices.Clone(run[6:]), slices.Index(run[6:], "example"), slices.Index(run[6:], "example")+1, image)
-	c := containers.StartContainer(t, words...)
-	call := func(limit, command string) *rig.Life {
-		argv := strings.Fields(strings.NewReplacer(" sandbox ", " "+c.Name+" ", " bash -c \"$COMMAND\"", "", " 2m ", " "+limit+" ").Replace(lines[1]))
-		return rig.StartCmd(t, containers.Client(t, append(argv[1:], "sh", "-c", command)...))
-	}
-	alive := func() string { return c.Exec("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '") }
-	l := call("2m", `sleep 1001 >/dev/null 2>&1 & sleep 1002 & echo called`)
-	if out := l.Out.Whole(); l.Status() != 0 || out != "called\n" {
-		t.Errorf("status %d, %q", l.Status(), out)
-	}
-	mustName(t, l.Err.Whole(), "(sleep 1002)")
-	if now := alive(); !strings.Contains(now, "sleep 1001 ") || strings.Contains(now, "sleep 1002 ") {
-		t.Errorf("there run %q", now)
-	}
-	l = call("2s", `sleep 1003 >/dev/null 2>&1 & setsid sleep 1004 >/dev/null 2>&1 & sleep 1005`)
-	if l.Status() != 124 {
-		t.Errorf("status %d, %q", l.Status(), l.Err.Text())
-	}
-	l.Err.Want("fini: stopping the command: --timeout=2s has passed")
-	if now := alive(); strings.Contains(now, "sleep 1003 ") || !strings.Contains(now, "sleep 1004 ") || strings.Contains(now, "sleep 1005 ") {
-		t.Errorf("there run %q", now)
-	}
-	l = call("2m", `echo ready; sleep 1006`)
-	l.Out.Want("ready")
-	l.Signal(syscall.SIGKILL)
-	rig.Until(t, "the command without a client ends", func() bool { return !strings.Contains(alive(), "sleep 1006 ") })
-	containers.Docker(t, "stop", c.Name)
-	c.MustEnd(0)
-}
-
-// keptServer are three calls of a model's, of which the first one leaves a server.
-func keptServer(t *testing.T, text string) {
-	need.Program(t, "setsid")
-	k := recipes.NewDir(t, map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"})
-	calls := strings.Split(strings.TrimSpace(text), "\n")
-	call := func(line string) string {
-		l := k.Start("fini", "-k", "5s", "-t", "10m", "--grace=1s", "--orphans=pipes", "--report=report.json", "--", "bash", "-c", line)
-		out := l.Out.Whole()
-		if got := l.Status(); got != 0 {
-			t.Errorf("%s: status %d, %q", line, got, l.Err.Text())
-		}
-		return out
-	}
-	call(calls[0])
-	var r struct {
-		Leftovers []struct {
-			Pid    int
-			Spared string
-		}
-	}
-	rig.MustParse(t, []byte(rig.ReadFile(t, filepath.Join(k.Dir, "report.json"))), &r)
-	pid := strings.TrimSpace(rig.ReadFile(t, filepath.Join(k.Dir, "server.pid")))
-	// By its pid: it may still be about to execute setsid, or fini.
-	if len(r.Leftovers) == 0 || strconv.Itoa(r.Leftovers[0].Pid) != pid || r.Leftovers[0].Spared != "pipes" {
-		t.Errorf("the report of the call that started %s has %+v", pid, r.Leftovers)
-	}
-	rig.Until(t, "the server is ready", func() bool {
-		text, _ := os.ReadFile(filepath.Join(k.Dir, "log"))
-		return strings.HasPrefix(string(text), "ready\n")
-	})
-	if listed := call(calls[1]); !strings.Contains(listed, pid+" fini -p none -k 5s -- server\n") {
-		t.Errorf("%s is not listed: %q", pid, listed)
-	}
-	call(calls[2])
-	k.MustBeEmpty()
-}
-
-// masterAndChildren: only the master gets SIGTERM, and lets its child finish.
-func masterAndChildren(t *testing.T, text string) {
-	dir := t.TempDir()
-	rig.Put(t, filepath.Join(dir, "celery"), `#!/bin/sh
-		sh -c 'trap "echo lost; exit 1" TERM; echo working; read end </tmp/end; echo finished' &
-		trap 'echo warm shutdown; echo >/tmp/end; wait; exit 0' TERM
-		wait
-		wait`, 0o755)
-	rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM busybox\nCOPY --from=fini:0.1.0 /fini /fini\nCOPY celery /bin/\nRUN mkdir -p /tmp && mkfifo /tmp/end\n"+text, 0o644)
-	c := containers.StartContainer(t, builtIn(t, dir))
-	c.Out.Want("working")
-	containers.Docker(t, "stop", c.Name)
-	out := c.MustEnd(0)
-	rig.WantOnce(t, out, "finished")
-	if strings.Contains(out, "lost") {
-		t.Errorf("%q", out)
-	}
-}
-
-// timeToStop: the helper needs more than the 5 s that it has by default.
-func timeToStop(t *testing.T, text string) {
-	dir := t.TempDir()
-	rig.Put(t, filepath.Join(dir, "server"), strings.Replace(imageServer, "sleep 0.2", "sleep 6", 1), 0o755)
-	rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM busybox\nCOPY --from=fini:0.1.0 /fini /fini\nCOPY server /bin/\nENTRYPOINT [\"/fini\", \"--\"]\nCMD [\"server\", \"--port=80\"]\n", 0o644)
-	run, stop, _ := strings.Cut(text, "\n")
-	words, ok := strings.CutPrefix(run, "docker run -d --name server ")
-	if image, ok2 := strings.CutSuffix(words, " example"); !ok || !ok2 || stop != "docker stop server\n" {
-		t.Fatal(text)
-	} else {
-		mustStopWell(t, containers.StartContainer(t, append(strings.Fields(image), builtIn(t, dir))...))
-	}
-}
-
-func commandInPod(t *testing.T, text string) {
-	pod := at(t, fromYAML(t, text), "containers", 0)
-	command, args := words(t, at(t, pod, "command")), words(t, at(t, pod, "args"))
-	image := built(t, "FROM busybox\nCOPY --from=fini:0.1.0 /fini /fini\n"+strings.TrimPrefix(imageOfServer, "FROM busybox\n"))
-	mustStopWell(t, containers.StartContainer(t, slices.Concat([]string{"--entrypoint", command[0], image}, command[1:], args)...))
-}
-
-// slow is a server that ignores SIGTERM, and so does its helper in another session: fini needs all of its time for them.
-const slow = `trap "" TERM; echo ready; setsid sh -c 'echo $$ >helper; exec sleep 1000' & while :; do sleep 0.1; done`
-
-// withinTheirTime asserts that nothing is left once a supervisor has stopped the server, and that fini ended both.
-func withinTheirTime(t *testing.T, said string) {
-	t.Helper()
-	mustName(t, said, "(--kill-after)", "fini: killing leftover ")
-}
-
-func supervised(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"server": slow})
-	l := k.Start("/bin/sh", "-c", "exec "+text)
-	l.Out.Want("ready")
-	rig.Until(t, "the helper is there", func() bool { return strings.Contains(strings.Join(k.Cgroup.Names(), " "), "sleep") })
-	l.Signal(syscall.SIGTERM)
-	k.MustLeaveNothing(l, 128+int(syscall.SIGKILL))
-	withinTheirTime(t, l.Err.Whole())
-}
-
-// helperIsThere waits for the helper of slow.
-func helperIsThere(t *testing.T, dir string) {
-	t.Helper()
-	rig.Until(t, "the helper is there", func() bool {
-		text, _ := os.ReadFile(filepath.Join(dir, "helper"))
-		return strings.HasSuffix(string(text), "\n")
-	})
-}
-
-func underSupervisord(t *testing.T, text string) {
-	supervisord, control := need.Program(t, "supervisord"), need.Program(t, "supervisorctl")
-	k := recipes.NewDir(t, map[string]string{"server": slow})
-	dir := rig.ShortTempDir(t) // for the name of a socket
-	conf := k.File("supervisord.conf", fmt.Sprintf(`[supervisord]
-nodaemon=true
-user=root
-logfile=/dev/null
-logfile_maxbytes=0
-pidfile=%[1]s/pid
-[unix_http_server]
-file=%[1]s/socket
-[rpcinterface:supervisor]
-supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
-[supervisorctl]
-serverurl=unix://%[1]s/socket
-%[2]sdirectory=%[3]s
-redirect_stderr=true
-stdout_logfile=%[3]s/log
-`, dir, text, k.Dir), 0o644)
-	l := k.Start(supervisord, "-c", conf)
-	helperIsThere(t, k.Dir)
-	cmd := exec.Command(control, "-c", conf, "stop", "server")
-	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "server: stopped\n" {
-		t.Errorf("%v: %s", err, out)
-	}
-	if left := k.Cgroup.Names(); len(left) != 1 {
-		t.Errorf("there run %q", left)
-	}
-	withinTheirTime(t, rig.ReadFile(t, filepath.Join(k.Dir, "log")))
-	l.Signal(syscall.SIGTERM)
-	k.MustLeaveNothing(l, 0)
-}
-
-func underRunit(t *testing.T, text string) {
-	runsv, sv := need.Program(t, "runsv"), need.Program(t, "sv")
-	k := recipes.NewDir(t, map[string]string{"server": "cd ..; " + slow})
-	k.File("service/run", text, 0o755)
-	l := k.Start(runsv, "service")
-	helperIsThere(t, k.Dir)
-	if out, err := exec.Command(sv, "-w", "300", "force-stop", filepath.Join(k.Dir, "service")).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok: down: ") {
-		t.Errorf("%v: %s", err, out)
-	}
-	if left := k.Cgroup.Names(); len(left) != 1 {
-		t.Errorf("there run %q", left)
-	}
-	l.Signal(syscall.SIGTERM)
-	withinTheirTime(t, k.MustLeaveNothing(l, 0))
-}
-
-func underPM2(t *testing.T, text string) {
-	pm2, _ := nodeProgram(t, "pm2")
-	k := recipes.NewDir(t, map[string]string{"server": strings.Replace(slow, `"" TERM`, `"" TERM INT`, 1)})
-	k.Env = append(k.Env, "PM2_HOME="+k.Dir+"/pm2", "HOME="+k.Dir)
-	k.File("ecosystem.config.js", text, 0o644)
-	for _, args := range [][]string{{"start", "ecosystem.config.js"}, {"stop", "server"}} {
-		l := k.Start(append([]string{pm2}, args...)...)
-		if got := l.Status(); got != 0 {
-			t.Errorf("pm2 %q: status %d: %s%s", args, got, l.Out.Text(), l.Err.Text())
-		}
-		if args[0] == "start" {
-			helperIsThere(t, k.Dir)
-		}
-	}
-	if left := strings.Join(k.Cgroup.Names(), " "); strings.Contains(left, "sleep") || strings.Contains(left, "fini") {
-		t.Errorf("there run %q", left)
-	}
-	logs, _ := filepath.Glob(filepath.Join(k.Dir, "pm2/logs/server-error*"))
-	if len(logs) != 1 {
-		t.Fatalf("the logs are %q", logs)
-	}
-	withinTheirTime(t, rig.ReadFile(t, logs[0]))
-	k.Start(pm2, "kill").Status()
-	k.MustBeEmpty()
-}
-
-func underStartStopDaemon(t *testing.T, text string) {
-	need.Program(t, "start-stop-daemon")
-	k := recipes.NewDir(t, map[string]string{"server": slow})
-	k.Env = append(k.Env, "PIDFILE="+k.Dir+"/pid")
-	start, stop, ok := strings.Cut(text, "start-stop-daemon --stop")
-	if !ok {
-		t.Fatal(text)
-	}
-	// It starts the server in / with no output.
-	start = strings.Replace(start, "--background", "--background --no-close --chdir "+k.Dir, 1)
-	l := k.Start("/bin/sh", "-c", strings.TrimSpace(start)+" 2>said")
-	if got := l.Status(); got != 0 {
-		t.Fatalf("status %d: %s", got, l.Err.Text())
-	}
-	helperIsThere(t, k.Dir)
-	if l := k.Start("/bin/sh", "-c", "start-stop-daemon --stop"+stop); l.Status() != 0 {
-		t.Errorf("status %d: %s", l.Status(), l.Err.Text())
-	}
-	k.MustBeEmpty()
-	withinTheirTime(t, rig.ReadFile(t, filepath.Join(k.Dir, "said")))
-}
-
-// insistsOnLinux has no fini to find, on Linux and elsewhere.
-func insistsOnLinux(t *testing.T, text string) {
-	node := need.Program(t, "node")
-	k := recipes.WithModules(t, nil)
-	k.File("host.js", text, 0o644)
-	file := k.File("use.js", `
-for (const platform of ['linux', 'darwin']) {
-  Object.defineProperty(process, 'platform', { value: platform });
-  process.env.FINI_BINARY = '/none';
-  try { console.log(JSON.stringify(require('./host.js').serverCommand())); } catch (err) { console.log(err.message); }
-}
-`, 0o644)
-	lines := strings.Split(k.MustLeaveNothing(k.Start(node, file), 0), "\n")
-	var bare struct {
-		Command string
-		Args    []string
-	}
-	if err := json.Unmarshal([]byte(lines[1]), &bare); !strings.Contains(lines[0], "/none") || err != nil || bare.Command != "node" || !slices.Equal(bare.Args, []string{"server.js"}) {
-		t.Errorf("%q, %v", lines, err)
-	}
-}
-
-func atTheEndOfInput(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"node": "sleep 1000 & echo ready; exec sleep 1001"})
-	l := k.Start("/bin/sh", "-c", "exec "+text)
-	l.Out.Want("ready")
-	_ = l.Stdin.Close()
-	k.MustLeaveNothing(l, 128+int(syscall.SIGTERM))
-}
-
-// forgotten is a server whose host holds the pipe open, and has sent it its last call.
-func forgotten(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"})
-	l := k.Start("/bin/sh", "-c", "exec "+strings.Replace(text, "--idle=1h", "--idle=1s", 1))
-	l.Out.Want("ready")
-	rig.Write(t, l, "call\n")
-	if out := k.MustLeaveNothing(l, 124); !strings.HasSuffix(out, "call answered\n") {
-		t.Errorf("it says %q", out)
-	}
-}
+var leakInJest = trial{
+	npm: "jest", standIns: startsInTest, as: "fini-environment.js", files: map[string]string{
+		"jest.config.json": `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
+		"shop.test.js": "const { spawn } = require('child_process');\n" +
+			"describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));\n",
+	},
+	script: "exec fini --orphans-exit=9 -- node_modules/.bin/jest --no-cache --ci", status: 9, says: []string{" in test shop.test.js::shop checkout\n"},
+}.run
 
 // codeOf are the code spans of the line of docs/ci.md that begins like this.
 func codeOf(t *testing.T, start string) (spans []string) {
@@ -566,38 +251,24 @@ func codeOf(t *testing.T, start string) (spans []string) {
 func TestGuidesNameTests(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
-	t.Run("node", func(t *testing.T) {
-		t.Parallel()
-		mustNameTest(t, "checkout", map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
-			"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"},
-			need.Program(t, "node"), "--test", "shop.test.js")
-	})
-	t.Run("bats", func(t *testing.T) {
-		t.Parallel()
-		need.Program(t, "setsid")
-		mustNameTest(t, "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, by its description |")[0] +
-			"\n@test \"it checks out\" { setsid start-server >/dev/null 2>&1 3>&- 4>&- & true; }\n"}, need.Program(t, "bats"), "shop.bats")
-	})
-	t.Run("go, parallel", func(t *testing.T) {
-		t.Parallel()
-		mustNameTest(t, "TestCheckout", map[string]string{"go.mod": "module shop\n\ngo 1.21\n", "shop_test.go": `package shop
-
-import (
-	"os"
-	"os/exec"
-	"testing"
-)
-
-func TestCheckout(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command("start-server")
-	` + codeOf(t, "| Go |")[1] + `
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	for _, tt := range []struct {
+		name, runs, test string
+		files            map[string]string
+	}{
+		{"node", "node --test shop.test.js", "checkout", map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
+			"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"}},
+		{"bats", "bats shop.bats", "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, by its description |")[0] +
+			"\n@test \"it checks out\" { setsid start-server >/dev/null 2>&1 3>&- 4>&- & true; }\n"}},
+		{"go, parallel", "go test ./...", "TestCheckout", goTests("t.Parallel()\ncmd := exec.Command(\"start-server\")\n" + codeOf(t, "| Go |")[1] +
+			"\nif err := cmd.Start(); err != nil {\nt.Fatal(err)\n}")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			runner, _, _ := strings.Cut(tt.runs, " ")
+			trial{needs: []string{runner, "setsid"}, standIns: startsInTest, files: tt.files, script: "exec fini --orphans-exit=9 -- " + tt.runs,
+				status: 9, says: []string{" in test " + tt.test}}.run(t, "")
+		})
 	}
-}
-`}, "go", "test", "-vet=off", "./...")
-	})
 }
 
 // docs/ci.md's server of a Go test ends with the test, with a panic, and when the test binary is killed.
@@ -611,53 +282,310 @@ func TestGuidesGoServer(t *testing.T) {
 	for name, end := range map[string]string{"returns": "", "panics": `panic("over")`, "is killed": "_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := recipes.NewDir(t, map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"})
-			k.Env = append(k.Env, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off")
-			k.File("go.mod", "module shop\n\ngo 1.24\n", 0o644)
-			k.File("shop_test.go", `package shop
-
-import (
-	"os"
-	"os/exec"
-	"syscall"
-	"testing"
-)
-
-var _ = os.Getpid
-
-func TestShop(t *testing.T) {
-	`+code[0]+"\n\t"+code[1]+`
-	if `+strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1)+`; err != nil {
-		t.Fatal(err)
-	}
-	`+code[3]+"\n\t"+end+`
-}
-`, 0o644)
-			status := 1
-			if end == "" {
-				status = 0
+			do := code[0] + "\n" + code[1] + "\nif " + strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1) + "; err != nil {\nt.Fatal(err)\n}\n" + code[3] + "\n" + end
+			// fini outlives a test that is killed.
+			tr := trial{standIns: map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"}, files: goTests(do), script: "exec go test ./...", later: true}
+			if end != "" {
+				tr.status = 1
 			}
-			l := k.Start("go", "test", "./...")
-			l.MustHaveStatus(status)
-			rig.Until(t, "the server's end", func() bool { return len(k.Cgroup.Names()) == 0 }) // fini outlives a test that is killed
+			tr.run(t, "")
 		})
 	}
 }
 
+// daemonsStay: each tool leaves its server, which fini spares; a leak beside them is named, and fails the step.
+func daemonsStay(t *testing.T, text string) {
+	dir := t.TempDir()
+	env := []string{"HOME=" + dir, "TMPDIR=" + dir, "SCCACHE_DIR=" + dir, "SCCACHE_SERVER_PORT=14226", "ANDROID_ADB_SERVER_PORT=15037", "XDG_RUNTIME_DIR=" + dir, "XDG_STATE_HOME=" + dir}
+	ssh, config := sshHost(t, dir)
+	for tool, command := range map[string]string{ // sccache gives up after ten seconds, and its server comes nevertheless
+		"adb": "adb start-server", "sccache": "{ sccache --start-server || sccache --show-stats; }", "watchman": "watchman version",
+		"ssh": ssh + " -F " + config + " -o ControlMaster=auto -o ControlPersist=1h -o ControlPath=" + rig.ShortTempDir(t) + "/c host true",
+	} {
+		trial{
+			needs: []string{tool}, env: env, standIns: map[string]string{"make": command + " >log 2>&1 || { cat log; exit 1; }"}, leaves: tool,
+			changes: []string{"--allow-orphan=ssh ", "--allow-orphan=ssh --allow-orphan=sshd "}, // which descends from ssh here
+		}.run(t, text)
+	}
+	// Two of these objects are in objects/17, by which git guesses how many there are. The packing is over when git exits.
+	trial{needs: []string{"git"}, env: env, standIns: map[string]string{"make": `git config --global gc.autoDetach false && git init -q repository && cd repository && git config gc.auto 1 &&
+for text in 263 410; do echo $text | git hash-object -w --stdin && echo $text >$text && git add $text; done >/dev/null &&
+git -c user.name=x -c user.email=x commit -q -m x && git gc --quiet --auto && ls .git/objects/pack/*.pack`}}.run(t, text)
+	trial{standIns: leakyMake, status: 1}.run(t, text)
+}
+
+// sshHost is a real sshd, which the client finds by this configuration under the name host. Its commands have fini's folder and
+// the stand-ins of the client's folder on PATH.
+func sshHost(t *testing.T, dir string) (ssh, config string) {
+	t.Helper()
+	ssh = need.Program(t, "ssh")
+	sshd, err := exec.LookPath("/usr/sbin/sshd")
+	need.That(t, err == nil, "sshd (openssh-server)")
+	need.Root(t, "for sshd")
+	rig.NoError(t, os.MkdirAll("/run/sshd", 0o755))
+	for _, name := range []string{"host", "user"} {
+		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name))
+	}
+	path := dir + "/bin:" + filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH")
+	server := rig.Put(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
+		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", dir, path), 0o644)
+	// sshd -i speaks on its standard streams, so that no port is needed.
+	return ssh, rig.Put(t, filepath.Join(dir, "ssh_config"), fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
+		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", dir, sshd, server), 0o644)
+}
+
+// overSSH: the client is killed, and the connection with it.
+func overSSH(t *testing.T, text string) {
+	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	ssh, client := sshHost(t, k.Dir)
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		l := k.Start(append([]string{ssh, "-F", client}, strings.Fields(text)[1:]...)...)
+		l.Out.Want("ready")
+		l.Signal(sig)
+		if got := l.Status(); got != 128+int(sig) && got != 255 {
+			t.Errorf("ssh ends with %d: %s", got, l.Err.Text())
+		}
+		k.MustBeEmpty()
+	}
+}
+
+// containerInStep runs a container of podman's. Whoever forgets to remove it gets to know.
+func containerInStep(t *testing.T, text string) {
+	need.Root(t, "for podman")
+	k := recipes.NewDir(t, map[string]string{
+		"make":   "echo tested",
+		"podman": `case $1 in run) shift; set -- run --network none "$@" /bin/sh -c "sleep 1000";; esac; exec ` + strings.Join(containers.PodmanClient(t), " ") + ` "$@"`,
+	})
+	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
+	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
+	load.Stdin, load.Env = containers.BusyboxTar(t), k.Env
+	rig.Succeed(t, load)
+	step := func(status int, changes ...string) (said string) {
+		t.Helper()
+		l := k.Start("/bin/sh", "-c", strings.NewReplacer(append(changes, "--name db example", "--name db localhost/example")...).Replace(text))
+		l.MustHaveStatus(status)
+		return l.Out.Text() + l.Err.Text()
+	}
+	const removes = `trap "podman rm -f -t 5 db" EXIT; `
+	if said := step(0); !strings.Contains(said, "tested\n") {
+		t.Errorf("it says %q", said)
+	}
+	if said := step(1, removes, ""); !strings.Contains(said, stopping) || !strings.Contains(said, "/conmon ") || !strings.Contains(said, "sleep 1000") {
+		t.Errorf("it says %q", said)
+	}
+	// Under this name the monitor stays, and the container with it.
+	step(0, removes, "", "--orphans-exit=1", "--orphans-exit=1 --allow-orphan=conmon", "podman run", "podman rm -f -t 0 db; podman run")
+	k.Start("podman", "exec", "db", "/bin/true").MustHaveStatus(0)
+	k.Start("podman", "rm", "-f", "-t", "0", "db").MustHaveStatus(0)
+}
+
+// pytestFixture: the server ends with its test, and when pytest is killed.
+func pytestFixture(t *testing.T, text string) {
+	debianPython(t, "pytest")
+	hangs := map[string]string{"more.py": "\ndef test_hangs(server):\n    import time\n    print('hanging', flush=True)\n    time.sleep(1000)\n"}
+	const script = `cat more.py >>test_it.py; exec /usr/bin/python3 -m pytest -q -s -p no:cacheprovider test_it.py -k `
+	trial{as: "test_it.py", files: hangs, script: script + `"not hangs"`}.run(t, text)
+	trial{as: "test_it.py", files: hangs, script: script + "hangs", meanwhile: func(_ *testing.T, l *rig.Life) {
+		l.Out.Want("hanging")
+		l.Signal(syscall.SIGKILL)
+	}, status: 137, later: true}.run(t, text)
+}
+
+// runsFor is a script that runs a command under fini, for a report of that number.
+func runsFor(report int, argv string) string {
+	return fmt.Sprintf("mkdir -p reports; fini -q --linger=0 --report=reports/%d.json -- %s || exit\n", report, argv)
+}
+
+// leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
+var leakRanking = trial{
+	needs: []string{"jq"}, files: map[string]string{"leaks": "#!/bin/sh\nfor test; do FINI_TEST=\"shop $test\" sleep 1000 & " + rig.UntilSleeps + "; done\n"},
+	script: runsFor(0, "./leaks checkout login") + runsFor(1, "./leaks checkout") + `exec sh -c "$BLOCK"`,
+	out:    "2\tshop checkout\tsleep\n1\tshop login\tsleep\n",
+}.run
+
+// leaksAsJUnit makes a suite of the reports of two runs, with a leak of an odd test that has a child, and one of no test.
+// What it wants is valid by Jenkins' junit-10.xsd (of its xunit plugin). An apostrophe has two names, of which each jq has one.
+var leaksAsJUnit = trial{
+	needs: []string{"jq", "bash"}, files: map[string]string{
+		"a&b": "#!/bin/sh\nsleep 1000 & " + rig.UntilSleeps + "; : >ready; read x <fifo\n",
+		"odd": `mkfifo fifo; FINI_TEST=$(printf 'a<b> & "c" '\''d'\'' ]]> \x01 é') './a&b' & until test -e ready && grep -q '^State:.S' /proc/$!/status; do sleep 0.01; done` + "\n",
+		"one": "sleep 1000 & " + rig.UntilSleeps + "\n",
+	},
+	script: runsFor(0, "bash odd") + runsFor(1, "bash one") + `sh -c "$BLOCK" && sed "s/pid [0-9]*/pid N/; s/&apos;/\&#39;/g" leaks.xml`,
+	out: `<testsuite name="leaks" tests="2" failures="2" errors="0">
+<testcase classname="leaks" name="a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39; ]]&gt; ? é">
+<failure message="left running: /bin/sh ./a&amp;b">pid N, in DIR, ended: SIGTERM</failure></testcase>
+<testcase classname="leaks" name="no test is known">
+<failure message="left running: sleep 1000">pid N, in DIR, ended: SIGTERM</failure></testcase>
+</testsuite>
+`,
+}.run
+
+// mcpServers starts each server as its host would, with a stand-in that says what it was called with
+// and echoes its input. TestMCPConfigByOthers asks a real one.
+func mcpServers(t *testing.T, text string) {
+	type server struct {
+		Command string
+		Args    []string
+	}
+	var config map[string]map[string]server
+	rig.MustParse(t, []byte(text), &config)
+	servers := append(slices.Collect(maps.Values(config["servers"])), slices.Collect(maps.Values(config["mcpServers"]))...)
+	if len(servers) == 0 {
+		t.Error("no server")
+	}
+	echo := `echo "$@"; setsid sleep 1000 & exec cat`
+	for _, s := range servers {
+		k := recipes.NewDir(t, map[string]string{
+			"npx":  `if [ "$2" = fini-init ]; then shift 2; exec fini "$@"; fi; ` + echo,
+			"node": echo, "uvx": echo, "docker": echo,
+		})
+		l := k.Start(append([]string{s.Command}, s.Args...)...)
+		got := l.Out.Want("")
+		if !strings.HasSuffix(strings.Join(s.Args, " "), " "+got) || !slices.Contains(s.Args, "-i") {
+			t.Errorf("%q starts %q", s.Args, got)
+		}
+		_, _ = io.WriteString(l.Stdin, "hello\n")
+		l.Out.Want("hello")
+		_ = l.Stdin.Close()
+		k.MustLeaveNothing(l, 0)
+	}
+}
+
+// agentsShell has two leftovers, of which the one whose output is elsewhere goes on.
+var agentsShell = trial{
+	needs: []string{"python3", "bash"}, as: "agent.py", files: map[string]string{"more.py": `
+result = shell('''setsid sleep 1000 & sleep 1001 >/dev/null 2>&1 & ` + rig.UntilSleeps + `; echo done''')
+print(result.stdout, end="")
+print("status", result.returncode)
+`}, script: "cat more.py >>agent.py; exec python3 agent.py", says: []string{"done\n", "status 0\n"}, leaves: "sleep",
+}.run
+
+// keptServer are three calls of a model's, of which the first one leaves a server. By its pid it is known: it may still be
+// about to execute setsid, or fini.
+var keptServer = trial{
+	needs: []string{"setsid", "bash", "jq"}, standIns: map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"},
+	script: `set -e
+		call() { fini -k 5s -t 10m --grace=1s --orphans=pipes --report=report.json -- bash -c "$(echo "$BLOCK" | sed -n "$1p")"; }
+		call 1
+		pid=$(cat server.pid)
+		jq -r ".leftovers[0] | if .pid == $pid then .spared else . end" report.json
+		until grep -q ready log; do sleep 0.01; done
+		call 2 | grep -c "^ *$pid fini -p none -k 5s -- server"
+		call 3`,
+	out: "pipes\n1\n", later: true,
+}.run
+
+// inBackground: each line's shell is gone at once; the server stays. Without what the line says it ends with its shell.
+func inBackground(t *testing.T, text string) {
+	need.Program(t, "setsid")
+	for line := range strings.Lines(text) {
+		for _, asked := range []bool{true, false} {
+			k := recipes.NewDir(t, map[string]string{"server": `setsid sleep 1000 & echo ready; read end <"$GATE"`})
+			g, shell := runners.NewGate(t), runners.NewGate(t)
+			k.Env = append(k.Env, "GATE="+g.Name, "SHELL_GATE="+shell.Name)
+			script := strings.TrimSpace(line)
+			if !asked {
+				if strings.Contains(script, "setsid -f") {
+					continue // setsid may be gone before fini can ask who started it
+				}
+				// So may a shell that ends at once. Of this one fini knows.
+				script = strings.NewReplacer("-p none ", "", "nohup ", "", "&", `& read end <"$SHELL_GATE"`).Replace(script)
+			}
+			l := k.Start("/bin/sh", "-c", script)
+			l.Out.Want("ready")
+			if !asked {
+				shell.Open(t)
+			}
+			l.MustHaveStatus(0)
+			if asked {
+				if len(k.Cgroup.Alive()) == 0 {
+					t.Errorf("%s: the server is gone", script)
+				}
+				g.Open(t)
+			}
+			l.Out.Whole() // to EOF
+			k.MustBeEmpty()
+		}
+	}
+}
+
+// Each supervisor stops a server that ignores SIGTERM, with a helper that does so too, in another session: fini needs all of
+// its time for them, and the supervisor's settings give it that.
+var (
+	slow        = map[string]string{"server": `trap "" TERM INT; setsid sh -c 'echo $$ >"$HELPER"; exec sleep 1000' & while :; do sleep 0.1; done`}
+	helper      = []string{"HELPER=helper"}
+	killsHelper = []string{"(--kill-after)", "fini: killing leftover "}
+)
+
+const untilHelper = "until test -s helper; do sleep 0.01; done\n"
+
+var supervised = trial{standIns: slow, env: helper, script: `sh -c "exec $BLOCK" & ` + untilHelper + "kill $!; wait $!", status: 137, says: killsHelper}.run
+
+func underSupervisord(t *testing.T, text string) {
+	trial{
+		needs: []string{"supervisord", "supervisorctl"}, standIns: slow, env: append(helper, "SOCKET="+rig.ShortTempDir(t)+"/socket"), as: "server.conf",
+		script: `set -e
+			cat >supervisord.conf - server.conf <<-END
+				[supervisord]
+				nodaemon=true
+				user=root
+				logfile=/dev/null
+				logfile_maxbytes=0
+				pidfile=$PWD/pid
+				[unix_http_server]
+				file=$SOCKET
+				[rpcinterface:supervisor]
+				supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+				[supervisorctl]
+				serverurl=unix://$SOCKET
+			END
+			printf 'redirect_stderr=true\nstdout_logfile=log\n' >>supervisord.conf
+			supervisord -c supervisord.conf >/dev/null & ` + untilHelper + `
+			supervisorctl -c supervisord.conf stop server
+			cat log; kill $!; wait $!`,
+		says: append(killsHelper, "server: stopped\n"),
+	}.run(t, text)
+}
+
+var underRunit = trial{
+	needs: []string{"runsv", "sv"}, standIns: slow, env: []string{"HELPER=../helper"}, as: "service/run",
+	script: "set -e; runsv service & " + untilHelper + "sv -w 300 force-stop ./service; kill $!; wait $!", says: append(killsHelper, "ok: down: "),
+}.run
+
+var underPM2 = trial{
+	npm: "pm2", standIns: slow, env: helper, as: "ecosystem.config.js",
+	script: "set -e; export HOME=$PWD PM2_HOME=$PWD/pm2; pm2=node_modules/.bin/pm2; $pm2 start ecosystem.config.js; " + untilHelper +
+		"$pm2 stop server; cat pm2/logs/server-error*; $pm2 kill", says: killsHelper, later: true,
+}.run
+
+// start-stop-daemon starts the server in / with no output.
+var underStartStopDaemon = trial{
+	needs: []string{"start-stop-daemon"}, standIns: slow, env: helper, changes: []string{"--background", "--background --no-close --chdir $PWD",
+		"\nstart-stop-daemon --stop", " 2>said\n" + untilHelper + "start-stop-daemon --stop"},
+	script: `export PIDFILE=$PWD/pid; sh -ec "$BLOCK" && cat said`, says: killsHelper, later: true,
+}.run
+
+// systemd sends SIGTERM to fini alone.
+var systemdUnit = trial{
+	needs: []string{"systemd-analyze"},
+	script: `echo "$BLOCK" | sed "s#/usr/local/bin/fini#$(command -v fini)#; s#/usr/local/bin/server#/bin/sleep#; s#--port=80#1000#" >example.service
+		systemd-analyze verify ./example.service >said 2>&1 && ! grep example.service said || { cat said; exit 1; }
+		line=$(sed -n 's/^ExecStart=//p' example.service); echo ready; exec $line`,
+	meanwhile: func(_ *testing.T, l *rig.Life) {
+		l.Out.Want("ready")
+		l.Caught()
+		l.Signal(syscall.SIGTERM)
+	}, status: 143,
+}.run
+
 // docs/supervisors.md's filter gets all that tee has, though tee exits before it.
 func TestGuidesFilter(t *testing.T) {
 	t.Parallel()
-	bash, gzip := need.Program(t, "bash"), need.Program(t, "gzip")
 	m := regexp.MustCompile("In `(make \\| tee >\\(fini .*\\))` the").FindStringSubmatch(rig.ReadFile(t, "../docs/supervisors.md"))
 	if m == nil {
 		t.Fatal("docs/supervisors.md has no filter")
 	}
-	k := recipes.NewDir(t, map[string]string{"make": "seq 100000"})
-	if out := k.Start(bash, "-c", m[1]).Out.Whole(); strings.Count(out, "\n") != 100000 {
-		t.Errorf("tee prints %d lines", strings.Count(out, "\n"))
-	}
-	k.MustBeEmpty()
-	if out, err := exec.Command(gzip, "-dc", filepath.Join(k.Dir, "log.gz")).Output(); err != nil || strings.Count(string(out), "\n") != 100000 {
-		t.Errorf("log.gz has %d lines, %v", strings.Count(string(out), "\n"), err)
-	}
+	trial{needs: []string{"bash", "gzip"}, standIns: map[string]string{"make": "seq 100000"},
+		script: `bash -c "$BLOCK" | wc -l; until test -s log.gz && gzip -dc log.gz >log 2>/dev/null; do sleep 0.01; done; wc -l <log`, out: "100000\n100000\n", later: true}.run(t, m[1])
 }

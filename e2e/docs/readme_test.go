@@ -265,28 +265,6 @@ func TestPagesPicture(t *testing.T) {
 	}
 }
 
-// The CI step fails on a leak, and its report names it.
-func TestReadmeCIRecipe(t *testing.T) {
-	t.Parallel()
-	need.Program(t, "make")
-	line := regexp.MustCompile(`run: (fini .*)`).FindStringSubmatch(recipes.BlockWith(t, "../README.md", "run: fini"))
-	if line == nil {
-		t.Fatal("no step")
-	}
-	k := recipes.NewDir(t, nil)
-	k.File("Makefile", "e2e:\n\t@setsid sleep 1000 & "+strings.ReplaceAll(rig.UntilSleeps, "$", "$$")+"; echo tested\n", 0o644)
-	if out := k.MustLeaveNothing(k.Start("/bin/sh", "-c", "exec "+line[1]), 1); out != "tested\n" {
-		t.Errorf("the step says %q", out)
-	}
-	var report struct {
-		Leftovers []struct{ Command string }
-	}
-	rig.MustParse(t, []byte(rig.ReadFile(t, filepath.Join(k.Dir, "leaks.json"))), &report)
-	if len(report.Leftovers) != 1 || report.Leftovers[0].Command != "sleep 1000" {
-		t.Errorf("the report names %+v", report.Leftovers)
-	}
-}
-
 // The README's times of a start are those of the page about them.
 func TestReadmeStartTimes(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/containers"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
-	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,88 +23,61 @@ func TestMain(m *testing.M) { rig.Main(m) }
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	binary := rig.ReadFile(t, rig.Fini)
+	// install runs a script that finds fini as $0 and the path of the copy as $1, in a folder, which then has nothing else.
+	install := func(t *testing.T, script, dir string, status int, says string, left ...string) (path string) {
+		t.Helper()
+		path = filepath.Join(dir, "a name")
+		got, stdout, stderr := rig.Ask(t, exec.Command("/bin/sh", "-c", script, rig.Fini, path))
+		if got != status || stdout != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != min(len(says), 1) {
+			t.Errorf("status %d, %q, %q", got, stdout, stderr)
+		}
+		names := []string{}
+		entries, err := os.ReadDir(dir)
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		if err != nil || !slices.Equal(names, left) && len(names)+len(left) > 0 {
+			t.Errorf("there is %q, want %q, %v", names, left, err)
+		}
+		return path
+	}
 	installed := func(t *testing.T, path string) {
 		t.Helper()
-		got, err := os.ReadFile(path)
-		if err != nil || string(got) != binary {
-			t.Fatalf("%d bytes, %v; want the %d of fini", len(got), err, len(binary))
-		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 {
-			t.Errorf("mode %v, %v", info.Mode(), err)
-		}
-		reports.MustHaveOnly(t, path)
+		recipes.MustBeAs(t, path, rig.Fini, 0o755)
 		if status, _, stderr := rig.Ask(t, exec.Command(path, "--", "sh", "-c", "exit 7")); status != 7 {
 			t.Errorf("the copy: status %d, %q", status, stderr)
 		}
 	}
-	install := func(t *testing.T, umask, path string, says string) {
-		t.Helper()
-		want := 0
-		if says != "" {
-			want = 125
-		}
-		status, stdout, stderr := rig.Ask(t, exec.Command("/bin/sh", "-c", "umask "+umask+`; exec "$0" --install="$1"`, rig.Fini, path))
-		if status != want || stdout != "" || !strings.Contains(stderr, says) || strings.Count(stderr, "\n") != min(want, 1) {
-			t.Errorf("status %d, %q, %q", status, stdout, stderr)
-		}
+	const installs = `exec "$0" --install="$1"`
+	for name, script := range map[string]string{
+		"new":                    "umask 077; " + installs,
+		"over another":           `umask 0; echo old >"$1"; chmod 600 "$1"; ` + installs,
+		"over itself":            `"$0" --install="$1" && exec "$1" --install="$1"`,
+		"asked to end meanwhile": need.Program(t, "strace") + ` -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM "$0" --install="$1"`,
+	} {
+		t.Run(name, func(t *testing.T) { installed(t, install(t, script, t.TempDir(), 0, "", "a name")) })
 	}
-	t.Run("new", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "a name")
-		install(t, "077", path, "")
-		installed(t, path)
-	})
-	t.Run("over another", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "fini")
-		rig.Put(t, path, "old", 0o600)
-		install(t, "0", path, "")
-		installed(t, path)
-	})
 	t.Run("over one that is executed", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "fini")
-		install(t, "022", path, "")
-		l := rig.StartCmd(t, exec.Command(path, "--", "sh", "-c", "echo ready; read line"))
+		dir := t.TempDir()
+		l := rig.StartCmd(t, exec.Command(install(t, installs, dir, 0, "", "a name"), "--", "sh", "-c", "echo ready; read line"))
 		l.Out.Want("ready")
-		if status, _, stderr := rig.Ask(t, exec.Command(path, "--install="+path)); status != 0 {
-			t.Errorf("over itself: status %d, %q", status, stderr)
-		}
-		installed(t, path)
+		installed(t, install(t, installs, dir, 0, "", "a name"))
 		rig.Write(t, l, "go\n")
 		l.MustEnd(0)
 	})
 	t.Run("a link is replaced, and not followed", func(t *testing.T) {
-		other := filepath.Join(t.TempDir(), "other")
-		rig.Put(t, other, "other", 0o644)
-		path := filepath.Join(t.TempDir(), "fini")
-		rig.NoError(t, os.Symlink(other, path))
-		install(t, "022", path, "")
-		installed(t, path)
-		if got := rig.ReadFile(t, other); got != "other" {
+		dir := t.TempDir()
+		installed(t, install(t, `cd "${1%/*}"; echo other >other; ln -s other "$1"; `+installs, dir, 0, "", "a name", "other"))
+		if got := rig.ReadFile(t, filepath.Join(dir, "other")); got != "other\n" {
 			t.Errorf("what it led to was written: %d bytes", len(got))
 		}
 	})
 	t.Run("refused", func(t *testing.T) {
-		dir := t.TempDir()
-		fifo := filepath.Join(t.TempDir(), "fifo")
-		rig.NoError(t, unix.Mkfifo(fifo, 0o600))
-		install(t, "022", dir, "it is a directory; want the name of a file")
-		install(t, "022", filepath.Join(dir, "none", "fini"), "no such file or directory")
-		install(t, "022", fifo, "it is no regular file")
-		install(t, "022", "", "want a PATH")
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-			t.Errorf("something was left: %v, %v", entries, err)
-		}
-		status, _, stderr := rig.Ask(t, exec.Command(rig.Fini, "--install="+filepath.Join(dir, "x"), "true"))
-		if status != 125 || !strings.Contains(stderr, "runs no command") {
-			t.Errorf("with a command: status %d, %q", status, stderr)
-		}
-	})
-	t.Run("asked to end meanwhile", func(t *testing.T) {
-		dir := t.TempDir()
-		status, _, stderr := rig.Ask(t, exec.Command(need.Program(t, "strace"), "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync",
-			"-e", "inject=fsync:signal=TERM", rig.Fini, "--install="+filepath.Join(dir, "fini")))
-		if entries, err := os.ReadDir(dir); status != 0 || err != nil || len(entries) != 1 {
-			t.Errorf("status %d, %v, %v; stderr: %s", status, entries, err, stderr)
-		}
+		install(t, `exec "$0" --install="${1%/*}"`, t.TempDir(), 125, "it is a directory; want the name of a file")
+		install(t, `exec "$0" --install="$1/fini"`, t.TempDir(), 125, "no such file or directory")
+		install(t, `mkfifo "$1"; `+installs, t.TempDir(), 125, "it is no regular file", "a name")
+		install(t, `exec "$0" --install=`, t.TempDir(), 125, "want a PATH")
+		install(t, installs+" true", t.TempDir(), 125, "runs no command")
 	})
 	t.Run("no room", func(t *testing.T) {
 		dir := t.TempDir()
@@ -113,14 +85,10 @@ func TestInstall(t *testing.T) {
 			need.That(t, false, "the right to mount a file system")
 		}
 		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
-		install(t, "022", filepath.Join(dir, "fini"), "no space left on device")
-		if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-			t.Errorf("a half was left: %v, %v", entries, err)
-		}
+		install(t, installs, dir, 125, "no space left on device")
 	})
 	t.Run("a reader sees one or the other", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "fini")
-		install(t, "022", path, "")
+		path := install(t, installs, t.TempDir(), 0, "", "a name")
 		l := rig.StartCmd(t, exec.Command("/bin/sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do "$0" --install="$1" || exit 1; done; echo done`, rig.Fini, path))
 		for !l.Out.EOF() {
 			got, err := os.ReadFile(path)
@@ -174,51 +142,46 @@ func TestCompletions(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "_fini")
 			rig.Put(t, file, recipes.CompletionFor(t, shell), 0o644)
 			rig.Run(t, shell, "-n", file)
-			var got []string
-			for _, word := range complete(t, file, "fini", "-") {
-				got = append(got, strings.TrimSuffix(word, "="))
+			offers := func(line string) (words []string) {
+				for _, word := range complete(t, file, strings.Split(line, " ")...) {
+					words = append(words, strings.TrimSuffix(word, "="))
+				}
+				slices.Sort(words)
+				return slices.DeleteFunc(slices.Compact(words), func(word string) bool { return word == "" })
 			}
-			for _, word := range complete(t, file, "fini", "--") {
-				got = append(got, strings.TrimSuffix(word, "="))
-			}
+			got := slices.Concat(offers("fini -"), offers("fini --"))
 			slices.Sort(got)
 			if got = slices.Compact(got); !slices.Equal(got, flags) {
 				t.Errorf("it offers %q, and bash %q", got, flags)
 			}
-			for _, tt := range []struct {
-				words []string
-				want  []string
-			}{
-				{[]string{"fini", "--orphans", ""}, []string{"leave", "pipes", "stop", "wait"}},
-				{[]string{"fini", "-i", "--pdeathsig", "TER"}, []string{"TERM"}},
-				{[]string{"fini", "-p", "non"}, []string{"none"}},
-				{[]string{"fini", "-p", "J"}, nil}, // bash calls 32 JUNK
-				{[]string{"fini", "--grace", "5s", "--ver"}, []string{"--verbose", "--version"}},
-				{[]string{"fini", "-t", "5", "basenam"}, []string{"basename"}},
-				{[]string{"fini", "-i", "--", "basenam"}, []string{"basename"}},
-				{[]string{"fini-init", "-q", "-p", "TERM", "basenam"}, []string{"basename"}},
-				{[]string{"fini", "-qp", "TERM", "basenam"}, []string{"basename"}},
+			for line, want := range map[string]string{
+				"fini --orphans ":              "leave pipes stop wait",
+				"fini -i --pdeathsig TER":      "TERM",
+				"fini -p non":                  "none",
+				"fini -p J":                    "", // bash calls 32 JUNK
+				"fini --grace 5s --ver":        "--verbose --version",
+				"fini -t 5 basenam":            "basename",
+				"fini -i -- basenam":           "basename",
+				"fini-init -q -p TERM basenam": "basename",
+				"fini -qp TERM basenam":        "basename",
 			} {
-				if shell == "fish" && slices.Contains(tt.words, "-qp") {
+				if shell == "fish" && strings.Contains(line, "-qp") {
 					continue // its helper for commands in commands knows no flags in one word
 				}
-				got := complete(t, file, tt.words...)
-				slices.Sort(got)
-				got = slices.DeleteFunc(slices.Compact(got), func(word string) bool { return word == "" })
-				if !slices.Equal(got, tt.want) {
-					t.Errorf("%q: %q, want %q", tt.words, got, tt.want)
+				if got := strings.Join(offers(line), " "); got != want {
+					t.Errorf("%q: %q, want %q", line, got, want)
 				}
 			}
-			for _, value := range complete(t, file, "fini", "-p", "") {
+			for _, value := range offers("fini -p ") {
 				rig.StartCmd(t, exec.Command(rig.Fini, "--pdeathsig="+value, "--version")).MustEnd(0)
+			}
+			for _, value := range offers("fini --orphans ") {
+				rig.StartCmd(t, exec.Command(rig.Fini, "--orphans="+value, "--", "true")).MustEnd(0)
 			}
 			if text := rig.ReadFile(t, file); strings.Contains(text, "[not ") || strings.Contains(text, "'not ") {
 				t.Error("a --no- flag is told by what the flag does")
 			}
-			for _, value := range complete(t, file, "fini", "--orphans", "") {
-				rig.StartCmd(t, exec.Command(rig.Fini, "--orphans="+value, "--", "true")).MustEnd(0)
-			}
-			if got := complete(t, file, "fini", "--", "basename", "--ver"); slices.Contains(got, "--verbose") {
+			if got := offers("fini -- basename --ver"); slices.Contains(got, "--verbose") {
 				t.Errorf("behind a command it offers fini's flags: %q", got)
 			}
 		})

@@ -92,12 +92,14 @@ var releaseMachines = map[string]struct {
 
 func releaseBinaries(t *testing.T, r release) {
 	for arch, is := range releaseMachines {
-		f, err := elf.Open(r.binary(arch))
-		rig.NoError(t, err)
-		if f.Machine != is.machine || !containers.IsStatic(r.binary(arch)) {
-			t.Errorf("%s: for %s, static: %t", arch, f.Machine, containers.IsStatic(r.binary(arch)))
-		}
-		_ = f.Close()
+		t.Run(arch, func(t *testing.T) {
+			f, err := elf.Open(r.binary(arch))
+			rig.NoError(t, err)
+			defer func() { _ = f.Close() }()
+			if f.Machine != is.machine || !containers.IsStatic(r.binary(arch)) {
+				t.Errorf("for %s, static: %t", f.Machine, containers.IsStatic(r.binary(arch)))
+			}
+		})
 	}
 }
 
