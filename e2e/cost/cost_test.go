@@ -151,9 +151,7 @@ func TestAlarmsAreThoseOfTheFlags(t *testing.T) {
 			{"-i --grace=900", stubborn + "wait; wait", func(l *rig.Life) { _ = l.Stdin.Close() }, time.Second},
 			{"--linger=900", stubborn + "read line", func(l *rig.Life) { _ = l.Stdin.Close() }, time.Second},
 		} {
-			args := slices.Concat(strings.Fields(tt.flags), []string{"--", "/bin/sh", "-c", tt.script})
-			h := rig.NewCgroup(t)
-			l := rig.StartCmd(t, h.Around(p, nil, args...))
+			h, l := rig.StartInCgroup(t, p, append(strings.Fields(tt.flags), "--", "/bin/sh", "-c", tt.script)...)
 			l.Out.Want("leftover")
 			l.Caught()
 			if tt.begin != nil {
@@ -177,46 +175,29 @@ func TestGuardMemory(t *testing.T) {
 	rig.Long(t)
 	rig.Serial(t, "the runtime takes more memory where it has to wait for a processor")
 	need.That(t, runtime.GOARCH == "amd64", "the architecture for which the limits were measured")
-	const (
-		// 1.4 times what was measured: it grows with each thread that had something to do.
-		mostMemory = 900 // kB, of each process with a runtime
-		mostFaults = 340
-		mostAsleep = 40 // of either, of an outer one
-	)
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		var tooMuch []string
-		for range 5 { // the least of some lives: how much one has depends on what it had to wait for
-			if tooMuch = tooLargeFinis(t, p, mostMemory, mostFaults, mostAsleep); tooMuch == nil {
-				return
+		// How much one has depends on what it had to wait for: it grows with each thread that had something to do.
+		rest.Typically(t, "small enough", func() (ok bool, found string) {
+			l, pids := idle(t, p)
+			ok = true
+			for i, pid := range pids {
+				mostMemory, mostFaults := 900, 340 // kB, of each process with a runtime: 1.4 times what was measured
+				if p == rig.Pair && i == 0 {
+					mostMemory, mostFaults = 40, 40 // of an outer one
+				}
+				memory, faults := ownMemory(t, pid), 0
+				if !p.PID1 { // there it counts what the process was before
+					faults = procfs.StatOf(pid).Number(10) // minflt
+				}
+				found += fmt.Sprintf("%d kB of at most %d and %d page faults of at most %d; ", memory, mostMemory, faults, mostFaults)
+				ok = ok && memory <= mostMemory && faults <= mostFaults
 			}
-		}
-		t.Error(tooMuch)
+			_ = l.Stdin.Close()
+			l.MustEnd(0)
+			return ok, found
+		})
 	})
-}
-
-// tooLargeFinis lists those of one life that have more kB, or page faults, than they may.
-func tooLargeFinis(t *testing.T, p rig.Place, mostMemory, mostFaults, mostAsleep int) (tooMuch []string) {
-	t.Helper()
-	l, pids := idle(t, p)
-	for i, pid := range pids {
-		mostMemory, mostFaults := mostMemory, mostFaults
-		if p == rig.Pair && i == 0 {
-			mostMemory, mostFaults = mostAsleep, mostAsleep
-		}
-		memory := ownMemory(t, pid)
-		faults := 0
-		if !p.PID1 { // there it counts what the process was before
-			faults = procfs.StatOf(pid).Number(10) // minflt
-		}
-		t.Logf("%d kB, %d page faults", memory, faults)
-		if memory > mostMemory || faults > mostFaults {
-			tooMuch = append(tooMuch, fmt.Sprintf("%d kB and %d page faults, want at most %d and %d", memory, faults, mostMemory, mostFaults))
-		}
-	}
-	_ = l.Stdin.Close()
-	l.MustEnd(0)
-	return tooMuch
 }
 
 // ownMemory is the memory of a process's own, in kB: not what is private and dirty, which counts the pages of a file that

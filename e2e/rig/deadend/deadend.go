@@ -43,35 +43,23 @@ func New(t *testing.T, name string) *DeadEnd {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	need.That(t, err == nil, "/dev/fuse (FUSE)")
 	e.given = os.NewFile(uintptr(fd), "/dev/fuse")
-	args := rig.Mode("fuse", name)
-	e.server = exec.Command(args[0], args[1:]...)
+	e.server = rig.CommandOf(rig.Mode("fuse", name))
 	e.server.ExtraFiles = []*os.File{e.given}
 	// A test that is killed leaves nobody on this machine waiting: ps(1) too reads command lines.
 	e.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	flushed, err := e.server.StdoutPipe()
-	if err == nil {
-		started := make(chan error)
-		lasting() <- func() { started <- e.server.Start() }
-		err = <-started
-	}
-	e.Flushed = bufio.NewScanner(flushed)
 	rig.NoError(t, err)
-	t.Cleanup(e.Abort)
+	e.Flushed = bufio.NewScanner(flushed)
+	started, over := make(chan error), make(chan bool)
+	go func() {
+		runtime.LockOSThread() // the signal comes when the thread that forked has ended, and other tests end theirs
+		started <- e.server.Start()
+		<-over
+	}()
+	rig.NoError(t, <-started)
+	t.Cleanup(func() { e.Abort(); close(over) })
 	return e
 }
-
-// lasting takes calls for a thread that never ends: a parent death signal comes when the thread that forked has ended, and
-// other tests end theirs.
-var lasting = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-})
 
 // Fifo returns a FIFO of the file system, whose server has been stopped since, open for reading and writing. The mount is
 // seen by nobody else.
@@ -80,7 +68,7 @@ func (e *DeadEnd) Fifo() *os.File {
 	dir, opened, over := e.t.TempDir(), make(chan error), make(chan bool)
 	var fd int
 	go func() {
-		runtime.LockOSThread() // the thread exits with its namespace, and with it the server, if it started the server
+		runtime.LockOSThread() // the thread exits with its namespace
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")

@@ -3,7 +3,6 @@ package refusals
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
@@ -125,20 +124,4 @@ func (row Row) SaysIn(p rig.Place) []string {
 	return slices.DeleteFunc(slices.Clone(row.Says), func(line string) bool {
 		return p.Alone && line == noOwnGroup
 	})
-}
-
-// Kinds are the errors with which a row's kills are tried: both where it takes another way to tell of an end.
-func (row Row) Kinds() []string {
-	if strings.Contains(row.Calls, "pidfd_open") && !rig.Quick() {
-		return []string{"ENOSYS", "EPERM"}
-	}
-	return []string{"EPERM"}
-}
-
-// Victims are what is killed: in make test the quick one alone.
-func (row Row) Victims() []string {
-	if rig.Quick() {
-		return []string{row.Quick}
-	}
-	return []string{"launcher", "outer", "inner", "only"}
 }

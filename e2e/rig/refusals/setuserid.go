@@ -15,12 +15,8 @@ import (
 func SetUserID(t *testing.T, program string) string {
 	t.Helper()
 	dir := rig.ShortTempDir(t) // t.TempDir is not open to other users
-	path := filepath.Join(dir, "program")
-	text, err := os.ReadFile(program)
-	if err == nil {
-		err = errors.Join(rig.WriteProgram(path, text, 0o755), os.Chmod(path, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755))
-	}
-	rig.NoError(t, err)
+	path := rig.Put(t, filepath.Join(dir, "program"), rig.ReadFile(t, program), 0o755)
+	rig.NoError(t, errors.Join(os.Chmod(path, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755)))
 	var fs unix.Statfs_t
 	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
 	return path
