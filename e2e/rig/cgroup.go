@@ -43,6 +43,7 @@ func NewCgroupBelow(t testing.TB, root string) *Cgroup {
 	need.That(t, err == nil, fmt.Sprintf("the right to make a cgroup (%v)", errors.Unwrap(err)))
 	h := &Cgroup{t, dir}
 	t.Cleanup(func() {
+		h.AtMost("0") // what forks meanwhile could not be killed one by one
 		Until(t, "the case's cgroup is empty", func() bool {
 			h.Kill()
 			return os.Remove(dir) == nil
@@ -131,7 +132,6 @@ func (c *Cgroup) MustBeEmpty() {
 func StartInCgroup(t testing.TB, p Place, args ...string) (*Cgroup, *Life) {
 	t.Helper()
 	h := NewCgroup(t)
-	t.Cleanup(h.NoMore)
 	return h, StartCmd(t, h.Around(p, nil, args...))
 }
 
@@ -142,10 +142,5 @@ func (c *Cgroup) MustLeaveNothing(t testing.TB, l *Life, status int) {
 	c.MustBeEmpty()
 }
 
-// NoMore has no process of the cgroup fork any more, so that the cgroup can be killed one by one.
-func (c *Cgroup) NoMore() { c.AtMost("0") }
-
 // AtMost bounds the number of tasks in the cgroup, where the kernel can do that.
-func (c *Cgroup) AtMost(n string) {
-	_ = os.WriteFile(filepath.Join(c.Dir, "pids.max"), []byte(n), 0)
-}
+func (c *Cgroup) AtMost(n string) { _ = os.WriteFile(filepath.Join(c.Dir, "pids.max"), []byte(n), 0) }

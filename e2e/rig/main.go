@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 	withoutShims()
 	flag.StringVar(&Fini, "fini", "", "test this binary instead of building one")
 	flag.Parse()
-	if isDefault("test.parallel") {
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		// Most of the tests wait for others to do something, and go test runs as many rooms at a time as there are processors.
 		_ = flag.Set("test.parallel", strconv.Itoa(max(8, 2*runtime.NumCPU())))
 	}
@@ -100,17 +100,12 @@ func build(to string) error {
 
 // toE2E goes up from the room's folder.
 func toE2E() error {
-	dir, err := os.Getwd()
-	for err == nil && filepath.Base(dir) != "e2e" {
-		if filepath.Dir(dir) == dir {
-			return errors.New("the tests of a room run in its folder, which is below e2e")
-		}
-		dir = filepath.Dir(dir)
+	dir, _ := os.Getwd()
+	at := strings.LastIndex(dir+"/", "/e2e/")
+	if at < 0 {
+		return errors.New("the tests of a room run in its folder, which is below e2e")
 	}
-	if err != nil {
-		return err
-	}
-	return os.Chdir(dir)
+	return os.Chdir(dir[:at] + "/e2e")
 }
 
 // withoutShims puts the directory of the true python3 first on PATH if it is not there yet. What stands there in its
@@ -133,13 +128,6 @@ func tooLarge() int {
 		return 1
 	}
 	return 0
-}
-
-// isDefault reports whether a flag was left at its default.
-func isDefault(name string) bool {
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return !set
 }
 
 // Mode is the command line that starts a program of package programs.

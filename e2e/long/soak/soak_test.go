@@ -66,7 +66,6 @@ type soak struct {
 // and session, holds all its streams' other ends as the test does, and has every signal blocked.
 func (s *soak) work(t *testing.T) {
 	h := rig.NewCgroup(t)
-	t.Cleanup(h.NoMore)
 	bystander := rig.Mode("script", `fork by
 		wait
 		unhit well
@@ -400,7 +399,7 @@ func (d *drawnLife) live(t *testing.T, s *soak, h *rig.Cgroup) {
 	case <-ended:
 	case <-time.After(rig.Patience):
 		t.Errorf("fini has not ended after %v; alive: %v", rig.Patience, h.Names())
-		h.NoMore()
+		h.AtMost("0")
 		h.Kill()
 		<-ended
 	}
