@@ -85,18 +85,13 @@ func (w *world) fallAsleep(unstarted bool) {
 	}
 	w.pristine, w.mainIs = *inner, w.get(w.cast.main).is
 	p := w.get(inner.id)
-	w.beForked(p)
+	p.group, p.is, p.deathsig = w.top().group, isFini, syscall.SIGKILL // it was forked just now
 	inner.phase = forked
 	for i := range w.all {
 		if w.all[i].has(ofTree) {
 			w.all[i].state = 0
 		}
 	}
-}
-
-// beForked makes a process an inner fini that was forked just now.
-func (w *world) beForked(p *proc) {
-	p.group, p.is, p.deathsig = w.top().group, isFini, syscall.SIGKILL
 }
 
 // startMain starts the command.
@@ -139,14 +134,13 @@ func (w *world) beginning(f *fini) {
 
 // pends is the signal that a sleeper reads next. Low numbers come first: see signal(7).
 func (w *world) pends(f *fini) (got caught, ok bool) {
-	i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes(c.sig) })
-	if f.child && (i < 0 || f.caught[i].sig > syscall.SIGCHLD) {
+	if i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes(c.sig) }); i >= 0 {
+		got, ok = f.caught[i], true
+	}
+	if f.child && (!ok || got.sig > syscall.SIGCHLD) {
 		return caught{sig: syscall.SIGCHLD, kernel: true}, true
 	}
-	if i < 0 {
-		return got, false
-	}
-	return f.caught[i], true
+	return got, ok
 }
 
 // waitable reports whether the inner fini can be reaped.
@@ -201,124 +195,97 @@ func (w *world) polls(f *fini) bool {
 	return at != 0 && w.now >= at
 }
 
-// awaits reports whether a sleeper goes on.
-func (w *world) awaits(f *fini) bool {
-	c := *f
+// goesOn lets a sleeper look until it sees or does something, if it does not wait before.
+func (w *world) goesOn(f *fini) (e entry.Seen, act entry.Act) {
 	for range 20 {
-		what := c.sleeper.Next()
+		what := f.sleeper.Next()
 		if what == entry.Nothing && !w.polls(f) {
-			return false
+			return e, 0
 		}
-		e := w.sees(&c, what)
-		if act := c.sleeper.Step(&e); e.What != entry.Nothing || act != 0 {
-			return true
+		e = w.sees(f, what)
+		if act = f.sleeper.Step(&e); e.What != entry.Nothing || act != 0 {
+			return e, act
 		}
 	}
 	panic("an outer fini goes round and round")
 }
 
+// awaits reports whether a sleeper goes on.
+func (w *world) awaits(f *fini) bool {
+	try := *f
+	e, act := w.goesOn(&try)
+	return e.What != entry.Nothing || act != 0
+}
+
 // asleep lets a sleeper go on to behind the next thing that it sees or does.
 func (w *world) asleep(f *fini) {
-	s := &f.sleeper
-	for done := false; !done; {
-		e, early := w.sees(f, s.Next()), s.Early
-		act := s.Step(&e)
-		done = e.What != entry.Nothing || act != 0
-		w.acts(f, e, act, early)
-	}
-	if f.next() == 0 { // what means nothing any more makes no other state
-		s.deadline = 0
-	}
-	if !s.Held {
-		s.Signal = entry.Message{}
-	}
-}
-
-// reapEarlier reaps what is neither the inner fini nor the main child.
-func (w *world) reapEarlier(parent handle) {
-	for _, p := range w.procs() {
-		if p.parent == parent && p.state == 'Z' && !p.has(traced) && p.id != w.cast.inner && p.id != w.cast.main {
-			p.state = 0
-		}
-	}
-}
-
-// acts carries out what a sleeper does about an event. If it is early, the command may not have had the signal.
-func (w *world) acts(f *fini, e entry.Seen, act entry.Act, early bool) {
-	s, self, inner := &f.sleeper, w.get(f.id), w.get(w.cast.inner)
+	s, self, inner, early := &f.sleeper, w.get(f.id), w.get(w.cast.inner), f.sleeper.Early
+	e, act := w.goesOn(f)
 	sig := syscall.Signal(s.Signal.Value)
 	took := func(what, after string) { w.supply.rows.one("asleep", what, after) }
-	what, end := "", "the inner fini has ended"
+	what, end := [...]string{"no other signal, or no room", "reads signal ", "", "a second", "the parent's end", "signal ", "the end"}[e.What], ""
 	switch e.What {
-	case entry.Nothing:
-		if what = "no other signal"; act == 0 {
-			return
-		}
 	case entry.Caught:
-		w.scene("outer, asleep: reads signal %d", sig)
+		what += fmt.Sprint(int(sig))
 		f.child = f.child && sig != syscall.SIGCHLD
 		f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c caught) bool { return c.sig == sig })
-		w.reapEarlier(f.id)
+		for _, p := range w.procs() { // it reaps all others
+			if p.parent == f.id && p.state == 'Z' && !p.has(traced) && p != inner && p.id != w.cast.main {
+				p.state = 0
+			}
+		}
 		if !s.Heeds(entry.Room) {
 			took("a signal, before Started", "waits")
 		}
-		return
 	case entry.Said:
 		if what = kindName(e.Message); e.Kind != entry.HungUp {
 			f.line = slices.Clone(f.line[1:])
 		}
 	case entry.Waited:
-		what = "a second"
 		took("a second since Starting", "listens")
-	case entry.ParentEnded:
-		what = "the parent's end"
 	case entry.Room:
-		what = fmt.Sprintf("signal %d", sig)
+		what += fmt.Sprint(int(sig))
 		s.staysUp = s.staysUp || early && sig == syscall.SIGTSTP && s.Ending
 	case entry.Ended:
-		if !w.waitable() {
+		if end = "the inner fini has ended"; !w.waitable() {
 			end = "the inner fini has not ended within the bound"
 		} else if inner.state = 0; s.Done {
 			end += ", after Done"
 		}
-		what = end
 	}
-	w.scene("outer, asleep: %s: %s", what, actText(act))
+	w.scene("outer, asleep: %s%s", what, actText(act))
 	if act&entry.Bound != 0 {
 		s.deadline = w.now + time.Second
 	}
 	if act&entry.Relay != 0 {
 		took("a signal", "relayed")
-		m := s.Signal
-		m.Kind = entry.Signal
-		w.say(inner.id, m)
+		w.say(inner.id, entry.Message{Kind: entry.Signal, Value: s.Signal.Value, Sender: s.Signal.Sender})
 	}
 	if act&entry.TellParent != 0 {
 		took("the parent process has died, without pidfds", "tells the inner one")
 		w.say(inner.id, entry.Message{Kind: entry.ParentDied})
 	}
 	if act&entry.Continue != 0 && inner.changed == stopped {
+		why := "a signal to end"
 		switch {
 		case e.What == entry.Nothing:
-			took("a signal, and the line is full", "continues the inner one")
+			why = "a signal, and the line is full"
 		case e.What == entry.ParentEnded || act&entry.TellParent != 0:
-			took("the parent process has died", "continues the inner one")
+			why = "the parent process has died"
 		case sig == syscall.SIGCHLD:
-			took("SIGCHLD", "continues the inner one")
-		default:
-			took("a signal to end", "continues the inner one")
+			why = "SIGCHLD"
 		}
+		took(why, "continues the inner one")
 		_ = w.kill(self, inner, syscall.SIGCONT)
 	}
 	if act&entry.ContinueJob != 0 {
 		took("SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
-	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) {
-		if i := slices.IndexFunc(f.caught, func(c caught) bool { return c.sig == syscall.SIGTSTP }); i >= 0 {
-			f.caught = slices.Delete(slices.Clone(f.caught), i, i+1)
-			w.deliver(self, syscall.SIGTSTP, 0, true)
-		}
+	pending := func(c caught) bool { return c.sig == syscall.SIGTSTP && !s.takes(c.sig) }
+	if act&entry.BeStoppable != 0 && slices.ContainsFunc(f.caught, pending) {
+		f.caught = slices.DeleteFunc(slices.Clone(f.caught), pending)
+		w.deliver(self, syscall.SIGTSTP, 0, true)
 	}
 	if act&entry.Suspend != 0 {
 		took("SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
@@ -333,6 +300,12 @@ func (w *world) acts(f *fini, e entry.Seen, act entry.Act, early bool) {
 		}
 		_ = w.kill(self, inner, syscall.SIGKILL)
 	}
+	if !s.Held { // what means nothing any more makes no other state
+		s.Signal = entry.Message{}
+	}
+	if !s.IsBounded() {
+		s.deadline = 0
+	}
 	switch {
 	case act&entry.Exit != 0:
 		took(end, "over")
@@ -344,8 +317,6 @@ func (w *world) acts(f *fini, e entry.Seen, act entry.Act, early bool) {
 	case act&entry.StartRuntime != 0:
 		took(end, "running")
 		w.beAlone(f)
-	case e.What == entry.Ended:
-		w.breach("the pair", "outer does nothing about the end of inner")
 	}
 }
 
@@ -375,7 +346,7 @@ func (w *world) beAlone(f *fini) {
 
 // wake makes a sleeper the heir, as inherit in main.go does.
 func (w *world) wake(f *fini) {
-	s := &f.sleeper
+	s := f.sleeper
 	f.phase, f.heir, f.caught, f.line = awake, true, nil, nil
 	f.mainID = w.cast.main
 	w.ghost.overruled, w.ghost.unwait = true, true

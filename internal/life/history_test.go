@@ -147,9 +147,9 @@ func actText(acts entry.Act) string {
 		}
 	}
 	if len(words) == 0 {
-		return "nothing"
+		return ""
 	}
-	return strings.Join(words, ", ")
+	return ": " + strings.Join(words, ", ")
 }
 
 var update = flag.Bool("update", false, "write testdata/history.txt anew")

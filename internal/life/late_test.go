@@ -46,24 +46,10 @@ func TestTimeIsGivenBack(t *testing.T) {
 			t.Errorf("%s: the machine hears %v, and the wake is at %v; want %v and %v", name, events, l.wake, c.want, c.wake)
 		}
 	}
-	by := func(m Machine) time.Duration {
-		before := deadlineOf(m)
-		m.step(0, late{s})
-		return deadlineOf(m) - before
+	ladder, sweep := newLadder(defaults(), nil), newSweep(defaults(), nil)
+	ladder.step(0, late{s})
+	sweep.step(0, late{s})
+	if ladder.deadline != s || sweep.deadline != s {
+		t.Errorf("the deadlines become later by %v and %v, want %v", ladder.deadline, sweep.deadline, s)
 	}
-	for _, m := range []Machine{newLadder(defaults(), nil), newSweep(defaults(), nil)} {
-		if got := by(m); got != s {
-			t.Errorf("the deadline of %T becomes later by %v", m, got)
-		}
-	}
-}
-
-func deadlineOf(m Machine) time.Duration {
-	switch m := m.(type) {
-	case *ladder:
-		return m.deadline
-	case *sweep:
-		return m.deadline
-	}
-	return 0
 }
