@@ -3,7 +3,9 @@ package mcp
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,13 +60,10 @@ func TestMCPLeftBehind(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
 	clients.NeedHosts(t)
-	client := func(sig syscall.Signal) func(*clients.Host) { return func(h *clients.Host) { h.End(sig) } }
-	npx := func(sig syscall.Signal) func(*clients.Host) {
-		return func(h *clients.Host) { rig.MustKill(h.T, h.Npx(), sig) }
-	}
-	child := func(sig syscall.Signal) func(*clients.Host) {
-		return func(h *clients.Host) { rig.MustKill(h.T, h.Started, sig) }
-	}
+	type end func(h *clients.Host)
+	client := func(sig syscall.Signal) end { return func(h *clients.Host) { h.End(sig) } }
+	npx := func(sig syscall.Signal) end { return func(h *clients.Host) { rig.MustKill(h.T, h.Npx(), sig) } }
+	child := func(sig syscall.Signal) end { return func(h *clients.Host) { rig.MustKill(h.T, h.Started, sig) } }
 	closes := func(h *clients.Host) { h.Tell("close", nil) }
 	// With a short grace a slow npx may need SIGKILL. It does not ignore SIGTERM, as the server does.
 	const calm, soon = "-i", "-i --grace=500ms"
@@ -73,7 +72,7 @@ func TestMCPLeftBehind(t *testing.T) {
 		flags   string
 		program []string
 		server  []string
-		end     func(h *clients.Host)
+		end     end
 		want    string // how the host's child ends; "" if nobody is there to be told
 	}{
 		{"`npx` server, client killed", calm, clients.NodeHost, everything, client(syscall.SIGKILL), ""},
@@ -213,23 +212,40 @@ func TestMCPStdinForms(t *testing.T) {
 	}
 }
 
-// The client is killed when npx has asked for the server's package, which comes only then.
-// A bare npx goes on, installs it, and starts a server for nobody.
+// The client is killed when npx has asked for the server's package, which comes only then. The server makes a file when it
+// starts. A bare npx goes on, installs it, and starts a server for nobody.
 func clientKilledWhileInstalling(t *testing.T) {
 	t.Parallel()
 	columns.Run(t, "client killed while `npx` installs", []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {
-		r := newRegistry(t)
-		h := r.AskedBy(t, append(wrap, "npx", "-y", r.url)...)
+		dir := t.TempDir()
+		file := filepath.Join(dir, "started")
+		started := func() bool { _, err := os.Stat(file); return err == nil }
+		rig.Put(t, filepath.Join(dir, "package/package.json"), `{"name": "late-server", "version": "1.0.0", "bin": "server.js"}`, 0o644)
+		rig.Put(t, filepath.Join(dir, "package/server.js"), `#!/usr/bin/env node
+			require('fs').writeFileSync('`+file+`', '');
+			setInterval(() => {}, 1000);`, 0o755)
+		archive := []byte(rig.Run(t, "tar", "-czC", dir, "package"))
+		var asked atomic.Bool
+		deliver := make(chan struct{})
+		url := clients.Serve(t, func(string) []byte {
+			asked.Store(true)
+			<-deliver
+			return archive
+		})
+		env := clients.Variables{"npm_config_noproxy": "127.0.0.1", "npm_config_cache": t.TempDir(), "npm_config_audit": "false",
+			"npm_config_fund": "false", "npm_config_update_notifier": "false"}
+		h := clients.Way{Program: clients.NodeHost, Env: env}.Start(t, append(wrap, "npx", "-y", url+"/archive.tgz")...)
+		rig.Until(t, "npx has asked for the package", asked.Load)
 		h.End(syscall.SIGKILL)
 		if columns.UnderFini(wrap) {
 			h.Err.Want("fini: stopping the command")
 		}
-		close(r.Deliver)
+		close(deliver)
 		if !columns.UnderFini(wrap) {
-			rig.Until(t, "the server has started", r.ServerStarted)
+			rig.Until(t, "the server has started", started)
 		}
 		o := columns.Watch(wrap, h.Err, h.Cgroup.Count)
-		if columns.UnderFini(wrap) && r.ServerStarted() { // from an empty cgroup nobody starts it any more
+		if columns.UnderFini(wrap) && started() { // from an empty cgroup nobody starts it any more
 			t.Error("the server was started for a client that was gone")
 		}
 		return o

@@ -19,6 +19,15 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
+// waitStatus is what wait4(2) shows of a command.
+func waitStatus(t *testing.T, cmd *exec.Cmd) syscall.WaitStatus {
+	t.Helper()
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
 // What wait4(2) shows the launcher is what it shows without fini, for each signal that a command
 // sends itself, at a terminal or not. PID 1 exits with 128 and the signal's number.
 func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
@@ -40,17 +49,15 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 			}
 			cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Setctty = true, true
 		}
-		if err := cmd.Run(); cmd.ProcessState == nil {
-			t.Fatal(err)
-		}
+		// Where core dumps go to a pipe, the kernel says that the command dumped one, whatever its limit is.
+		ws := waitStatus(t, cmd) &^ 0x80
 		if errs.Len() > 0 {
 			t.Errorf("stderr %q", errs.String())
 		}
-		// Where core dumps go to a pipe, the kernel says that the command dumped one, whatever its limit is.
-		return cmd.ProcessState.Sys().(syscall.WaitStatus) &^ 0x80
+		return ws
 	}
-	for _, tty := range []bool{false, true} {
-		t.Run(map[bool]string{false: "no terminal", true: "a terminal"}[tty], func(t *testing.T) {
+	for name, tty := range map[string]bool{"no terminal": false, "a terminal": true} {
+		t.Run(name, func(t *testing.T) {
 			bare := map[int]syscall.WaitStatus{}
 			for sig := 1; sig <= 64; sig++ {
 				if rig.Quick() && !slices.Contains(oneOfEachKind, sig) {
@@ -76,15 +83,57 @@ func TestEverySignalThatEndsTheCommandArrives(t *testing.T) {
 	}
 }
 
+// If a signal that dumps core ends the command, fini ends by the same signal without a core dump of its own, even if a filter
+// refuses one of the two calls that prevent it.
+func TestFiniDumpsNoCore(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, limit string, argv ...string) syscall.WaitStatus {
+		t.Helper()
+		cmd := exec.Command("/bin/sh", append([]string{"-c", "ulimit -c " + limit + ` && exec "$@"`, "sh"}, argv...)...)
+		cmd.Dir = t.TempDir() // for the command's core
+		return waitStatus(t, cmd)
+	}
+	command := []string{"/bin/sh", "-c", "kill -QUIT $$"}
+	need.Kernel(t, run(t, "2000", command...).CoreDump() && !run(t, "0", command...).CoreDump(), "core dumps that RLIMIT_CORE prevents")
+	for name, before := range map[string][]string{
+		"nothing refused": nil,
+		"prctl refused":   rig.Mode("refuse", "prctl:EPERM"),
+		"a limit refused": rig.Mode("refuse", "RLIMIT_CORE:EPERM"),
+	} {
+		for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+			t.Run(name+"/"+p.Name, func(t *testing.T) {
+				argv := p.Executed(before, append([]string{"-q", "--"}, command...)...).Args
+				if got := run(t, "2000", argv...); !got.Signaled() || got.Signal() != syscall.SIGQUIT || got.CoreDump() {
+					t.Errorf("fini's status is %#x, want %#x", uint32(got), int(syscall.SIGQUIT))
+				}
+			})
+		}
+	}
+}
+
+// If SIGCHLD is ignored, the kernel keeps no status of a child: see wait(2). Whoever started fini like that gets the status of
+// the command even so, and of a command that there isn't.
+func TestSIGCHLDIgnoredAtTheStart(t *testing.T) {
+	t.Parallel()
+	ignoring := []string{need.Program(t, "bash"), "-c", `trap "" CHLD && exec "$@"`, "bash"} // dash can't ignore it
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		t.Run(p.Name, func(t *testing.T) {
+			for want, command := range map[int][]string{7: {"/bin/sh", "-c", "exit 7"}, 127: {"no-such-command"}} {
+				if status, _, stderr := rig.Ask(t, p.Executed(ignoring, append([]string{"--"}, command...)...)); status != want {
+					t.Errorf("%q ends with %d, want %d; stderr %q", command, status, want, stderr)
+				}
+			}
+		})
+	}
+}
+
 // A file that is no command, in each of the ways in which one can't be run.
 func TestCommandThatCannotBeRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	rig.NoError(t, os.Chmod(dir, 0o755))
 	file := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(dir, name)
-		rig.NoError(t, rig.WriteProgram(path, []byte(text), mode))
-		return path
+		return rig.Put(t, filepath.Join(dir, name), text, mode)
 	}
 	plain := file("plain", "text", 0o644)
 	orphaned := file("orphaned", "#!/no/such/interpreter\n", 0o755)

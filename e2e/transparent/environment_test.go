@@ -66,13 +66,13 @@ func TestGoVariablesAreTheCommands(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(variable, "=")
 			command := []string{"/bin/sh", "-c", `echo "$` + name + `"; echo line >&2; exit 3`}
-			run := func(argv []string) string {
-				status, stdout, stderr := rig.Ask(t, rig.CommandOf(argv))
+			run := func(cmd *exec.Cmd) string {
+				status, stdout, stderr := rig.Ask(t, cmd)
 				return fmt.Sprintf("status %d, stdout %q, stderr %q", status, stdout, stderr)
 			}
 			before := []string{need.Program(t, "env"), variable}
-			want := run(slices.Concat(before, command))
-			if got := run(executedBy(p, t, before, append([]string{"--"}, command...)...)); got != want {
+			want := run(rig.CommandOf(slices.Concat(before, command)))
+			if got := run(p.Executed(before, append([]string{"--"}, command...)...)); got != want {
 				t.Errorf("%q: %s; without fini %s", variable, got, want)
 			}
 		}
@@ -111,7 +111,7 @@ func TestEnvironmentIsPassedAsItIs(t *testing.T) {
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		t.Parallel()
 		for name := range environments {
-			got := rig.Succeed(t, rig.CommandOf(executedBy(p, t, raw(name), "--", cat, "/proc/self/environ")))
+			got := rig.Succeed(t, p.Executed(raw(name), "--", cat, "/proc/self/environ"))
 			if got != want[name] {
 				t.Errorf("%s: %.1000q, without fini %.1000q", name, got, want[name])
 			}
@@ -126,25 +126,9 @@ func TestManyArguments(t *testing.T) {
 		t.Parallel()
 		for _, number := range []int{0, 100_000} {
 			words := slices.Repeat([]string{"x"}, number)
-			argv := executedBy(p, t, nil, append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)
-			if out := rig.Succeed(t, rig.CommandOf(argv)); out != fmt.Sprintln(number) {
+			if out := rig.Succeed(t, p.Command(append([]string{"--", "/bin/sh", "-c", "echo $#", "sh"}, words...)...)); out != fmt.Sprintln(number) {
 				t.Errorf("%d arguments: %q", number, out)
 			}
 		}
 	})
-}
-
-// executedBy is a command line that becomes fini in a place, by way of programs that are not
-// written in Go.
-func executedBy(p rig.Place, t testing.TB, before []string, args ...string) []string {
-	t.Helper()
-	fini := append([]string{rig.Fini}, p.Flags()...)
-	var argv []string
-	if p.PID1 {
-		argv = []string{need.Program(t, "unshare"), "--pid", "--fork", "--mount-proc"}
-		if os.Geteuid() != 0 {
-			argv = append(argv, "--user", "--map-root-user")
-		}
-	}
-	return slices.Concat(argv, before, fini, args)
 }

@@ -1,3 +1,3 @@
 // Package clients starts MCP servers as clients do, with fini before the server and without: a Host is a client
-// of an SDK in Node or Python, and a Session speaks the protocol itself.
+// of an SDK in Node or Python.
 package clients
