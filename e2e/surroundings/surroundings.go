@@ -8,10 +8,10 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,19 +38,14 @@ func Own() {
 		asked[name] = os.Getenv(name)
 		_ = os.Unsetenv(name)
 	}
-	ignored := ignoredSignals()
-	swallowed := make(chan os.Signal, 1)
+	ignored := procfs.Status(os.Getpid(), "SigIgn")
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		// What is caught here is at its default in what is started, and still ends nothing here:
 		// under nohup SIGHUP is to be survived.
-		if ignored&(1<<(sig-1)) != 0 {
-			signal.Notify(swallowed, sig)
+		if procfs.MaskHas(ignored, sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	go func() {
-		for range swallowed {
-		}
-	}()
 }
 
 // searchable is PATH without the directories that this user may not search, as root's have some: for
@@ -105,16 +100,4 @@ func unblockSignals() {
 		return
 	}
 	_ = syscall.Exec("/proc/self/exe", os.Args, os.Environ())
-}
-
-// ignoredSignals is a bit for each. See SigIgn in proc_pid_status(5).
-func ignoredSignals() uint64 {
-	text, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(text)) {
-		if mask, ok := strings.CutPrefix(line, "SigIgn:"); ok {
-			bits, _ := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-			return bits
-		}
-	}
-	return 0
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
-	"golang.org/x/sys/unix"
 )
 
 // shellScript is a shell that starts one job in a process group of its own, and ends with its status, or the number of its
@@ -45,24 +44,13 @@ func shell(t *testing.T, where, inJob string, command ...string) *exec.Cmd {
 	return exec.Command(need.Program(t, "python3"), append([]string{"-I", "-S", "-c", shellScript, where, inJob}, command...)...)
 }
 
-// begin starts a job in the foreground of a terminal, and returns when it is about to execute its command.
-func begin(t *testing.T, command ...string) (cmd *exec.Cmd, keys *os.File) {
+// begin starts a job in the foreground of a terminal without echo, which might come into a line of the command's. It returns
+// when the job is about to execute its command.
+func begin(t *testing.T, command ...string) (l *rig.Life, screen *rig.Lines, keys *os.File) {
 	t.Helper()
-	tty, keys := pty.Open(t)
-	ready, says := rig.Pipe(t)
-	modes, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
-	rig.NoError(t, err)
-	modes.Lflag &^= unix.ECHO // it might come into a line of the command's
-	rig.NoError(t, unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, modes))
-	cmd = shell(t, "foreground", `os.write(3, b"x")`, command...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = tty, tty, tty, []*os.File{says}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	rig.NoError(t, cmd.Start())
-	_, _ = ready.Read(make([]byte, 1))
-	for _, f := range []*os.File{tty, ready, says} {
-		_ = f.Close()
-	}
-	return cmd, keys
+	l, screen, keys = pty.Start(t, shell(t, "foreground", `os.system("stty -echo"); os.write(1, b"begun\n")`, command...))
+	screen.Want("begun")
+	return l, screen, keys
 }
 
 // A key that is typed while a job begins is not lost, whatever the job has got to by then.
@@ -72,16 +60,11 @@ func TestKeyWhileAJobBegins(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			for i := range rig.QuickOrFull(40, 600) {
-				cmd, keys := begin(t, p.Command("sleep", "1000").Args...)
+				l, _, keys := begin(t, p.Command("sleep", "1000").Args...)
 				for end := time.Now().Add(time.Duration(i%40) * 100 * time.Microsecond); time.Now().Before(end); {
 				}
-				_, _ = keys.Write([]byte{3})
-				late := time.AfterFunc(rig.Patience, func() { _ = keys.Close() }) // hangs up
-				err := cmd.Wait()
-				late.Stop()
-				if code := cmd.ProcessState.ExitCode(); code != int(syscall.SIGINT) {
-					t.Errorf("Ctrl-C after %d µs: %v", i%40*100, err)
-				}
+				_, _ = keys.WriteString("\x03")
+				l.MustEnd(int(syscall.SIGINT))
 				_ = keys.Close()
 			}
 		})
@@ -94,25 +77,23 @@ func TestKeyAsSoonAsTheCommandIsThere(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64", "an architecture with an entry of its own")
 	for range rig.QuickOrFull(9, 60) {
-		cmd, keys := begin(t, rig.Pair.Command(rig.Mode("signals", "15")...).Args...)
-		outer, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
-		rig.NoError(t, err)
+		l, screen, keys := begin(t, rig.Pair.Command(rig.Mode("signals", "15")...).Args...)
+		outer := procfs.ChildrenOf(t, l.PID())[0]
 		for end := time.Now().Add(rig.Patience); len(procfs.ChildrenOf(t, outer)) == 0; { // it is too short a moment to sleep
 			if time.Now().After(end) {
 				t.Fatal("fini starts no second one")
 			}
 		}
 		rig.MustKill(t, outer, syscall.SIGSTOP)
-		screen := rig.NewLines(t, keys)
 		screen.Want("ready")
-		_, _ = keys.Write([]byte{3})
+		_, _ = keys.WriteString("\x03")
 		screen.Want("signal 2")
 		rig.MustKill(t, outer, syscall.SIGCONT)
 		rig.MustKill(t, outer, syscall.SIGUSR1)
 		screen.Want("signal 10")
 		rig.MustKill(t, outer, syscall.SIGTERM)
-		_ = cmd.Wait()
-		if n := strings.Count(screen.Text(), "signal 2\r\n"); n != 1 && n != 2 {
+		l.Wait()
+		if n := strings.Count(screen.Text(), "signal 2\n"); n != 1 && n != 2 {
 			t.Errorf("Ctrl-C reaches the command %d times: %q", n, screen.Text())
 		}
 		_ = keys.Close()

@@ -117,34 +117,6 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-// Without a shell that could continue a job, as under ssh -t and script -c, the kernel stops nobody.
-func TestCtrlZWithoutAShell(t *testing.T) {
-	t.Parallel()
-	const reader = `stty -echo; echo ready; while read x; do echo "read $x"; done`
-	screenOf := func(t *testing.T, line string, wrap ...string) string {
-		t.Helper()
-		l, screen, keys := pty.Start(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", line, "sh"}, wrap, []string{"/bin/sh", "-c", reader})...))
-		screen.Want("ready")
-		_, _ = io.WriteString(keys, "\x1a")
-		_, _ = io.WriteString(keys, "\nword\n")
-		screen.Want("read word")
-		text := screen.Text()
-		_, _ = io.WriteString(keys, "\x04")
-		l.MustEnd(0)
-		return text
-	}
-	for _, p := range rig.AloneOrPair(t, rig.Pair) {
-		for name, line := range map[string]string{"leader": `exec "$@"`, "below a shell without jobs": `"$@"; echo over`} {
-			t.Run(name+"/"+p.Name, func(t *testing.T) {
-				t.Parallel()
-				if without, with := screenOf(t, line), screenOf(t, line, p.Command("--").Args...); with != without {
-					t.Errorf("the screen is %q, without fini %q", with, without)
-				}
-			})
-		}
-	}
-}
-
 // fini's SIGCONT for an orphaned job does not overtake the SIGTSTP, which is on its way from one member to the next.
 func TestSIGTSTPIsNotOvertaken(t *testing.T) {
 	t.Parallel()

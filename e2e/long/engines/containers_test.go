@@ -24,7 +24,7 @@ type saversCase struct {
 	name    string
 	wrap    []string // what the command runs under; nil for nothing
 	flags   []string // of `run`
-	command []string
+	command string   // in shell
 	do      func(t *testing.T, g *foreground, y *volume)
 	client  int // the client's status
 	status  int // the container's
@@ -37,10 +37,10 @@ type saversCase struct {
 func savedBy(uid int) string { return fmt.Sprintf("asked\nsaved by %d\n", uid) }
 
 // startSaver starts a container, and returns when its saver is ready.
-func startSaver(t *testing.T, e *containers.Engine, wrap, flags []string, command ...string) (*foreground, *volume) {
+func startSaver(t *testing.T, e *containers.Engine, wrap, flags []string, command string) (*foreground, *volume) {
 	t.Helper()
 	y := newVolume(t)
-	g := inForeground(e, t, wrapped(e, t, wrap, y.With(flags...), command...)...)
+	g := inForeground(e, t, wrapped(e, t, wrap, y.With(flags...), "sh", "-c", command)...)
 	g.Out.Want("saver ready")
 	y.MustBeHeld()
 	return g, y
@@ -50,7 +50,7 @@ func runSavers(t *testing.T, e *containers.Engine, cases []saversCase) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			g, y := startSaver(t, e, tt.wrap, tt.flags, tt.command...)
+			g, y := startSaver(t, e, tt.wrap, tt.flags, tt.command)
 			tt.do(t, g, y)
 			out := g.MustEnd(tt.client, tt.status)
 			for _, line := range tt.once {
@@ -71,10 +71,7 @@ func mustSay(t *testing.T, said string, want ...string) {
 	}
 }
 
-var (
-	inFini    = []string{"/fini", "--"}
-	saverMain = []string{"sh", "/volume/main"}
-)
+var inFini = []string{"/fini", "--"}
 
 // TestContainers does it under Docker. It is one test so that the images are built once.
 func TestContainers(t *testing.T) {
@@ -82,7 +79,7 @@ func TestContainers(t *testing.T) {
 	e := dockerEngine(t)
 	e.Image = containers.BuildExample(t).Whole
 	quit, rtmin := []string{"--stop-signal", "QUIT", "-e", "END=3"}, []string{"--stop-signal", "SIGRTMIN+3", "-e", "END=37"}
-	asApp, leaver := []string{"su", "app", "-c", "exec sh /volume/main"}, []string{"sh", "/volume/leaver"}
+	const asApp, leaver = "exec su app -c '" + saverMain + "'", holds + "su app -c '" + hasSaver + stubborn + "'; read line; exit 5"
 	patient := []string{"-i", "-e", "FINI_GRACE=20s"}
 	unable := []string{"-i", "-e", "FINI_GRACE=1s", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID"}
 	twice := []string{"got HUP", "the end"}
@@ -95,7 +92,7 @@ func TestContainers(t *testing.T) {
 		{"saved work/stop signal QUIT", inFini, quit, saverMain, hupAndStop, 7, 7, savedBy(0), twice, nil},
 		{"saved work/stop signal RTMIN+3", inFini, rtmin, saverMain, hupAndStop, 7, 7, savedBy(0), twice, nil},
 		{"saved work/another user", inFini, nil, asApp, hupAndStop, 7, 7, savedBy(1000), twice, nil},
-		{"pause", inFini, []string{"-i"}, []string{"sh", "/volume/copy"}, pauseTwice, 143, 143, savedBy(0), nil, nil},
+		{"pause", inFini, []string{"-i"}, holds + hasSaver + "exec cat", pauseTwice, 143, 143, savedBy(0), nil, nil},
 		// Under the capabilities that Docker gives, root may signal another user's process and not look at its descriptors:
 		// fini finds what belongs to the command by descent. Without CAP_KILL root can't end another user's leftovers: fini
 		// says so, keeps the status, and does not wait for ever. Its own end ends the container.
@@ -169,7 +166,8 @@ func containersOutOfMemory(t *testing.T, e *containers.Engine) {
 	need.That(t, e.Must(t, "info", "-f", "{{.MemoryLimit}}") == "true", "an engine that can limit memory")
 	for _, namespace := range []string{"host", "private"} {
 		for again := 1; ; again++ {
-			g, y := startSaver(t, e, inFini, []string{"-i", "-m", "32m", "--memory-swap", "32m", "--cgroupns=" + namespace}, "sh", "/volume/eater")
+			g, y := startSaver(t, e, inFini, []string{"-i", "-m", "32m", "--memory-swap", "32m", "--cgroupns=" + namespace},
+				holds+hasSaver+"read line; exec tail /dev/zero")
 			g.Send("eat\n")
 			g.MustEnd(137, 137)
 			rig.Until(t, "the engine knows of the kernel's kill", func() bool {
@@ -192,7 +190,7 @@ func containersRestart(t *testing.T, e *containers.Engine) {
 	for how, saved := range map[string]string{"restart": savedBy(0), "kill": ""} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			g, y := startSaver(t, e, inFini, nil, saverMain...)
+			g, y := startSaver(t, e, inFini, nil, saverMain)
 			e.Must(t, how, g.Name)
 			if how == "kill" {
 				g.MustEnd(137, 137)
@@ -248,7 +246,7 @@ func containersTable(t *testing.T, e *containers.Engine) {
 		t.Parallel()
 		const name = "`docker exec`, another user's tree, wrapper killed"
 		columns.Run(t, name, nil, func(t *testing.T, wrap []string) columns.Outcome {
-			command := []string{"su", "app", "-c", "exec sh /volume/one"}
+			command := []string{"su", "app", "-c", hasSaver + stays}
 			if wrap != nil { // as it is called in the container
 				command = slices.Concat([]string{"/" + filepath.Base(wrap[0])}, wrap[1:], command)
 			}
@@ -272,8 +270,8 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 		uid        int
 		run        []string
 	}{
-		{"of root, with another user's tree", "0", 1000, []string{"su", "app", "-c", "exec sh /volume/both"}},
-		{"of another user", "1000", 1000, []string{"sh", "/volume/both"}},
+		{"of root, with another user's tree", "0", 1000, []string{"su", "app", "-c", stubborn + hasSaver + stays}},
+		{"of another user", "1000", 1000, []string{"sh", "-c", stubborn + hasSaver + stays}},
 	} {
 		for _, which := range []string{"outer", "inner"} {
 			t.Run(which+" "+who.name, func(t *testing.T) {
@@ -283,7 +281,7 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 				b.Y.MustBeHeld()
 				pid := b.Wrapper
 				if which == "inner" {
-					pid = e.Must(t, "exec", b.Name, "sh", "/volume/inner")
+					pid = e.Must(t, "exec", b.Name, "sh", "-c", findsInner)
 				}
 				e.Must(t, "exec", b.Name, "kill", "-KILL", pid)
 				b.MustHaveStatus(137)
@@ -295,6 +293,14 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 		}
 	}
 }
+
+// findsInner says the pid of an inner fini: its parent is a fini too.
+const findsInner = `
+	for d in /proc/[0-9]*; do
+		read -r _ name _ above rest <$d/stat && read -r _ parent rest </proc/$above/stat &&
+		case $name$parent in "(reaper)(fini)") echo ${d#/proc/};; esac
+	done 2>/dev/null
+	true`
 
 // beside is a `docker exec` into a container that runs two processes: an init, for which
 // nobody's orphan stays a zombie, and a sleep.
@@ -313,7 +319,7 @@ func startBeside(t *testing.T, e *containers.Engine, user string, command []stri
 	c := containers.StartContainer(t, y.With("-v", tini+":/tini:ro", "--entrypoint", "/tini", e.Image, "sleep", "1000")...)
 	more := func() int { return countIn(e, t, c.Name) - 2 }
 	rig.Until(t, "the container runs", func() bool { return more() == 0 })
-	args := append([]string{"exec", "-u", user, c.Name, "sh", "/volume/wrapper"}, command...)
+	args := append([]string{"exec", "-u", user, c.Name, "sh", "-c", holds + `echo wrapper $$; exec "$@"`, "sh"}, command...)
 	b := &beside{rig.StartCmd(t, e.Command(t, args...)), y, c.Name, "", more}
 	b.Wrapper = b.Out.Want("wrapper ")
 	return b

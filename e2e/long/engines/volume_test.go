@@ -12,78 +12,40 @@ import (
 // A volume is a directory that a container has as /volume. In it are the scripts, and what is
 // left of their work; and a witness, which each process of the case holds.
 type volume struct {
-	t       testing.TB
+	t       *testing.T
 	dir     string
 	Witness *os.File
 }
 
-var volumeFiles = map[string]string{
-	// The engines' images have no users but by these.
-	"passwd": "root:x:0:0::/:/bin/sh\napp:x:1000:1000::/:/bin/sh\n",
-	"group":  "root:x:0:\napp:x:1000:\n",
+// Asked to end, a saver needs a while to save its work. What it starts meanwhile ignores the TERM that each leftover gets.
+const saver = `
+	trap 'trap "" TERM; echo asked >>/volume/saved; sleep 0.3; echo "saved by $(id -u)" >>/volume/saved; exit' TERM
+	echo saver ready
+	while :; do sleep 1000 & wait; done`
 
-	"saved": "",
-	// Asked to end, it needs a while to save its work. What it starts meanwhile ignores the
-	// TERM that each leftover gets.
-	"saver": `
-		trap 'trap "" TERM; echo asked >>/volume/saved; sleep 0.3; echo "saved by $(id -u)" >>/volume/saved; exit' TERM
-		echo saver ready
-		while :; do sleep 1000 & wait; done`,
+// What commands are made of.
+const (
+	holds    = `exec 9>/volume/witness; `
+	hasSaver = `setsid sh /volume/saver & `
+	stays    = `while :; do sleep 1000 & wait; done`
+	stubborn = `(trap "" TERM; setsid sleep 1000 &); ` // ignores TERM, as its parent does
+)
 
-	// A command with a saver in a session of its own. It says which signal it got, and
-	// ends by the one that END names.
-	"main": `
-		exec 9>/volume/witness
-		for s in HUP INT QUIT USR1 USR2 WINCH TERM 37; do trap "echo got $s" $s; done
-		trap "echo the end; exit 7" ${END:-TERM}
-		setsid sh /volume/saver &
-		while :; do sleep 1000 & wait; done`,
-	// One that takes bytes.
-	"copy": `
-		exec 9>/volume/witness
-		setsid sh /volume/saver &
-		exec cat`,
-	// One that takes all memory, when it is told to.
-	"eater": `
-		exec 9>/volume/witness
-		setsid sh /volume/saver &
-		read line
-		exec tail /dev/zero`,
-	// One that leaves two leftovers of another user, of which one ignores TERM.
-	"leaver": `
-		exec 9>/volume/witness
-		su app -c 'setsid sh /volume/saver & trap "" TERM; setsid sleep 1000 &'
-		read line
-		exit 5`,
-	// Says its pid and becomes a wrapper with what it wraps.
-	"wrapper": `
-		exec 9>/volume/witness
-		echo wrapper $$
-		exec "$@"`,
-	"both": `
-		(trap "" TERM; setsid sleep 1000 &)
-		. /volume/one`,
-	"one": `
-		setsid sh /volume/saver &
-		while :; do sleep 1000 & wait; done`,
-	"inner": `
-		for d in /proc/[0-9]*; do
-			read -r _ name _ above rest <$d/stat && read -r _ parent rest </proc/$above/stat &&
-			case $name$parent in "(reaper)(fini)") echo ${d#/proc/};; esac
-		done 2>/dev/null
-		true`,
-}
+// saverMain says which signal it got, and ends by the one that END names.
+const saverMain = holds + `
+	for s in HUP INT QUIT USR1 USR2 WINCH TERM 37; do trap "echo got $s" $s; done
+	trap "echo the end; exit 7" ${END:-TERM}
+	` + hasSaver + stays
 
-func newVolume(t testing.TB) *volume {
+func newVolume(t *testing.T) *volume {
 	t.Helper()
 	// Not t.TempDir, whose parent another user can't look into.
 	dir, err := os.MkdirTemp("", "fini-volume-")
 	rig.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	rig.NoError(t, os.Chmod(dir, 0o755))
-	for name, text := range volumeFiles {
-		rig.Put(t, filepath.Join(dir, name), text, 0o644)
-	}
+	rig.Put(t, filepath.Join(dir, "saver"), saver, 0o644)
+	rig.Put(t, filepath.Join(dir, "saved"), "", 0o644)
 	fifo := filepath.Join(dir, "witness")
 	rig.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	rig.NoError(t, os.Chmod(fifo, 0o666))
@@ -95,17 +57,14 @@ func newVolume(t testing.TB) *volume {
 	return &volume{t, dir, witness}
 }
 
-// With is flags of `run` which give a container this volume, and its users.
+// With is flags of `run` which give a container this volume.
 func (y *volume) With(flags ...string) []string {
-	return append([]string{"-v", y.dir + ":/volume", "-v", filepath.Join(y.dir, "passwd") + ":/etc/passwd:ro",
-		"-v", filepath.Join(y.dir, "group") + ":/etc/group:ro"}, flags...)
+	return append([]string{"-v", y.dir + ":/volume"}, flags...)
 }
 
 func (y *volume) Saved() string {
 	y.t.Helper()
-	text, err := os.ReadFile(filepath.Join(y.dir, "saved"))
-	rig.NoError(y.t, err)
-	return string(text)
+	return rig.ReadFile(y.t, filepath.Join(y.dir, "saved"))
 }
 
 // MustBeLeft asserts that this work was saved, and that nobody of the case is alive.

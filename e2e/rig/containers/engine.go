@@ -55,18 +55,20 @@ func IsStatic(path string) bool {
 	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// BusyboxTar is a root file system with busybox under each of its names.
+// BusyboxTar is a root file system with busybox under each of its names, and with a user app.
 func BusyboxTar(t *testing.T) io.Reader {
 	t.Helper()
 	busybox := need.Program(t, "busybox")
 	need.That(t, IsStatic(busybox), "a static busybox (busybox-static)")
 	return strings.NewReader(rig.Run(t, "/bin/sh", "-e", "-c", `cd "$1"
-		mkdir bin
+		mkdir bin etc
+		printf 'root:x:0:0::/:/bin/sh\napp:x:1000:1000::/:/bin/sh\n' >etc/passwd
+		printf 'root:x:0:\napp:x:1000:\n' >etc/group
 		mkdir -m 1777 tmp
 		cp "$2" bin/busybox
 		echo not executable >bin/plain-text
 		for name in $("$2" --list); do [ $name = busybox ] || ln -s busybox bin/$name; done
-		tar -c --owner=0 --group=0 bin tmp`, "sh", t.TempDir(), busybox))
+		tar -c --owner=0 --group=0 bin etc tmp`, "sh", t.TempDir(), busybox))
 }
 
 // Each of these is left by a subshell that ends at once.

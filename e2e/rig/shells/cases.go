@@ -209,6 +209,11 @@ var TypedCases = []typedCase{
 
 	// Terminals in a terminal. What tmux draws again must not be what is waited for.
 	{Name: "under script", keys: "/usr/bin/script -qec 'fini napper' /dev/null" + ctrlC},
+	// Without a shell that could continue a job the kernel stops nobody.
+	{Name: "under script, Ctrl-Z", quick: "bash/pair", shows: "eof",
+		keys: "/usr/bin/script -qec 'fini reader' /dev/null => ready / ^Z => !nothing / word => read word / ^D"},
+	{Name: "under script and a shell, Ctrl-Z", quick: "dash/alone", shows: "over",
+		keys: "/usr/bin/script -qec 'fini reader; echo over' /dev/null => ready / ^Z => !nothing / word => read word / ^D"},
 	{Name: "before script", quick: "fish/alone", keys: "fini /usr/bin/script -qec napper /dev/null" + ctrlC},
 	{Name: "in tmux", races: true, in: "bash", loose: true, shows: "=<130:", keys: inTmux + " / fini napper => ready / ^C => =<130:" +
 		" / fini teller => telling / ^Z => !stopped teller / fg => !nothing / word => read word / ^C / exit"},
