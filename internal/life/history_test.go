@@ -28,15 +28,14 @@ func (w *world) scene(format string, args ...any) {
 	}
 }
 
-// tellHistory is the history of a breach: what leads to it, retold from the beginning of a scenario.
-func tellHistory(s scenario, depth int, history []choice, broken string) string {
-	w := s.begin()
-	w.supply.left, w.supply.rows = depth, rows{}
+// tell is the history of a breach, retold from the beginning of its scenario.
+func (h history) tell() string {
+	w := h.start(h.moves, rows{})
 	w.story = &[]scene{}
-	for _, c := range history {
+	for _, c := range h.taken {
 		w.take(c)
 	}
-	return w.tell(s.name, broken)
+	return w.tell(h.name, h.broken)
 }
 
 // tell is the story of a world: as a table, and the turns of each fini. See README.md for how to read it.
@@ -162,8 +161,8 @@ func TestHistory(t *testing.T) {
 	if i < 0 {
 		t.Fatal("there is no such scenario")
 	}
-	w := all[i].begin()
-	w.supply.left, w.supply.rows, w.story = all[i].depth, rows{}, &[]scene{}
+	w := all[i].start(all[i].depth, rows{})
+	w.story = &[]scene{}
 	list := w.choices(nil)
 	next := list[slices.IndexFunc(list, func(c choice) bool { return c.kind == moved+uint8(moveOf("and its group are sent TERM")) })]
 	for w.broken == "" {

@@ -300,7 +300,7 @@ var counted = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, 
 
 // obeyed returns the ladder of a command that can act on what it is told; nil if there is none.
 func (w *world) obeyed() *ladder {
-	l, ok := w.finis[len(w.finis)-1].machine.(*ladder)
+	l, ok := w.worker().machine.(*ladder)
 	main := w.get(w.cast.main)
 	if !ok || w.ghost.killed > 0 || l.rung == killed || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
 		return nil

@@ -509,8 +509,7 @@ type fini struct {
 	said    bool // the life is over
 	bound   []bond
 	stdin   bool     // its end is watched
-	looked  []handle // ids of the last look, and their pids
-	pids    []int
+	looked  []handle // whom the last look has found
 	stay    []handle // ids of those that the last look has found and fini leaves alone
 	told    []int    // pids of those of whom fini has told that it does
 }
@@ -552,6 +551,9 @@ func (r *records) copy() *records {
 	}
 	return &c
 }
+
+// worker is the fini that stops the command: the inner one of a pair.
+func (w *world) worker() *fini { return &w.finis[len(w.finis)-1] }
 
 func (w *world) fini(id handle) *fini {
 	for i := range w.finis {
@@ -608,7 +610,7 @@ func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
 	first := true
 	for f.Kernel = k; !k.called && w.broken == ""; first = false {
-		if !first && (doing[look](f) && w.mayMiss() || !w.ready(f)) {
+		if !first && (w.mayMiss(f) || !w.ready(f)) {
 			return
 		}
 		switch {
@@ -656,8 +658,7 @@ func (w *world) endOf(f *fini) {
 type kernel struct {
 	w      *world
 	f      *fini
-	unseen handle   // the id of one that no sweep finds
-	missed []handle // the ids of those that no look finds
+	missed []handle // by its look, or its round of SIGKILL
 	called bool     // others could see something of the turn
 }
 
@@ -670,7 +671,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	for _, got := range f.caught {
 		woken.Signals = append(woken.Signals, w.signal(f, got))
 	}
-	f.caught, f.looked, f.pids = nil, nil, nil
+	f.caught, f.looked = nil, nil
 	w.heard(f, &woken)
 	f.child = false
 	f.bound = slices.DeleteFunc(f.bound, func(b bond) bool {
@@ -729,10 +730,6 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	v.Found, k.f.looked = k.w.look(k.f.id, k.missed)
 	v.Still, v.Nameless = len(k.missed) == 0, k.w.blind
-	k.f.pids = nil
-	for _, p := range v.Found {
-		k.f.pids = append(k.f.pids, p.Pid)
-	}
 	k.f.stay = k.w.spared(k.f, v)
 	k.w.happens(fact{what: looks, by: k.f, ids: k.f.looked})
 	return v, nil
@@ -772,11 +769,7 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 // Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
 func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 	k.called = true
-	at := slices.Index(k.f.pids, to.Pid)
-	if at < 0 {
-		return
-	}
-	if p := k.w.get(k.f.looked[at]); p != nil {
+	if p := k.w.byPid(to.Pid); p != nil && slices.Contains(k.f.looked, p.id) {
 		k.w.signals(k.f, p, sig, bySend)
 		_ = k.w.kill(k.w.get(k.f.id), p, sig)
 	}
@@ -789,7 +782,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	targets := []handle{}
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.procs() {
-		if p.id != k.unseen && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
+		if !slices.Contains(k.missed, p.id) && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
 			targets = append(targets, p.id)
 		}
 	}
