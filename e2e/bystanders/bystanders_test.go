@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +22,7 @@ func TestMain(m *testing.M) { rig.Main(m) }
 
 // Children from before fini was executed are nobody's leftovers.
 
-// generations is how many bystanders there are, of which each is the child of the one before.
-const generations = 3
-
-// bystanders are a child that a fini had before it was one, and its descendants.
+// bystanders are a child that a fini had before it was one, and its descendants, each the child of the one before.
 type bystanders struct {
 	t     *testing.T
 	hold  *os.File // they end with it
@@ -40,38 +36,25 @@ func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *
 	t.Helper()
 	holdR, holdW := rig.Pipe(t)
 	sayR, sayW := rig.Pipe(t)
-	gateR, gateW := rig.Pipe(t)
-	beside := rig.Mode("bystander", strconv.Itoa(generations-1))
-	script := fmt.Sprintf(`%s %s %s <&4 >&5 3>&- 4<&- 5>&- 6<&- & read all <&6; exec "$@" 4<&- 5>&- 6<&-`, beside[0], beside[1], beside[2])
+	script := strings.Join(rig.Mode("bystander", "2"), " ") + ` <&4 >&5 3>&- 4<&- 5>&- & read all; exec "$@" 4<&- 5>&-`
 	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, fini.Args...)...)
 	if fini.SysProcAttr != nil { // of "self @pid1 fini ..." it is the shell that becomes fini
 		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
 		cmd.SysProcAttr = fini.SysProcAttr
 	}
 	if launcher != nil {
-		cmd = exec.Command(launcher[0], slices.Concat(launcher[1:], cmd.Args)...)
+		cmd = rig.CommandOf(append(launcher, cmd.Args...))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	}
-	cmd.ExtraFiles = []*os.File{holdR, sayW, gateR}
+	cmd.ExtraFiles = []*os.File{holdR, sayW}
 	l := rig.StartCmd(t, cmd)
-	_, _, _ = holdR.Close(), sayW.Close(), gateR.Close()
+	_, _ = holdR.Close(), sayW.Close()
 	b := &bystanders{t, holdW, rig.NewLines(t, sayR), nil}
-	for range generations {
+	for range 3 {
 		b.pids = append(b.pids, b.heard.WantPID("bystander "))
 	}
-	slices.SortFunc(b.pids, func(one, other int) int { // each is the child of the one before
-		return generation(one, l.PID()) - generation(other, l.PID())
-	})
-	_, _ = gateW.WriteString("all\n")
+	rig.Write(t, l, "all\n")
 	return l, b
-}
-
-// generation is how many parents there are from a process to one that it descends from.
-func generation(pid, from int) (n int) {
-	for ; pid > 1 && pid != from; n++ {
-		pid = procfs.ParentOf(pid)
-	}
-	return n
 }
 
 // orphan kills all but the last one, which then is a child of fini's.
@@ -216,71 +199,36 @@ func TestSignalsOfFinisOwn(t *testing.T) {
 	})
 }
 
-// The shell that started fini, and a job that it started before, hold the same pipe for writing. These and the rest of a
-// pipeline are not of the tree, and are never signalled.
-func TestBystandersAreNeverSignalled(t *testing.T) {
-	t.Parallel()
-	rounds := 2 * rig.QuickOrFull(10, 50)
-	signals := strings.Join(rig.Mode("signals"), " ")
-	cmd := exec.Command(need.Program(t, "bash"), "-c", fmt.Sprintf(`
-		for sig in 1 2 3 10 12 15 18 20 21 22 28; do trap "echo shell hit by $sig" $sig; done
-		%s 10 3>&- & job=$!
-		read go
-		leave='setsid sleep 1000 & sleep 1000 & echo main'
-		for i in $(seq %d); do
-			"$1" --linger=0 -- sh -c "$leave"
-			"$1" --linger=0 -- sh -c "$leave" | cat || echo "the rest of the pipeline: $?"
-		done
-		kill -USR1 $job; wait $job; echo "job $?"`, signals, rounds/2), "sh", rig.Fini)
-	l := rig.StartCmd(t, cmd)
-	l.Out.Want("ready")
-	rig.Write(t, l, "go\n")
-	// The sentinel is signal 10: the job can be hit.
-	want := append(slices.Repeat([]string{"main"}, rounds), "signal 10", "job 7")
-	rig.MustRecord(t, "the shell, its job and the commands say", l.Out.Rest(), want...)
-	l.MustEnd(0)
-	if stopped := strings.Count(l.Err.Whole(), "stopping leftover"); stopped != 2*rounds {
-		t.Errorf("%d leftovers stopped, want %d", stopped, 2*rounds)
-	}
-}
-
 // A child from before the exec whose exit signal is not SIGCHLD is no leftover either, and leaves no zombie: a wait has to ask
 // for it by __WALL, see wait(2).
 func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64", "amd64, whose number of clone(2) and order of its arguments these are")
-	python := need.Program(t, "python3")
-	start := func(sig, command string) (l *rig.Life, end *os.File) {
-		r, w := rig.Pipe(t)
-		cmd := exec.Command(python, "-c", `
-import ctypes, os, sys
-os.set_inheritable(4, False)
-if ctypes.CDLL(None).syscall(56, int(sys.argv[1]), 0, 0, 0, 0) == 0:
-    os.close(3)
-    os.read(4, 1)
-    os.write(1, b"alive\n")
-    os._exit(0)
-os.execv(sys.argv[2], sys.argv[2:])`,
-			sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", command)
-		cmd.ExtraFiles = []*os.File{r}
-		l = rig.StartCmd(t, cmd)
-		_ = r.Close()
-		return l, w
-	}
+	const clones = `
+		open my $end, "<&=", 4;
+		if (syscall(56, 0 + shift, 0, 0, 0, 0) == 0) { open my $witness, ">&=", 3; close $witness; sysread $end, my $line, 1; print "alive\n"; exit }
+		exec @ARGV`
 	for _, sig := range []string{"0", "10"} {
-		l, end := start(sig, "setsid sleep 1000 & exit 7")
-		l.MustEnd(7)
-		_, _ = end.WriteString("\n")
-		l.Out.Want("alive")
-
-		l, end = start(sig, "echo ready; read line; exit 7")
-		l.Out.Want("ready")
-		_, _ = end.WriteString("\n")
-		l.Out.Want("alive")
-		if !rig.Await(2*time.Second, func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 }) {
-			t.Errorf("exit signal %s: it stays as a zombie", sig)
+		for _, command := range []string{"setsid sleep 1000 & echo ready; read line; exit 7", "echo ready; read line; exit 7"} {
+			r, w := rig.Pipe(t)
+			cmd := exec.Command("perl", "-e", clones, sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", command)
+			cmd.ExtraFiles = []*os.File{r}
+			l := rig.StartCmd(t, cmd)
+			_ = r.Close()
+			l.Out.Want("ready")
+			mayEnd := func() { _, _ = w.WriteString("\n"); l.Out.Want("alive") }
+			leaves := strings.HasPrefix(command, "setsid")
+			if !leaves {
+				mayEnd()
+				if !rig.Await(2*time.Second, func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 }) {
+					t.Errorf("exit signal %s: it stays as a zombie", sig)
+				}
+			}
+			rig.Write(t, l, "go\n")
+			l.MustEnd(7)
+			if leaves {
+				mayEnd()
+			}
 		}
-		rig.Write(t, l, "go\n")
-		l.MustEnd(7)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,52 +13,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
-
-// In a PID namespace where pids come again within milliseconds, who has the pid of the one that ended is
-// no life for the command, and is not hit; and while that one lives, ends of others are none of fini's.
-func TestBindAmongRecycledPids(t *testing.T) {
-	t.Parallel()
-	rig.NeedPidNamespace(t)
-	need.That(t, pidMaxIsTheNamespaces(), "a kernel.pid_max for each PID namespace (Linux 6.14)")
-	script := `
-echo $3 >/proc/sys/kernel/ns_last_pid 2>/dev/null
-echo $(($3 + 50)) >/proc/sys/kernel/pid_max || exit 77
-ready=$(mktemp)
-for round in $(seq $1); do
-	sleep 1000 & client=$!
-	"$0" -q --grace=5s --bind=$client -- sh -c 'echo ready; exec sleep 1000' >$ready & fini=$!
-	while ! test -s $ready; do :; done
-	i=0; while test $i -lt $2; do (:); i=$((i+1)); done
-	kill -0 $fini || { echo "ended too early"; exit 1; }
-	kill -9 $client; wait $client 2>/dev/null
-	until test "$last" = $client; do sleep 1000 & last=$!; all="$all $last"; test ${#all} -lt 4000 || break; test "$last" = $client || { kill -9 $last; wait $last 2>/dev/null; }; done
-	wait $fini; echo "status $?"
-	test "$last" != $client || { kill -0 $last && echo "the next with its pid lives"; kill -9 $last; wait $last 2>/dev/null; }
-	: >$ready; all= last=
-done
-rm $ready`
-	rounds, others := 10, 500
-	if rig.Quick() {
-		rounds, others = 2, 100
-	}
-	again := 0
-	for range rig.Rounds(t, 1, "a pid came again", func() bool { return again > 0 }) {
-		cmd := exec.Command("/proc/self/exe", "@pid1", "/bin/sh", "-c", script, rig.Fini, strconv.Itoa(rounds), strconv.Itoa(others), fewPids())
-		rig.AsPID1(cmd)
-		l := rig.StartCmd(t, cmd)
-		said := l.Out.Rest()
-		need.That(t, l.Status() != 77, "kernel.pid_max of a PID namespace (Linux 6.14)")
-		all := len(said)
-		said = slices.DeleteFunc(said, func(line string) bool { return line == "the next with its pid lives" })
-		rig.MustRecord(t, "the script says", said, slices.Repeat([]string{"status 143"}, rounds)...)
-		again += all - len(said)
-		l.MustEnd(0)
-		if t.Failed() {
-			return
-		}
-	}
-	t.Logf("%d pids came again", again)
-}
 
 // In a PID namespace that has only a hundred pids to give, each is given out again within a
 // fraction of a second. Bystanders that come and go get the pids of leftovers that fini has seen,

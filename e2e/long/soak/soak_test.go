@@ -1,10 +1,9 @@
 package soak
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,7 +75,7 @@ func (s *soak) work(t *testing.T) {
 		hup 0 over
 		goto on
 		over: exit 0`)
-	by := exec.Command(bystander[0], bystander[1:]...)
+	by := rig.CommandOf(bystander)
 	in, err := by.StdinPipe()
 	rig.NoError(t, err)
 	rig.NoError(t, by.Start())
@@ -132,6 +131,7 @@ func (d *drawnLife) String() string {
 // drawLife draws all of a life. Whatever comes, one thing at least ends it.
 func drawLife(r *rand.Rand) *drawnLife {
 	d := &drawnLife{place: rig.Places[r.IntN(len(rig.Places))], pids: "max", whole: true, legal: map[int]bool{}}
+	strike := func(f fault) { d.faults = append(d.faults, f) }
 	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
 	flag := func(format string, a ...any) { d.flags = append(d.flags, fmt.Sprintf(format, a...)) }
 	some := func(of ...syscall.Signal) syscall.Signal { return of[r.IntN(len(of))] }
@@ -205,17 +205,17 @@ func drawLife(r *rand.Rand) *drawnLife {
 		d.whole = false
 	case "stdin":
 		flag("-i")
-		d.fault(fault{at: at, what: "stdin"})
+		strike(fault{at: at, what: "stdin"})
 		asked = true
 	case "kill-after":
 		flag("--kill-after=%v", ms(300)+time.Millisecond)
 		sig := some(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-		d.fault(fault{at: at, what: "outer", sig: sig})
+		strike(fault{at: at, what: "outer", sig: sig})
 		d.legal[128+int(sig)] = true
 		asked = true
 	case "launcher":
 		d.launcher = true
-		d.fault(fault{at: at, what: "launcher", sig: unix.SIGKILL})
+		strike(fault{at: at, what: "launcher", sig: unix.SIGKILL})
 		if chance(30) {
 			flag("--orphans=wait") // which the launcher's death overrules
 		}
@@ -224,7 +224,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 		}
 		asked = true
 	case "outer", "inner", "main":
-		d.fault(fault{at: at, what: kind, sig: unix.SIGKILL})
+		strike(fault{at: at, what: kind, sig: unix.SIGKILL})
 		d.legal[137] = true
 		asked = true
 	}
@@ -236,11 +236,11 @@ func drawLife(r *rand.Rand) *drawnLife {
 	for chance(40) {
 		if chance(20) {
 			who := []string{"main", "inner", "outer"}[r.IntN(3)]
-			d.faults = append(d.faults, fault{at: ms(400), what: who, sig: unix.SIGSTOP, stop: ms(200)})
+			strike(fault{at: ms(400), what: who, sig: unix.SIGSTOP, stop: ms(200)})
 			continue
 		}
 		sig := some(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGCONT)
-		d.fault(fault{at: ms(500), what: "outer", sig: sig})
+		strike(fault{at: ms(500), what: "outer", sig: sig})
 		d.legal[128+int(sig)] = true
 		asked = true
 	}
@@ -251,22 +251,13 @@ func drawLife(r *rand.Rand) *drawnLife {
 	if chance(20) {
 		d.pids = strconv.Itoa(50 + r.IntN(20)) // enough for both finis, and for the launcher
 	}
-	switch r.IntN(8) {
-	case 0:
-		d.sh = fmt.Sprintf("ulimit -n %d", 24+r.IntN(40))
-	case 1:
-		d.sh = "ulimit -s 256"
-	case 2:
-		d.sh = "ulimit -c 0; umask 777; cd /"
-	case 3:
-		d.sh = "unset PATH HOME; cd /proc"
-	}
+	d.sh = []string{fmt.Sprintf("ulimit -n %d", 24+r.IntN(40)), "ulimit -s 256", "ulimit -c 0; umask 777; cd /", "unset PATH HOME; cd /proc",
+		"", "", "", ""}[r.IntN(8)]
 	if chance(15) {
 		code := []int{0, 7, 137, 143}[r.IntN(4)]
 		flag("--remap-exit=%d", code)
 		if d.legal[code] {
-			// Of a fini that was killed the status is the shell's, and so is that of an outer one
-			// without its inner.
+			// Of a fini that was killed the status is the shell's, and so is that of an outer one without its inner.
 			if code != 137 || kind != "outer" && kind != "inner" {
 				delete(d.legal, code)
 			}
@@ -282,8 +273,6 @@ func drawLife(r *rand.Rand) *drawnLife {
 	d.program = main.String() + g.text.String()
 	return d
 }
-
-func (d *drawnLife) fault(f fault) { d.faults = append(d.faults, f) }
 
 // A grower draws trees out of a small grammar.
 type grower struct {
@@ -386,10 +375,7 @@ func (d *drawnLife) live(t *testing.T, s *soak, h *rig.Cgroup) {
 					return
 				}
 			}
-			if f.what == "stdin" {
-				_ = l.Stdin.Close()
-				s.faults.Add(1)
-			} else if d.strike(l, f, ended) {
+			if f.what == "stdin" && l.Stdin.Close() == nil || f.what != "stdin" && d.strike(l, f, ended) {
 				s.faults.Add(1)
 			}
 		})
@@ -457,40 +443,32 @@ func (d *drawnLife) find(l *rig.Life, f fault) int {
 	if d.launcher && f.what != "launcher" {
 		path = append(path, "fini")
 	}
-	if !d.place.PID1 && !d.place.Alone && (f.what == "inner" || f.what == "main") {
+	if d.place == rig.Pair && (f.what == "inner" || f.what == "main") {
 		path = append(path, "reaper")
 	}
 	if f.what == "main" {
 		path = append(path, filepath.Base(rig.Mode("")[0]))
 	}
-	pid := l.PID()
+	pid, parent, is := l.PID(), os.Getpid(), procfs.Status(l.PID(), "Name")
+	for _, name := range path {
+		// fini's first child is the command; others of its name it has inherited.
+		first := procfs.Stat{}
+		for _, child := range procfs.ChildrenOf(l.T, pid) {
+			if stat := procfs.StatOf(child); stat.Name == name && (first.PID == 0 || stat.Number(22) < first.Number(22)) {
+				first = stat
+			}
+		}
+		if pid, parent, is = first.PID, pid, name; pid == 0 {
+			return -1
+		}
+	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return -1
 	}
-	for _, name := range path {
-		found := -1
-		// fini's first child is the command; others of its name it has inherited.
-		children := procfs.ChildrenOf(l.T, pid)
-		slices.SortStableFunc(children, func(a, b int) int { return cmp.Compare(procfs.StatOf(a).Number(22), procfs.StatOf(b).Number(22)) })
-		for _, child := range children {
-			fd, err := unix.PidfdOpen(child, 0)
-			if err != nil {
-				continue
-			}
-			// What is open can't be another process by now, if it is this one still.
-			if found < 0 && procfs.Status(child, "PPid") == strconv.Itoa(pid) && procfs.Status(child, "Name") == name {
-				found, pid = fd, child
-				break
-			}
-			_ = unix.Close(fd)
-		}
-		_ = unix.Close(pidfd)
-		if pidfd = found; found < 0 {
-			return -1
-		}
-	}
-	if f.what == "outer" && f.sig != unix.SIGKILL && f.sig != unix.SIGSTOP && !(strings.Contains(l.Out.Text(), "begin\n") && d.caught(l.T, pid)) {
+	mayBe := f.what != "outer" || f.sig == unix.SIGKILL || f.sig == unix.SIGSTOP || strings.Contains(l.Out.Text(), "begin\n") && d.caught(l.T, pid)
+	// What is open can't be another process by now, if it is this one still.
+	if stat := procfs.StatOf(pid); stat.Name != is || stat.Number(4) != parent || !mayBe {
 		_ = unix.Close(pidfd)
 		return -1
 	}
@@ -501,15 +479,16 @@ func (d *drawnLife) find(l *rig.Life, f fault) int {
 // program that is sent one before ends by it, and by SIGQUIT with status 2; the command is one too, and
 // has said something when it no longer does that.
 func (d *drawnLife) caught(t testing.TB, pid int) bool {
-	finis := []int{pid}
-	if !d.place.PID1 && !d.place.Alone {
-		finis = append(finis, procfs.ChildrenOf(t, pid)...)
-		if len(finis) == 1 {
+	for name := "fini"; ; name = "reaper" {
+		if procfs.Status(pid, "Name") != name || !rig.CatchesAll(pid) {
 			return false
 		}
+		children := procfs.ChildrenOf(t, pid)
+		if d.place != rig.Pair || name == "reaper" {
+			return true
+		} else if len(children) == 0 {
+			return false
+		}
+		pid = children[0]
 	}
-	return !slices.ContainsFunc(finis[:min(len(finis), 2)], func(pid int) bool {
-		name := procfs.Status(pid, "Name")
-		return name != "fini" && name != "reaper" || !rig.CatchesAll(pid)
-	})
 }

@@ -9,11 +9,12 @@ import (
 	"syscall"
 )
 
-// runBystander has as many descendants as it is told, one below the other. Each says
-// "bystander PID", every signal that it gets, and "end" at the end of its stdin.
+// runBystander has as many descendants as it is told, one below the other. Each says "bystander PID", the first one first,
+// then every signal that it gets, and "end" at the end of its stdin.
 func runBystander(args []string) int {
 	c := make(chan os.Signal, 1000)
 	signal.Notify(c)
+	fmt.Println("bystander", os.Getpid())
 	if below, _ := strconv.Atoi(args[0]); below > 0 {
 		argv := CommandLine("bystander", strconv.Itoa(below-1))
 		cmd := exec.Command(argv[0], argv[1:]...)
@@ -25,7 +26,6 @@ func runBystander(args []string) int {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		close(ended)
 	}()
-	fmt.Println("bystander", os.Getpid())
 	for {
 		select {
 		case sig := <-c:
