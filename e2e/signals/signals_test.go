@@ -19,7 +19,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
-	"github.com/seed-126c5d8a/fini/e2e/rig/rest"
 	"golang.org/x/sys/unix"
 )
 
@@ -421,30 +420,6 @@ func TestGraceIsRunningTime(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The timeout is the time that passes: one that ran out while the container was paused takes effect when it goes on.
-func TestTimeoutPassesWhilePaused(t *testing.T) {
-	t.Parallel()
-	const timeout = 40 * time.Second // fini has to start, and to be frozen, within it
-	rig.Long(t)
-	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
-		t.Parallel()
-		c := newFreezer(t)
-		l := rig.StartCmd(t, c.Around(p, nil, "--timeout="+timeout.String(), "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"))
-		l.Out.Want("ready")
-		started := time.Now()
-		rest.Settled(t, rest.Finis(l)) // fini waits
-		freeze(c, true)
-		rig.Until(t, "the timeout has run out", func() bool { return time.Since(started) > timeout })
-		thawed := time.Now()
-		freeze(c, false)
-		l.MustEnd(124)
-		// A clock that had stood still would need nearly all of the timeout.
-		if took := time.Since(thawed); took > timeout/2 {
-			t.Errorf("the timeout took effect %v after the container went on", took)
-		}
-	})
 }
 
 // newFreezer is NewCgroup, for freeze.

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	rig.Main(m)
 }
 
-// ways are all that ends a command, or a fini.
+// stuckWays are all that ends a command, or a fini.
 var stuckWays = []struct {
 	name  string
 	flag  string
@@ -31,15 +31,15 @@ var stuckWays = []struct {
 	count int  // of those that are stuck; 0 is one
 	slow  bool // fini waits twice: make test does not
 }{
-	{name: "the command ends", flag: "--linger=0", end: func(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }, code: 5},
-	{name: "lingering", flag: "--linger=100ms", end: func(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }, code: 5},
-	{name: "four are stuck", flag: "--linger=0", end: func(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }, code: 5, count: 4},
-	{name: "TERM", flag: "--linger=0", end: func(l *stuckLife) { l.kill(l.outer, syscall.SIGTERM) }, code: 128 + 15},
+	{name: "the command ends", flag: "--linger=0", end: line, code: 5},
+	{name: "lingering", flag: "--linger=100ms", end: line, code: 5},
+	{name: "four are stuck", flag: "--linger=0", end: line, code: 5, count: 4},
+	{name: "TERM", flag: "--linger=0", end: term, code: 128 + 15},
 	{name: "timeout", end: func(*stuckLife) {}, code: 124, slow: true},
-	{name: "the launcher dies", flag: "--linger=0", end: func(l *stuckLife) { l.kill(l.PID(), syscall.SIGKILL) }, not: []rig.Place{rig.PID1}, code: 128 + 9},
-	{name: "the inner one is killed", flag: "--linger=0", end: func(l *stuckLife) { l.kill(l.worker, syscall.SIGKILL) }, not: []rig.Place{rig.PID1, rig.Alone}, code: 128 + 9},
-	{name: "the outer one is killed", flag: "--linger=0", end: func(l *stuckLife) { l.kill(l.outer, syscall.SIGKILL) }, not: []rig.Place{rig.PID1, rig.Alone}, code: 128 + 9},
-	{name: "the main child is stuck", flag: "--kill-after=1s", end: func(l *stuckLife) { l.kill(l.outer, syscall.SIGTERM) }, code: 128 + 9, slow: true},
+	{name: "the launcher dies", flag: "--linger=0", end: func(l *stuckLife) { kill(l.PID()) }, not: []rig.Place{rig.PID1}, code: 128 + 9},
+	{name: "the inner one is killed", flag: "--linger=0", end: func(l *stuckLife) { kill(l.worker) }, not: []rig.Place{rig.PID1, rig.Alone}, code: 128 + 9},
+	{name: "the outer one is killed", flag: "--linger=0", end: func(l *stuckLife) { kill(l.outer) }, not: []rig.Place{rig.PID1, rig.Alone}, code: 128 + 9},
+	{name: "the main child is stuck", flag: "--kill-after=1s", end: term, code: 128 + 9, slow: true},
 }
 
 // A stuckLife is a fini and its command, of which some are stuck.
@@ -49,7 +49,9 @@ type stuckLife struct {
 	outer, worker int
 }
 
-func (l *stuckLife) kill(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
+func line(l *stuckLife) { rig.Write(l.Life.T, l.Life, "end\n") }
+func term(l *stuckLife) { _ = syscall.Kill(l.outer, syscall.SIGTERM) }
+func kill(pid int)      { _ = syscall.Kill(pid, syscall.SIGKILL) }
 
 func TestStuckInExec(t *testing.T) {
 	rig.Serial(t, "who else reads /proc/*/stat waits too")
@@ -84,19 +86,13 @@ func TestStuckInExec(t *testing.T) {
 // cleaned waits until those that are not stuck have been asked and have done their clean-up.
 func (l *stuckLife) cleaned(t *testing.T) {
 	t.Helper()
-	want := []string{"below asked", "below done", "beside asked", "beside done"}
 	var got []string
-	for len(got) < len(want) {
-		line, ok := l.Out.Next()
-		if !ok {
-			t.Fatalf("EOF after %q; stderr: %s", got, l.Err.Text())
-		}
+	for range 4 {
+		line, _ := l.Out.Next()
 		got = append(got, line)
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("those that are not stuck say %q, want %q", got, want)
-	}
+	rig.MustRecord(t, "those that are not stuck say", got, "below asked", "below done", "beside asked", "beside done")
 }
 
 // startStuck returns when all are stuck that are to be.
@@ -120,9 +116,7 @@ func startStuck(t *testing.T, p rig.Place, way, flag string, count int) *stuckLi
 		if launched {
 			l.outer = l.Out.Launched()
 		}
-		flushes := 0
-		for flushes < count && e.Flushed.Scan() {
-			flushes++
+		for flushes := 0; flushes < count && e.Flushed.Scan(); flushes++ {
 		}
 		for range 2 {
 			l.Out.Want("ready")
@@ -173,4 +167,47 @@ func TestChildFromBeforeIsStuckInExec(t *testing.T) {
 			rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
 		})
 	}
+}
+
+// A snake is never the same process for long: each forks the next and ends. There is no moment at
+// which a signal to a pid that was read in /proc is sure to find it.
+func TestSnakes(t *testing.T) {
+	rig.Serial(t, "on a busy machine their zombies are as many as there can be processes")
+	kinds := []struct {
+		name  string
+		more  int // snakes beside the first
+		first string
+	}{
+		{"one", 0, ""},
+		{"one that ignores TERM", 0, "ignore 15"},
+		{"ten", 9, ""},
+		{"ten that ignore TERM", 9, "ignore 15"},
+	}
+	if rig.Full() { // they take all of a small machine
+		kinds[2].name, kinds[2].more, kinds[3].name, kinds[3].more = "fifty", 49, "fifty that ignore TERM", 49
+	}
+	program := func(more int, first string) []string {
+		return rig.Mode("script", fmt.Sprintf(`lay: fork snake
+			loop %d lay
+			sleep 50
+			say laid
+			exit 3
+			snake: setsid
+			%s
+			coil: fork next
+			exit 0
+			next: setsid
+			goto coil`, more, first))
+	}
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		for _, kind := range kinds {
+			rig.Case(t, kind.more == 0 && kind.first != "", kind.name, func(t *testing.T) {
+				h, l := rig.StartInCgroup(t, p, append([]string{"-q", "--linger=0", "--grace=200ms", "--"}, program(kind.more, kind.first)...)...)
+				l.Out.Want("laid")
+				start := time.Now()
+				h.MustLeaveNothing(t, l, 3)
+				t.Logf("ended within %.1f s", time.Since(start).Seconds())
+			})
+		}
+	})
 }
