@@ -148,6 +148,14 @@ func MustBe(t testing.TB, text []byte) (r Report) {
 	return r
 }
 
+// MustBeAmong is MustBe for the report in a text that has other lines too.
+func MustBeAmong(t testing.TB, text string) Report {
+	t.Helper()
+	_, text, _ = strings.Cut(text, "{\n")
+	text, _, _ = strings.Cut(text, "\n}\n")
+	return MustBe(t, []byte("{\n"+text+"\n}\n"))
+}
+
 // MustHave reads the report, which is the one file of its directory: nothing that fini
 // made on the way is left.
 func MustHave(t testing.TB, path string) Report {
