@@ -18,10 +18,8 @@ func noDescriptors(t *testing.T, pid, limit int) {
 	rig.Succeed(t, rig.CommandOf([]string{need.Program(t, "prlimit"), fmt.Sprint("--pid=", pid), fmt.Sprint("--nofile=", limit)}))
 }
 
-// deafTree has a main child and leftovers in three generations, all of which ignore SIGTERM.
-const deafTree = `trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`
-
-// If the inner fini is killed, the outer one stops the tree, although it gets no descriptor any more.
+// If the inner fini is killed, the outer one stops the tree of three generations that ignore SIGTERM, although it gets no
+// descriptor any more.
 func TestHeirWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	for streams, script := range map[string]string{
@@ -33,15 +31,14 @@ func TestHeirWithoutDescriptors(t *testing.T) {
 			// fini tries one pid after another, for some seconds.
 			rig.Case(t, streams == "closed" && limit == 0, fmt.Sprintf("%s, %d", streams, limit), func(t *testing.T) { // one by one
 				need.Program(t, "python3")
-				h := rig.NewCgroup(t)
-				l := rig.StartCmd(t, rig.CommandOf(h.Wrap("/bin/sh", "-c", script, "sh", rig.Fini, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c", deafTree)))
+				l := rig.StartCmd(t, rig.Pair.Executed([]string{"/bin/sh", "-c", script, "sh"}, "--grace=300ms", "--linger=0", "--", "/bin/sh", "-c",
+					`trap "" TERM; setsid sh -c 'setsid sh -c "sleep 1000; :" & sleep 1000; :' & echo ready; sleep 1000; sleep 1000`))
 				l.Out.Want("ready")
 				l.Caught()
 				inner := l.Worker()
 				noDescriptors(t, l.PID(), limit)
 				rig.MustKill(t, inner, syscall.SIGKILL)
 				l.MustEnd(128 + 9)
-				h.MustBeEmpty()
 				mustNotAbort(t, l.Err.Whole())
 			})
 		}
@@ -59,11 +56,8 @@ func TestNoDescriptorsDuringLife(t *testing.T) {
 			l.Out.Want("ready")
 			inner := l.Inner()
 			rig.WaitCaught(t, l.Outer, inner)
-			if who != "inner" {
-				noDescriptors(t, l.Outer, 0)
-			}
-			if who != "outer" {
-				noDescriptors(t, inner, 0)
+			for _, pid := range map[string][]int{"outer": {l.Outer}, "inner": {inner}, "both": {l.Outer, inner}}[who] {
+				noDescriptors(t, pid, 0)
 			}
 			rig.MustKill(t, l.Outer, syscall.SIGUSR1)
 			l.Out.Want("signal 10")

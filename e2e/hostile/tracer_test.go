@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"bufio"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +17,7 @@ import (
 // hang starts a tracer outside of the tree, and gives the right to end it.
 func hang(t *testing.T, pid int, more ...string) (end func()) {
 	t.Helper()
-	argv := rig.Mode("tracer", append([]string{strconv.Itoa(pid)}, more...)...)
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := rig.CommandOf(rig.Mode("tracer", append([]string{strconv.Itoa(pid)}, more...)...))
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -35,9 +33,6 @@ func hang(t *testing.T, pid int, more ...string) (end func()) {
 // A process that is traced is not reaped before its tracer has waited. See ptrace(2).
 func TestTracerThatHangs(t *testing.T) {
 	t.Parallel()
-	// The bound is the grace and ten seconds. A busy machine takes some more.
-	const bound = 70 * time.Second
-	const gaveUp = "fini: gave up on leftovers that do not exit: ["
 	flags := []string{"--grace=300ms", "--linger=0", "--"}
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
@@ -60,25 +55,20 @@ func TestTracerThatHangs(t *testing.T) {
 				l := rig.Start(t, p, append(flags, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
 				main := procfs.ChildrenOf(t, l.Worker())[0]
-				tracer := hang(t, main)
-				started := time.Now()
+				release, started := hang(t, main), time.Now()
 				if ends != "is killed" {
 					// The tracer keeps the signal to itself.
 					l.Signal(syscall.SIGTERM)
 					rig.Until(t, "the signal has come", func() bool { return procfs.StatOf(main).State() == 't' })
 				}
 				rig.MustKill(t, main, syscall.SIGKILL)
-				l.Err.Want(gaveUp)
-				if took := time.Since(started); took > bound {
-					t.Errorf("took %v", took)
-				}
+				l.Err.Want("fini: gave up on leftovers that do not exit: [")
+				soon(t, started)
 				if p.PID1 { // whose end the kernel puts off until the tracer has waited
-					tracer()
+					release()
 				}
 				l.MustEnd(128 + 9)
-				if rest := l.Err.Rest(); len(rest) > 0 {
-					t.Errorf("says more: %q", rest)
-				}
+				rig.MustRecord(t, "fini says more", l.Err.Rest())
 			})
 		}
 	})
@@ -86,12 +76,11 @@ func TestTracerThatHangs(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		more   []string // words for the tracer
-		end    func(t *testing.T, l *rig.Life, inner int)
 		status int
 	}{
-		{"the command ends", []string{"continue it"}, func(t *testing.T, l *rig.Life, _ int) { rig.Write(t, l, "go\n") }, 5},
-		{"it is killed", nil, func(t *testing.T, _ *rig.Life, inner int) { rig.MustKill(t, inner, syscall.SIGKILL) }, 128 + 9},
-		{"the outer one is killed", nil, func(_ *testing.T, l *rig.Life, _ int) { l.Signal(syscall.SIGKILL) }, 128 + 9},
+		{"the command ends", []string{"continue it"}, 5},
+		{"it is killed", nil, 128 + 9},
+		{"the outer one is killed", nil, 128 + 9},
 	} {
 		t.Run("pair/the inner fini, "+tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -99,17 +88,29 @@ func TestTracerThatHangs(t *testing.T) {
 			l.Out.Want("ready")
 			l.Caught()
 			inner := l.Worker()
-			release := hang(t, inner, tt.more...)
-			started := time.Now()
-			tt.end(t, l, inner)
-			l.MustHaveStatus(tt.status)
-			if took := time.Since(started); took > bound {
-				t.Errorf("took %v; stderr: %s", took, l.Err.Text())
+			release, started := hang(t, inner, tt.more...), time.Now()
+			switch tt.name {
+			case "the command ends":
+				rig.Write(t, l, "go\n")
+			case "it is killed":
+				rig.MustKill(t, inner, syscall.SIGKILL)
+			case "the outer one is killed":
+				l.Signal(syscall.SIGKILL)
 			}
+			l.MustHaveStatus(tt.status)
+			soon(t, started)
 			if tt.name == "the outer one is killed" {
 				release() // without an outer fini nobody acts in place of an inner fini that a tracer holds
 			}
 			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 		})
+	}
+}
+
+// soon asserts the bound of the grace and ten seconds. A busy machine takes some more.
+func soon(t *testing.T, started time.Time) {
+	t.Helper()
+	if took := time.Since(started); took > 70*time.Second {
+		t.Errorf("took %v", took)
 	}
 }
