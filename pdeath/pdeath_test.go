@@ -2,15 +2,15 @@ package pdeath
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
+
+var check = rig.NoError
 
 // Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
 func TestAdopted(t *testing.T) {
@@ -34,32 +34,19 @@ func TestAdopted(t *testing.T) {
 
 // Standard input is watched if it has a far end. See socketpair(2), null(4).
 func TestLookAtStdin(t *testing.T) {
-	pipe, _, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := func(path string) int {
-		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+	pipe, _ := rig.Pipe(t)
+	open := func(path string, flags int) int {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0o600)
+		check(t, err)
 		return fd
 	}
 	pair := func(kind int) int {
 		fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		return fds[0]
 	}
 	before, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = unix.Dup3(before, 0, 0); _ = unix.Close(before) }()
 	for name, c := range map[string]struct {
 		fd   int
@@ -69,14 +56,12 @@ func TestLookAtStdin(t *testing.T) {
 		"a pipe":              {int(pipe.Fd()), Open, ""},
 		"a stream socket":     {pair(unix.SOCK_STREAM), Open, ""},
 		"a datagram socket":   {pair(unix.SOCK_DGRAM), Unwatched, "a datagram socket has no end"},
-		"/dev/null":           {open("/dev/null"), Ended, ""},
-		"/dev/zero":           {open("/dev/zero"), Unwatched, "a device has no end"},
-		"a terminal's master": {open("/dev/ptmx"), Open, ""},
-		"a file":              {int(file.Fd()), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
+		"/dev/null":           {open("/dev/null", 0), Ended, ""},
+		"/dev/zero":           {open("/dev/zero", 0), Unwatched, "a device has no end"},
+		"a terminal's master": {open("/dev/ptmx", 0), Open, ""},
+		"a file":              {open(t.TempDir()+"/file", unix.O_CREAT), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
 	} {
-		if err := unix.Dup3(c.fd, 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		check(t, unix.Dup3(c.fd, 0, 0))
 		got, err := LookAtStdin()
 		says := ""
 		if err != nil {
@@ -90,25 +75,15 @@ func TestLookAtStdin(t *testing.T) {
 
 // A process that has ended can't be watched any more, whether it was reaped or not.
 func TestCanWatch(t *testing.T) {
-	cmd := exec.Command("/bin/cat")
-	stdin, err := cmd.StdinPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd := rig.Bystander(t, "sleep", "1000")
 	pidfd := func() (int, error) { return unix.PidfdOpen(cmd.Process.Pid, 0) }
 	fd, err := pidfd()
 	need.That(t, err != unix.ENOSYS, "pidfd_open(2) (kernel)")
 	if err := CanWatch(fd, err); err != nil {
 		t.Errorf("while it lives: %v", err)
 	}
-	_ = stdin.Close()
-	for { // it has ended, and is not reaped
-		if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-			break
-		}
+	check(t, cmd.Process.Kill())
+	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR { // it has ended, and is not reaped
 	}
 	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
 		t.Errorf("of a zombie: %v", err)

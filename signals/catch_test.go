@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -20,17 +21,11 @@ func TestMain(m *testing.M) {
 		catcher()
 	}
 	surroundings.Own()
-	// Under the race detector a program sleeps for a second when it exits.
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // under the race detector a program sleeps for a second when it exits
 	os.Exit(m.Run())
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = rig.NoError
 
 // withHandler is whether the handler is fini's own.
 var withHandler = Threads == 0
@@ -190,21 +185,12 @@ func TestCatchMany(t *testing.T) {
 		c.send(unix.SIGCONT)
 	}
 	c.send(unix.SIGTERM)
-	conts := 0
-	for c.lines.Scan() {
-		switch c.lines.Text() {
-		case c.is(unix.SIGCONT):
-			conts++
-		case c.is(unix.SIGTERM):
-			if conts == 0 {
-				t.Error("no SIGCONT came")
-			}
-			return
-		default:
-			t.Fatalf("it says %q", c.lines.Text())
-		}
+	c.want(c.is(unix.SIGCONT))
+	for c.lines.Scan() && c.lines.Text() == c.is(unix.SIGCONT) {
 	}
-	t.Fatal("SIGTERM was lost")
+	if got := c.lines.Text(); got != c.is(unix.SIGTERM) {
+		t.Errorf("at last it says %q", got)
+	}
 }
 
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,9 +18,7 @@ func TestLinksInFolders(t *testing.T) {
 	const other = 12345
 	const refused = "out is a link that another user may have put there"
 	target := t.TempDir()
-	if err := os.Chmod(target, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(target, 0o755))
 	for what, tt := range map[string]struct {
 		folder os.FileMode // of the folder in which the link is
 		owner  int         // of the folder
@@ -47,13 +46,11 @@ func TestLinksInFolders(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out")
-			err := errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
-				os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Chown(dir, tt.owner, tt.owner), os.Chmod(dir, tt.folder))
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := descriptors(t)
-			for _, path := range []string{out, "//" + out, relative(t, dir) + "/out"} {
+			check(t, errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
+				os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Chown(dir, tt.owner, tt.owner), os.Chmod(dir, tt.folder)))
+			before := procfs.CountFDs(t, os.Getpid())
+			upToTheRoot := strings.Repeat("../", 20) // and more
+			for _, path := range []string{out, "//" + out, upToTheRoot + out[1:]} {
 				fd, err := Open(path+tt.below, unix.O_CREAT, func(*unix.Stat_t) error { return nil })
 				if fd >= 0 {
 					_ = unix.Close(fd)
@@ -68,24 +65,9 @@ func TestLinksInFolders(t *testing.T) {
 					t.Errorf("%s: %q, want %q; the file: %v", path+tt.below, got, tt.want, made)
 				}
 			}
-			if after := descriptors(t); after != before {
+			if after := procfs.CountFDs(t, os.Getpid()); after != before {
 				t.Errorf("%d descriptors were open, and are %d", before, after)
 			}
 		})
 	}
-}
-
-// relative is a path from the working directory, by as many steps up as lead to the root, and more.
-func relative(t *testing.T, path string) string {
-	t.Helper()
-	return strings.Repeat("../", 20) + path[1:]
-}
-
-func descriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
 }

@@ -19,17 +19,10 @@ import (
 
 func TestMain(m *testing.M) {
 	surroundings.Own()
-	// Under the race detector a program sleeps for a second when it exits.
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var check = rig.NoError
 
 // sayTo calls SayLine with fd in the place of standard error. SayLine leaves the signal mask as it was.
 func sayTo(t *testing.T, fd int) bool {
@@ -97,20 +90,27 @@ var pairs = map[string]func(t testing.TB) (near, far *os.File){
 	},
 }
 
-func TestSayLineArrives(t *testing.T) {
+// toEach runs a test with each of the pairs.
+func toEach(t *testing.T, test func(t *testing.T, name string, near, far *os.File)) {
 	for name, open := range pairs {
 		t.Run(name, func(t *testing.T) {
 			near, far := open(t)
-			if !sayTo(t, int(near.Fd())) {
-				t.Fatal("SayLine = false")
-			}
-			// A terminal may pass on a line in parts, and ends it with a carriage return too.
-			text, err := bufio.NewReader(far).ReadString('\n')
-			if text := strings.ReplaceAll(text, "\r", ""); err != nil || text != string(line) {
-				t.Errorf("read %q, %v; want %q", text, err, line)
-			}
+			test(t, name, near, far)
 		})
 	}
+}
+
+func TestSayLineArrives(t *testing.T) {
+	toEach(t, func(t *testing.T, _ string, near, far *os.File) {
+		if !sayTo(t, int(near.Fd())) {
+			t.Fatal("SayLine = false")
+		}
+		// A terminal may pass on a line in parts, and ends it with a carriage return too.
+		text, err := bufio.NewReader(far).ReadString('\n')
+		if text := strings.ReplaceAll(text, "\r", ""); err != nil || text != string(line) {
+			t.Errorf("read %q, %v; want %q", text, err, line)
+		}
+	})
 }
 
 // Lines must follow what is in a log file, whether it was opened for appending or
@@ -140,20 +140,16 @@ func TestSayLineToFile(t *testing.T) {
 }
 
 func TestSayLineNeverWaits(t *testing.T) {
-	for name, open := range pairs {
-		t.Run("full "+name, func(t *testing.T) {
-			near, _ := open(t)
-			fill(t, int(near.Fd()))
-			// A terminal makes room behind the writer's back, so only the others are
-			// sure to be full still.
-			if sayTo(t, int(near.Fd())) && name != "terminal" && name != "master" {
-				t.Error("SayLine = true, but nobody can have taken the line")
-			}
-			if flags, err := unix.FcntlInt(near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
-				t.Errorf("the file description that the command shares has flags %#o, %v; want no O_NONBLOCK", flags, err)
-			}
-		})
-	}
+	toEach(t, func(t *testing.T, name string, near, _ *os.File) {
+		fill(t, int(near.Fd()))
+		// A terminal makes room behind the writer's back, so only the others are sure to be full still.
+		if sayTo(t, int(near.Fd())) && name != "terminal" && name != "master" {
+			t.Error("SayLine = true, but nobody can have taken the line")
+		}
+		if flags, err := unix.FcntlInt(near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+			t.Errorf("the file description that the command shares has flags %#o, %v; want no O_NONBLOCK", flags, err)
+		}
+	})
 }
 
 // A terminal that has room for a part of a line says that it can be written to.
@@ -194,24 +190,20 @@ func TestSayLineToStoppedTerminal(t *testing.T) {
 // A reader that is gone must not end fini, and the SIGPIPE is not one that somebody
 // sent: it must not be forwarded.
 func TestSayLineToNobody(t *testing.T) {
-	for name, open := range pairs {
-		t.Run(name, func(t *testing.T) {
-			near, far := open(t)
-			_ = far.Close()
-			// SIGWINCH comes after SIGPIPE where both are pending, so its arrival
-			// proves that there was no SIGPIPE.
-			caught := make(chan os.Signal, 10)
-			signal.Notify(caught, unix.SIGPIPE, unix.SIGWINCH)
-			defer signal.Stop(caught)
-			for range 3 {
-				if sayTo(t, int(near.Fd())) && name != "master" { // a terminal keeps what comes from its master
-					t.Error("SayLine = true, but the reader is gone")
-				}
+	toEach(t, func(t *testing.T, name string, near, far *os.File) {
+		_ = far.Close()
+		// SIGWINCH comes after SIGPIPE where both are pending, so its arrival proves that there was no SIGPIPE.
+		caught := make(chan os.Signal, 10)
+		signal.Notify(caught, unix.SIGPIPE, unix.SIGWINCH)
+		defer signal.Stop(caught)
+		for range 3 {
+			if sayTo(t, int(near.Fd())) && name != "master" { // a terminal keeps what comes from its master
+				t.Error("SayLine = true, but the reader is gone")
 			}
-			check(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
-			if sig := <-caught; sig != unix.SIGWINCH {
-				t.Errorf("received %v", sig)
-			}
-		})
-	}
+		}
+		check(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
+		if sig := <-caught; sig != unix.SIGWINCH {
+			t.Errorf("received %v", sig)
+		}
+	})
 }

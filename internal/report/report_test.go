@@ -17,18 +17,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
+var check = rig.NoError
+
 // newTestReport is a report to a file of its own.
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
 	to, err := Open(filepath.Join(t.TempDir(), "report.json"), [3]bool{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r := New(to, []string{"command"}, "1.2.3")
 	r.Pid = mainPid
 	r.started = r.started.Add(-time.Hour)
@@ -83,14 +84,8 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Leftover(next, "another with its pid", Lineage{}, "", sent(syscall.SIGTERM), "")
 	r.Stopped("timeout")
 
-	if r.stopped != "timeout" {
-		t.Errorf("stopped for %v, want the timeout", r.stopped)
-	}
-	if r.signal != nil || r.code != 3 || r.ended.IsZero() {
-		t.Errorf("the main child: signal %v, code %v, ended %v", r.signal, r.code, r.ended)
-	}
-	if r.reaped != 3 {
-		t.Errorf("reaped %d, want 3", r.reaped)
+	if r.stopped != "timeout" || r.reaped != 3 || r.signal != nil || r.code != 3 || r.ended.IsZero() {
+		t.Errorf("stopped for %v, reaped %d; the main child: signal %v, code %v, ended %v", r.stopped, r.reaped, r.signal, r.code, r.ended)
 	}
 	if len(r.leftovers) != 3 {
 		t.Fatalf("%d leftovers, want 3", len(r.leftovers))
@@ -116,9 +111,7 @@ func sent(to ...syscall.Signal) func() []syscall.Signal {
 func written(t *testing.T, r *Report) []map[string]any {
 	t.Helper()
 	var whole struct{ Leftovers []map[string]any }
-	if err := json.Unmarshal(r.json(0), &whole); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(r.json(0), &whole))
 	return whole.Leftovers
 }
 
@@ -126,9 +119,7 @@ func written(t *testing.T, r *Report) []map[string]any {
 func mustHave(t *testing.T, got map[string]any, fields string) {
 	t.Helper()
 	var want map[string]any
-	if err := json.Unmarshal([]byte("{"+fields+"}"), &want); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte("{"+fields+"}"), &want))
 	for name, value := range want {
 		if !reflect.DeepEqual(got[name], value) {
 			t.Errorf("%s is %#v, want %#v", name, got[name], value)
@@ -255,12 +246,9 @@ func TestReportCutsTheCommand(t *testing.T) {
 // that the first one wrote before it was killed.
 func TestPlaceIsHandedOver(t *testing.T) {
 	r := newTestReport(t)
-	if _, err := unix.Write(r.To.FD, bytes.Repeat([]byte("half of a report"), 1000)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Write(5); err != nil {
-		t.Fatal(err)
-	}
+	_, err := unix.Write(r.To.FD, bytes.Repeat([]byte("half of a report"), 1000))
+	check(t, err)
+	check(t, r.Write(5))
 	if text, err := os.ReadFile(r.To.Path); err != nil || !json.Valid(text) {
 		t.Errorf("%v: %.300q", err, text)
 	}
