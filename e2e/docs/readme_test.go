@@ -123,29 +123,19 @@ func TestPagesLinks(t *testing.T) {
 // fini is one.
 func TestPagesCommandLines(t *testing.T) {
 	t.Parallel()
-	targets := regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(rig.ReadFile(t, "../Makefile"), -1)
-	var tests strings.Builder
-	sources, _ := filepath.Glob("*/*_test.go")
-	long, _ := filepath.Glob("long/*/*_test.go")
-	sources = append(sources, long...)
-	for _, source := range sources {
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(rig.ReadFile(t, source), -1) {
-			tests.WriteString(m[1] + "\n")
-		}
-	}
+	makefile, tests := "\n"+rig.ReadFile(t, "../Makefile"), rig.Run(t, "sh", "-c", "grep -h '^func Test' */*_test.go long/*/*_test.go")
 	check := func(page, line string) {
 		line, _, _ = strings.Cut(line, " #")
 		if m := regexp.MustCompile(`^(?:sudo |FINI_\w+=\S+ )*make((?: [a-z0-9-]+| [A-Z]+=\S+)+)$`).FindStringSubmatch(strings.TrimSpace(line)); m != nil {
 			for word := range strings.FieldsSeq(m[1]) {
-				known := strings.Contains(word, "=") || word == "e2e" || slices.ContainsFunc(targets, func(m []string) bool { return m[1] == word })
-				if !known {
+				if !strings.Contains(word, "=") && word != "e2e" && !strings.Contains(makefile, "\n"+word+":") {
 					t.Errorf("%s: the Makefile has no target %s: %s", page, word, line)
 				}
 			}
 		}
 		if m := regexp.MustCompile(`go test \./e2e\S* -run '?([\w|]+)`).FindStringSubmatch(line); m != nil {
 			for pattern := range strings.SplitSeq(m[1], "|") {
-				if !strings.Contains(tests.String(), pattern) {
+				if !strings.Contains(tests, pattern) {
 					t.Errorf("%s: no test is called %s: %s", page, pattern, line)
 				}
 			}
@@ -207,22 +197,39 @@ func TestPagesVersion(t *testing.T) {
 func TestPagesExamples(t *testing.T) {
 	t.Parallel()
 	ran := 0
-	for _, page := range pages(t) {
+	for _, page := range append(pages(t), "../docs/fini.1") {
 		for _, b := range recipes.BlocksOf(t, page) {
-			first, want, _ := strings.Cut(b.Text, "\n")
-			command, ok := strings.CutPrefix(first, "$ ")
-			if b.Kind != "console" {
+			command, want, _ := strings.Cut(b.Text, "\n")
+			if b.Kind == "dockerfile" && strings.HasPrefix(command, "COPY ") || b.Kind != "console" && strings.HasSuffix(page, ".md") { // see releaseImage, TestRecipes
 				continue
 			}
-			if !ok {
-				t.Errorf("%s: no prompt: %s", page, first)
+			if command, ok := strings.CutPrefix(command, "$ "); ok {
+				mustPrint(t, command, want)
+				ran++
+			} else {
+				t.Errorf("%s: no prompt: %s", page, command)
 			}
-			mustPrint(t, command, want)
-			ran++
 		}
 	}
-	if ran < 5 {
+	if ran < 8 {
 		t.Errorf("only %d examples found", ran)
+	}
+}
+
+// mustPrint runs a command of a page and asserts that it prints what the page says, pids
+// aside, and leaves nothing.
+func mustPrint(t *testing.T, command, want string) {
+	t.Helper()
+	k := recipes.NewDir(t, nil)
+	// A leftover is named by what it becomes, for which it may need longer than the default.
+	k.Env = append(k.Env, "FINI_LINGER=5s")
+	// At a terminal it is not a pipe either that both streams go to. The command's status is no matter.
+	k.MustLeaveNothing(k.Start("/bin/sh", "-c", "exec >>out 2>&1\n"+command+"\n:"), 0)
+	out := []byte(rig.ReadFile(t, filepath.Join(k.Dir, "out")))
+	got := regexp.MustCompile(`leftover \d+`).ReplaceAllString(string(rig.Ageless(out)), "leftover 4242")
+	// Two processes write, each when it is given the processor.
+	if recipes.SortedLines(got) != recipes.SortedLines(want) {
+		t.Errorf("%s\nprints %q\nthe page says %q", command, got, want)
 	}
 }
 
@@ -308,5 +315,18 @@ func TestReadmeSize(t *testing.T) {
 	}
 	if size, _ := strconv.ParseFloat(m[1], 64); math.Abs(size*1e6-float64(info.Size())) > 1e5 {
 		t.Errorf("README says %s MB, and it has %d bytes", m[1], info.Size())
+	}
+}
+
+// internal/NOTICES, which is in the binary, has the licenses of what is linked in.
+func TestNotices(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	cmd := exec.Command(recipes.Packaging(t), "notices")
+	cmd.Dir = ".."
+	want, err := cmd.Output()
+	rig.NoError(t, err)
+	if got := rig.ReadFile(t, "../internal/NOTICES"); got != string(want) {
+		t.Error("internal/NOTICES is not what `packaging notices` prints")
 	}
 }

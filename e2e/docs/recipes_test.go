@@ -75,7 +75,7 @@ func (tr trial) run(t *testing.T, text string) {
 	if tr.as != "" {
 		k.File(tr.as, text, 0o755)
 	}
-	k.Env = append(append(k.Env, "BLOCK="+text, "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-vet=off"), tr.env...)
+	k.Env = append(append(k.Env, "BLOCK="+text, "GOFLAGS=-vet=off"), tr.env...)
 	l := k.Start("/bin/sh", "-c", cmp.Or(tr.script, `exec sh -c "$BLOCK"`))
 	if tr.meanwhile != nil {
 		tr.meanwhile(t, l)

@@ -6,88 +6,67 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
+	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 )
 
 // The binary is the one that the option names, or the variable, or the package, or PATH has. With required, wrap throws if
 // there is none.
 func TestEmbeddingFindsBinary(t *testing.T) {
 	t.Parallel()
-	// What esbuild makes of a host is one file, far from the packages: there is the module, and nothing beside it.
-	hosts := map[string][]string{
+	for name, host := range map[string][]string{
 		"node": {need.Program(t, "node"), "-e", "const { wrap } = require('fini-init'); const [required, binary] = process.argv.slice(1);" +
 			"try { console.log(wrap('server', [], [], { required: required === 'true', binary }).command) }" +
 			"catch (error) { console.log('threw ' + error.message) }"},
 		"python": {need.Program(t, "python3"), "-c", "import sys, fini_init; required, *binary = sys.argv[1:]\n" +
 			"try: print(fini_init.wrap('server', required=required == 'true', binary=binary[0] if binary else None).command)\n" +
 			"except FileNotFoundError as error: print('threw', error)"},
-	}
-	noPath := []string{"no PATH"}
-	for name, host := range hosts {
+	} {
 		t.Run(name, func(t *testing.T) {
-			k := recipes.WithModules(t, nil)
-			onPath := filepath.Join(k.Dir, "elf")
-			rig.NoError(t, os.Mkdir(onPath, 0o755))
-			rig.NoError(t, os.Symlink(rig.Fini, filepath.Join(onPath, "fini")))
-			k.File("bin/fini", "#!/bin/sh\n# PyPI's fini, or the script of the npm package\n", 0o755)
-			scripts := "PATH=" + filepath.Join(k.Dir, "bin")
-			says := func(want string, env []string, args ...string) {
-				t.Helper()
-				cmd := exec.Command(host[0], slices.Concat(host[1:], args)...)
-				cmd.Dir, cmd.Env = k.Dir, slices.Concat(k.Env, env)
-				if slices.Equal(env, noPath) {
-					cmd.Env = slices.DeleteFunc(cmd.Env, func(line string) bool { return strings.HasPrefix(line, "PATH=") })
-				}
-				if out, err := cmd.Output(); err != nil || !regexp.MustCompile("^"+want+"\n").Match(out) {
-					t.Errorf("%q with %q: %q, %v; want %q", args, env, out, err, want)
-				}
-			}
-			says(rig.Fini, nil, "false", rig.Fini)
-			says(rig.Fini, []string{"FINI_BINARY=" + rig.Fini}, "true")
-			says("threw .*FINI_BINARY: /no/such/file does not exist", []string{"FINI_BINARY=/no/such/file"}, "true")
-			other := []byte(rig.ReadFile(t, rig.Fini)[:4096])
-			other[18] = 0xfd // e_machine in elf(5): none that there is
-			fifo := filepath.Join(k.Dir, "fifo")
-			rig.NoError(t, syscall.Mkfifo(fifo, 0o755))
-			for _, file := range []string{k.Dir, fifo} {
-				says("threw .*binary: .* is not a file", nil, "true", file)
-			}
-			for _, file := range []string{k.File("other", string(other), 0o755), k.File("script", "#!/bin/sh\n", 0o755)} {
-				says("threw .*(is not a program for this machine|can't be read: .*)", nil, "true", file)
-			}
-			says("threw .*binary: .*/plain is not executable", nil, "true", k.File("plain", rig.ReadFile(t, rig.Fini), 0o644))
-			says("server", []string{"FINI_BINARY=/no/such/file"}, "false")
-
-			// A file that lost its execute bit on the way is no package that is missing.
-			packages := []string{"node_modules/@fini-init/linux-x64/bin/fini", "node_modules/@fini-init/linux-arm64/bin/fini", "python/bin/fini-init"}
-			for _, file := range packages {
-				if _, err := os.Lstat(filepath.Join(k.Dir, file)); err == nil {
-					_ = os.Remove(filepath.Join(k.Dir, file))
-					k.File(file, rig.ReadFile(t, rig.Fini), 0o644)
+			k := recipes.WithModules(t, map[string]string{"fini": "# PyPI's fini, or the script of the npm package"})
+			rig.NoError(t, os.Mkdir(filepath.Join(k.Dir, "elf"), 0o755))
+			onPath := filepath.Join(k.Dir, "elf/fini")
+			rig.NoError(t, os.Symlink(rig.Fini, onPath))
+			for _, tt := range []struct{ script, says string }{
+				{`host false "$FINI"`, rig.Fini},
+				{`FINI_BINARY=$FINI host true`, rig.Fini},
+				{`FINI_BINARY=/no/such/file host true`, "threw .*FINI_BINARY: /no/such/file does not exist"},
+				{`host true "$PWD"`, "threw .*binary: .* is not a file"},
+				{`mkfifo fifo; host true fifo`, "threw .*binary: .* is not a file"},
+				{`cp "$FINI" other; printf '\375' | dd of=other bs=1 seek=18 conv=notrunc 2>&-; host true other`, // e_machine in elf(5): none that there is
+					"threw .*(is not a program for this machine|can't be read: .*)"},
+				{`host true bin/fini`, "threw .*(is not a program for this machine|can't be read: .*)"},
+				{`cp "$FINI" plain; chmod 644 plain; host true plain`, "threw .*binary: .*plain is not executable"},
+				{`FINI_BINARY=/no/such/file host false`, "server"},
+				// A file that lost its execute bit on the way is no package that is missing.
+				{`for file in node_modules/@fini-init/*/bin/fini python/bin/fini-init; do rm $file; cp plain $file; done; PATH=$PWD/bin host true`,
+					"threw .*/bin/fini(-init)? is not executable"},
+				{`PATH=$PWD/bin:$PWD/elf host true`, onPath},
+				{`rm -r node_modules/@fini-init/*/bin python/bin; PATH=$PWD/bin:$PWD/elf host true`, onPath},
+				{`PATH=$PWD/bin host true`, "threw .*(missing|a wheel for this machine).*"},
+				{`PATH=$PWD/bin host false`, "server"},
+				// The working directory is a stranger's checkout, whose fini is not to be executed.
+				{`ln -s "$FINI" fini; unset PATH; host false`, "server"},
+				{`PATH= host false`, "server"},
+				{`PATH=. host false`, "server"},
+				{`PATH=elf host false`, "server"},
+				{`PATH=$PWD/bin: host false`, "server"},
+				{`PATH=:/bin host false`, "server"},
+				{`PATH=./elf:/bin host false`, "server"},
+				{`PATH=.:$PWD/elf host false`, onPath},
+			} {
+				script := "host() { " + strings.Join(recipes.Quoted(host), " ") + ` "$@"; }; ` + tt.script
+				cmd := exec.Command("/bin/sh", "-c", script)
+				cmd.Dir, cmd.Env = k.Dir, append(k.Env, "FINI="+rig.Fini)
+				if out, err := cmd.Output(); err != nil || !regexp.MustCompile("^"+tt.says+"\n$").Match(out) {
+					t.Errorf("%s: %q, %v; want %q", tt.script, out, err, tt.says)
 				}
 			}
-			says("threw .*/bin/fini(-init)? is not executable", []string{scripts}, "true")
-			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
-			for _, file := range packages {
-				rig.NoError(t, os.RemoveAll(filepath.Dir(filepath.Join(k.Dir, file))))
-			}
-			says(filepath.Join(onPath, "fini"), []string{scripts + ":" + onPath}, "true")
-			says("threw .*(missing|a wheel for this machine).*", []string{scripts}, "true")
-			says("server", []string{scripts}, "false")
-
-			// The working directory is a stranger's checkout, whose fini is not to be executed.
-			rig.NoError(t, os.Symlink(rig.Fini, filepath.Join(k.Dir, "fini")))
-			for _, path := range [][]string{noPath, {"PATH="}, {"PATH=."}, {"PATH=elf"}, {scripts + ":"}, {"PATH=:/bin"}, {"PATH=./elf:/bin"}} {
-				says("server", path, "false")
-			}
-			says(filepath.Join(onPath, "fini"), []string{"PATH=.:" + onPath}, "false")
 		})
 	}
 }
@@ -143,5 +122,79 @@ func TestEmbeddingStatuses(t *testing.T) {
 				t.Errorf("%s: %q, and the page has %q", row, got, m[i+1])
 			}
 		}
+	}
+}
+
+// A Go program that carries fini writes it to the cache folder once, and again if it was changed, and runs a command under it.
+func TestGoEmbed(t *testing.T) {
+	rig.Long(t)
+	t.Parallel()
+	compiler := need.Program(t, "go")
+	k := recipes.NewDir(t, nil)
+	k.File("go.mod", rig.ReadFile(t, "../docs/goembed/go.mod"), 0o644)
+	recipe, err := filepath.Glob("../docs/goembed/*.go")
+	if err != nil || len(recipe) != 1 {
+		t.Fatalf("%q, %v", recipe, err)
+	}
+	// The file is for amd64, and says what to change for another architecture.
+	k.File("fini_linux.go", rig.ReadFile(t, recipe[0]), 0o644)
+	k.File("fini-linux-amd64", rig.ReadFile(t, rig.Fini), 0o644)
+	k.File("host/main.go", `package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+
+	"example.com/fini"
+)
+
+func main() {
+	var all sync.WaitGroup
+	for i := 0; i < 20; i++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			path, err := fini.Path()
+			cmd := exec.Command(path, "--linger=0", "-q", "--", "sh", "-c", "setsid sleep 1000 & exit 7")
+			if err == nil {
+				err = cmd.Run()
+			}
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}()
+	}
+	all.Wait()
+	fmt.Println(fini.Path())
+}
+`, 0o644)
+	k.Env = append(k.Env, "GOFLAGS=-trimpath", "CGO_ENABLED=0", "XDG_CACHE_HOME="+filepath.Join(k.Dir, "cache"))
+	k.MustLeaveNothing(k.Start(compiler, "vet", "./..."), 0)
+	k.MustLeaveNothing(k.Start(compiler, "build", "-o", "program", "./host"), 0)
+	var last os.FileInfo
+	run := func() (path string, same bool) {
+		t.Helper()
+		path, _, _ = strings.Cut(k.MustLeaveNothing(k.Start(filepath.Join(k.Dir, "program")), 0), " ")
+		reports.MustHaveOnly(t, path)
+		info, err := os.Stat(path)
+		if err != nil || rig.ReadFile(t, path) != rig.ReadFile(t, rig.Fini) {
+			t.Fatalf("%q is another file than fini: %v", path, err)
+		}
+		same = last != nil && os.SameFile(last, info)
+		last = info
+		return path, same
+	}
+	path, _ := run() // twenty times at once
+	if _, same := run(); !same {
+		t.Error("the second program writes it again")
+	}
+	rig.NoError(t, os.Truncate(path, 1000))
+	if _, same := run(); same {
+		t.Error("a file that was changed is not replaced")
 	}
 }

@@ -1,8 +1,6 @@
 package peers
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -121,22 +119,12 @@ def app(environ, start_response):
 		address = regexp.MustCompile(`Listening at: (http://[0-9.:]+)`).FindStringSubmatch(l.Err.Text())
 		return address != nil
 	})
-	answer := make(chan string, 1)
-	go func() {
-		response, err := http.Get(address[1])
-		if err != nil {
-			answer <- err.Error()
-			return
-		}
-		text, _ := io.ReadAll(response.Body)
-		_ = response.Body.Close()
-		answer <- string(text)
-	}()
+	client := rig.StartCmd(t, exec.Command(need.Program(t, "curl"), "--silent", "--noproxy", "*", address[1]))
 	l.Out.Want("request begins")
 	l.Signal(syscall.SIGHUP)
 	rig.Until(t, "a reload", func() bool { return strings.Contains(l.Err.Text(), "Handling signal: hup") })
 	rig.Put(t, filepath.Join(dir, "go"), "", 0o644)
-	if got := <-answer; got != "answered" {
+	if got := client.Out.Whole(); got != "answered" {
 		t.Errorf("the request in hand got %q", got)
 	}
 	// A worker that is still starting loses a SIGTERM, with any init.

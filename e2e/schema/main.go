@@ -17,37 +17,34 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "schema:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string, in io.Reader, out io.Writer) error {
-	if len(args) != 1 {
-		return errors.New("want the file of a schema")
+	if len(os.Args) != 2 {
+		must(errors.New("want the file of a schema"))
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat() // times are times
-	schema, err := c.Compile(args[0])
-	if err != nil {
-		return err
-	}
-	documents := json.NewDecoder(in)
+	schema, err := c.Compile(os.Args[1])
+	must(err)
+	documents := json.NewDecoder(os.Stdin)
 	documents.UseNumber()
 	for {
 		var document any
 		if err := documents.Decode(&document); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
+			return
+		} else {
+			must(err)
 		}
 		verdict := "valid"
 		if err := schema.Validate(document); err != nil {
 			verdict = strings.ReplaceAll(err.Error(), "\n", " ")
 		}
-		if _, err := fmt.Fprintln(out, verdict); err != nil {
-			return err
-		}
+		_, err := fmt.Println(verdict)
+		must(err)
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "schema:", err)
+		os.Exit(1)
 	}
 }

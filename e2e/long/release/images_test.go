@@ -27,11 +27,8 @@ func releaseImage(t *testing.T, r release) {
 	podman := &containers.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
 	index, archive := r.file(t, "fini_*_linux.oci.tar"), r.file(t, "fini_*_linux_"+runtime.GOARCH+".docker.tar")
 	name, dir := r.image+":"+r.version, t.TempDir()
-	for _, example := range recipes.ManExamples(t) {
-		if strings.HasPrefix(example, "COPY ") {
-			rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM scratch\n"+strings.Replace(example, "--from=fini", "--from="+name, 1), 0o644)
-		}
-	}
+	copies := strings.Replace(recipes.BlockWith(t, "../docs/fini.1", "COPY "), "--from=fini", "--from="+name, 1)
+	rig.Put(t, filepath.Join(dir, "Dockerfile"), "FROM scratch\n"+copies, 0o644)
 	for _, tt := range []struct {
 		name   string
 		engine *containers.Engine

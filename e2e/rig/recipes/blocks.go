@@ -14,11 +14,17 @@ type Block struct {
 	Text          string
 }
 
+// BlocksOf are those of a page, or the examples of a man page.
 func BlocksOf(t *testing.T, page string) (blocks []Block) {
 	t.Helper()
 	var b *Block
 	section := ""
-	for line := range strings.Lines(rig.ReadFile(t, page)) {
+	text := rig.ReadFile(t, page)
+	if strings.HasSuffix(page, ".1") {
+		_, text, _ = strings.Cut(text, "\n.Sh EXAMPLES\n")
+		text = strings.NewReplacer(".Bd -literal -offset indent\n$ ", "```console\n$ ", ".Bd -literal -offset indent\n", "```dockerfile\n", ".Ed\n", "```\n").Replace(text)
+	}
+	for line := range strings.Lines(text) {
 		kind, fence := strings.CutPrefix(line, "```")
 		switch {
 		case fence && b == nil:
@@ -47,16 +53,4 @@ func BlockWith(t *testing.T, page, text string) string {
 	}
 	t.Fatalf("no block with %q in %s", text, page)
 	return ""
-}
-
-// ManExamples are the blocks of the man page's EXAMPLES.
-func ManExamples(t *testing.T) (all []string) {
-	t.Helper()
-	_, text, _ := strings.Cut(rig.ReadFile(t, "../docs/fini.1"), "\n.Sh EXAMPLES\n")
-	text, _, _ = strings.Cut(text, "\n.Sh ")
-	for _, block := range strings.Split(text, ".Bd -literal -offset indent\n")[1:] {
-		block, _, _ = strings.Cut(block, ".Ed")
-		all = append(all, block)
-	}
-	return all
 }

@@ -27,12 +27,7 @@ func Packaging(t *testing.T) string {
 	return program
 }
 
-// CompletionFor is what the packages have for a shell.
-func CompletionFor(t *testing.T, shell string) string {
-	t.Helper()
-	return rig.ReadFile(t, "../packaging/completions/fini."+shell)
-}
-
+// MustBeAs asserts that two files have the same text, and the first one this mode.
 func MustBeAs(t *testing.T, name, other string, mode fs.FileMode) {
 	t.Helper()
 	if rig.ReadFile(t, name) != rig.ReadFile(t, other) {
