@@ -67,7 +67,7 @@ func TestMCPLeftBehind(t *testing.T) {
 	closes := func(h *clients.Host) { h.Tell("close", nil) }
 	// With a short grace a slow npx may need SIGKILL. It does not ignore SIGTERM, as the server does.
 	const calm, soon = "-i", "-i --grace=500ms"
-	rows := []struct {
+	for _, tt := range []struct {
 		name    string
 		flags   string
 		program []string
@@ -88,11 +88,7 @@ func TestMCPLeftBehind(t *testing.T) {
 		{"Python SDK closes, server ignores SIGTERM", soon, pythonHost, misbehaving(clients.IgnoresEOF, ignoresTERM), closes, "SIGTERM SIGKILL"},
 		{"Python SDK closes, `setsid` helper holds stdout", calm, pythonHost, misbehaving(helperWithStdout), closes, "0"},
 		{"Python SDK closes, `setsid` helper holds nothing", calm, pythonHost, misbehaving(clients.HelperWithout), closes, "0"},
-	}
-	for _, tt := range rows { // which run at once
-		columns.AddRow(tt.name)
-	}
-	for _, tt := range rows {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			columns.Run(t, tt.name, strings.Fields(tt.flags), func(t *testing.T, wrap []string) columns.Outcome {

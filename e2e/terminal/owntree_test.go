@@ -2,9 +2,9 @@ package terminal
 
 import (
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
@@ -48,46 +48,31 @@ func TestOwnSignalComesOnce(t *testing.T) {
 	}
 }
 
-// sendTerms starts fini at a terminal, with a command that counts each SIGTERM, and sends it so many from another session:
-// by turns in the two ways of its arguments. It says how many the command has counted.
-const sendTerms = `import os, pty, select, subprocess, sys
-rounds, fini = int(sys.argv[1]), sys.argv[2:]
-pid, screen = pty.fork()
-if pid == 0:
-    os.execv(fini[0], fini + ["--", "bash", "-c", "trap 'echo got' TERM; sleep 1000 & p=$!; echo ready; while :; do wait $p; done"])
-text = b""
-def until(word, n):
-    global text
-    while text.count(word) < n:
-        if not select.select([screen], [], [], 60)[0]:
-            print("lost after", text.count(b"got"))
-            sys.exit(1)
-        text += os.read(screen, 4096)
-until(b"ready", 1)
-for n in range(rounds):
-    subprocess.check_call(["/bin/kill", str(pid)] if n % 2 else ["pkill", "-x", "fini"])
-    until(b"got", n + 1)
-print("counted", text.count(b"got"))
-os.kill(pid, 9)
-`
-
-// A sender that fini can't ask any more is in doubt no process of the tree: no signal of another session's is lost.
+// A sender that fini can't ask any more is in doubt no process of the tree: no signal of another session's is lost, whether
+// its sender lives on or has ended at once.
 func TestSignalOfAnotherSessionIsNotLost(t *testing.T) {
 	t.Parallel()
-	rig.NeedPidNamespace(t) // where pkill finds no other fini
-	python := need.Program(t, "python3")
-	need.Program(t, "pkill")
+	bash := need.Program(t, "bash")
+	const counts = `trap "echo got" TERM; trap "exit 3" USR1; sleep 1000 & echo ready; while :; do wait $!; done`
 	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			rounds := strconv.Itoa(rig.QuickOrFull(180, 300))
-			cmd := exec.Command("/proc/self/exe", append([]string{"@pid1", python, "-I", "-S", "-c", sendTerms, rounds}, p.Command().Args...)...)
-			rig.AsPID1(cmd)
-			l := rig.StartCmd(t, cmd)
-			if got, want := l.Out.Rest(), []string{"counted " + rounds}; !slices.Equal(got, want) {
-				t.Errorf("the script says %q, want %q; stderr: %s", got, want, l.Err.Text())
+			l, screen, _ := pty.Start(t, p.Command("-q", "--", bash, "-c", counts))
+			screen.Want("ready")
+			rounds := rig.QuickOrFull(180, 300)
+			for n := range rounds {
+				if n%2 == 0 {
+					rig.MustKill(t, l.PID(), syscall.SIGTERM)
+				} else {
+					rig.Run(t, "/bin/kill", strconv.Itoa(l.PID()))
+				}
+				screen.Want("got")
 			}
-			_ = l.Status()
+			rig.MustKill(t, l.PID(), syscall.SIGUSR1)
+			l.MustEnd(3)
+			if n := strings.Count(screen.Whole(), "got\n"); n != rounds {
+				t.Errorf("%d signals came, want %d", n, rounds)
+			}
 		})
 	}
 }

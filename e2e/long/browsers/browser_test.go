@@ -25,7 +25,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 	npx := func(sig syscall.Signal) func(*browserSession) {
 		return func(s *browserSession) { rig.MustKill(s.T, s.Npx, sig) }
 	}
-	rows := []struct {
+	for _, tt := range []struct {
 		row   string
 		fault func(*browserSession)
 		end   browserEnd // under fini
@@ -36,11 +36,7 @@ func TestBrowserLeavesNothing(t *testing.T) {
 		{"`npx` browser server, TERM to client", client(syscall.SIGTERM), browserEnd{Client: 143}},
 		{"`npx` browser server, TERM to `npx`", npx(syscall.SIGTERM), browserEnd{Exited: "SIGTERM", Stops: true}},
 		{"`npx` browser server, `npx` killed", npx(syscall.SIGKILL), browserEnd{Exited: "SIGKILL", Stops: true}},
-	}
-	for _, tt := range rows { // which run at once
-		columns.AddRow(tt.row)
-	}
-	for _, tt := range rows {
+	} {
 		t.Run(tt.row, func(t *testing.T) {
 			t.Parallel()
 			columns.Run(t, tt.row, []string{"-i"}, func(t *testing.T, wrap []string) columns.Outcome {

@@ -282,7 +282,6 @@ func shimMCP(t *testing.T, s shim) {
 		name, value, _ := strings.Cut(line, "=")
 		env[name] = value
 	}
-	var trials []clients.Trial
 	for _, tt := range []struct {
 		name string
 		flag string
@@ -292,16 +291,16 @@ func shimMCP(t *testing.T, s shim) {
 		{"npm killed", "--grace=500ms", func(h *clients.Host) { rig.MustKill(h.T, h.Npx(), syscall.SIGKILL) }},
 		{"session is closed", "-i", func(h *clients.Host) { h.Tell("close", nil) }},
 	} {
-		trials = append(trials, clients.Trial{Name: tt.name, Run: func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := clients.OpenHost(t, clients.NodeHost, env, "npx", "--no-install", "--prefix", s.prefix, "fini-init", "--grace=500ms", tt.flag,
 				"node", server, clients.IgnoresEOF, clients.HelperWithout)
 			h.Echo("a session")
 			tt.end(h)
-			rig.Until(t, "the cgroup is empty", func() bool { return len(h.Cgroup.Alive()) == 0 })
+			h.MustVanish()
 			h.Err.Rest() // to EOF
-		}})
+		})
 	}
-	clients.Together(t, trials)
 }
 
 // shimElsewhere has Node believe that it runs on another system: the command runs without fini,

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -262,22 +261,6 @@ func (h *Host) Fact(word string) string {
 		}
 	}
 	return ""
-}
-
-// A trial is one of several that run side by side.
-type Trial struct {
-	Name string
-	Run  func(t *testing.T)
-}
-
-// Together runs all trials at a time.
-func Together(t *testing.T, trials []Trial) {
-	t.Helper()
-	var all sync.WaitGroup
-	for _, trial := range trials {
-		all.Go(func() { t.Run(trial.Name, trial.Run) })
-	}
-	all.Wait()
 }
 
 // Variables are for the server, beside those that a host hands on by itself.

@@ -4,6 +4,7 @@ package columns
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,9 +28,8 @@ const Window = 6 * time.Second
 
 var table = struct {
 	sync.Mutex
-	rows  []string
-	cells map[[2]string]Outcome // of a row and a column
-}{cells: map[[2]string]Outcome{}}
+	cells map[string]map[string]Outcome // by row and column
+}{cells: map[string]map[string]Outcome{}}
 
 func init() {
 	rig.AtEnd = func() {
@@ -46,7 +46,6 @@ var tableColumns = []string{"without", "tini -s", "fini"}
 // before the command. name is the row's, in words for a reader of the README.
 func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap []string) Outcome) {
 	t.Helper()
-	AddRow(name)
 	for _, column := range tableColumns {
 		rig.Case(t, column == "fini", column, func(t *testing.T) {
 			var wrap []string
@@ -65,17 +64,11 @@ func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap 
 			}
 			table.Lock()
 			defer table.Unlock()
-			table.cells[[2]string{name, column}] = o
+			if table.cells[name] == nil {
+				table.cells[name] = map[string]Outcome{}
+			}
+			table.cells[name][column] = o
 		})
-	}
-}
-
-// AddRow puts a row into the table, in the order of the calls.
-func AddRow(name string) {
-	table.Lock()
-	defer table.Unlock()
-	if !slices.Contains(table.rows, name) {
-		table.rows = append(table.rows, name)
 	}
 }
 
@@ -88,15 +81,15 @@ func (o Outcome) String() string {
 
 // printTable writes the table as Markdown.
 func printTable() {
-	if len(table.rows) == 0 {
+	if len(table.cells) == 0 {
 		return
 	}
 	fmt.Printf("\n| survivors, and the reader's EOF | %s |\n| ---%s |\n", strings.Join(tableColumns, " | "), strings.Repeat(" | ---", len(tableColumns)))
-	for _, name := range table.rows {
+	for _, name := range slices.Sorted(maps.Keys(table.cells)) {
 		fmt.Print("| ", name)
 		for _, column := range tableColumns {
 			cell := "-"
-			if o, ok := table.cells[[2]string{name, column}]; ok {
+			if o, ok := table.cells[name][column]; ok {
 				cell = o.String()
 			}
 			fmt.Print(" | ", cell)

@@ -166,22 +166,25 @@ func (p *shellUser) finisHaveStarted() bool {
 // group of that, or to the inner fini if there is one.
 func (p *shellUser) kill(whom string, sig syscall.Signal) error {
 	all := p.marked()
-	childOf := func(pid int) int {
-		return slices.IndexFunc(all, func(proc markedProcess) bool { return proc.parent == pid })
+	childOf := func(pid int) (child markedProcess) {
+		if i := slices.IndexFunc(all, func(proc markedProcess) bool { return proc.parent == pid }); i >= 0 {
+			child = all[i]
+		}
+		return child
 	}
-	i := childOf(p.cmd.Process.Pid)
-	if whom == "shell" {
+	job := childOf(p.cmd.Process.Pid)
+	inner := childOf(job.pid)
+	switch {
+	case whom == "shell":
 		return p.cmd.Process.Signal(sig)
-	} else if i < 0 {
+	case job.pid == 0:
 		return errors.New("the shell has no child")
+	case whom == "group":
+		return syscall.Kill(-job.group, sig)
+	case whom == "inner" && inner.name == "reaper":
+		return syscall.Kill(inner.pid, sig)
 	}
-	if inner := childOf(all[i].pid); whom == "inner" && inner >= 0 && all[inner].name == "reaper" {
-		i = inner
-	}
-	if whom == "group" {
-		return syscall.Kill(-all[i].group, sig)
-	}
-	return syscall.Kill(all[i].pid, sig)
+	return syscall.Kill(job.pid, sig)
 }
 
 // await waits for a text on the screen, below what was waited for before, or for the facts behind a !.
