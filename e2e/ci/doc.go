@@ -1,3 +1,3 @@
-// Package ci is fini in front of a step of CI: what GitHub's and GitLab's runners do to it, make, npm, xargs,
-// scripts and PostgreSQL.
+// Package ci is fini in front of a step of CI: what the runners of GitHub, GitLab and Buildkite do to it, and npm, bash scripts,
+// timeout(1) and PostgreSQL below it.
 package ci
