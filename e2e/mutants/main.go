@@ -49,6 +49,13 @@ type verdict struct {
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	jobs := flag.Int("jobs", 1, "faults at a time")
 	only := flag.String("only", "", "the faults whose line contains this")
 	check := flag.Bool("check", false, "try none, and see that the text of each is there and that what replaces it compiles")
@@ -56,28 +63,22 @@ func main() {
 	flag.Parse()
 	faults, err := parse(*only)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
+		return err
 	}
 	if *check {
-		if err := compile(faults); err != nil {
-			fmt.Fprintln(os.Stderr, "mutants:", err)
-			os.Exit(1)
-		}
-		return
+		return compile(faults)
 	}
 	dir, err := os.MkdirTemp("", "fini-mutants-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // other users run what is built
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.Chmod(dir, 0o755); err != nil { // other users run what is built
+		return err
 	}
 	for _, none := range soundness(faults) {
 		if v := none.try(dir, false); v.err != nil || len(v.by) > 0 {
-			fmt.Fprintf(os.Stderr, "mutants: the tests fail without a fault: %q %v %v\n", none.tests, v.by, v.err)
-			os.Exit(1)
+			return fmt.Errorf("the tests fail without a fault: %q %v %v", none.tests, v.by, v.err)
 		}
 	}
 	verdicts := make([]verdict, len(faults))
@@ -96,10 +97,10 @@ func main() {
 	}
 	close(turn)
 	group.Wait()
-	_ = os.RemoveAll(dir)
 	if !sum(faults, verdicts, *only == "" && !*soon) {
-		os.Exit(1)
+		return errors.New("the tests are not good enough")
 	}
+	return nil
 }
 
 func parse(only string) (faults []fault, err error) {
@@ -274,8 +275,8 @@ func report(f fault, v verdict) {
 // sum reports whether the tests are good enough: they notice every fault that is not equivalent, and if these are all faults
 // and the explorer has tried them, each invariant is broken by one of them.
 func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
-	var machines, units, explorer, others, equivalent, survived int
-	seen := map[string]int{}
+	var machines, others, equivalent, survived int
+	noticed, seen := map[string]int{}, map[string]int{}
 	good = true
 	for i, f := range faults {
 		v := verdicts[i]
@@ -298,12 +299,13 @@ func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
 			continue
 		}
 		machines++
-		units += count(v.by, "units")
-		explorer += count(v.by, "explorer")
+		for _, who := range v.by {
+			noticed[who]++
+		}
 		seen[v.invariant]++
 	}
 	fmt.Printf("\n%d faults of the machines, of which the unit tests notice %d and the explorer %d; %d others; %d equivalent; %d survived\n",
-		machines, units, explorer, others, equivalent, survived)
+		machines, noticed["units"], noticed["explorer"], others, equivalent, survived)
 	if !whole {
 		return good && survived == 0
 	}
@@ -315,11 +317,4 @@ func sum(faults []fault, verdicts []verdict, whole bool) (good bool) {
 		good = good && seen[found[1]] > 0
 	}
 	return good && survived == 0
-}
-
-func count(all []string, one string) int {
-	if slices.Contains(all, one) {
-		return 1
-	}
-	return 0
 }

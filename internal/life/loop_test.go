@@ -87,7 +87,6 @@ func sent(sig syscall.Signal, sender int) Woken {
 func TestLoop(t *testing.T) {
 	child := Woken{}
 	others := reaping{exits: []reaper.Exit{{Pid: 300}}}
-	inJob := func(r *Rules) { r.Job, r.Group = 20, false }
 	for name, c := range map[string]struct {
 		rules func(*Rules)
 		waits []Woken
@@ -98,10 +97,6 @@ func TestLoop(t *testing.T) {
 	}{
 		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 5,
 			want: "reap, wait 0s true, reap, forward 15 true"},
-		"a sender of the tree has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{byTree(15)}}}, turns: 5,
-			want: "reap, wait 0s true, reap, wait 0s true"},
-		"the kernel has sent it to the job": {rules: inJob, waits: []Woken{{Signals: []Signal{byKernel(2)}}},
-			turns: 5, want: "reap, wait 0s true, reap, wait 0s true"},
 		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others}, turns: 8,
 			want: "reap, wait 0s true, reap, wait 0s true, reap, wait 0s true"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []reaping{{}, {}, {exits: []reaper.Exit{

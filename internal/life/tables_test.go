@@ -22,12 +22,8 @@ var beginnings = []string{"lingering", "waiting", "clearing", "asking", "countin
 
 var states = regexp.MustCompile(`\b(running|heeding|closing|stopping|killed|lingering|waiting|clearing|asking|killing|counting|over)\b`)
 
-// source is the text of a file. The mutants' tests run in the directory of the module.
 func source(t *testing.T, file string) string {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		text, err = os.ReadFile("internal/life/" + file)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
