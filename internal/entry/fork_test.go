@@ -27,18 +27,15 @@ func TestGuess(t *testing.T) {
 		"fini -P --pause=false x":                false,
 		"fini -q --bind=1 --report=x --shield x": false,
 	} {
-		var words []uintptr
-		var keep []*byte
-		for _, word := range strings.Fields(line) {
-			text := append([]byte(word), 0)
-			keep = append(keep, &text[0])
-			words = append(words, uintptr(unsafe.Pointer(&text[0])))
+		text, words := []byte(strings.ReplaceAll(line, " ", "\x00")+"\x00"), []uintptr{}
+		for at, word := 0, ""; at < len(text); at += len(word) + 1 {
+			word, _, _ = strings.Cut(string(text[at:]), "\x00")
+			words = append(words, uintptr(unsafe.Pointer(&text[at])))
 		}
 		words = append(words, 0)
 		if got := guessAlone(uintptr(unsafe.Pointer(&words[0]))); got != want {
 			t.Errorf("%s: %t, want %t", line, got, want)
 		}
-		runtime.KeepAlive(keep)
-		runtime.KeepAlive(words)
+		runtime.KeepAlive([]any{text, words})
 	}
 }

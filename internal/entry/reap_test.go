@@ -9,14 +9,7 @@ import (
 
 // An earlier child that has exited is reaped, and no other process that gets its pid counts as an earlier child.
 func TestReap(t *testing.T) {
-	var pids [3]int
-	for i := range pids {
-		pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "exec sleep 1000"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids[i] = pid
-	}
+	pids := [...]int{anOrphan(t), anOrphan(t), anOrphan(t)}
 	p := &process{inner: 1}
 	for i, pid := range pids {
 		p.earlier[i] = int32(pid)
@@ -35,8 +28,7 @@ func TestReap(t *testing.T) {
 		if at := p.findEarlier(pid); (at == nil) != (i == 1) {
 			t.Errorf("number %d is known: %t", i, at != nil)
 		}
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		if got, err := syscall.Wait4(pid, nil, 0, nil); (err == nil) != (i != 1) {
+		if got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); (err == nil) != (i != 1) {
 			t.Errorf("number %d: wait4 says %d, %v", i, got, err)
 		}
 	}

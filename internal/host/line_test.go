@@ -11,11 +11,7 @@ import (
 
 // What one process of a pair says arrives in the other whole, with a descriptor; the hang-up comes behind it.
 func TestLine(t *testing.T) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inner, outer := Line{ends[0]}, Line{ends[1]}
+	inner, outer := aLine(t)
 	if messages, open := outer.Receive(); len(messages) != 0 || !open {
 		t.Errorf("nothing was said: %v, %t", messages, open)
 	}
@@ -28,4 +24,14 @@ func TestLine(t *testing.T) {
 		t.Errorf("%v, %t, want %v and no more", messages, open, want)
 	}
 	_ = unix.Close(outer.FD)
+}
+
+// aLine is both ends of a line.
+func aLine(t *testing.T) (inner, outer Line) {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Line{ends[0]}, Line{ends[1]}
 }

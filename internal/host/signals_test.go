@@ -29,18 +29,16 @@ func bare(line int) *kernel {
 
 // A signal that came before the command was there is reported at once, as such.
 func TestEarlySignals(t *testing.T) {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	inner, outer := aLine(t)
+	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
+	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
+	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
 	if err != nil {
 		t.Fatal(err)
 	}
-	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
-	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
-	for _, line := range []int{-1, ends[0]} {
+	for _, line := range []int{-1, inner.FD} {
 		k := bare(line)
-		k.early = early
-		if k.caught.FD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil { // that nobody makes readable
-			t.Fatal(err)
-		}
+		k.early, k.caught.FD = early, silent
 		until := k.Now() + 20*time.Second
 		if woken := k.Wait(until, true); !reflect.DeepEqual(woken, life.Woken{Signals: want}) {
 			t.Errorf("with the line %d: %+v, want the signals %+v", line, woken, want)
@@ -51,9 +49,8 @@ func TestEarlySignals(t *testing.T) {
 		if k.early != nil {
 			t.Errorf("with the line %d: the next Wait reports them again: %+v", line, k.early)
 		}
-		_ = unix.Close(k.caught.FD)
 	}
-	_, _ = unix.Close(ends[0]), unix.Close(ends[1])
+	_, _, _ = unix.Close(inner.FD), unix.Close(outer.FD), unix.Close(silent)
 }
 
 // A sender belongs to the tree if it is the command, even after that was reaped, or a child of the command's.
@@ -99,6 +96,12 @@ func TestOuterIsContinued(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
+	if err := other.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(unix.EINTR); err == unix.EINTR; {
+		_, err = unix.Wait4(other.Process.Pid, nil, unix.WUNTRACED, nil)
+	}
 	got := make(chan os.Signal, 9)
 	signal.Notify(got, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(got)
@@ -113,23 +116,8 @@ func TestOuterIsContinued(t *testing.T) {
 		{"without its outer fini", other.Process.Pid, 1, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := other.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			for {
-				var how unix.Siginfo
-				err := unix.Waitid(unix.P_PID, other.Process.Pid, &how, unix.WSTOPPED|unix.WNOWAIT, nil)
-				if err == nil {
-					break
-				} else if err != unix.EINTR {
-					t.Fatal(err)
-				}
-			}
-			ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			line := os.NewFile(uintptr(ends[1]), "line")
+			end, outer := aLine(t)
+			line := os.NewFile(uintptr(end.FD), "line")
 			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
 			inner.Env = append(os.Environ(), fmt.Sprintf(`%s={"Outer": %d, "Job": %d, "WasStopped": %d}`, asked, c.outer, c.job, c.wasStopped))
 			inner.ExtraFiles = []*os.File{line}
@@ -138,8 +126,8 @@ func TestOuterIsContinued(t *testing.T) {
 			if err != nil || len(text) > 0 {
 				t.Errorf("%v: %s", err, text)
 			}
-			messages, _ := Line{ends[0]}.Receive()
-			_ = unix.Close(ends[0])
+			messages, _ := outer.Receive()
+			_ = unix.Close(outer.FD)
 			if want := []entry.Message{{Kind: entry.Done, Value: 5 << 8}}; !slices.Equal(messages, want) {
 				t.Errorf("it sends %v, want %v", messages, want)
 			}
@@ -154,9 +142,8 @@ func TestOuterIsContinued(t *testing.T) {
 			if continued != c.want {
 				t.Errorf("the outer fini is continued: %t, want %t", continued, c.want)
 			}
-			var how unix.Siginfo
-			if err := unix.Waitid(unix.P_PID, other.Process.Pid, &how, unix.WCONTINUED|unix.WNOHANG, nil); err != nil || how.Signo != 0 {
-				t.Errorf("another process is continued: %v, %v", how.Signo, err)
+			if pid, err := unix.Wait4(other.Process.Pid, nil, unix.WCONTINUED|unix.WNOHANG, nil); err != nil || pid != 0 {
+				t.Errorf("another process is continued: %v, %v", pid, err)
 			}
 		})
 	}

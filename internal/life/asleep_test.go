@@ -254,6 +254,9 @@ func (w *world) asleep(f *fini) {
 		}
 	}
 	w.scene("outer, asleep: %s%s", what, actText(act))
+	if lasts := e.What == entry.Waited || e.What == entry.ParentEnded || e.Kind == entry.HungUp; lasts && s.Heeds(e.What) {
+		w.breach("bounded", "outer, asleep, sees %s again and again", what)
+	}
 	if act&entry.Bound != 0 {
 		s.deadline = w.now + time.Second
 	}

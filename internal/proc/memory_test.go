@@ -54,23 +54,23 @@ func TestKills(t *testing.T) {
 func TestMemory(t *testing.T) {
 	m := CountMemory()
 	need.That(t, m.File != "", "a memory cgroup")
-	if n, err := m.KilledSince(); n != 0 || err != nil {
-		t.Errorf("%d since just now in %s, %v", n, m.File, err)
-	}
-	m.Count++
-	if n, err := m.KilledSince(); n != 0 || err != nil {
-		t.Errorf("%d in a cgroup whose count has fallen, %v", n, err)
-	}
 	file := t.TempDir() + "/memory.events"
 	check(t, os.WriteFile(file, []byte("oom_kill 5\n"), 0o600))
-	if n, err := (Memory{file, 3}).KilledSince(); n != 2 || err != nil {
-		t.Errorf("%d of 5 since there were 3, %v", n, err)
-	}
-	if _, err := (Memory{}).KilledSince(); err == nil {
-		t.Error("no error without a cgroup")
-	}
-	if _, err := (Memory{File: t.TempDir() + "/none"}).KilledSince(); err == nil || !strings.Contains(err.Error(), "none") {
-		t.Errorf("a file that is gone: %v", err)
+	for what, c := range map[string]struct {
+		m    Memory
+		want uint64
+		err  string
+	}{
+		"since just now":      {m, 0, ""},
+		"a count has fallen":  {Memory{m.File, m.Count + 1}, 0, ""},
+		"5 since 3":           {Memory{file, 3}, 2, ""},
+		"no cgroup":           {Memory{}, 0, "cgroup"},
+		"a file that is gone": {Memory{File: file + "/none"}, 0, "none"},
+	} {
+		n, err := c.m.KilledSince()
+		if n != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: %d, %v, want %d, %s", what, n, err, c.want, c.err)
+		}
 	}
 }
 
