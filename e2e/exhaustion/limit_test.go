@@ -2,6 +2,7 @@ package exhaustion
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,6 +74,58 @@ func TestNoDescriptorsDuringLife(t *testing.T) {
 			if text := l.Err.Whole(); strings.Contains(text, "panic") {
 				t.Errorf("says %q", text)
 			}
+		})
+	}
+}
+
+// A limit of the stack under which true runs is enough for fini, which starts the Go runtime on memory of its own. Where
+// the kernel puts the stack's end is a matter of chance.
+func TestSmallStack(t *testing.T) {
+	t.Parallel()
+	const rounds = 60
+	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
+		t.Run(p.Name, func(t *testing.T) {
+			t.Parallel()
+			for range rounds {
+				cmd := p.Executed([]string{need.Program(t, "bash"), "-c", `ulimit -Ss 16; exec "$0" "$@"`}, "--", "/bin/true")
+				cmd.Env = []string{"X=" + strings.Repeat("x", 400)}
+				rig.Succeed(t, cmd)
+			}
+		})
+	}
+}
+
+// A zombie counts against the limits under which the command forks, so fini reaps at once. Each round of this script
+// leaves one orphan. Beside tini, which is one task, 12 tasks are enough for it; fini has at most 7 threads and one more
+// process.
+func TestCommandCanFork(t *testing.T) {
+	t.Parallel()
+	const rounds, most, enough = 600, 3, 24
+	script := "i=0; while [ $i -lt " + strconv.Itoa(rounds) + " ]; do (:&); i=$((i+1)); done; exit 3"
+	for _, b := range fullTables {
+		rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
+			t.Run(b.name, func(t *testing.T) {
+				var refused []int
+				// On a busy machine fini may have to wait for a processor.
+				for len(refused) < 20 {
+					h := rig.NewCgroup(t)
+					tasks := enough
+					if b.name == "cgroup" {
+						h.Limit("pids.max", strconv.Itoa(tasks))
+					}
+					l := rig.StartCmd(t, h.Around(p, b.prefix(t, tasks), "--", need.Program(t, "dash"), "-c", script))
+					status := l.Status()
+					n := strings.Count(l.Err.Whole(), "Cannot fork")
+					if status != 3 {
+						n = rounds // the shell itself could not fork, and gave up
+					}
+					if refused = append(refused, n); n <= most {
+						t.Logf("refused forks: %d", refused)
+						return
+					}
+				}
+				t.Errorf("refused forks: %d, want at most %d", refused, most)
+			})
 		})
 	}
 }

@@ -2,9 +2,15 @@
 package refusals
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
 )
 
 // Alive is what of a case is alive when every fini of it is gone.
@@ -124,4 +130,31 @@ func (row Row) SaysIn(p rig.Place) []string {
 	return slices.DeleteFunc(slices.Clone(row.Says), func(line string) bool {
 		return p.Alone && line == noOwnGroup
 	})
+}
+
+const WithPidfds = "with pidfds"
+
+const WithoutPidfds = "without pidfds"
+
+// WithAndWithoutPidfds runs a test where fini has pidfds, and where it has not. before are the words that
+// execute fini. In make test it is the quick one of the two.
+func WithAndWithoutPidfds(t *testing.T, quick string, test func(t *testing.T, before []string)) {
+	t.Helper()
+	for name, before := range map[string][]string{WithPidfds: nil, WithoutPidfds: rig.Mode("refuse", BeforePidfds)} {
+		rig.Case(t, name == quick, name, func(t *testing.T) {
+			t.Parallel()
+			test(t, before)
+		})
+	}
+}
+
+// SetUserID makes a copy of a program that runs as its owner, root.
+func SetUserID(t *testing.T, program string) string {
+	t.Helper()
+	dir := rig.ShortTempDir(t) // t.TempDir is not open to other users
+	path := rig.Put(t, filepath.Join(dir, "program"), rig.ReadFile(t, program), 0o755)
+	rig.NoError(t, errors.Join(os.Chmod(path, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755)))
+	var fs unix.Statfs_t
+	need.That(t, unix.Statfs(dir, &fs) == nil && fs.Flags&unix.ST_NOSUID == 0, "a temporary directory without nosuid")
+	return path
 }
