@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -23,13 +23,11 @@ import (
 
 func TestMain(m *testing.M) { rig.Main(m) }
 
-func init() {
-	programs.Programs["@rule"] = runRule
-	programs.Programs["@kin"] = runKin
-}
+func init() { programs.Programs["@rule"] = runRule }
 
 func TestKernelRules(t *testing.T) {
 	t.Parallel()
+	need.Program(t, "perl")
 	for i, rule := range kernelRules {
 		t.Run(rule.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,28 +152,28 @@ var kernelRules = []struct {
 	}},
 	{"a parent death signal comes with each parent's end, and is not inherited", func() {
 		k := begin(3)
-		k.dieWith(10)
+		k.dieWith(unix.SIGUSR1)
 		end(k.pids[1])
-		want("its parent's end", k.do("caught"), 10)
+		want("its parent's end", k.caught(), unix.SIGUSR1)
 		end(k.pids[0]) // which is not its parent
 		// Adopted, it gets it again when that one ends.
 		n := begin(2)
 		n.call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1)
 		n.fork()
 		n.fork()
-		n.dieWith(12)
+		n.dieWith(unix.SIGUSR2)
 		for i, parent := range []int{n.pids[2], n.pids[1]} {
 			end(parent)
-			want(fmt.Sprint("end of parent ", i), n.do("caught"), 12)
+			want(fmt.Sprint("end of parent ", i), n.caught(), unix.SIGUSR2)
 		}
 		n.fork()
-		want("a child of it", n.do("deathsig"), 0)
+		want("a child of it", n.deathSignal(), 0)
 	}},
 	{"a change of credentials clears the parent death signal", func() {
 		k := begin(1)
-		k.dieWith(10)
+		k.dieWith(unix.SIGUSR1)
 		k.becomeAnother()
-		want("afterwards", k.do("deathsig"), 0)
+		want("afterwards", k.deathSignal(), 0)
 	}},
 	{"who has another uid may be sent SIGCONT in its session, and else nothing", func() {
 		k, other := begin(1), begin(2)
@@ -204,17 +202,17 @@ var kernelRules = []struct {
 		k.call(unix.SYS_SETSID) // the rule's process links no group of this session
 		k.fork()
 		k.call(unix.SYS_SETPGID)
-		k.do("catch", 1)
+		k.catch(unix.SIGHUP)
 		_ = unix.Kill(k.last(), unix.SIGSTOP)
 		hasState(k.last(), 'T')
 		end(k.pids[1])
-		want("it is continued and", k.do("caught"), 1)
+		want("it is continued and", k.caught(), unix.SIGHUP)
 	}},
 	{"SIGTSTP stops a group of which a member's parent is in another one of the session, and no other", func() {
 		k := begin(2)
 		k.call(unix.SYS_SETSID)
 		_ = unix.Kill(k.last(), unix.SIGTSTP)
-		want("one alone in its session", k.do("catch", 1), 0)
+		want("one alone in its session", k.do("0"), 0)
 		k.fork()
 		k.call(unix.SYS_SETPGID)
 		_ = unix.Kill(k.last(), unix.SIGTSTP)
@@ -284,12 +282,6 @@ var kernelRules = []struct {
 	}},
 }
 
-func init() {
-	if len(os.Args) > 1 && (os.Args[1] == "@rule" || os.Args[1] == "@kin") {
-		runtime.LockOSThread() // in init: parent death signals and tracing are matters of threads
-	}
-}
-
 var started []int // to be killed at the end of a rule
 
 func runRule(args []string) (status int) {
@@ -344,47 +336,16 @@ type kin struct {
 	out  *bufio.Reader
 }
 
-// runKin is one of a chain. It says its pid, and then does what it reads, a word and numbers a line, and says a number.
-func runKin([]string) int {
-	caught := make(chan os.Signal, 10)
-	fmt.Println(os.Getpid())
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var word string
-		var n [4]int
-		_, _ = fmt.Sscan(in.Text(), &word, &n[0], &n[1], &n[2], &n[3])
-		switch word {
-		case "fork":
-			// Its end is not waited for: it has this one's streams, says its pid, and is told in turn.
-			_, err := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], "@kin"}, &syscall.ProcAttr{
-				Env: os.Environ(), Files: []uintptr{0, 1, 2}})
-			for err == nil {
-				time.Sleep(time.Hour)
-			}
-			fmt.Println(err)
-		case "call": // of this thread alone
-			_, _, errno := unix.RawSyscall6(uintptr(n[0]), uintptr(n[1]), uintptr(n[2]), uintptr(n[3]), 0, 0, 0)
-			fmt.Println(int(errno))
-		case "deathsig":
-			var sig int32
-			_ = unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0)
-			fmt.Println(sig)
-		case "catch":
-			signal.Notify(caught, syscall.Signal(n[0]))
-			fmt.Println(0)
-		case "caught":
-			fmt.Println(int((<-caught).(syscall.Signal)))
-		}
-	}
-	return 0
-}
+// kinProgram is one of a chain. It says its pid, and then what comes of each line of Perl that it reads.
+const kinProgram = `$| = 1; print "$$\n"; while (defined(my $line = <STDIN>)) { print scalar eval $line, "\n" }`
 
 // begin starts a chain of n.
 func begin(n int) *kin {
 	inR, inW, err1 := os.Pipe()
 	outR, outW, err2 := os.Pipe()
-	_, err3 := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], "@kin"}, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{inR.Fd(), outW.Fd(), 2}})
-	check(err1, err2, err3)
+	perl, err3 := exec.LookPath("perl")
+	_, err4 := syscall.ForkExec(perl, []string{perl, "-e", kinProgram}, &syscall.ProcAttr{Files: []uintptr{inR.Fd(), outW.Fd(), 2}})
+	check(err1, err2, err3, err4)
 	_, _ = inR.Close(), outW.Close()
 	k := &kin{in: inW, out: bufio.NewReader(outR)}
 	k.comes(k.hear())
@@ -396,7 +357,8 @@ func begin(n int) *kin {
 
 func (k *kin) comes(pid int) { k.pids, started = append(k.pids, pid), append(started, pid) }
 
-func (k *kin) fork() { k.comes(k.do("fork")) }
+// fork makes the last one start one like itself. Its end is not waited for.
+func (k *kin) fork() { k.comes(k.do("fork ? do { sleep 1 while 1 } : $$")) }
 
 func (k *kin) last() int { return k.pids[len(k.pids)-1] }
 
@@ -407,25 +369,37 @@ func (k *kin) hear() (n int) {
 	return n
 }
 
-// do makes the last one do something, and returns what it says.
-func (k *kin) do(words ...any) int {
-	_, _ = fmt.Fprintln(k.in, words...)
+// do makes the last one do something, and returns the number that comes of it.
+func (k *kin) do(format string, a ...any) int {
+	_, _ = fmt.Fprintf(k.in, format+"\n", a...)
 	return k.hear()
 }
 
 // call makes the last one make a system call. What is not given is 0.
 func (k *kin) call(number int, args ...int) unix.Errno {
-	words := []any{"call", number}
-	for _, arg := range args {
-		words = append(words, arg)
-	}
-	return unix.Errno(k.do(words...))
+	args = append(args, 0, 0, 0)
+	return unix.Errno(k.do("syscall(%d, %d, %d, %d) < 0 ? 0 + $! : 0", number, args[0], args[1], args[2]))
+}
+
+// catch makes the last one catch a signal.
+func (k *kin) catch(sig unix.Signal) {
+	k.do(`$SIG{%s} = sub { push @caught, %d }; 0`, strings.TrimPrefix(unix.SignalName(sig), "SIG"), sig)
+}
+
+// caught waits until the last one has caught a signal.
+func (k *kin) caught() unix.Signal {
+	return unix.Signal(k.do("select undef, undef, undef, 0.01 until @caught; shift @caught"))
 }
 
 // dieWith gives the last one a parent death signal, which it catches.
-func (k *kin) dieWith(sig int) {
-	k.do("catch", sig)
-	want("prctl", k.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, sig), 0)
+func (k *kin) dieWith(sig unix.Signal) {
+	k.catch(sig)
+	want("prctl", k.call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(sig)), 0)
+}
+
+// deathSignal is the last one's parent death signal.
+func (k *kin) deathSignal() int {
+	return k.do(`my $sig = pack "i", 99; syscall(%d, %d, $sig); unpack "i", $sig`, unix.SYS_PRCTL, unix.PR_GET_PDEATHSIG)
 }
 
 // becomeAnother makes the last one another user's.
@@ -434,7 +408,6 @@ func (k *kin) becomeAnother() {
 		panic("missing: root, to become another user")
 	}
 	want("setresuid", k.call(unix.SYS_SETRESUID, 65534, 65534, 65534), 0)
-	want("prctl", k.call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1), 0) // so that /proc/self/exe stays its own
 }
 
 func pidfdOf(pid int) int {
