@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,27 +108,19 @@ func TestKillByName(t *testing.T) {
 	}
 }
 
-// The inner fini has a name of its own, whatever the binary is called, and its command line is fini's.
+// The inner fini has a name of its own, and its command line is fini's.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for _, called := range []string{"fini", "other"} {
-		binary := filepath.Join(t.TempDir(), called)
-		text, err := os.ReadFile(rig.Fini)
-		if err == nil {
-			err = rig.WriteProgram(binary, text, 0o755)
-		}
-		rig.NoError(t, err)
-		l := rig.StartCmd(t, rig.CommandOf([]string{binary, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000"}))
-		l.Out.Want("ready")
-		inner := l.Worker()
-		outerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", l.PID()))
-		innerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", inner))
-		if outer, name := procfs.Status(l.PID(), "Name"), procfs.Status(inner, "Name"); outer != called || name != "reaper" || string(innerLine) != string(outerLine) {
-			t.Errorf("outer %q %q, inner %q %q", outer, outerLine, name, innerLine)
-		}
-		l.Signal(syscall.SIGTERM)
-		l.MustEnd(128 + 15)
+	l := rig.Start(t, rig.Pair, "--", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+	l.Out.Want("ready")
+	outer, inner := l.PID(), l.Worker()
+	outerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", outer))
+	innerLine, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", inner))
+	if name := procfs.Status(inner, "Name"); procfs.Status(outer, "Name") != "fini" || name != "reaper" || string(innerLine) != string(outerLine) {
+		t.Errorf("outer %q %q, inner %q %q", procfs.Status(outer, "Name"), outerLine, name, innerLine)
 	}
+	l.Signal(syscall.SIGTERM)
+	l.MustEnd(128 + 15)
 }
 
 // A fini in a fini, below an agent that nohup has started: nohup has not started the second, whichever of them is a pair.
