@@ -94,7 +94,10 @@ func withCapability(t *testing.T, program string) string {
 	return program
 }
 
-// mustBeAsked ends the inner fini of a command that says who sends it what.
+// mustBeAsked ends the inner fini of a command that says who sends it what. The command is asked to end: by the heir, and if the
+// kernel sends the parent death signal, by that too. The kernel sends it once for each thread of the inner fini that outlives the
+// one before. Its sender is the inner fini, or 0 if the inner fini has been reaped by then. Then the command is told to end by
+// signal 64, which would come last.
 func mustBeAsked(t *testing.T, l *rig.Life, kernel bool, end func(inner int) error, status int) {
 	t.Helper()
 	command := l.Out.WantPID("ready ")
@@ -102,7 +105,28 @@ func mustBeAsked(t *testing.T, l *rig.Life, kernel bool, end func(inner int) err
 	outer, inner := l.PID(), l.Worker()
 	rest.Settled(t, []int{inner}) // in a system call
 	rig.NoError(t, end(inner))
-	mustBeAskedOnce(l, command, inner, outer, kernel)
+	const said = "fini: stopping the command: the inner fini was killed"
+	l.Err.Want(said)
+	for asked := false; !asked; {
+		asked = (l.Out.Want("signal 15 from ") != fmt.Sprint(outer)) == kernel
+	}
+	rig.MustKill(t, command, 64)
+	byKernel, byHeir := 0, 0
+	for line := range strings.Lines(l.Out.Whole()) {
+		switch line {
+		case fmt.Sprintf("ready %d\n", command):
+		case fmt.Sprintf("signal 15 from %d\n", inner), "signal 15 from 0\n":
+			byKernel++
+		case fmt.Sprintf("signal 15 from %d\n", outer):
+			byHeir++
+		default:
+			t.Errorf("the command says %q", line)
+		}
+	}
+	if byHeir > 1 || kernel != (byKernel > 0) {
+		t.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, byHeir)
+	}
+	rig.WantOnce(t, l.Err.Whole(), said)
 	l.MustEnd(status)
 }
 
@@ -123,34 +147,4 @@ func TestInnerFiniEndsByItsRuntime(t *testing.T) {
 			mustBeAsked(t, l, true, func(inner int) error { return injectExit(inner, code) }, 125)
 		})
 	}
-}
-
-// mustBeAskedOnce asserts that a command whose inner fini was killed is asked to end: by the heir, and if the kernel sends the
-// parent death signal, by that too. The kernel sends it once for each thread of the inner fini that outlives the one
-// before. Its sender is the inner fini, or 0 if the inner fini has been reaped by then. Then the command is told to end by
-// signal 64, which would come last.
-func mustBeAskedOnce(l *rig.Life, command, inner, outer int, kernel bool) {
-	l.T.Helper()
-	const said = "fini: stopping the command: the inner fini was killed"
-	l.Err.Want(said)
-	for asked := false; !asked; {
-		asked = (l.Out.Want("signal 15 from ") != fmt.Sprint(outer)) == kernel
-	}
-	rig.MustKill(l.T, command, 64)
-	byKernel, byHeir := 0, 0
-	for line := range strings.Lines(l.Out.Whole()) {
-		switch line {
-		case fmt.Sprintf("ready %d\n", command):
-		case fmt.Sprintf("signal 15 from %d\n", inner), "signal 15 from 0\n":
-			byKernel++
-		case fmt.Sprintf("signal 15 from %d\n", outer):
-			byHeir++
-		default:
-			l.T.Errorf("the command says %q", line)
-		}
-	}
-	if byHeir > 1 || kernel != (byKernel > 0) {
-		l.T.Errorf("the command is asked to end %d times by the kernel, and %d times by the heir", byKernel, byHeir)
-	}
-	rig.WantOnce(l.T, l.Err.Whole(), said)
 }
