@@ -50,8 +50,6 @@ func TestStormOfSignals(t *testing.T) {
 	})
 }
 
-var termKinds = []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore SIGTERM", "ignore 15"}}
-
 // Leftovers by the thousand, and as many that ignore SIGTERM: five thousand where FINI_FULL asks
 // for them, for it takes longer to make them than to end them.
 func TestStormOfLeftovers(t *testing.T) {
@@ -59,7 +57,7 @@ func TestStormOfLeftovers(t *testing.T) {
 	const grace = time.Second
 	many := rig.QuickOrFull(500, 5000)
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
-		for _, kind := range termKinds {
+		for _, kind := range []struct{ name, first string }{{"end by SIGTERM", ""}, {"ignore SIGTERM", "ignore 15"}} {
 			// One kind is quick in each place: to make so many takes its time.
 			rig.Case(t, p.Alone != (kind.first != ""), kind.name, func(t *testing.T) {
 				h, l := rig.StartInCgroup(t, p, append([]string{"--linger=0", "--grace=" + grace.String(), "--"}, rig.Mode("script", fmt.Sprintf(`%s

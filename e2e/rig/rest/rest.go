@@ -4,39 +4,29 @@ package rest
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 )
 
 // Finis are both of a pair, or the one.
-func Finis(l *rig.Life) []int {
-	if worker := l.Worker(); worker != l.PID() {
-		return []int{l.PID(), worker}
-	}
-	return []int{l.PID()}
-}
+func Finis(l *rig.Life) []int { return slices.Compact([]int{l.PID(), l.Worker()}) }
 
 // Switches adds up how often the threads of processes were put on a processor.
 func Switches(t testing.TB, pids []int) (sum int) {
 	t.Helper()
 	for _, pid := range pids {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-		if err != nil || len(tasks) == 0 {
-			t.Fatalf("process %d has no threads: %v", pid, err)
-		}
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		rig.NoError(t, err)
 		for _, task := range tasks {
-			text, _ := os.ReadFile(task)
-			for line := range strings.Lines(string(text)) {
-				if _, count, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok { // nonvoluntary too
-					n, err := strconv.Atoi(strings.TrimSpace(count))
-					rig.NoError(t, err)
-					sum += n
-				}
+			tid, _ := strconv.Atoi(task.Name())
+			for _, kind := range []string{"voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"} {
+				n, _ := strconv.Atoi(procfs.Status(tid, kind))
+				sum += n
 			}
 		}
 	}
