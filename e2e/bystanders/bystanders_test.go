@@ -33,16 +33,12 @@ type bystanders struct {
 
 // startAsShell starts a command that starts the bystanders, and executes fini in its place when they are there. The words
 // of launcher execute that, and hand on what they inherit.
-func startAsShell(t *testing.T, launcher []string, fini *exec.Cmd) (*rig.Life, *bystanders) {
+func startAsShell(t *testing.T, launcher []string, p rig.Place, args ...string) (*rig.Life, *bystanders) {
 	t.Helper()
 	holdR, holdW := rig.Pipe(t)
 	sayR, sayW := rig.Pipe(t)
 	script := strings.Join(rig.Mode("bystander", "2"), " ") + ` <&4 >&5 3>&- 4<&- 5>&- & read all; exec "$@" 4<&- 5>&-`
-	cmd := exec.Command("/bin/sh", append([]string{"-c", script, "sh"}, fini.Args...)...)
-	if fini.SysProcAttr != nil { // of "self @pid1 fini ..." it is the shell that becomes fini
-		cmd = exec.Command(fini.Path, append([]string{"@pid1", "/bin/sh", "-c", script, "sh"}, fini.Args[2:]...)...)
-		cmd.SysProcAttr = fini.SysProcAttr
-	}
+	cmd := p.Executed([]string{"/bin/sh", "-c", script, "sh"}, args...)
 	if launcher != nil {
 		cmd = rig.CommandOf(append(launcher, cmd.Args...))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -91,8 +87,7 @@ func TestEarlierChildren(t *testing.T) {
 				if policy == "wait" { // what it waits for ends with the line
 					script = `(echo up; read line <&7) 7<&0 & `
 				}
-				fini := p.Command(append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
-				l, b := startAsShell(t, nil, fini)
+				l, b := startAsShell(t, nil, p, append(flags, "--orphans="+policy, "--", "/bin/sh", "-c", script+"read go; exit 5")...)
 				l.Out.Want("up")
 				if policy == "stop" && !p.PID1 { // to fini, but it was there before fini was
 					b.orphan()
@@ -114,8 +109,7 @@ func TestEarlierChildren(t *testing.T) {
 	for _, p := range rig.AloneOrPair(t, rig.Alone) {
 		t.Run(p.Name+"/the launcher dies", func(t *testing.T) {
 			t.Parallel()
-			fini := p.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)
-			l, b := startAsShell(t, rig.Mode("launcher"), fini)
+			l, b := startAsShell(t, rig.Mode("launcher"), p, append(flags, "--", "/bin/sh", "-c", leftovers+"read go")...)
 			l.Out.Launched()
 			l.Out.Want("up")
 			l.Signal(syscall.SIGKILL)
@@ -125,8 +119,7 @@ func TestEarlierChildren(t *testing.T) {
 	}
 	t.Run("pair/the inner fini is killed", func(t *testing.T) {
 		t.Parallel()
-		fini := rig.Pair.Command(append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
-		l, b := startAsShell(t, nil, fini)
+		l, b := startAsShell(t, nil, rig.Pair, append(flags, "--", "/bin/sh", "-c", leftovers+"echo inner $PPID; read go")...)
 		rig.MustKill(t, l.Out.WantPID("inner "), syscall.SIGKILL)
 		l.MustEnd(128 + 9)
 		b.mustBeUntouched()
@@ -207,28 +200,34 @@ func TestEarlierChildWithAnotherExitSignal(t *testing.T) {
 	need.That(t, runtime.GOARCH == "amd64", "amd64, whose number of clone(2) and order of its arguments these are")
 	const clones = `
 		open my $end, "<&=", 4;
-		if (syscall(56, 0 + shift, 0, 0, 0, 0) == 0) { open my $witness, ">&=", 3; close $witness; sysread $end, my $line, 1; print "alive\n"; exit }
+		if (syscall(56, 0 + shift, 0, 0, 0, 0) == 0) {
+			open my $witness, ">&=", 3;
+			close $witness;
+			sysread $end, my $line, 1;
+			print "alive\n";
+			exit;
+		}
 		exec @ARGV`
 	for _, sig := range []string{"0", "10"} {
-		for _, command := range []string{"setsid sleep 1000 & echo ready; read line; exit 7", "echo ready; read line; exit 7"} {
-			r, w := rig.Pipe(t)
-			cmd := exec.Command("perl", "-e", clones, sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--", "/bin/sh", "-c", command)
-			cmd.ExtraFiles = []*os.File{r}
+		for _, leaves := range []string{"setsid sleep 1000 & ", ""} {
+			end, hold := rig.Pipe(t)
+			cmd := exec.Command("perl", "-e", clones, sig, rig.Fini, "--no-shield", "--grace=200ms", "--linger=0", "--",
+				"/bin/sh", "-c", leaves+"echo ready; read line; exit 7")
+			cmd.ExtraFiles = []*os.File{end}
 			l := rig.StartCmd(t, cmd)
-			_ = r.Close()
 			l.Out.Want("ready")
-			mayEnd := func() { _, _ = w.WriteString("\n"); l.Out.Want("alive") }
-			leaves := strings.HasPrefix(command, "setsid")
-			if !leaves {
-				mayEnd()
+			if leaves == "" {
+				_, _ = hold.WriteString("\n")
+				l.Out.Want("alive")
 				if !rig.Await(2*time.Second, func() bool { return len(procfs.ChildrenOf(t, l.PID())) == 1 }) {
 					t.Errorf("exit signal %s: it stays as a zombie", sig)
 				}
 			}
 			rig.Write(t, l, "go\n")
 			l.MustEnd(7)
-			if leaves {
-				mayEnd()
+			if leaves != "" {
+				_, _ = hold.WriteString("\n")
+				l.Out.Want("alive")
 			}
 		}
 	}
