@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,8 +54,9 @@ func TestLauncherDiesAroundTheStart(t *testing.T) {
 		if before != nil {
 			within = 40 * time.Millisecond // it takes its time until it executes fini
 		}
+		launcher := append([]string{"/bin/sh", "-c", `"$@" & wait`, "sh"}, before...)
 		for range rig.QuickOrFull(60, 500) {
-			cmd := exec.Command("/bin/sh", slices.Concat([]string{"-c", `"$@" & wait`, "sh"}, before, []string{rig.Fini, "-q", "--", "sleep", "1000"})...)
+			cmd := rig.CommandOf(append(launcher, rig.Fini, "-q", "--", "sleep", "1000"))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // as in rig.Launch
 			l := rig.StartCmd(t, cmd)
 			time.Sleep(rand.N(within))
