@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -41,12 +40,10 @@ type shellUser struct {
 	pos int // up to here the screen has been waited for
 }
 
-var sittings atomic.Int64
-
 // Sit does a case: the bare command, or what is to be like it.
 func (b *bench) Sit(t *testing.T, shell shellKind, c typedCase, wrap string, bare *Sitting, limit time.Duration) (s Sitting) {
 	t.Helper()
-	p := &shellUser{t: t, wrap: wrap, limit: limit, mark: fmt.Sprintf("PTYMARK=%d-%d", os.Getpid(), sittings.Add(1)), ended: make(chan struct{})}
+	p := &shellUser{t: t, wrap: wrap, limit: limit, ended: make(chan struct{})}
 	p.start(b, shell)
 	defer p.leave()
 	err := p.await("!prompt")
@@ -86,7 +83,8 @@ func (p *shellUser) start(b *bench, shell shellKind) {
 	mode.Lflag |= unix.NOFLSH // a key that sends a signal drops nothing that was written before
 	rig.NoError(p.t, unix.IoctlSetTermios(fd, unix.TCSETS, mode))
 	rig.NoError(p.t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}))
-	dir := p.t.TempDir()
+	dir := p.t.TempDir() // another one each time
+	p.mark = "PTYMARK=" + dir
 	p.cmd = exec.Command(shell.Name, shell.args...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append([]string{
