@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -64,16 +63,7 @@ var (
 
 // anchor is what a heading is linked to by, as GitHub makes it.
 func anchor(heading string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(heading) {
-		switch {
-		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
-			b.WriteRune(r)
-		case r == ' ':
-			b.WriteRune('-')
-		}
-	}
-	return b.String()
+	return strings.ReplaceAll(regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
 // No link is dead, and none leads to a place that can't be looked at here.
@@ -96,13 +86,8 @@ func TestPagesLinks(t *testing.T) {
 				t.Errorf("%s: a dead link: %v", page, err)
 				continue
 			}
-			found := fragment == ""
-			for line := range strings.Lines(rig.ReadFile(t, file)) {
-				if heading := strings.TrimLeft(line, "#"); heading != line {
-					found = found || anchor(strings.TrimSpace(heading)) == fragment
-				}
-			}
-			if !found {
+			headings := regexp.MustCompile(`(?m)^#+(.*)$`).FindAllStringSubmatch(rig.ReadFile(t, file), -1)
+			if fragment != "" && !slices.ContainsFunc(headings, func(m []string) bool { return anchor(strings.TrimSpace(m[1])) == fragment }) {
 				t.Errorf("%s: %s has no heading for #%s", page, file, fragment)
 			}
 		}
