@@ -120,7 +120,7 @@ func githubWorkflow(t *testing.T, text string) {
 
 func gitlabJob(t *testing.T, text string) {
 	need.Program(t, "bash")
-	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := recipes.NewDir(t, map[string]string{"make": serving})
 	cmd := rig.CommandOf(k.Cgroup.Wrap(runners.Gitlab(yaml[string](t, text, "tests", "script", "0"))...))
 	cmd.Dir, cmd.Env, cmd.SysProcAttr = k.Dir, k.Env, runners.OwnGroup
 	s := &runners.Step{Life: rig.StartCmd(t, cmd), Cgroup: k.Cgroup}
@@ -135,7 +135,7 @@ func gitlabJob(t *testing.T, text string) {
 // agentWithTerminal: the agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in
 // another group.
 func agentWithTerminal(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := recipes.NewDir(t, map[string]string{"make": serving})
 	cmd := rig.CommandOf(k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+yaml[string](t, text, "steps", "0", "command")))
 	cmd.Dir, cmd.Env = k.Dir, k.Env
 	l, screen, _ := pty.Start(t, cmd)
@@ -336,7 +336,7 @@ func sshHost(t *testing.T, dir string) (ssh, config string) {
 
 // overSSH: the client is killed, and the connection with it.
 func overSSH(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"make": "setsid sleep 1000 & " + serving})
+	k := recipes.NewDir(t, map[string]string{"make": serving})
 	ssh, client := sshHost(t, k.Dir)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		l := k.Start(append([]string{ssh, "-F", client}, strings.Fields(text)[1:]...)...)

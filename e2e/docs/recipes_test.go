@@ -127,8 +127,8 @@ type recipe struct {
 const (
 	quick, long = true, false
 	stopping    = "fini: stopping leftover "
-	// A serving one says that it is ready, ends at SIGTERM, and says so.
-	serving = `trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done`
+	// A serving one leaves a process behind, says that it is ready, ends at SIGTERM, and says so.
+	serving = "setsid sleep 1000 & " + rig.UntilSleeps + `; trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done`
 )
 
 var recipeTests = []recipe{
