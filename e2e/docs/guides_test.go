@@ -29,14 +29,16 @@ func leakyStep(t *testing.T, text string) {
 	steps := yaml[[]struct{ Run string }](t, text)
 	n := slices.IndexFunc(steps, func(step struct{ Run string }) bool { return strings.HasPrefix(step.Run, "fini ") })
 	trial{
-		needs: []string{"make", "jq"}, files: map[string]string{"Makefile": "e2e:\n\t@setsid sleep 1000 & " + strings.ReplaceAll(rig.UntilSleeps, "$", "$$") + "; echo tested\n"},
+		needs: []string{"make", "jq"}, files: map[string]string{"Makefile": "e2e:\n\t@setsid sleep 1000 & " +
+			strings.ReplaceAll(rig.UntilSleeps, "$", "$$") + "; echo tested\n"},
 		script: `sh -c "$BLOCK"; status=$?; jq -r '.leftovers[].command' leaks.json; exit $status`, status: 1, out: "tested\nsleep 1000\n",
 	}.run(t, steps[n].Run)
 }
 
 var audits = trial{
 	standIns: map[string]string{"make": "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps + "; exit 3"}, needs: []string{"jq"},
-	script: `mkdir reports; sh -c "$BLOCK"; status=$?; jq -r '.leftovers[].command' reports/e2e.json; exit $status`, status: 3, out: "sleep 1000\n", leaves: "sleep",
+	script: `mkdir reports; sh -c "$BLOCK"; status=$?; jq -r '.leftovers[].command' reports/e2e.json; exit $status`, status: 3,
+	out: "sleep 1000\n", leaves: "sleep",
 }.run
 
 // mustBeBash is a step whose own shell is not the workflow's.
@@ -49,8 +51,9 @@ func mustBeBash(t *testing.T, text string) {
 // buildsFirst runs the step that clones fini and builds it, with a repository and a make of its own.
 var buildsFirst = each(mustBeBash, trial{
 	needs: []string{"git"}, yaml: []string{"0", "run"},
-	standIns: map[string]string{"make": `[ "$*" = "-C temp/fini build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`, "sudo": `echo "$1 $3" && test -f "$2"`},
-	files:    map[string]string{"seed-126c5d8a/fini/main.go": "package main\n"},
+	standIns: map[string]string{"make": `[ "$*" = "-C temp/fini build" ] && mkdir "$2/bin" && cp "$2/main.go" "$2/bin/fini"`,
+		"sudo": `echo "$1 $3" && test -f "$2"`},
+	files: map[string]string{"seed-126c5d8a/fini/main.go": "package main\n"},
 	script: `cd seed-126c5d8a/fini && git init -q && git add . && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m "a commit" && cd ../.. &&
 		export GITHUB_SERVER_URL=file://$PWD RUNNER_TEMP=temp && exec sh -ec "$BLOCK"`, out: "install /usr/local/bin/\n",
 }.run)
@@ -76,7 +79,8 @@ func serverForLaterSteps(t *testing.T, text string) {
 		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, "npm|sh|node"},
 	} {
 		trial{
-			needs: []string{"bash"}, yaml: []string{"0", "run"}, as: "step", standIns: map[string]string{"start-server": c.server}, env: []string{c.env},
+			needs: []string{"bash"}, yaml: []string{"0", "run"}, as: "step", standIns: map[string]string{"start-server": c.server},
+			env:    []string{c.env},
 			files:  map[string]string{"package.json": `{"scripts": {"start": "` + serves + `"}}`},
 			script: "echo >>step; echo 'until [ -p ready ]; do :; done' >>step; exec " + c.shell + "step", leaves: c.leaves,
 		}.run(t, text)
@@ -186,7 +190,8 @@ var leakInCargo = trial{
 		"Cargo.toml": "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n",
 		"src/lib.rs": `#[test] fn checkout() { std::process::Command::new("sleep").arg("1000").env("FINI_TEST", "checkout").spawn().unwrap(); }` + "\n",
 	},
-	script: "exec cargo test --offline --lib", status: 1, says: []string{"test checkout ... ok", stopping, "started in test checkout", "error: test failed"},
+	script: "exec cargo test --offline --lib", status: 1,
+	says: []string{"test checkout ... ok", stopping, "started in test checkout", "error: test failed"},
 }.run
 
 func leakInCTest(t *testing.T, text string) {
@@ -217,7 +222,8 @@ import { describe, test } from 'vitest';
 describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));
 `,
 	},
-	env: []string{"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="}, script: "exec fini --orphans-exit=9 -- node_modules/.bin/vitest run", status: 9,
+	env:    []string{"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="},
+	script: "exec fini --orphans-exit=9 -- node_modules/.bin/vitest run", status: 9,
 	says: []string{stopping, " in test tests/shop.test.js::shop checkout\n", "::error title=fini,file=tests/shop.test.js::"},
 }.run
 
@@ -227,7 +233,8 @@ var leakInJest = trial{
 		"shop.test.js": "const { spawn } = require('child_process');\n" +
 			"describe('shop', () => test('checkout', () => { spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); }));\n",
 	},
-	script: "exec fini --orphans-exit=9 -- node_modules/.bin/jest --no-cache --ci", status: 9, says: []string{" in test shop.test.js::shop checkout\n"},
+	script: "exec fini --orphans-exit=9 -- node_modules/.bin/jest --no-cache --ci", status: 9,
+	says: []string{" in test shop.test.js::shop checkout\n"},
 }.run
 
 // codeOf are the code spans of the line of docs/ci.md that begins like this.
@@ -255,17 +262,20 @@ func TestGuidesNameTests(t *testing.T) {
 		name, runs, test string
 		files            map[string]string
 	}{
-		{"node", "node --test shop.test.js", "checkout", map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
-			"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"}},
+		{"node", "node --test shop.test.js", "checkout",
+			map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
+				"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"}},
 		{"bats", "bats shop.bats", "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, by its description |")[0] +
 			"\n@test \"it checks out\" { setsid start-server >/dev/null 2>&1 3>&- 4>&- & true; }\n"}},
-		{"go, parallel", "go test ./...", "TestCheckout", goTests("t.Parallel()\ncmd := exec.Command(\"start-server\")\n" + codeOf(t, "| Go |")[1] +
-			"\nif err := cmd.Start(); err != nil {\nt.Fatal(err)\n}")},
+		{"go, parallel", "go test ./...", "TestCheckout",
+			goTests("t.Parallel()\ncmd := exec.Command(\"start-server\")\n" + codeOf(t, "| Go |")[1] +
+				"\nif err := cmd.Start(); err != nil {\nt.Fatal(err)\n}")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			runner, _, _ := strings.Cut(tt.runs, " ")
-			trial{needs: []string{runner, "setsid"}, standIns: startsInTest, files: tt.files, script: "exec fini --orphans-exit=9 -- " + tt.runs,
+			trial{needs: []string{runner, "setsid"}, standIns: startsInTest, files: tt.files,
+				script: "exec fini --orphans-exit=9 -- " + tt.runs,
 				status: 9, says: []string{" in test " + tt.test}}.run(t, "")
 		})
 	}
@@ -282,9 +292,11 @@ func TestGuidesGoServer(t *testing.T) {
 	for name, end := range map[string]string{"returns": "", "panics": `panic("over")`, "is killed": "_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			do := code[0] + "\n" + code[1] + "\nif " + strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1) + "; err != nil {\nt.Fatal(err)\n}\n" + code[3] + "\n" + end
+			do := code[0] + "\n" + code[1] + "\nif " + strings.Replace(code[2], "cmd.Start()", "err := cmd.Start()", 1) +
+				"; err != nil {\nt.Fatal(err)\n}\n" + code[3] + "\n" + end
 			// fini outlives a test that is killed.
-			tr := trial{standIns: map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"}, files: goTests(do), script: "exec go test ./...", later: true}
+			tr := trial{standIns: map[string]string{"server": "setsid sleep 1000 & exec sleep 1001"}, files: goTests(do),
+				script: "exec go test ./...", later: true}
 			if end != "" {
 				tr.status = 1
 			}
@@ -296,14 +308,16 @@ func TestGuidesGoServer(t *testing.T) {
 // daemonsStay: each tool leaves its server, which fini spares; a leak beside them is named, and fails the step.
 func daemonsStay(t *testing.T, text string) {
 	dir := t.TempDir()
-	env := []string{"HOME=" + dir, "TMPDIR=" + dir, "SCCACHE_DIR=" + dir, "SCCACHE_SERVER_PORT=14226", "ANDROID_ADB_SERVER_PORT=15037", "XDG_RUNTIME_DIR=" + dir, "XDG_STATE_HOME=" + dir}
+	env := []string{"HOME=" + dir, "TMPDIR=" + dir, "SCCACHE_DIR=" + dir, "SCCACHE_SERVER_PORT=14226",
+		"ANDROID_ADB_SERVER_PORT=15037", "XDG_RUNTIME_DIR=" + dir, "XDG_STATE_HOME=" + dir}
 	ssh, config := sshHost(t, dir)
 	for tool, command := range map[string]string{ // sccache gives up after ten seconds, and its server comes nevertheless
 		"adb": "adb start-server", "sccache": "{ sccache --start-server || sccache --show-stats; }", "watchman": "watchman version",
 		"ssh": ssh + " -F " + config + " -o ControlMaster=auto -o ControlPersist=1h -o ControlPath=" + rig.ShortTempDir(t) + "/c host true",
 	} {
 		trial{
-			needs: []string{tool}, env: env, standIns: map[string]string{"make": command + " >log 2>&1 || { cat log; exit 1; }"}, leaves: tool,
+			needs: []string{tool}, env: env, standIns: map[string]string{"make": command + " >log 2>&1 || { cat log; exit 1; }"},
+			leaves:  tool,
 			changes: []string{"--allow-orphan=ssh ", "--allow-orphan=ssh --allow-orphan=sshd "}, // which descends from ssh here
 		}.run(t, text)
 	}
@@ -327,11 +341,13 @@ func sshHost(t *testing.T, dir string) (ssh, config string) {
 		rig.Run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, name))
 	}
 	path := dir + "/bin:" + filepath.Dir(rig.Fini) + ":" + os.Getenv("PATH")
-	server := rig.Put(t, filepath.Join(dir, "sshd_config"), fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
-		"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", dir, path), 0o644)
+	server := rig.Put(t, filepath.Join(dir, "sshd_config"),
+		fmt.Sprintf("HostKey %[1]s/host\nAuthorizedKeysFile %[1]s/user.pub\nStrictModes no\n"+
+			"PermitRootLogin yes\nPidFile none\nUsePAM no\nSetEnv PATH=%[2]s HOME=%[1]s\n", dir, path), 0o644)
 	// sshd -i speaks on its standard streams, so that no port is needed.
 	return ssh, rig.Put(t, filepath.Join(dir, "ssh_config"), fmt.Sprintf("Host host\nIdentityFile %[1]s/user\nStrictHostKeyChecking no\n"+
-		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", dir, sshd, server), 0o644)
+		"UserKnownHostsFile /dev/null\nLogLevel ERROR\nUser root\nProxyCommand %[2]s -i -e -f %[3]s 2>/dev/null\n", dir, sshd,
+		server), 0o644)
 }
 
 // overSSH: the client is killed, and the connection with it.
@@ -353,8 +369,9 @@ func overSSH(t *testing.T, text string) {
 func containerInStep(t *testing.T, text string) {
 	need.Root(t, "for podman")
 	k := recipes.NewDir(t, map[string]string{
-		"make":   "echo tested",
-		"podman": `case $1 in run) shift; set -- run --network none "$@" /bin/sh -c "sleep 1000";; esac; exec ` + strings.Join(containers.PodmanClient(t), " ") + ` "$@"`,
+		"make": "echo tested",
+		"podman": `case $1 in run) shift; set -- run --network none "$@" /bin/sh -c "sleep 1000";; esac; exec ` +
+			strings.Join(containers.PodmanClient(t), " ") + ` "$@"`,
 	})
 	k.Env = append(containers.PodmanConfig(t), k.Env[len(k.Env)-1], "FINI_GRACE=2s") // conmon ignores SIGTERM
 	load := exec.Command(filepath.Join(k.Dir, "bin/podman"), "import", "-", "example")
@@ -362,7 +379,8 @@ func containerInStep(t *testing.T, text string) {
 	rig.Succeed(t, load)
 	step := func(status int, changes ...string) (said string) {
 		t.Helper()
-		l := k.Start("/bin/sh", "-c", strings.NewReplacer(append(changes, "--name db example", "--name db localhost/example")...).Replace(text))
+		l := k.Start("/bin/sh", "-c", strings.NewReplacer(append(changes, "--name db example",
+			"--name db localhost/example")...).Replace(text))
 		l.MustHaveStatus(status)
 		return l.Out.Text() + l.Err.Text()
 	}
@@ -370,7 +388,8 @@ func containerInStep(t *testing.T, text string) {
 	if said := step(0); !strings.Contains(said, "tested\n") {
 		t.Errorf("it says %q", said)
 	}
-	if said := step(1, removes, ""); !strings.Contains(said, stopping) || !strings.Contains(said, "/conmon ") || !strings.Contains(said, "sleep 1000") {
+	if said := step(1, removes, ""); !strings.Contains(said, stopping) || !strings.Contains(said, "/conmon ") ||
+		!strings.Contains(said, "sleep 1000") {
 		t.Errorf("it says %q", said)
 	}
 	// Under this name the monitor stays, and the container with it.
@@ -398,7 +417,8 @@ func runsFor(report int, argv string) string {
 
 // leakRanking merges the reports of runs in which two tests leak, one of them twice as often.
 var leakRanking = trial{
-	needs: []string{"jq"}, files: map[string]string{"leaks": "#!/bin/sh\nfor test; do FINI_TEST=\"shop $test\" sleep 1000 & " + rig.UntilSleeps + "; done\n"},
+	needs: []string{"jq"}, files: map[string]string{"leaks": "#!/bin/sh\nfor test; do FINI_TEST=\"shop $test\" sleep 1000 & " +
+		rig.UntilSleeps + "; done\n"},
 	script: runsFor(0, "./leaks checkout login") + runsFor(1, "./leaks checkout") + `exec sh -c "$BLOCK"`,
 	out:    "2\tshop checkout\tsleep\n1\tshop login\tsleep\n",
 }.run
@@ -520,11 +540,13 @@ var (
 
 const untilHelper = "until test -s helper; do sleep 0.01; done\n"
 
-var supervised = trial{standIns: slow, env: helper, script: `sh -c "exec $BLOCK" & ` + untilHelper + "kill $!; wait $!", status: 137, says: killsHelper}.run
+var supervised = trial{standIns: slow, env: helper, script: `sh -c "exec $BLOCK" & ` + untilHelper + "kill $!; wait $!", status: 137,
+	says: killsHelper}.run
 
 func underSupervisord(t *testing.T, text string) {
 	trial{
-		needs: []string{"supervisord", "supervisorctl"}, standIns: slow, env: append(helper, "SOCKET="+rig.ShortTempDir(t)+"/socket"), as: "server.conf",
+		needs: []string{"supervisord", "supervisorctl"}, standIns: slow,
+		env: append(helper, "SOCKET="+rig.ShortTempDir(t)+"/socket"), as: "server.conf",
 		script: `set -e
 			cat >supervisord.conf - server.conf <<-END
 				[supervisord]
@@ -550,7 +572,8 @@ func underSupervisord(t *testing.T, text string) {
 
 var underRunit = trial{
 	needs: []string{"runsv", "sv"}, standIns: slow, env: []string{"HELPER=../helper"}, as: "service/run",
-	script: "set -e; runsv service & " + untilHelper + "sv -w 300 force-stop ./service; kill $!; wait $!", says: append(killsHelper, "ok: down: "),
+	script: "set -e; runsv service & " + untilHelper + "sv -w 300 force-stop ./service; kill $!; wait $!",
+	says:   append(killsHelper, "ok: down: "),
 }.run
 
 var underPM2 = trial{
@@ -561,7 +584,8 @@ var underPM2 = trial{
 
 // start-stop-daemon starts the server in / with no output.
 var underStartStopDaemon = trial{
-	needs: []string{"start-stop-daemon"}, standIns: slow, env: helper, changes: []string{"--background", "--background --no-close --chdir $PWD",
+	needs: []string{"start-stop-daemon"}, standIns: slow, env: helper,
+	changes: []string{"--background", "--background --no-close --chdir $PWD",
 		"\nstart-stop-daemon --stop", " 2>said\n" + untilHelper + "start-stop-daemon --stop"},
 	script: `export PIDFILE=$PWD/pid; sh -ec "$BLOCK" && cat said`, says: killsHelper, later: true,
 }.run

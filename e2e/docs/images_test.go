@@ -42,7 +42,8 @@ func built(t *testing.T, text string, more map[string]string) (image string) {
 	for name, text := range more {
 		files[name] = text
 	}
-	files["Dockerfile"] = strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0", "--from="+example.Fini).Replace(text)
+	files["Dockerfile"] = strings.NewReplacer("FROM busybox", "FROM "+example.Whole, "--from=fini:0.1.0",
+		"--from="+example.Fini).Replace(text)
 	for name, text := range files {
 		rig.Put(t, filepath.Join(dir, name), text, 0o755)
 	}
@@ -85,7 +86,8 @@ func healthCheck(t *testing.T, text string) {
 	if m == nil || json.Unmarshal([]byte(m[1]), &argv) != nil || argv[0] != "/fini" {
 		t.Fatalf("no check in an exec form: %s", text)
 	}
-	trial{standIns: map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"}, changes: []string{" 3s ", " 300ms "}, script: "exec $BLOCK", status: 124}.
+	trial{standIns: map[string]string{"check-health": "setsid sleep 1000 & sleep 1000"}, changes: []string{" 3s ", " 300ms "},
+		script: "exec $BLOCK", status: 124}.
 		run(t, strings.TrimPrefix(strings.Join(argv, " "), "/"))
 }
 
@@ -109,14 +111,16 @@ func composed(t *testing.T, text string) {
 	for name, value := range service.Environment {
 		flags = append(flags, "-e", name+"="+value)
 	}
-	mustStopWell(t, containers.StartContainer(t, slices.Concat(flags, []string{built(t, imageOfServer, nil)}, service.Entrypoint[1:], service.Command)...))
+	mustStopWell(t, containers.StartContainer(t, slices.Concat(flags, []string{built(t, imageOfServer, nil)}, service.Entrypoint[1:],
+		service.Command)...))
 }
 
 // execProbe: PID 1 of the container reaps nothing.
 func execProbe(t *testing.T, text string) {
 	c := containers.StartContainer(t, "--entrypoint", "sleep", built(t, imageOfServer, nil), "1000")
 	line := strings.Join(yaml[[]string](t, text, "readinessProbe", "exec", "command"), " ")
-	l := rig.StartCmd(t, containers.Client(t, append([]string{"exec", c.Name}, strings.Fields(strings.Replace(line, " 3s ", " 300ms ", 1))...)...))
+	l := rig.StartCmd(t, containers.Client(t, append([]string{"exec", c.Name},
+		strings.Fields(strings.Replace(line, " 3s ", " 300ms ", 1))...)...))
 	l.MustHaveStatus(124)
 	if n := c.Zombies(); n > 0 {
 		t.Errorf("%d zombies", n)
@@ -150,7 +154,8 @@ func kubernetesInit(t *testing.T, text string) {
 	server, volume := built(t, imageOfServer, nil), containers.UniqueName("volume")
 	containers.Docker(t, "volume", "create", volume)
 	t.Cleanup(func() { containers.Docker(t, "volume", "rm", volume) })
-	containers.Docker(t, append([]string{"run", "--rm", "--network", "none"}, first.flags(example.Fini, "-v", volume+":"+first.VolumeMounts[0].MountPath)...)...)
+	containers.Docker(t, append([]string{"run", "--rm", "--network", "none"},
+		first.flags(example.Fini, "-v", volume+":"+first.VolumeMounts[0].MountPath)...)...)
 	c := containers.StartContainer(t, second.flags(server, "-v", volume+":"+mount.MountPath)...)
 	c.MustBeFini()
 	mustStopWell(t, c)
@@ -162,7 +167,8 @@ func commandInPod(t *testing.T, text string) {
 
 // masterAndChildren: only the master gets SIGTERM, and lets its child finish.
 func masterAndChildren(t *testing.T, text string) {
-	c := containers.StartContainer(t, built(t, imageOfBoth+"COPY celery /bin/\nRUN mkdir -p /tmp && mkfifo /tmp/end\n"+text, map[string]string{"celery": `#!/bin/sh
+	c := containers.StartContainer(t, built(t, imageOfBoth+"COPY celery /bin/\nRUN mkdir -p /tmp && mkfifo /tmp/end\n"+text,
+		map[string]string{"celery": `#!/bin/sh
 		sh -c 'trap "echo lost; exit 1" TERM; echo working; read end </tmp/end; echo finished' &
 		trap 'echo warm shutdown; echo >/tmp/end; wait; exit 0' TERM
 		wait
@@ -182,7 +188,8 @@ func timeToStop(t *testing.T, text string) {
 	if m == nil {
 		t.Fatal(text)
 	}
-	image := built(t, imageOfBoth+"ENTRYPOINT [\"/fini\", \"--\"]\nCMD [\"server\", \"--port=80\"]\n", map[string]string{"server": strings.Replace(imageServer, "sleep 0.2", "sleep 6", 1)})
+	image := built(t, imageOfBoth+"ENTRYPOINT [\"/fini\", \"--\"]\nCMD [\"server\", \"--port=80\"]\n",
+		map[string]string{"server": strings.Replace(imageServer, "sleep 0.2", "sleep 6", 1)})
 	mustStopWell(t, containers.StartContainer(t, append(strings.Fields(m[1]), image)...))
 }
 
@@ -196,11 +203,13 @@ func sandbox(t *testing.T, text string) {
 	}
 	c := containers.StartContainer(t, strings.Fields(strings.Replace(flags, " example ", " "+built(t, imageOfBoth, nil)+" ", 1))...)
 	call := func(limit, command string) *rig.Life {
-		argv := strings.Fields(strings.NewReplacer(" sandbox ", " "+c.Name+" ", " bash -c \"$COMMAND\"", "", " 2m ", " "+limit+" ").Replace(lines[1]))
+		argv := strings.Fields(strings.NewReplacer(" sandbox ", " "+c.Name+" ", " bash -c \"$COMMAND\"", "", " 2m ",
+			" "+limit+" ").Replace(lines[1]))
 		return rig.StartCmd(t, containers.Client(t, append(argv[1:], "sh", "-c", command)...))
 	}
 	runs := func() string {
-		return regexp.MustCompile(`[^0-9]+`).ReplaceAllString(c.Exec("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 100[0-9] ' | sort -u"), " ")
+		return regexp.MustCompile(`[^0-9]+`).ReplaceAllString(c.Exec("sh", "-c",
+			"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep 100[0-9] ' | sort -u"), " ")
 	}
 	mustRun := func(want string) {
 		t.Helper()
@@ -255,7 +264,8 @@ func sides(t *testing.T, diff string) (before, after string) {
 func migrated(t *testing.T, text string) (image string) {
 	t.Helper()
 	// The inits that an image's package manager is asked for, and what they are linked with.
-	packages := map[string]string{"usr/bin/tini": need.Program(t, "tini-static"), "usr/bin/dumb-init": need.Program(t, "dumb-init"), "usr/bin/catatonit": need.Program(t, "catatonit")}
+	packages := map[string]string{"usr/bin/tini": need.Program(t, "tini-static"), "usr/bin/dumb-init": need.Program(t, "dumb-init"),
+		"usr/bin/catatonit": need.Program(t, "catatonit")}
 	linked, _ := exec.Command("ldd", packages["usr/bin/dumb-init"]).Output() // fails if it is static
 	for _, m := range regexp.MustCompile(`(?m)(/\S+) \(0x`).FindAllStringSubmatch(string(linked), -1) {
 		packages[m[1][1:]] = m[1]
@@ -265,11 +275,13 @@ func migrated(t *testing.T, text string) (image string) {
 		files["packages/"+name] = rig.ReadFile(t, file)
 		files["downloads/"+filepath.Base(name)] = files["packages/"+name]
 	}
-	text = regexp.MustCompile(`(?m)^ADD https://\S+/(tini|dumb-init)\S* (\S+)$`).ReplaceAllString(text, "COPY downloads /usr/lib/downloads\nCOPY downloads/$1 $2")
+	text = regexp.MustCompile(`(?m)^ADD https://\S+/(tini|dumb-init)\S* (\S+)$`).ReplaceAllString(text,
+		"COPY downloads /usr/lib/downloads\nCOPY downloads/$1 $2")
 	if strings.Contains(text, "dumb-init") {
 		text = strings.Replace(text, "\n", "\nRUN apt-get install its-libraries\n", 1)
 	}
-	return built(t, strings.Replace(text, "FROM debian:12\n", "FROM busybox\nENTRYPOINT []\nCOPY packages /packages\nCOPY apt-get /bin/\n", 1), files)
+	return built(t, strings.Replace(text, "FROM debian:12\n",
+		"FROM busybox\nENTRYPOINT []\nCOPY packages /packages\nCOPY apt-get /bin/\n", 1), files)
 }
 
 // mustMigrate stops a container whose PID 1 gives what the server leaves no time, and one after the change.
@@ -337,7 +349,8 @@ func migrationGrep(t *testing.T, command string) {
 	if strings.Count(want, "\n") < 10 {
 		t.Errorf("only %q", want)
 	}
-	trial{files: files, script: `found=$(sh -c "$BLOCK") && echo "$found" | sed 's#^\./##; s/:.*//' | LC_ALL=C sort -u`, out: recipes.SortedLines(want)}.run(t, command)
+	trial{files: files, script: `found=$(sh -c "$BLOCK") && echo "$found" | sed 's#^\./##; s/:.*//' | LC_ALL=C sort -u`,
+		out: recipes.SortedLines(want)}.run(t, command)
 }
 
 // What docs/migrate.md says of a command that can't be run: fini's and tini's statuses, and those of the others.

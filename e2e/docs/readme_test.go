@@ -87,7 +87,8 @@ func TestPagesLinks(t *testing.T) {
 				continue
 			}
 			headings := regexp.MustCompile(`(?m)^#+(.*)$`).FindAllStringSubmatch(rig.ReadFile(t, file), -1)
-			if fragment != "" && !slices.ContainsFunc(headings, func(m []string) bool { return anchor(strings.TrimSpace(m[1])) == fragment }) {
+			if fragment != "" && !slices.ContainsFunc(headings,
+				func(m []string) bool { return anchor(strings.TrimSpace(m[1])) == fragment }) {
 				t.Errorf("%s: %s has no heading for #%s", page, file, fragment)
 			}
 		}
@@ -96,7 +97,8 @@ func TestPagesLinks(t *testing.T) {
 		t.Errorf("only %d links found", links)
 	}
 	// Each page can be come by.
-	starts := rig.ReadFile(t, "../README.md") + strings.ReplaceAll(rig.ReadFile(t, "../docs/README.md"), "](", "](docs/") + rig.ReadFile(t, "../CONTRIBUTING.md")
+	starts := rig.ReadFile(t, "../README.md") + strings.ReplaceAll(rig.ReadFile(t, "../docs/README.md"), "](", "](docs/") +
+		rig.ReadFile(t, "../CONTRIBUTING.md")
 	for _, page := range pages(t) {
 		if name := strings.TrimPrefix(page, "../"); name != "README.md" && !strings.Contains(starts, "("+name) {
 			t.Errorf("no start page leads to %s", name)
@@ -185,7 +187,8 @@ func TestPagesExamples(t *testing.T) {
 	for _, page := range append(pages(t), "../docs/fini.1") {
 		for _, b := range recipes.BlocksOf(t, page) {
 			command, want, _ := strings.Cut(b.Text, "\n")
-			if b.Kind == "dockerfile" && strings.HasPrefix(command, "COPY ") || b.Kind != "console" && strings.HasSuffix(page, ".md") { // see releaseImage, TestRecipes
+			if b.Kind == "dockerfile" && strings.HasPrefix(command, "COPY ") || b.Kind != "console" &&
+				strings.HasSuffix(page, ".md") { // see releaseImage, TestRecipes
 				continue
 			}
 			if command, ok := strings.CutPrefix(command, "$ "); ok {
@@ -260,11 +263,13 @@ func TestPagesPicture(t *testing.T) {
 // The README's times of a start are those of the page about them.
 func TestReadmeStartTimes(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile(`(?m)^\| starts and ends ` + "`true`" + ` \| ([\d.]+)×, ([\d.]+)× with `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	m := regexp.MustCompile(`(?m)^\| starts and ends ` + "`true`" +
+		` \| ([\d.]+)×, ([\d.]+)× with `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
 	if m == nil {
 		t.Fatal("no times in the README")
 	}
-	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` + regexp.QuoteMeta(row)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
+	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` +
+		regexp.QuoteMeta(row)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
 		t.Errorf("not in docs/performance.md: %s", row)
 	}
 }
@@ -279,7 +284,8 @@ func TestReadmeMeasured(t *testing.T) {
 		t.Errorf("only %d rows", len(rows))
 	}
 	for _, m := range rows {
-		if row := " | " + m[1] + ", " + m[2] + " | " + m[3] + ", " + m[4] + " | " + m[5] + ", " + m[6] + " |\n"; !strings.Contains(page, row) {
+		if row := " | " + m[1] + ", " + m[2] + " | " + m[3] + ", " + m[4] + " | " + m[5] + ", " + m[6] +
+			" |\n"; !strings.Contains(page, row) {
 			t.Errorf("not in docs/drop-in.md: %s", row)
 		}
 	}

@@ -128,7 +128,8 @@ const (
 	quick, long = true, false
 	stopping    = "fini: stopping leftover "
 	// A serving one leaves a process behind, says that it is ready, ends at SIGTERM, and says so.
-	serving = "setsid sleep 1000 & " + rig.UntilSleeps + `; trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done`
+	serving = "setsid sleep 1000 & " + rig.UntilSleeps +
+		`; trap 'echo "$0 got TERM"; exit 0' TERM; echo ready; while :; do sleep 1000 & wait; done`
 )
 
 var recipeTests = []recipe{
@@ -167,7 +168,8 @@ var recipeTests = []recipe{
 	{"js", "handleTestEvent", long, leakInJest},
 	{"js", "beforeEach(({ task })", long, leakInVitest},
 	{"js", "treekill", long, underPM2},
-	{"sh", "fini --orphans-exit=1 -- make e2e", quick, trial{standIns: leakyMake, status: 1, says: []string{stopping, "exit 1 instead of 0"}}.run},
+	{"sh", "fini --orphans-exit=1 -- make e2e", quick, trial{standIns: leakyMake, status: 1,
+		says: []string{stopping, "exit 1 instead of 0"}}.run},
 	{"sh", "--allow-orphan=adb", long, daemonsStay},
 	{"sh", "--orphans=leave --report=reports", quick, audits},
 	{"sh", "podman run -d", long, containerInStep},
@@ -257,14 +259,16 @@ func session(t *testing.T, text string) {
 		t.Fatalf("the session runs %q", lines)
 	}
 	trial{
-		changes: []string{"sleep 60 &", "sleep 1000 & echo $! >pid;"}, script: `sh -c "$BLOCK" | { read line; echo $line; grep . pid; cat; echo EOF; }`,
+		changes: []string{"sleep 60 &", "sleep 1000 & echo $! >pid;"},
+		script:  `sh -c "$BLOCK" | { read line; echo $line; grep . pid; cat; echo EOF; }`,
 		meanwhile: func(t *testing.T, l *rig.Life) {
 			l.Out.Want("tests passed")
 			rig.MustKill(t, l.Out.WantPID(""), syscall.SIGKILL) // which has the pipe open: there is no EOF before
 			l.Out.Want("EOF")
 		},
 	}.run(t, lines[0][1])
-	trial{changes: []string{"sleep 60", "sleep 1000"}, script: `bash -c "$BLOCK | cat" 2>said; grep -E '` + strings.ReplaceAll(said.String()[4:], `\d`, "[0-9]") + `' said >&2`,
+	trial{changes: []string{"sleep 60", "sleep 1000"}, script: `bash -c "$BLOCK | cat" 2>said; grep -E '` +
+		strings.ReplaceAll(said.String()[4:], `\d`, "[0-9]") + `' said >&2`,
 		out: "tests passed\n"}.run(t, lines[1][1])
 }
 
@@ -302,7 +306,8 @@ var makesShell = each(
 var startsServer = map[string]string{"start-server": "exec setsid sleep 1000", "run-tests": "echo tested"}
 
 func npmScript(t *testing.T, text string) {
-	if _, shipped, _ := strings.Cut(rig.ReadFile(t, "../packaging/fini-sh"), `/fini"`); shipped == "" || !strings.HasSuffix(text, "exec fini"+shipped) {
+	if _, shipped, _ := strings.Cut(rig.ReadFile(t, "../packaging/fini-sh"), `/fini"`); shipped == "" ||
+		!strings.HasSuffix(text, "exec fini"+shipped) {
 		t.Error("the packages have a fini-sh that does something else")
 	}
 	trial{needs: []string{"npm"}, as: "bin/fini-sh", files: map[string]string{
@@ -324,20 +329,24 @@ var (
 
 // Another system has no fini, and the command runs as it is.
 var embedsNode = each(
-	trial{needs: []string{"node"}, npm: "fini-init", standIns: embedded, changes: inNode, as: "host.js", script: "exec node host.js", out: "3 null [ 'sleep 1000' ]\n"}.run,
-	trial{npm: "fini-init", standIns: exits3, changes: inNode, as: "host.js", files: asMac, script: "exec node --require ./mac.js host.js 2>&1",
-		out: "fini: it needs Linux, and this is darwin: server runs without it\n3 null \n"}.run,
+	trial{needs: []string{"node"}, npm: "fini-init", standIns: embedded, changes: inNode, as: "host.js", script: "exec node host.js",
+		out: "3 null [ 'sleep 1000' ]\n"}.run,
+	trial{npm: "fini-init", standIns: exits3, changes: inNode, as: "host.js", files: asMac,
+		script: "exec node --require ./mac.js host.js 2>&1",
+		out:    "fini: it needs Linux, and this is darwin: server runs without it\n3 null \n"}.run,
 )
 
 var embedsPython = each(
-	trial{needs: []string{"python3"}, npm: "fini-init", standIns: embedded, changes: inPython, as: "host.py", script: "exec python3 host.py", out: "3 ['sleep 1000']\n"}.run,
+	trial{needs: []string{"python3"}, npm: "fini-init", standIns: embedded, changes: inPython, as: "host.py",
+		script: "exec python3 host.py", out: "3 ['sleep 1000']\n"}.run,
 	trial{npm: "fini-init", standIns: exits3, changes: inPython, as: "host.py", script: "exec python3 host.py",
 		env: []string{"FINI_BINARY=/no/such/file"}, out: "3 \n", says: []string{": server runs without it\n"}}.run,
 )
 
 // embedsTransport connects the SDK's client to a real server, closes it, and reads the report.
 var embedsTransport = trial{
-	needs: []string{"node"}, npm: "@modelcontextprotocol", changes: []string{"'server.js'", "'node_modules/@modelcontextprotocol/server-everything/dist/index.js'"}, as: "transport.mjs",
+	needs: []string{"node"}, npm: "@modelcontextprotocol",
+	changes: []string{"'server.js'", "'node_modules/@modelcontextprotocol/server-everything/dist/index.js'"}, as: "transport.mjs",
 	files: map[string]string{"host.mjs": `import { readFileSync } from 'node:fs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { transport } from './transport.mjs';
@@ -348,7 +357,8 @@ console.log(JSON.parse(readFileSync('server.json', 'utf8')).leftovers.length);
 `}, script: "exec node host.mjs", out: "0\n",
 }.run
 
-var embedsGo = trial{needs: []string{"go"}, standIns: embedded, as: "host.go", files: map[string]string{"go.mod": "module host\n\ngo 1.21\n", "host_test.go": `package host
+var embedsGo = trial{needs: []string{"go"}, standIns: embedded, as: "host.go",
+	files: map[string]string{"go.mod": "module host\n\ngo 1.21\n", "host_test.go": `package host
 
 import (
 	"strings"
@@ -373,8 +383,9 @@ for (const platform of ['linux', 'darwin']) {
 `}, script: "exec node use.js", out: "fini: FINI_BINARY: /none does not exist\n{\"command\":\"node\",\"args\":[\"server.js\"]}\n"}.run
 
 // wraps runs README's wrap, which has fini's flags in front of the command.
-var wraps = trial{needs: []string{"node"}, npm: "fini-init", script: `exec node -e "$BLOCK; console.log(require('path').basename(command), args.join(' '))"`,
-	out: "fini -i -k 5s --grace=1s -- node server.js\n"}.run
+var wraps = trial{needs: []string{"node"}, npm: "fini-init",
+	script: `exec node -e "$BLOCK; console.log(require('path').basename(command), args.join(' '))"`,
+	out:    "fini -i -k 5s --grace=1s -- node server.js\n"}.run
 
 var atTheEndOfInput = trial{standIns: map[string]string{"node": "sleep 1000 & echo ready; exec sleep 1001"}, script: inPlace, status: 143,
 	meanwhile: func(_ *testing.T, l *rig.Life) {
@@ -384,7 +395,8 @@ var atTheEndOfInput = trial{standIns: map[string]string{"node": "sleep 1000 & ec
 
 // forgotten is a server whose host holds the pipe open, and has sent it its last call.
 var forgotten = trial{
-	standIns: map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"}, changes: []string{"--idle=1h", "--idle=1s"}, script: inPlace,
+	standIns: map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"},
+	changes:  []string{"--idle=1h", "--idle=1s"}, script: inPlace,
 	meanwhile: func(t *testing.T, l *rig.Life) {
 		l.Out.Want("ready")
 		rig.Write(t, l, "call\n")

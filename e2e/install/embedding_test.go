@@ -103,7 +103,8 @@ func TestEmbeddingStatuses(t *testing.T) {
 		"fini fails, or its flags are wrong":      {"--no-such-flag", "true"},
 		"there is no such command":                {"no such command"},
 	} {
-		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + " \\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|$").FindStringSubmatch(page)
+		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) +
+			" \\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|$").FindStringSubmatch(page)
 		if m == nil {
 			t.Errorf("no row of %q", row)
 			continue

@@ -50,10 +50,11 @@ func TestInstall(t *testing.T) {
 	}
 	const installs = `exec "$0" --install="$1"`
 	for name, script := range map[string]string{
-		"new":                    "umask 077; " + installs,
-		"over another":           `umask 0; echo old >"$1"; chmod 600 "$1"; ` + installs,
-		"over itself":            `"$0" --install="$1" && exec "$1" --install="$1"`,
-		"asked to end meanwhile": need.Program(t, "strace") + ` -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM "$0" --install="$1"`,
+		"new":          "umask 077; " + installs,
+		"over another": `umask 0; echo old >"$1"; chmod 600 "$1"; ` + installs,
+		"over itself":  `"$0" --install="$1" && exec "$1" --install="$1"`,
+		"asked to end meanwhile": need.Program(t, "strace") +
+			` -f -qq -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM "$0" --install="$1"`,
 	} {
 		t.Run(name, func(t *testing.T) { installed(t, install(t, script, t.TempDir(), 0, "", "a name")) })
 	}
@@ -89,7 +90,8 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("a reader sees one or the other", func(t *testing.T) {
 		path := install(t, installs, t.TempDir(), 0, "", "a name")
-		l := rig.StartCmd(t, exec.Command("/bin/sh", "-c", `for i in 1 2 3 4 5 6 7 8 9 10; do "$0" --install="$1" || exit 1; done; echo done`, rig.Fini, path))
+		l := rig.StartCmd(t, exec.Command("/bin/sh", "-c",
+			`for i in 1 2 3 4 5 6 7 8 9 10; do "$0" --install="$1" || exit 1; done; echo done`, rig.Fini, path))
 		for !l.Out.EOF() {
 			got, err := os.ReadFile(path)
 			if err != nil || len(got) != len(binary) {
@@ -245,7 +247,8 @@ func TestMakeInstall(t *testing.T) {
 	rig.Run(t, "make", "-s", "-C", "..", "install", "DESTDIR="+dir, "PREFIX=/usr")
 	for path, file := range map[string]string{
 		"man/man1/fini.1": "docs/fini.1", "bash-completion/completions/fini": "packaging/completions/fini.bash",
-		"zsh/site-functions/_fini": "packaging/completions/fini.zsh", "fish/vendor_completions.d/fini.fish": "packaging/completions/fini.fish",
+		"zsh/site-functions/_fini":            "packaging/completions/fini.zsh",
+		"fish/vendor_completions.d/fini.fish": "packaging/completions/fini.fish",
 	} {
 		recipes.MustBeAs(t, filepath.Join(dir, "usr/share", path), "../"+file, 0o644)
 	}

@@ -126,13 +126,15 @@ func releaseAction(t *testing.T, r release) {
 			cmd.Env = append(os.Environ(), "RUNNER_TEMP="+temp, "GITHUB_PATH="+temp+"/path", "GITHUB_OUTPUT="+temp+"/output",
 				"RELEASE_VERSION="+tt.version, "RELEASE_URL="+url, "MINISIGN_PUBLIC_KEY="+tt.key, "no_proxy=*")
 			if tt.gh != "" {
-				rig.Put(t, temp+"/gh", "#!/bin/sh\necho \"$*\" | grep -q '^attestation verify "+binary+" --repo .*/v"+r.version+"$' && "+tt.gh+"\n", 0o755)
+				rig.Put(t, temp+"/gh", "#!/bin/sh\necho \"$*\" | grep -q '^attestation verify "+binary+" --repo .*/v"+r.version+
+					"$' && "+tt.gh+"\n", 0o755)
 				cmd.Env = append(cmd.Env, "ATTESTATION=true", "PATH="+temp+":"+os.Getenv("PATH"))
 			}
 			out, err := cmd.CombinedOutput()
 			path, _ := os.ReadFile(temp + "/path")
 			if tt.fails != "" {
-				if err == nil || !strings.Contains(string(out), "::error title=fini::") || !strings.Contains(string(out), tt.fails) || len(path) > 0 {
+				if err == nil || !strings.Contains(string(out), "::error title=fini::") || !strings.Contains(string(out), tt.fails) ||
+					len(path) > 0 {
 					t.Errorf("%v, PATH has got %q: %s", err, path, out)
 				}
 				return
@@ -162,8 +164,10 @@ func newActDir(t *testing.T, standIns map[string]string) actDir {
 	}
 	k := actDir{recipes.NewDir(t, standIns), t}
 	// What lies beside fini is this fini's folder, which is not to be on PATH here.
-	k.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") }), "HOME="+k.in("home"), "XDG_CACHE_HOME="+k.in("cache"),
-		"PATH="+k.in("bin")+":"+os.Getenv("PATH"), "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-modcacherw", "GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
+	k.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") }),
+		"HOME="+k.in("home"), "XDG_CACHE_HOME="+k.in("cache"),
+		"PATH="+k.in("bin")+":"+os.Getenv("PATH"), "GOCACHE="+recipes.GoCache(t), "GOFLAGS=-modcacherw",
+		"GOMODCACHE="+strings.TrimSpace(rig.Run(t, "go", "env", "GOMODCACHE")))
 	return k
 }
 
@@ -173,7 +177,8 @@ func (k actDir) in(name string) string { return filepath.Join(k.Dir.Dir, name) }
 func (k actDir) mustAct(folder string, args []string, says ...string) {
 	k.t.Helper()
 	rig.Run(k.t, "sh", "-c", `cd "$1" && git init -q && git add -A && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false commit -q -m all`, "sh", k.in(folder))
-	out := k.MustLeaveNothing(k.Start(append([]string{"sh", "-c", `cd ` + folder + ` && exec act push -P ubuntu-latest=-self-hosted "$@"`, "sh"}, args...)...), 0)
+	out := k.MustLeaveNothing(k.Start(append([]string{"sh", "-c",
+		`cd ` + folder + ` && exec act push -P ubuntu-latest=-self-hosted "$@"`, "sh"}, args...)...), 0)
 	for _, want := range says {
 		if !strings.Contains(out, want) {
 			k.t.Errorf("act says nothing of %q: %s", want, out)
@@ -198,7 +203,8 @@ func TestGitHubActionsByAct(t *testing.T) {
 	workflow := strings.Replace(recipe, m[0], fmt.Sprintf("%[1]s- run: echo before\n%[1]s  shell: bash\n%[2]s%[1]s  with:\n%[1]s    url: file://%[3]s\n%[1]s    minisign-key: %[4]s\n",
 		m[1], m[0], k.in("dist"), key.public), 1)
 	k.File("work/.github/workflows/tests.yml", workflow, 0o644)
-	k.mustAct("work", []string{"--local-repository", m[2] + "@" + m[3] + "=" + k.in("tree")}, "before", "Success - Main make e2e", "stopping leftover ")
+	k.mustAct("work", []string{"--local-repository", m[2] + "@" + m[3] + "=" + k.in("tree")}, "before", "Success - Main make e2e",
+		"stopping leftover ")
 }
 
 // act runs the job of the project's own workflow that uses the action of its tree.

@@ -47,7 +47,8 @@ func releaseImage(t *testing.T, r release) {
 				}
 			}
 			tt.engine.Must(t, "build", "-q", "-t", copied, dir)
-			if out := tt.engine.Must(t, "run", "--rm", "--network", "none", copied, "/fini", "--version"); !strings.HasPrefix(out, "fini version "+r.version+" ") {
+			if out := tt.engine.Must(t, "run", "--rm", "--network", "none", copied, "/fini", "--version"); !strings.HasPrefix(out,
+				"fini version "+r.version+" ") {
 				t.Errorf("its fini is %q", out)
 			}
 		})
@@ -67,7 +68,8 @@ func releaseDevContainer(t *testing.T, r release) {
 	if !strings.Contains(rig.ReadFile(t, "../docs/recipes.md"), features) {
 		t.Errorf("the recipe does not say %s", features)
 	}
-	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"), "FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
+	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"),
+		"FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
 	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, `+features+`}`, 0o644)
 	cmd := exec.Command("env", append(newNode(t), cli, "up", "--workspace-folder", dir, "--buildkit", "never")...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir())
@@ -85,7 +87,8 @@ func releaseDevContainer(t *testing.T, r release) {
 		containers.Docker(t, "rmi", image, "dev_container_feature_content_temp")
 	})
 	words := strings.Split(containers.Docker(t, "exec", up.ContainerID, "cat", "/proc/1/cmdline"), "\x00")
-	if len(words) < 5 || words[0] != "/usr/local/bin/fini" || words[2] != "/bin/sh" || !strings.Contains(words[4], "exec \"$@\"\nwhile sleep") {
+	if len(words) < 5 || words[0] != "/usr/local/bin/fini" || words[2] != "/bin/sh" ||
+		!strings.Contains(words[4], "exec \"$@\"\nwhile sleep") {
 		t.Errorf("PID 1 is %q", words)
 	}
 	if out := containers.Docker(t, "exec", up.ContainerID, "fini", "--version"); !strings.HasPrefix(out, "fini version "+r.version+" ") {

@@ -69,7 +69,8 @@ func releaseNPM(t *testing.T, r release) {
 		"execve": {s.program, s.prefix, false, newNode(t)[:1]},
 	} {
 		for name, test := range map[string]func(t *testing.T, s shim){
-			"status": shimStatus, "signals": shimSignals, "ended": shimEnded, "transparent": shimTransparent, "bind": shimBind, "mcp": shimMCP,
+			"status": shimStatus, "signals": shimSignals, "ended": shimEnded, "transparent": shimTransparent, "bind": shimBind,
+			"mcp": shimMCP,
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) { t.Parallel(); test(t, under) })
 		}
@@ -171,7 +172,8 @@ func shimEnded(t *testing.T, s shim) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := rig.NewCgroup(t) // because Node lets no child of its have the witness
-			cmd := rig.CommandOf(h.Wrap(s.program, "-i", "--grace=1s", "--", "sh", "-c", "setsid sh -c 'echo ready; exec sleep 1000' & sleep 1000"))
+			cmd := rig.CommandOf(h.Wrap(s.program, "-i", "--grace=1s", "--", "sh", "-c",
+				"setsid sh -c 'echo ready; exec sleep 1000' & sleep 1000"))
 			cmd.Env, cmd.SysProcAttr = append(os.Environ(), s.env...), &syscall.SysProcAttr{Setsid: true}
 			l := rig.StartCmd(t, cmd)
 			l.Out.Want("ready")
@@ -242,7 +244,8 @@ func shimBind(t *testing.T, s shim) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", "exec "+tt.line)
-			cmd.Env = append(append(os.Environ(), s.env...), "SHOW="+show, "SHIM="+s.program, "npm_config_offline=true", "npm_config_cache="+t.TempDir())
+			cmd.Env = append(append(os.Environ(), s.env...), "SHOW="+show, "SHIM="+s.program, "npm_config_offline=true",
+				"npm_config_cache="+t.TempDir())
 			cmd.Dir = dir
 			l := rig.StartCmd(t, cmd)
 			npms, caller, others := 0, false, 0
@@ -262,7 +265,8 @@ func shimBind(t *testing.T, s shim) {
 			}
 			// Beside npm there is its shell.
 			if npms != tt.npms || caller != (tt.npms > 0) || npms == 0 && others != tt.others {
-				t.Errorf("bound to %d npm, its caller: %t, and %d others, want %d npm; stderr: %s", npms, caller, others, tt.npms, l.Err.Text())
+				t.Errorf("bound to %d npm, its caller: %t, and %d others, want %d npm; stderr: %s", npms, caller, others, tt.npms,
+					l.Err.Text())
 			}
 			_ = l.Stdin.Close()
 			l.Status()
@@ -293,7 +297,8 @@ func shimMCP(t *testing.T, s shim) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := clients.OpenHost(t, clients.NodeHost, env, "npx", "--no-install", "--prefix", s.prefix, "fini-init", "--grace=500ms", tt.flag,
+			h := clients.OpenHost(t, clients.NodeHost, env, "npx", "--no-install", "--prefix", s.prefix, "fini-init",
+				"--grace=500ms", tt.flag,
 				"node", server, clients.IgnoresEOF, clients.HelperWithout)
 			h.Echo("a session")
 			tt.end(h)
@@ -308,7 +313,8 @@ func shimMCP(t *testing.T, s shim) {
 func shimElsewhere(t *testing.T, s shim) {
 	as := func(system string, env []string, args ...string) *rig.Life {
 		cmd := s.command(args...)
-		cmd.Env = append(append(cmd.Env, env...), preload(t, fmt.Sprintf("Object.defineProperty(process, 'platform', {value: %q})", system)))
+		cmd.Env = append(append(cmd.Env, env...), preload(t,
+			fmt.Sprintf("Object.defineProperty(process, 'platform', {value: %q})", system)))
 		return rig.StartCmd(t, cmd)
 	}
 	for _, flags := range []string{"", "-i --", "-it 5s --grace=1s --orphans leave -qpnone -r TERM:INT"} {
@@ -339,7 +345,8 @@ func shimElsewhere(t *testing.T, s shim) {
 	dir := t.TempDir()
 	rig.Put(t, dir+"/tool.cmd", "", 0o755)
 	rig.Put(t, dir+"/cmd", "#!/bin/sh\nprintf '[%s]\\n' \"$@\"; exit 5\n", 0o755)
-	l = as("win32", []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ComSpec=" + dir + "/cmd"}, "-i", "--", "tool", "a b", `c"d`, "100%", `e\`)
+	l = as("win32", []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ComSpec=" + dir + "/cmd"}, "-i", "--", "tool", "a b", `c"d`,
+		"100%", `e\`)
 	want := "[/d]\n[/s]\n[/c]\n[\"^\"" + dir + "/tool.cmd^\" ^\"a b^\" ^\"c\\^\"d^\" ^\"100^%^\" ^\"e\\\\^\"\"]\n"
 	if out := l.Out.Whole(); out != want {
 		t.Errorf("cmd.exe gets %q, want %q", out, want)

@@ -69,8 +69,9 @@ func TestRelease(t *testing.T) {
 	r.sums = rig.ReadFile(t, filepath.Join(r.dir, "SHA256SUMS"))
 	for name, part := range map[string]func(t *testing.T, r release){
 		"binaries": releaseBinaries, "sums": releaseSums, "contents": releaseContents, "statements": releaseStatements,
-		"reviewed": releaseReviewed, "systemd": releaseDropIn, "emulated": releaseEmulated, "image": releaseImage, "devcontainer": releaseDevContainer,
-		"signed": releaseSigned, "action": releaseAction, "npm": releaseNPM, "install": releaseInstalled,
+		"reviewed": releaseReviewed, "systemd": releaseDropIn, "emulated": releaseEmulated, "image": releaseImage,
+		"devcontainer": releaseDevContainer,
+		"signed":       releaseSigned, "action": releaseAction, "npm": releaseNPM, "install": releaseInstalled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,13 +137,16 @@ func releaseContents(t *testing.T, r release) {
 	contents := map[string]string{} // of a kind of package
 	for arch, is := range releaseMachines {
 		for kind, pattern := range map[string]string{
-			"tar.gz": "fini_*_linux_" + arch + ".tar.gz", "deb": "fini_*_" + is.deb + ".deb", "rpm": "fini-*." + is.rpm + ".rpm", "apk": "fini_*_" + is.apk + ".apk",
-			"docker": "fini_*_linux_" + arch + ".docker.tar", "index": "fini_*_linux.oci.tar", "dev container": "devcontainer-feature-fini.tgz",
-			"npm": "fini-init-[0-9]*.tgz", "npm, binary": "fini-init-linux-" + is.npm + "-*.tgz",
+			"tar.gz": "fini_*_linux_" + arch + ".tar.gz", "deb": "fini_*_" + is.deb + ".deb", "rpm": "fini-*." + is.rpm + ".rpm",
+			"apk":    "fini_*_" + is.apk + ".apk",
+			"docker": "fini_*_linux_" + arch + ".docker.tar", "index": "fini_*_linux.oci.tar",
+			"dev container": "devcontainer-feature-fini.tgz",
+			"npm":           "fini-init-[0-9]*.tgz", "npm, binary": "fini-init-linux-" + is.npm + "-*.tgz",
 			"wheel": "fini_init-*manylinux*_" + is.wheel + "*.whl", "wheel, elsewhere": "fini_init-*win_arm64.whl",
 		} {
 			file := r.file(t, pattern)
-			if info, err := os.Stat(file); err != nil || info.Size() > mostBytes && (strings.HasSuffix(file, ".tgz") || strings.HasSuffix(file, ".whl")) && kind != "dev container" {
+			if info, err := os.Stat(file); err != nil || info.Size() > mostBytes &&
+				(strings.HasSuffix(file, ".tgz") || strings.HasSuffix(file, ".whl")) && kind != "dev container" {
 				t.Errorf("%s has %d bytes, and may have %d", file, info.Size(), mostBytes)
 			}
 			text := made.ReplaceAllString(are.Replace(rig.Run(t, "sh", "-ec", list, "sh", file, arch, t.TempDir())), "is made")
@@ -178,9 +182,11 @@ func releaseStatements(t *testing.T, r release) {
 			arch + " has https://slsa.dev/provenance/v1\n"
 	}
 	for name, tt := range map[string]struct{ file, script, want string }{
-		"parts":      {"*.spdx.json", `jq -r '.packages[] | select(.packageFileName) | .checksums[].checksumValue + "  " + .packageFileName'`, sums("  fini-linux-\\w+")},
-		"provenance": {"provenance.json", `jq -r '.subject[] | .digest.sha256 + "  " + .name'`, strings.Replace(r.sums, sums("  provenance.json"), "", 1)},
-		"dockerfile": {"*.dockerfile", `sed -n 's#^ADD --chmod=0755 --checksum=sha256:\(\w*\) https://\S*/v` + r.version + `/\(\S*\) /fini$#\1  \2#p; /^FROM fini-${TARGETARCH} AS fini$/p'`,
+		"parts": {"*.spdx.json", `jq -r '.packages[] | select(.packageFileName) | .checksums[].checksumValue + "  " + .packageFileName'`, sums("  fini-linux-\\w+")},
+		"provenance": {"provenance.json", `jq -r '.subject[] | .digest.sha256 + "  " + .name'`,
+			strings.Replace(r.sums, sums("  provenance.json"), "", 1)},
+		"dockerfile": {"*.dockerfile", `sed -n 's#^ADD --chmod=0755 --checksum=sha256:\(\w*\) https://\S*/v` + r.version +
+			`/\(\S*\) /fini$#\1  \2#p; /^FROM fini-${TARGETARCH} AS fini$/p'`,
 			sums("  fini-linux-\\w+") + "FROM fini-${TARGETARCH} AS fini\n"},
 		"linked": {"*.spdx.json", `jq -r '([.packages[] | {(.SPDXID): .name}] | add) as $names |
 			[.relationships[] | select(.relationshipType == "STATIC_LINK") | $names[.spdxElementId] + " has " + $names[.relatedSpdxElement]] | unique[]'`,
@@ -200,7 +206,8 @@ func releaseStatements(t *testing.T, r release) {
 			done; rm -r $dir`, attested},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := rig.Run(t, "sh", "-ec", "exec <\"$1\"; "+tt.script, "sh", r.file(t, tt.file)); recipes.SortedLines(got) != recipes.SortedLines(tt.want) {
+			if got := rig.Run(t, "sh", "-ec", "exec <\"$1\"; "+tt.script, "sh",
+				r.file(t, tt.file)); recipes.SortedLines(got) != recipes.SortedLines(tt.want) {
 				t.Errorf("it says\n%swant\n%s", got, tt.want)
 			}
 		})
@@ -230,7 +237,8 @@ for name in sys.argv[1:]:
 func releaseDropIn(t *testing.T, _ release) {
 	dir := t.TempDir()
 	rig.Put(t, filepath.Join(dir, "example.service"), "[Service]\nExecStart=/no/such/file\n", 0o644)
-	text := strings.NewReplacer("/usr/bin/fini", rig.Fini, "/usr/bin/NAME", "/bin/true").Replace(rig.ReadFile(t, "../packaging/systemd.conf"))
+	text := strings.NewReplacer("/usr/bin/fini", rig.Fini, "/usr/bin/NAME",
+		"/bin/true").Replace(rig.ReadFile(t, "../packaging/systemd.conf"))
 	rig.Put(t, filepath.Join(dir, "example.service.d/fini.conf"), text, 0o644)
 	out, err := exec.Command(need.Program(t, "systemd-analyze"), "verify", filepath.Join(dir, "example.service")).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "example.service") {
@@ -297,8 +305,10 @@ console.log(require("child_process").spawnSync(w.command, w.args, { stdio: "inhe
 var installations = []installation{
 	{"sudo install", "", "fini", ":", nil, "rm /usr/local/bin/fini"},
 	{"sudo dpkg", "", "fini", "dpkg -s fini; man -P cat fini | head -n 5; fini-sh -c 'echo sh runs'",
-		[]string{"\nVersion: VERSION\n", "\nArchitecture: amd64\n", "run a command and leave nothing behind\n", "\nsh runs\n"}, "dpkg -P fini"},
-	{"sudo rpm", "", "fini", "rpm -V fini; rpm -q --docfiles fini", []string{"/man1/fini.1.gz\n", "/examples/systemd.conf\n"}, "rpm --force-debian -e fini"},
+		[]string{"\nVersion: VERSION\n", "\nArchitecture: amd64\n", "run a command and leave nothing behind\n", "\nsh runs\n"},
+		"dpkg -P fini"},
+	{"sudo rpm", "", "fini", "rpm -V fini; rpm -q --docfiles fini", []string{"/man1/fini.1.gz\n", "/examples/systemd.conf\n"},
+		"rpm --force-debian -e fini"},
 	{"npm", "", "fini-init fini", asksNodeModule + onMac + asksNodeModule + "unset NODE_OPTIONS; rm /mac.js",
 		[]string{"wrapped\n7 {\"command\":\"/", "/@fini-init/linux-x64/bin/fini\",\"args\":[\"-i\",\"--\",\"a\",\"b\"]}\n",
 			"fini: it needs Linux, and this is darwin: " + bareNode}, "npm uninstall -g fini-init @fini-init/linux-x64"},
@@ -306,21 +316,26 @@ var installations = []installation{
 		[]string{"wrapped\n7 /venv/bin/fini-init ['-i', '--', 'a', 'b']\n"},
 		"/venv/bin/pip uninstall -y fini-init; test ! -e /venv/bin/fini -a ! -e /venv/bin/fini-init; rm -r /venv"},
 	{"archive", "tar -xzf dist/fini_*_linux_amd64.tar.gz -C /opt", "/opt/fini-*/fini", ":", nil, "rm -r /opt/fini-*"},
-	{"npm, without a binary", "npm install -g ./dist/fini-init-[0-9]*.tgz", "", "fini -- true || echo status $?; " + asksNodeModule, []string{
-		"fini: the npm package @fini-init/linux-x64 is missing: npm install @fini-init/linux-x64@VERSION\nstatus 125\n", "@VERSION: " + bareNode},
+	{"npm, without a binary", "npm install -g ./dist/fini-init-[0-9]*.tgz", "", "fini -- true || echo status $?; " + asksNodeModule,
+		[]string{
+			"fini: the npm package @fini-init/linux-x64 is missing: npm install @fini-init/linux-x64@VERSION\nstatus 125\n",
+			"@VERSION: " + bareNode},
 		"npm uninstall -g fini-init"},
 	// No Python runs, whatever fini is called.
 	{"pip, no Python", venv + "/venv/bin/pip install --target /t fini-init; ln -s /t/bin/fini /another-name", "/t/bin/fini /another-name",
-		"/t/bin/fini -- sh -c 'readlink /proc/$PPID/exe'; PYTHONPATH=/t " + asksModule, []string{"/t/bin/fini-init\n", "wrapped\n7 /t/bin/fini-init ['-i', '--', 'a', 'b']\n"},
+		"/t/bin/fini -- sh -c 'readlink /proc/$PPID/exe'; PYTHONPATH=/t " + asksModule,
+		[]string{"/t/bin/fini-init\n", "wrapped\n7 /t/bin/fini-init ['-i', '--', 'a', 'b']\n"},
 		"rm -r /venv /t /another-name"},
 	// On other systems pip takes the wheel that has the module alone. On a Linux without a binary it says that there is none.
 	{"pip, elsewhere", venv + `pip() { /venv/bin/pip "$1" --no-deps --only-binary=:all: --platform "$2" "$3" "/t/$2" fini-init; }
 		for p in macosx_14_0_arm64 macosx_12_0_x86_64 win_amd64; do pip install $p --target; done`, "",
-		"PYTHONPATH=/t/macosx_14_0_arm64 " + asksModule + "for p in musllinux_1_1_aarch64 manylinux2014_i686; do pip download $p -d; ls /t/$p; done; ! pip download manylinux_2_36_loongarch64 -d",
+		"PYTHONPATH=/t/macosx_14_0_arm64 " + asksModule +
+			"for p in musllinux_1_1_aarch64 manylinux2014_i686; do pip download $p -d; ls /t/$p; done; ! pip download manylinux_2_36_loongarch64 -d",
 		[]string{"fini: it needs Linux, and a wheel for this machine: sh runs without it\nwrapped\n7 a ['b']\n",
 			"musllinux_1_1_aarch64.whl\n", "musllinux_1_1_i686.whl\n", "No matching distribution found for fini-init\n"}, "rm -r /venv /t"},
 	// As uvx does, pipx runs the program that is called like the package.
-	{"pipx", venv + "export PIPX_HOME=/pipx PIPX_SHARED_LIBS=/venv PIPX_BIN_DIR=/pipx/bin; pipx install fini-init", "/pipx/bin/fini-init /pipx/bin/fini",
+	{"pipx", venv + "export PIPX_HOME=/pipx PIPX_SHARED_LIBS=/venv PIPX_BIN_DIR=/pipx/bin; pipx install fini-init",
+		"/pipx/bin/fini-init /pipx/bin/fini",
 		"pipx run fini-init -- echo said", []string{"\nsaid\n"}, "pipx uninstall fini-init; rm -r /venv /pipx"},
 }
 
@@ -336,8 +351,10 @@ func releaseInstalled(t *testing.T, r release) {
 	for line := range strings.Lines(recipes.BlockWith(t, "../README.md", "dpkg -i")) {
 		i := slices.IndexFunc(installations, func(in installation) bool { return strings.HasPrefix(line, in.name+" ") })
 		if i >= 0 {
-			readme[installations[i].name] = strings.NewReplacer("sudo ", "", "rpm -i", "rpm --force-debian -i", "pip install", venv+"/venv/bin/pip install").Replace(line)
-		} else if !strings.HasPrefix(line, "sudo apk ") && !strings.HasPrefix(line, "docker load ") { // Debian has no apk, and releaseImage loads an image
+			readme[installations[i].name] = strings.NewReplacer("sudo ", "", "rpm -i", "rpm --force-debian -i", "pip install",
+				venv+"/venv/bin/pip install").Replace(line)
+		} else if !strings.HasPrefix(line, "sudo apk ") &&
+			!strings.HasPrefix(line, "docker load ") { // Debian has no apk, and releaseImage loads an image
 			t.Errorf("no way to try %s", line)
 		}
 	}
@@ -354,8 +371,10 @@ func releaseInstalled(t *testing.T, r release) {
 				t.Fatal("README has no such line")
 			}
 			uses := `for fini in ` + in.programs + `; do $fini --version; status=0; $fini --linger=0 -- sh -c 'setsid sleep 1000 & exit 7' || status=$?; echo status $status; done`
-			cmd := exec.Command("unshare", "-m", "sh", "-c", inOverlay, "sh", t.TempDir(), r.dir, strings.Join([]string{line, uses, in.asks, in.remove}, "\n"))
-			cmd.Env = append(os.Environ(), "HOME=/root", "npm_config_offline=true", "npm_config_ignore_scripts=true", "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/place/dist", "PIP_CONFIG_FILE=/dev/null",
+			cmd := exec.Command("unshare", "-m", "sh", "-c", inOverlay, "sh", t.TempDir(), r.dir,
+				strings.Join([]string{line, uses, in.asks, in.remove}, "\n"))
+			cmd.Env = append(os.Environ(), "HOME=/root", "npm_config_offline=true", "npm_config_ignore_scripts=true",
+				"PIP_NO_INDEX=1", "PIP_FIND_LINKS=/place/dist", "PIP_CONFIG_FILE=/dev/null",
 				"PIP_DISABLE_PIP_VERSION_CHECK=1", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 			said, err := cmd.CombinedOutput()
 			out := string(said)
