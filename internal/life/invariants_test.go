@@ -185,7 +185,7 @@ var invariants = []struct {
 		}
 		return !x.kills(w) || w.ghost.interrupts > 1 || w.now >= since+w.grace()
 	}},
-	{"cleaners", "SIGKILL for the command spares the rest of its group for --linger, and then nothing of that", hits | ends, func(w *world, x fact) bool {
+	{"cleaners", "SIGKILL for the command spares its group for --linger, and no longer", hits | ends, func(w *world, x fact) bool {
 		switch {
 		case x.what == ends:
 			return !slices.ContainsFunc(w.survivors(x.by), w.isCleared)
@@ -225,7 +225,7 @@ var invariants = []struct {
 		}
 		return x.by.pid1 || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
 	}},
-	{"the reason", "a parent process that dies right after the end of stdin is why that has ended", reports, func(w *world, x fact) bool {
+	{"the reason", "stdin has ended because of a parent process that dies right then", reports, func(w *world, x fact) bool {
 		f, closed, died := x.by, w.ghost.closedAt, w.ghost.parentDiedAt
 		soon := f.parentAt == 0 && w.now-closed <= crash || f.parentAt != 0 && f.parentAt-closed <= crash // fini can see it in time
 		switch {
@@ -236,7 +236,7 @@ var invariants = []struct {
 		}
 		return x.why != StdinClosed || closed == 0 || died == 0 || died-closed > crash || f.stdinAt != closed || !soon
 	}},
-	{"idle", "fini stops for --idle what has stood still for that time, and nothing else", measures | turns | waits, func(w *world, x fact) bool {
+	{"idle", "--idle stops what has stood still for that time, and nothing else", measures | turns | waits, func(w *world, x fact) bool {
 		g, r, main := &w.ghost, w.rules, w.get(w.cast.main)
 		suspended := main != nil && main.state == 'T' && main.changed == 0
 		still := g.quietLooks > 9 && !g.talked && w.stdin.unread == 0 && !w.blind && main != nil && main.state == 'S'
@@ -275,7 +275,7 @@ var invariants = []struct {
 		}
 		return true
 	}},
-	{"bounded", "from a reason to the end it takes a ladder's time, and nobody is left stopped", rests | waits, func(w *world, x fact) bool {
+	{"bounded", "the end comes in a ladder's time, and nobody is left stopped till then", rests | waits, func(w *world, x fact) bool {
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S'
 		if x.what == rests {
@@ -302,7 +302,8 @@ var counted = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, 
 func (w *world) obeyed() *ladder {
 	l, ok := w.worker().machine.(*ladder)
 	main := w.get(w.cast.main)
-	if !ok || w.ghost.killed > 0 || l.rung == killed || main == nil || !main.alive() || main.has(privileged) || main.pending.has(syscall.SIGKILL) {
+	acts := main != nil && main.alive() && !main.has(privileged) && !main.pending.has(syscall.SIGKILL)
+	if !ok || w.ghost.killed > 0 || l.rung == killed || !acts {
 		return nil
 	}
 	return l

@@ -432,8 +432,8 @@ func (w *world) look(from handle, missed []handle) (found []orphans.Process, ids
 			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Name: "?", State: '?', Threads: 1, Holds: orphans.Unknown}
-			if !w.blind {
+			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Threads: 1}
+			if seen.Name, seen.State, seen.Holds = "?", '?', orphans.Unknown; !w.blind {
 				parents = append(parents, p.id)
 				seen.Name, seen.State = w.name(p.id), p.state
 				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
