@@ -132,9 +132,9 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 	})
 }
 
-// A command that goes on after SIGTERM gets what it gets without fini: each signal once,
-// and then SIGKILL; at a terminal, where it is in the group itself, SIGTERM once more by way of fini. The runner sends both to the whole group, and so ends the shells in it,
-// of which one started fini, and the fini that it started, in any order.
+// A command that goes on after SIGTERM gets what it gets without fini: each signal once, and then SIGKILL; at a terminal,
+// where it is in the group itself, SIGTERM once more by way of fini. The runner sends both to the whole group, and so ends
+// the shells in it, of which one started fini, and the fini that it started, in any order.
 func TestGroupSignalsArriveOnce(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "bash")

@@ -52,17 +52,21 @@ func TestLeak(t *testing.T) {
 			{"tcp and unix", "", "", dir, []string{"tcp 127.0.0.1:0", "unix @fini " + dir, "unix " + filepath.Join(dir, "s"), "tcp 0.0.0.0:0"},
 				stops + ", listens on A1 and A2 and A3 and 1 more, in DIR" + holds, stopped + ", listens on A1 A2 A3 A4, in DIR", "", ""},
 			{"nothing, and here", "", "", ".", nil, stops + holds, stopped, "", ""},
-			{"another user", "", "", "/", []string{"54321", "tcp 127.0.0.1:0"}, stops + at + ", as user 54321" + holds, stopped + at + ", as user 54321", "", ""},
+			{"another user", "", "", "/", []string{"54321", "tcp 127.0.0.1:0"},
+				stops + at + ", as user 54321" + holds, stopped + at + ", as user 54321", "", ""},
 			{"audit", audit, "", "/", nil, leaves + at + holds + decides, left + at, "", ""},
 			{"quiet", audit + " -q", "", "/", nil, decides, left + at, "", ""},
 			{"a look", "--orphans=leave", "", "/", nil, leaves + at + holds, left + at, "", ""},
 			{"a quiet look", "--orphans=leave -q", "", "/", nil, "", left + at, "", ""},
-			{"GitHub", "", github, "/", nil, stops + at + holds + "\n::warning title=fini::" + warns + "%0ALISTENER" + at + holds, stopped + at, warns, at + " | SIGTERM"},
-			{"GitHub, a test", "--orphans-exit=9", github + " IN=PYTEST_CURRENT_TEST=tests/x.py::y", "/", nil, stops + test + at + holds + decides +
-				"\n::error title=fini,file=tests/x.py::" + fails + link + "%0ALISTENER" + test + at + holds, stopped + ", listens on A1, PYTEST_CURRENT_TEST=tests/x.py::y, in /", fails + link, test + at + " | SIGTERM"},
-			{"GitHub, a leak that decides", "--orphans-exit=9", github, "/", nil, stops + at + holds + decides +
-				"\n::error title=fini::" + fails + hint + link + "%0ALISTENER" + at + holds, stopped + at, fails + hint + link, at + " | SIGTERM"},
-			{"GitHub, a look", "--orphans=leave", github, "/", nil, leaves + at + holds + "\n::warning title=fini::" + looks + "%0ALISTENER" + at + holds, left + at, looks, at + " | is still running"},
+			{"GitHub", "", github, "/", nil,
+				stops + at + holds + "\n::warning title=fini::" + warns + "%0ALISTENER" + at + holds, stopped + at, warns, at + " | SIGTERM"},
+			{"GitHub, a test", "--orphans-exit=9", github + " IN=PYTEST_CURRENT_TEST=tests/x.py::y", "/", nil,
+				stops + test + at + holds + decides + "\n::error title=fini,file=tests/x.py::" + fails + link + "%0ALISTENER" + test + at + holds,
+				stopped + ", listens on A1, PYTEST_CURRENT_TEST=tests/x.py::y, in /", fails + link, test + at + " | SIGTERM"},
+			{"GitHub, a leak that decides", "--orphans-exit=9", github, "/", nil,
+				stops + at + holds + decides + "\n::error title=fini::" + fails + hint + link + "%0ALISTENER" + at + holds, stopped + at, fails + hint + link, at + " | SIGTERM"},
+			{"GitHub, a look", "--orphans=leave", github, "/", nil,
+				leaves + at + holds + "\n::warning title=fini::" + looks + "%0ALISTENER" + at + holds, left + at, looks, at + " | is still running"},
 			{"GitHub, quiet", "--orphans-exit=9 -q", github, "/", nil, decides, stopped + at, "", ""},
 		} {
 			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
@@ -303,7 +307,8 @@ func TestOwnerIsRemembered(t *testing.T) {
 		l.Signal(syscall.SIGTERM)
 		l.MustEnd(5)
 		words, said := reports.MustHave(t, report).Words(map[string]int{"supervisor": pid}), l.Err.Whole()
-		if !strings.Contains(words, "\nsleep 1000 was sent SIGTERM, ended SIGTERM, detached, holds stdout stderr, started by supervisor, owned by supervisor (perl -e ") {
+		if !strings.Contains(words, "\nsleep 1000 was sent SIGTERM, ended SIGTERM, detached, holds stdout stderr, "+
+			"started by supervisor, owned by supervisor (perl -e ") {
 			t.Errorf("reports %q", words)
 		}
 		if line := fmt.Sprintf("started by %d (", pid); !strings.Contains(said, "(sleep 1000)") || !strings.Contains(said, line) {
