@@ -165,14 +165,14 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 			e.Message, found = f.line[0], true
 		}
 	case entry.Waited:
-		found = w.now >= f.sleeper.deadline
+		found = w.late(f)
 	case entry.ParentEnded:
 		found = w.ended(w.cast.shell)
 	case entry.Room:
 		found = len(w.fini(w.cast.inner).line) < room || w.ended(w.cast.inner)
 		e.ParentDied = w.ended(w.cast.shell)
 	case entry.Ended:
-		e.Value, found = uint32(syscall.SIGKILL), w.waitable() || w.now >= f.sleeper.deadline
+		e.Value, found = uint32(syscall.SIGKILL), w.waitable() || w.late(f)
 		if w.waitable() {
 			e.Value = uint32(w.get(w.cast.inner).status)
 		}
@@ -191,6 +191,11 @@ func (w *world) polls(f *fini) bool {
 			return true
 		}
 	}
+	return w.late(f)
+}
+
+// late reports whether the second is over that bounds a wait.
+func (w *world) late(f *fini) bool {
 	at := f.next()
 	return at != 0 && w.now >= at
 }
