@@ -215,26 +215,33 @@ func TestLauncherMovesToASession(t *testing.T) {
 	}
 }
 
-// While the inner fini is stopped, the outer one watches the parent process, whose end may come before it is
-// told of the stop.
+// While the inner fini is stopped, the outer one watches the parent process and takes signals. Either may come before it is told
+// of the stop.
 func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"plain": nil, "report": {"--report=" + t.TempDir() + "/report"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, wait := range []bool{true, false} {
-				l := rig.Launch(t, rig.Pair, slices.Concat(flags, []string{"--grace=1h", "--"}, rig.Mode("signals", "15"))...)
-				l.Out.Want("ready")
-				inner := l.Inner()
-				rig.MustKill(t, inner, syscall.SIGSTOP)
-				if wait {
-					rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(inner) })
+		for _, asked := range []string{"the launcher dies", "the outer fini is asked"} {
+			t.Run(name+"/"+asked, func(t *testing.T) {
+				t.Parallel()
+				for round := range rig.QuickOrFull(4, 50) {
+					l := rig.Launch(t, rig.Pair, slices.Concat(flags, []string{"--grace=1h", "--"}, rig.Mode("signals", "15"))...)
+					l.Out.Want("ready")
+					inner := l.Inner()
+					rig.WaitCaught(t, l.Outer, inner)
+					rig.MustKill(t, inner, syscall.SIGSTOP)
+					if round%2 == 0 {
+						rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(inner) })
+					}
+					if asked == "the launcher dies" {
+						rig.MustKill(t, l.Launcher, syscall.SIGKILL)
+					} else {
+						rig.MustKill(t, l.Outer, syscall.SIGTERM)
+					}
+					l.Out.Want("signal 15")
+					l.MustVanish(0)
 				}
-				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
-				l.Out.Want("signal 15")
-				l.MustVanish(0)
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -250,21 +257,14 @@ func TestLauncherEndsAtOnce(t *testing.T) {
 			for range 10 {
 				fini := p.Command(append([]string{"-v", "--grace=1h", "--"}, rig.Mode("signals", "12")...)...).Args
 				l := rig.StartCmd(t, rig.CommandOf(rig.Mode("adopter", append([]string{"setsid", "-f"}, fini...)...)))
-				var got []string
-				ready, ended := false, false
-				for !ready || !ended {
-					line, ok := l.Out.Next()
-					if !ok {
-						break // it is over already
-					}
-					ready = ready || strings.HasPrefix(line, "ready ")
-					ended = ended || strings.HasPrefix(line, "launcher ")
-					got = append(got, line)
-				}
+				rig.Until(t, "the command is ready, and the launcher gone, or all is over", func() bool {
+					text := l.Out.Text()
+					return strings.Contains(text, "ready ") && strings.Contains(text, "launcher ") || rig.HungUp(l.Witness)
+				})
 				for _, fini := range procfs.ChildrenOf(t, l.PID()) {
 					_ = syscall.Kill(fini, syscall.SIGUSR2)
 				}
-				got = append(got, l.Out.Rest()...)
+				got := l.Out.Rest()
 				l.MustEnd(0)
 				// SIGTERM may come before the command records it.
 				died := func(line string) bool {

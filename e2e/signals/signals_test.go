@@ -116,23 +116,6 @@ func TestSignalsReachTheGroup(t *testing.T) {
 	})
 }
 
-// A stop of the inner fini may be told to the outer one after the signal that came after it.
-func TestStoppedAndAskedAtOnce(t *testing.T) {
-	t.Parallel()
-	for name, flags := range map[string][]string{"plain": nil, "report": {"--report=" + t.TempDir() + "/report"}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range rig.QuickOrFull(3, 50) {
-				l := record(t, rig.Pair, "15", flags...)
-				inner := l.Worker()
-				rig.MustKill(t, inner, syscall.SIGSTOP)
-				rig.MustKill(t, l.PID(), syscall.SIGTERM)
-				l.MustEnd(7)
-			}
-		})
-	}
-}
-
 // The inner fini reads nothing while it is stopped, so signals to the outer one fill the line between them. Then the inner fini
 // is continued, because a SIGTERM behind them would have to wait for that.
 func TestSignalsFillTheLine(t *testing.T) {
