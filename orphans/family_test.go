@@ -334,6 +334,8 @@ func isolated(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) 
 		t.Skip("SKIPPED, in the process of its own:\n" + text)
 	case err != nil || !strings.Contains(text, "--- PASS: "+t.Name()):
 		t.Errorf("%v\n%s", err, text)
+	default:
+		t.Log("\n" + text) // its rows are cases too
 	}
 }
 
