@@ -76,7 +76,7 @@ func serverForLaterSteps(t *testing.T, text string) {
 		{inFront, "", serves, ""},
 		{inFront, "FINI_ALLOW_ORPHAN=start-server", serves, "start-server|mkfifo"},
 		{inFront, "FINI_ALLOW_ORPHAN=start-server", "exec bash -c '" + serves + "; :'", ""},
-		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, "npm|sh|node"},
+		{inFront, "FINI_ALLOW_ORPHAN=cmd:npm?start*", npm, "npm|sh|node|mkfifo"},
 	} {
 		trial{
 			needs: []string{"bash"}, yaml: []string{"0", "run"}, as: "step", standIns: map[string]string{"start-server": c.server},
