@@ -48,10 +48,7 @@ func ChildrenOf(t testing.TB, pid int) (pids []int) {
 		}
 		return pids
 	}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
 		if stat := ReadStat(name); stat.Number(4) == pid {
 			pids = append(pids, stat.PID)
