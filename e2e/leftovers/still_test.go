@@ -112,25 +112,12 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 	})
 }
 
-// autoreap forks a child that the kernel reaps by itself, which ends with its stdin, says "forked", and ends. See
-// CLONE_AUTOREAP in clone3(2).
-const autoreap = `
-import ctypes, os
-libc = ctypes.CDLL(None, use_errno=True)
-args = (ctypes.c_uint64 * 8)(1 << 34)
-pid = libc.syscall(435, args, ctypes.sizeof(args))
-if pid == 0:
-    os.read(0, 1)
-    os._exit(0)
-print("forked" if pid > 0 else "kernel: " + os.strerror(ctypes.get_errno()), flush=True)
-os._exit(5)`
-
 // Nobody is told of the end of a process that is never a zombie: --orphans=wait looks for it.
 func TestWaitsForOneThatIsNeverAZombie(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		l := rig.Start(t, p, "--orphans=wait", "--", need.Program(t, "python3"), "-c", autoreap)
+		l := rig.Start(t, p, append([]string{"--orphans=wait", "--"}, rig.Mode("autoreap")...)...)
 		if line, _ := l.Out.Next(); strings.HasPrefix(line, "kernel: ") {
 			need.Kernel(t, false, "CLONE_AUTOREAP ("+line+")")
 		}

@@ -39,6 +39,7 @@ var Programs = map[string]func(args []string) int{
 	"@agent":       runAgent,
 	"@allow":       runAllow,
 	"@at-dead-end": runAtDeadEnd,
+	"@autoreap":    runAutoreap,
 	"@bystander":   runBystander,
 	"@dead-end":    runDeadEnd,
 	"@executes":    runExecutes,
