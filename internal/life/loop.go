@@ -279,6 +279,7 @@ func (l *Loop) collect() (e reaped) {
 		if !x.Ended() {
 			continue
 		}
+		l.killedAtOnce(x, l.Now())
 		l.Exited(x, (isMain || leftovers) && l.killedByOthers(x))
 		switch {
 		case isMain:

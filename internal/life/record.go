@@ -133,6 +133,15 @@ func (r *records) killed(now time.Duration, hit []int) (fresh bool) {
 	return fresh
 }
 
+// killedAtOnce records SIGKILL for a leftover that one call for many processes has killed.
+func (r *records) killedAtOnce(x reaper.Exit, now time.Duration) {
+	left := r.leftovers[x.Pid]
+	_, had := left.had(syscall.SIGKILL)
+	if r.all && left != nil && !had && x.Status.Signaled() && x.Status.Signal() == syscall.SIGKILL {
+		left.note(syscall.SIGKILL, now, false)
+	}
+}
+
 // unreaped are the processes that have a Record and were not reaped.
 func (r *records) unreaped() []int {
 	pids := slices.Sorted(maps.Keys(r.leftovers))

@@ -138,6 +138,19 @@ func TestKillsOfOthers(t *testing.T) {
 	}
 }
 
+// The answer to SIGKILL for all doesn't list a leftover that isn't a child yet, and the Record has it even so.
+func TestKilledByOneCall(t *testing.T) {
+	k := &script{}
+	l := newLoop(k, defaults(), mainPid)
+	left := l.leftover(escapee)
+	kill{childrenOnly: true}.do(l)
+	k.reaps = []reaping{{exits: []reaper.Exit{{Pid: escapee.Pid, Status: signaled(syscall.SIGKILL)}}}}
+	l.collect()
+	if got := left.Signals(); !slices.Equal(got, []syscall.Signal{syscall.SIGKILL}) {
+		t.Errorf("it was sent %v", got)
+	}
+}
+
 // A command may have ten thousand children, which fini never signals.
 func TestOthersHaveNoRecord(t *testing.T) {
 	l := New(&script{}, defaults(), mainPid, true)
