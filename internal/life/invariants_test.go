@@ -67,7 +67,7 @@ func (w *world) happens(x fact) {
 	w.remember(x)
 }
 
-// inWords is a fact as a breach names it.
+// inWords is a fact as a breach names it. A time before 0 is never.
 func (w *world) inWords(x fact) string {
 	switch x.what {
 	case sends, hits:
@@ -78,8 +78,8 @@ func (w *world) inWords(x fact) string {
 		return fmt.Sprintf("%s sends %d to %s", w.name(x.by.id), x.sig, to)
 	case gets:
 		return fmt.Sprintf("%s gets signal %d", w.name(x.to.id), x.sig)
-	case rests, waits:
-		return fmt.Sprintf("nobody has anything to do before %v, and all have to end before %v", x.next, w.ghost.mustEnd)
+	case rests, waits: // in ms, as the rows of a history
+		return fmt.Sprintf("nobody goes on before %d, and all have to end by %d", (x.next-epoch)/ms, (w.ghost.mustEnd-epoch)/ms)
 	case ends:
 		return fmt.Sprintf("%s ends with %+v", w.name(x.by.id), x.by.result)
 	}
