@@ -130,7 +130,7 @@ func TestHeirFollowsNoLink(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "start")
 	rig.NoError(t, os.Mkdir(dir, 0o755))
 	cmd := rig.Pair.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
-		`trap "" TERM; cd /; rmdir "$1"; ln -s /proc "$1"; echo ready $$; sleep 1000; sleep 1000`, "sh", dir)
+		`trap "" TERM; cd /; rmdir "$1"; ln -s /proc "$1"; echo ready $$; exec sleep 1000`, "sh", dir)
 	cmd.Dir = dir
 	l := rig.StartCmd(t, cmd)
 	command := l.Out.WantPID("ready ")
@@ -140,8 +140,6 @@ func TestHeirFollowsNoLink(t *testing.T) {
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", l.PID())); cwd != "/" {
 		t.Errorf("the heir is in %q, %v", cwd, err)
 	}
-	for _, pid := range append(procfs.ChildrenOf(t, command), command) {
-		rig.MustKill(t, pid, syscall.SIGKILL)
-	}
+	rig.MustKill(t, command, syscall.SIGKILL)
 	l.MustEnd(128 + 9)
 }
