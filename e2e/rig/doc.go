@@ -14,7 +14,7 @@
 //		"github.com/seed-126c5d8a/fini/e2e/rig"
 //	)
 //
-//	func TestMain(m *testing.M) { rig.Main(m) } // once in each room, which may have it already
+//	func TestMain(m *testing.M) { rig.Main(m) } // once in each room: leave it out where there is one, as in e2e/leftovers
 //
 //	func TestLeftoverIsStopped(t *testing.T) {
 //		t.Parallel()
@@ -45,21 +45,29 @@
 //
 // # Wait
 //
-// A test waits for facts, never for time. Life.Out and Life.Err are the two streams: Want reads up to a line that begins
-// with a text, Whole reads to EOF. Write sends a line to the command's stdin. Until polls for what no line tells, and its
-// patience only ends a failure, after a minute of a machine that is free, or longer if it is busy. Life.Caught waits until
-// fini catches signals: from then on Life.Signal is safe.
+// A test waits for facts, never for time. Life.Out and Life.Err are the two streams. Want reads up to a line that begins
+// with a text, and skips the lines before it for good: if two processes print in any order, start the second one after a
+// Write. Whole reads to EOF, and returns all lines, also those that were read before; Text returns what has come so far.
+// Write sends a line to the command's stdin. Until polls for what no line tells, and its patience only ends a failure, after
+// a minute of a machine that is free, or longer if it is busy. Life.Caught waits until fini catches signals: from then on
+// Life.Signal is safe. If a duration of fini's is the subject, such as --grace, assert only that it was not shorter, from
+// the time before the Write that sets it off. Where it has to be too long to matter, take an hour.
 //
 // # Assert
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
-// a pipe that hangs up when the last one is gone. Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to
-// a line of fini's, and rig.WantOnce asserts a whole one in a text; docs/messages.md has them all. NoError and Succeed
+// a pipe that hangs up when the last one is gone. If one survives, the test fails after a minute or more, but goes on, and
+// the survivor may keep a stream open: so return if t.Failed() before you read one to EOF, and kill the survivor by its pid.
+// Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to a line of fini's, and rig.WantOnce asserts a
+// whole one in a text; docs/messages.md has them all. Only up to "leftover PID (" is a leftover's line the same everywhere:
+// then follows its command, before or after its execve, and outside of a PID namespace the streams that it holds. What
+// fini must not say is looked for in Err.Whole, after MustEnd. NoError and Succeed
 // end a test that can't go on. Break what you test once, and see the test fail.
 //
 // # How often
 //
-// make test has two minutes for everything, so a case says whether it is quick: Case runs one, Long leaves a whole test to
+// make test has two minutes for everything, so a case says whether it is quick, which is a second or two: InPlaces takes the
+// place that it is given for quick, Case asks for each case, and Long leaves a whole test to
 // make test-all, QuickOrFull is a number of rounds. A test calls t.Parallel, or Serial with the reason why it can't. It asks
 // for a program or a right with package need: if that is missing, the test is skipped, but fails under FINI_MUST_RUN=1.
 //
