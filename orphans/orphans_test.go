@@ -541,9 +541,10 @@ func TestNotAllowed(t *testing.T) {
 // Without /proc the children are found, and nothing is known of them but that they live.
 func TestLookWithoutProc(t *testing.T) {
 	f := newFamily(t)
+	_, outW := rig.Pipe(t)
 	f.grow("@fork child @stay below", "@stay other")
 	withoutRoot(t, func() {
-		tree := New()
+		tree := treeOf(t, outW, outW)
 		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
 			t.Errorf("standard output and standard error, which are pipes, are %q, want %q", tree.streams, want)
 		}
