@@ -99,8 +99,12 @@ func (s Stat) Number(field int) int {
 	return n
 }
 
-// Gone reports whether there is no process, or one that has ended and was not waited for.
-func (s Stat) Gone() bool { return s.State() == 0 || s.State() == 'Z' || s.State() == 'X' }
+// Gone reports whether there is no process, or one that has ended and was not waited for. If only its first thread has
+// ended, it shows as a zombie too, but has other threads.
+func (s Stat) Gone() bool {
+	const threads = 20
+	return s.State() == 0 || s.State() == 'X' || s.State() == 'Z' && s.Number(threads) < 2
+}
 
 func CountFDs(t testing.TB, pid int) int {
 	t.Helper()
