@@ -138,6 +138,9 @@ class Client:
 
 
 async def main(form, env, *argv):
+    # A Ctrl-C between Python's look for signals and its wait for events would wait for the next event. With any handler of
+    # the loop's own, each signal is an event.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, lambda: None)
     # The SDK hands on few variables of its own, too.
     names = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
     inherited = {name: os.environ[name] for name in names if name in os.environ}
