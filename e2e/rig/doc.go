@@ -56,8 +56,8 @@
 // # Assert
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
-// a pipe that hangs up when the last one is gone. If one survives, the test fails after a minute or more, but goes on, and
-// the survivor may keep a stream open: so return if t.Failed() before you read one to EOF, and kill the survivor by its pid.
+// a pipe that hangs up when the last one is gone. If one survives, the test fails and kills it, so that nothing keeps a stream
+// open, and goes on.
 // Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to a line of fini's, and rig.WantOnce asserts a
 // whole one in a text; docs/messages.md has them all. Only up to "leftover PID (" is a leftover's line the same everywhere:
 // then follows its command, before or after its execve, and outside of a PID namespace the streams that it holds. What

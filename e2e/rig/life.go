@@ -61,6 +61,9 @@ func StartCmd(t testing.TB, cmd *exec.Cmd) *Life {
 		_ = inW.Close()
 		_ = cmd.Process.Kill()
 		l.Wait()
+		if t.Failed() {
+			l.killSurvivors()
+		}
 	})
 	return l
 }
@@ -162,8 +165,19 @@ func (l *Life) MustEnd(want int) {
 	l.T.Helper()
 	l.MustHaveStatus(want)
 	if HeldOpen(l.Witness) {
-		l.T.Errorf("fini is gone and a process of its tree is alive; stderr: %s", l.Err.Text())
+		l.T.Errorf("fini is gone and of its tree %v is alive, and is killed now; stderr: %s", holders(l.Witness), l.Err.Text())
+		l.killSurvivors()
 	}
+}
+
+// killSurvivors kills what a failed test has left, which would otherwise keep its streams open, and run on.
+func (l *Life) killSurvivors() {
+	_ = Await(Enough, func() bool {
+		for _, pid := range holders(l.Witness) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return HungUp(l.Witness)
+	})
 }
 
 // HungUp reports whether nobody has the other end of a pipe open, at this moment. What a test
@@ -184,6 +198,11 @@ func HeldOpen(f *os.File) bool {
 	if HungUp(f) {
 		return false
 	}
+	return len(holders(f)) > 0 || !Await(Enough, func() bool { return HungUp(f) })
+}
+
+// holders are the processes that HeldOpen asks for.
+func holders(f *os.File) (pids []int) {
 	link, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, name := range links {
@@ -192,8 +211,8 @@ func HeldOpen(f *os.File) bool {
 			continue
 		}
 		if to, _ := os.Readlink(name); to == link {
-			return true
+			pids = append(pids, pid)
 		}
 	}
-	return !Await(Enough, func() bool { return HungUp(f) })
+	return pids
 }
