@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A pair in the model: the line between the two processes, the steps of the inner fini before its loop, and the outer
@@ -120,7 +121,7 @@ func (w *world) beginning(f *fini) {
 	case starting:
 		w.startMain(f, syscall.SIGTERM)
 		for i := range f.caught {
-			f.caught[i].early = true
+			f.caught[i].Early = true
 		}
 		f.phase = spawned
 	case spawned:
@@ -133,12 +134,12 @@ func (w *world) beginning(f *fini) {
 }
 
 // pends is the signal that a sleeper reads next. Low numbers come first: see signal(7).
-func (w *world) pends(f *fini) (got caught, ok bool) {
-	if i := slices.IndexFunc(f.caught, func(c caught) bool { return f.sleeper.takes(c.sig) }); i >= 0 {
+func (w *world) pends(f *fini) (got Signal, ok bool) {
+	if i := slices.IndexFunc(f.caught, func(c Signal) bool { return f.sleeper.takes(c.Signal) }); i >= 0 {
 		got, ok = f.caught[i], true
 	}
-	if f.child && (!ok || got.sig > syscall.SIGCHLD) {
-		return caught{sig: syscall.SIGCHLD, kernel: true}, true
+	if f.child && (!ok || got.Signal > syscall.SIGCHLD) {
+		return byKernel(syscall.SIGCHLD), true
 	}
 	return got, ok
 }
@@ -154,10 +155,10 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 	found := true
 	switch what {
 	case entry.Caught:
-		var got caught
+		var got Signal
 		got, found = w.pends(f)
-		e.Value, e.Sender = uint32(got.sig), int32(got.sender)
-		if got.kernel {
+		e.Value, e.Sender = uint32(got.Signal), int32(got.Sender)
+		if got.Kernel {
 			e.Sender = entry.Kernel
 		}
 	case entry.Said:
@@ -233,7 +234,7 @@ func (w *world) asleep(f *fini) {
 	case entry.Caught:
 		what += fmt.Sprint(int(sig))
 		f.child = f.child && sig != syscall.SIGCHLD
-		f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c caught) bool { return c.sig == sig })
+		f.forget(sig)
 		for _, p := range w.procs() { // it reaps all others
 			if p.parent == f.id && p.state == 'Z' && !p.has(traced) && p != inner && p.id != w.cast.main {
 				p.state = 0
@@ -290,9 +291,7 @@ func (w *world) asleep(f *fini) {
 		took("SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
-	pending := func(c caught) bool { return c.sig == syscall.SIGTSTP && !s.takes(c.sig) }
-	if act&entry.BeStoppable != 0 && slices.ContainsFunc(f.caught, pending) {
-		f.caught = slices.DeleteFunc(slices.Clone(f.caught), pending)
+	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) && f.forget(syscall.SIGTSTP) {
 		w.deliver(self, syscall.SIGTSTP, 0, true)
 	}
 	if act&entry.Suspend != 0 {
@@ -332,19 +331,19 @@ func (w *world) asleep(f *fini) {
 func (w *world) beAlone(f *fini) {
 	anew := w.pristine
 	anew.copy()
-	anew.id, anew.inner, anew.caught, anew.child, anew.rules.Outer = f.id, false, f.caught, f.child, 0
+	anew.id, anew.caught, anew.child, anew.rules.Outer = f.id, f.caught, f.child, 0
 	anew.bound = anew.bound[1:] // but for the outer fini
 	if w.rules.Job != 0 && !w.orphaned {
 		// SIGTSTP is the kernel's again, and suspends fini before the main child is there, until the shell continues both.
-		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == syscall.SIGTSTP })
+		anew.forget(syscall.SIGTSTP)
 	}
 	for i := range anew.caught {
-		anew.caught[i].early = true // the main child may not have been there
+		anew.caught[i].Early = true // the main child may not have been there
 	}
 	if w.noPidfds {
 		anew.bound = append(anew.bound, bond{w.cast.shell, ParentDied})
 		w.get(f.id).deathsig = 0
-		anew.caught = slices.DeleteFunc(slices.Clone(anew.caught), func(c caught) bool { return c.sig == parentSignal })
+		anew.forget(parentSignal)
 	}
 	anew.phase = awake
 	w.cast.inner = 0
@@ -356,13 +355,12 @@ func (w *world) beAlone(f *fini) {
 func (w *world) wake(f *fini) {
 	s := f.sleeper
 	f.phase, f.heir, f.caught, f.line = awake, true, nil, nil
-	f.mainID = w.cast.main
 	w.ghost.overruled, w.ghost.unwait = true, true
 	// Everybody is asked once more, and once only.
 	w.ghost.lookedToAsk, w.ghost.begun = false, false
 	w.may(syscall.SIGTERM, false)
 	for _, p := range w.procs() {
-		p.mark.asks, p.mark.hadTerm, p.mark.afterAsk = 0, false, false
+		p.mark.asked, p.mark.hadTerm, p.mark.afterAsk = false, false, false
 	}
 	result := ResultOf(syscall.WaitStatus(s.Status))
 	switch {
@@ -380,9 +378,8 @@ func (w *world) heard(f *fini, woken *Woken) {
 	for _, m := range f.line {
 		switch m.Kind {
 		case entry.Signal:
-			got := w.signal(f, caught{sig: syscall.Signal(m.Value), sender: max(int(m.Sender), 0), kernel: m.Sender == entry.Kernel})
-			got.Relayed = true
-			woken.Signals = append(woken.Signals, got)
+			got := signals.Received{Signal: syscall.Signal(m.Value), Sender: max(int(m.Sender), 0), Kernel: m.Sender == entry.Kernel}
+			woken.Signals = append(woken.Signals, Signal{Received: got, OfTree: w.ofTree(f, got), Relayed: true})
 		case entry.ParentDied:
 			woken.Stop = append(woken.Stop, ParentDied)
 		}

@@ -65,7 +65,7 @@ type mark struct {
 	cleared   bool // the last look showed it in the group of a command that had to be killed: if it leaves that now, it is too late
 	adopted   bool // it was there when all were asked, or had come to fini since
 	hidden    bool // without /proc the last round of SIGKILL did not reach it, below one that can't be ended
-	asks      int
+	asked     bool // with SIGTERM, as a leftover
 }
 
 // set sets notes that only ever become true.
@@ -95,7 +95,7 @@ func (w *world) remember(x fact) {
 		x.to.mark.termed = x.to.mark.termed || asksForEnd(x.sig)
 		w.may(x.sig, false)
 	case forks:
-		x.to.mark.afterStop, x.to.mark.afterAsk = g.stopping, x.from.mark.asks > 0
+		x.to.mark.afterStop, x.to.mark.afterAsk = g.stopping, x.from.mark.asked
 	case dies:
 		w.rememberDeath(x.to)
 	case closes:
@@ -134,7 +134,7 @@ func (w *world) remember(x fact) {
 	case turns:
 		w.rememberTurn(x)
 	case reports:
-		g.done = g.done || x.by.inner
+		g.done = g.done || x.by.rules.Outer != 0
 	}
 }
 
@@ -143,8 +143,7 @@ func (w *world) rememberSignal(x fact) {
 	g, p := &w.ghost, x.to
 	switch {
 	case x.sig == syscall.SIGTERM && x.way == bySend:
-		p.mark.asks++
-		g.sent = true
+		p.mark.asked, g.sent = true, true
 	case x.sig == syscall.SIGTERM && x.by.rules.Group:
 		p.mark.hadTerm = p.mark.hadTerm || p.lived(w.now)
 		g.termAt = w.now

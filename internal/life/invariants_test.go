@@ -170,7 +170,7 @@ var invariants = []struct {
 		if x.what == gets {
 			return i < 0 || p.id != w.cast.main || w.ghost.got[i] < w.ghost.due[i]
 		}
-		return !x.asks() || p.mark.asks == 0 && !(p.mark.hadTerm && w.inGroup(p))
+		return !x.asks() || !p.mark.asked && !(p.mark.hadTerm && w.inGroup(p))
 	}},
 	{"TERM before KILL", "whoever was there when all were asked has had a stop signal", hits, func(w *world, x fact) bool {
 		m := x.to.mark
@@ -214,7 +214,7 @@ var invariants = []struct {
 	{"status", "the parent process gets the command's status, or what the flags make of that", ends, func(w *world, x fact) bool {
 		g, got := &w.ghost, x.by.result
 		switch {
-		case x.by.inner:
+		case x.by.rules.Outer != 0:
 			return true
 		case g.endBy != 0 && !g.done: // fini was asked to end before the command was started
 			return got == Result{Sig: g.endBy}
@@ -223,7 +223,7 @@ var invariants = []struct {
 		case g.wordless: // the inner one was killed
 			return got.Status() == 128+9
 		}
-		return x.by.pid1 || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
+		return x.by.rules.Initial || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
 	}},
 	{"the reason", "stdin has ended because of a parent process that dies right then", reports, func(w *world, x fact) bool {
 		f, closed, died := x.by, w.ghost.closedAt, w.ghost.parentDiedAt

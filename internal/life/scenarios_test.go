@@ -74,16 +74,18 @@ func (as role) begin(r Rules, unbound bool) *world {
 		bonds = append(bonds, bond{c.shell, ParentDied})
 	}
 	add(&c.main, firstMain, worker, mainGroup, session, ofTree).deathsig = deathsig
+	r.Initial = as.first
 	w.rules, w.ghost.firstLeftover = r, w.lastID+1
 	life := func(id handle) fini {
-		return fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: id, mainID: c.main, bound: bonds, outer: as.pair, pid1: as.first}
+		return fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: id, bound: bonds}
 	}
 	w.finis = []fini{life(c.outer)}
 	if as.pair {
 		r.Outer = 20
 		inner := life(c.inner)
-		inner.outer, inner.inner, inner.bound = false, true, append([]bond{{c.outer, FiniDied}}, bonds...)
+		inner.bound = append([]bond{{c.outer, FiniDied}}, bonds...)
 		w.finis = append(w.finis, inner)
+		w.finis[0].outer = true
 	}
 	return w
 }
@@ -222,7 +224,7 @@ var settings = []struct {
 // pauses makes the main child and all that it has started what others have left to fini.
 func pauses(w *world) {
 	f := &w.finis[0]
-	w.get(w.cast.main).deathsig, w.cast.main, f.mainID = 0, 0, 0
+	w.get(w.cast.main).deathsig, w.cast.main = 0, 0
 	f.Loop = *New(&kernel{w: w}, w.rules, 0, false)
 	w.ghost.mainEnded = true
 }

@@ -37,7 +37,7 @@ func (w *world) digest(seed maphash.Seed) uint64 {
 		maphash.WriteComparable(&d.Hash, is)
 	}
 	d.number(uint64(w.now % tick))
-	for _, value := range []any{&w.recent, &w.stdin, &w.traffic, &w.supply.left, &w.supply.used, &w.ghost} {
+	for _, value := range []any{&w.cast, &w.recent, &w.stdin, &w.traffic, &w.supply.left, &w.supply.used, &w.ghost} {
 		d.add(reflect.ValueOf(value).Elem())
 	}
 	for i := range w.finis {

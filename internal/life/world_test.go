@@ -397,7 +397,7 @@ func (w *world) stopsByKey(p *proc) bool {
 		return true
 	}
 	f := w.fini(p.id)
-	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || !f.outer && !f.inner && f.rules.Job != 0
+	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || !f.outer && f.rules.Outer == 0 && f.rules.Job != 0
 }
 
 // act is what a process makes of the signals that it gets.
@@ -494,17 +494,14 @@ func (w *world) name(id handle) string {
 // its system calls something else can happen.
 type fini struct {
 	Loop
-	id     handle
-	outer  bool
-	inner  bool
-	pid1   bool
-	heir   bool
-	phase  phase
-	mainID handle // the main child's id
+	id    handle
+	outer bool // of a pair
+	heir  bool
+	phase phase
 
 	sleeper sleeper
 	line    []entry.Message // what the other one of a pair has said
-	caught  []caught
+	caught  []Signal
 	child   bool // SIGCHLD was caught
 	said    bool // the life is over
 	bound   []bond
@@ -512,13 +509,6 @@ type fini struct {
 	looked  []handle // whom the last look has found
 	stay    []handle // ids of those that the last look has found and fini leaves alone
 	told    []int    // pids of those of whom fini has told that it does
-}
-
-type caught struct {
-	sig    syscall.Signal
-	sender int
-	kernel bool
-	early  bool // it came before the main child was there
 }
 
 type bond struct {
@@ -567,13 +557,20 @@ func (w *world) fini(id handle) *fini {
 // catch is the handler of signals: two of a kind are one, from the last sender.
 func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel bool) {
 	f := w.fini(p.id)
-	at, found := slices.BinarySearchFunc(f.caught, sig, func(c caught, s syscall.Signal) int { return int(c.sig - s) })
+	at, found := slices.BinarySearchFunc(f.caught, sig, func(c Signal, s syscall.Signal) int { return int(c.Signal - s) })
 	if !found {
-		f.caught = slices.Insert(f.caught, at, caught{})
+		f.caught = slices.Insert(f.caught, at, Signal{})
 	}
 	if !found || f.phase == awake { // pending, it is the first one
-		f.caught[at] = caught{sig: sig, sender: sender, kernel: kernel}
+		f.caught[at] = Signal{Received: signals.Received{Signal: sig, Sender: sender, Kernel: kernel}}
 	}
+}
+
+// forget takes back a signal that was caught, and reports whether it was.
+func (f *fini) forget(sig syscall.Signal) bool {
+	before := len(f.caught)
+	f.caught = slices.DeleteFunc(slices.Clone(f.caught), func(c Signal) bool { return c.Signal == sig })
+	return len(f.caught) < before
 }
 
 // ready reports whether a fini has something to do.
@@ -594,7 +591,7 @@ func (w *world) ready(f *fini) bool {
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
-func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(f.mainID) }
+func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(w.cast.main) }
 
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
@@ -643,7 +640,7 @@ func (w *world) endOf(f *fini) {
 	if f.result.Sig != 0 {
 		status = signaled(f.result.Sig)
 	}
-	if f.pid1 {
+	if f.rules.Initial {
 		for i := range w.all {
 			if w.descends(&w.all[i], f.id) {
 				w.all[i].state = 0
@@ -669,7 +666,8 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 	k.called = true
 	f, w := k.f, k.w
 	for _, got := range f.caught {
-		woken.Signals = append(woken.Signals, w.signal(f, got))
+		got.OfTree = w.ofTree(f, got.Received)
+		woken.Signals = append(woken.Signals, got)
 	}
 	f.caught, f.looked = nil, nil
 	w.heard(f, &woken)
@@ -700,13 +698,9 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 func (k *kernel) Exited(reaper.Exit, bool) {}
 func (k *kernel) MainEnded()               {}
 
-// signal is what a fini knows of a signal.
-func (w *world) signal(f *fini, got caught) Signal {
-	p := w.byPid(got.sender)
-	return Signal{
-		Received: signals.Received{Signal: got.sig, Sender: got.sender, Kernel: got.kernel},
-		OfTree:   f.rules.Job != 0 && !got.kernel && p != nil && w.descends(p, f.id), Early: got.early,
-	}
+// ofTree reports whether a fini knows that a process of its tree has sent a signal.
+func (w *world) ofTree(f *fini, got signals.Received) bool {
+	return f.rules.Job != 0 && !got.Kernel && w.descends(w.byPid(got.Sender), f.id)
 }
 
 func (k *kernel) Taken(Signal)   {}
@@ -751,7 +745,7 @@ func (w *world) spared(f *fini, v orphans.View) (ids []handle) {
 func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 	k.called = true
 	w, f := k.w, k.f
-	self, main := w.get(f.id), w.get(f.mainID)
+	self, main := w.get(f.id), w.get(w.cast.main)
 	if main == nil || !group || main.group != pid {
 		w.signals(f, main, sig, byForward)
 		_ = w.kill(self, main, sig)
@@ -816,7 +810,7 @@ func (k *kernel) Exit(end End) {
 	w, f := k.w, k.f
 	f.said = true
 	w.happens(fact{what: reports, by: f, why: end.Why})
-	if !f.inner {
+	if f.rules.Outer == 0 {
 		return
 	}
 	w.say(w.cast.outer, entry.Message{Kind: entry.Done, Value: uint32(end.WaitStatus())})
