@@ -60,7 +60,7 @@ func TestMemoryMatches(t *testing.T) {
 		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{false, false}},
 	} {
 		f := filesOf(t, "cmdline", c.cmdline)
-		check(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/environ", f.Dir), []byte(c.environ), 0o600))
+		rig.Put(t, fmt.Sprintf("/proc/self/fd/%d/environ", f.Dir), c.environ, 0o600)
 		if got := f.memory(".", c.patterns); got != c.want {
 			t.Errorf("%s: %+v, want %+v", what, got, c.want)
 		}
@@ -71,10 +71,9 @@ func TestMemoryMatches(t *testing.T) {
 func TestAllow(t *testing.T) {
 	tree, f := New(), newFamily(t)
 	linked := rig.Linked(t, "daemon-by-file")
-	byFile := f.command("@named", "other", "@stay", "byFile")
+	byFile := command("@named", "other", "@stay", "byFile")
 	byFile.Path = linked
 	f.start(byFile)
-	f.await("byFile")
 	f.grow("@named agent @fork agent @fork below @stay deep", "@fork parent @named agent @stay inner", "@named agent @stay main")
 	check(t, os.Remove(linked)) // a program may be replaced while it runs
 	tree.Allow([]string{"agent", "daemon-by-file"}, f.pids["main"])

@@ -2,20 +2,16 @@ package orphans
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"golang.org/x/sys/unix"
-
-	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 func TestDescends(t *testing.T) {
@@ -54,7 +50,7 @@ func TestChildrenOfOthersAreSpared(t *testing.T) {
 		}
 	}
 	check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
-	awaitEnd(t, f.pids["child"])
+	self.AwaitEnd(t, f.pids["child"])
 	check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL)) // a zombie is a child
 }
 
@@ -104,69 +100,33 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// CLONE_AUTOREAP of Linux 7.1, which x/sys does not have yet. See clone3(2).
-const cloneAutoreap = 1 << 34
-
-// cloneChild is fork with flags of clone3. The child has one thread and no use of the runtime:
-// it waits for the end of descriptor 4 and ends.
-func cloneChild(flags uint64, exitSignal unix.Signal) (pid int, err error) {
-	args := [8]uint64{0: flags, 4: uint64(exitSignal)} // struct clone_args
-	n, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	if n == 0 {
-		var b [1]byte
-		_, _, _ = unix.RawSyscall(unix.SYS_READ, 4, uintptr(unsafe.Pointer(&b)), 1)
-		for {
-			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-	}
-	return int(n), nil
-}
-
-// The contract of CLONE_AUTOREAP, beside that of any other orphan: nobody is told of its end, and
-// its pid is free with it.
+// The contract of CLONE_AUTOREAP: nobody is told of the end of such an orphan, and its pid is free with it.
 func TestAutoreap(t *testing.T) {
-	for _, autoreap := range []bool{false, true} {
-		t.Run(fmt.Sprintf("autoreap=%t", autoreap), func(t *testing.T) {
-			f := newFamily(t)
-			_ = f.start(f.command("@clone", "orphan", strconv.FormatBool(autoreap))).Wait()
-			line := f.line()
-			need.Kernel(t, line != "failed: "+unix.ENOSYS.Error(), "clone3(2), which a seccomp filter may refuse")
-			if autoreap && strings.HasPrefix(line, "failed") {
-				t.Logf("NOT TESTED: Linux %s has no CLONE_AUTOREAP: %s", proc.Release(), line)
-				return
-			}
-			var pid int
-			if _, err := fmt.Sscanf(line, "ready orphan %d", &pid); err != nil {
-				t.Fatalf("a process said %q", line)
-			}
-			tree := New()
-			p, ok := look(t, tree)[pid]
-			if !ok || p.Parent != os.Getpid() {
-				t.Fatalf("%d was found as %+v", pid, p)
-			}
-			if autoreap && (!tree.autoreap || p.kept.pidfd < 0) {
-				t.Errorf("it is signalled by its pid: %+v", p)
-			}
-			check(t, tree.Signal(p, unix.SIGKILL))
-			if !autoreap {
-				awaitEnd(t, pid)
-				check(t, unix.Kill(pid, 0)) // a zombie keeps its pid
-				return
-			}
-			for unix.Kill(pid, 0) != unix.ESRCH {
-				runtime.Gosched()
-			}
-			if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-				t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
-			}
-			check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
-			if hit, refused, err := tree.KillChildren(); len(hit)+len(refused) != 0 || err != nil {
-				t.Errorf("KillChildren = %v, %v, %v", hit, refused, err)
-			}
-		})
+	f := newFamily(t)
+	cmd := command("@autoreap")
+	cmd.Stdin = f.ends[1]
+	_ = f.start(cmd).Wait()
+	need.Kernel(t, cmd.ProcessState.ExitCode() == 5, "CLONE_AUTOREAP of Linux 7.1")
+	tree := New()
+	found := look(t, tree)
+	if len(found) != 1 {
+		t.Fatalf("found %+v, want the orphan", found)
+	}
+	for pid, p := range found {
+		if p.Parent != os.Getpid() || !tree.autoreap || p.kept.pidfd < 0 {
+			t.Errorf("it is signalled by its pid: %+v", p)
+		}
+		check(t, tree.Signal(p, unix.SIGKILL))
+		for unix.Kill(pid, 0) != unix.ESRCH {
+			runtime.Gosched()
+		}
+		if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+			t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
+		}
+		check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
+		if hit, refused, err := tree.KillChildren(); len(hit)+len(refused) != 0 || err != nil {
+			t.Errorf("KillChildren = %v, %v, %v", hit, refused, err)
+		}
 	}
 }
 
@@ -206,10 +166,7 @@ func TestEnviron(t *testing.T) {
 func filesOf(t testing.TB, name, text string) *files {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	check(t, err)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	f := filesIn(fd)
+	rig.Put(t, dir+"/"+name, text, 0o600)
+	f := filesIn(self.OpenDir(t, dir))
 	return &f
 }

@@ -1,7 +1,6 @@
 package orphans
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -11,14 +10,15 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/programs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -37,15 +37,9 @@ func TestMain(m *testing.M) {
 		program(os.Args[1:])
 	}
 	surroundings.Own()
-	done := make(chan int)
-	go func() { done <- m.Run() }()
-	for {
-		select {
-		case f := <-onMain:
-			f()
-		case code := <-done:
-			os.Exit(code)
-		}
+	go func() { os.Exit(m.Run()) }()
+	for f := range onMain {
+		f()
 	}
 }
 
@@ -54,16 +48,15 @@ var check = rig.NoError
 // program is what a process of a family runs. Each writes lines to descriptor 3, and ends at the end of descriptor 4, which
 // is at the latest when the test has ended. Any of the words can follow one of those that take further words:
 //
-//	@stay LABEL              say "ready LABEL PID" and stay
-//	@signals LABEL           also say "USR1 LABEL" and "USR2 LABEL" for a signal
+//	@stay LABEL              say "ready LABEL PID", then "SIGUSR1 LABEL" or "SIGUSR2 LABEL" for a signal, and stay
 //	@fork LABEL words...     start words, stay, and say "reaped LABEL" when they end
 //	@double words...         start words in a session of its own and end
 //	@session words...        make a session
 //	@group words...          make a process group
 //	@named NAME words...     take a name
 //	@headless LABEL          end the first thread and stay
-//	@clone LABEL AUTOREAP    fork, say "ready LABEL PID" of the child, and end
-//	@end                     end
+//
+// Other words are those of package programs.
 func program(words []string) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(os.NewFile(3, "said"), format+"\n", args...) }
 	must := func(err error) {
@@ -78,22 +71,19 @@ func program(words []string) {
 		os.Exit(0)
 	}
 	start := func(words ...string) *exec.Cmd {
-		cmd := exec.Command("/proc/self/exe", words...)
+		cmd := command(words...)
 		cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{os.NewFile(3, "said"), os.NewFile(4, "until")}
 		must(cmd.Start())
 		return cmd
 	}
 	switch words[0] {
 	case "@stay":
-		ready()
-		stay()
-	case "@signals":
 		c := make(chan os.Signal, 10)
 		signal.Notify(c, unix.SIGUSR1, unix.SIGUSR2)
 		ready()
 		go stay()
 		for sig := range c {
-			say("%s %s", map[os.Signal]string{unix.SIGUSR1: "USR1", unix.SIGUSR2: "USR2"}[sig], words[1])
+			say("%s %s", unix.SignalName(sig.(syscall.Signal)), words[1])
 		}
 	case "@fork":
 		// This is not the first thread: init locked that one to another goroutine.
@@ -120,11 +110,7 @@ func program(words []string) {
 		program(words[2:])
 	case "@headless":
 		go func() {
-			for {
-				text, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getpid()) + "/stat")
-				if err != nil || strings.Contains(string(text), ") Z ") {
-					break
-				}
+			for procfs.StatOf(os.Getpid()).State() != 'Z' {
 				runtime.Gosched()
 			}
 			ready()
@@ -132,30 +118,16 @@ func program(words []string) {
 		}()
 		// Syscall, unlike RawSyscall, lets the runtime go on without this thread.
 		_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
-	case "@clone":
-		flags, signal := uint64(0), unix.SIGCHLD
-		if words[2] == "true" {
-			flags, signal = cloneAutoreap, 0
-		}
-		pid, err := cloneChild(flags, signal)
-		must(err)
-		say("ready %s %d", words[1], pid)
-		os.Exit(0)
-	case "@end":
-		os.Exit(0)
 	}
-	say("failed: no such program: %q", words)
-	os.Exit(99)
+	programs.Run(words[0], words[1:])
 }
 
 // family is a tree of real processes below this one.
 type family struct {
 	t     *testing.T
-	heard *os.File
-	lines *bufio.Reader
-	said  *os.File // the end that processes write
-	until *os.File // the end that processes read
-	hold  *os.File
+	lines *rig.Lines
+	ends  []*os.File // of two pipes: processes write to the one, and read from the other
+	hold  *os.File   // the other end of the second one
 	pids  map[string]int
 	cmds  []*exec.Cmd // kept, since one that is forgotten closes its pidfd some day
 }
@@ -168,10 +140,9 @@ func newFamily(t *testing.T) *family {
 	t.Helper()
 	if outside == nil && !inNamespace {
 		outside = emptyFamily(t)
-		cmd := outside.command("@double", "@signals", "outside")
+		cmd := command("@double", "@stay", "outside")
 		cmd.Stdout = os.Stdout
-		check(t, outside.start(cmd).Wait()) // before this process is a subreaper
-		outside.await("outside")
+		outside.start(cmd) // before this process is a subreaper
 	}
 	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	f := emptyFamily(t)
@@ -182,78 +153,53 @@ func newFamily(t *testing.T) *family {
 func emptyFamily(t *testing.T) *family {
 	t.Helper()
 	heard, said, err := os.Pipe()
-	check(t, err)
-	until, hold, err := os.Pipe()
-	check(t, err)
-	return &family{t: t, heard: heard, lines: bufio.NewReader(heard), said: said, until: until, hold: hold, pids: map[string]int{}}
+	until, hold, err2 := os.Pipe()
+	check(t, errors.Join(err, err2))
+	return &family{t, rig.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
 }
 
 // command is a process to start; without more it has no streams.
-func (f *family) command(words ...string) *exec.Cmd {
-	return exec.Command("/proc/self/exe", words...)
-}
+func command(words ...string) *exec.Cmd { return exec.Command("/proc/self/exe", words...) }
 
-// start starts a process from the first thread, with these files from descriptor 5 on.
+// start starts a process from the first thread, with these files from descriptor 5 on, and waits until it and those below it
+// are ready.
 func (f *family) start(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
 	f.t.Helper()
-	cmd.ExtraFiles = append([]*os.File{f.said, f.until}, files...)
+	cmd.ExtraFiles = slices.Concat(f.ends, files)
 	err := make(chan error)
 	onMain <- func() { err <- cmd.Start() }
 	check(f.t, <-err)
 	f.cmds = append(f.cmds, cmd)
+	for i, word := range cmd.Args {
+		switch word {
+		case "@double":
+			check(f.t, cmd.Wait())
+		case "@stay", "@fork", "@headless":
+			f.await(cmd.Args[i+1])
+		}
+	}
 	return cmd
 }
 
-// grow starts a process for each line of words, and waits until all of them and those below them are ready.
+// grow starts a process for each line of words.
 func (f *family) grow(lines ...string) {
 	f.t.Helper()
 	for _, line := range lines {
-		cmd := f.start(f.command(strings.Fields(line)...))
-		if strings.HasPrefix(line, "@double") {
-			check(f.t, cmd.Wait())
-		}
-	}
-	for _, line := range lines {
-		words := strings.Fields(line)
-		for i, word := range words {
-			if slices.Contains([]string{"@stay", "@signals", "@fork", "@headless"}, word) {
-				f.await(words[i+1])
-			}
-		}
+		f.start(command(strings.Fields(line)...))
 	}
 }
 
-func (f *family) line() string {
+// await waits until the process with this label is ready.
+func (f *family) await(label string) {
 	f.t.Helper()
-	check(f.t, f.heard.SetReadDeadline(time.Now().Add(rig.Patience)))
-	text, err := f.lines.ReadString('\n')
-	if err != nil {
-		f.t.Fatalf("no line from a process: %v; so far there are %v", err, f.pids)
-	}
-	return strings.TrimSuffix(text, "\n")
-}
-
-func (f *family) want(line string) {
-	f.t.Helper()
-	if got := f.line(); got != line {
-		f.t.Fatalf("a process said %q, want %q", got, line)
-	}
-}
-
-// await waits until the processes with these labels are ready.
-func (f *family) await(labels ...string) {
-	f.t.Helper()
-	for _, label := range labels {
-		for f.pids[label] == 0 {
-			line := f.line()
-			words := strings.Fields(line)
-			if len(words) != 3 || words[0] != "ready" {
-				f.t.Fatalf("a process said %q", line)
-			}
-			pid, err := strconv.Atoi(words[2])
-			check(f.t, err)
-			f.pids[words[1]] = pid
+	for f.pids[label] == 0 {
+		var who string
+		var pid int
+		line, _ := f.lines.Next()
+		if _, err := fmt.Sscanf(line, "ready %s %d", &who, &pid); err != nil {
+			f.t.Fatalf("a process said %q; so far there are %v", line, f.pids)
 		}
+		f.pids[who] = pid
 	}
 }
 
@@ -274,43 +220,26 @@ func (f *family) kill(label string) {
 func (f *family) end() {
 	f.t.Helper()
 	_ = f.hold.Close()
-	for {
-		if _, err := unix.Wait4(-1, nil, 0, nil); err == unix.ECHILD {
-			break
-		} else if err != unix.EINTR {
-			check(f.t, err)
-		}
+	for err := error(nil); err != unix.ECHILD; {
+		_, err = unix.Wait4(-1, nil, 0, nil)
 	}
-	for _, file := range []*os.File{f.heard, f.said, f.until} {
+	for _, file := range f.ends {
 		_ = file.Close()
 	}
 	if outside == nil {
 		return
 	}
-	outside.t = f.t
+	outside.t, outside.lines.T = f.t, f.t
 	check(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
-	if got := outside.line(); got != "USR2 outside" { // SIGUSR1 would be there before this one
-		f.t.Errorf("the process outside the tree said %q", got)
-	}
+	outside.lines.WantNext("SIGUSR2 outside") // SIGUSR1 would be there before this one
 }
 
 // zombie is a process that has ended, and whose pid stays until it is reaped.
 func (f *family) zombie() Process {
 	f.t.Helper()
-	pid := f.start(f.command("@end")).Process.Pid
-	awaitEnd(f.t, pid)
+	pid := f.start(exec.Command("/bin/true")).Process.Pid
+	self.AwaitEnd(f.t, pid)
 	return Process{Pid: pid, State: 'Z', Threads: 1, Name: "a zombie", kept: &kept{}}
-}
-
-// awaitEnd waits for the end of a child, and does not reap it.
-func awaitEnd(t *testing.T, pid int) {
-	t.Helper()
-	for {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-			check(t, err)
-			return
-		}
-	}
 }
 
 // inNamespace says that this process was started by isolated.
@@ -324,7 +253,7 @@ func isolated(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) 
 		return
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), "TEST_IN_NAMESPACE=1")
+	cmd.Env = append(os.Environ(), "TEST_IN_NAMESPACE=1", "FINI_MUST_RUN="+surroundings.Asked("FINI_MUST_RUN"))
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -359,18 +288,5 @@ func asNobody(t *testing.T, do func()) {
 	const nobody = 65534
 	check(t, syscall.Setresuid(nobody, nobody, 0))
 	defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
-	do()
-}
-
-// withoutRoot runs something with an empty root directory.
-func withoutRoot(t *testing.T, do func()) {
-	t.Helper()
-	need.That(t, os.Getuid() == 0, "root, to change the root directory")
-	dir, err := os.Open("/")
-	check(t, err)
-	defer func() { // or nobody could remove the directory
-		check(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
-	}()
-	check(t, unix.Chroot(t.TempDir()))
 	do()
 }

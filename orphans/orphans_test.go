@@ -17,6 +17,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"golang.org/x/sys/unix"
 )
@@ -87,23 +88,14 @@ func (f *family) mustBe(t *testing.T, what string, pids []int, labels ...string)
 	}
 }
 
-// uptime is the time since boot, in the clock of Process.Start.
-func uptime(t *testing.T) time.Duration {
-	t.Helper()
-	var now unix.Timespec
-	check(t, unix.ClockGettime(unix.CLOCK_BOOTTIME, &now))
-	return time.Duration(now.Nano())
-}
-
 func TestLook(t *testing.T) {
 	f := newFamily(t)
-	before := uptime(t)
+	before := proc.Uptime()
 	const name = "a\nb\\) Z 1 1 1\xff"
-	f.start(f.command("@named", name, "@stay", "named"))
-	f.await("named")
+	f.start(command("@named", name, "@stay", "named"))
 	f.grow("@stay child", "@session @stay session", "@group @stay group", "@fork parent @fork middle @stay grandchild",
 		"@double @stay daemon", "@headless headless")
-	after := uptime(t)
+	after := proc.Uptime()
 	f.zombie() // which is not alive
 	self, ownGroup := os.Getpid(), unix.Getpgrp()
 	ownSession, err := unix.Getsid(0)
@@ -150,24 +142,16 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// putAt makes a file a descriptor of this process, or closes that for nil, until restore is called.
-func putAt(t *testing.T, fd int, file *os.File) (restore func()) {
-	t.Helper()
-	saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	check(t, err)
-	if file == nil {
-		check(t, unix.Close(fd))
-	} else {
-		check(t, unix.Dup3(int(file.Fd()), fd, 0))
-	}
-	return func() { check(t, errors.Join(unix.Dup3(saved, fd, 0), unix.Close(saved))) }
-}
-
 // treeOf is a Tree for a process with these standard streams, nil for closed ones.
-func treeOf(t *testing.T, stdout, stderr *os.File) *Tree {
+func treeOf(t *testing.T, streams ...*os.File) *Tree {
 	t.Helper()
-	defer putAt(t, 1, stdout)()
-	defer putAt(t, 2, stderr)()
+	for i, file := range streams {
+		at := -1
+		if file != nil {
+			at = int(file.Fd())
+		}
+		defer self.PutAt(t, 1+i, at)()
+	}
 	return New()
 }
 
@@ -206,12 +190,10 @@ func TestHolds(t *testing.T) {
 		"fifo":                 {fifo},
 		"reader-of-one,writes": {outR, errW},
 	} {
-		f.start(f.command("@stay", label), files...)
-		f.await(label)
+		f.start(command("@stay", label), files...)
 	}
 	// The descriptors of a process whose first thread has ended are no longer to be seen where its others are.
-	f.start(f.command("@headless", "headless"), outW)
-	f.await("headless")
+	f.start(command("@headless", "headless"), outW)
 
 	type holders map[string]Streams // the rest hold nothing
 	onlyStderr := holders{"stderr": Stderr, "both": Stderr, "reader-of-one,writes": Stderr}
@@ -254,18 +236,18 @@ func TestHolds(t *testing.T) {
 
 func TestSignalReachesExactlyOne(t *testing.T) {
 	f := newFamily(t)
-	f.grow("@signals first", "@signals second", "@fork parent @signals below", "@double @signals daemon")
+	f.grow("@stay first", "@stay second", "@fork parent @stay below", "@double @stay daemon")
 	all := []string{"first", "second", "below", "daemon"}
 	ways(t, func(t *testing.T, tree *Tree) {
 		for _, target := range all {
 			found := look(t, tree)
 			f.mustFind(t, found, f.all()...)
 			check(t, tree.Signal(found[f.pids[target]], unix.SIGUSR1))
-			f.want("USR1 " + target)
+			f.lines.WantNext("SIGUSR1 " + target)
 			// SIGUSR1 would be there before SIGUSR2.
 			for _, l := range all {
 				check(t, tree.Signal(found[f.pids[l]], unix.SIGUSR2))
-				f.want("USR2 " + l)
+				f.lines.WantNext("SIGUSR2 " + l)
 			}
 		}
 	})
@@ -279,7 +261,7 @@ func TestSignalOfEnded(t *testing.T) {
 		f.mustFind(t, found, f.all()...)
 		f.kill("child")
 		f.kill("below")
-		f.want("reaped parent")
+		f.lines.WantNext("reaped parent")
 		for _, when := range []string{"a zombie", "reaped"} {
 			for _, label := range []string{"child", "below"} {
 				if err := tree.Signal(found[f.pids[label]], unix.SIGTERM); err != nil {
@@ -292,13 +274,12 @@ func TestSignalOfEnded(t *testing.T) {
 }
 
 // comesAgain ends a process that a look has found, which is a child or below one, and starts another with its pid.
-func comesAgain(t *testing.T, label string, tree *Tree, look func() map[int]Process, test func(f *family, old Process, other string)) {
+func comesAgain(t *testing.T, label string, tree *Tree, test func(f *family, old Process, other string)) {
 	t.Helper()
-	again := func() bool {
+	for range 10 {
 		f := newFamily(t)
-		defer f.end()
 		f.grow("@fork parent @stay below", "@stay child")
-		found := look()
+		found := look(t, tree)
 		f.mustFind(t, found, f.all()...)
 		old := found[f.pids[label]]
 		f.kill(label)
@@ -306,20 +287,17 @@ func comesAgain(t *testing.T, label string, tree *Tree, look func() map[int]Proc
 			_, _ = unix.Wait4(old.Pid, nil, 0, nil)
 			tree.Reaped(old.Pid)
 		} else {
-			f.want("reaped parent")
+			f.lines.WantNext("reaped parent")
 		}
 		// The start tells two processes of one pid apart, to the tick.
-		for uptime(t) < old.Start+2*proc.Tick {
+		for proc.Uptime() < old.Start+2*proc.Tick {
 			runtime.Gosched()
 		}
 		other, ok := f.recycle(old.Pid)
 		if ok {
 			test(f, old, other)
 		}
-		return ok
-	}
-	for range 10 {
-		if again() {
+		if f.end(); ok {
 			return
 		}
 	}
@@ -333,8 +311,7 @@ func (f *family) recycle(pid int) (label string, ok bool) {
 	for i := range 20 {
 		label := fmt.Sprint("other-", i)
 		onMain <- func() { _ = os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0) }
-		cmd := f.start(f.command("@signals", label))
-		f.await(label)
+		cmd := f.start(command("@stay", label))
 		if cmd.Process.Pid == pid {
 			return label, true
 		}
@@ -344,63 +321,27 @@ func (f *family) recycle(pid int) (label string, ok bool) {
 	return "", false
 }
 
-// A pid that became another process's names a process that nobody meant.
+// A pid that became another process's names a process that nobody meant, and what was found out about the one is not taken
+// for a fact about the other.
 func TestSignalSparesRecycledPid(t *testing.T) {
 	withOwnPids(t, func(t *testing.T) {
 		ways(t, func(t *testing.T, tree *Tree) {
 			for _, label := range []string{"child", "below"} {
-				if label == "below" && !tree.usePidfds {
-					continue // what has the pid now is a child of this process, and so of the tree
-				}
-				found := func() map[int]Process { return look(t, tree) }
-				comesAgain(t, label, tree, found, func(f *family, old Process, other string) {
-					if err := tree.Signal(old, unix.SIGUSR1); err != nil {
-						t.Errorf("Signal of %s: %v", label, err)
+				comesAgain(t, label, tree, func(f *family, old Process, other string) {
+					if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
+						if err := tree.Signal(old, unix.SIGUSR1); err != nil {
+							t.Errorf("Signal of %s: %v", label, err)
+						}
+						// SIGUSR1 would be there before SIGUSR2.
+						check(t, unix.Kill(old.Pid, unix.SIGUSR2))
+						f.lines.WantNext("SIGUSR2 " + other)
 					}
-					// SIGUSR1 would be there before SIGUSR2.
-					check(t, unix.Kill(old.Pid, unix.SIGUSR2))
-					if got := f.line(); got != "USR2 "+other {
-						t.Errorf("Signal of %s reached the process that has its pid now: %q", label, got)
+					if now, found := look(t, tree)[old.Pid]; !found || now.kept == old.kept {
+						t.Errorf("found %t, %+v, want another process than %+v", found, now, old)
 					}
 				})
 			}
 		})
-	})
-}
-
-// What was found out about a process is not taken for a fact about the process that has its pid now: neither if fini may
-// not signal it, as a set-user-ID program's, nor without pidfds.
-func TestKeptFactsAreOfOneProcess(t *testing.T) {
-	withOwnPids(t, func(t *testing.T) {
-		for _, way := range []string{"with pidfds", "no pidfds", "not allowed to signal"} {
-			t.Run(way, func(t *testing.T) {
-				as := func(_ *testing.T, do func()) { do() }
-				if way == "not allowed to signal" {
-					as = asNobody
-				}
-				tree := New()
-				check(t, tree.prepare())
-				defer tree.release()
-				tree.usePidfds = way != "no pidfds"
-				found := func() (found map[int]Process) {
-					as(t, func() { found = look(t, tree) })
-					return found
-				}
-				comesAgain(t, "below", tree, found, func(_ *family, old Process, _ string) {
-					if (old.kept.pidfd >= 0) != tree.usePidfds {
-						t.Errorf("its pidfd is %d", old.kept.pidfd)
-					}
-					as(t, func() {
-						if tree.usePidfds && !old.kept.isOver() {
-							t.Error("the old one counts as alive, and the other's children as its own")
-						}
-					})
-					if now, ok := found()[old.Pid]; !ok || now.kept == old.kept {
-						t.Errorf("found %v, %+v, want another process than %+v", ok, now, old)
-					}
-				})
-			})
-		}
 	})
 }
 
@@ -433,8 +374,7 @@ func TestVerify(t *testing.T) {
 func TestKill(t *testing.T) {
 	ways(t, func(t *testing.T, tree *Tree) {
 		f := newFamily(t)
-		f.start(f.command("@named", ") Z 0 (", "@stay", "named"))
-		f.await("named")
+		f.start(command("@named", ") Z 0 (", "@stay", "named"))
 		f.grow("@stay child", "@session @stay session", "@fork parent @fork middle @stay below", "@double @stay daemon")
 
 		// One sweep may miss who is handed on while it lasts, so there is another until nobody is left. The family's end is
@@ -543,7 +483,7 @@ func TestLookWithoutProc(t *testing.T) {
 	f := newFamily(t)
 	_, outW := rig.Pipe(t)
 	f.grow("@fork child @stay below", "@stay other")
-	withoutRoot(t, func() {
+	self.WithoutRoot(t, func() {
 		tree := treeOf(t, outW, outW)
 		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
 			t.Errorf("standard output and standard error, which are pipes, are %q, want %q", tree.streams, want)
@@ -581,7 +521,7 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
 		t.Errorf("Kill = %v, %v, %v, want %v hit", hit, refused, err, want)
 	}
 	for _, pid := range want { // a zombie is none of those alive
-		awaitEnd(t, pid)
+		self.AwaitEnd(t, pid)
 	}
 	view, err := tree.Look()
 	check(t, err)
@@ -609,11 +549,10 @@ func TestLookInForeignProc(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	f := newFamily(t)
-	plain, long := f.command("@stay", "plain"), f.command("@stay", "long")
+	plain, long := command("@stay", "plain"), command("@stay", "long")
 	long.Args = append(long.Args, slices.Repeat([]string{strings.Repeat("x", 100<<10)}, 10)...)
 	f.start(plain)
 	f.start(long)
-	f.await("plain", "long")
 	tree := New()
 	found := look(t, tree)
 	for _, c := range []struct {

@@ -3,7 +3,6 @@ package orphans
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -11,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,10 +24,8 @@ type fakeProc struct {
 func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 	t.Helper()
 	f = fakeProc{t, t.TempDir()}
-	fd, err := unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	check(t, err)
 	tree = New()
-	tree.Dir, tree.byChildren, tree.streams = fd, true, [2]stream{}
+	tree.Dir, tree.byChildren, tree.streams = self.OpenDir(t, f.dir), true, [2]stream{}
 	return f, tree
 }
 
@@ -34,10 +33,7 @@ func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 func (f fakeProc) children(n int) (pids []int) {
 	f.t.Helper()
 	for range n {
-		cmd := exec.Command("sleep", "1000")
-		check(f.t, cmd.Start())
-		f.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		pid := cmd.Process.Pid
+		pid := rig.Bystander(f.t).Process.Pid
 		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
 		f.status(pid, os.Getpid(), "some", "S (sleeping)", 16)
 		f.put(pid, "stat", fmt.Sprintf("%d (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n", pid))
@@ -65,9 +61,7 @@ func statusOf(pid, parent int, name, state string, code, threads int) string {
 
 func (f fakeProc) put(pid int, name, text string) {
 	f.t.Helper()
-	path := filepath.Join(f.dir, strconv.Itoa(pid), name)
-	check(f.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	check(f.t, os.WriteFile(path, []byte(text), 0o600))
+	rig.Put(f.t, filepath.Join(f.dir, strconv.Itoa(pid), name), text, 0o600)
 }
 
 // wait makes a file one that waits; the function ends that.

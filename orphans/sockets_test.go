@@ -1,7 +1,6 @@
 package orphans
 
 import (
-	"maps"
 	"net"
 	"os"
 	"reflect"
@@ -38,24 +37,23 @@ func TestSurroundings(t *testing.T) {
 	here, err := os.Getwd()
 	check(t, err)
 
-	server := f.command("@stay", "server")
+	server := command("@stay", "server")
 	server.Dir = dir
 	f.start(server, tcp, tcp, fileOf(connected.(*net.TCPConn)))
 	want := map[string]Details{"server": {Listens: []string{tcpAt}, Dir: dir, OtherDir: true}}
 	six, err := net.Listen("tcp6", "[::1]:0")
 	need.That(t, err == nil, "IPv6 on the loopback")
 	defer func() { _ = six.Close() }()
-	f.start(f.command("@stay", "six"), fileOf(six.(*net.TCPListener)))
+	f.start(command("@stay", "six"), fileOf(six.(*net.TCPListener)))
 	want["six"] = Details{Listens: []string{six.Addr().String()}, Dir: here}
 	if need.IsRoot() {
 		// The tables of another network are not its own.
-		apart := f.command("@stay", "apart")
+		apart := command("@stay", "apart")
 		apart.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 		f.start(apart, tcp)
 		want["apart"] = Details{Dir: here}
 	}
 	tree := New()
-	f.await(slices.Collect(maps.Keys(want))...)
 	found := look(t, tree)
 	for label, want := range want {
 		got := tree.Details(found[f.pids[label]], nil)
@@ -66,8 +64,7 @@ func TestSurroundings(t *testing.T) {
 	}
 	// It is asked once, and one that comes later is asked then.
 	late, lateAt := listen()
-	f.start(f.command("@stay", "late"), late)
-	f.await("late")
+	f.start(command("@stay", "late"), late)
 	if got := tree.Details(look(t, tree)[f.pids["late"]], nil); !slices.Equal(got.Listens, []string{lateAt}) {
 		t.Errorf("with a new look: %+v, want %s", got, lateAt)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,12 +28,11 @@ func TestTraffic(t *testing.T) {
 	stdin, _ := rig.Pipe(t)
 	other, _ := rig.Pipe(t)
 	tree := New()
-	defer putAt(t, 0, stdin)()
+	defer self.PutAt(t, 0, int(stdin.Fd()))()
 	for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
-		cmd := f.command("@signals", label)
+		cmd := command("@stay", label)
 		cmd.Stdin = from
 		f.start(cmd)
-		f.await(label)
 	}
 	traffic := func() uint64 {
 		t.Helper()
@@ -51,12 +51,12 @@ func TestTraffic(t *testing.T) {
 		return before == still
 	})
 	check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
-	f.want("USR1 beside")
+	f.lines.WantNext("SIGUSR1 beside")
 	if now := traffic(); now != still {
 		t.Errorf("a process with another standard input moved, and the sum is %d, was %d", now, still)
 	}
 	check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
-	f.want("USR1 server")
+	f.lines.WantNext("SIGUSR1 server")
 	if now := traffic(); now == still || still == 0 {
 		t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)
 	}

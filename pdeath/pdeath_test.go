@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 )
 
 var check = rig.NoError
@@ -45,9 +46,6 @@ func TestLookAtStdin(t *testing.T) {
 		check(t, err)
 		return fds[0]
 	}
-	before, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 3)
-	check(t, err)
-	defer func() { _ = unix.Dup3(before, 0, 0); _ = unix.Close(before) }()
 	for name, c := range map[string]struct {
 		fd   int
 		want Stdin
@@ -61,8 +59,9 @@ func TestLookAtStdin(t *testing.T) {
 		"a terminal's master": {open("/dev/ptmx", 0), Open, ""},
 		"a file":              {open(t.TempDir()+"/file", unix.O_CREAT), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
 	} {
-		check(t, unix.Dup3(c.fd, 0, 0))
+		restore := self.PutAt(t, 0, c.fd)
 		got, err := LookAtStdin()
+		restore()
 		says := ""
 		if err != nil {
 			says = err.Error()
@@ -83,8 +82,7 @@ func TestCanWatch(t *testing.T) {
 		t.Errorf("while it lives: %v", err)
 	}
 	check(t, cmd.Process.Kill())
-	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR { // it has ended, and is not reaped
-	}
+	self.AwaitEnd(t, cmd.Process.Pid)
 	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
 		t.Errorf("of a zombie: %v", err)
 	}

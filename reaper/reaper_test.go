@@ -12,6 +12,8 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"golang.org/x/sys/unix"
@@ -39,20 +41,6 @@ func start(t *testing.T, args ...string) Child {
 	return Child{Pid: child.Pid, FD: -1}
 }
 
-// hasEnded waits until a child can be reaped.
-func hasEnded(t *testing.T) { t.Helper(); awaitChange(t, unix.P_ALL, 0, unix.WEXITED) }
-
-// awaitChange waits until a child has ended or stopped, and does not reap it.
-func awaitChange(t *testing.T, kind, id, change int) {
-	t.Helper()
-	for {
-		if err := unix.Waitid(kind, id, nil, change|unix.WNOWAIT, nil); err != unix.EINTR {
-			check(t, err)
-			return
-		}
-	}
-}
-
 func TestReapCommandAndOrphans(t *testing.T) {
 	const orphans = 50
 	check(t, Subreaper())
@@ -72,7 +60,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		return strconv.Itoa(pid)
 	}
 
-	hasEnded(t)
+	self.AwaitEnd(t, 0)
 	exits, none, _ := Reap(nil)
 	if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 || exits[0].Name != "" {
 		t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
@@ -87,7 +75,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	_ = end.Close()
 	var reaped []int
 	for none = false; !none; {
-		hasEnded(t)
+		self.AwaitEnd(t, 0)
 		exits, none, _ = Reap(ask)
 		for _, x := range exits {
 			reaped = append(reaped, x.Pid)
@@ -114,7 +102,7 @@ func TestReapTellsOfAStop(t *testing.T) {
 			child := start(t, "sleep", "1000")
 			check(t, unix.Kill(child.Pid, unix.SIGSTOP))
 			defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)); wait4(t, child) }()
-			awaitChange(t, unix.P_PID, child.Pid, unix.WSTOPPED)
+			rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(child.Pid) })
 			exits, none, _ := Reap(name)
 			if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
 				t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
@@ -136,12 +124,12 @@ func TestReapWhatIsGone(t *testing.T) {
 		check(t, err)
 		return ""
 	}
-	hasEnded(t)
+	self.AwaitEnd(t, 0)
 	if exits, none, err := Reap(takes); len(exits) != 0 || none || err != nil {
 		t.Errorf("%d is reaped already and %d stays, and Reap says %v, %t, %v", goes.Pid, stays.Pid, exits, none, err)
 	}
 	check(t, unix.Kill(stays.Pid, unix.SIGKILL))
-	hasEnded(t)
+	self.AwaitEnd(t, 0)
 	if exits, none, err := Reap(nil); len(exits) != 1 || !none || err != nil {
 		t.Errorf("%d has ended, and Reap says %v, %t, %v", stays.Pid, exits, none, err)
 	}

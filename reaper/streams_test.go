@@ -2,11 +2,10 @@ package reaper
 
 import (
 	"errors"
-	"os"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,14 +16,7 @@ func TestCloseInherited(t *testing.T) {
 
 // Without /proc the streams can't be referred to, and the readers get their end all the same.
 func TestCloseInheritedWithoutProc(t *testing.T) {
-	need.That(t, os.Getuid() == 0, "root, to change the root directory")
-	dir, err := os.Open("/")
-	check(t, err)
-	defer func() { // or nobody could remove the directory
-		check(t, errors.Join(dir.Chdir(), unix.Chroot("."), dir.Close()))
-	}()
-	check(t, unix.Chroot(t.TempDir()))
-	mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH)
+	self.WithoutRoot(t, func() { mustCloseInherited(t, false, unix.O_PATH, unix.O_PATH) })
 }
 
 const closed = -1
@@ -45,24 +37,16 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	check(t, moreW.Close())
 	own := inherited[350]
 	unix.CloseOnExec(own)
-	var saved [2]int // for the result of the test
-	for fd, file := range []*os.File{inR, out} {
-		var err error
-		saved[fd], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-		check(t, err)
-		check(t, unix.Dup3(int(file.Fd()), fd, 0))
-		check(t, file.Close())
-	}
+	restore := []func(){self.PutAt(t, 0, int(inR.Fd())), self.PutAt(t, 1, int(out.Fd()))}
+	check(t, errors.Join(inR.Close(), out.Close()))
 
 	CloseInherited(keepStdin)
 
 	is := [3]int{openAs(0), openAs(1), openAs(2)}
 	_, err := inW.WriteString("x")
 	outEnded, isKept := rig.HungUp(outR), !rig.HungUp(moreR)
-	for fd := range saved {
-		check(t, unix.Dup3(saved[fd], fd, 0))
-		check(t, unix.Close(saved[fd]))
-	}
+	restore[0]() // for the result of the test
+	restore[1]()
 	if is[0] != stdin || is[1] != stdout || is[2] == closed || is[2]&unix.O_PATH != 0 {
 		t.Errorf("standard streams are open with the flags %#o, want %#o, %#o and the third", is, stdin, stdout)
 	}

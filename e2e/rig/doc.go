@@ -77,6 +77,7 @@
 //
 //	programs    what the test binary is when started as @script, @signals or the like; Mode("signals") starts one
 //	procfs      what /proc says of a process
+//	self        what a unit test does to its own process
 //	reports     reads a report of --report
 //	refusals    system calls that are refused, and what fini keeps then; WithAndWithoutPidfds
 //	kills       the matrix of trees, victims and moments

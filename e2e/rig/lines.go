@@ -133,6 +133,14 @@ func (l *Lines) Want(prefix string) string {
 	}
 }
 
+// WantNext wants the next line to be this one.
+func (l *Lines) WantNext(line string) {
+	l.T.Helper()
+	if got, ok := l.Next(); !ok || got != line {
+		l.T.Fatalf("the next line is %q (EOF: %t), want %q", got, !ok, line)
+	}
+}
+
 // WantPID is Want for a line whose rest is a number.
 func (l *Lines) WantPID(prefix string) int {
 	l.T.Helper()

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/e2e/surroundings"
 	"golang.org/x/sys/unix"
 )
@@ -33,14 +34,11 @@ func sayTo(t *testing.T, fd int) bool {
 		check(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
-	saved, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
-	check(t, err)
-	defer func() { _ = unix.Close(saved) }()
-	check(t, unix.Dup3(fd, 2, 0))
+	restore := self.PutAt(t, 2, fd)
 	before := mask()
 	ok := SayLine(line)
 	after := mask()
-	check(t, unix.Dup3(saved, 2, 0))
+	restore()
 	if after != before {
 		t.Errorf("the signal mask was %x and is %x", before, after)
 	}
