@@ -10,9 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,7 @@ func TestCatchRealTime(t *testing.T) {
 			c.send(sig)
 		}
 		for range 1000 {
-			c.want(c.is(sig))
+			c.WantNext(c.is(sig))
 		}
 	}
 	c.says(unix.SIGTERM)
@@ -36,18 +37,14 @@ func TestCatchStopAndContinue(t *testing.T) {
 	for _, stop := range []syscall.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
 		for _, order := range [][]syscall.Signal{{stop, unix.SIGCONT}, {unix.SIGCONT, stop}, {stop, unix.SIGCONT, stop}} {
 			c.send(unix.SIGXCPU)
-			for !c.waits() {
-				time.Sleep(time.Millisecond)
-			}
+			rig.Until(t, "it reads its standard input", c.waits)
 			for _, sig := range order {
 				c.send(sig)
-				for c.pending() {
-					time.Sleep(time.Millisecond)
-				}
+				rig.Until(t, "it has caught that", c.idle)
 			}
 			_, _ = c.stdin.Write([]byte("\n"))
-			c.want(c.is(unix.SIGXCPU))
-			c.want(c.is(order[len(order)-1]))
+			c.WantNext(c.is(unix.SIGXCPU))
+			c.WantNext(c.is(order[len(order)-1]))
 		}
 	}
 	c.says(unix.SIGTERM)
@@ -56,21 +53,17 @@ func TestCatchStopAndContinue(t *testing.T) {
 // waits reports whether it reads its standard input.
 func (c *caughtBy) waits() bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/syscall", c.cmd.Process.Pid))
-	need.That(c.t, err == nil, "the right to see in which system call a child is (kernel.yama.ptrace_scope)")
+	need.That(c.T, err == nil, "the right to see in which system call a child is (kernel.yama.ptrace_scope)")
 	return strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 
-// pending reports whether a signal is yet to be caught, or may still be in the hands of a thread that runs.
-func (c *caughtBy) pending() bool {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
-	if !strings.Contains(string(text), "\nShdPnd:\t0000000000000000\n") {
-		return true
+// idle reports whether no signal is yet to be caught, nor may be in the hands of a thread that runs.
+func (c *caughtBy) idle() bool {
+	if procfs.Status(c.cmd.Process.Pid, "ShdPnd") != "0000000000000000" {
+		return false
 	}
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.cmd.Process.Pid))
-	return slices.ContainsFunc(threads, func(name string) bool {
-		text, _ := os.ReadFile(name)
-		return strings.Contains(string(text), "\nState:\tR")
-	})
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+	return !slices.ContainsFunc(threads, func(name string) bool { return procfs.ReadStat(name).State() == 'R' })
 }
 
 // What the kernel itself sends has no sender: what stands in its place is something else.

@@ -1,7 +1,6 @@
 package signals
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -30,9 +29,9 @@ var check = rig.NoError
 // withHandler is whether the handler is fini's own.
 var withHandler = Threads == 0
 
-// catcher is the program of the tests of Catch: it says each signal that it takes, with its
-// sender, until SIGTERM. SIGUSR1 has it catch SIGCHLD, SIGHUP has it
-// start a child and wait for its end, SIGXCPU has it take nothing before it can read something.
+// catcher is the program of the tests of Catch: it says each signal that it takes, with its sender, until SIGTERM. SIGUSR1 has
+// it catch SIGCHLD, SIGHUP has it start a child and wait for its end, SIGXCPU has it take nothing before it can read
+// something. Like each program, it runs on the main thread: see package programs.
 func catcher() {
 	var blocked unix.Sigset_t
 	blocked.Val[0] = 1 << (unix.SIGIO - 1)
@@ -86,18 +85,10 @@ func work() {
 	*nothing = 1
 }
 
-// The tests look at what the main thread of catcher waits for: only a lock in an init function makes the main goroutine
-// keep the main thread.
-func init() {
-	if len(os.Args) > 1 && os.Args[1] == "@catch" {
-		runtime.LockOSThread()
-	}
-}
-
+// caughtBy is a catcher that runs, and its lines.
 type caughtBy struct {
-	t     *testing.T
+	*rig.Lines
 	cmd   *exec.Cmd
-	lines *bufio.Scanner
 	stdin io.Writer
 }
 
@@ -107,34 +98,23 @@ func startCatcher(t *testing.T) *caughtBy {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	in, err2 := cmd.StdinPipe()
-	check(t, errors.Join(err, err2))
-	check(t, cmd.Start())
+	check(t, errors.Join(err, err2, cmd.Start()))
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := &caughtBy{t, cmd, bufio.NewScanner(out), in}
-	c.want("ready")
+	c := &caughtBy{rig.NewLines(t, out), cmd, in}
+	c.WantNext("ready")
 	return c
 }
 
-func (c *caughtBy) want(line string) {
-	c.t.Helper()
-	if !c.lines.Scan() {
-		c.t.Fatalf("it has ended; want %q", line)
-	}
-	if got := c.lines.Text(); got != line {
-		c.t.Fatalf("it says %q, want %q", got, line)
-	}
-}
-
 func (c *caughtBy) send(sig syscall.Signal) {
-	c.t.Helper()
-	check(c.t, c.cmd.Process.Signal(sig))
+	c.T.Helper()
+	check(c.T, c.cmd.Process.Signal(sig))
 }
 
 // says sends a signal and wants to be told of it, and of nothing else before.
 func (c *caughtBy) says(sig syscall.Signal) {
-	c.t.Helper()
+	c.T.Helper()
 	c.send(sig)
-	c.want(c.is(sig))
+	c.WantNext(c.is(sig))
 }
 
 // is how it says a signal that this process sent.
@@ -154,11 +134,11 @@ func TestCatchEverySignal(t *testing.T) {
 		c.send(sig)
 		switch sig {
 		case unix.SIGQUIT:
-			c.want("recovered: true")
+			c.WantNext("recovered: true")
 		case unix.SIGXCPU:
 			_, _ = c.stdin.Write([]byte("\n"))
 		}
-		c.want(c.is(sig))
+		c.WantNext(c.is(sig))
 	}
 	// One that was ignored from the start stays so: it would be said before a signal with a greater number.
 	c.send(unix.SIGWINCH)
@@ -173,7 +153,7 @@ func TestCatchChildren(t *testing.T) {
 	c.says(unix.SIGUSR1)
 	for range 3 {
 		c.says(unix.SIGHUP)
-		c.want("SIGCHLD 0")
+		c.WantNext("SIGCHLD 0")
 	}
 	c.says(unix.SIGTERM)
 }
@@ -185,11 +165,13 @@ func TestCatchMany(t *testing.T) {
 		c.send(unix.SIGCONT)
 	}
 	c.send(unix.SIGTERM)
-	c.want(c.is(unix.SIGCONT))
-	for c.lines.Scan() && c.lines.Text() == c.is(unix.SIGCONT) {
+	c.WantNext(c.is(unix.SIGCONT))
+	line := c.is(unix.SIGCONT)
+	for line == c.is(unix.SIGCONT) {
+		line, _ = c.Next()
 	}
-	if got := c.lines.Text(); got != c.is(unix.SIGTERM) {
-		t.Errorf("at last it says %q", got)
+	if line != c.is(unix.SIGTERM) {
+		t.Errorf("at last it says %q", line)
 	}
 }
 
@@ -199,8 +181,8 @@ func TestCatchWithoutInfo(t *testing.T) {
 	check(t, unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
 	for range 5 {
 		c.send(unix.SIGQUIT) // which has it preempt a goroutine
-		c.want("recovered: true")
-		c.want(c.is(unix.SIGQUIT))
+		c.WantNext("recovered: true")
+		c.WantNext(c.is(unix.SIGQUIT))
 	}
 	c.says(unix.SIGTERM)
 }

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -96,13 +97,15 @@ func Device(t testing.TB, path string) *os.File {
 	return file
 }
 
-// FillPipe writes to a pipe until it takes no more.
+// FillPipe writes to a pipe, a socket or a terminal until it takes no more, not even a byte.
 func FillPipe(t testing.TB, w *os.File) {
 	t.Helper()
 	fd := int(w.Fd())
 	NoError(t, unix.SetNonblock(fd, true))
-	for err := error(nil); err == nil; {
-		_, err = unix.Write(fd, make([]byte, 4096))
+	for _, size := range []int{4096, 1} {
+		for err := error(nil); err != unix.EAGAIN; _, err = unix.Write(fd, bytes.Repeat([]byte("x"), size)) {
+			NoError(t, err)
+		}
 	}
 	NoError(t, unix.SetNonblock(fd, false))
 }

@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"bytes"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,8 +24,8 @@ func TestMain(m *testing.M) {
 
 var check = rig.NoError
 
-// sayTo calls SayLine with fd in the place of standard error. SayLine leaves the signal mask as it was.
-func sayTo(t *testing.T, fd int) bool {
+// sayTo calls SayLine with a file in the place of standard error. SayLine leaves the signal mask as it was.
+func sayTo(t *testing.T, file *os.File) bool {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -34,7 +33,7 @@ func sayTo(t *testing.T, fd int) bool {
 		check(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
-	restore := self.PutAt(t, 2, fd)
+	restore := self.PutAt(t, 2, int(file.Fd()))
 	before := mask()
 	ok := SayLine(line)
 	after := mask()
@@ -46,23 +45,6 @@ func sayTo(t *testing.T, fd int) bool {
 }
 
 var line = []byte("fini: a line\n")
-
-// fill writes to fd without waiting until nothing more goes in, and leaves the
-// descriptor as it was.
-func fill(t *testing.T, fd int) {
-	t.Helper()
-	check(t, unix.SetNonblock(fd, true))
-	for _, size := range []int{4096, 1} {
-		var err error
-		for err == nil {
-			_, err = unix.Write(fd, bytes.Repeat([]byte("x"), size))
-		}
-		if err != unix.EAGAIN {
-			t.Fatal(err)
-		}
-	}
-	check(t, unix.SetNonblock(fd, false))
-}
 
 // pairs are connected files of each kind, by which a line is written and read.
 var pairs = map[string]func(t testing.TB) (near, far *os.File){
@@ -100,7 +82,7 @@ func toEach(t *testing.T, test func(t *testing.T, name string, near, far *os.Fil
 
 func TestSayLineArrives(t *testing.T) {
 	toEach(t, func(t *testing.T, _ string, near, far *os.File) {
-		if !sayTo(t, int(near.Fd())) {
+		if !sayTo(t, near) {
 			t.Fatal("SayLine = false")
 		}
 		// A terminal may pass on a line in parts, and ends it with a carriage return too.
@@ -123,7 +105,7 @@ func TestSayLineToFile(t *testing.T) {
 			_, err = file.WriteString("command\n")
 			check(t, err)
 			for range 2 {
-				if !sayTo(t, int(file.Fd())) {
+				if !sayTo(t, file) {
 					t.Error("SayLine = false")
 				}
 			}
@@ -139,9 +121,9 @@ func TestSayLineToFile(t *testing.T) {
 
 func TestSayLineNeverWaits(t *testing.T) {
 	toEach(t, func(t *testing.T, name string, near, _ *os.File) {
-		fill(t, int(near.Fd()))
+		rig.FillPipe(t, near)
 		// A terminal makes room behind the writer's back, so only the others are sure to be full still.
-		if sayTo(t, int(near.Fd())) && name != "terminal" && name != "master" {
+		if sayTo(t, near) && name != "terminal" && name != "master" {
 			t.Error("SayLine = true, but nobody can have taken the line")
 		}
 		if flags, err := unix.FcntlInt(near.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
@@ -153,9 +135,8 @@ func TestSayLineNeverWaits(t *testing.T) {
 // A terminal that has room for a part of a line says that it can be written to.
 func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 	near, far := pairs["terminal"](t)
-	fd := int(near.Fd())
-	fill(t, fd)
-	room := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	rig.FillPipe(t, near)
+	room := []unix.PollFd{{Fd: int32(near.Fd()), Events: unix.POLLOUT}}
 	for {
 		if _, err := unix.Poll(room, 0); err != nil && err != unix.EINTR {
 			t.Fatal(err)
@@ -169,7 +150,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 	}
 	// The room comes in pages, so some lines may fit; not every one does.
 	for range 10000 {
-		if !sayTo(t, fd) || t.Failed() {
+		if !sayTo(t, near) || t.Failed() {
 			return
 		}
 	}
@@ -180,7 +161,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 func TestSayLineToStoppedTerminal(t *testing.T) {
 	near, _ := pairs["terminal"](t)
 	check(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
-	if sayTo(t, int(near.Fd())) {
+	if sayTo(t, near) {
 		t.Error("SayLine = true, but the terminal is stopped")
 	}
 }
@@ -195,7 +176,7 @@ func TestSayLineToNobody(t *testing.T) {
 		signal.Notify(caught, unix.SIGPIPE, unix.SIGWINCH)
 		defer signal.Stop(caught)
 		for range 3 {
-			if sayTo(t, int(near.Fd())) && name != "master" { // a terminal keeps what comes from its master
+			if sayTo(t, near) && name != "master" { // a terminal keeps what comes from its master
 				t.Error("SayLine = true, but the reader is gone")
 			}
 		}

@@ -30,8 +30,6 @@ func TestLine(t *testing.T) {
 func aLine(t *testing.T) (inner, outer Line) {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return Line{ends[0]}, Line{ends[1]}
 }

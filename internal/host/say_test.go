@@ -1,44 +1,48 @@
 package host
 
 import (
-	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
 // Every reason has words of its own: for a line, and for a report, which are those of the schema.
 func TestReasonsHaveWords(t *testing.T) {
-	text, err := os.ReadFile("../../docs/report.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var schema struct {
-		Properties struct{ Stopped struct{ Enum []*string } }
+		Properties struct{ Stopped struct{ Enum []string } } // with null, which is read as ""
 	}
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for _, word := range schema.Properties.Stopped.Enum {
-		if word != nil {
-			want = append(want, *word)
-		}
-	}
-	var words []string
-	said := map[string]bool{"": true}
-	k := &kernel{}
+	rig.MustParse(t, []byte(rig.ReadFile(t, "../../docs/report.schema.json")), &schema)
+	said, words := map[string]bool{"": true}, []string(nil)
 	for why := life.NoReason + 1; why < life.Reasons; why++ {
 		words = append(words, why.String())
-		because := k.because(why)
+		because := (&kernel{}).because(why)
 		if said[because] {
 			t.Errorf("of reason %d is said %q, as of another or of none", why, because)
 		}
 		said[because] = true
 	}
-	if !slices.Equal(words, want) {
+	if want := schema.Properties.Stopped.Enum; !slices.Equal(append(words, ""), want) {
 		t.Errorf("a report says %q, and the schema has %q", words, want)
+	}
+}
+
+// The line of a stop names the process whose exit is the reason, if it is known which one that is.
+func TestCulprit(t *testing.T) {
+	parent, first := bond{pid: 7, name: "make", why: life.ParentDied}, bond{pid: 8, name: "server", why: life.BoundEnded}
+	second := bond{pid: 9, why: life.BoundEnded, ended: true}
+	for want, c := range map[string]struct {
+		bonds []bond
+		why   life.Reason
+	}{
+		"its parent (make, 7) has died; -p none keeps it": {[]bond{first, parent}, life.ParentDied},
+		"its parent has died; -p none keeps it":           {[]bond{first}, life.ParentDied},
+		"a process of --bind (?, 9) exited":               {[]bond{first, second}, life.BoundEnded},
+		"a process of --bind exited":                      {[]bond{parent, first}, life.BoundEnded},
+	} {
+		if got := (&kernel{bonds: c.bonds}).because(c.why); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,12 +13,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
 )
+
+var check = rig.NoError
 
 // bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
 func bare(line int) *kernel {
@@ -33,9 +36,7 @@ func TestEarlySignals(t *testing.T) {
 	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, line := range []int{-1, inner.FD} {
 		k := bare(line)
 		k.early, k.caught.FD = early, silent
@@ -83,25 +84,15 @@ func TestOuterIsContinued(t *testing.T) {
 	const asked = "FINI_TEST_EXIT"
 	if os.Getenv(asked) != "" { // the inner fini, whose parent process is the test
 		var c struct{ Outer, Job, WasStopped int }
-		if err := json.Unmarshal([]byte(os.Getenv(asked)), &c); err != nil {
-			t.Fatal(err)
-		}
+		rig.MustParse(t, []byte(os.Getenv(asked)), &c)
 		k := bare(3)
 		k.self.Pid, k.rules.Job = c.Outer, c.Job
 		k.Exit(life.End{Result: life.Result{Code: 5}, WasStopped: c.WasStopped != 0})
 		os.Exit(0)
 	}
-	other := exec.Command("sleep", "1000")
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = other.Process.Kill(), other.Wait() }()
-	if err := other.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	for err := error(unix.EINTR); err == unix.EINTR; {
-		_, err = unix.Wait4(other.Process.Pid, nil, unix.WUNTRACED, nil)
-	}
+	other := rig.Bystander(t).Process.Pid
+	rig.MustKill(t, other, syscall.SIGSTOP)
+	rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(other) })
 	got := make(chan os.Signal, 9)
 	signal.Notify(got, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(got)
@@ -113,7 +104,7 @@ func TestOuterIsContinued(t *testing.T) {
 		{"in a job", os.Getpid(), 1, 1, true},
 		{"never suspended", os.Getpid(), 1, 0, false},
 		{"in a group of its own", os.Getpid(), 0, 1, false},
-		{"without its outer fini", other.Process.Pid, 1, 1, false},
+		{"without its outer fini", other, 1, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			end, outer := aLine(t)
@@ -132,9 +123,7 @@ func TestOuterIsContinued(t *testing.T) {
 				t.Errorf("it sends %v, want %v", messages, want)
 			}
 			// A SIGCONT is reported before this signal, whose number is greater.
-			if err := unix.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
-				t.Fatal(err)
-			}
+			rig.MustKill(t, os.Getpid(), syscall.SIGWINCH)
 			continued := <-got == syscall.SIGCONT
 			if continued {
 				<-got
@@ -142,8 +131,8 @@ func TestOuterIsContinued(t *testing.T) {
 			if continued != c.want {
 				t.Errorf("the outer fini is continued: %t, want %t", continued, c.want)
 			}
-			if pid, err := unix.Wait4(other.Process.Pid, nil, unix.WCONTINUED|unix.WNOHANG, nil); err != nil || pid != 0 {
-				t.Errorf("another process is continued: %v, %v", pid, err)
+			if !procfs.IsStopped(other) {
+				t.Error("another process is continued")
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 func TestMemoryFiles(t *testing.T) {
@@ -43,7 +44,7 @@ func TestKills(t *testing.T) {
 		"":                                                             -1,
 		"oom_kill 3":                                                   3,
 	} {
-		check(t, os.WriteFile(file, []byte(text), 0o600))
+		rig.Put(t, file, text, 0o600)
 		count, err := kills(file)
 		if got := int(count); (err == nil) != (want >= 0) || err == nil && got != want {
 			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
@@ -54,8 +55,7 @@ func TestKills(t *testing.T) {
 func TestMemory(t *testing.T) {
 	m := CountMemory()
 	need.That(t, m.File != "", "a memory cgroup")
-	file := t.TempDir() + "/memory.events"
-	check(t, os.WriteFile(file, []byte("oom_kill 5\n"), 0o600))
+	file := rig.Put(t, t.TempDir()+"/memory.events", "oom_kill 5\n", 0o600)
 	for what, c := range map[string]struct {
 		m    Memory
 		want uint64

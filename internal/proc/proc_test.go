@@ -2,14 +2,13 @@ package proc
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 )
 
 // statOf is the text of /proc/PID/stat for a process of this name; the numbers are
@@ -54,11 +53,8 @@ const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\
 func filesOf(t testing.TB, name, text string) *Files {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	check(t, err)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	f := In(fd)
+	rig.Put(t, dir+"/"+name, text, 0o600)
+	f := In(self.OpenDir(t, dir))
 	return &f
 }
 
@@ -176,11 +172,4 @@ func FuzzStatus(f *testing.F) {
 			t.Fatalf("the status %q is read as %+v", text, s)
 		}
 	})
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
