@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"unsafe"
 
@@ -26,15 +25,12 @@ func TestCandidates(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		"PATH among others":   {"x", []string{"XPATH=/no", "PATHX=/no", "PATH=/a", "A=PATH=/no"}, []string{"/a/x"}},
-		"PATH twice":          {"x", []string{"PATH=/a", "PATH=/no"}, []string{"/a/x"}},
-		"relative entries":    {"x", []string{"PATH=a:.:../b"}, []string{"a/x", "./x", "../b/x"}},
-		"entry with a slash":  {"x", []string{"PATH=/a/"}, []string{"/a//x"}},
-		"no PATH":             {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
-		"empty entries alone": {"x", []string{"PATH=:"}, []string{"x", "x"}},
-		"slash at the end":    {"x/", []string{"PATH=/a"}, []string{"x/"}},
-		"name with a colon":   {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
-		"empty name":          {"", []string{"PATH=/a"}, nil},
+		"PATH among others":  {"x", []string{"XPATH=/no", "PATHX=/no", "PATH=/a", "A=PATH=/no"}, []string{"/a/x"}},
+		"PATH twice":         {"x", []string{"PATH=/a", "PATH=/no"}, []string{"/a/x"}},
+		"relative entries":   {"x", []string{"PATH=a:.:../b"}, []string{"a/x", "./x", "../b/x"}},
+		"entry with a slash": {"x", []string{"PATH=/a/"}, []string{"/a//x"}},
+		"no PATH":            {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
+		"name with a colon":  {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
 	} {
 		if got := candidates(c.file, c.env); !slices.Equal(got, c.want) {
 			t.Errorf("%s: candidates(%q, %q) = %q, want %q", what, c.file, c.env, got, c.want)
@@ -42,24 +38,22 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// lay lays out files for a lookup, which can be executed. A name that ends in "/" is a directory, a text that begins with
-// "-> " a symbolic link, and one that begins with "0644 " is a file that can't be executed.
+// lay lays out files for a lookup, which can be executed. A text that begins with "-> " is a symbolic link, and one that
+// begins with "0644 " a file that can't be executed.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		path, mode := filepath.Join(dir, name), os.FileMode(0o755)
+		path := filepath.Join(dir, name)
+		target, isLink := strings.CutPrefix(text, "-> ")
+		rest, isPlain := strings.CutPrefix(text, "0644 ")
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if target, ok := strings.CutPrefix(text, "-> "); ok {
+		switch {
+		case isLink:
 			check(t, os.Symlink(target, path))
-			continue
-		}
-		if rest, ok := strings.CutPrefix(text, "0644 "); ok {
-			text, mode = rest, 0o644
-		}
-		if strings.HasSuffix(name, "/") {
-			check(t, os.MkdirAll(path, mode))
-		} else {
-			check(t, os.WriteFile(path, []byte(text), mode))
+		case isPlain:
+			rig.Put(t, path, rest, 0o644)
+		default:
+			rig.Put(t, path, text, 0o755)
 		}
 	}
 }
@@ -75,19 +69,20 @@ const shebang = "#!/bin/sh"
 func wait4(t *testing.T, child Child) int {
 	t.Helper()
 	defer proc.Close(child.FD)
-	for {
-		var status syscall.WaitStatus
-		_, err := syscall.Wait4(child.Pid, &status, 0, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			t.Fatal(err)
-		case status.Signaled():
-			return 128 + int(status.Signal())
-		default:
-			return status.ExitStatus()
-		}
-	}
+	p, err := os.FindProcess(child.Pid)
+	check(t, err)
+	state, err := p.Wait()
+	check(t, err)
+	return procfs.ShellStatus(state)
+}
+
+// exitOf runs a command that can be started, and returns its status.
+func exitOf(t *testing.T, c Command) int {
+	t.Helper()
+	c.Terminal = -1
+	child, err := Spawn(c)
+	check(t, err)
+	return wait4(t, child)
 }
 
 // statusOf runs a command in env and returns the status that fini would exit with.
@@ -97,10 +92,7 @@ func statusOf(t *testing.T, args, env []string) (int, error) {
 	if err == nil {
 		return wait4(t, child), nil
 	}
-	var failed *SpawnError
-	if !errors.As(err, &failed) {
-		t.Fatalf("the error is a %T, want a *SpawnError: %v", err, err)
-	}
+	failed := err.(*SpawnError)
 	if failed.Name != args[0] {
 		t.Errorf("the error is about %q, want %q", failed.Name, args[0])
 	}
@@ -141,7 +133,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		"arguments as given": {files{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
 			"good [] [a b] [-c] [--] [$HOME] [\n]", 3, ""},
 		"after one without permission": {files{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a directory":            {files{"a/x/": "", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"after a directory":            {files{"a/x/y": "", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
 		"after a file for a directory": {files{"a": "0644 ", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
 		"after a dangling link":        {files{"a/x": "-> gone", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
 		"after a missing interpreter":  {files{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
@@ -159,7 +151,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		"dangling link":            {files{"x": "-> gone"}, "D", []string{"x"}, "", 127, ""},
 		"no permission":            {files{"x": noExec}, "D", []string{"x"}, "", 126, ""},
 		"no permission, then none": {files{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
-		"directory":                {files{"x/": ""}, "D", []string{"x"}, "", 126, ""},
+		"directory":                {files{"x/y": ""}, "D", []string{"x"}, "", 126, ""},
 		"links in a circle":        {files{"x": "-> y", "y": "-> x"}, "D", []string{"x"}, "", 126, ""},
 		"a name past NAME_MAX":     {nil, "D", []string{strings.Repeat("x", 300)}, "", 126, ""},
 		"empty name":               {nil, "D", []string{""}, "", 127, ""},
@@ -282,9 +274,7 @@ func TestSpawnKeepsClosedStreams(t *testing.T) {
 		{false, false, true}: 0b110,
 		{true, true, true}:   0b000,
 	} {
-		child, err := Spawn(Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed, Terminal: -1})
-		check(t, err)
-		if got := wait4(t, child); got != want {
+		if got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed}); got != want {
 			t.Errorf("of the streams %v were closed: the child has %03b, want %03b", closed, got, want)
 		}
 	}
@@ -309,9 +299,7 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 		want    uint64
 	}{{nil, usr1}, {new(uint64), 0}, {&[]uint64{others}[0], others}} {
 		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, c.want)
-		child, err := Spawn(Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked, Terminal: -1})
-		check(t, err)
-		if status := wait4(t, child); status != 42 {
+		if exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked}) != 42 {
 			t.Errorf("the child does not block %#x", c.want)
 		}
 		if now := blocked(unix.SIG_BLOCK, 0); now != usr1 {

@@ -1,11 +1,12 @@
 package reaper
 
 import (
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 // elf is the beginning of an ELF file; its numbers are little-endian.
@@ -59,9 +60,7 @@ func TestNotFoundNamesTheInterpreter(t *testing.T) {
 		{"#!", ""},
 		{"", ""},
 	} {
-		if err := os.WriteFile(path, []byte(c.text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, path, c.text, 0o755)
 		if got := notFound(path).Error(); got != "its interpreter was not found"+c.want {
 			t.Errorf("%.20q: %s", c.text, got)
 		}
