@@ -130,6 +130,7 @@ func (w *world) childrenOf(id handle) (ids []handle) {
 // take makes a choice.
 func (w *world) take(c choice) {
 	p := &w.all[c.slot%most]
+	w.past = &past{w.past, c}
 	switch c.kind {
 	case goesOn:
 		if w.spins++; w.spins > 300 {
@@ -186,70 +187,58 @@ func (w *world) next() (first time.Duration) {
 	return first
 }
 
-// A history is how a world was come by.
-type history struct {
-	scenario
-	moves  int // that were allowed
-	taken  []choice
-	broken string // which invariant, and how
+// A past is how a world was come by.
+type past struct {
+	before *past
+	taken  choice
 }
 
-// explore tries all orders of a scenario, nearest first, so that a history that breaks an
-// invariant is the shortest. isWhole is false if there are more states than the limit.
-func explore(s scenario, limit int, rows rows) (states, steps int, isWhole bool, h history) {
-	type node struct { // how a state was come by
-		from int
-		by   choice
+func (p *past) choices() []choice {
+	if p == nil {
+		return nil
 	}
-	type open struct {
-		w  *world
-		at int
-	}
+	return append(p.before.choices(), p.taken)
+}
+
+// explore tries all orders of a scenario, nearest first, so that the world that breaks an
+// invariant has the shortest past. isWhole is false if there are more states than the limit.
+func explore(s scenario, limit int, rows rows) (states, steps int, isWhole bool, broken *world) {
 	hash, seen := maphash.MakeSeed(), map[uint64]bool{}
-	nodes, level := []node{{from: -1}}, []open{{s.start(s.depth, rows), 0}}
 	var list []choice
-	for len(level) > 0 {
-		var next []open
-		for _, from := range level {
-			list = from.w.choices(list[:0])
-			for i, c := range list {
-				w := from.w
-				if i < len(list)-1 {
-					w = w.clone()
-				}
-				w.take(c)
-				steps++
-				if w.broken != "" {
-					taken := []choice{c}
-					for at := from.at; nodes[at].from >= 0; at = nodes[at].from {
-						taken = append(taken, nodes[at].by)
-					}
-					slices.Reverse(taken)
-					return len(nodes), steps, false, history{s, s.depth, taken, w.broken}
-				}
-				key := w.digest(hash)
-				switch {
-				case seen[key]:
-				case len(nodes) >= limit:
-					return len(nodes), steps, false, h
-				default:
-					seen[key] = true
-					nodes = append(nodes, node{from.at, c})
-					next = append(next, open{w, len(nodes) - 1})
-				}
+	states = 1
+	for open := []*world{s.start(rows)}; len(open) > 0; {
+		from := open[0]
+		open[0], open = nil, open[1:]
+		list = from.choices(list[:0])
+		for i, c := range list {
+			w := from
+			if i < len(list)-1 {
+				w = w.clone()
+			}
+			w.take(c)
+			steps++
+			switch key := w.digest(hash); {
+			case w.broken != "":
+				return states, steps, false, w
+			case seen[key]:
+			case states >= limit:
+				return states, steps, false, nil
+			default:
+				seen[key] = true
+				states++
+				open = append(open, w)
 			}
 		}
-		level = next
 	}
-	return len(nodes), steps, true, h
+	return states, steps, true, nil
 }
 
-// walk goes one way behind the depth. pick picks one of n.
-func walk(s scenario, pick func(n int) int, moves int, rows rows) history {
-	w, h := s.start(moves, rows), history{scenario: s, moves: moves}
+// walk goes one way. pick picks one of n.
+func walk(s scenario, pick func(n int) int, rows rows) *world {
+	w := s.start(rows)
 	for range 600 {
 		list := w.choices(nil)
-		if len(list) == 0 {
+		if len(list) == 0 || w.broken != "" {
 			break
 		}
 		// Moves are many, and would leave finis no time.
@@ -258,18 +247,7 @@ func walk(s scenario, pick func(n int) int, moves int, rows rows) history {
 			c = list[0]
 		}
 		w.take(c)
-		h.taken = append(h.taken, c)
-		if h.broken = w.broken; h.broken != "" {
-			break
-		}
 	}
-	return h
-}
-
-// start is the world of a scenario, in which so many moves may be made.
-func (s scenario) start(moves int, rows rows) *world {
-	w := s.begin()
-	w.supply.left, w.supply.rows = moves, rows
 	return w
 }
 
@@ -285,8 +263,8 @@ func FuzzStep(f *testing.F) {
 			return picked
 		}
 		s := all[int(number)%len(all)]
-		if h := walk(s, pick, s.depth, rows{}); h.broken != "" {
-			t.Error(h.tell())
+		if w := walk(s, pick, rows{}); w.broken != "" {
+			t.Error(s.tell(w))
 		}
 	})
 }
@@ -300,10 +278,12 @@ func TestExplore(t *testing.T) {
 	var mu sync.Mutex // of all above
 	try := func(s scenario) {
 		taken := rows{}
-		seen, made, isWhole, h := explore(s, *limit, taken)
+		seen, made, isWhole, broken := explore(s, *limit, taken)
 		random, n := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name))))), 0
-		for ; n < *walks && h.broken == ""; n++ {
-			h = walk(s, random.IntN, s.depth+8, taken)
+		for s.depth += 8; n < *walks && broken == nil; n++ {
+			if w := walk(s, random.IntN, taken); w.broken != "" {
+				broken = w
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -312,8 +292,8 @@ func TestExplore(t *testing.T) {
 			total[row] += n
 		}
 		switch {
-		case h.broken != "" && !t.Failed():
-			t.Errorf("%s", h.tell())
+		case broken != nil && !t.Failed():
+			t.Errorf("%s", s.tell(broken))
 		case !isWhole:
 			cut = append(cut, s.name)
 		}

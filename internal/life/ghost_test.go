@@ -261,7 +261,7 @@ func (w *world) rememberDeath(p *proc) {
 		if r.Orphans != WaitAll {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
-		if worker := w.worker(); w.supply.timeout != 0 && worker.timeout == 0 {
+		if worker := w.worker(); w.rules.Timeout != 0 && worker.timeout == 0 {
 			isTime := func(e event) bool { s, is := e.(stop); return is && s.why == TimedOut }
 			undecided := slices.ContainsFunc(worker.queue, isTime)
 			g.timeout = 1 + byte(boolToInt(!undecided))

@@ -1,7 +1,6 @@
 package life
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,30 +27,26 @@ func (w *world) scene(format string, args ...any) {
 	}
 }
 
-// tell is the history of a breach, retold from the beginning of its scenario.
-func (h history) tell() string {
-	w := h.start(h.moves, rows{})
+// tell is how a world was come by, retold from the beginning of its scenario.
+func (s scenario) tell(broken *world) string {
+	w := s.start(rows{})
 	w.story = &[]scene{}
-	for _, c := range h.taken {
+	for _, c := range broken.past.choices() {
 		w.take(c)
 	}
-	return w.tell(h.name, h.broken)
+	return w.tell(s.name)
 }
 
 // tell is the story of a world: as a table, and the turns of each fini. See README.md for how to read it.
-func (w *world) tell(name, broken string) string {
+func (w *world) tell(name string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nin: %s\n\n", broken, name)
-	var padded strings.Builder
-	table := tabwriter.NewWriter(&padded, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(&b, "%s\nin: %s\n\n", w.broken, name)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ms\twho\tevent\twhat follows")
 	for _, x := range *w.story {
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", (x.at-epoch)/ms, x.who, x.event, x.what)
 	}
 	_ = table.Flush()
-	for line := range strings.Lines(padded.String()) {
-		fmt.Fprintln(&b, strings.TrimRight(line, " \n"))
-	}
 	for i := range w.finis {
 		f := &w.finis[i]
 		var turns []string
@@ -70,7 +65,7 @@ func (w *world) tell(name, broken string) string {
 			w.name(p.id), p.pid, w.name(p.parent), p.group, p.session, p.state, without(zero, fmt.Sprintf("%+v", p.mark)))
 	}
 	fmt.Fprintf(&b, "what the invariants remember: %s\n", without(zero, fmt.Sprintf("%+v", w.ghost)))
-	return b.String()
+	return regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n")
 }
 
 // What a line need not say: a field that is zero, as fmt writes it by %+v and by %#v.
@@ -157,11 +152,7 @@ var update = flag.Bool("update", false, "write testdata/history.txt anew")
 func TestHistory(t *testing.T) {
 	const name, path = "pair, stop, defaults, stubborn, deaths", "testdata/history.txt"
 	all := scenarios(true, 1)
-	i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
-	if i < 0 {
-		t.Fatal("there is no such scenario")
-	}
-	w := all[i].start(all[i].depth, rows{})
+	w := all[slices.IndexFunc(all, func(s scenario) bool { return s.name == name })].start(rows{})
 	w.story = &[]scene{}
 	list := w.choices(nil)
 	next := list[slices.IndexFunc(list, func(c choice) bool { return c.kind == moved+uint8(moveOf("and its group are sent TERM")) })]
@@ -173,7 +164,7 @@ func TestHistory(t *testing.T) {
 			}
 		}
 		if list = w.choices(nil); len(list) == 0 {
-			t.Fatalf("no invariant is broken:\n%s", w.tell(name, ""))
+			t.Fatalf("no invariant is broken:\n%s", w.tell(name))
 		}
 		next = list[0]
 		for _, c := range list {
@@ -182,23 +173,18 @@ func TestHistory(t *testing.T) {
 			}
 		}
 	}
-	told := w.tell(name, w.broken)
+	told := w.tell(name)
 	if *update {
 		if err := os.WriteFile(path, []byte(told), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
-	page, err2 := os.ReadFile("README.md")
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	if told != string(want) {
+	if told != source(t, path) {
 		t.Errorf("it is told like this, and in %s in another way (go test ./internal/life -run History -update):\n%s", path, told)
 	}
 	table, _, _ := strings.Cut(told, "\nas a case")
 	for line := range strings.Lines(table) {
-		if strings.TrimSpace(line) != "" && !strings.Contains(string(page), "    "+line) {
+		if line != "\n" && !strings.Contains(source(t, "README.md"), "    "+line) {
 			t.Errorf("README.md lacks this line of the history: %q", line)
 		}
 	}

@@ -115,7 +115,7 @@ func (w *world) wantedEnds() (wanted []Result) {
 	switch {
 	case g.idled, g.timeout == 2: // whatever else has asked it to end
 		ends = []Result{byTime}
-	case g.timeout > 0, !g.mainEnded && w.supply.timeout != 0:
+	case g.timeout > 0, !g.mainEnded && w.rules.Timeout != 0:
 		ends = append(ends, byTime)
 	}
 	audited := w.rules.Orphans == LeaveAll && !g.overruled && g.seen

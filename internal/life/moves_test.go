@@ -17,12 +17,11 @@ type move struct {
 
 // supply is what may still happen in a world.
 type supply struct {
-	left    int // moves
-	used    [40]uint8
-	may     uint64 // which moves, as bits
-	bond    bool   // to the parent process
-	timeout time.Duration
-	rows    rows
+	left int // moves
+	used [40]uint8
+	may  uint64 // which moves, as bits
+	bond bool   // to the parent process
+	rows rows
 }
 
 // Who can make a move.

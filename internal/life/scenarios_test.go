@@ -9,9 +9,12 @@ import (
 
 // A scenario is a world to begin with, and what may happen in it.
 type scenario struct {
-	name  string
-	begin func() *world
-	depth int
+	name, policy string
+	role         role
+	setting      setting
+	kind         kind
+	moves        []string
+	depth        int // how many moves
 }
 
 // A role is where fini and its command stand.
@@ -37,8 +40,8 @@ var roles = []role{
 }
 
 // begin makes the world of a role, with a command that has just been started.
-func (as role) begin(r Rules, unbound bool) *world {
-	w := &world{now: epoch, orphaned: as.orphaned, supply: supply{bond: !as.first && !unbound}}
+func (as role) begin(r Rules) *world {
+	w := &world{now: epoch, orphaned: as.orphaned, supply: supply{bond: !as.first}}
 	c := &w.cast
 	add := func(id *handle, pid int, parent handle, group, session int, is traits) *proc {
 		p := &w.all[w.lastID]
@@ -90,159 +93,130 @@ func (as role) begin(r Rules, unbound bool) *world {
 	return w
 }
 
-// with adds a leftover to be: a child of the main child, in its group, or in a session of its own.
-func (w *world) with(parent handle, is traits, own bool) *proc {
-	p := w.fork(w.get(parent))
-	p.start, p.is = w.now-200*ms, p.is&^holding|is|ofTree
-	if own {
-		w.setsid(p)
-	}
-	return p
+// A branch is a leftover to be, in the group of its parent or in a session of its own, and what that has started.
+type branch struct {
+	is    traits
+	own   bool
+	below []branch
 }
+
+func grouped(is traits, below ...branch) branch { return branch{is, false, below} }
+func apart(is traits, below ...branch) branch   { return branch{is, true, below} }
+
+// grow lets a process start a tree.
+func (w *world) grow(from handle, tree ...branch) {
+	for _, b := range tree {
+		p := w.fork(w.get(from))
+		p.start, p.is = w.now-200*ms, p.is&^holding|b.is|ofTree
+		if b.own {
+			w.setsid(p)
+		}
+		w.grow(p.id, b.below...)
+	}
+}
+
+// last is the process that was forked last.
+func (w *world) last() *proc { return w.get(w.lastID) }
 
 // trace adds a tracer, which does not wait for its tracee.
 func (w *world) trace(id handle) {
 	w.get(id).is |= traced
-	tracer := w.with(w.cast.main, 0, true)
+	w.grow(w.cast.main, apart(0))
+	tracer := w.last()
 	tracer.parent, tracer.is, w.cast.tracer = 0, 0, tracer.id
 }
 
-// The kinds of tree.
-var kinds = []struct {
+// A kind of tree: what the main child is, and what it has started.
+type kind struct {
 	name  string
-	grow  func(w *world)
+	main  traits
+	tree  []branch
+	more  func(w *world)
 	moves []string
-}{
-	{"a command alone", func(*world) {}, nil},
-	{"a group and an escapee that holds", func(w *world) {
-		w.with(w.cast.main, 0, false)
-		w.with(w.cast.main, holding, true)
-	}, nil},
-	{"stubborn", func(w *world) {
-		w.get(w.cast.main).is |= patient
-		a := w.with(w.cast.main, ignores|holding, true)
-		w.with(a.id, 0, false)
-	}, nil},
-	{"cleans up", func(w *world) {
-		w.with(w.cast.main, cleans|holding, true)
-		w.with(w.cast.main, cleans|holding, false)
-	}, nil},
-	{"another user's", func(w *world) { w.with(w.cast.main, privileged|ignores, true) }, nil},
-	{"asleep", func(w *world) {
-		w.get(w.cast.main).is |= asleep
-		w.with(w.cast.main, holding, true)
-	}, []string{"wakes"}},
-	{"traced", func(w *world) {
-		w.with(w.cast.main, holding, false)
-		w.trace(w.cast.main)
-	}, []string{"waits for its tracee"}},
-	{"does not wait for its children", func(w *world) {
-		w.get(w.cast.main).is |= neglects
-		a := w.with(w.cast.main, neglects, false)
-		w.with(a.id, holding, false)
-	}, nil},
-	{"never a zombie", func(w *world) { w.with(w.cast.main, autoreap|holding, true) }, nil},
-	{"stopped", func(w *world) { w.with(w.cast.main, 0, true).state = 'T' }, nil},
-	{"one from before", func(w *world) {
-		w.with(w.cast.main, ignores|holding, true)
-		p := w.with(w.cast.main, 0, false)
-		p.parent, p.is = w.finis[0].id, earlier
-		p.group, p.session = w.top().group, w.top().session
-	}, nil},
-	{"the inner fini is traced", func(w *world) {
-		w.with(w.cast.main, holding, true)
-		w.trace(w.cast.inner)
-	}, []string{"waits for its tracee"}},
-	{"one that may stay", func(w *world) {
-		a := w.with(w.cast.main, mayStay|ignores|holding, true)
-		w.with(a.id, mayStay, false)
-		w.with(w.cast.main, 0, true)
-	}, nil},
-	{"a daemon", func(w *world) {
-		a := w.with(w.cast.main, 0, true)
-		b := w.with(a.id, holding|ignores, true)
-		b.parent = w.worker().id
-	}, nil},
 }
 
-// The settings are flags that decide, beside the policy.
-var settings = []struct {
+var kinds = []kind{
+	{name: "a command alone"},
+	{name: "a group and an escapee that holds", tree: []branch{grouped(0), apart(holding)}},
+	{name: "stubborn", main: patient, tree: []branch{apart(ignores|holding, grouped(0))}},
+	{name: "cleans up", tree: []branch{apart(cleans | holding), grouped(cleans | holding)}},
+	{name: "another user's", tree: []branch{apart(privileged | ignores)}},
+	{name: "asleep", main: asleep, tree: []branch{apart(holding)}, moves: []string{"wakes"}},
+	{name: "traced", tree: []branch{grouped(holding)}, more: func(w *world) { w.trace(w.cast.main) }, moves: []string{"waits for its tracee"}},
+	{name: "does not wait for its children", main: neglects, tree: []branch{grouped(neglects, grouped(holding))}},
+	{name: "never a zombie", tree: []branch{apart(autoreap | holding)}},
+	{name: "stopped", tree: []branch{apart(0)}, more: func(w *world) { w.last().state = 'T' }},
+	{name: "one from before", tree: []branch{apart(ignores | holding), grouped(0)}, more: func(w *world) {
+		p, top := w.last(), w.top()
+		p.parent, p.is, p.group, p.session = top.id, earlier, top.group, top.session
+	}},
+	{name: "the inner fini is traced", tree: []branch{apart(holding)}, more: func(w *world) { w.trace(w.cast.inner) }, moves: []string{"waits for its tracee"}},
+	{name: "one that may stay", tree: []branch{apart(mayStay|ignores|holding, grouped(mayStay)), apart(0)}},
+	{name: "a daemon", tree: []branch{apart(0, apart(holding|ignores))}, more: func(w *world) { w.last().parent = w.worker().id }},
+}
+
+// A setting is flags that decide, beside the policy.
+type setting struct {
 	name  string
 	set   func(*Rules)
 	moves []string
 	more  func(w *world)
-}{
-	{"defaults", func(*Rules) {}, nil, nil},
-	{"--grace 0", func(r *Rules) { r.Grace = 0 }, nil, nil},
-	{"--linger 0", func(r *Rules) { r.Linger = 0 }, nil, nil},
-	{"-k", func(r *Rules) { r.KillAfter = 30 * ms }, nil, nil},
-	{"-k longer than --grace", func(r *Rules) { r.KillAfter = 200 * ms }, nil, nil},
-	{"-k and -r", func(r *Rules) {
+}
+
+var settings = []setting{
+	{name: "defaults"},
+	{name: "--grace 0", set: func(r *Rules) { r.Grace = 0 }},
+	{name: "--linger 0", set: func(r *Rules) { r.Linger = 0 }},
+	{name: "-k", set: func(r *Rules) { r.KillAfter = 30 * ms }},
+	{name: "-k longer than --grace", set: func(r *Rules) { r.KillAfter = 200 * ms }},
+	{name: "-k and -r", set: func(r *Rules) {
 		r.Linger, r.KillAfter = 0, 30*ms
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
-	}, nil, func(w *world) { w.get(w.cast.main).is |= patient }},
-	{"-c", func(r *Rules) { r.Group = false }, nil, nil},
-	{"-e 3", func(r *Rules) { r.Remap = []int{3} }, nil, nil},
-	{"--orphans-exit", func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }, nil, nil},
-	{"--orphans-exit and --timeout", func(r *Rules) { r.OrphansExit, r.Linger = 9, 100*ms }, nil, timesOut},
-	{"--allow-orphan", func(r *Rules) { r.Allow = true }, nil, nil},
-	{"-p INT", func(r *Rules) { r.Deathsig = syscall.SIGINT }, nil, nil},
-	{"-p none", func(*Rules) {}, nil, nil},
-	{"--stdin-eof", func(*Rules) {}, []string{"closes stdin", "reads"}, func(w *world) {
+	}, more: hasPatience},
+	{name: "-c", set: func(r *Rules) { r.Group = false }},
+	{name: "-e 3", set: func(r *Rules) { r.Remap = []int{3} }},
+	{name: "--orphans-exit", set: func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }},
+	{name: "--orphans-exit and --timeout", set: func(r *Rules) { r.OrphansExit, r.Linger, r.Timeout = 9, 100*ms, 60*ms }},
+	{name: "--allow-orphan", set: func(r *Rules) { r.Allow = true }},
+	{name: "-p INT", set: func(r *Rules) { r.Deathsig = syscall.SIGINT }},
+	{name: "-p none", more: func(w *world) {
+		w.supply.bond = false
+		w.worker().unwatch(w.cast.shell)
+	}},
+	{name: "--stdin-eof", moves: []string{"closes stdin", "reads"}, more: func(w *world) {
 		w.stdin.unread = 2
 		w.worker().stdin = true
 	}},
-	{"--timeout", func(*Rules) {}, nil, timesOut},
-	{"--timeout and -k", func(r *Rules) { r.KillAfter = 200 * ms }, nil, func(w *world) {
-		timesOut(w)
-		w.get(w.cast.main).is |= patient
-	}},
-	{"--idle", func(*Rules) {}, []string{"writes"}, goesIdle},
-	{"--idle, and something to read", func(*Rules) {}, []string{"reads"}, func(w *world) {
-		goesIdle(w)
-		w.stdin.unread = 1
-	}},
-	{"--idle, no /proc", func(*Rules) {}, []string{"writes"}, func(w *world) {
-		goesIdle(w)
-		w.blind = true
-	}},
-	{"--pause", func(*Rules) {}, nil, pauses},
-	{"--stop-signal and --timeout", func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM} }, nil, func(w *world) {
-		timesOut(w)
-		w.may(syscall.SIGUSR1, false)
-	}},
-	{"a freeze", func(r *Rules) { r.Grace, r.Linger = time.Second, 600*ms }, []string{"all is frozen"}, nil},
-	{"no /proc", func(*Rules) {}, nil, func(w *world) { w.blind = true }},
-	{"no pidfds", func(*Rules) {}, nil, func(w *world) {
+	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
+	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, more: hasPatience},
+	{name: "--idle", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}},
+	{name: "--idle, and something to read", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
+	{name: "--idle, no /proc", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}, more: func(w *world) { w.blind = true }},
+	{name: "--pause", more: pauses},
+	{name: "--stop-signal and --timeout", set: func(r *Rules) {
+		r.Timeout, r.StopSignals = 60*ms, []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}
+	}, more: func(w *world) { w.may(syscall.SIGUSR1, false) }},
+	{name: "a freeze", set: func(r *Rules) { r.Grace, r.Linger = time.Second, 600*ms }, moves: []string{"all is frozen"}},
+	{name: "no /proc", more: func(w *world) { w.blind = true }},
+	{name: "no pidfds", more: func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
-		inner := &w.finis[1]
-		inner.byPidfd = false
-		inner.bound = slices.DeleteFunc(slices.Clone(inner.bound), func(b bond) bool { return b.id == w.cast.shell })
+		w.worker().byPidfd = false
+		w.worker().unwatch(w.cast.shell)
 	}},
+}
+
+func hasPatience(w *world) { w.get(w.cast.main).is |= patient }
+
+// unwatch takes back that the end of a process is a reason to stop the command.
+func (f *fini) unwatch(id handle) {
+	f.bound = slices.DeleteFunc(slices.Clone(f.bound), func(b bond) bool { return b.id == id })
 }
 
 // pauses makes the main child and all that it has started what others have left to fini.
 func pauses(w *world) {
-	f := &w.finis[0]
 	w.get(w.cast.main).deathsig, w.cast.main = 0, 0
-	f.Loop = *New(&kernel{w: w}, w.rules, 0, false)
+	w.finis[0].Loop = *New(&kernel{w: w}, w.rules, 0, false)
 	w.ghost.mainEnded = true
-}
-
-// goesIdle begins a world under --idle.
-func goesIdle(w *world) {
-	worker := w.worker()
-	w.rules.Idle = 80 * ms
-	worker.rules.Idle, worker.machine.(*ladder).Idle = w.rules.Idle, w.rules.Idle
-	worker.wake = w.now + w.rules.lookIdle()
-	w.traffic, w.ghost.talkedAt, w.ghost.talked = 1, w.now, true
-}
-
-func timesOut(w *world) {
-	w.supply.timeout = w.now + 60*ms
-	w.worker().timeout = w.supply.timeout
-	w.ghost.mustEnd = w.supply.timeout + w.ladder()
-	w.may(syscall.SIGTERM, false)
 }
 
 // The moves come in bunches, so that each bunch can go deep.
@@ -273,46 +247,58 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					}
 					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || setting.name == "--stdin-eof")
 					for _, bunch := range bunches {
-						names := slices.Concat(bunch.moves, kind.moves, setting.moves)
+						moves := slices.Concat(bunch.moves, kind.moves, setting.moves)
 						if as.pair && bunch.name != "growth" {
-							names = append(names, "gives up")
+							moves = append(moves, "gives up")
 						}
 						if as.begins && bunch.name != "growth" {
-							names = append(names, "asks", "can't start")
+							moves = append(moves, "asks", "can't start")
 						}
 						if as.job {
-							names = append(names, bunch.job...)
+							moves = append(moves, bunch.job...)
 						}
-						all = append(all, scenario{
-							name: strings.Join([]string{as.name, policy, setting.name, kind.name, bunch.name}, ", "),
-							begin: func() *world {
-								r := Rules{Policy{Grace: 50 * ms, Linger: 20 * ms, Orphans: policy, OrphansExit: -1, Deathsig: syscall.SIGTERM}, Identity{Group: true}}
-								setting.set(&r)
-								w := as.begin(r, setting.name == "-p none")
-								kind.grow(w)
-								if setting.more != nil {
-									setting.more(w)
-								}
-								if as.pair {
-									w.fallAsleep(as.begins)
-								}
-								w.supply.may = mayMove(names...)
-								if !as.leader {
-									w.supply.may &^= mayMove("is hung")
-								}
-								if as.leader || as.orphaned {
-									w.supply.may &^= mayMove("gets fg")
-								}
-								return w
-							},
-							depth: depth + boolToInt(deeper),
-						})
+						name := strings.Join([]string{as.name, policy, setting.name, kind.name, bunch.name}, ", ")
+						all = append(all, scenario{name, policy, as, setting, kind, moves, depth + boolToInt(deeper)})
 					}
 				}
 			}
 		}
 	}
 	return all
+}
+
+// start is the world of a scenario.
+func (s scenario) start(rows rows) *world {
+	as, r := s.role, Rules{Policy{Grace: 50 * ms, Linger: 20 * ms, Orphans: s.policy, OrphansExit: -1, Deathsig: syscall.SIGTERM}, Identity{Group: true}}
+	if s.setting.set != nil {
+		s.setting.set(&r)
+	}
+	w := as.begin(r)
+	w.get(w.cast.main).is |= s.kind.main
+	w.grow(w.cast.main, s.kind.tree...)
+	for _, more := range []func(*world){s.kind.more, s.setting.more} {
+		if more != nil {
+			more(w)
+		}
+	}
+	if r.Timeout > 0 {
+		w.oblige(r.Timeout + w.ladder())
+		w.may(syscall.SIGTERM, false)
+	}
+	if r.Idle > 0 {
+		w.talk()
+	}
+	if as.pair {
+		w.fallAsleep(as.begins)
+	}
+	w.supply.left, w.supply.may, w.supply.rows = s.depth, mayMove(s.moves...), rows
+	if !as.leader {
+		w.supply.may &^= mayMove("is hung")
+	}
+	if as.leader || as.orphaned {
+		w.supply.may &^= mayMove("gets fg")
+	}
+	return w
 }
 
 // possible reports whether a role goes with a setting and a kind of tree.

@@ -43,8 +43,9 @@ type world struct {
 	mainIs   traits // of a command that is not started yet
 	ghost    ghost  // what the invariants remember, and nobody in the world knows
 
-	supply supply   // what else may happen
-	story  *[]scene // what has happened; nil while states are counted
+	supply supply // what else may happen
+	past   *past
+	story  *[]scene // of the past; nil while states are counted
 	spins  int      // how often finis went on since time has passed
 	broken string   // the first invariant that did not hold, and how
 }
