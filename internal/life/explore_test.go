@@ -113,7 +113,7 @@ func (w *world) during(f *fini, p *proc) (missed []handle) {
 	for _, id := range missed {
 		w.get(id).mark.termed = true // it may come to light too late for that
 	}
-	w.exit(p, exited(3*boolToInt(p.id == w.cast.main)))
+	w.end(p)
 	return missed
 }
 

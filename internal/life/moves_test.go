@@ -26,20 +26,32 @@ type supply struct {
 
 // Who can make a move.
 func inTree(_ *world, p *proc) bool  { return p.has(ofTree) && p.state == 'S' && !p.has(asleep) }
+func follows(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }
+func isMain(w *world, p *proc) bool  { return inTree(w, p) && p.id == w.cast.main }
 func shell(w *world, p *proc) bool   { return p.id == w.cast.shell && p.alive() }
 func topFini(w *world, p *proc) bool { return p.id == w.finis[0].id && p.alive() }
 func killable(w *world, p *proc) bool {
 	return p.alive() && p.id != w.cast.tracer && p.id != w.cast.sibling
 }
 
-func (w *world) top() *proc  { return w.get(w.finis[0].id) }
-func (w *world) from() *proc { return &proc{pid: 9} } // a process outside of the world
+// shellAlone is the shell if the command is not in the job, and jobsFini is the top fini if it is.
+func shellAlone(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 }
+func jobsFini(w *world, p *proc) bool   { return topFini(w, p) && w.rules.Job != 0 }
 
-// sending is a signal for the command, which a process sends to fini.
+func (w *world) top() *proc { return w.get(w.finis[0].id) }
+
+// outside is a process outside of the world, which sends signals to those in it.
+var outside = &proc{pid: 9}
+
 func sending(sig syscall.Signal) func(*world, *proc) {
+	return func(w *world, p *proc) { _ = w.kill(outside, p, sig) }
+}
+
+// forCommand is a signal to fini that the command has to get.
+func forCommand(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(w.rules.rewritten(sig), true)
-		_ = w.kill(w.from(), p, sig)
+		_ = w.kill(outside, p, sig)
 	}
 }
 
@@ -62,75 +74,69 @@ var treeMoves = []move{
 			child.is |= autoreap
 		}
 	}},
-	{"ends", 2, inTree, func(w *world, p *proc) { w.exit(p, exited(3*boolToInt(p.id == w.cast.main))) }},
-	{"calls setsid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setsid},
-	{"calls setpgid", 1, func(w *world, p *proc) bool { return inTree(w, p) && p.group != p.pid }, (*world).setpgid},
+	{"ends", 2, inTree, (*world).end},
+	{"calls setsid", 1, follows, (*world).setsid},
+	{"calls setpgid", 1, follows, (*world).setpgid},
 	{"becomes another user", 1, inTree, (*world).setuid},
-	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell },
-		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGSTOP) }},
-	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' },
-		func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGCONT) }},
-	{"is killed", 2, killable, func(w *world, p *proc) { _ = w.kill(w.from(), p, syscall.SIGKILL) }},
-	{"is sent TERM", 2, topFini, sending(syscall.SIGTERM)},
-	{"is sent INT", 2, topFini, sending(syscall.SIGINT)},
-	{"is sent HUP", 1, topFini, sending(syscall.SIGHUP)},
-	{"is sent USR1", 1, topFini, sending(syscall.SIGUSR1)},
-	{"and inner are sent TERM", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.cast.inner != 0 },
-		func(w *world, p *proc) {
-			sending(syscall.SIGTERM)(w, p)
-			_ = w.kill(w.from(), w.get(w.cast.inner), syscall.SIGTERM)
-		}},
-	{"and its group are sent TERM", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 },
-		func(w *world, p *proc) {
-			w.may(syscall.SIGTERM, false)
-			if w.supply.bond && w.rules.Deathsig == syscall.SIGTERM && w.top() != nil {
-				w.ghost.due[0]-- // one for both
-			}
-			_ = w.killGroup(w.from(), p.group, syscall.SIGTERM)
-		}},
-	{"and its group are killed", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job == 0 },
-		func(w *world, p *proc) { _ = w.killGroup(w.from(), p.group, syscall.SIGKILL) }},
-	{"gets Ctrl-C", 2, topFini, key(syscall.SIGINT)},
-	{"gets Ctrl-Z", 1, topFini, key(syscall.SIGTSTP)},
-	{"gets fg", 1, shell, func(w *world, p *proc) { _ = w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
-	{"is hung up on", 1, topFini, func(w *world, p *proc) {
+	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell }, sending(syscall.SIGSTOP)},
+	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' }, sending(syscall.SIGCONT)},
+	{"is killed", 2, killable, sending(syscall.SIGKILL)},
+	{"is sent TERM", 2, topFini, forCommand(syscall.SIGTERM)},
+	{"is sent INT", 2, topFini, forCommand(syscall.SIGINT)},
+	{"is sent HUP", 1, topFini, forCommand(syscall.SIGHUP)},
+	{"is sent USR1", 1, topFini, forCommand(syscall.SIGUSR1)},
+	{"and inner are sent TERM", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.cast.inner != 0 }, func(w *world, p *proc) {
+		forCommand(syscall.SIGTERM)(w, p)
+		_ = w.kill(outside, w.get(w.cast.inner), syscall.SIGTERM)
+	}},
+	{"and its group are sent TERM", 1, shellAlone, func(w *world, p *proc) {
+		w.may(syscall.SIGTERM, false)
+		if w.supply.bond && w.rules.Deathsig == syscall.SIGTERM && w.top() != nil {
+			w.ghost.due[0]-- // one for both
+		}
+		_ = w.killGroup(outside, p.group, syscall.SIGTERM)
+	}},
+	{"and its group are killed", 1, shellAlone, func(w *world, p *proc) { _ = w.killGroup(outside, p.group, syscall.SIGKILL) }},
+	{"gets Ctrl-C", 2, jobsFini, key(syscall.SIGINT)},
+	{"gets Ctrl-Z", 1, jobsFini, key(syscall.SIGTSTP)},
+	{"gets fg", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job != 0 && !w.rules.Leader && !w.orphaned },
+		func(w *world, p *proc) { _ = w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
+	{"is hung up on", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.rules.Leader }, func(w *world, p *proc) {
 		w.may(w.rules.rewritten(syscall.SIGHUP), true)
 		_ = w.kill(nil, p, syscall.SIGHUP)
 	}},
-	{"sends the job TERM", 1, inTree, func(w *world, p *proc) {
+	{"sends the job TERM", 1, func(w *world, p *proc) bool { return inTree(w, p) && w.rules.Job != 0 }, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, false)
 		p.mark.sender = true
 		_ = w.killGroup(p, w.rules.Job, syscall.SIGTERM)
 	}},
-	{"and the job are sent TERM", 1, topFini, func(w *world, p *proc) {
+	{"and the job are sent TERM", 1, jobsFini, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, true)
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
-		_ = w.killGroup(w.from(), w.rules.Job, syscall.SIGTERM)
+		_ = w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
 		w.stdin.closed = true
 		w.happens(fact{what: closes})
 	}},
-	{"reads its stdin", 2, func(w *world, p *proc) bool { return p.id == w.cast.main && inTree(w, p) && w.stdin.unread > 0 },
-		func(w *world, _ *proc) {
-			w.stdin.unread--
-			w.talk()
-		}},
-	{"writes", 2, func(w *world, p *proc) bool { return p.id == w.cast.main && inTree(w, p) }, func(w *world, _ *proc) { w.talk() }},
+	{"reads its stdin", 2, func(w *world, p *proc) bool { return isMain(w, p) && w.stdin.unread > 0 }, func(w *world, _ *proc) {
+		w.stdin.unread--
+		w.talk()
+	}},
+	{"writes", 2, isMain, func(w *world, _ *proc) { w.talk() }},
 	{"a stranger is born", 1, nil, func(w *world, _ *proc) {
 		if child := w.fork(&proc{}); child != nil {
 			w.setsid(child)
 		}
 	}},
-	{"waits for its tracee", 1, func(w *world, p *proc) bool { return p.id == w.cast.tracer },
-		func(w *world, _ *proc) {
-			for _, p := range w.procs() {
-				if p.has(traced) {
-					p.is &^= traced
-					w.notify(p)
-				}
+	{"waits for its tracee", 1, func(w *world, p *proc) bool { return p.id == w.cast.tracer }, func(w *world, _ *proc) {
+		for _, p := range w.procs() {
+			if p.has(traced) {
+				p.is &^= traced
+				w.notify(p)
 			}
-		}},
+		}
+	}},
 	{"wakes", 1, func(_ *world, p *proc) bool { return p.alive() && p.has(asleep) }, func(w *world, p *proc) {
 		p.is &^= asleep
 		if p.pending.has(syscall.SIGKILL) {
@@ -156,6 +162,9 @@ var treeMoves = []move{
 var moves []move
 
 func init() { moves = append(treeMoves, pairMoves...) }
+
+// end ends a process by itself.
+func (w *world) end(p *proc) { w.exit(p, exited(3*boolToInt(p.id == w.cast.main))) }
 
 // talk moves the counters of those that have fini's standard input.
 func (w *world) talk() {

@@ -11,8 +11,7 @@ import (
 type scenario struct {
 	name, policy string
 	role         role
-	setting      setting
-	kind         kind
+	parts        []part
 	moves        []string
 	depth        int // how many moves
 }
@@ -42,6 +41,7 @@ var roles = []role{
 // begin makes the world of a role, with a command that has just been started.
 func (as role) begin(r Rules) *world {
 	w := &world{now: epoch, orphaned: as.orphaned, supply: supply{bond: !as.first}}
+	var bonds []bond
 	c := &w.cast
 	add := func(id *handle, pid int, parent handle, group, session int, is traits) *proc {
 		p := &w.all[w.lastID]
@@ -61,7 +61,6 @@ func (as role) begin(r Rules) *world {
 	case as.first:
 		session, group, top = 20, 20, 0
 	}
-	bonds := []bond{}
 	add(&c.outer, 20, top, group, session, isFini|subreaper)
 	worker, deathsig := c.outer, syscall.SIGKILL
 	if as.pair {
@@ -71,24 +70,16 @@ func (as role) begin(r Rules) *world {
 	if !as.first {
 		add(&c.sibling, 22, c.shell, group, session, 0)
 		add(&c.bound, 23, 0, 23, 23, 0)
-		bonds = append(bonds, bond{c.bound, BoundEnded})
-	}
-	if w.supply.bond {
-		bonds = append(bonds, bond{c.shell, ParentDied})
+		bonds = []bond{{c.bound, BoundEnded}, {c.shell, ParentDied}}
 	}
 	add(&c.main, firstMain, worker, mainGroup, session, ofTree).deathsig = deathsig
 	r.Initial = as.first
 	w.rules, w.ghost.firstLeftover = r, w.lastID+1
-	life := func(id handle) fini {
-		return fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: id, bound: bonds}
-	}
-	w.finis = []fini{life(c.outer)}
+	w.finis = []fini{{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, outer: as.pair, bound: bonds}}
 	if as.pair {
 		r.Outer = 20
-		inner := life(c.inner)
-		inner.bound = append([]bond{{c.outer, FiniDied}}, bonds...)
+		inner := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.inner, bound: append([]bond{{c.outer, FiniDied}}, bonds...)}
 		w.finis = append(w.finis, inner)
-		w.finis[0].outer = true
 	}
 	return w
 }
@@ -126,16 +117,18 @@ func (w *world) trace(id handle) {
 	tracer.parent, tracer.is, w.cast.tracer = 0, 0, tracer.id
 }
 
-// A kind of tree: what the main child is, and what it has started.
-type kind struct {
+// A part of a scenario is a kind of tree, or flags that decide, beside the policy.
+type part struct {
 	name  string
-	main  traits
-	tree  []branch
+	set   func(*Rules)
+	main  traits   // of the main child
+	tree  []branch // that it has started
 	more  func(w *world)
 	moves []string
 }
 
-var kinds = []kind{
+// The kinds of tree.
+var kinds = []part{
 	{name: "a command alone"},
 	{name: "a group and an escapee that holds", tree: []branch{grouped(0), apart(holding)}},
 	{name: "stubborn", main: patient, tree: []branch{apart(ignores|holding, grouped(0))}},
@@ -155,15 +148,8 @@ var kinds = []kind{
 	{name: "a daemon", tree: []branch{apart(0, apart(holding|ignores))}, more: func(w *world) { w.last().parent = w.worker().id }},
 }
 
-// A setting is flags that decide, beside the policy.
-type setting struct {
-	name  string
-	set   func(*Rules)
-	moves []string
-	more  func(w *world)
-}
-
-var settings = []setting{
+// The settings are flags.
+var settings = []part{
 	{name: "defaults"},
 	{name: "--grace 0", set: func(r *Rules) { r.Grace = 0 }},
 	{name: "--linger 0", set: func(r *Rules) { r.Linger = 0 }},
@@ -172,7 +158,7 @@ var settings = []setting{
 	{name: "-k and -r", set: func(r *Rules) {
 		r.Linger, r.KillAfter = 0, 30*ms
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
-	}, more: hasPatience},
+	}, main: patient},
 	{name: "-c", set: func(r *Rules) { r.Group = false }},
 	{name: "-e 3", set: func(r *Rules) { r.Remap = []int{3} }},
 	{name: "--orphans-exit", set: func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }},
@@ -188,7 +174,7 @@ var settings = []setting{
 		w.worker().stdin = true
 	}},
 	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
-	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, more: hasPatience},
+	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: patient},
 	{name: "--idle", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}},
 	{name: "--idle, and something to read", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
 	{name: "--idle, no /proc", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}, more: func(w *world) { w.blind = true }},
@@ -205,8 +191,6 @@ var settings = []setting{
 	}},
 }
 
-func hasPatience(w *world) { w.get(w.cast.main).is |= patient }
-
 // unwatch takes back that the end of a process is a reason to stop the command.
 func (f *fini) unwatch(id handle) {
 	f.bound = slices.DeleteFunc(slices.Clone(f.bound), func(b bond) bool { return b.id == id })
@@ -220,16 +204,12 @@ func pauses(w *world) {
 }
 
 // The moves come in bunches, so that each bunch can go deep.
-var bunches = []struct {
-	name  string
-	moves []string
-	job   []string // in a job also, or instead
-}{
-	{"growth", []string{"forks", "ends", "calls", "is sent TERM", "20 ms"}, nil},
-	{"deaths", []string{"ends", "is killed", "and its group", "is sent TERM", "and inner", "20 ms", "2 s"}, []string{"gets Ctrl-C"}},
-	{"stops", []string{"is stopped", "is continued", "is sent TERM", "is sent INT", "is killed", "ends"}, []string{"gets", "sends the job"}},
-	{"signals", []string{"is sent", "and inner", "and its group are sent", "ends", "20 ms", "2 s"}, []string{"gets Ctrl-C", "is hung", "sends the job", "and the job"}},
-	{"others", []string{"becomes", "a stranger", "forks one", "ends", "is killed", "is sent TERM"}, nil},
+var bunches = []part{
+	{name: "growth", moves: []string{"forks", "ends", "calls", "is sent TERM", "20 ms"}},
+	{name: "deaths", moves: []string{"ends", "is killed", "and its group", "is sent TERM", "and inner", "gets Ctrl-C", "20 ms", "2 s"}},
+	{name: "stops", moves: []string{"is stopped", "is continued", "is sent TERM", "is sent INT", "is killed", "ends", "gets", "sends the job"}},
+	{name: "signals", moves: []string{"is sent", "and inner", "and its group are sent", "and the job", "sends the job", "gets Ctrl-C", "is hung", "ends", "20 ms", "2 s"}},
+	{name: "others", moves: []string{"becomes", "a stranger", "forks one", "ends", "is killed", "is sent TERM"}},
 }
 
 // scenarios are every combination of two of policy, setting, role, tree and moves with the
@@ -248,17 +228,11 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || setting.name == "--stdin-eof")
 					for _, bunch := range bunches {
 						moves := slices.Concat(bunch.moves, kind.moves, setting.moves)
-						if as.pair && bunch.name != "growth" {
-							moves = append(moves, "gives up")
-						}
-						if as.begins && bunch.name != "growth" {
-							moves = append(moves, "asks", "can't start")
-						}
-						if as.job {
-							moves = append(moves, bunch.job...)
+						if bunch.name != "growth" {
+							moves = append(moves, "gives up", "asks", "can't start") // if there is an inner fini
 						}
 						name := strings.Join([]string{as.name, policy, setting.name, kind.name, bunch.name}, ", ")
-						all = append(all, scenario{name, policy, as, setting, kind, moves, depth + boolToInt(deeper)})
+						all = append(all, scenario{name, policy, as, []part{kind, setting}, moves, depth + boolToInt(deeper)})
 					}
 				}
 			}
@@ -269,16 +243,19 @@ func scenarios(whole bool, depth int) (all []scenario) {
 
 // start is the world of a scenario.
 func (s scenario) start(rows rows) *world {
-	as, r := s.role, Rules{Policy{Grace: 50 * ms, Linger: 20 * ms, Orphans: s.policy, OrphansExit: -1, Deathsig: syscall.SIGTERM}, Identity{Group: true}}
-	if s.setting.set != nil {
-		s.setting.set(&r)
+	r := defaults()
+	r.Grace, r.Linger, r.Orphans = 50*ms, 20*ms, s.policy
+	for _, part := range s.parts {
+		if part.set != nil {
+			part.set(&r)
+		}
 	}
-	w := as.begin(r)
-	w.get(w.cast.main).is |= s.kind.main
-	w.grow(w.cast.main, s.kind.tree...)
-	for _, more := range []func(*world){s.kind.more, s.setting.more} {
-		if more != nil {
-			more(w)
+	w := s.role.begin(r)
+	for _, part := range s.parts {
+		w.grow(w.cast.main, part.tree...)
+		w.get(w.cast.main).is |= part.main
+		if part.more != nil {
+			part.more(w)
 		}
 	}
 	if r.Timeout > 0 {
@@ -288,16 +265,10 @@ func (s scenario) start(rows rows) *world {
 	if r.Idle > 0 {
 		w.talk()
 	}
-	if as.pair {
-		w.fallAsleep(as.begins)
+	if s.role.pair {
+		w.fallAsleep(s.role.begins)
 	}
 	w.supply.left, w.supply.may, w.supply.rows = s.depth, mayMove(s.moves...), rows
-	if !as.leader {
-		w.supply.may &^= mayMove("is hung")
-	}
-	if as.leader || as.orphaned {
-		w.supply.may &^= mayMove("gets fg")
-	}
 	return w
 }
 
