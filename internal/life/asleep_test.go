@@ -177,7 +177,7 @@ func (w *world) sees(f *fini, what entry.What) (e entry.Seen) {
 		if w.waitable() {
 			e.Value = uint32(w.get(w.cast.inner).status)
 		}
-		e.Children = len(w.childrenOf(f.id)) > boolToInt(w.waitable())
+		e.Children = len(w.children(f.id)) > boolToInt(w.waitable())
 	}
 	if found {
 		e.What = what
@@ -195,7 +195,7 @@ func (w *world) polls(f *fini) bool {
 	return w.late(f)
 }
 
-// late reports whether the second is over that bounds a wait.
+// late reports whether the time has come when a fini wants to be woken.
 func (w *world) late(f *fini) bool {
 	at := f.next()
 	return at != 0 && w.now >= at

@@ -57,7 +57,7 @@ func (w *world) choices(to []choice) []choice {
 		to = append(to, choice{goesOn, uint8(i)})
 		if w.mayMiss(f) {
 			each(meanwhile, func(w *world, p *proc) bool {
-				return inTree(w, p) && (doing[kill](f) || len(w.childrenOf(p.id)) > 0)
+				return inTree(w, p) && (doing[kill](f) || len(w.children(p.id)) > 0)
 			})
 		}
 	}
@@ -97,34 +97,24 @@ func (w *world) mayMiss(f *fini) bool {
 }
 
 // during lets a process fork as a fini kills all, or end as it looks. It returns whom the fini misses.
-func (w *world) during(f *fini, p *proc) (missed []handle) {
+func (w *world) during(f *fini, p *proc) (missed []*proc) {
 	if doing[kill](f) {
 		w.supply.left--
 		w.supply.used[moveOf("forks")]++
 		w.scene("%s forks", w.name(p.id))
 		if child := w.fork(p); child != nil {
-			missed = []handle{child.id}
+			missed = []*proc{child}
 		}
 		return missed
 	}
 	w.supply.used[moveOf(endsInLook)]++ // which goes as deep as without it
 	w.scene("%s %s", w.name(p.id), endsInLook)
-	missed = append(w.childrenOf(p.id), p.id)
-	for _, id := range missed {
-		w.get(id).mark.termed = true // it may come to light too late for that
+	missed = append(w.children(p.id), p)
+	for _, p := range missed {
+		p.mark.termed = true // it may come to light too late for that
 	}
 	w.end(p)
 	return missed
-}
-
-// childrenOf are the handles of the children of one.
-func (w *world) childrenOf(id handle) (ids []handle) {
-	for _, p := range w.procs() {
-		if p.parent == id {
-			ids = append(ids, p.id)
-		}
-	}
-	return ids
 }
 
 // take makes a choice.

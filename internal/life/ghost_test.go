@@ -68,13 +68,6 @@ type mark struct {
 	asked     bool // with SIGTERM, as a leftover
 }
 
-// set sets notes that only ever become true.
-func set(notes ...*bool) {
-	for _, note := range notes {
-		*note = true
-	}
-}
-
 // remember keeps of a fact what an invariant needs later.
 func (w *world) remember(x fact) {
 	g := &w.ghost
@@ -152,7 +145,7 @@ func (w *world) rememberSignal(x fact) {
 		}
 	}
 	if asksForEnd(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
-		set(&p.mark.termed, &g.stopping)
+		p.mark.termed, g.stopping = true, true
 	}
 }
 
@@ -181,7 +174,7 @@ func (w *world) rememberLook(x fact) {
 		}
 	}
 	if s.stage == asking {
-		set(&g.lookedToAsk, &g.stopping)
+		g.lookedToAsk, g.stopping = true, true
 	}
 	g.overruled = g.overruled || w.blind && pipes // all are stopped where nobody can tell who holds what
 }
@@ -191,7 +184,7 @@ func (w *world) rememberTurn(x fact) {
 	g, before, after := &w.ghost, x.before, where(x.by.machine)
 	s, _ := x.by.machine.(*sweep)
 	if x.goesIdle() {
-		set(&g.idled, &g.unwait)
+		g.idled, g.unwait = true, true
 		w.may(syscall.SIGTERM, false)
 		w.oblige(w.ladder())
 	}
@@ -215,7 +208,7 @@ func (w *world) rememberTurn(x fact) {
 		}
 	case elapsed:
 		if before == "killed" { // a command that can't be ended is a leftover, and all are stopped
-			set(&g.overruled, &g.unwait, &g.unended)
+			g.overruled, g.unwait, g.unended = true, true, true
 		}
 	case looked:
 		if before == "asking" && !g.begun && (s == nil || s.askedAt != notAsked) {

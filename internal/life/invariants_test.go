@@ -188,7 +188,7 @@ var invariants = []struct {
 	{"cleaners", "SIGKILL for the command spares its group for --linger, and no longer", hits | ends, func(w *world, x fact) bool {
 		switch {
 		case x.what == ends:
-			return !slices.ContainsFunc(w.survivors(x.by), w.isCleared)
+			return !slices.ContainsFunc(w.survivors(), w.isCleared)
 		case x.kills(w):
 			return x.way != byForward || x.to.id == w.cast.main
 		}
@@ -199,11 +199,11 @@ var invariants = []struct {
 	}},
 	{"nothing left", "nothing of the tree is alive at the end, unless the policy spares it", ends, func(w *world, x fact) bool {
 		spares := w.rules.Orphans == StopPipes || w.rules.Orphans == LeaveAll && w.ghost.mainEnded
-		return spares && !w.ghost.overruled || len(w.survivors(x.by)) == 0
+		return spares && !w.ghost.overruled || len(w.survivors()) == 0
 	}},
 	{"EOF", "nobody holds fini's streams at the end, under --orphans=pipes too", ends, func(w *world, x fact) bool {
 		holds := func(p *proc) bool { return p.has(holding) }
-		return w.rules.Orphans != StopPipes || !slices.ContainsFunc(w.survivors(x.by), holds)
+		return w.rules.Orphans != StopPipes || !slices.ContainsFunc(w.survivors(), holds)
 	}},
 	{"listed", "whoever stays is told of", ends, func(w *world, x fact) bool {
 		return !slices.ContainsFunc(x.by.stay, func(id handle) bool {
@@ -283,13 +283,9 @@ var invariants = []struct {
 			sleeps := up && outer.phase == dozing && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell))
 			return !sleeps || inner == nil || inner.state != 'T'
 		}
-		for _, p := range w.procs() {
-			if w.orphaned && up && p.byKey && p.group == w.rules.Job { // whom nobody continues
-				return false
-			}
-		}
+		byKey := w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) // whom nobody continues
 		must, l := w.ghost.mustEnd, w.obeyed()
-		return (must == 0 || x.next != 0 && x.next <= must) && (l == nil || main.state != 'T' || l.rung != stopping || !l.isSuspended)
+		return !(w.orphaned && up && byKey != nil) && (must == 0 || x.next != 0 && x.next <= must) && (l == nil || main.state != 'T' || l.rung != stopping || !l.isSuspended)
 	}},
 }
 
@@ -309,15 +305,12 @@ func (w *world) obeyed() *ladder {
 	return l
 }
 
-// survivors are those of the tree whom a fini leaves alive, and could have ended. One that was hidden may come to light behind the
+// survivors are those of the tree whom fini leaves alive, and could have ended. One that was hidden may come to light behind the
 // last round of SIGKILL, when fini gives up: just as if that had come to pass right behind its end.
-func (w *world) survivors(f *fini) (left []*proc) {
-	for _, p := range w.procs() {
-		if p.alive() && p.has(ofTree) && !p.has(privileged|asleep) && !w.stays(p) && !p.mark.hidden {
-			left = append(left, p)
-		}
-	}
-	return left
+func (w *world) survivors() []*proc {
+	return w.those(func(p *proc) bool {
+		return p.alive() && p.has(ofTree) && !p.has(privileged|asleep) && !w.stays(p) && !p.mark.hidden
+	})
 }
 
 // goesIdle reports whether a machine stops the command for --idle.
@@ -380,23 +373,18 @@ func (w *world) ladder() time.Duration {
 
 // extra is the same for those that can't be ended.
 func (w *world) extra() time.Duration {
-	for _, p := range w.procs() {
-		if p.has(asleep | privileged | traced) {
-			return 4*killedBound + slack
-		}
+	if w.first(func(p *proc) bool { return p.has(asleep | privileged | traced) }) != nil {
+		return 4*killedBound + slack
 	}
 	return slack
 }
 
 // treeAlive reports whether any of the tree is, beside the one that is just ending.
 func (w *world) treeAlive(but *proc) bool {
-	for _, p := range w.procs() {
+	return w.first(func(p *proc) bool {
 		hides := p.state == 'Z' && p.has(traced)
-		if (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || hides) {
-			return true
-		}
-	}
-	return false
+		return (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || hides)
+	}) != nil
 }
 
 // finisAlive reports whether any fini is, and whether one of them is stopped.

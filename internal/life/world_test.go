@@ -26,8 +26,8 @@ type world struct {
 	now    time.Duration
 	all    [most]proc // those without a state do not exist
 	lastID handle
-	recent pids
-	finis  []fini // the outer or only one first
+	recent set[int] // pids that others than fini have reaped in this tick
+	finis  []fini   // the outer or only one first
 
 	stdin struct {
 		closed bool
@@ -65,7 +65,7 @@ type proc struct {
 	state          byte // S, T or Z as in proc_pid_stat(5); 0 if it is gone, or never was
 	is             traits
 	deathsig       syscall.Signal // see PR_SET_PDEATHSIG in prctl(2)
-	pending        sigset
+	pending        set[syscall.Signal]
 	status         syscall.WaitStatus // of a zombie
 	changed        syscall.WaitStatus // it was stopped or continued; for wait4
 	byKey          bool               // that is how it was stopped
@@ -96,20 +96,11 @@ const (
 func (p *proc) alive() bool       { return p.state == 'S' || p.state == 'T' }
 func (p *proc) has(t traits) bool { return p.is&t != 0 }
 
-// pids that others than fini have reaped in this tick.
-type pids uint64
+// A set is one of signals, or of pids.
+type set[number ~int] uint64
 
-func (s pids) has(pid int) bool { return s&(1<<pid) != 0 }
-
-func (w *world) free(p *proc) {
-	p.state = 0
-	w.recent |= 1 << p.pid
-}
-
-type sigset uint64
-
-func (s *sigset) add(sig syscall.Signal)     { *s |= 1 << sig }
-func (s sigset) has(sig syscall.Signal) bool { return s&(1<<sig) != 0 }
+func (s *set[number]) add(n number)     { *s |= 1 << n }
+func (s set[number]) has(n number) bool { return s&(1<<n) != 0 }
 
 func (w *world) clone() *world {
 	c := *w
@@ -131,24 +122,36 @@ func (w *world) procs() iter.Seq2[int, *proc] {
 	}
 }
 
-// get is the process of an id; nil if it is gone.
-func (w *world) get(id handle) *proc {
+// those are all of them for which something is true.
+func (w *world) those(are func(p *proc) bool) (found []*proc) {
 	for _, p := range w.procs() {
-		if p.id == id {
+		if are(p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// first is the first one for which something is true; nil if there is none.
+func (w *world) first(is func(p *proc) bool) *proc {
+	for _, p := range w.procs() {
+		if is(p) {
 			return p
 		}
 	}
 	return nil
 }
 
-func (w *world) byPid(pid int) *proc {
-	for _, p := range w.procs() {
-		if p.pid == pid {
-			return p
-		}
-	}
-	return nil
+// get is the process of an id; nil if it is gone.
+func (w *world) get(id handle) *proc { return w.first(func(p *proc) bool { return p.id == id }) }
+
+func (w *world) byPid(pid int) *proc { return w.first(func(p *proc) bool { return p.pid == pid }) }
+
+func (w *world) children(of handle) []*proc {
+	return w.those(func(p *proc) bool { return p.parent == of })
 }
+
+func (w *world) group(id int) []*proc { return w.those(func(p *proc) bool { return p.group == id }) }
 
 // ended reports what a pidfd shows by becoming readable: the end of a process, reaped or not,
 // traced or not. See pidfd_open(2).
@@ -163,11 +166,8 @@ func (w *world) ended(id handle) bool {
 // two could not be told apart, which is a limit.
 func (w *world) freePid() int {
 	for pid := 31; ; pid++ {
-		free := !w.recent.has(pid)
-		for _, p := range w.procs() {
-			free = free && p.pid != pid && p.group != pid && p.session != pid
-		}
-		if free {
+		has := func(p *proc) bool { return p.pid == pid || p.group == pid || p.session == pid }
+		if !w.recent.has(pid) && w.first(has) == nil {
 			return pid
 		}
 	}
@@ -212,10 +212,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	p.state, p.status, p.changed, p.pending, p.byKey = 'Z', status, 0, 0, false
 	w.happens(fact{what: dies, to: p})
 	adopter := w.adopter(p)
-	for _, child := range w.procs() {
-		if child.parent != p.id {
-			continue
-		}
+	for _, child := range w.children(p.id) {
 		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
 			w.happens(fact{what: inherits, to: child, sig: sig})
@@ -244,8 +241,8 @@ func (w *world) adopter(p *proc) handle {
 func (w *world) wakeOrphanedGroups(linked []int) {
 	still := w.linkedGroups()
 	for _, group := range linked {
-		stopped := slices.ContainsFunc(w.all[:], func(p proc) bool { return p.state == 'T' && p.group == group })
-		if stopped && !slices.Contains(still, group) {
+		isStopped := func(p *proc) bool { return p.state == 'T' && p.group == group }
+		if w.first(isStopped) != nil && !slices.Contains(still, group) {
 			w.may(syscall.SIGHUP, false)
 			_ = w.killGroup(nil, group, syscall.SIGHUP)
 			_ = w.killGroup(nil, group, syscall.SIGCONT)
@@ -272,25 +269,19 @@ func (w *world) notify(p *proc) {
 		return // its tracer is told, and not its parent
 	}
 	parent := w.get(p.parent)
-	if p.state == 'Z' && (parent == nil || p.has(autoreap)) {
-		w.free(p)
-		if f := w.fini(p.parent); f != nil && f.main.Ended {
-			f.child = true // it watches a pidfd: see LivingChild in package orphans
-		}
-		return
+	f, isTold := w.fini(p.parent), parent != nil && !p.has(autoreap)
+	reaped := p.state == 'Z' && (!isTold || f == nil && parent.state == 'S' && !parent.has(neglects))
+	if reaped {
+		p.state = 0
+		w.recent.add(p.pid)
 	}
-	if parent == nil || p.state != 'Z' && p.changed == 0 {
-		return
-	}
-	if f := w.fini(parent.id); f != nil {
-		f.child = true
-		return
-	}
-	if p.state == 'Z' && parent.state == 'S' && !parent.has(neglects) {
-		w.free(p)
-		if parent.has(cleaning) {
-			w.exit(parent, exited(0))
-		}
+	switch {
+	case reaped && f != nil:
+		f.child = f.child || f.main.Ended // it watches a pidfd: see LivingChild in package orphans
+	case f != nil:
+		f.child = f.child || p.state == 'Z' || p.changed != 0
+	case reaped && isTold && parent.has(cleaning):
+		w.exit(parent, exited(0))
 	}
 }
 
@@ -331,14 +322,8 @@ func (w *world) kill(from, to *proc, sig syscall.Signal) error {
 // A group gets a signal at once, all members that the sender may signal. There is an error only
 // if that is none. See kill(2).
 func (w *world) killGroup(from *proc, group int, sig syscall.Signal) error {
-	var members []*proc
-	for _, p := range w.procs() {
-		if p.group == group {
-			members = append(members, p)
-		}
-	}
 	result := error(syscall.ESRCH)
-	for _, p := range members {
+	for _, p := range w.group(group) {
 		if err := w.kill(from, p, sig); err == nil || result == syscall.ESRCH {
 			result = err
 		}
@@ -424,18 +409,15 @@ func (w *world) act(p *proc) {
 // ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
 // children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids, groups and sessions. The
 // children of one that ends during the look may be missed.
-func (w *world) look(from handle, missed []handle) (found []orphans.Process, ids []handle) {
-	parents := []handle{from}
-	for len(parents) > 0 {
-		parent := w.get(parents[0])
-		parents = parents[1:]
-		for _, p := range w.procs() {
-			if p.parent != parent.id || p.has(earlier) || slices.Contains(missed, p.id) {
+func (w *world) look(from *proc, missed []*proc) (found []orphans.Process, ids []handle) {
+	for parents := []*proc{from}; len(parents) > 0; parents = parents[1:] {
+		for _, p := range w.children(parents[0].id) {
+			if p.has(earlier) || slices.Contains(missed, p) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parent.pid, Group: p.group, Session: p.session, Threads: 1}
+			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1}
 			if seen.Name, seen.State, seen.Holds = "?", '?', orphans.Unknown; !w.blind {
-				parents = append(parents, p.id)
+				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state
 				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
 			}
@@ -576,19 +558,15 @@ func (f *fini) forget(sig syscall.Signal) bool {
 
 // ready reports whether a fini has something to do.
 func (w *world) ready(f *fini) bool {
-	if p := w.get(f.id); p == nil || p.state != 'S' {
+	switch p := w.get(f.id); {
+	case p == nil || p.state != 'S':
 		return false
-	}
-	if f.phase == dozing {
+	case f.phase == dozing:
 		return w.awaits(f)
-	}
-	if f.phase != awake || f.over() || len(f.todo) > 0 || len(f.queue) > 0 || f.mustReap || len(f.caught)+len(f.line) > 0 || f.child {
+	case f.phase != awake, f.over(), len(f.todo)+len(f.queue)+len(f.caught)+len(f.line) > 0, f.mustReap, f.child:
 		return true
 	}
-	if at := f.next(); at != 0 && at <= w.now || w.mainShows(f) || f.stdin && w.stdin.closed {
-		return true
-	}
-	return slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
+	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closed || slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
@@ -597,21 +575,16 @@ func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(w.cast.mai
 // run lets a fini go on to behind its next system call. Its own thoughts take no time, and
 // nobody sees them.
 func (w *world) run(f *fini) {
-	if f.phase == dozing {
-		w.asleep(f)
-		return
-	}
-	if f.phase != awake {
-		w.beginning(f)
-		return
-	}
 	k := &kernel{w: w, f: f}
-	first := true
-	for f.Kernel = k; !k.called && w.broken == ""; first = false {
-		if !first && (w.mayMiss(f) || !w.ready(f)) {
-			return
-		}
+	f.Kernel = k
+	for first := true; first || !k.called && w.broken == "" && !w.mayMiss(f) && w.ready(f); first = false {
 		switch {
+		case f.phase == dozing:
+			w.asleep(f)
+			return
+		case f.phase != awake:
+			w.beginning(f)
+			return
 		case f.over():
 			w.endOf(f)
 			return
@@ -635,29 +608,26 @@ func doing[kind action](f *fini) (is bool) {
 
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
 func (w *world) endOf(f *fini) {
-	p := w.get(f.id)
 	w.happens(fact{what: ends, by: f})
 	status := exited(f.result.Code)
 	if f.result.Sig != 0 {
 		status = signaled(f.result.Sig)
 	}
 	if f.rules.Initial {
-		for i := range w.all {
-			if w.descends(&w.all[i], f.id) {
-				w.all[i].state = 0
-			}
+		for _, p := range w.those(func(p *proc) bool { return w.descends(p, f.id) }) {
+			p.state = 0
 		}
 		status = exited(f.result.Status())
 	}
-	w.exit(p, status)
+	w.exit(w.get(f.id), status)
 }
 
 // A kernel is what a world is to one fini, for one of its turns.
 type kernel struct {
 	w      *world
 	f      *fini
-	missed []handle // by its look, or its round of SIGKILL
-	called bool     // others could see something of the turn
+	missed []*proc // by its look, or its round of SIGKILL
+	called bool    // others could see something of the turn
 }
 
 func (k *kernel) Now() time.Duration { return k.w.now }
@@ -692,8 +662,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
 	exits = k.w.wait4(k.f.id)
 	// none is ECHILD: there is no child. One from before that was fini does not count.
-	others := slices.ContainsFunc(k.w.all[:], func(p proc) bool { return p.state != 0 && p.parent == k.f.id && !p.has(earlier) })
-	return exits, !others
+	return exits, k.w.first(func(p *proc) bool { return p.parent == k.f.id && !p.has(earlier) }) == nil
 }
 
 func (k *kernel) Exited(reaper.Exit, bool) {}
@@ -723,7 +692,7 @@ func (k *kernel) Unread() int { return k.w.stdin.unread }
 
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
-	v.Found, k.f.looked = k.w.look(k.f.id, k.missed)
+	v.Found, k.f.looked = k.w.look(k.w.get(k.f.id), k.missed)
 	v.Still, v.Nameless = len(k.missed) == 0, k.w.blind
 	k.f.stay = k.w.spared(k.f, v)
 	k.w.happens(fact{what: looks, by: k.f, ids: k.f.looked})
@@ -752,10 +721,8 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 		_ = w.kill(self, main, sig)
 	}
 	if group {
-		for _, p := range w.procs() {
-			if p.group == pid {
-				w.signals(f, p, sig, byForward)
-			}
+		for _, p := range w.group(pid) {
+			w.signals(f, p, sig, byForward)
 		}
 		_ = w.killGroup(self, pid, sig)
 	}
@@ -774,23 +741,16 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.called = true
 	w, f := k.w, k.f
-	targets := []handle{}
 	childrenOnly = childrenOnly || w.blind
-	for _, p := range w.procs() {
-		if !slices.Contains(k.missed, p.id) && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id)) {
-			targets = append(targets, p.id)
-		}
-	}
-	for _, id := range targets {
-		p := w.get(id)
-		if p == nil {
-			continue
-		}
+	for _, p := range w.those(func(p *proc) bool {
+		return !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id))
+	}) {
 		w.signals(f, p, syscall.SIGKILL, byKill)
-		if pid := p.pid; w.kill(w.get(f.id), p, syscall.SIGKILL) == nil {
-			hit = append(hit, pid)
-		} else {
-			refused = append(refused, pid)
+		switch w.kill(w.get(f.id), p, syscall.SIGKILL) {
+		case nil:
+			hit = append(hit, p.pid)
+		case syscall.EPERM:
+			refused = append(refused, p.pid)
 		}
 	}
 	w.happens(fact{what: rounds, by: f})
