@@ -1,8 +1,6 @@
 package life
 
 import (
-	"fmt"
-	"reflect"
 	"slices"
 	"syscall"
 	"time"
@@ -156,7 +154,7 @@ func (w *world) rememberLook(x fact) {
 	if !ok {
 		return
 	}
-	pipes := w.rules.Orphans == StopPipes && !g.overruled
+	pipes := w.policy() == StopPipes
 	if s.stage == asking {
 		for _, p := range w.procs() {
 			p.mark.missed = !slices.Contains(x.ids, p.id)
@@ -188,7 +186,7 @@ func (w *world) rememberTurn(x fact) {
 		w.may(syscall.SIGTERM, false)
 		w.oblige(w.ladder())
 	}
-	byTime := reflect.TypeOf(x.event) == reflect.TypeFor[elapsed]()
+	_, byTime := x.event.(elapsed)
 	g.hurried = g.hurried || before == "lingering" && after == "clearing" && !byTime
 	switch e := x.event.(type) {
 	case stop:
@@ -203,7 +201,7 @@ func (w *world) rememberTurn(x fact) {
 		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || !e.OfTree && !e.byKey()) {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
-		if e.Signal == syscall.SIGINT && slices.Contains([]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}, before) {
+		if e.Signal == syscall.SIGINT && s != nil && before != "pausing" {
 			g.interrupts = min(g.interrupts+1, 2)
 		}
 	case elapsed:
@@ -280,12 +278,5 @@ func (w *world) may(sig syscall.Signal, sent bool) {
 func (w *world) oblige(within time.Duration) {
 	if at := w.now + within; w.ghost.mustEnd == 0 || at < w.ghost.mustEnd {
 		w.ghost.mustEnd = at
-	}
-}
-
-// breach notes one of bounded and the pair where it can be seen at once.
-func (w *world) breach(invariant, format string, args ...any) {
-	if w.broken == "" {
-		w.broken = invariant + ": " + fmt.Sprintf(format, args...)
 	}
 }

@@ -44,7 +44,6 @@ type fact struct {
 	before string         // where the machine stood
 	event  event
 	why    Reason
-	next   time.Duration // when the first fini is woken, 0 for never
 	passed time.Duration
 }
 
@@ -61,10 +60,17 @@ const (
 func (w *world) happens(x fact) {
 	for i := range invariants {
 		if is := &invariants[i]; is.at&x.what != 0 && w.broken == "" && !is.holds(w, x) {
-			w.broken = fmt.Sprintf("%s: %s, but %s", is.name, is.promise, w.inWords(x))
+			w.breach(is.name, "%s, but %s", is.promise, w.inWords(x))
 		}
 	}
 	w.remember(x)
+}
+
+// breach notes the first invariant that does not hold. Some breaches of bounded are seen where they happen.
+func (w *world) breach(invariant, format string, args ...any) {
+	if w.broken == "" {
+		w.broken = invariant + ": " + fmt.Sprintf(format, args...)
+	}
 }
 
 // inWords is a fact as a breach names it. A time before 0 is never.
@@ -79,7 +85,7 @@ func (w *world) inWords(x fact) string {
 	case gets:
 		return fmt.Sprintf("%s gets signal %d", w.name(x.to.id), x.sig)
 	case rests, waits: // in ms, as the rows of a history
-		return fmt.Sprintf("nobody goes on before %d, and all have to end by %d", (x.next-epoch)/ms, (w.ghost.mustEnd-epoch)/ms)
+		return fmt.Sprintf("nobody goes on before %d, and all have to end by %d", (w.next()-epoch)/ms, (w.ghost.mustEnd-epoch)/ms)
 	case ends:
 		return fmt.Sprintf("%s ends with %+v", w.name(x.by.id), x.by.result)
 	}
@@ -88,10 +94,9 @@ func (w *world) inWords(x fact) string {
 
 // rest tells that nobody has anything to do.
 func (w *world) rest() {
-	next := w.next()
-	w.happens(fact{what: rests, next: next})
+	w.happens(fact{what: rests})
 	if alive, isStopped := w.finisAlive(); alive && !isStopped {
-		w.happens(fact{what: waits, next: next})
+		w.happens(fact{what: waits})
 	}
 }
 
@@ -118,7 +123,7 @@ func (w *world) wantedEnds() (wanted []Result) {
 	case g.timeout > 0, !g.mainEnded && w.rules.Timeout != 0:
 		ends = append(ends, byTime)
 	}
-	audited := w.rules.Orphans == LeaveAll && !g.overruled && g.seen
+	audited := w.policy() == LeaveAll && g.seen
 	for _, end := range ends {
 		if slices.Contains(w.rules.Remap, end.Status()) {
 			end = Result{}
@@ -153,17 +158,18 @@ var invariants = []struct {
 		}
 		isStop := x.sig == syscall.SIGTERM || x.sig == syscall.SIGKILL
 		clears := x.sig == syscall.SIGKILL && (w.isCleared(p) || p.mark.cleared)
-		switch r := w.rules.Orphans; {
+		switch policy := w.policy(); {
 		case w.stays(p):
 			return false
-		case g.overruled, !isStop, clears:
+		case !isStop, clears:
 			return true
-		case r == WaitAll:
+		case policy == WaitAll:
 			return g.unwait
 		case !g.mainEnded: // then it is a command that does not end of SIGKILL
 			return true
+		default:
+			return policy == StopAll || policy == StopPipes && p.has(holding)
 		}
-		return w.rules.Orphans == StopAll || w.rules.Orphans == StopPipes && p.has(holding)
 	}},
 	{"TERM once", "nobody gets the same stop signal twice for one end", hits | gets, func(w *world, x fact) bool {
 		p, i := x.to, slices.Index(counted, x.sig)
@@ -198,8 +204,8 @@ var invariants = []struct {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
 	}},
 	{"nothing left", "nothing of the tree is alive at the end, unless the policy spares it", ends, func(w *world, x fact) bool {
-		spares := w.rules.Orphans == StopPipes || w.rules.Orphans == LeaveAll && w.ghost.mainEnded
-		return spares && !w.ghost.overruled || len(w.survivors()) == 0
+		policy := w.policy()
+		return policy == StopPipes || policy == LeaveAll && w.ghost.mainEnded || len(w.survivors()) == 0
 	}},
 	{"EOF", "nobody holds fini's streams at the end, under --orphans=pipes too", ends, func(w *world, x fact) bool {
 		holds := func(p *proc) bool { return p.has(holding) }
@@ -249,7 +255,8 @@ var invariants = []struct {
 		case x.what == turns, r.Idle == 0, l == nil || l.rung != running:
 			return true
 		}
-		return x.next != 0 && x.next <= w.now+r.lookIdle() && !still
+		next := w.next()
+		return next != 0 && next <= w.now+r.lookIdle() && !still
 	}},
 	{"one end", "an exit is the last action, and there is no other end", turns, func(_ *world, x fact) bool {
 		todo := x.by.todo
@@ -284,8 +291,8 @@ var invariants = []struct {
 			return !sleeps || inner == nil || inner.state != 'T'
 		}
 		byKey := w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) // whom nobody continues
-		must, l := w.ghost.mustEnd, w.obeyed()
-		return !(w.orphaned && up && byKey != nil) && (must == 0 || x.next != 0 && x.next <= must) && (l == nil || main.state != 'T' || l.rung != stopping || !l.isSuspended)
+		must, next, l := w.ghost.mustEnd, w.next(), w.obeyed()
+		return !(w.orphaned && up && byKey != nil) && (must == 0 || next != 0 && next <= must) && (l == nil || main.state != 'T' || l.rung != stopping || !l.isSuspended)
 	}},
 }
 
@@ -293,6 +300,14 @@ var invariants = []struct {
 
 // counted are the signals to the main child that are counted.
 var counted = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1}
+
+// policy is what counts of --orphans.
+func (w *world) policy() string {
+	if w.ghost.overruled {
+		return StopAll
+	}
+	return w.rules.Orphans
+}
 
 // obeyed returns the ladder of a command that can act on what it is told; nil if there is none.
 func (w *world) obeyed() *ladder {

@@ -665,16 +665,10 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	return exits, k.w.first(func(p *proc) bool { return p.parent == k.f.id && !p.has(earlier) }) == nil
 }
 
-func (k *kernel) Exited(reaper.Exit, bool) {}
-func (k *kernel) MainEnded()               {}
-
 // ofTree reports whether a fini knows that a process of its tree has sent a signal.
 func (w *world) ofTree(f *fini, got signals.Received) bool {
 	return f.rules.Job != 0 && !got.Kernel && w.descends(w.byPid(got.Sender), f.id)
 }
-
-func (k *kernel) Taken(Signal)   {}
-func (k *kernel) Dropped(Signal) {}
 
 // Traffic is what /proc/PID/io says. See proc_pid_io(5).
 func (k *kernel) Traffic() (orphans.Traffic, error) {
@@ -701,10 +695,8 @@ func (k *kernel) Look() (v orphans.View, err error) {
 
 // spared are the ids of those whom a fini leaves alone if they are all that is left.
 func (w *world) spared(f *fini, v orphans.View) (ids []handle) {
-	s, ok := f.machine.(*sweep)
 	for i, p := range v.Found {
-		pipes := w.rules.Orphans == StopPipes && !w.ghost.overruled && p.Holds == 0
-		if p.Allowed || pipes || ok && s.stage == counting {
+		if p.Allowed || w.policy() == StopPipes && p.Holds == 0 || where(f.machine) == "counting" {
 			ids = append(ids, f.looked[i])
 		}
 	}
@@ -757,9 +749,14 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
+// What nobody in the world gets to know.
+func (k *kernel) Exited(reaper.Exit, bool)  {}
+func (k *kernel) MainEnded()                {}
+func (k *kernel) Taken(Signal)              {}
+func (k *kernel) Dropped(Signal)            {}
 func (k *kernel) Say(Level, string, Reason) {}
 
-// Tell notes who is told of as left alone: see allAreListed.
+// Tell notes who is told of as left alone: see the invariant "listed".
 func (k *kernel) Tell(p orphans.Process, _, spared string, _ bool, _ *Record) {
 	if spared != "" {
 		k.f.told = append(slices.Clone(k.f.told), p.Pid)
