@@ -292,12 +292,12 @@ func (w *world) asleep(f *fini) {
 		_ = w.killGroup(self, self.group, syscall.SIGCONT)
 	}
 	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) && f.forget(syscall.SIGTSTP) {
-		w.deliver(self, syscall.SIGTSTP, 0, true)
+		w.deliver(self, syscall.SIGTSTP, nil)
 	}
 	if act&entry.Suspend != 0 {
 		took("SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
 		w.ghost.suspended = true
-		w.deliver(self, sig, self.pid, false)
+		w.deliver(self, sig, self)
 	}
 	if act&entry.Kill != 0 {
 		took("a signal, before Starting", "kills the inner one")

@@ -151,7 +151,9 @@ func (w *world) take(c choice) {
 
 // pass lets time pass. While a fini is stopped, nothing is due from it.
 func (w *world) pass(to time.Duration) {
-	w.happens(fact{what: passes, passed: to - w.now})
+	if _, isStopped := w.finisAlive(); w.ghost.mustEnd != 0 && (isStopped || !w.idle()) {
+		w.ghost.mustEnd += to - w.now
+	}
 	if to/tick != w.now/tick {
 		w.recent = 0
 	}

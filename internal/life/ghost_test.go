@@ -11,7 +11,6 @@ import (
 type ghost struct {
 	firstLeftover handle // the first id after the cast
 
-	closedAt     time.Duration // stdin
 	parentDiedAt time.Duration
 	killed       int            // how many finis were
 	wordless     bool           // one of them was the inner one, before it was done
@@ -82,39 +81,6 @@ func (w *world) remember(x fact) {
 		}
 		f := w.fini(x.to.id)
 		g.toEnd = g.toEnd || f != nil && f.outer && asksForEnd(x.sig)
-	case inherits:
-		x.to.mark.termed = x.to.mark.termed || asksForEnd(x.sig)
-		w.may(x.sig, false)
-	case forks:
-		x.to.mark.afterStop, x.to.mark.afterAsk = g.stopping, x.from.mark.asked
-	case dies:
-		w.rememberDeath(x.to)
-	case closes:
-		g.closedAt = w.now
-		w.may(syscall.SIGTERM, false)
-		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
-	case talks:
-		g.talked, g.talkedAt = true, w.now
-	case freezes: // of the slice in which that happens nothing may be left
-		for _, at := range []*time.Duration{&g.askedAt, &g.stopAt, &g.mainEndedAt, &g.mustEnd} {
-			if *at != 0 {
-				*at += x.passed - shortSlice
-			}
-		}
-	case escapes:
-		if g.mustEnd != 0 {
-			g.mustEnd += w.extra()
-		}
-	case passes: // while a fini is stopped, nothing is due from it
-		if _, isStopped := w.finisAlive(); g.mustEnd != 0 && (isStopped || !w.idle()) {
-			g.mustEnd += x.passed
-		}
-	case looks:
-		w.rememberLook(x)
-	case rounds:
-		for _, p := range w.procs() {
-			p.mark.hidden = w.blind && p.parent != x.by.id
-		}
 	case measures:
 		g.talkedAt = max(g.talkedAt, w.now-w.rules.Idle) // longer ago is no other case
 		g.measuredAt, g.stood = w.now, w.now-g.talkedAt
@@ -148,19 +114,19 @@ func (w *world) rememberSignal(x fact) {
 }
 
 // rememberLook remembers who is there when all are to be asked or counted.
-func (w *world) rememberLook(x fact) {
+func (w *world) rememberLook(f *fini) {
 	g := &w.ghost
-	s, ok := x.by.machine.(*sweep)
+	s, ok := f.machine.(*sweep)
 	if !ok {
 		return
 	}
 	pipes := w.policy() == StopPipes
 	if s.stage == asking {
 		for _, p := range w.procs() {
-			p.mark.missed = !slices.Contains(x.ids, p.id)
+			p.mark.missed = !slices.Contains(f.looked, p.id)
 		}
 	}
-	for _, id := range x.ids {
+	for _, id := range f.looked {
 		p := w.get(id)
 		switch {
 		case s.stage == counting || s.stage == clearing:
@@ -168,7 +134,7 @@ func (w *world) rememberLook(x fact) {
 			g.seen = g.seen || !w.stays(p) && (s.stage == counting || p.mark.cleared)
 		case s.stage == asking && !w.stays(p) && (!pipes || p.has(holding)):
 			g.seen = true
-			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) || p.parent == x.by.id
+			p.mark.adopted = p.mark.adopted || !g.lookedToAsk && !w.isCleanUp(p) || p.parent == f.id
 		}
 	}
 	if s.stage == asking {
@@ -228,8 +194,8 @@ func (w *world) rememberTurn(x fact) {
 func (w *world) rememberDeath(p *proc) {
 	g, r, c := &w.ghost, w.rules, w.cast
 	switch f := w.fini(p.id); {
-	case p.id == c.shell && w.supply.bond, p.id != 0 && p.id == c.bound:
-		if p.id == c.shell && g.parentDiedAt == 0 {
+	case p.id == c.shell && w.supply.bond, p.id == c.bound:
+		if p.id == c.shell {
 			g.parentDiedAt = w.now
 		}
 		w.may(r.Deathsig, false)

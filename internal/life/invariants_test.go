@@ -14,16 +14,6 @@ const (
 	sends    happening = 1 << iota // a fini is about to send a signal, to whomever
 	hits                           // the same, to one who is alive and feels it
 	gets                           // a signal reaches a process
-	inherits                       // the same, as its parent death signal
-	forks                          // a process has been forked
-	dies                           // a process has ended
-	closes                         // stdin has been closed
-	talks                          // the command reads or writes
-	passes                         // a time passes
-	freezes                        // and nobody runs meanwhile
-	escapes                        // fini may not signal a process from now on
-	looks                          // a fini has looked at the tree
-	rounds                         // a fini has sent SIGKILL to all whom it sees
 	measures                       // a fini is about to see whether the command stands still
 	turns                          // a machine has made something of an event
 	reports                        // a fini says why it has stopped anything
@@ -36,15 +26,12 @@ const (
 type fact struct {
 	what   happening
 	by     *fini
-	to     *proc          // or who; nil for a main child that was reaped
-	from   *proc          // who has forked it
+	to     *proc          // nil for a main child that was reaped
 	sig    syscall.Signal // that is sent
 	way    way            // how fini sends it
-	ids    []handle       // who was found
 	before string         // where the machine stood
 	event  event
 	why    Reason
-	passed time.Duration
 }
 
 // A way to send a signal.
@@ -232,7 +219,7 @@ var invariants = []struct {
 		return x.by.rules.Initial || slices.Contains(w.wantedEnds(), got) // PID 1 ends by status alone; see endOf
 	}},
 	{"the reason", "stdin has ended because of a parent process that dies right then", reports, func(w *world, x fact) bool {
-		f, closed, died := x.by, w.ghost.closedAt, w.ghost.parentDiedAt
+		f, closed, died := x.by, w.stdin.closedAt, w.ghost.parentDiedAt
 		soon := f.parentAt == 0 && w.now-closed <= crash || f.parentAt != 0 && f.parentAt-closed <= crash // fini can see it in time
 		switch {
 		case w.noPidfds || !w.supply.bond || f.heir:

@@ -77,7 +77,11 @@ var treeMoves = []move{
 	{"ends", 2, inTree, (*world).end},
 	{"calls setsid", 1, follows, (*world).setsid},
 	{"calls setpgid", 1, follows, (*world).setpgid},
-	{"becomes another user", 1, inTree, (*world).setuid},
+	{"becomes another user", 1, inTree, func(w *world, p *proc) {
+		if w.setuid(p); w.ghost.mustEnd != 0 {
+			w.ghost.mustEnd += w.extra()
+		}
+	}},
 	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell }, sending(syscall.SIGSTOP)},
 	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' }, sending(syscall.SIGCONT)},
 	{"is killed", 2, killable, sending(syscall.SIGKILL)},
@@ -115,9 +119,10 @@ var treeMoves = []move{
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
 		_ = w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
 	}},
-	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && !w.stdin.closed }, func(w *world, _ *proc) {
-		w.stdin.closed = true
-		w.happens(fact{what: closes})
+	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && w.stdin.closedAt == 0 }, func(w *world, _ *proc) {
+		w.stdin.closedAt = w.now
+		w.may(syscall.SIGTERM, false)
+		w.oblige(w.rules.Grace*time.Duration(2+w.stdin.unread) + w.ladder())
 	}},
 	{"reads its stdin", 2, func(w *world, p *proc) bool { return isMain(w, p) && w.stdin.unread > 0 }, func(w *world, _ *proc) {
 		w.stdin.unread--
@@ -147,7 +152,11 @@ var treeMoves = []move{
 	}},
 	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
 	{"all is frozen for 4 s", 1, nil, func(w *world, _ *proc) {
-		w.happens(fact{what: freezes, passed: 4 * time.Second})
+		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.mainEndedAt, &w.ghost.mustEnd} {
+			if *at != 0 {
+				*at += 4*time.Second - shortSlice // of the slice in which that happens nothing may be left
+			}
+		}
 		w.pass(w.now + 4*time.Second)
 	}},
 	{endsInLook, 1, func(*world, *proc) bool { return false }, nil}, // see during
@@ -169,7 +178,7 @@ func (w *world) end(p *proc) { w.exit(p, exited(3*boolToInt(p.id == w.cast.main)
 // talk moves the counters of those that have fini's standard input.
 func (w *world) talk() {
 	w.traffic++
-	w.happens(fact{what: talks})
+	w.ghost.talked, w.ghost.talkedAt = true, w.now
 }
 
 const endsInLook = "ends during a look"

@@ -30,8 +30,8 @@ type world struct {
 	finis  []fini   // the outer or only one first
 
 	stdin struct {
-		closed bool
-		unread int
+		closedAt time.Duration
+		unread   int
 	}
 	traffic  uint64 // of those that have fini's standard input
 	cast     cast
@@ -181,12 +181,11 @@ func (w *world) fork(parent *proc) *proc {
 			continue
 		}
 		w.lastID++
-		child := proc{
+		w.all[i] = proc{
 			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
 			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
+			mark: mark{afterStop: w.ghost.stopping, afterAsk: parent.mark.asked},
 		}
-		w.all[i] = child
-		w.happens(fact{what: forks, to: &w.all[i], from: parent})
 		return &w.all[i]
 	}
 	return nil
@@ -197,10 +196,7 @@ func (w *world) setsid(p *proc)  { p.session, p.group = p.pid, p.pid }
 func (w *world) setpgid(p *proc) { p.group = p.pid }
 
 // Credentials: a change of them clears the parent death signal. See prctl(2).
-func (w *world) setuid(p *proc) {
-	p.is, p.deathsig = p.is|privileged, 0
-	w.happens(fact{what: escapes, to: p})
-}
+func (w *world) setuid(p *proc) { p.is, p.deathsig = p.is|privileged, 0 }
 
 // Exit: in this order, the children are adopted and get their parent death signals, groups that
 // have lost their last link are woken, and the parent gets to know. See exit(3), wait(2).
@@ -210,13 +206,14 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	}
 	linked := w.linkedGroups()
 	p.state, p.status, p.changed, p.pending, p.byKey = 'Z', status, 0, 0, false
-	w.happens(fact{what: dies, to: p})
+	w.rememberDeath(p)
 	adopter := w.adopter(p)
 	for _, child := range w.children(p.id) {
 		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
-			w.happens(fact{what: inherits, to: child, sig: sig})
-			w.deliver(child, sig, 0, true)
+			child.mark.termed = child.mark.termed || asksForEnd(sig)
+			w.may(sig, false)
+			w.deliver(child, sig, nil)
 		}
 		w.notify(child)
 	}
@@ -288,9 +285,8 @@ func (w *world) notify(p *proc) {
 // Wait: each child that has ended, stopped or continued is told of once. A zombie that a tracer has not waited for is
 // not told of, but is a child. See wait(2), ptrace(2).
 func (w *world) wait4(parent handle) (exits []reaper.Exit) {
-	for _, p := range w.procs() {
+	for _, p := range w.children(parent) {
 		switch {
-		case p.parent != parent:
 		case p.state == 'Z' && !p.has(traced):
 			exits = append(exits, reaper.Exit{Pid: p.pid, Status: p.status})
 			p.state = 0
@@ -311,11 +307,7 @@ func (w *world) kill(from, to *proc, sig syscall.Signal) error {
 	case from != nil && from.has(isFini) && to.has(privileged) && (sig != syscall.SIGCONT || from.session != to.session):
 		return syscall.EPERM
 	}
-	sender := 0
-	if from != nil {
-		sender = from.pid
-	}
-	w.deliver(to, sig, sender, from == nil)
+	w.deliver(to, sig, from)
 	return nil
 }
 
@@ -339,7 +331,7 @@ const (
 // Delivery: SIGKILL ends also who is stopped, but nobody in uninterruptible sleep before that
 // wakes. SIGCONT continues, and its parent is told. Any other signal waits until then. See
 // signal(7).
-func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
+func (w *world) deliver(p *proc, sig syscall.Signal, from *proc) {
 	if !p.alive() || p.pending.has(syscall.SIGKILL) { // it acts on nothing more
 		return
 	}
@@ -354,18 +346,15 @@ func (w *world) deliver(p *proc, sig syscall.Signal, sender int, kernel bool) {
 			p.state, p.changed, p.byKey = 'T', stopped, sig == syscall.SIGTSTP
 			w.notify(p)
 		}
-	case sig == syscall.SIGCONT:
-		if p.state == 'T' {
+	default:
+		if sig == syscall.SIGCONT && p.state == 'T' {
 			p.state, p.changed, p.byKey = 'S', continued, false
 			w.notify(p)
-			w.act(p)
 		}
 		if p.has(isFini) {
-			w.catch(p, sig, sender, kernel)
+			w.fini(p.id).catch(sig, from)
+			return
 		}
-	case p.has(isFini):
-		w.catch(p, sig, sender, kernel)
-	default:
 		p.pending.add(sig)
 		if p.state == 'S' {
 			w.act(p)
@@ -538,14 +527,17 @@ func (w *world) fini(id handle) *fini {
 }
 
 // catch is the handler of signals: two of a kind are one, from the last sender.
-func (w *world) catch(p *proc, sig syscall.Signal, sender int, kernel bool) {
-	f := w.fini(p.id)
+func (f *fini) catch(sig syscall.Signal, from *proc) {
+	got := byKernel(sig)
+	if from != nil {
+		got.Kernel, got.Sender = false, from.pid
+	}
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c Signal, s syscall.Signal) int { return int(c.Signal - s) })
 	if !found {
 		f.caught = slices.Insert(f.caught, at, Signal{})
 	}
 	if !found || f.phase == awake { // pending, it is the first one
-		f.caught[at] = Signal{Received: signals.Received{Signal: sig, Sender: sender, Kernel: kernel}}
+		f.caught[at] = got
 	}
 }
 
@@ -566,7 +558,7 @@ func (w *world) ready(f *fini) bool {
 	case f.phase != awake, f.over(), len(f.todo)+len(f.queue)+len(f.caught)+len(f.line) > 0, f.mustReap, f.child:
 		return true
 	}
-	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closed || slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
+	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closedAt != 0 || slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
@@ -650,7 +642,7 @@ func (k *kernel) Wait(time.Duration, bool) (woken Woken) {
 		woken.Stop = append(woken.Stop, b.why)
 		return true
 	})
-	if f.stdin && w.stdin.closed {
+	if f.stdin && w.stdin.closedAt != 0 {
 		f.stdin = false
 		woken.Stop = append(woken.Stop, StdinClosed)
 	}
@@ -689,7 +681,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	v.Found, k.f.looked = k.w.look(k.w.get(k.f.id), k.missed)
 	v.Still, v.Nameless = len(k.missed) == 0, k.w.blind
 	k.f.stay = k.w.spared(k.f, v)
-	k.w.happens(fact{what: looks, by: k.f, ids: k.f.looked})
+	k.w.rememberLook(k.f)
 	return v, nil
 }
 
@@ -745,7 +737,9 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 			refused = append(refused, p.pid)
 		}
 	}
-	w.happens(fact{what: rounds, by: f})
+	for _, p := range w.procs() {
+		p.mark.hidden = w.blind && p.parent != f.id
+	}
 	return hit, refused, nil
 }
 
