@@ -289,7 +289,7 @@ func (w *world) asleep(f *fini) {
 	}
 	if act&entry.ContinueJob != 0 {
 		took("SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
-		_ = w.killGroup(self, self.group, syscall.SIGCONT)
+		w.killGroup(self, self.group, syscall.SIGCONT)
 	}
 	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) && f.forget(syscall.SIGTSTP) {
 		w.deliver(self, syscall.SIGTSTP, nil)

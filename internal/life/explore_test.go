@@ -81,7 +81,7 @@ func (w *world) choices(to []choice) []choice {
 
 // mayMake reports whether a move may be made once more.
 func (w *world) mayMake(i int) bool {
-	return w.supply.may&(1<<i) != 0 && w.supply.used[i] < moves[i].often
+	return w.supply.may.has(i) && w.supply.used[i] < moves[i].often
 }
 
 // mayMiss reports whether a fini may once more miss somebody: one who is forked as it kills all, or comes to light late as it

@@ -79,8 +79,7 @@ func (w *world) remember(x fact) {
 		if i := slices.Index(counted, x.sig); i >= 0 && x.to.id == w.cast.main {
 			g.got[i]++
 		}
-		f := w.fini(x.to.id)
-		g.toEnd = g.toEnd || f != nil && f.outer && asksForEnd(x.sig)
+		g.toEnd = g.toEnd || x.to.id == w.cast.outer && w.cast.inner != 0 && asksForEnd(x.sig)
 	case measures:
 		g.talkedAt = max(g.talkedAt, w.now-w.rules.Idle) // longer ago is no other case
 		g.measuredAt, g.stood = w.now, w.now-g.talkedAt

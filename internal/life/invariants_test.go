@@ -87,15 +87,6 @@ func (w *world) rest() {
 	}
 }
 
-// signals tells that a fini is about to send a signal. Without /proc fini can't ask whom it does not see, nor tell whether that
-// has been asked: a limit.
-func (w *world) signals(f *fini, p *proc, sig syscall.Signal, way way) {
-	w.happens(fact{what: sends, by: f, to: p, sig: sig, way: way})
-	if p != nil && p.alive() && !p.has(privileged) && (way == byForward || !w.blind) {
-		w.happens(fact{what: hits, by: f, to: p, sig: sig, way: way})
-	}
-}
-
 // wantedEnds are the results that a fini may have which ends as its command did.
 func (w *world) wantedEnds() (wanted []Result) {
 	g := &w.ghost
@@ -136,7 +127,7 @@ var invariants = []struct {
 	holds         func(w *world, x fact) bool
 }{
 	{"nobody else", "a process outside of the tree is never signalled", sends, func(w *world, x fact) bool {
-		return x.to != nil && (x.to.has(ofTree) || x.by.outer && x.to.id == w.cast.inner)
+		return x.to != nil && (x.to.has(ofTree) || x.by.id == w.cast.outer && x.to.id == w.cast.inner)
 	}},
 	{"policy", "whom the policy or a name spares is spared", sends, func(w *world, x fact) bool {
 		p, g := x.to, &w.ghost
@@ -252,7 +243,7 @@ var invariants = []struct {
 	}},
 	{"the pair", "the outer fini ends last", ends, func(w *world, x fact) bool {
 		inner := w.get(w.cast.inner)
-		return !x.by.outer || inner == nil || !inner.alive()
+		return x.by.id != w.cast.outer || inner == nil || !inner.alive()
 	}},
 	{"the terminal", "a key that stops the command stops fini, which its shell knows", rests, func(w *world, _ fact) bool {
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)

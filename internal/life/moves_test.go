@@ -19,8 +19,8 @@ type move struct {
 type supply struct {
 	left int // moves
 	used [40]uint8
-	may  uint64 // which moves, as bits
-	bond bool   // to the parent process
+	may  set[int] // which moves
+	bond bool     // to the parent process
 	rows rows
 }
 
@@ -62,7 +62,7 @@ func key(sig syscall.Signal) func(*world, *proc) {
 		if f := &w.finis[0]; f.phase == dozing && (f.sleeper.Main == 0 || f.sleeper.Early) {
 			w.may(sig, false) // it may come twice: a limit
 		}
-		_ = w.killGroup(nil, w.rules.Job, sig)
+		w.killGroup(nil, w.rules.Job, sig)
 	}
 }
 
@@ -98,13 +98,13 @@ var treeMoves = []move{
 		if w.supply.bond && w.rules.Deathsig == syscall.SIGTERM && w.top() != nil {
 			w.ghost.due[0]-- // one for both
 		}
-		_ = w.killGroup(outside, p.group, syscall.SIGTERM)
+		w.killGroup(outside, p.group, syscall.SIGTERM)
 	}},
-	{"and its group are killed", 1, shellAlone, func(w *world, p *proc) { _ = w.killGroup(outside, p.group, syscall.SIGKILL) }},
+	{"and its group are killed", 1, shellAlone, func(w *world, p *proc) { w.killGroup(outside, p.group, syscall.SIGKILL) }},
 	{"gets Ctrl-C", 2, jobsFini, key(syscall.SIGINT)},
 	{"gets Ctrl-Z", 1, jobsFini, key(syscall.SIGTSTP)},
 	{"gets fg", 1, func(w *world, p *proc) bool { return shell(w, p) && w.rules.Job != 0 && !w.rules.Leader && !w.orphaned },
-		func(w *world, p *proc) { _ = w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
+		func(w *world, p *proc) { w.killGroup(p, w.rules.Job, syscall.SIGCONT) }},
 	{"is hung up on", 1, func(w *world, p *proc) bool { return topFini(w, p) && w.rules.Leader }, func(w *world, p *proc) {
 		w.may(w.rules.rewritten(syscall.SIGHUP), true)
 		_ = w.kill(nil, p, syscall.SIGHUP)
@@ -112,12 +112,12 @@ var treeMoves = []move{
 	{"sends the job TERM", 1, func(w *world, p *proc) bool { return inTree(w, p) && w.rules.Job != 0 }, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, false)
 		p.mark.sender = true
-		_ = w.killGroup(p, w.rules.Job, syscall.SIGTERM)
+		w.killGroup(p, w.rules.Job, syscall.SIGTERM)
 	}},
 	{"and the job are sent TERM", 1, jobsFini, func(w *world, p *proc) {
 		w.may(syscall.SIGTERM, true)
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
-		_ = w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
+		w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && w.stdin.closedAt == 0 }, func(w *world, _ *proc) {
 		w.stdin.closedAt = w.now
@@ -187,18 +187,18 @@ func moveOf(name string) int {
 	return slices.IndexFunc(moves, func(m move) bool { return m.name == name })
 }
 
-// mayMove is the bits of moves by their names' beginnings.
-func mayMove(names ...string) (bits uint64) {
+// mayMove are moves by their names' beginnings.
+func mayMove(names ...string) (may set[int]) {
 	for _, name := range names {
-		before := bits
+		before := may
 		for i, m := range moves {
 			if strings.HasPrefix(m.name, name) {
-				bits |= 1 << i
+				may.add(i)
 			}
 		}
-		if bits == before {
+		if may == before {
 			panic("no such move: " + name)
 		}
 	}
-	return bits
+	return may
 }

@@ -75,7 +75,7 @@ func (as role) begin(r Rules) *world {
 	add(&c.main, firstMain, worker, mainGroup, session, ofTree).deathsig = deathsig
 	r.Initial = as.first
 	w.rules, w.ghost.firstLeftover = r, w.lastID+1
-	w.finis = []fini{{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, outer: as.pair, bound: bonds}}
+	w.finis = []fini{{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.outer, bound: bonds}}
 	if as.pair {
 		r.Outer = 20
 		inner := fini{Loop: *New(&kernel{w: w}, r, firstMain, true), id: c.inner, bound: append([]bond{{c.outer, FiniDied}}, bonds...)}

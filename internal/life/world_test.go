@@ -241,8 +241,8 @@ func (w *world) wakeOrphanedGroups(linked []int) {
 		isStopped := func(p *proc) bool { return p.state == 'T' && p.group == group }
 		if w.first(isStopped) != nil && !slices.Contains(still, group) {
 			w.may(syscall.SIGHUP, false)
-			_ = w.killGroup(nil, group, syscall.SIGHUP)
-			_ = w.killGroup(nil, group, syscall.SIGCONT)
+			w.killGroup(nil, group, syscall.SIGHUP)
+			w.killGroup(nil, group, syscall.SIGCONT)
 		}
 	}
 }
@@ -311,16 +311,11 @@ func (w *world) kill(from, to *proc, sig syscall.Signal) error {
 	return nil
 }
 
-// A group gets a signal at once, all members that the sender may signal. There is an error only
-// if that is none. See kill(2).
-func (w *world) killGroup(from *proc, group int, sig syscall.Signal) error {
-	result := error(syscall.ESRCH)
+// A group gets a signal at once, all members that the sender may signal. See kill(2).
+func (w *world) killGroup(from *proc, group int, sig syscall.Signal) {
 	for _, p := range w.group(group) {
-		if err := w.kill(from, p, sig); err == nil || result == syscall.ESRCH {
-			result = err
-		}
+		_ = w.kill(from, p, sig)
 	}
-	return result
 }
 
 const (
@@ -372,7 +367,7 @@ func (w *world) stopsByKey(p *proc) bool {
 		return true
 	}
 	f := w.fini(p.id)
-	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || !f.outer && f.rules.Outer == 0 && f.rules.Job != 0
+	return f.phase == dozing && f.sleeper.Main != 0 && !f.sleeper.takes(syscall.SIGTSTP) || f.rules.Outer == 0 && f.rules.Job != 0
 }
 
 // act is what a process makes of the signals that it gets.
@@ -467,7 +462,6 @@ func (w *world) name(id handle) string {
 type fini struct {
 	Loop
 	id    handle
-	outer bool // of a pair
 	heir  bool
 	phase phase
 
@@ -678,37 +672,42 @@ func (k *kernel) Unread() int { return k.w.stdin.unread }
 
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
-	v.Found, k.f.looked = k.w.look(k.w.get(k.f.id), k.missed)
-	v.Still, v.Nameless = len(k.missed) == 0, k.w.blind
-	k.f.stay = k.w.spared(k.f, v)
-	k.w.rememberLook(k.f)
+	w, f := k.w, k.f
+	v.Found, f.looked = w.look(w.get(f.id), k.missed)
+	v.Still, v.Nameless = len(k.missed) == 0, w.blind
+	f.stay = nil
+	for i, p := range v.Found {
+		if p.Allowed || w.policy() == StopPipes && p.Holds == 0 || where(f.machine) == "counting" {
+			f.stay = append(f.stay, f.looked[i])
+		}
+	}
+	w.rememberLook(f)
 	return v, nil
 }
 
-// spared are the ids of those whom a fini leaves alone if they are all that is left.
-func (w *world) spared(f *fini, v orphans.View) (ids []handle) {
-	for i, p := range v.Found {
-		if p.Allowed || w.policy() == StopPipes && p.Holds == 0 || where(f.machine) == "counting" {
-			ids = append(ids, f.looked[i])
-		}
+// signal sends a signal, after it has told that. Without /proc fini can't ask whom it does not see, nor tell whether that has
+// been asked: a limit.
+func (k *kernel) signal(p *proc, sig syscall.Signal, way way) error {
+	x := fact{what: sends, by: k.f, to: p, sig: sig, way: way}
+	k.w.happens(x)
+	if p != nil && p.alive() && !p.has(privileged) && (way == byForward || !k.w.blind) {
+		x.what = hits
+		k.w.happens(x)
 	}
-	return ids
+	return k.w.kill(k.w.get(k.f.id), p, sig)
 }
 
 // Forward is to the command: to its group, if that is to be, or else to it alone.
 func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 	k.called = true
-	w, f := k.w, k.f
-	self, main := w.get(f.id), w.get(w.cast.main)
+	main := k.w.get(k.w.cast.main)
 	if main == nil || !group || main.group != pid {
-		w.signals(f, main, sig, byForward)
-		_ = w.kill(self, main, sig)
+		_ = k.signal(main, sig, byForward)
 	}
 	if group {
-		for _, p := range w.group(pid) {
-			w.signals(f, p, sig, byForward)
+		for _, p := range k.w.group(pid) {
+			_ = k.signal(p, sig, byForward)
 		}
-		_ = w.killGroup(self, pid, sig)
 	}
 }
 
@@ -716,8 +715,7 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
 	k.called = true
 	if p := k.w.byPid(to.Pid); p != nil && slices.Contains(k.f.looked, p.id) {
-		k.w.signals(k.f, p, sig, bySend)
-		_ = k.w.kill(k.w.get(k.f.id), p, sig)
+		_ = k.signal(p, sig, bySend)
 	}
 }
 
@@ -729,8 +727,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	for _, p := range w.those(func(p *proc) bool {
 		return !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id))
 	}) {
-		w.signals(f, p, syscall.SIGKILL, byKill)
-		switch w.kill(w.get(f.id), p, syscall.SIGKILL) {
+		switch k.signal(p, syscall.SIGKILL, byKill) {
 		case nil:
 			hit = append(hit, p.pid)
 		case syscall.EPERM:
