@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"golang.org/x/sys/unix"
 )
@@ -262,162 +260,6 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 		t.Errorf("a fini that was killed has left %q", text)
 	}
 	reports.MustHaveOnly(t, path)
-}
-
-// Where the report goes.
-func TestReportFile(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct{ name, variable, flag string }{
-			{"relative path", "/none/such", "--report=report.json"},
-			{"FINI_REPORT", "report.json", "-q"},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				path := reports.Path(t)
-				cmd := p.Command(tt.flag, "--", "/bin/sh", "-c", "cd /; exit 5")
-				cmd.Dir, cmd.Env = filepath.Dir(path), append(os.Environ(), "FINI_REPORT="+tt.variable)
-				rig.StartCmd(t, cmd).MustEnd(5)
-				reports.MustHave(t, path)
-			})
-		}
-	})
-	for _, p := range rig.AloneOrPair(t, rig.Pair) {
-		// A stream by its name in /dev is a descriptor too. Here root has a /dev of its own,
-		// for a link that is taken for a file's would be replaced.
-		for _, stream := range []string{"-", "/dev/stdout", "/dev/stderr", "/proc/self/fd/1"} {
-			t.Run(strings.TrimPrefix(stream, "/")+" "+p.Name, func(t *testing.T) {
-				t.Parallel()
-				path := reports.Path(t)
-				cmd := inMounts(t, `
-					mount -t tmpfs none /dev && ln -s /proc/self/fd /dev/fd && ln -s fd/1 /dev/stdout && ln -s fd/2 /dev/stderr
-					"$@" >"$OUT" 2>&1; status=$?; test -L /dev/stdout && test -L /dev/stderr && exit $status`,
-					p.Command("--report="+stream, "--", "/bin/sh", "-c", "exit 5").Args...)
-				cmd.Env = append(os.Environ(), "OUT="+path)
-				rig.StartCmd(t, cmd).MustEnd(5)
-				reports.MustHave(t, path)
-			})
-		}
-	}
-}
-
-// A reader has all of the report, more than a pipe takes at once, and then EOF, though a leftover has inherited the
-// descriptor. Who reads too little keeps fini for five seconds. What is too long is cut.
-func TestReportDescriptor(t *testing.T) {
-	t.Parallel()
-	device := func(path string) func(*testing.T) (ours, theirs *os.File) {
-		return func(t *testing.T) (_, theirs *os.File) { return nil, rig.Device(t, path) }
-	}
-	pipe := func(t *testing.T) (ours, theirs *os.File) { return rig.Pipe(t) }
-	messages := func(t *testing.T) (ours, theirs *os.File) {
-		ends := must(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))
-		ours = os.NewFile(uintptr(ends[0]), "reader")
-		t.Cleanup(func() { _ = ours.Close() })
-		return ours, os.NewFile(uintptr(ends[1]), "writer")
-	}
-	const slow = "it was not taken within 5s"
-	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct {
-			name string
-			open func(t *testing.T) (ours, theirs *os.File) // no ours where nobody reads
-			says string
-			pace time.Duration // between one page and the next
-		}{
-			{"/dev/null", device("/dev/null"), "", 0},
-			{"/dev/full", device("/dev/full"), "no space left on device", 0},
-			{"pipe", pipe, "", 0},
-			{"socket", func(t *testing.T) (ours, theirs *os.File) { return rig.Socketpair(t) }, "", 0},
-			{"socket of messages", messages, "", 0}, // which takes what it can at once
-			{"file", func(t *testing.T) (ours, theirs *os.File) {
-				theirs = must(os.Create(reports.Path(t)))
-				return must(os.Open(theirs.Name())), theirs
-			}, "", 0},
-			{"pipe whose reader is gone", func(t *testing.T) (_, theirs *os.File) {
-				r, w := rig.Pipe(t)
-				_ = r.Close()
-				return nil, w
-			}, "broken pipe", 0},
-			{"pipe that nobody reads", func(t *testing.T) (_, theirs *os.File) {
-				_, w := rig.Pipe(t)
-				rig.FillPipe(t, w)
-				return nil, w
-			}, slow, 0},
-			// It has room, and says so, but for less than a page: who writes one waits.
-			{"terminal that nobody reads", func(t *testing.T) (_, theirs *os.File) {
-				theirs, ours := pty.Open(t)
-				rig.FillPipe(t, theirs)
-				room := []unix.PollFd{{Fd: int32(theirs.Fd()), Events: unix.POLLOUT}}
-				for room[0].Revents&unix.POLLOUT == 0 {
-					must(ours.Read(make([]byte, 64)))
-					must(unix.Poll(room, 0))
-				}
-				return nil, theirs
-			}, slow, 0},
-			// It always takes a little.
-			{"slow reader", pipe, slow, time.Second},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				ours, theirs := tt.open(t)
-				long := strings.Repeat("x", 100_000)
-				cmd := p.Command("-q", "--linger=0", "--report=/dev/fd/4", "--", "/bin/sh", "-c",
-					`setsid sh -c 'sleep 1000 & echo ready; wait' "$@" & read go; exit 5`, long, long, long)
-				cmd.ExtraFiles = []*os.File{theirs}
-				l := rig.StartCmd(t, cmd)
-				_ = theirs.Close()
-				read := make(chan []byte, 1)
-				if ours != nil && tt.name != "file" {
-					go func() { read <- allOf(ours, tt.pace) }()
-				}
-				l.Out.Want("ready")
-				rig.Write(t, l, "go\n")
-				l.MustEnd(5)
-				if tt.says != "" {
-					rig.MustRecord(t, "fini says", l.Err.Rest(), `fini: --report: cannot write "/dev/fd/4": `+tt.says)
-					return
-				}
-				rig.MustRecord(t, "fini says", l.Err.Rest())
-				if ours == nil {
-					return
-				}
-				if tt.name == "file" {
-					read <- allOf(ours, 0)
-				}
-				r := reports.MustBe(t, <-read)
-				if n := len(strings.Join(r.Command, "")); !r.CommandCut || n < 250<<10 || n > 256<<10 {
-					t.Errorf("%d bytes of the command, cut is %v", n, r.CommandCut)
-				}
-				// That shell starts nothing by vfork(2): while it waited for the execve, fini would not read its command line.
-				if !slices.ContainsFunc(r.Leftovers, func(l reports.Leftover) bool { return l.CommandCut && len(l.Command) == 4000 }) {
-					t.Errorf("%.300v", r.Leftovers)
-				}
-			})
-		}
-	})
-}
-
-// allOf reads to EOF, a page in each of these times.
-func allOf(r io.Reader, pace time.Duration) (text []byte) {
-	page := make([]byte, 1<<16)
-	if pace > 0 {
-		page = page[:4096]
-	}
-	for {
-		<-time.After(pace)
-		n, err := r.Read(page)
-		if text = append(text, page[:max(n, 0)]...); n <= 0 || err != nil {
-			return text
-		}
-	}
-}
-
-func mustRefuse(t *testing.T, cmd *exec.Cmd, says string) {
-	t.Helper()
-	l := rig.StartCmd(t, cmd)
-	l.MustEnd(125)
-	if out, said := l.Out.Whole(), l.Err.Whole(); out != "" || said != says {
-		t.Errorf("stdout %q, says %q, want none and %q", out, said, says)
-	}
 }
 
 // A command that could not be started is reported too, and why, and so is a life without a command.
