@@ -83,7 +83,7 @@ func TestLeak(t *testing.T) {
 					[]string{"--", "/bin/sh", "-c", `dir=$1; shift; (cd "$dir"; ${IN:+export "$IN"}; exec "$@") & read go; exit 0`, "sh", tt.dir}, listen)...)
 				cmd.Env = slices.Concat(os.Environ(), []string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY=" + summary}, strings.Fields(tt.env))
 				l := rig.StartCmd(t, cmd)
-				pids := pidsOf(t, l, "listener")
+				pids := pidsOf(l, "listener")
 				words := []string{dir, "DIR"}
 				for line := range strings.Lines(l.Out.Text()) {
 					if address, ok := strings.CutPrefix(line, "listens "); ok {
@@ -122,11 +122,6 @@ func TestLeak(t *testing.T) {
 			})
 		}
 	})
-	// What ends within the linger does not count.
-	l := rig.Start(t, rig.Pair, "--orphans=leave", "--orphans-exit=9", "--linger=1h", "--", "/bin/sh", "-c",
-		`dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; exit 0`)
-	l.MustEnd(0)
-	rig.MustRecord(t, "fini says", l.Err.Rest())
 }
 
 // mustListen asserts that somebody answers at an address.
@@ -140,10 +135,8 @@ func mustListen(t *testing.T, at string) {
 // The summary's file may be the tree's to change: what is put there instead is not written, nor waited for.
 func TestGitHubSummaryIsARegularFile(t *testing.T) {
 	t.Parallel()
-	fifo := filepath.Join(t.TempDir(), "summary")
-	cmd := rig.Pair.Command("--linger=0", "--", "/bin/sh", "-c", `mkfifo "$0"; setsid sleep 1000 & exit 0`, fifo)
-	cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+fifo)
-	l := rig.StartCmd(t, cmd)
+	l := rig.StartCmd(t, shell(t, rig.Pair,
+		`GITHUB_ACTIONS=true GITHUB_STEP_SUMMARY=$PWD/summary "$@" --linger=0 -- sh -c 'mkfifo summary; setsid sleep 1000 & exit 0'`))
 	l.MustEnd(0)
 	if said := l.Err.Whole(); !strings.Contains(said, "fini: cannot write the step's summary to ") {
 		t.Errorf("says %q", said)
@@ -201,15 +194,11 @@ func TestReportListsWhatStays(t *testing.T) {
 
 // numbered repeats a text for the numbers from 0 to 9, which stand for its "%d"; but that of 7 is another one.
 func numbered(text, leak string) string {
-	var all strings.Builder
+	all := strings.Repeat(text, 7) + leak + text + text
 	for i := range 10 {
-		one := text
-		if i == 7 {
-			one = leak
-		}
-		all.WriteString(strings.ReplaceAll(one, "%d", fmt.Sprint(i)))
+		all = strings.Replace(all, "%d", fmt.Sprint(i), 1)
 	}
-	return all.String()
+	return all
 }
 
 // A leak in one of ten tests is named with that test, whichever tool runs them.
@@ -218,52 +207,47 @@ func TestLeakIsNamedWithItsTest(t *testing.T) {
 	others := regexp.MustCompile(`^(GITHUB|npm)_`).MatchString
 	for _, tt := range []struct {
 		name    string
-		needs   string
 		files   map[string]string
 		command []string
 		says    string
 		context string // a variable and its value, in the report
 	}{
-		{"pytest", "pytest", map[string]string{"test_many.py": "import subprocess\n" + numbered(
+		{"pytest", map[string]string{"test_many.py": "import subprocess\n" + numbered(
 			"def test_%d():\n    assert True\n",
 			"def test_%d():\n    subprocess.Popen(['sleep', '1000'], start_new_session=True)\n")},
 			[]string{"/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"},
 			"in test test_many.py::test_7 (call)", "PYTEST_CURRENT_TEST=test_many.py::test_7 (call)"},
-		{"bats", "bats", map[string]string{"many.bats": numbered(
+		{"bats", map[string]string{"many.bats": numbered(
 			"@test \"number %d\" { true; }\n",
 			"@test \"number %d\" { setsid sleep 1000 >/dev/null 2>&1 3>&- 4>&- & true; }\n")},
 			[]string{"bats", "many.bats"},
 			"in test test_number_7", "BATS_TEST_NAME=test_number_7"},
-		{"go test", "go", map[string]string{"go.mod": "module many\n\ngo 1.21\n", "many_test.go": "package many\n\n" +
+		{"go test", map[string]string{"go.mod": "module many\n\ngo 1.21\n", "many_test.go": "package many\n\n" +
 			"import (\n\t\"os/exec\"\n\t\"testing\"\n)\n\n" +
 			"func begin(t *testing.T) { t.Setenv(\"FINI_TEST\", t.Name()) }\n\n" + numbered(
 			"func TestNumber%d(t *testing.T) { begin(t) }\n",
 			"func TestNumber%d(t *testing.T) { begin(t); exec.Command(\"sleep\", \"1000\").Start() }\n")},
 			[]string{"go", "test", "-count=1", "./..."},
 			"in test TestNumber7", "FINI_TEST=TestNumber7"},
-		{"npm script", "npm", map[string]string{"package.json": `{"name": "shop", "scripts": {` +
+		{"npm script", map[string]string{"package.json": `{"name": "shop", "scripts": {` +
 			numbered(`"test:%d": "true", `, `"test:%d": "sh leak.sh", `) + `"test": "sh all.sh"}}`,
 			"leak.sh": "setsid sleep 1000 >/dev/null 2>&1 &\n" + rig.UntilSleeps,
 			"all.sh":  "for i in 6 7 8; do npm run --silent test:$i; done\n"},
 			[]string{"npm", "run", "--silent", "test"},
 			"in npm script test:7", "npm_lifecycle_event=test:7"},
 		// cargo-nextest runs each test in a process of its own, and says which.
-		{"nextest-shaped", "sh", map[string]string{
-			"runner": "#!/bin/sh\nfor i in $(seq 0 9); do CARGO_PKG_NAME=shop NEXTEST_BINARY_ID=shop::api NEXTEST_TEST_NAME=api::number_$i ./api $i || exit; done\n",
+		{"nextest-shaped", map[string]string{
+			"runner": "for i in $(seq 0 9); do CARGO_PKG_NAME=shop NEXTEST_BINARY_ID=shop::api NEXTEST_TEST_NAME=api::number_$i ./api $i || exit; done\n",
 			"api":    "#!/bin/sh\ntest $1 = 7 || exit 0\nsetsid sleep 1000 >/dev/null 2>&1 &\n" + rig.UntilSleeps},
-			[]string{"./runner"},
+			[]string{"sh", "runner"},
 			"in test api::number_7", "NEXTEST_BINARY_ID=shop::api"},
-		{"a step", "sh", nil, []string{"env", "GITHUB_ACTION=__run_7", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps},
+		{"a step", nil, []string{"env", "GITHUB_ACTION=__run_7", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & " + rig.UntilSleeps},
 			"in step __run_7", "GITHUB_ACTION=__run_7"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if tt.needs == "pytest" {
-				err := exec.Command("/usr/bin/python3", "-m", "pytest", "--version").Run()
-				need.That(t, err == nil, "pytest (python3-pytest)")
-			} else {
-				need.Program(t, tt.needs)
-			}
+			need.Program(t, tt.command[0])
+			need.That(t, tt.name != "pytest" || exec.Command(tt.command[0], "-m", "pytest", "--version").Run() == nil, "pytest (python3-pytest)")
 			report := reports.Path(t)
 			cmd := exec.Command(rig.Fini, append([]string{"--linger=1s", "--orphans-exit=9", "--report=" + report, "--"}, tt.command...)...)
 			cmd.Dir = t.TempDir()

@@ -2,7 +2,6 @@ package report
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,9 +78,5 @@ func mustCheck(t *testing.T, files map[string]string, program, ending string, wr
 // reportTypes are what the packages have for a language.
 func reportTypes(t *testing.T, language string) string {
 	t.Helper()
-	cmd := exec.Command(recipes.Packaging(t), "types", language)
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	rig.NoError(t, err)
-	return string(out)
+	return rig.Run(t, "env", "-C", "..", recipes.Packaging(t), "types", language)
 }

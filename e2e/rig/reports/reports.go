@@ -189,7 +189,7 @@ func (r Report) Words(pids map[string]int) string {
 	text := fmt.Sprint(r.Status)
 	switch {
 	case r.Exit == nil:
-		text += " end not seen"
+		text += " end not seen" + told(": ", r.Error)
 	case r.Exit.Code != nil:
 		text += fmt.Sprint(" exit ", r.Exit.Code)
 	default:
