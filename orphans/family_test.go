@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -202,9 +201,6 @@ func (f *family) await(label string) {
 		f.pids[who] = pid
 	}
 }
-
-// all are the labels of those that are ready.
-func (f *family) all() []string { return slices.Collect(maps.Keys(f.pids)) }
 
 // kill ends the process with this label. A pid of 0 would stand for this group.
 func (f *family) kill(label string) {

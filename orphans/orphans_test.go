@@ -69,10 +69,28 @@ func look(t *testing.T, tree *Tree) map[int]Process {
 	return found
 }
 
-// mustFind asserts that exactly the processes with these labels were found.
-func (f *family) mustFind(t *testing.T, found map[int]Process, labels ...string) {
+// find returns what a look finds, by label: that has to be the processes with these labels, or everybody without one.
+func (f *family) find(t *testing.T, tree *Tree, labels ...string) map[string]Process {
 	t.Helper()
-	f.mustBe(t, "found", slices.Collect(maps.Keys(found)), labels...)
+	if labels == nil {
+		labels = slices.Collect(maps.Keys(f.pids))
+	}
+	all, found := look(t, tree), map[string]Process{}
+	f.mustBe(t, "found", slices.Collect(maps.Keys(all)), labels...)
+	for _, label := range labels {
+		found[label] = all[f.pids[label]]
+	}
+	return found
+}
+
+// killed is whom a way to kill hits, which is refused nobody.
+func killed(t *testing.T, kill func() (hit, refused []int, err error)) []int {
+	t.Helper()
+	hit, refused, err := kill()
+	if err != nil || len(refused) > 0 {
+		t.Errorf("was refused %v, %v", refused, err)
+	}
+	return hit
 }
 
 // mustBe asserts that these are the pids of the processes with these labels, and of no other.
@@ -102,8 +120,7 @@ func TestLook(t *testing.T) {
 	check(t, err)
 
 	ways(t, func(t *testing.T, tree *Tree) {
-		found := look(t, tree)
-		f.mustFind(t, found, f.all()...)
+		found := f.find(t, tree)
 		for label, want := range map[string][3]int{
 			"child":      {self, ownGroup, ownSession},
 			"session":    {self, f.pids["session"], f.pids["session"]},
@@ -113,7 +130,7 @@ func TestLook(t *testing.T) {
 			"grandchild": {f.pids["middle"], ownGroup, ownSession},
 			"daemon":     {self, f.pids["daemon"], f.pids["daemon"]},
 		} {
-			p := found[f.pids[label]]
+			p := found[label]
 			if got := [3]int{p.Parent, p.Group, p.Session}; got != want {
 				t.Errorf("%s: its parent, group and session are %d, want %d", label, got, want)
 			}
@@ -124,16 +141,16 @@ func TestLook(t *testing.T) {
 				t.Errorf("%s has %d threads; a Go program has more", label, p.Threads)
 			}
 		}
-		if p := found[f.pids["headless"]]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
+		if p := found["headless"]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 			t.Errorf("the process without its first thread: %+v", p)
 		}
-		if p := found[f.pids["named"]]; p.Name != name {
+		if p := found["named"]; p.Name != name {
 			t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, name)
 		}
 		tree.release()
 		before := procfs.CountFDs(t, self)
 		for range 20 {
-			f.mustFind(t, look(t, tree), f.all()...)
+			f.find(t, tree)
 		}
 		tree.release()
 		if after := procfs.CountFDs(t, self); after > before {
@@ -216,11 +233,9 @@ func TestHolds(t *testing.T) {
 		"a file":            {file, file, nil},
 		"closed streams":    {nil, nil, nil},
 	} {
-		found := look(t, treeOf(t, c.stdout, c.stderr))
-		f.mustFind(t, found, f.all()...)
-		for label, pid := range f.pids {
-			if got := found[pid].Holds; got != c.want[label] {
-				t.Errorf("%s: %s holds %b, want %b", what, label, got, c.want[label])
+		for label, p := range f.find(t, treeOf(t, c.stdout, c.stderr)) {
+			if p.Holds != c.want[label] {
+				t.Errorf("%s: %s holds %b, want %b", what, label, p.Holds, c.want[label])
 			}
 		}
 	}
@@ -240,13 +255,12 @@ func TestSignalReachesExactlyOne(t *testing.T) {
 	all := []string{"first", "second", "below", "daemon"}
 	ways(t, func(t *testing.T, tree *Tree) {
 		for _, target := range all {
-			found := look(t, tree)
-			f.mustFind(t, found, f.all()...)
-			check(t, tree.Signal(found[f.pids[target]], unix.SIGUSR1))
+			found := f.find(t, tree)
+			check(t, tree.Signal(found[target], unix.SIGUSR1))
 			f.lines.WantNext("SIGUSR1 " + target)
 			// SIGUSR1 would be there before SIGUSR2.
 			for _, l := range all {
-				check(t, tree.Signal(found[f.pids[l]], unix.SIGUSR2))
+				check(t, tree.Signal(found[l], unix.SIGUSR2))
 				f.lines.WantNext("SIGUSR2 " + l)
 			}
 		}
@@ -257,14 +271,13 @@ func TestSignalOfEnded(t *testing.T) {
 	ways(t, func(t *testing.T, tree *Tree) {
 		f := newFamily(t)
 		f.grow("@fork parent @stay below", "@stay child")
-		found := look(t, tree)
-		f.mustFind(t, found, f.all()...)
+		found := f.find(t, tree)
 		f.kill("child")
 		f.kill("below")
 		f.lines.WantNext("reaped parent")
 		for _, when := range []string{"a zombie", "reaped"} {
 			for _, label := range []string{"child", "below"} {
-				if err := tree.Signal(found[f.pids[label]], unix.SIGTERM); err != nil {
+				if err := tree.Signal(found[label], unix.SIGTERM); err != nil {
 					t.Errorf("Signal of %s, %s: %v", label, when, err)
 				}
 			}
@@ -279,9 +292,7 @@ func comesAgain(t *testing.T, label string, tree *Tree, test func(f *family, old
 	for range 10 {
 		f := newFamily(t)
 		f.grow("@fork parent @stay below", "@stay child")
-		found := look(t, tree)
-		f.mustFind(t, found, f.all()...)
-		old := found[f.pids[label]]
+		old := f.find(t, tree)[label]
 		f.kill(label)
 		if label == "child" {
 			_, _ = unix.Wait4(old.Pid, nil, 0, nil)
@@ -381,25 +392,18 @@ func TestKill(t *testing.T) {
 		// still to come: whoever ends here was killed.
 		hit := map[int]bool{}
 		for empty := false; !empty; {
-			pids, refused, err := tree.Kill()
-			if err != nil || len(refused) != 0 {
-				t.Errorf("Kill was refused %v, %v", refused, err)
-			}
-			for _, pid := range pids {
+			for _, pid := range killed(t, tree.Kill) {
 				hit[pid] = true
 			}
 			for pid := 1; pid > 0; {
+				var err error
 				pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
+				empty = err == unix.ECHILD
 			}
-			empty = err == unix.ECHILD
 		}
-		f.mustBe(t, "Kill hit", slices.Collect(maps.Keys(hit)), f.all()...)
-		if hit, refused, err := tree.Kill(); len(hit)+len(refused) != 0 || err != nil {
-			t.Errorf("the tree is empty, and Kill = %v, %v, %v", hit, refused, err)
-		}
-		f.mustFind(t, look(t, tree))
-		if len(tree.known) > 0 {
-			t.Errorf("the tree is empty, and %v are known", tree.known)
+		f.mustBe(t, "Kill hit", slices.Collect(maps.Keys(hit)), slices.Collect(maps.Keys(f.pids))...)
+		if hit, found := killed(t, tree.Kill), look(t, tree); len(hit)+len(found)+len(tree.known) > 0 {
+			t.Errorf("the tree is empty, and Kill hits %v, and %v are found, and %v known", hit, found, tree.known)
 		}
 	})
 }
@@ -412,19 +416,12 @@ func TestKillChildrenEndsTheGroup(t *testing.T) {
 	f := newFamily(t)
 	f.grow("@group @fork main @stay follower", "@group @fork other @fork middle @stay below")
 	tree.Allow(nil, f.pids["main"])
-	for _, looked := range []bool{false, true} {
-		if looked {
-			look(t, tree)
-		}
-		if tree.hasGroup() != looked {
-			t.Fatalf("looked %t, and hasGroup = %t", looked, !looked)
-		}
+	before := tree.hasGroup()
+	look(t, tree)
+	if after := tree.hasGroup(); before || !after {
+		t.Fatalf("hasGroup = %t before a look, and %t after it", before, after)
 	}
-	_, refused, err := tree.KillChildren()
-	check(t, err)
-	if len(refused) > 0 {
-		t.Errorf("refused: %v", refused)
-	}
+	killed(t, tree.KillChildren)
 	spared := time.AfterFunc(rig.Patience, func() {
 		t.Error("a grandchild in the group stays")
 		_ = unix.Kill(f.pids["follower"], unix.SIGKILL)
@@ -452,9 +449,7 @@ func TestNotAllowed(t *testing.T) {
 	f.grow("@stay child", "@fork parent @stay below")
 	asNobody(t, func() {
 		tree.Allow([]string{"env:A=b"}, 0)
-		found := look(t, tree)
-		f.mustFind(t, found, f.all()...)
-		for _, p := range found {
+		for _, p := range f.find(t, tree) {
 			if !p.Unread || p.Allowed {
 				t.Errorf("the environment of %d can't be read: %+v", p.Pid, p)
 			}
@@ -471,7 +466,7 @@ func TestNotAllowed(t *testing.T) {
 		hit, refused, err := tree.Kill()
 		check(t, err)
 		f.mustBe(t, "Kill hit", hit)
-		f.mustBe(t, "Kill was refused", refused, f.all()...)
+		f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
 		if !tree.usePidfds {
 			t.Error("pidfds were given up because one process may not be signalled")
 		}
@@ -488,46 +483,39 @@ func TestLookWithoutProc(t *testing.T) {
 		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
 			t.Errorf("standard output and standard error, which are pipes, are %q, want %q", tree.streams, want)
 		}
-		f.mustFindChildrenOnly(t, tree, f.pids["child"], f.pids["other"])
+		f.mustFindChildrenOnly(t, tree, "child", "other")
 	})
 }
 
-func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, want ...int) {
+func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, labels ...string) {
 	t.Helper()
-	tree.pidMax = slices.Max(want) + 1
+	var pids []int
+	for _, label := range labels {
+		pids = append(pids, f.pids[label])
+	}
+	tree.pidMax = slices.Max(pids) + 1
 	for range 2 {
-		view, err := tree.Look()
-		check(t, err)
-		if !view.Nameless {
-			t.Error("it has names")
-		}
-		var pids []int
-		for _, p := range view.Found {
-			pids = append(pids, p.Pid)
+		for _, p := range f.find(t, tree, labels...) {
 			if p.State != '?' || p.Parent != os.Getpid() || !p.Alive() {
 				t.Errorf("found %+v", p)
 			}
 			check(t, tree.Signal(p, 0))
 		}
-		if !slices.Equal(pids, want) {
-			t.Errorf("found %v, want %v", pids, want)
-		}
 	}
-	hit, refused, err := tree.Kill()
+	if view, err := tree.Look(); err != nil || !view.Nameless {
+		t.Errorf("it has names, %v", err)
+	}
 	// What one of them had started is a child, too, if that one has ended before the search is there.
-	hit = slices.DeleteFunc(hit, func(pid int) bool { return pid == f.pids["below"] })
-	atOnce := os.Getpid() == 1 // then they may have ended before they are looked for
-	if err != nil || !slices.Equal(hit, want) && !atOnce || len(refused) > 0 {
-		t.Errorf("Kill = %v, %v, %v, want %v hit", hit, refused, err, want)
+	hit := slices.DeleteFunc(killed(t, tree.Kill), func(pid int) bool { return pid == f.pids["below"] })
+	if os.Getpid() != 1 { // for PID 1 they may have ended before they are looked for
+		f.mustBe(t, "Kill hit", hit, labels...)
 	}
-	for _, pid := range want { // a zombie is none of those alive
+	for _, pid := range pids { // a zombie is none of those alive
 		self.AwaitEnd(t, pid)
 	}
-	view, err := tree.Look()
-	check(t, err)
-	for _, p := range view.Found { // what they had started comes to this process
-		if slices.Contains(want, p.Pid) {
-			t.Errorf("found the zombie %v", p)
+	for pid, p := range look(t, tree) { // what they had started comes to this process
+		if slices.Contains(pids, pid) {
+			t.Errorf("found the zombie %+v", p)
 		}
 	}
 }
@@ -543,7 +531,7 @@ func TestLookInForeignProc(t *testing.T) {
 	isolated(t, attr, func(t *testing.T) {
 		f := newFamily(t)
 		f.grow("@stay child")
-		f.mustFindChildrenOnly(t, New(), f.pids["child"])
+		f.mustFindChildrenOnly(t, New(), "child")
 	})
 }
 
@@ -554,13 +542,13 @@ func TestCommandLine(t *testing.T) {
 	f.start(plain)
 	f.start(long)
 	tree := New()
-	found := look(t, tree)
+	found := f.find(t, tree)
 	for _, c := range []struct {
 		p    Process
 		want string
 	}{
-		{found[f.pids["plain"]], strings.Join(plain.Args, " ")},
-		{found[f.pids["long"]], strings.Join(long.Args, " ")[:4<<10]},
+		{found["plain"], strings.Join(plain.Args, " ")},
+		{found["long"], strings.Join(long.Args, " ")[:4<<10]},
 		{Process{Pid: 1 << 30, Name: "of nobody", kept: &kept{}}, "of nobody"},
 		{f.zombie(), "a zombie"}, // which has no arguments any more
 	} {
@@ -573,14 +561,26 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A pid that another process has got since is not signalled: without a pidfd by its parent, and at any time because what was
-// known of the pid is of another process.
+// A pid that another process has got since is not signalled: without a pidfd by its parent, on a kernel that may reap by itself
+// also if it was a child's, and at any time because what was known of the pid is of another process.
 func TestSignalSparesWhoGotThePid(t *testing.T) {
+	f := newFamily(t)
+	f.grow("@stay child")
 	tree := New()
 	check(t, tree.prepare())
 	const noParent = 1 << 22 // PID_MAX_LIMIT in proc_sys_kernel(5)
 	if err := tree.send(os.Getppid(), noParent, -1, 0); err != unix.ESRCH {
 		t.Errorf("no descendant: %v, want ESRCH", err)
+	}
+	tree.autoreap = true
+	for _, pid := range []int{outside.pids["outside"], 1 << 30} {
+		if err := tree.send(pid, tree.self, -1, unix.SIGKILL); err != unix.ESRCH {
+			t.Errorf("SIGKILL to %d: %v, want ESRCH", pid, err)
+		}
+	}
+	for range 2 { // then a zombie, which is a child
+		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
+		self.AwaitEnd(t, f.pids["child"])
 	}
 	before, now := &kept{pidfd: -1}, &kept{pidfd: -1}
 	tree.known[os.Getppid()] = now
