@@ -35,7 +35,7 @@ func (f fakeProc) children(n int) (pids []int) {
 	for range n {
 		pid := rig.Bystander(f.t).Process.Pid
 		f.put(pid, "task/"+strconv.Itoa(pid)+"/children", "")
-		f.status(pid, os.Getpid(), "some", "S (sleeping)", 16)
+		f.put(pid, "status", statusOf(pid, os.Getpid(), "some", "S (sleeping)", 16, 1))
 		f.put(pid, "stat", fmt.Sprintf("%d (some) S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256\n", pid))
 		pids = append(pids, pid)
 	}
@@ -47,11 +47,6 @@ func (f fakeProc) children(n int) (pids []int) {
 func (f fakeProc) listed(pids ...int) {
 	f.t.Helper()
 	f.put(os.Getpid(), "task/"+strconv.Itoa(os.Getpid())+"/children", strings.Trim(fmt.Sprint(pids), "[]")+" ")
-}
-
-func (f fakeProc) status(pid, parent int, name, state string, code int) {
-	f.t.Helper()
-	f.put(pid, "status", statusOf(pid, parent, name, state, code, 1))
 }
 
 func statusOf(pid, parent int, name, state string, code, threads int) string {
@@ -145,7 +140,7 @@ func TestFactsAreReadAgain(t *testing.T) {
 			tree.Pipes = c.pipes
 			pids := proc.children(2)
 			pid := pids[0]
-			proc.status(pid, os.Getpid(), "some", c.first, c.code)
+			proc.put(pid, "status", statusOf(pid, os.Getpid(), "some", c.first, c.code, 1))
 			found := look(t, tree)
 			p, asked := found[pid], c.first == some && c.code > 0
 			if p.Start == 0 == asked || found[pids[1]].Start == 0 {
@@ -154,7 +149,7 @@ func TestFactsAreReadAgain(t *testing.T) {
 			if c.signalled {
 				check(t, tree.Signal(p, 0))
 			}
-			proc.status(pid, os.Getpid(), c.program, some, c.codeNow)
+			proc.put(pid, "status", statusOf(pid, os.Getpid(), c.program, some, c.codeNow, 1))
 			proc.listed(pid)
 			before := tree.reader.steps.Load()
 			look(t, tree)
@@ -181,8 +176,8 @@ func TestStrangerIsNotWaitedFor(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	tree.byChildren = false
 	pids := proc.children(2)
-	proc.status(pids[1], pids[0], "some", "S (sleeping)", 16)
-	proc.status(1, 0, "some", "S (sleeping)", 16)
+	proc.put(pids[1], "status", statusOf(pids[1], pids[0], "some", "S (sleeping)", 16, 1))
+	proc.put(1, "status", statusOf(1, 0, "some", "S (sleeping)", 16, 1))
 	defer proc.wait(1, "stat")()
 	if found := look(t, tree); len(found) != 2 || found[pids[1]].Parent != pids[0] {
 		t.Errorf("found %+v", found)

@@ -23,29 +23,28 @@ func TestSurroundings(t *testing.T) {
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
-	listen := func() (*os.File, string) {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		check(t, err)
+	listen := func(at string) (file *os.File, address string) {
+		l, err := net.Listen("tcp", at)
+		need.That(t, err == nil, "the loopback, also with IPv6")
 		t.Cleanup(func() { _ = l.Close() })
 		return fileOf(l.(*net.TCPListener)), l.Addr().String()
 	}
-	tcp, tcpAt := listen()
+	tcp, tcpAt := listen("127.0.0.1:0")
+	six, sixAt := listen("[::1]:0")
 	connected, err := net.Dial("tcp", tcpAt)
 	check(t, err)
 	defer func() { _ = connected.Close() }()
-	dir := t.TempDir()
 	here, err := os.Getwd()
 	check(t, err)
 
 	server := command("@stay", "server")
-	server.Dir = dir
+	server.Dir = t.TempDir()
 	f.start(server, tcp, tcp, fileOf(connected.(*net.TCPConn)))
-	want := map[string]Details{"server": {Listens: []string{tcpAt}, Dir: dir, OtherDir: true}}
-	six, err := net.Listen("tcp6", "[::1]:0")
-	need.That(t, err == nil, "IPv6 on the loopback")
-	defer func() { _ = six.Close() }()
-	f.start(command("@stay", "six"), fileOf(six.(*net.TCPListener)))
-	want["six"] = Details{Listens: []string{six.Addr().String()}, Dir: here}
+	f.start(command("@stay", "six"), six)
+	want := map[string]Details{
+		"server": {Listens: []string{tcpAt}, Dir: server.Dir, OtherDir: true},
+		"six":    {Listens: []string{sixAt}, Dir: here},
+	}
 	if need.IsRoot() {
 		// The tables of another network are not its own.
 		apart := command("@stay", "apart")
@@ -54,18 +53,17 @@ func TestSurroundings(t *testing.T) {
 		want["apart"] = Details{Dir: here}
 	}
 	tree := New()
-	found := look(t, tree)
-	for label, want := range want {
-		got := tree.Details(found[f.pids[label]], nil)
+	for label, p := range f.find(t, tree) {
+		got := tree.Details(p, nil)
 		got.Variables = nil
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v", label, got, want)
+		if !reflect.DeepEqual(got, want[label]) {
+			t.Errorf("%s: %+v, want %+v", label, got, want[label])
 		}
 	}
 	// It is asked once, and one that comes later is asked then.
-	late, lateAt := listen()
+	late, lateAt := listen("127.0.0.1:0")
 	f.start(command("@stay", "late"), late)
-	if got := tree.Details(look(t, tree)[f.pids["late"]], nil); !slices.Equal(got.Listens, []string{lateAt}) {
+	if got := tree.Details(f.find(t, tree)["late"], nil); !slices.Equal(got.Listens, []string{lateAt}) {
 		t.Errorf("with a new look: %+v, want %s", got, lateAt)
 	}
 }
