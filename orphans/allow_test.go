@@ -33,9 +33,7 @@ func TestMatches(t *testing.T) {
 		"a name that is a pattern":  {"sleep", "*", "*", false},
 		"an executable of 15 bytes": {"exactly15bytes!!", "x", "exactly15bytes!", false},
 	} {
-		if got := matches([]string{"no", c.pattern}, c.name, c.executable); got != c.want {
-			t.Errorf("%s: %+v: %t", what, c, got)
-		}
+		rig.Equal(t, what, matches([]string{"no", c.pattern}, c.name, c.executable), c.want)
 	}
 }
 
@@ -61,9 +59,7 @@ func TestMemoryMatches(t *testing.T) {
 	} {
 		f := filesOf(t, "cmdline", c.cmdline)
 		rig.Put(t, fmt.Sprintf("/proc/self/fd/%d/environ", f.Dir), c.environ, 0o600)
-		if got := f.memory(".", c.patterns); got != c.want {
-			t.Errorf("%s: %+v, want %+v", what, got, c.want)
-		}
+		rig.Equal(t, what, f.memory(".", c.patterns), c.want)
 	}
 }
 
@@ -80,9 +76,7 @@ func TestAllow(t *testing.T) {
 
 	stay := []string{"agent", "below", "deep", "byFile", "inner"}
 	for label, p := range f.find(t, tree) {
-		if p.Allowed != slices.Contains(stay, label) {
-			t.Errorf("%s is allowed: %t", label, p.Allowed)
-		}
+		rig.Equal(t, label+" is allowed", p.Allowed, slices.Contains(stay, label))
 	}
 	var hit []int
 	for range 2 { // one that has come to this process since

@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"runtime"
@@ -28,12 +29,8 @@ func TestDescends(t *testing.T) {
 		{os.Getpid(), false, false}, {os.Getppid(), false, false}, {outside.pids["outside"], false, false},
 		{1, false, false}, {0, false, false}, {-1, false, false}, {1 << 30, false, false},
 	} {
-		if got := tree.Descends(c.pid); got != c.want {
-			t.Errorf("Descends(%d) = %t, want %t; %v", c.pid, got, c.want, f.pids)
-		}
-		if got := childrenOnly.Descends(c.pid); got != c.ifNotRead {
-			t.Errorf("without /proc Descends(%d) = %t, want %t; %v", c.pid, got, c.ifNotRead, f.pids)
-		}
+		rig.Equal(t, fmt.Sprintf("Descends(%d)", c.pid), tree.Descends(c.pid), c.want)
+		rig.Equal(t, fmt.Sprintf("without /proc Descends(%d)", c.pid), childrenOnly.Descends(c.pid), c.ifNotRead)
 	}
 }
 
@@ -46,21 +43,15 @@ func TestEarlier(t *testing.T) {
 			f.grow("@fork early @stay below")
 			tree := New()
 			tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
-			onlyEarlier := func(want bool, who string) {
-				if tree.OnlyEarlier() != want {
-					t.Errorf("%s, and OnlyEarlier = %t", who, !want)
-				}
-			}
-			onlyEarlier(false, "none is noted")
+			rig.Equal(t, "none is noted: OnlyEarlier", tree.OnlyEarlier(), false)
 			check(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
-			onlyEarlier(true, "there is nobody else")
+			rig.Equal(t, "there is nobody else: OnlyEarlier", tree.OnlyEarlier(), true)
 			f.grow("@stay late")
-			onlyEarlier(false, "there is somebody else")
+			rig.Equal(t, "there is somebody else: OnlyEarlier", tree.OnlyEarlier(), false)
 			f.find(t, tree, "late")
-			for label, want := range map[string]bool{"early": false, "below": false, "late": true} {
-				if got := tree.Descends(f.pids[label]); got != want && !(childrenOnly && label == "early") {
-					t.Errorf("Descends(%s) = %t, want %t", label, got, want)
-				}
+			// Without /proc every child counts.
+			for label, want := range map[string]bool{"early": childrenOnly, "below": false, "late": true} {
+				rig.Equal(t, "Descends: "+label, tree.Descends(f.pids[label]), want)
 			}
 			f.mustBe(t, "Kill hit", killed(t, tree.Kill), "late")
 			check(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
@@ -123,9 +114,8 @@ func TestAlive(t *testing.T) {
 		{"Z", 2, true}, // only its first thread has ended
 	} {
 		for _, state := range c.states {
-			if got := (Process{State: byte(state), Threads: c.threads}).Alive(); got != c.want {
-				t.Errorf("state %c with %d threads: Alive = %t, want %t", state, c.threads, got, c.want)
-			}
+			p := Process{State: byte(state), Threads: c.threads}
+			rig.Equal(t, fmt.Sprintf("%c, %d threads", state, c.threads), p.Alive(), c.want)
 		}
 	}
 }

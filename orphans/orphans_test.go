@@ -131,9 +131,7 @@ func TestLook(t *testing.T) {
 			"daemon":     {self, f.pids["daemon"], f.pids["daemon"]},
 		} {
 			p := found[label]
-			if got := [3]int{p.Parent, p.Group, p.Session}; got != want {
-				t.Errorf("%s: its parent, group and session are %d, want %d", label, got, want)
-			}
+			rig.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.Group, p.Session}, want)
 			if p.Start < before-proc.Tick || p.Start > after {
 				t.Errorf("%s started at %v, but that was between %v and %v", label, p.Start, before, after)
 			}
@@ -144,9 +142,7 @@ func TestLook(t *testing.T) {
 		if p := found["headless"]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 			t.Errorf("the process without its first thread: %+v", p)
 		}
-		if p := found["named"]; p.Name != name {
-			t.Errorf("%d has the name %q, want %q", p.Pid, p.Name, name)
-		}
+		rig.Equal(t, "the name", found["named"].Name, name)
 		tree.release()
 		before := procfs.CountFDs(t, self)
 		for range 20 {
@@ -234,18 +230,14 @@ func TestHolds(t *testing.T) {
 		"closed streams":    {nil, nil, nil},
 	} {
 		for label, p := range f.find(t, treeOf(t, c.stdout, c.stderr)) {
-			if p.Holds != c.want[label] {
-				t.Errorf("%s: %s holds %b, want %b", what, label, p.Holds, c.want[label])
-			}
+			rig.Equal(t, what+": what is held by "+label, p.Holds, c.want[label])
 		}
 	}
 	// Each process may hold a pipe without a name.
 	tree := New()
 	tree.streams = [2]stream{unreadable, ""}
 	for _, p := range look(t, tree) {
-		if p.Holds != Unknown {
-			t.Errorf("%d holds %b, want %b", p.Pid, p.Holds, Unknown)
-		}
+		rig.Equal(t, "what is held", p.Holds, Unknown)
 	}
 }
 
@@ -277,9 +269,7 @@ func TestSignalOfEnded(t *testing.T) {
 		f.lines.WantNext("reaped parent")
 		for _, when := range []string{"a zombie", "reaped"} {
 			for _, label := range []string{"child", "below"} {
-				if err := tree.Signal(found[label], unix.SIGTERM); err != nil {
-					t.Errorf("Signal of %s, %s: %v", label, when, err)
-				}
+				rig.Equal(t, label+", "+when, tree.Signal(found[label], unix.SIGTERM), nil)
 			}
 			_, _ = unix.Wait4(f.pids["child"], nil, 0, nil)
 		}
@@ -340,9 +330,7 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 			for _, label := range []string{"child", "below"} {
 				comesAgain(t, label, tree, func(f *family, old Process, other string) {
 					if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
-						if err := tree.Signal(old, unix.SIGUSR1); err != nil {
-							t.Errorf("Signal of %s: %v", label, err)
-						}
+						check(t, tree.Signal(old, unix.SIGUSR1))
 						// SIGUSR1 would be there before SIGUSR2.
 						check(t, unix.Kill(old.Pid, unix.SIGUSR2))
 						f.lines.WantNext("SIGUSR2 " + other)
@@ -480,9 +468,7 @@ func TestLookWithoutProc(t *testing.T) {
 	f.grow("@fork child @stay below", "@stay other")
 	self.WithoutRoot(t, func() {
 		tree := treeOf(t, outW, outW)
-		if want := [2]stream{unreadable, unreadable}; tree.streams != want {
-			t.Errorf("standard output and standard error, which are pipes, are %q, want %q", tree.streams, want)
-		}
+		rig.Equal(t, "standard output and standard error, which are pipes", tree.streams, [2]stream{unreadable, unreadable})
 		f.mustFindChildrenOnly(t, tree, "child", "other")
 	})
 }
@@ -552,13 +538,9 @@ func TestCommandLine(t *testing.T) {
 		{Process{Pid: 1 << 30, Name: "of nobody", kept: &kept{}}, "of nobody"},
 		{f.zombie(), "a zombie"}, // which has no arguments any more
 	} {
-		if got := tree.CommandLine(c.p); got != c.want {
-			t.Errorf("CommandLine = %.100q, want %.100q", got, c.want)
-		}
+		rig.Equal(t, "CommandLine", tree.CommandLine(c.p), c.want)
 	}
-	if told := tree.Details(f.zombie(), []string{"PATH"}); told.Variables != nil {
-		t.Errorf("a zombie has %+v", told)
-	}
+	rig.Equal(t, "a zombie", tree.Details(f.zombie(), []string{"PATH"}).Variables, map[string]string(nil))
 }
 
 // A pid that another process has got since is not signalled: without a pidfd by its parent, on a kernel that may reap by itself
@@ -569,14 +551,10 @@ func TestSignalSparesWhoGotThePid(t *testing.T) {
 	tree := New()
 	check(t, tree.prepare())
 	const noParent = 1 << 22 // PID_MAX_LIMIT in proc_sys_kernel(5)
-	if err := tree.send(os.Getppid(), noParent, -1, 0); err != unix.ESRCH {
-		t.Errorf("no descendant: %v, want ESRCH", err)
-	}
+	rig.Equal(t, "to no descendant", tree.send(os.Getppid(), noParent, -1, 0), unix.ESRCH)
 	tree.autoreap = true
 	for _, pid := range []int{outside.pids["outside"], 1 << 30} {
-		if err := tree.send(pid, tree.self, -1, unix.SIGKILL); err != unix.ESRCH {
-			t.Errorf("SIGKILL to %d: %v, want ESRCH", pid, err)
-		}
+		rig.Equal(t, fmt.Sprint("SIGKILL to ", pid), tree.send(pid, tree.self, -1, unix.SIGKILL), unix.ESRCH)
 	}
 	for range 2 { // then a zombie, which is a child
 		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))

@@ -98,9 +98,7 @@ func TestReaderIsHeld(t *testing.T) {
 	if took := time.Since(began); took > 50*tooBusy {
 		t.Errorf("100 looks took %v", took)
 	}
-	if got := tree.CommandLine(look(t, tree)[pids[2]]); got != "some" {
-		t.Errorf("the last one is called %q", got)
-	}
+	rig.Equal(t, "the last one", tree.CommandLine(look(t, tree)[pids[2]]), "some")
 	for tree.reader.busy.Load() {
 		end()
 		runtime.Gosched()
@@ -153,9 +151,7 @@ func TestFactsAreReadAgain(t *testing.T) {
 			proc.listed(pid)
 			before := tree.reader.steps.Load()
 			look(t, tree)
-			if got := tree.reader.steps.Load() > before; got != c.want {
-				t.Errorf("the second look reads facts: %t, want %t", got, c.want)
-			}
+			rig.Equal(t, "the second look reads facts", tree.reader.steps.Load() > before, c.want)
 		})
 	}
 }

@@ -3,8 +3,6 @@ package orphans
 import (
 	"net"
 	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 // A process listens on what it has inherited, too.
@@ -56,16 +55,12 @@ func TestSurroundings(t *testing.T) {
 	for label, p := range f.find(t, tree) {
 		got := tree.Details(p, nil)
 		got.Variables = nil
-		if !reflect.DeepEqual(got, want[label]) {
-			t.Errorf("%s: %+v, want %+v", label, got, want[label])
-		}
+		rig.Equal(t, label, got, want[label])
 	}
 	// It is asked once, and one that comes later is asked then.
 	late, lateAt := listen("127.0.0.1:0")
 	f.start(command("@stay", "late"), late)
-	if got := tree.Details(f.find(t, tree)["late"], nil); !slices.Equal(got.Listens, []string{lateAt}) {
-		t.Errorf("with a new look: %+v, want %s", got, lateAt)
-	}
+	rig.Equal(t, "with a new look", tree.Details(f.find(t, tree)["late"], nil).Listens, []string{lateAt})
 }
 
 // The tables have words as the machine has them: these are of one with the small end first.

@@ -52,9 +52,7 @@ func TestTraffic(t *testing.T) {
 	})
 	check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 beside")
-	if now := traffic(); now != still {
-		t.Errorf("a process with another standard input moved, and the sum is %d, was %d", now, still)
-	}
+	rig.Equal(t, "the sum when a process with another standard input has moved", traffic(), still)
 	check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 server")
 	if now := traffic(); now == still || still == 0 {

@@ -1,7 +1,6 @@
 package pdeath
 
 import (
-	"errors"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,9 +26,7 @@ func TestAdopted(t *testing.T) {
 		"of PID 1, which is of the session of boot": {20, 5, 1, 0, true},
 		"of PID 1, in its session":                  {20, 1, 1, 1, false},
 	} {
-		if got := Adopted(c.child, c.session, c.parent, c.parentSession); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		rig.Equal(t, name, Adopted(c.child, c.session, c.parent, c.parentSession), c.want)
 	}
 }
 
@@ -66,9 +63,7 @@ func TestLookAtStdin(t *testing.T) {
 		if err != nil {
 			says = err.Error()
 		}
-		if got != c.want || says != c.says {
-			t.Errorf("%s: %v, %q; want %v, %q", name, got, says, c.want, c.says)
-		}
+		rig.Equal(t, name, []any{got, says}, []any{c.want, c.says})
 	}
 }
 
@@ -78,16 +73,10 @@ func TestCanWatch(t *testing.T) {
 	pidfd := func() (int, error) { return unix.PidfdOpen(cmd.Process.Pid, 0) }
 	fd, err := pidfd()
 	need.That(t, err != unix.ENOSYS, "pidfd_open(2) (kernel)")
-	if err := CanWatch(fd, err); err != nil {
-		t.Errorf("while it lives: %v", err)
-	}
+	rig.Equal(t, "while it lives", CanWatch(fd, err), nil)
 	check(t, cmd.Process.Kill())
 	self.AwaitEnd(t, cmd.Process.Pid)
-	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
-		t.Errorf("of a zombie: %v", err)
-	}
+	rig.Equal(t, "of a zombie", CanWatch(pidfd()), ErrGone)
 	_ = cmd.Wait()
-	if err := CanWatch(pidfd()); !errors.Is(err, ErrGone) {
-		t.Errorf("of nobody: %v", err)
-	}
+	rig.Equal(t, "of nobody", CanWatch(pidfd()), ErrGone)
 }

@@ -1,12 +1,10 @@
 package reaper
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -41,6 +39,9 @@ func start(t *testing.T, args ...string) Child {
 	return Child{Pid: child.Pid, FD: -1}
 }
 
+// exited is what wait4(2) says of a process that exited with a status.
+func exited(status int) syscall.WaitStatus { return syscall.WaitStatus(status << 8) }
+
 func TestReapCommandAndOrphans(t *testing.T) {
 	const orphans = 50
 	check(t, Subreaper())
@@ -53,21 +54,14 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	var asked []int
 	ask := func(pid int) string {
 		asked = append(asked, pid)
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || !strings.Contains(string(stat), ") Z ") {
-			t.Errorf("asked for the name of %d, which is no zombie: %q, %v", pid, stat, err)
-		}
+		rig.Equal(t, "the state of one whose name is asked for", procfs.StatOf(pid).State(), byte('Z'))
 		return strconv.Itoa(pid)
 	}
 
 	self.AwaitEnd(t, 0)
 	exits, none, _ := Reap(nil)
-	if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.ExitStatus() != 7 || exits[0].Name != "" {
-		t.Errorf("the command has ended, and Reap says %v; want %d with status 7", exits, child.Pid)
-	}
-	if none {
-		t.Error("orphans are alive, and Reap says that there is none")
-	}
+	rig.Equal(t, "Reap when the command has ended", exits, []Exit{{Pid: child.Pid, Status: exited(7)}})
+	rig.Equal(t, "no child is left, though orphans are", none, false)
 	if exits, none, _ := Reap(ask); len(exits) != 0 || none || len(asked) > 0 {
 		t.Errorf("nobody else has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
 	}
@@ -79,18 +73,12 @@ func TestReapCommandAndOrphans(t *testing.T) {
 		exits, none, _ = Reap(ask)
 		for _, x := range exits {
 			reaped = append(reaped, x.Pid)
-			if !x.Status.Exited() || x.Status.ExitStatus() != 1 || x.Name != strconv.Itoa(x.Pid) {
-				t.Errorf("%d ended with %v, and has the name %q; want status 1 for the end of its input", x.Pid, x.Status, x.Name)
-			}
+			rig.Equal(t, "one at the end of its input", x, Exit{x.Pid, exited(1), strconv.Itoa(x.Pid)})
 		}
 	}
-	if !slices.Equal(reaped, asked) {
-		t.Errorf("reaped %v, and was asked for the names of %v", reaped, asked)
-	}
+	rig.Equal(t, "whose names it was asked for", asked, reaped)
 	slices.Sort(reaped)
-	if len(slices.Compact(reaped)) != orphans {
-		t.Errorf("reaped %v, want %d orphans", reaped, orphans)
-	}
+	rig.Equal(t, "the orphans that were reaped", len(slices.Compact(reaped)), orphans)
 	if exits, none, _ := Reap(nil); len(exits) != 0 || !none {
 		t.Errorf("no child is left, and Reap says %v, %t", exits, none)
 	}
@@ -170,8 +158,7 @@ func TestWaitIDSaysTheSame(t *testing.T) {
 	limit.Cur = min(limit.Max, 1<<20)
 	check(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
 	dumped := says("killed by SIGSEGV", start(t, "/bin/sh", "-c", "kill -SEGV $$").Pid).CoreDump()
-	if _, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED); errno != unix.ECHILD {
-		t.Errorf("without a child waitid says %v, want ECHILD", errno)
-	}
+	_, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED)
+	rig.Equal(t, "waitid without a child", errno, unix.ECHILD)
 	need.Kernel(t, dumped, "core dumps in the working directory")
 }

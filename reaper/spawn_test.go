@@ -32,9 +32,7 @@ func TestCandidates(t *testing.T) {
 		"no PATH":            {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
 		"name with a colon":  {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
 	} {
-		if got := candidates(c.file, c.env); !slices.Equal(got, c.want) {
-			t.Errorf("%s: candidates(%q, %q) = %q, want %q", what, c.file, c.env, got, c.want)
-		}
+		rig.Equal(t, what, candidates(c.file, c.env), c.want)
 	}
 }
 
@@ -93,9 +91,7 @@ func statusOf(t *testing.T, args, env []string) (int, error) {
 		return wait4(t, child), nil
 	}
 	failed := err.(*SpawnError)
-	if failed.Name != args[0] {
-		t.Errorf("the error is about %q, want %q", failed.Name, args[0])
-	}
+	rig.Equal(t, "what the error is about", failed.Name, args[0])
 	return failed.Status, err
 }
 
@@ -164,10 +160,8 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			dir := t.TempDir()
 			lay(t, dir, c.files)
 			t.Chdir(dir)
-			var args []string
-			for _, arg := range c.args {
-				args = append(args, strings.Replace(arg, "D/", dir+"/", 1))
-			}
+			args := slices.Clone(c.args)
+			args[0] = strings.Replace(args[0], "D/", dir+"/", 1)
 			run := func(status func(*testing.T, []string, []string) (int, error)) (int, string, error) {
 				out := filepath.Join(t.TempDir(), "out")
 				path := strings.NewReplacer("D/", dir+"/", "D", dir).Replace(c.path)
@@ -196,9 +190,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 
 func TestSpawnErrorReads(t *testing.T) {
 	for name, want := range map[string]string{"/a/x-1.2_3": "/a/x-1.2_3", "": `""`, "a b": `"a b"`, `a"b`: `"a\"b"`} {
-		if got := (&SpawnError{name, NotFound, errors.New("why")}).Error(); got != "cannot run "+want+": why" {
-			t.Errorf("%q: %s", name, got)
-		}
+		rig.Equal(t, "the error", (&SpawnError{name, NotFound, errors.New("why")}).Error(), "cannot run "+want+": why")
 	}
 }
 
@@ -210,16 +202,12 @@ func TestSpawnedCommand(t *testing.T) {
 	child, err := Spawn(Command{Args: []string{"tool", "-c", script}, Env: []string{"PATH=" + dir}, Terminal: -1})
 	check(t, err)
 	if child.FD >= 0 {
-		if err := unix.PidfdSendSignal(child.FD, 0, nil, 0); err != nil {
-			t.Errorf("the child's pidfd: %v", err)
-		}
+		check(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
 		if flags, err := unix.FcntlInt(uintptr(child.FD), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
 			t.Errorf("the child's pidfd has flags %#x, %v; want close-on-exec", flags, err)
 		}
 	}
-	if status := wait4(t, child); status != 42 {
-		t.Errorf("status %d, want 42", status)
-	}
+	rig.Equal(t, "the status", wait4(t, child), 42)
 }
 
 // Where the kernel has nothing to give, the command was neither missing nor unfit.
@@ -227,11 +215,9 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 	var before unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
-	status, err := statusOf(t, []string{"/bin/sh", "-c", "exit 0"}, nil)
+	_, err := statusOf(t, []string{"/bin/sh", "-c", "exit 0"}, nil)
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
-	if status != 125 || err.(*SpawnError).Err != unix.EMFILE {
-		t.Errorf("status %d, %v; want 125 and EMFILE", status, err)
-	}
+	rig.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
 }
 
 // A failed start leaves no zombie and no descriptor behind.
@@ -246,12 +232,9 @@ func TestFailedSpawnLeavesNothing(t *testing.T) {
 			}
 		}
 	}
-	if after := procfs.CountFDs(t, os.Getpid()); after != before {
-		t.Errorf("%d descriptors before, %d after", before, after)
-	}
-	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-		t.Errorf("wait4 = %d, %v; want no child", pid, err)
-	}
+	rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
+	_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+	rig.Equal(t, "wait4 without a child", err, unix.ECHILD)
 }
 
 // A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
@@ -274,9 +257,8 @@ func TestSpawnKeepsClosedStreams(t *testing.T) {
 		{false, false, true}: 0b110,
 		{true, true, true}:   0b000,
 	} {
-		if got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed}); got != want {
-			t.Errorf("of the streams %v were closed: the child has %03b, want %03b", closed, got, want)
-		}
+		got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed})
+		rig.Equal(t, fmt.Sprint("streams closed: ", closed), got, want)
 	}
 }
 
@@ -299,11 +281,8 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 		want    uint64
 	}{{nil, usr1}, {new(uint64), 0}, {&[]uint64{others}[0], others}} {
 		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, c.want)
-		if exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked}) != 42 {
-			t.Errorf("the child does not block %#x", c.want)
-		}
-		if now := blocked(unix.SIG_BLOCK, 0); now != usr1 {
-			t.Errorf("after the start of a child that blocks %#x this thread blocks %#x, want %#x", c.want, now, usr1)
-		}
+		got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked})
+		rig.Equal(t, "the status of the child", got, 42)
+		rig.Equal(t, "what this thread blocks after the start", blocked(unix.SIG_BLOCK, 0), uint64(usr1))
 	}
 }

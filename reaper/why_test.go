@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -61,9 +62,7 @@ func TestNotFoundNamesTheInterpreter(t *testing.T) {
 		{"", ""},
 	} {
 		rig.Put(t, path, c.text, 0o755)
-		if got := notFound(path).Error(); got != "its interpreter was not found"+c.want {
-			t.Errorf("%.20q: %s", c.text, got)
-		}
+		rig.Equal(t, fmt.Sprintf("%.20q", c.text), notFound(path).Error(), "its interpreter was not found"+c.want)
 	}
 }
 

@@ -70,7 +70,5 @@ func (c *caughtBy) idle() bool {
 func TestSenderIsNotTheKernel(t *testing.T) {
 	const siKernel = 0x80
 	caught.senders[unix.SIGINT-1].Store(siKernel | 77<<32)
-	if got := origin(unix.SIGINT); got.Sender != 0 || !got.Kernel {
-		t.Errorf("%+v, want no sender but the kernel", got)
-	}
+	rig.Equal(t, "what has no sender but the kernel", origin(unix.SIGINT), Received{Signal: unix.SIGINT, Kernel: true})
 }

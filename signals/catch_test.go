@@ -170,9 +170,7 @@ func TestCatchMany(t *testing.T) {
 	for line == c.is(unix.SIGCONT) {
 		line, _ = c.Next()
 	}
-	if line != c.is(unix.SIGTERM) {
-		t.Errorf("at last it says %q", line)
-	}
+	rig.Equal(t, "at last", line, c.is(unix.SIGTERM))
 }
 
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
@@ -199,8 +197,6 @@ func TestCatchable(t *testing.T) {
 		}
 	}
 	for sig := syscall.Signal(-1); sig <= rtMax+1; sig++ {
-		if got := Catchable(sig); got == not[sig] {
-			t.Errorf("Catchable(%s) = %t", Name(sig), got)
-		}
+		rig.Equal(t, Name(sig), Catchable(sig), !not[sig])
 	}
 }

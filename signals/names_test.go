@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +58,8 @@ func TestParseRefuses(t *testing.T) {
 		"a newline after a number": "15\n",
 	} {
 		sig, err := Parse(name)
-		if says := fmt.Sprint(err); !strings.Contains(says, "RTMIN+3") || !strings.Contains(says, "1 to 64") || strings.Contains(says, "\n") {
+		says := fmt.Sprint(err)
+		if !strings.Contains(says, "RTMIN+3") || !strings.Contains(says, "1 to 64") || strings.Contains(says, "\n") {
 			t.Errorf("%s: Parse(%q) = %d, %q; want a line that says what is accepted", what, name, sig, says)
 		}
 	}
@@ -79,9 +81,7 @@ func TestName(t *testing.T) {
 		65: "65",
 		-1: "-1",
 	} {
-		if got := Name(sig); got != want {
-			t.Errorf("Name(%d) = %q, want %q", int(sig), got, want)
-		}
+		rig.Equal(t, fmt.Sprint(int(sig)), Name(sig), want)
 	}
 }
 

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,19 @@ func MustRecord(t testing.TB, who string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", who, got, want)
+	}
+}
+
+// Equal asserts that something is what it has to be.
+func Equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	format := "%s: %+v, want %+v"
+	switch got.(type) {
+	case string, []string:
+		format = "%s: %.300q, want %.300q"
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf(format, what, got, want)
 	}
 }
 
