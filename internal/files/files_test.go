@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
@@ -65,9 +66,7 @@ func TestLinksInFolders(t *testing.T) {
 					t.Errorf("%s: %q, want %q; the file: %v", path+tt.below, got, tt.want, made)
 				}
 			}
-			if after := procfs.CountFDs(t, os.Getpid()); after != before {
-				t.Errorf("%d descriptors were open, and are %d", before, after)
-			}
+			rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
 		})
 	}
 }

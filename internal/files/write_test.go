@@ -38,9 +38,7 @@ func sayTo(t *testing.T, file *os.File) bool {
 	ok := SayLine(line)
 	after := mask()
 	restore()
-	if after != before {
-		t.Errorf("the signal mask was %x and is %x", before, after)
-	}
+	rig.Equal(t, "the signal mask", after, before)
 	return ok
 }
 
@@ -87,9 +85,8 @@ func TestSayLineArrives(t *testing.T) {
 		}
 		// A terminal may pass on a line in parts, and ends it with a carriage return too.
 		text, err := bufio.NewReader(far).ReadString('\n')
-		if text := strings.ReplaceAll(text, "\r", ""); err != nil || text != string(line) {
-			t.Errorf("read %q, %v; want %q", text, err, line)
-		}
+		check(t, err)
+		rig.Equal(t, "what arrives", strings.ReplaceAll(text, "\r", ""), string(line))
 	})
 }
 
@@ -105,16 +102,11 @@ func TestSayLineToFile(t *testing.T) {
 			_, err = file.WriteString("command\n")
 			check(t, err)
 			for range 2 {
-				if !sayTo(t, file) {
-					t.Error("SayLine = false")
-				}
+				rig.Equal(t, "SayLine", sayTo(t, file), true)
 			}
 			_, err = file.WriteString("command\n")
 			check(t, err)
-			got, err := os.ReadFile(path)
-			if want := "command\n" + string(line) + string(line) + "command\n"; err != nil || string(got) != want {
-				t.Errorf("the file holds %q, %v; want %q", got, err, want)
-			}
+			rig.Equal(t, "the file", rig.ReadFile(t, path), "command\n"+string(line)+string(line)+"command\n")
 		})
 	}
 }
@@ -161,9 +153,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 func TestSayLineToStoppedTerminal(t *testing.T) {
 	near, _ := pairs["terminal"](t)
 	check(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
-	if sayTo(t, near) {
-		t.Error("SayLine = true, but the terminal is stopped")
-	}
+	rig.Equal(t, "SayLine to a terminal that is stopped", sayTo(t, near), false)
 }
 
 // A reader that is gone must not end fini, and the SIGPIPE is not one that somebody
@@ -181,8 +171,6 @@ func TestSayLineToNobody(t *testing.T) {
 			}
 		}
 		check(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
-		if sig := <-caught; sig != unix.SIGWINCH {
-			t.Errorf("received %v", sig)
-		}
+		rig.Equal(t, "the signal", <-caught, unix.SIGWINCH)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 func TestHint(t *testing.T) {
@@ -28,8 +30,6 @@ func TestHint(t *testing.T) {
 		{"server|x", "./server is here: write ./server"},
 		{"src", ""}, {"", ""}, {"-", ""}, {"mkae", ""}, {"./nope", ""},
 	} {
-		if got := hint(strings.Split(c.command, "|")); got != c.want {
-			t.Errorf("%q: %q, want %q", c.command, got, c.want)
-		}
+		rig.Equal(t, c.command, hint(strings.Split(c.command, "|")), c.want)
 	}
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -23,9 +22,7 @@ func TestReasonsHaveWords(t *testing.T) {
 		}
 		said[because] = true
 	}
-	if want := schema.Properties.Stopped.Enum; !slices.Equal(append(words, ""), want) {
-		t.Errorf("a report says %q, and the schema has %q", words, want)
-	}
+	rig.Equal(t, "the words of a report", append(words, ""), schema.Properties.Stopped.Enum)
 }
 
 // The line of a stop names the process whose exit is the reason, if it is known which one that is.
@@ -41,8 +38,6 @@ func TestCulprit(t *testing.T) {
 		"a process of --bind (?, 9) exited":               {[]bond{first, second}, life.BoundEnded},
 		"a process of --bind exited":                      {[]bond{parent, first}, life.BoundEnded},
 	} {
-		if got := (&kernel{bonds: c.bonds}).because(c.why); got != want {
-			t.Errorf("it says %q, want %q", got, want)
-		}
+		rig.Equal(t, "it says", (&kernel{bonds: c.bonds}).because(c.why), want)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"reflect"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -41,9 +39,7 @@ func TestEarlySignals(t *testing.T) {
 		k := bare(line)
 		k.early, k.caught.FD = early, silent
 		until := k.Now() + 20*time.Second
-		if woken := k.Wait(until, true); !reflect.DeepEqual(woken, life.Woken{Signals: want}) {
-			t.Errorf("with the line %d: %+v, want the signals %+v", line, woken, want)
-		}
+		rig.Equal(t, fmt.Sprint("with the line ", line), k.Wait(until, true), life.Woken{Signals: want})
 		if k.Now() >= until {
 			t.Errorf("with the line %d: it waits although there are signals", line)
 		}
@@ -68,14 +64,10 @@ func TestSenderOfTheTree(t *testing.T) {
 		{Sender: os.Getppid(), Parent: os.Getpid()}: false,
 		{}: false,
 	} {
-		if k.signal(got, false, true).OfTree != want {
-			t.Errorf("%+v is of the tree: %t, want %t", got, !want, want)
-		}
+		rig.Equal(t, fmt.Sprintf("%+v is of the tree", got), k.signal(got, false, true).OfTree, want)
 	}
 	k.tree.Allow(nil, 0) // as in a pause
-	if k.signal(signals.Received{Sender: gone}, false, true).OfTree {
-		t.Error("without a command, an unknown sender is of the tree")
-	}
+	rig.Equal(t, "without a command, it is of the tree", k.signal(signals.Received{Sender: gone}, false, true).OfTree, false)
 }
 
 // At its end an inner fini continues the outer fini, which may have been suspended with the command: only if the command was
@@ -119,21 +111,15 @@ func TestOuterIsContinued(t *testing.T) {
 			}
 			messages, _ := outer.Receive()
 			_ = unix.Close(outer.FD)
-			if want := []entry.Message{{Kind: entry.Done, Value: 5 << 8}}; !slices.Equal(messages, want) {
-				t.Errorf("it sends %v, want %v", messages, want)
-			}
+			rig.Equal(t, "what it sends", messages, []entry.Message{{Kind: entry.Done, Value: 5 << 8}})
 			// A SIGCONT is reported before this signal, whose number is greater.
 			rig.MustKill(t, os.Getpid(), syscall.SIGWINCH)
 			continued := <-got == syscall.SIGCONT
 			if continued {
 				<-got
 			}
-			if continued != c.want {
-				t.Errorf("the outer fini is continued: %t, want %t", continued, c.want)
-			}
-			if !procfs.IsStopped(other) {
-				t.Error("another process is continued")
-			}
+			rig.Equal(t, "the outer fini is continued", continued, c.want)
+			rig.Equal(t, "another process stays stopped", procfs.IsStopped(other), true)
 		})
 	}
 }

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,9 +27,7 @@ func TestMemoryFiles(t *testing.T) {
 		"nothing":                 {"", nil},
 		"no cgroup":               {"0:\n\n:::\n0::relative\n", nil},
 	} {
-		if got := memoryFiles(c.text); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", what, got, c.want)
-		}
+		rig.Equal(t, what, memoryFiles(c.text), c.want)
 	}
 }
 

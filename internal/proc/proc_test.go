@@ -39,9 +39,7 @@ func TestParseStart(t *testing.T) {
 		"too few fields":             {statOf("42", "sleep", "S 7 8 9"), 0},
 		"nothing":                    {"", 0},
 	} {
-		if got := ParseStart([]byte(c.text)); got != c.want {
-			t.Errorf("%s: ParseStart(%q) = %v, want %v", what, c.text, got, c.want)
-		}
+		rig.Equal(t, what, ParseStart([]byte(c.text)), c.want)
 	}
 }
 
@@ -136,9 +134,7 @@ func TestHasAutoreap(t *testing.T) {
 		"7.1.0": true, "7.1": true, "7.1-rc2": true, "7.10.3-arch1-1": true, "8.0.0": true, "10.0": true,
 		"": true, "x": true, "7": true, "7.x": true,
 	} {
-		if got := hasAutoreap(release); got != want {
-			t.Errorf("hasAutoreap(%q) = %t, want %t", release, got, want)
-		}
+		rig.Equal(t, fmt.Sprintf("hasAutoreap(%q)", release), hasAutoreap(release), want)
 	}
 }
 

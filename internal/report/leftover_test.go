@@ -1,12 +1,14 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/orphans"
 )
@@ -49,16 +51,12 @@ func TestDescribe(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := strings.Replace(Describe(c.p, c.command, 1, Lineage{}, c.limit), ", 11s old", ", 10s old", 1) // on a busy machine
-			if got != c.want {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			rig.Equal(t, "the line", got, c.want)
 		})
 	}
 	from := Lineage{Chain: []Ancestor{{7, "sh"}}, At: orphans.Details{Listens: []string{"a"}}}
 	const want = "4242 (a), detached, started by sh, listens on a, which holds stdout"
-	if got := Describe(in(4000, orphans.Stdout), "a", 1, from, wide); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	rig.Equal(t, "all of it", Describe(in(4000, orphans.Stdout), "a", 1, from, wide), want)
 }
 
 func TestStartedBy(t *testing.T) {
@@ -72,9 +70,7 @@ func TestStartedBy(t *testing.T) {
 			Chain: []Ancestor{{7, "sh"}, npm, {5, "node"}}, Owner: &Owner{npm, "npm run dev"}, During: "test a\nb",
 		},
 	} {
-		if got := startedBy(o); got != want {
-			t.Errorf("%+v: %q, want %q", o, got, want)
-		}
+		rig.Equal(t, fmt.Sprintf("%+v", o), startedBy(o), want)
 	}
 	if got := startedBy(Lineage{During: strings.Repeat("x", 999)}); len(got) > 250 {
 		t.Errorf("%d bytes of a line", len(got))
@@ -90,9 +86,7 @@ func TestWhereIs(t *testing.T) {
 		", in /srv/app":                         {Dir: "/srv/app", OtherDir: true},
 		", listens on @?[31m, in /a?b":          {Listens: []string{"@\x1b[31m"}, Dir: "/a\nb", OtherDir: true},
 	} {
-		if got := whereIs(at); got != want {
-			t.Errorf("%+v: %q, want %q", at, got, want)
-		}
+		rig.Equal(t, fmt.Sprintf("%+v", at), whereIs(at), want)
 	}
 	long := orphans.Details{Listens: slices.Repeat([]string{strings.Repeat("x", 108)}, 16), Dir: strings.Repeat("x", 1000), OtherDir: true}
 	if got := whereIs(long); len(got) > 500 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
@@ -80,9 +81,7 @@ func TestRemember(t *testing.T) {
 		crowd = append(crowd, process(1<<20+i, 1, fmt.Sprint("x", i)))
 	}
 	l.Remember(crowd)
-	if len(l.lineages) != maxLineages {
-		t.Errorf("remembers %d", len(l.lineages))
-	}
+	rig.Equal(t, "what it remembers", len(l.lineages), maxLineages)
 }
 
 // A look is not atomic and pids are used again, so the processes above one may be a circle.

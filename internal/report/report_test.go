@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -117,9 +115,7 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 	var want map[string]any
 	rig.MustParse(t, []byte("{"+fields+"}"), &want)
 	for name, value := range want {
-		if !reflect.DeepEqual(got[name], value) {
-			t.Errorf("%s is %#v, want %#v", name, got[name], value)
-		}
+		rig.Equal(t, name, got[name], value)
 	}
 }
 
@@ -144,9 +140,7 @@ func TestReportOfMemory(t *testing.T) {
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
 	r.OOM(999, "likely", "nobody's")
-	if got := fmt.Sprint(r.oom); got != "[verdict likely reason why]" {
-		t.Errorf("the command: %s", got)
-	}
+	rig.Equal(t, "the command", r.oom, object{"verdict", "likely", "reason", "why"})
 	left := written(t, r)
 	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
 	if outlived, ok := left[0]["outlivedSeconds"].(float64); !ok || outlived > 3000 { // the start was an hour ago
@@ -251,9 +245,7 @@ func TestReportIsJSON(t *testing.T) {
 		j := appendJSON(nil, text, "")
 		var got string
 		rig.MustParse(t, j, &got)
-		if got != string([]rune(text)) { // with U+FFFD for each byte that is not UTF-8
-			t.Errorf("%q is %s, which is %q", text, j, got)
-		}
+		rig.Equal(t, string(j), got, string([]rune(text))) // with U+FFFD for each byte that is not UTF-8
 		if odd := strings.IndexFunc(string(j), unicode.IsControl); odd >= 0 || strings.Contains(string(j), "##") {
 			t.Errorf("%q is %q, which a terminal or a CI's agent obeys", text, j)
 		}
@@ -262,14 +254,11 @@ func TestReportIsJSON(t *testing.T) {
 	r.Signal(signals.Received{Signal: syscall.SIGHUP})
 	r.Signal(signals.Received{Signal: syscall.SIGINT, Sender: 1})
 	text := r.json(0)
-	if got := string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")); got != `[  {    "a": 0.000001,    "b": 12345678.5  }]` {
-		t.Errorf("numbers are %s", got)
-	}
+	rig.Equal(t, "numbers", string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")), `[  {    "a": 0.000001,    "b": 12345678.5  }]`)
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, bytes.TrimSpace(text), "", "  "); err != nil || indented.String()+"\n" != string(text) {
-		t.Errorf("%v:\n%s\nwant\n%s", err, text, &indented)
-	}
+	check(t, json.Indent(&indented, text, "", "  "))
+	rig.Equal(t, "the report", string(text), indented.String())
 }
 
 func TestNoDescriptor(t *testing.T) {

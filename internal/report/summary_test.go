@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
@@ -29,9 +30,7 @@ func cells(t *testing.T, text string) (rows [][]string) {
 
 func TestSummary(t *testing.T) {
 	r := &Report{Pid: mainPid}
-	if text := r.Summary("none"); text != "" {
-		t.Errorf("of none: %q", text)
-	}
+	rig.Equal(t, "of none", r.Summary("none"), "")
 	from := Lineage{
 		During: "test x.py::y",
 		At:     orphans.Details{Listens: []string{"127.0.0.1:3000", "/run/a|b"}},
@@ -50,15 +49,11 @@ func TestSummary(t *testing.T) {
 	}
 	const explained = "### fini\n\nIt left 2 processes running. End them in the test's teardown, or allow them by --allow-orphan=NAME. " +
 		"If a test sets FINI_TEST in its environment, its leak is named by that. See https://"
-	if got := cells(t, text); len(got) != 2 || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
-		t.Errorf("%q from %s, want %q", got, text, want)
-	}
+	rig.Equal(t, text, cells(t, text), want)
 	if !strings.HasPrefix(text, explained) || strings.ContainsAny(text, "`<>*@![]") {
 		t.Errorf("%s", text)
 	}
-	if err := r.Write(0); err != nil {
-		t.Error(err)
-	}
+	check(t, r.Write(0))
 }
 
 // What a leftover started itself is counted below it, with its test and its ports.
@@ -94,9 +89,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 		{"501 (job), started by daemon < 100 (make test)", "is still running"},
 		{"400 (again) and 1 process that it started, started by 100 (make test)", "is still running"},
 	}
-	if got := cells(t, text); !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("%q from %s, want %q", got, text, want)
-	}
+	rig.Equal(t, text, cells(t, text), want)
 }
 
 func TestAnnotations(t *testing.T) {
@@ -112,16 +105,12 @@ func TestAnnotations(t *testing.T) {
 		"::error title=fini,file=tests/x.py::It left 3" + remedied + "%0A300 (100%25 left)%0A302 (left)\n",
 		"::error title=fini::It left 3" + remedied + "%0A301 (left)\n",
 	}
-	if got := r.Annotations("error", "It left 3 (below)"); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	rig.Equal(t, "the lines", r.Annotations("error", "It left 3 (below)"), want)
 	for test, want := range map[string]string{
 		"": "", "test x.py::y": "x.py", "test a/b.py::C::d[1] (call)": "a/b.py", "test module::case": "", "step 1.2": "",
 		"test TestA/b.go": "", "test my tests/x.py::y": "", "test x\x1b.py::y": "x?.py",
 	} {
-		if got := testFile(test); got != want {
-			t.Errorf("%q is in %q, want %q", test, got, want)
-		}
+		rig.Equal(t, "the file of "+test, testFile(test), want)
 	}
 	for i := range 300 {
 		tell(1000+i, strings.Repeat("%", 200), fmt.Sprintf("test %d.py::x", i))
