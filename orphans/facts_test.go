@@ -60,9 +60,8 @@ func TestEarlier(t *testing.T) {
 			f.kill("early")
 			_, _ = unix.Wait4(f.pids["early"], nil, 0, nil)
 			tree.Reaped(f.pids["early"])
-			if _, noted := tree.earlier[f.pids["early"]]; noted {
-				t.Errorf("noted are %v", tree.earlier)
-			}
+			_, noted := tree.earlier[f.pids["early"]]
+			rig.Equal(t, "one that was reaped is noted", noted, false)
 			// What it has left is not of the tree either, but who has that pid with another start is.
 			if _, ok := look(t, tree)[f.pids["below"]]; ok && !childrenOnly {
 				t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
@@ -94,13 +93,10 @@ func TestAutoreap(t *testing.T) {
 		for unix.Kill(pid, 0) != unix.ESRCH {
 			runtime.Gosched()
 		}
-		if got, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-			t.Errorf("wait4 = %d, %v, want ECHILD", got, err)
-		}
+		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		rig.Equal(t, "wait4", err, unix.ECHILD)
 		check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
-		if hit := killed(t, tree.KillChildren); len(hit) > 0 {
-			t.Errorf("KillChildren hits %v", hit)
-		}
+		rig.Equal(t, "whom KillChildren hits", killed(t, tree.KillChildren), []int(nil))
 	}
 }
 

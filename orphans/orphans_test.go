@@ -36,9 +36,8 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 			_ = unix.Close(fd)
 			tree.byChildren, tree.usePidfds, tree.autoreap = byChildren, pidfds, autoreap
 			test(t, tree)
-			if tree.byChildren != byChildren || tree.usePidfds != pidfds || tree.autoreap != autoreap {
-				t.Error("the tree was looked at in another way")
-			}
+			way := [3]bool{tree.byChildren, tree.usePidfds, tree.autoreap}
+			rig.Equal(t, "the way in which it looked", way, [3]bool{byChildren, pidfds, autoreap})
 			tree.release()
 			_ = unix.Close(tree.Dir)
 		})
@@ -422,9 +421,7 @@ func TestKillChildrenEndsTheGroup(t *testing.T) {
 			tree.Reaped(pid)
 		}
 	}
-	if tree.hasGroup() {
-		t.Error("every process of the group is reaped, and its ID counts still")
-	}
+	rig.Equal(t, "when all of the group are reaped, hasGroup", tree.hasGroup(), false)
 	check(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
 }
 
@@ -455,9 +452,7 @@ func TestNotAllowed(t *testing.T) {
 		check(t, err)
 		f.mustBe(t, "Kill hit", hit)
 		f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
-		if !tree.usePidfds {
-			t.Error("pidfds were given up because one process may not be signalled")
-		}
+		rig.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
 	})
 }
 

@@ -88,9 +88,7 @@ func TestReaderIsHeld(t *testing.T) {
 		}
 		return told
 	}
-	if got := told(look(t, tree)); got[1] || got[2] || !got[0] {
-		t.Errorf("the reader told of %v", got)
-	}
+	rig.Equal(t, "of whom the reader tells", told(look(t, tree)), []bool{true, false, false})
 	began := time.Now()
 	for range 100 {
 		told(look(t, tree))
@@ -103,9 +101,7 @@ func TestReaderIsHeld(t *testing.T) {
 		end()
 		runtime.Gosched()
 	}
-	if got := told(look(t, tree)); got[1] || !got[2] {
-		t.Errorf("when it is back the reader tells of %v", got)
-	}
+	rig.Equal(t, "of whom it tells when it is back", told(look(t, tree)), []bool{true, false, true})
 }
 
 // Facts are read once: again only if the process has executed another program, or if which streams it holds decides, and

@@ -1,6 +1,7 @@
 package reaper
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,15 @@ func start(t *testing.T, args ...string) Child {
 	return Child{Pid: child.Pid, FD: -1}
 }
 
+// mustReap wants these exits of Reap, and whether no child is left.
+func mustReap(t *testing.T, name func(pid int) string, none bool, want ...Exit) {
+	t.Helper()
+	exits, isNone, err := Reap(name)
+	check(t, err)
+	rig.Equal(t, "exits", exits, want)
+	rig.Equal(t, "no child is left", isNone, none)
+}
+
 // exited is what wait4(2) says of a process that exited with a status.
 func exited(status int) syscall.WaitStatus { return syscall.WaitStatus(status << 8) }
 
@@ -59,16 +69,14 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	}
 
 	self.AwaitEnd(t, 0)
-	exits, none, _ := Reap(nil)
-	rig.Equal(t, "Reap when the command has ended", exits, []Exit{{Pid: child.Pid, Status: exited(7)}})
-	rig.Equal(t, "no child is left, though orphans are", none, false)
-	if exits, none, _ := Reap(ask); len(exits) != 0 || none || len(asked) > 0 {
-		t.Errorf("nobody else has ended, and Reap says %v, %t, and asks for %v", exits, none, asked)
-	}
+	mustReap(t, nil, false, Exit{Pid: child.Pid, Status: exited(7)})
+	mustReap(t, ask, false) // nobody else has ended
+	rig.Equal(t, "whose names it was asked for", asked, []int(nil))
 
 	_ = end.Close()
 	var reaped []int
-	for none = false; !none; {
+	for none := false; !none; {
+		var exits []Exit
 		self.AwaitEnd(t, 0)
 		exits, none, _ = Reap(ask)
 		for _, x := range exits {
@@ -79,26 +87,22 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	rig.Equal(t, "whose names it was asked for", asked, reaped)
 	slices.Sort(reaped)
 	rig.Equal(t, "the orphans that were reaped", len(slices.Compact(reaped)), orphans)
-	if exits, none, _ := Reap(nil); len(exits) != 0 || !none {
-		t.Errorf("no child is left, and Reap says %v, %t", exits, none)
-	}
+	mustReap(t, nil, true)
 }
 
+// How wait4(2) says that SIGSTOP has suspended a process, and that SIGCONT has continued it.
+const stopped, continued = syscall.WaitStatus(unix.SIGSTOP)<<8 | 0x7f, syscall.WaitStatus(0xffff)
+
 func TestReapTellsOfAStop(t *testing.T) {
-	for how, name := range map[string]func(int) string{"wait4": nil, "with names": func(int) string { return "name" }} {
-		t.Run(how, func(t *testing.T) {
+	for called, name := range map[string]func(int) string{"": nil, "with names": func(int) string { return "with names" }} {
+		t.Run(cmp.Or(called, "wait4"), func(t *testing.T) {
 			child := start(t, "sleep", "1000")
 			check(t, unix.Kill(child.Pid, unix.SIGSTOP))
 			defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)); wait4(t, child) }()
 			rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(child.Pid) })
-			exits, none, _ := Reap(name)
-			if len(exits) != 1 || exits[0].Pid != child.Pid || exits[0].Status.StopSignal() != unix.SIGSTOP || none {
-				t.Errorf("Reap = %v, %t; want %d, stopped by SIGSTOP, and still there", exits, none, child.Pid)
-			}
+			mustReap(t, name, false, Exit{child.Pid, stopped, called})
 			check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
-			if exits, _, _ := Reap(name); len(exits) != 1 || !exits[0].Status.Continued() {
-				t.Errorf("Reap = %v; want %d, continued", exits, child.Pid)
-			}
+			mustReap(t, name, false, Exit{child.Pid, continued, called})
 		})
 	}
 }
@@ -106,21 +110,18 @@ func TestReapTellsOfAStop(t *testing.T) {
 // A child may be reaped by the kernel between the look at it and its reaping: see CLONE_AUTOREAP. That does not say that no
 // child is left.
 func TestReapWhatIsGone(t *testing.T) {
-	stays, goes := start(t, "sleep", "1000"), start(t, "/bin/true")
+	stays := start(t, "sleep", "1000")
+	start(t, "/bin/true")
 	takes := func(pid int) string {
 		_, err := unix.Wait4(pid, nil, 0, nil)
 		check(t, err)
 		return ""
 	}
 	self.AwaitEnd(t, 0)
-	if exits, none, err := Reap(takes); len(exits) != 0 || none || err != nil {
-		t.Errorf("%d is reaped already and %d stays, and Reap says %v, %t, %v", goes.Pid, stays.Pid, exits, none, err)
-	}
+	mustReap(t, takes, false)
 	check(t, unix.Kill(stays.Pid, unix.SIGKILL))
 	self.AwaitEnd(t, 0)
-	if exits, none, err := Reap(nil); len(exits) != 1 || !none || err != nil {
-		t.Errorf("%d has ended, and Reap says %v, %t, %v", stays.Pid, exits, none, err)
-	}
+	mustReap(t, nil, true, Exit{Pid: stays.Pid, Status: syscall.WaitStatus(unix.SIGKILL)})
 }
 
 // waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, that it dumped core, and

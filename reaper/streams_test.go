@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -54,14 +55,10 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 		t.Errorf("write to standard input: %v; the reader of standard output has its end: %t, of another: %t", err, outEnded, !isKept)
 	}
 	for _, fd := range inherited {
-		if isOpen := openAs(fd) != closed; isOpen != (fd == own) {
-			t.Errorf("descriptor %d: open: %t", fd, isOpen)
-		}
+		rig.Equal(t, fmt.Sprintf("descriptor %d is open", fd), openAs(fd) != closed, fd == own)
 	}
 	check(t, unix.Close(own))
-	if !rig.HungUp(moreR) {
-		t.Error("the reader of all of them has no end")
-	}
+	rig.Equal(t, "the reader of all of them has its end", rig.HungUp(moreR), true)
 }
 
 // openAs are the flags of a descriptor, without the kernel's O_LARGEFILE.

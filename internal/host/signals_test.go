@@ -43,9 +43,7 @@ func TestEarlySignals(t *testing.T) {
 		if k.Now() >= until {
 			t.Errorf("with the line %d: it waits although there are signals", line)
 		}
-		if k.early != nil {
-			t.Errorf("with the line %d: the next Wait reports them again: %+v", line, k.early)
-		}
+		rig.Equal(t, fmt.Sprintf("with the line %d, what the next Wait reports", line), k.early, []signals.Received(nil))
 	}
 	_, _, _ = unix.Close(inner.FD), unix.Close(outer.FD), unix.Close(silent)
 }

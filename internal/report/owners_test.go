@@ -68,14 +68,11 @@ func TestRemember(t *testing.T) {
 	l.Remember([]orphans.Process{top, middle, low})
 	low.Parent = 1
 	l.Remember([]orphans.Process{low})
-	if o := l.Of(low); len(o.Chain) != 2 || o.Owner == nil || o.Owner.Name != "pytest" || o.Marks != nil {
-		t.Errorf("%+v", o)
-	}
+	pytest := Ancestor{top.Pid, "pytest"}
+	rig.Equal(t, "of it", l.Of(low), Lineage{Chain: []Ancestor{{middle.Pid, "sh"}, pytest}, Owner: &Owner{pytest, "pytest"}})
 	again := low
 	again.Start += 10 * ms // another with its pid
-	if o := l.Of(again); len(o.Chain) != 0 || o.Owner != nil {
-		t.Errorf("of another: %+v", o)
-	}
+	rig.Equal(t, "of another", l.Of(again), Lineage{})
 	var crowd []orphans.Process
 	for i := range 3 * maxLineages {
 		crowd = append(crowd, process(1<<20+i, 1, fmt.Sprint("x", i)))
