@@ -2,6 +2,7 @@ package cli
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,130 +19,120 @@ func parse(args, env []string) (*Options, error) {
 	return Parse(append([]string{"/fini"}, args...), env)
 }
 
+// words are the words of a line. Blanks between single quotes belong to a word, as in a shell.
+func words(line string) (all []string) {
+	for _, word := range regexp.MustCompile(`([^' ]|'[^']*')+`).FindAllString(line, -1) {
+		all = append(all, strings.ReplaceAll(word, "'", ""))
+	}
+	return all
+}
+
+// run reads a line as it is typed to a shell, such as FINI_GRACE=1s fini -v x.
+func run(line string) (*Options, error) {
+	all := words(line)
+	name := slices.IndexFunc(all, func(word string) bool { return !strings.Contains(word, "=") })
+	return Parse(all[name:], all[:name])
+}
+
+// TestParse has lines that mean the same in each row.
 func TestParse(t *testing.T) {
 	type line = *Options
 	nothing := func(line) {}
 	statuses := func(n ...int) func(line) { return func(c line) { c.RemapExit = n } }
 	deathsig := func(sig syscall.Signal) func(line) { return func(c line) { c.Pdeathsig = &sig } }
 	for _, c := range []struct {
-		args, env []string
-		want      func(line)
+		lines string
+		want  func(line)
 	}{
-		{nil, []string{"GRACE=1s", "XFINI_GRACE=1s", "FINI_=x", "FINI_NOPE=x", "FINI_GRACE=", "FINI_GRAC=", "FINI_SHIELD="}, nothing},
+		{"GRACE=1s XFINI_GRACE=1s FINI_=x FINI_NOPE=x FINI_GRACE= FINI_GRAC= FINI_SHIELD= fini", nothing},
 		// A Dockerfile calls the version that it installs FINI_VERSION. A flag that runs no command has no variable.
-		{nil, []string{"FINI_VERSION=v1", "FINI_HELP=1", "FINI_LICENSE=1", "FINI_INSTALL=/x", "FINI_ALWAYS_ON=1", "FINI_TEST=TestX"}, nothing},
+		{"FINI_VERSION=v1 FINI_HELP=1 FINI_LICENSE=1 FINI_INSTALL=/x FINI_ALWAYS_ON=1 FINI_TEST=TestX fini", nothing},
 
-		{[]string{"--pdeathsig=KILL"}, nil, deathsig(9)},
-		{[]string{"--pdeathsig", "SIGRTMIN+3"}, nil, deathsig(37)},
-		{[]string{"-pINT"}, nil, deathsig(2)},
-		{[]string{"-p", "none"}, nil, deathsig(0)},
-		{[]string{"-p", "HUP"}, []string{"FINI_PDEATHSIG=none"}, deathsig(1)},
-		{[]string{"--stdin-eof"}, nil, func(c line) { c.StdinEOF = true }},
-		{[]string{"-i"}, nil, func(c line) { c.StdinEOF = true }},
-		{nil, []string{"FINI_STDIN_EOF=true"}, func(c line) { c.StdinEOF = true }},
-		{[]string{"--timeout=1m30s"}, nil, func(c line) { c.Timeout = 90 * time.Second }},
-		{[]string{"-t5s"}, nil, func(c line) { c.Timeout = 5 * time.Second }},
-		{[]string{"--idle=2"}, nil, func(c line) { c.Idle = 2 * time.Second }},
-		{nil, []string{"FINI_IDLE=1d"}, func(c line) { c.Idle = 24 * time.Hour }},
-		{[]string{"--stop-signal=INT,SIGTERM"}, nil, func(c line) { c.StopSignal = []syscall.Signal{2, 15} }},
-		{nil, []string{"FINI_STOP_SIGNAL=QUIT"}, func(c line) { c.StopSignal = []syscall.Signal{3} }},
-		{[]string{"--shield=false"}, nil, func(c line) { c.Shield = of(false) }},
-		{[]string{"--shield"}, []string{"FINI_SHIELD=false"}, func(c line) { c.Shield = of(true) }},
-		{[]string{"--no-shield"}, []string{"FINI_SHIELD=true"}, func(c line) { c.Shield = of(false) }},
-		{[]string{"--no-shield=0"}, nil, func(c line) { c.Shield = of(true) }},
-		{nil, []string{"FINI_SHIELD=false"}, func(c line) { c.Shield = of(false) }},
-		{[]string{"--grace=1m", "--grace", "0"}, nil, func(c line) { c.Grace = 0 }},
-		{[]string{"--grace=1s"}, []string{"FINI_GRACE=x"}, func(c line) { c.Grace = time.Second }},
-		{nil, []string{"FINI_GRACE=10s", "FINI_GRACE=x"}, func(c line) { c.Grace = 10 * time.Second }}, // as in getenv(3)
-		{[]string{"--linger=100us"}, nil, func(c line) { c.Linger = 100 * time.Microsecond }},
-		{[]string{"--orphans=stop"}, []string{"FINI_ORPHANS=wait"}, nothing},
-		{[]string{"--orphans=pipes"}, nil, func(c line) { c.Orphans = life.StopPipes }},
-		{[]string{"--orphans", "leave"}, nil, func(c line) { c.Orphans = life.LeaveAll }},
-		{nil, []string{"FINI_ORPHANS=wait"}, func(c line) { c.Orphans = life.WaitAll }},
-		{[]string{"--orphans-exit=0"}, nil, func(c line) { c.OrphansExit = of(0) }},
-		{[]string{"--allow-orphan=gpg-agent", "--allow-orphan", "a?b* c", "--allow-orphan=[!a]*", `--allow-orphan=\[!]`}, nil, func(c line) {
+		{"fini --pdeathsig=KILL", deathsig(9)},
+		{"fini --pdeathsig SIGRTMIN+3", deathsig(37)},
+		{"fini -pINT", deathsig(2)},
+		{"fini -p none", deathsig(0)},
+		{"FINI_PDEATHSIG=none fini -p HUP", deathsig(1)},
+		{"fini --stdin-eof | fini -i | FINI_STDIN_EOF=true fini", func(c line) { c.StdinEOF = true }},
+		{"fini --timeout=1m30s | fini -t90s", func(c line) { c.Timeout = 90 * time.Second }},
+		{"fini --idle=1d | FINI_IDLE=1d fini", func(c line) { c.Idle = 24 * time.Hour }},
+		{"fini --stop-signal=INT,SIGTERM | FINI_STOP_SIGNAL=2,TERM fini", func(c line) { c.StopSignal = []syscall.Signal{2, 15} }},
+		{"fini --no-shield | fini --shield=false | FINI_SHIELD=false fini | FINI_SHIELD=true fini --no-shield", func(c line) { c.Shield = of(false) }},
+		{"fini --no-shield=0 | FINI_SHIELD=false fini --shield", func(c line) { c.Shield = of(true) }},
+		{"fini --grace=1m --grace 0", func(c line) { c.Grace = 0 }},
+		// Of two variables of a name the first counts, as in getenv(3).
+		{"FINI_GRACE=x fini --grace=10s | FINI_GRACE=10s FINI_GRACE=x fini", func(c line) { c.Grace = 10 * time.Second }},
+		{"fini --linger=100us", func(c line) { c.Linger = 100 * time.Microsecond }},
+		{"FINI_ORPHANS=wait fini --orphans=stop", nothing},
+		{"fini --orphans=pipes", func(c line) { c.Orphans = life.StopPipes }},
+		{"fini --orphans leave", func(c line) { c.Orphans = life.LeaveAll }},
+		{"FINI_ORPHANS=wait fini", func(c line) { c.Orphans = life.WaitAll }},
+		{"fini --orphans-exit=0", func(c line) { c.OrphansExit = of(0) }},
+		{"fini --allow-orphan=gpg-agent --allow-orphan 'a?b* c' --allow-orphan=[!a]* --allow-orphan=\\[!]", func(c line) {
 			c.AllowOrphan = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
-		{nil, []string{"FINI_ALLOW_ORPHAN=java gpg-*"}, func(c line) { c.AllowOrphan = []string{"java", "gpg-*"} }},
-		{[]string{"--allow-orphan=cmd:*/a,b [!x]", "--allow-orphan=env:A=/x,y [!z]", "--allow-orphan=env:A="}, nil, func(c line) {
+		{"FINI_ALLOW_ORPHAN='java gpg-*' fini", func(c line) { c.AllowOrphan = []string{"java", "gpg-*"} }},
+		{"fini '--allow-orphan=cmd:*/a,b [!x]' '--allow-orphan=env:A=/x,y [!z]' --allow-orphan=env:A=", func(c line) {
 			c.AllowOrphan = []string{"cmd:*/a,b [^x]", "env:A=/x,y [^z]", "env:A="}
 		}},
-		{[]string{"--report=\xff"}, nil, func(c line) { c.Report = "\xff" }},
-		{[]string{"--install=/x"}, nil, func(c line) { c.Install = "/x" }},
-		{[]string{"--kill-after=9s"}, nil, func(c line) { c.KillAfter = 9 * time.Second }},
-		{[]string{"--remap-exit=143", "-e", "0", "-e1"}, []string{"FINI_REMAP_EXIT=143"}, statuses(143, 0, 1)},
-		{nil, []string{"FINI_REMAP_EXIT= 143  130 "}, statuses(143, 130)},
-		{nil, []string{"FINI_REWRITE=TERM:QUIT HUP:0"}, func(c line) {
+		{"fini --report=\xff", func(c line) { c.Report = "\xff" }},
+		{"fini --report=-", func(c line) { c.Report = "-" }},
+		{"fini --kill-after=9s", func(c line) { c.KillAfter = 9 * time.Second }},
+		{"FINI_REMAP_EXIT=143 fini --remap-exit=143 -e 0 -e1", statuses(143, 0, 1)},
+		{"FINI_REMAP_EXIT=' 143  130 ' fini", statuses(143, 130)},
+		{"FINI_REWRITE='TERM:QUIT HUP:0' fini", func(c line) {
 			c.Rewrite = []Rewrite{{syscall.SIGTERM, syscall.SIGQUIT}, {From: syscall.SIGHUP}}
 		}},
-		{[]string{"--bind=1", "--bind", "2"}, nil, func(c line) { c.Bind = []int{1, 2} }},
-		{nil, []string{"FINI_BIND=1 2", "FINI_BIND=3"}, func(c line) { c.Bind = []int{1, 2} }},
-		{[]string{"--report=-"}, nil, func(c line) { c.Report = "-" }},
-		{[]string{"-v", "--verbose"}, nil, func(c line) { c.Verbose = true }},
-		{[]string{"-vvv", "--verbose=0"}, nil, nothing},
-		{nil, []string{"FINI_VERBOSE=2"}, func(c line) { c.Verbose = true }},
-		{[]string{"--quiet"}, []string{"FINI_VERBOSE=1"}, func(c line) { c.Quiet = true }},
-		{[]string{"-v"}, []string{"FINI_QUIET=1"}, func(c line) { c.Verbose = true }},
-		{[]string{"-P"}, []string{"FINI_STDIN_EOF=1"}, func(c line) { c.Pause = true }},
-		{nil, []string{"FINI_STDIN_EOF=1", "FINI_PAUSE=1"}, func(c line) { c.Pause = true }},
-		{nil, []string{"FINI_VERBOSE=1", "FINI_QUIET=1"}, func(c line) { c.Quiet = true }},
-		{[]string{"-g"}, []string{"FINI_SINGLE_CHILD=1"}, func(c line) { c.Group = true }},
-		{[]string{"-sg"}, nil, func(c line) { c.Subreaper, c.Group = true, true }},
-		{[]string{"-cwqe7"}, nil, func(c line) {
+		{"fini --bind=1 --bind 2 | FINI_BIND='1 2' FINI_BIND=3 fini", func(c line) { c.Bind = []int{1, 2} }},
+		{"fini -v --verbose | FINI_VERBOSE=2 fini | FINI_QUIET=1 fini -v", func(c line) { c.Verbose = true }},
+		{"fini -vvv --verbose=0", nothing},
+		{"FINI_VERBOSE=1 fini --quiet | FINI_VERBOSE=1 FINI_QUIET=1 fini", func(c line) { c.Quiet = true }},
+		{"FINI_STDIN_EOF=1 fini -P | FINI_STDIN_EOF=1 FINI_PAUSE=1 fini", func(c line) { c.Pause = true }},
+		{"FINI_SINGLE_CHILD=1 fini -g", func(c line) { c.Group = true }},
+		{"fini -sg", func(c line) { c.Subreaper, c.Group = true, true }},
+		{"fini -cwqe7", func(c line) {
 			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = of(true), true, true, []int{7}
 		}},
-		{[]string{"-s", "-g", "-vvv", "-w", "-p", "SIGKILL", "-e", "143", "--", "x"}, nil, func(c line) { // as tini has them
+		{"fini -s -g -vvv -w -p SIGKILL -e 143 -- x", func(c line) { // as tini has them
 			deathsig(9)(c)
 			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, true, true, []int{143}, []string{"x"}
 		}},
 
 		// An answer comes even if a variable can't be used.
-		{[]string{"-l"}, []string{"FINI_GRACE=x"}, func(c line) { c.License = true }},
-		{[]string{"-L"}, []string{"FINI_GRACE=x"}, func(c line) { c.License = true }},
-		{[]string{"--version"}, []string{"FINI_GRACE=x"}, func(c line) { c.Version = true }},
-		{[]string{"-h"}, []string{"FINI_GRACE=x"}, func(c line) { c.Help = true }},
-		{[]string{"--install=/x"}, []string{"FINI_GRACE=x"}, func(c line) { c.Install = "/x" }},
+		{"FINI_GRACE=x fini -l | FINI_GRACE=x fini -L", func(c line) { c.License = true }},
+		{"FINI_GRACE=x fini --version", func(c line) { c.Version = true }},
+		{"FINI_GRACE=x fini -h", func(c line) { c.Help = true }},
+		{"FINI_GRACE=x fini --install=/x", func(c line) { c.Install = "/x" }},
 	} {
 		want, _ := parse(nil, nil)
 		c.want(want)
-		got, err := parse(c.args, c.env)
-		if err != nil {
-			t.Errorf("Parse(%q) with %q: %v", c.args, c.env, err)
-			continue
-		}
-		got.Misspelt = nil                                      // see TestMisspeltVariables
-		want.Command = append(got.Command[:0], want.Command...) // nil or empty is the same
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("Parse(%q) with %q\n = %+v\nwant %+v", c.args, c.env, got, want)
+		for line := range strings.SplitSeq(c.lines, " | ") {
+			got, err := run(line)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+				continue
+			}
+			got.Misspelt = nil                                      // see TestMisspeltVariables
+			want.Command = append(got.Command[:0], want.Command...) // nil or empty is the same
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s\n = %+v\nwant %+v", line, got, want)
+			}
 		}
 	}
 }
 
-// The command is what follows the flags, and is never read as flags of fini.
+// The command is what follows the flags, and is never read as flags of fini. The bar shows where it begins.
 func TestParseCommand(t *testing.T) {
-	for _, c := range []struct{ args, want []string }{
-		{nil, nil},
-		{[]string{"x", "-c", "--grace=1s", "--nope", "--version"}, []string{"x", "-c", "--grace=1s", "--nope", "--version"}},
-		{[]string{"-c", "x", "-c"}, []string{"x", "-c"}},
-		{[]string{"--grace", "5s", "x", "-c"}, []string{"x", "-c"}},
-		{[]string{"-c", "--", "x", "-c"}, []string{"x", "-c"}},
-		{[]string{"--"}, nil},
-		{[]string{"--", "--"}, []string{"--"}},
-		{[]string{"--", "--", "x"}, []string{"--", "x"}},
-		{[]string{"--", "x", "--", "y"}, []string{"x", "--", "y"}},
-		{[]string{"x", "--"}, []string{"x", "--"}},
-		{[]string{"--", "-c"}, []string{"-c"}},
-		{[]string{"--", "--version", "x"}, []string{"--version", "x"}},
-		{[]string{"--", "", "y", ""}, []string{"", "y", ""}},
-		{[]string{"-", "x"}, []string{"-", "x"}},
-		{[]string{"-c", "-", "x", "--", "-c"}, []string{"-", "x", "--", "-c"}},
-		{[]string{"-k", "5", "x", "y", "--", "z"}, []string{"x", "y", "--", "z"}},
-		{[]string{"-c", "\xff", "-\xfe", "x\xfd"}, []string{"\xff", "-\xfe", "x\xfd"}},
-		{[]string{"x", "a,b", " c ", "d=e", `"a"`, `\`, "${b}", "@d"}, []string{"x", "a,b", " c ", "d=e", `"a"`, `\`, "${b}", "@d"}},
+	for _, line := range []string{
+		"|", "| x -c --grace=1s --nope --version", "-c | x -c", "--grace 5s | x -c", "-c -- | x -c", "-- |", "-- | --", "-- | -- x",
+		"-- | x -- y", "| x --", "-- | -c", "-- | --version x", "-- | '' y ''", "| - x", "-c | - x -- -c", "-k 5 | x y -- z",
+		"-c | \xff -\xfe x\xfd", `| x a,b ' c ' d=e "a" \ ${b} @d`,
 	} {
-		got, err := parse(c.args, nil)
-		if err != nil || !slices.Equal(got.Command, c.want) || got.Version || got.Verbose {
-			t.Errorf("Parse(%q): %+v, %v; want the command %q", c.args, got, err, c.want)
+		flags, command, _ := strings.Cut(line, "|")
+		want := words(command)
+		got, err := parse(append(words(flags), want...), nil)
+		if err != nil || !slices.Equal(got.Command, want) || got.Version || got.Verbose {
+			t.Errorf("%s: %+v, %v; want the command %q", line, got, err, want)
 		}
 	}
 }
@@ -202,17 +193,14 @@ func TestPolicy(t *testing.T) {
 
 // Under the name of an init that signals the main child alone, fini does so too.
 func TestToGroup(t *testing.T) {
-	for _, c := range []struct {
-		line, env string
-		group     bool
-	}{
-		{"fini", "", true}, {"/usr/bin/fini", "", true}, {"fini -c", "", false}, {"fini -g", "", true}, {"fini", "FINI_SINGLE_CHILD=1", false},
-		{"/sbin/docker-init -- x", "", false}, {"/usr/bin/tini", "", false}, {"podman-init -v", "", false}, {"catatonit", "", false},
-		{"tini -g", "", true}, {"tini", "FINI_SINGLE_CHILD=0", true}, {"tini --single-child=0", "", true}, {"tini", "FINI_VERBOSE=1", false},
-		{"tini -g", "FINI_SINGLE_CHILD=1", true}, {"tini-static", "", true}, {"dumb-init", "", true},
+	for line, group := range map[string]bool{
+		"fini": true, "/usr/bin/fini": true, "fini -c": false, "fini -g": true, "FINI_SINGLE_CHILD=1 fini": false,
+		"/sbin/docker-init -- x": false, "/usr/bin/tini": false, "podman-init -v": false, "catatonit": false,
+		"tini -g": true, "FINI_SINGLE_CHILD=0 tini": true, "tini --single-child=0": true, "FINI_VERBOSE=1 tini": false,
+		"FINI_SINGLE_CHILD=1 tini -g": true, "tini-static": true, "dumb-init": true,
 	} {
-		if got, err := Parse(strings.Fields(c.line), []string{c.env}); err != nil || got.ToGroup() != c.group {
-			t.Errorf("%s with %s: %+v, %v, want to the group: %t", c.line, c.env, got, err, c.group)
+		if got, err := run(line); err != nil || got.ToGroup() != group {
+			t.Errorf("%s: %+v, %v, want to the group: %t", line, got, err, group)
 		}
 	}
 	if got, err := Parse(nil, nil); err != nil || !got.ToGroup() { // an old kernel executes a program without a name
@@ -238,26 +226,20 @@ func TestDuration(t *testing.T) {
 }
 
 func TestNoCommand(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{nil, "no command: want one after the flags"},
-		{[]string{"--"}, "no command: "},
-		{[]string{"-v", "-w"}, "no command: "},
-		{[]string{"--grace=1s"}, "no command: "},
-		{[]string{"--report", "true"}, `--report took "true" as its value; no command is left`},
-		{[]string{"-t", "5"}, `-t took "5" as its value; no command is left`},
-		{[]string{"-ct", "5"}, `-t took "5" as its value; no command is left`},
-		{[]string{"-e", "3"}, `-e took "3" as its value; no command is left`},
-		{[]string{"-r", "HUP:0"}, `-r took "HUP:0" as its value; no command is left`},
-		{[]string{"-p", "none"}, `-p took "none" as its value; no command is left`},
+	for line, says := range map[string]string{
+		"": "no command: want one after the flags", "--": "no command: ", "-v -w": "no command: ", "--grace=1s": "no command: ",
+		"--report true": `--report took "true" as its value; no command is left`,
+		"-t 5":          `-t took "5" as its value; no command is left`,
+		"-ct 5":         `-t took "5" as its value; no command is left`,
+		"-e 3":          `-e took "3" as its value; no command is left`,
+		"-r HUP:0":      `-r took "HUP:0" as its value; no command is left`,
+		"-p none":       `-p took "none" as its value; no command is left`,
 	} {
-		if parsed, err := parse(c.args, nil); err != nil || len(parsed.Command) > 0 {
-			t.Errorf("%q: %+v, %v", c.args, parsed, err)
+		if parsed, err := parse(words(line), nil); err != nil || len(parsed.Command) > 0 {
+			t.Errorf("%q: %+v, %v", line, parsed, err)
 		}
-		if got := NoCommand(c.args).Error(); !strings.HasPrefix(got, c.says) {
-			t.Errorf("%q: %s, want %s", c.args, got, c.says)
+		if got := NoCommand(words(line)).Error(); !strings.HasPrefix(got, says) {
+			t.Errorf("%q: %s, want %s", line, got, says)
 		}
 	}
 }
@@ -299,7 +281,7 @@ func TestMisspeltVariables(t *testing.T) {
 // What tini does by this variable, fini does by its own name, or by its own variable.
 func TestProcessGroupVariable(t *testing.T) {
 	for line, hint := range map[string]bool{"fini x": false, "tini x": true, "tini -v x": true, "tini -g x": false, "tini -c x": false} {
-		c, err := Parse(strings.Fields(line), []string{"TINI_KILL_PROCESS_GROUP=1"})
+		c, err := run("TINI_KILL_PROCESS_GROUP=1 " + line)
 		if err != nil || (len(c.Misspelt) == 1 && strings.HasSuffix(c.Misspelt[0], "did you mean FINI_SINGLE_CHILD=0?")) != hint {
 			t.Errorf("%s: %+v, %v", line, c, err)
 		}

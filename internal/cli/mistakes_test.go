@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -45,85 +46,87 @@ func TestNoTextOfTheParsers(t *testing.T) {
 	}
 }
 
-// An error names the operand and the remedy.
+// An error names the operand and the remedy. All lines of a row are answered alike.
 func TestMistakes(t *testing.T) {
-	const (
-		aDuration = ": want a duration such as 500ms, 5s or 1m, a number of seconds, or 1d; see fini --help"
-		aStatus   = ": want an exit status from 0 to 255; see"
-		aPolicy   = ": want stop, pipes, wait or leave; see"
-		aTruth    = "bool value must be true, 1, yes, false, 0 or no but got "
-		aName     = ": want the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next; see"
-		aPath     = ": want a PATH, or ./PATH if it begins with a dash; see"
-	)
-	for _, c := range []struct {
-		args, env []string
-		says      string
-	}{
-		{[]string{"--nope", "x"}, nil, "unknown flag --nope; see fini --help"},
-		{[]string{"--no-quiet"}, nil, "unknown flag --no-quiet"},
-		{[]string{"-cZ", "x"}, nil, "unknown flag -Z;"},
-		{[]string{"-Z", "java", "-version"}, nil, "unknown flag -Z;"},
-		{[]string{"-é", "x"}, nil, "unknown flag -é;"},
-		{[]string{"-i=1", "--", "x"}, nil, "unknown flag -=;"},
-		{[]string{"--grace 5s", "--", "x"}, nil, "unknown flag --grace 5s"},
-		{[]string{"--gracee=5", "x"}, nil, "unknown flag --gracee, did you mean --grace?"},
-		{[]string{"--noshield", "x"}, nil, "did you mean --no-shield?"},
-		{[]string{"-help"}, nil, "cannot use -help: long flags have two dashes: --help;"},
-		{[]string{"-timeout=5s", "x"}, nil, "two dashes: --timeout=5s;"},
-		{[]string{"-i", "-e", "1", "-no-shield", "x"}, nil, "two dashes: --no-shield;"},
+	for _, c := range []struct{ lines, says string }{
+		{"fini --nope x", "unknown flag --nope; see fini --help"},
+		{"fini --no-quiet", "unknown flag --no-quiet"},
+		{"fini -cZ x | fini -Z java -version", "unknown flag -Z;"},
+		{"fini -é x", "unknown flag -é;"},
+		{"fini -i=1 -- x", "unknown flag -=;"},
+		{"fini '--grace 5s' -- x", "unknown flag --grace 5s"},
+		{"fini --gracee=5 x", "unknown flag --gracee, did you mean --grace?"},
+		{"fini --noshield x", "did you mean --no-shield?"},
+		{"fini --isolate x", "unknown flag --isolate; see"},
+		{"fini -help", "cannot use -help: long flags have two dashes: --help;"},
+		{"fini -timeout=5s x", "two dashes: --timeout=5s;"},
+		{"fini -i -e 1 -no-shield x", "two dashes: --no-shield;"},
+		{"fini -v-help x", `cannot use "-v-help": want each flag as a word of its own`},
 
-		{[]string{"--grace="}, nil, `--grace: cannot use ""` + aDuration},
-		{[]string{"--grace"}, nil, `--grace: cannot use ""` + aDuration},
-		{[]string{"-t", "--grace=5s", "x"}, nil, `--timeout: cannot use "--grace=5s"` + aDuration},
-		{[]string{"-t=5s", "x"}, nil, `--timeout: cannot use "=5s"` + aDuration},
-		{[]string{"-vt", "x", "y"}, nil, `--timeout: cannot use "x"` + aDuration},
-		{nil, []string{"FINI_GRACE=5x"}, `FINI_GRACE: cannot use "5x"` + aDuration},
-		{[]string{"--orphans=STOP"}, nil, `--orphans: cannot use "STOP"` + aPolicy},
-		{[]string{"--orphans=x", "java", "-timeout"}, nil, aPolicy},
-		{[]string{"x"}, []string{"FINI_ORPHANS=kill"}, `FINI_ORPHANS: cannot use "kill"` + aPolicy},
-		{[]string{"--orphans-exit=256"}, nil, `--orphans-exit: cannot use "256"` + aStatus},
-		{[]string{"--orphans-exit=-1"}, nil, `--orphans-exit: cannot use "-1"` + aStatus},
-		{[]string{"-e"}, nil, `--remap-exit: cannot use ""` + aStatus},
-		{[]string{"-e", "1", "-e", "+1"}, nil, `--remap-exit: cannot use "+1"` + aStatus},
-		{nil, []string{"FINI_REMAP_EXIT=143,130"}, `FINI_REMAP_EXIT: cannot use "143,130"` + aStatus},
-		{[]string{"-p", "FOO"}, nil, `--pdeathsig: cannot use signal "FOO"`},
-		{[]string{"--pdeathsig=0"}, nil, "or none; see"},
-		{[]string{"-r", "TERM"}, nil, `--rewrite: cannot use "TERM": want FROM:TO`},
-		{[]string{"-r", "KILL:TERM"}, nil, `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
-		{[]string{"-r", "TERM:FOO"}, nil, `--rewrite: cannot use signal "FOO"`},
-		{[]string{"--bind="}, nil, `--bind: cannot use "": want the pid of a process;`},
-		{[]string{"--quiet=perhaps"}, nil, "--quiet: " + aTruth + `"perhaps"`},
-		{[]string{"--no-shield=maybe"}, nil, "--no-shield: " + aTruth + `"maybe"`},
-		{nil, []string{"FINI_SHIELD=perhaps"}, "FINI_SHIELD: " + aTruth + `"perhaps"`},
-		{[]string{"-v-help", "x"}, nil, `cannot use "-v-help": want each flag as a word of its own`},
-		{[]string{"--verbose=x", "x"}, nil, `--verbose: cannot use "x": want a number`},
-		{[]string{"-P", "--idle=1h"}, nil, "--pause and --idle can't be used together"},
-		{[]string{"--stop-signal=TERM,FOO"}, nil, `--stop-signal: cannot use signal "FOO": want a name`},
-		{[]string{"--stop-signal="}, nil, `--stop-signal: cannot use signal "": want a name`},
-		{nil, []string{"FINI_STOP_SIGNAL=none"}, `FINI_STOP_SIGNAL: cannot use signal "none": want a name`},
-		{[]string{"--allow-orphan=cmd:"}, nil, `--allow-orphan: cannot use "cmd:"` + aName},
-		{[]string{"--allow-orphan=cmd:[a"}, nil, `--allow-orphan: cannot use "cmd:[a"` + aName},
-		{[]string{"--allow-orphan=env:A"}, nil, `--allow-orphan: cannot use "env:A"` + aName},
-		{[]string{"--allow-orphan=env:=x"}, nil, `--allow-orphan: cannot use "env:=x"` + aName},
-		{[]string{"--isolate", "x"}, nil, "unknown flag --isolate; see"},
-		{[]string{"--allow-orphan="}, nil, `--allow-orphan: cannot use ""` + aName},
-		{[]string{"--allow-orphan", "-v", "x"}, nil, `--allow-orphan: cannot use "-v"` + aName},
-		{[]string{"--allow-orphan=java,gpg-agent"}, nil, `--allow-orphan: cannot use "java,gpg-agent"` + aName},
-		{[]string{"--allow-orphan=/bin/x"}, nil, `--allow-orphan: cannot use "/bin/x"` + aName},
-		{[]string{"--allow-orphan=[a"}, nil, `--allow-orphan: cannot use "[a"` + aName},
-		{[]string{"--report", "--", "x"}, nil, `--report: cannot use "--"` + aPath},
-		{[]string{"--report=", "x"}, nil, `--report: cannot use ""` + aPath},
-		{[]string{"--install", "-v"}, nil, `--install: cannot use "-v"` + aPath},
+		{"fini --grace", `--grace: cannot use "": want a duration`},
+		{"fini -t --grace=5s x", `--timeout: cannot use "--grace=5s": want a duration`},
+		{"fini -t=5s x", `--timeout: cannot use "=5s": want a duration`},
+		{"fini -vt x y", `--timeout: cannot use "x": want a duration`},
+		{"fini --orphans=x java -timeout", `--orphans: cannot use "x": want stop`},
+		{"fini -e", `--remap-exit: cannot use "": want an exit status`},
+		{"fini -e 1 -e +1", `--remap-exit: cannot use "+1": want an exit status`},
+		{"fini --allow-orphan -v x", `--allow-orphan: cannot use "-v": want the name`},
+		{"fini --report -- x", `--report: cannot use "--": want a PATH`},
+		{"fini --install -v", `--install: cannot use "-v": want a PATH, or ./PATH if it begins with a dash; see`},
+		{"fini -p FOO", `--pdeathsig: cannot use signal "FOO"`},
+		{"fini --pdeathsig=0", "or none; see"},
+		{"fini -r TERM", `--rewrite: cannot use "TERM": want FROM:TO`},
+		{"fini -r KILL:TERM", `--rewrite: cannot use "KILL:TERM": SIGKILL can't be caught`},
+		{"fini -r TERM:FOO", `--rewrite: cannot use signal "FOO"`},
+		{"fini --stop-signal=TERM,FOO", `--stop-signal: cannot use signal "FOO": want a name`},
+		{"fini --stop-signal=", `--stop-signal: cannot use signal "": want a name`},
+		{"FINI_STOP_SIGNAL=none fini", `FINI_STOP_SIGNAL: cannot use signal "none": want a name`},
+		{"fini --quiet=perhaps", `--quiet: bool value must be true, 1, yes, false, 0 or no but got "perhaps"`},
+		{"fini --no-shield=maybe", `--no-shield: bool value must be true, 1, yes, false, 0 or no but got "maybe"`},
+		{"FINI_SHIELD=perhaps fini", `FINI_SHIELD: bool value must be true, 1, yes, false, 0 or no but got "perhaps"`},
 
-		{[]string{"-q", "-v", "x"}, nil, "--quiet and --verbose can't be used together"},
-		{[]string{"-P", "-i"}, nil, "--pause and --stdin-eof can't be used together"},
-		{[]string{"-g", "-c", "x"}, nil, "--single-child and -g can't be used together"},
-		{[]string{"--install=/x", "y"}, nil, `--install runs no command: cannot use "y"`},
-		{[]string{"x"}, []string{"FINI_PAUSE=1"}, `--pause runs no command: cannot use "x"`},
-		{[]string{"--help", "-v"}, []string{"FINI_TIMEOUT=1x"}, `FINI_TIMEOUT: cannot use "1x"`}, // --help is not alone
+		{"fini -q -v x", "--quiet and --verbose can't be used together"},
+		{"fini -P -i", "--pause and --stdin-eof can't be used together"},
+		{"fini -P --idle=1h", "--pause and --idle can't be used together"},
+		{"fini -g -c x", "--single-child and -g can't be used together"},
+		{"fini --install=/x y", `--install runs no command: cannot use "y"`},
+		{"FINI_PAUSE=1 fini x", `--pause runs no command: cannot use "x"`},
+		{"FINI_TIMEOUT=1x fini --help -v", `FINI_TIMEOUT: cannot use "1x"`}, // --help is not alone
 	} {
-		if got, err := parse(c.args, c.env); err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q with %q: %+v, %v, want %q", c.args, c.env, got, err, c.says)
+		for line := range strings.SplitSeq(c.lines, " | ") {
+			mistaken(t, line, c.says)
 		}
+	}
+}
+
+// What a flag can't use, its variable can't use either.
+func TestValues(t *testing.T) {
+	for flag, c := range map[string]struct{ wants, values string }{
+		"--grace":        {"a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", " 5x"},
+		"--orphans":      {"stop, pipes, wait or leave", "STOP kill"},
+		"--orphans-exit": {"an exit status from 0 to 255", "256 -1"},
+		"--remap-exit":   {"an exit status from 0 to 255", "143,130"},
+		"--bind":         {"the pid of a process", ""},
+		"--verbose":      {"a number", "x"},
+		"--report":       {"a PATH, or ./PATH if it begins with a dash", ""},
+		"--allow-orphan": {"the name of a program, a pattern of names such as gpg-*, cmd:PATTERN or env:NAME=VALUE, and the flag again for the next",
+			" cmd: cmd:[a env:A env:=x java,gpg-agent /bin/x [a"},
+	} {
+		variable := "FINI_" + strings.ToUpper(strings.ReplaceAll(flag[2:], "-", "_"))
+		for value := range strings.SplitSeq(c.values, " ") {
+			says := fmt.Sprintf(": cannot use %q: want %s; see fini --help", value, c.wants)
+			mistaken(t, "fini "+flag+"="+value+" x", flag+says)
+			if value != "" { // such a variable is not set
+				mistaken(t, variable+"="+value+" fini x", variable+says)
+			}
+		}
+	}
+}
+
+// mistaken runs a line, which is answered by one line with these words.
+func mistaken(t *testing.T, line, says string) {
+	t.Helper()
+	if got, err := run(line); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %+v, %v, want %q", line, got, err, says)
 	}
 }
