@@ -18,8 +18,9 @@ type script struct {
 	now   time.Duration
 	waits []Woken // what each Wait returns, in order
 	after time.Duration
-	reaps []reaping // what each Reap does; behind the last one nothing has ended
-	dies  bool      // the parent process does
+	lates []time.Duration // if there are any, each Wait lasts until then, and so much longer: the last one from then on
+	reaps []reaping       // what each Reap does; behind the last one nothing has ended
+	dies  bool            // the parent process does
 	calls []string
 
 	killed []int // of Exited
@@ -34,6 +35,10 @@ func (k *script) Now() time.Duration { return k.now }
 func (k *script) Wait(until time.Duration, main bool) (woken Woken) {
 	k.note("wait %v %t", until, main)
 	k.now += k.after
+	if len(k.lates) > 0 {
+		k.now = max(k.now, until) + k.lates[0]
+		k.lates = k.lates[min(1, len(k.lates)-1):]
+	}
 	if len(k.waits) > 0 {
 		woken, k.waits = k.waits[0], k.waits[1:]
 	}
@@ -83,6 +88,14 @@ func sent(sig syscall.Signal, sender int) Woken {
 	return Woken{Signals: []Signal{{Received: signals.Received{Signal: sig, Sender: sender}}}}
 }
 
+// settle lets a loop go on until all Waits of its script have returned, and it would wait again.
+func settle(l *Loop) {
+	k := l.Kernel.(*script)
+	for !l.over() && (len(k.waits) > 0 || l.mustReap || len(l.todo)+len(l.queue) > 0) {
+		l.turn()
+	}
+}
+
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
 func TestLoop(t *testing.T) {
 	child := Woken{}
@@ -92,29 +105,24 @@ func TestLoop(t *testing.T) {
 		waits []Woken
 		after time.Duration
 		reaps []reaping
-		turns int
 		want  string
 	}{
-		"a signal goes to the group": {waits: []Woken{sent(15, 9)}, turns: 5,
-			want: "reap, wait 0s true, reap, forward 15 true"},
-		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others}, turns: 8,
-			want: "reap, wait 0s true, reap, wait 0s true, reap, wait 0s true"},
-		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child}, reaps: []reaping{{}, {}, {exits: []reaper.Exit{
-			{Pid: mainPid, Status: 19<<8 | 0x7f}, {Pid: mainPid, Status: exited(3)}}, none: true}}, turns: 12,
-			want: "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others},
+			want: "reap, wait 0s true, reap, wait 0s true, reap"},
+		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child},
+			reaps: []reaping{{}, {}, {append(mainStops(syscall.SIGSTOP).exits, mainExits(exited(3), true).exits...), true}},
+			want:  "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
-			reaps: []reaping{{}, mainExits(exited(3), true)}, turns: 8, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
-		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)}, turns: 4,
+			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
+		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)},
 			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0 false"},
-		"a tracer keeps its end": {waits: []Woken{{Main: true}}, reaps: []reaping{{}, {}}, turns: 8,
-			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false"},
-		"a tracer keeps its end for a while": {waits: []Woken{{Main: true}, child}, rules: func(r *Rules) { r.Linger = 0 },
-			reaps: []reaping{{}, {}, mainExits(exited(3), true)}, turns: 10, want: "reap, wait 0s true, reap, main ended, reap, exit 3 false"},
-		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.Grace = 0, 0 }, waits: []Woken{{}, {}},
-			reaps: []reaping{mainExits(exited(0), false)}, turns: 16, want: "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
+		"a tracer keeps its end": {waits: []Woken{{Main: true}, {}},
+			want: "reap, wait 0s true, reap, main ended, reap, look, wait 1.25s false, reap"},
+		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.Grace = 0, 0 }, waits: []Woken{child},
+			reaps: []reaping{mainExits(exited(0), false)},
+			want:  "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
-			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, turns: 10,
-			want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
+			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
@@ -122,12 +130,7 @@ func TestLoop(t *testing.T) {
 				c.rules(&rules)
 			}
 			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps}
-			l := New(k, rules, mainPid, true)
-			for range c.turns {
-				if !l.over() {
-					l.turn()
-				}
-			}
+			settle(New(k, rules, mainPid, true))
 			if got := strings.Join(k.calls, ", "); got != c.want {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
@@ -138,46 +141,43 @@ func TestLoop(t *testing.T) {
 // What a freeze takes from the wait of a stop is given back, but a fini that is stopped and continued again and again kills
 // after two graces at most. --timeout goes on.
 func TestLateSlices(t *testing.T) {
+	const s = time.Second
 	for name, c := range map[string]struct {
-		change       func(*Rules)
-		first, again time.Duration // how late fini is woken
-		want         time.Duration // from the signal to SIGKILL
+		grace, after, timeout time.Duration // of the command line: after is -k
+		lates                 []time.Duration
+		want                  time.Duration // from the signal to SIGKILL
 	}{
-		"never late":                  {want: 5 * time.Second},
-		"frozen for an hour":          {first: time.Hour, want: time.Hour + 5*time.Second},
-		"late again and again":        {again: time.Second, want: 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
-		"-k alone":                    {change: func(r *Rules) { r.Grace = 0 }, first: time.Hour, want: time.Hour + 5*time.Second},
-		"a --timeout that has passed": {change: func(r *Rules) { r.Timeout = time.Minute }, first: time.Hour, want: time.Hour + 5*time.Second},
+		"never late":                  {5 * s, 5 * s, 0, []time.Duration{0}, 5 * s},
+		"frozen for an hour":          {5 * s, 5 * s, 0, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
+		"late again and again":        {5 * s, 5 * s, 0, []time.Duration{0, s}, 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
+		"a grace longer than -k":      {9 * s, 5 * s, 0, []time.Duration{0, s}, 14 * s},
+		"-k alone":                    {0, 5 * s, 0, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
+		"a --timeout that has passed": {5 * s, 5 * s, 60 * s, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
-			rules.KillAfter = 5 * time.Second
-			if c.change != nil {
-				c.change(&rules)
-			}
-			k := &script{now: time.Second, waits: []Woken{sent(15, 9)}}
+			rules.Grace, rules.KillAfter, rules.Timeout = c.grace, c.after, c.timeout
+			k := &script{now: s, after: time.Hour, waits: []Woken{sent(15, 9)}} // an hour of idleness, which is not for later
 			l := New(k, rules, mainPid, true)
-			k.after = time.Hour // of idleness, which is not for later
-			for range 10 {
-				if !slices.Contains(k.calls, "forward 15 true") {
-					l.turn()
-				}
-			}
-			k.after = 0
-			asked, late := k.now, c.first
-			for !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000 {
-				if l.mustReap || len(l.todo)+len(l.queue) > 0 {
-					l.turn()
-					continue
-				}
-				k.now = max(k.now, l.next()) + late
-				late = c.again
+			settle(l)
+			asked := k.now
+			for k.after, k.lates = 0, c.lates; !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000; {
 				l.turn()
 			}
 			if got := k.now - asked; got != c.want {
 				t.Errorf("SIGKILL came after %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// With what is given back the stop's own deadline becomes later too.
+func TestTimeIsGivenBack(t *testing.T) {
+	ladder, sweep := newLadder(defaults(), nil), newSweep(defaults(), nil)
+	ladder.step(0, late{time.Second})
+	sweep.step(0, late{time.Second})
+	if ladder.deadline != time.Second || sweep.deadline != time.Second {
+		t.Errorf("the deadlines become later by %v and %v, want a second", ladder.deadline, sweep.deadline)
 	}
 }
 
@@ -214,11 +214,7 @@ func TestCrashOrClose(t *testing.T) {
 			k.reaps = []reaping{{}, mainExits(exited(0), true)}
 		}
 		l := New(k, defaults(), mainPid, true)
-		for range 20 {
-			if !l.over() && (len(k.waits)+len(l.todo)+len(l.queue) > 0 || l.mustReap) {
-				l.turn()
-			}
-		}
+		settle(l)
 		if got := l.reason(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}

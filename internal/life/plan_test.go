@@ -38,16 +38,12 @@ func TestPlan(t *testing.T) {
 	*yes = true
 	group := Wanted{ToGroup: true}
 	first := Facts{Initial: true, Pid: 1, Group: 1, Session: 1}
-	firstAtTerminal := Facts{Initial: true, Pid: 1, Group: 1, Session: 1, Terminal: true}
-	firstOutside := Facts{Initial: true, Pid: 1, Terminal: true}
 	inner := Facts{Inner: true, Pid: 7, Group: 5, Session: 3}
-	innerAtTerminal := Facts{Inner: true, Pid: 7, Group: 5, Session: 3, Terminal: true}
-	innerOutside := Facts{Inner: true, Pid: 7, Terminal: true}
 	alone := Facts{Pid: 7, Group: 5, Session: 3}
-	aloneAtTerminal := Facts{Pid: 7, Group: 5, Session: 3, Terminal: true}
-	aloneOutside := Facts{Pid: 7, Terminal: true}
-	refused := Facts{Pid: 7, Group: 5, Session: 3, NoFork: syscall.EAGAIN}
-	limited := Facts{Pid: 7, Group: 5, Session: 3, Limited: true}
+	refused, limited, leader := alone, alone, inner
+	refused.NoFork, limited.Limited, leader.Session = syscall.EAGAIN, true, leader.Pid
+	atTerminal := func(f Facts) Facts { f.Terminal = true; return f }
+	outside := func(f Facts) Facts { f.Group, f.Session = 0, 0; return atTerminal(f) }
 	for _, tt := range []struct {
 		name string
 		w    Wanted
@@ -55,34 +51,31 @@ func TestPlan(t *testing.T) {
 		want string
 	}{
 		{"inner", group, inner, "own group, signals to group, SIGTERM"},
-		{"inner, asked for", Wanted{Shield: yes, ToGroup: true}, inner, "own group, signals to group, SIGTERM"},
 		{"inner, for the main child alone", Wanted{}, inner, "own group, SIGTERM"},
-		{"inner of a session's leader", group, Facts{Inner: true, Pid: 7, Group: 7, Session: 7}, "own group, signals to group, leads session, SIGTERM"},
-		{"inner at a terminal", group, innerAtTerminal, "job 5, SIGTERM"},
-		{"inner at a terminal, --no-foreground", Wanted{Foreground: no, ToGroup: true}, innerAtTerminal, "own group, signals to group, SIGTERM"},
+		{"inner of a session's leader", group, leader, "own group, signals to group, leads session, SIGTERM"},
+		{"inner at a terminal", group, atTerminal(inner), "job 5, SIGTERM"},
+		{"inner at a terminal, --no-foreground", Wanted{Foreground: no, ToGroup: true}, atTerminal(inner), "own group, signals to group, SIGTERM"},
 		{"inner without a terminal, --foreground", Wanted{Foreground: yes, ToGroup: true}, inner, "job 5, SIGTERM"},
-		{"inner of a group outside", group, innerOutside, "job outside, be alone, SIGTERM"},
-		{"inner of a group outside, --no-foreground", Wanted{Foreground: no, ToGroup: true}, innerOutside, "own group, signals to group, SIGTERM"},
+		{"inner of a group outside", group, outside(inner), "job outside, be alone, SIGTERM"},
+		{"inner of a group outside, --no-foreground", Wanted{Foreground: no, ToGroup: true}, outside(inner), "own group, signals to group, SIGTERM"},
 		{"inner, --no-shield", Wanted{Shield: no, ToGroup: true}, inner, "own group, signals to group, be alone, SIGTERM"},
-		{"inner, --pause at a terminal", Wanted{Pause: true, ToGroup: true}, innerAtTerminal, "own group, signals to group, be alone, SIGTERM"},
+		{"inner, --pause at a terminal", Wanted{Pause: true, ToGroup: true}, atTerminal(inner), "own group, signals to group, be alone, SIGTERM"},
 
 		{"alone, --no-shield", Wanted{Shield: no, ToGroup: true}, alone, "own group, signals to group, SIGKILL"},
-		{"alone, --no-shield, at a terminal", Wanted{Shield: no, ToGroup: true}, aloneAtTerminal, "job 5, stops with job, SIGKILL"},
-		{"alone, --pause", Wanted{Pause: true}, alone, "own group, SIGKILL"},
+		{"alone, --no-shield, at a terminal", Wanted{Shield: no, ToGroup: true}, atTerminal(alone), "job 5, stops with job, SIGKILL"},
 		{"alone, --pause without a fork", Wanted{Pause: true}, refused, "own group, SIGKILL"},
 		{"alone by a word in front", group, alone, "own group, signals to group, SIGKILL, failure: a word in front "},
-		{"alone in a group outside", group, aloneOutside, "job outside, stops with job, SIGKILL, detail: this process gro"},
+		{"alone in a group outside", group, outside(alone), "job outside, stops with job, SIGKILL, detail: this process gro"},
 		{"alone, the fork refused", group, refused, "own group, signals to group, SIGKILL, failure: cannot fork: res"},
-		{"alone, the fork refused, --no-shield", Wanted{Shield: no}, refused, "own group, SIGKILL"},
 		{"a limited build", group, limited, "own group, signals to group, SIGKILL, detail: a build with lim"},
 		{"a limited build, --shield", Wanted{Shield: yes}, limited, "own group, SIGKILL, failure: a build with lim"},
 
 		{"PID 1", group, first, "own group, signals to group, leads session, gives terminal"},
 		{"PID 1, --shield", Wanted{Shield: yes}, first, "own group, leads session, gives terminal"},
 		{"PID 1, --pause", Wanted{Pause: true}, first, "own group, leads session, gives terminal"},
-		{"PID 1 at a terminal", group, firstAtTerminal, "own group, signals to group, leads session, gives terminal"},
-		{"PID 1 at a terminal, --foreground", Wanted{Foreground: yes, ToGroup: true}, firstAtTerminal, "job 1, leads session, stops with job"},
-		{"PID 1 in a group outside", group, firstOutside, "job outside, stops with job"},
+		{"PID 1 at a terminal", group, atTerminal(first), "own group, signals to group, leads session, gives terminal"},
+		{"PID 1 at a terminal, --foreground", Wanted{Foreground: yes, ToGroup: true}, atTerminal(first), "job 1, leads session, stops with job"},
+		{"PID 1 in a group outside", group, outside(first), "job outside, stops with job"},
 
 		{"heir", group, Facts{Heir: true, Pid: 7, Group: 5, Session: 7, Terminal: true}, "own group"},
 	} {

@@ -40,7 +40,7 @@ func TestRecords(t *testing.T) {
 		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 100ms with the group"},
 		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 200ms with the group"},
 		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
-		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"},
+		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"}, // of which a command may have thousands
 		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group, 18 at 400ms with the group"},
 		{turn{2000 * ms, sees{mainExits(exited(0), false), found(member, sleeping, below)}, "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 			left(member), "15 at 300ms with the group"},
@@ -60,17 +60,13 @@ func TestRecords(t *testing.T) {
 // A leftover's Record is not that of another process that has its pid.
 func TestRecordsOfOnePid(t *testing.T) {
 	l := newLoop(&script{}, defaults(), mainPid)
-	before := escapee
-	l.leftover(before).note(syscall.SIGTERM, time.Second, false)
-	next, unread := before, before
+	l.leftover(escapee).note(syscall.SIGTERM, time.Second, false)
+	next, unread := escapee, escapee
 	next.Start += tick
 	unread.Start = 0
-	for _, c := range []struct {
-		p    orphans.Process
-		want string
-	}{{before, "15 at 1s"}, {unread, "15 at 1s"}, {next, "none"}} {
-		if got := l.of(c.p).String(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.p.ID(), got, c.want)
+	for p, want := range map[orphans.Process]string{escapee: "15 at 1s", unread: "15 at 1s", next: "none"} {
+		if got := l.of(p).String(); got != want {
+			t.Errorf("%+v: %s, want %s", p.ID(), got, want)
 		}
 	}
 	if got := l.leftover(next).String(); got != "" {
@@ -86,37 +82,25 @@ func TestKillsOfOthers(t *testing.T) {
 		}
 		return exits
 	}
-	over := func(l *Loop) { noMain{}.do(l) }
-	toLeftover := func(l *Loop) { send{orphans.Process{Pid: 300}, syscall.SIGKILL}.do(l) }
-	toMain := func(sig syscall.Signal, alone bool) func(l *Loop) { return func(l *Loop) { forward{sig, alone}.do(l) } }
-	all := func(do ...func(*Loop)) func(l *Loop) {
-		return func(l *Loop) {
-			for _, f := range do {
-				f(l)
-			}
-		}
-	}
+	over, toLeftover := noMain{}, send{orphans.Process{Pid: 300}, syscall.SIGKILL}
 	for what, c := range map[string]struct {
-		before func(*Loop)
+		before []action
 		exits  []reaper.Exit
 		want   []int
 	}{
 		"the command":                      {nil, killed(mainPid), []int{mainPid}},
-		"the command, by fini":             {toMain(syscall.SIGKILL, true), killed(mainPid), nil},
-		"after another signal":             {toMain(syscall.SIGTERM, false), killed(mainPid), []int{mainPid}},
+		"the command, by fini":             {[]action{forward{syscall.SIGKILL, true}}, killed(mainPid), nil},
+		"after another signal":             {[]action{forward{syscall.SIGTERM, false}}, killed(mainPid), []int{mainPid}},
 		"an orphan while it runs":          {nil, killed(300), nil},
 		"an orphan that is reaped with it": {nil, killed(300, mainPid), []int{300, mainPid}},
-		"leftovers":                        {over, killed(300, 301), []int{300, 301}},
-		"leftovers, one by fini":           {all(over, toLeftover), killed(300, 301), []int{301}},
-		"leftovers, one by a round":        {all(over, func(l *Loop) { l.rules.Allow = true; kill{}.do(l) }), killed(201, 301), []int{301}},
-		"leftovers of a killed group":      {all(toMain(syscall.SIGKILL, false), over), killed(300), nil},
-		"a leftover of a killed command":   {all(toMain(syscall.SIGKILL, true), over), killed(300), []int{300}},
-		"all, by one call":                 {all(over, kill{childrenOnly: true}.do), killed(300), nil},
-		"a pid that fini killed once": {all(over, toLeftover, func(l *Loop) {
-			l.Kernel.(*script).reaps = []reaping{{exits: killed(300)}}
-			l.collect()
-		}), killed(300), []int{300}},
-		"other ends": {over, []reaper.Exit{
+		"leftovers":                        {[]action{over}, killed(300, 301), []int{300, 301}},
+		"leftovers, one by fini":           {[]action{over, toLeftover}, killed(300, 301), []int{301}},
+		"leftovers, one by a round":        {[]action{over, kill{}}, killed(201, 301), []int{301}},
+		"leftovers of a killed group":      {[]action{forward{syscall.SIGKILL, false}, over}, killed(300), nil},
+		"a leftover of a killed command":   {[]action{forward{syscall.SIGKILL, true}, over}, killed(300), []int{300}},
+		"all, by one call":                 {[]action{over, kill{childrenOnly: true}}, killed(300), nil},
+		"a pid that fini killed once":      {[]action{over, toLeftover}, killed(300, 300), []int{300}},
+		"other ends": {[]action{over}, []reaper.Exit{
 			{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGKILL)<<8 | 0x7f)},
 			{Pid: mainPid, Status: exited(9)}, {Pid: 300, Status: signaled(syscall.SIGTERM)}, {Pid: 301, Status: exited(137)},
 		}, nil},
@@ -124,8 +108,9 @@ func TestKillsOfOthers(t *testing.T) {
 	} {
 		k := &script{}
 		l := New(k, defaults(), mainPid, true)
-		if c.before != nil {
-			c.before(l)
+		l.rules.Allow = what == "leftovers, one by a round" // each of which finds out whom it hits
+		for _, a := range c.before {
+			a.do(l)
 		}
 		k.reaps, k.killed = []reaping{{exits: c.exits}}, nil
 		l.collect()
@@ -148,19 +133,5 @@ func TestKilledByOneCall(t *testing.T) {
 	l.collect()
 	if got := left.Signals(); !slices.Equal(got, []syscall.Signal{syscall.SIGKILL}) {
 		t.Errorf("it was sent %v", got)
-	}
-}
-
-// A command may have ten thousand children, which fini never signals.
-func TestOthersHaveNoRecord(t *testing.T) {
-	l := New(&script{}, defaults(), mainPid, true)
-	var orphans []int
-	for pid := range 10_000 {
-		orphans = append(orphans, 1000+pid)
-	}
-	step(l, 0, reap(false, orphans...))
-	tell{agent, "leaving", ByName, false}.do(l)
-	if len(l.leftovers) > 0 {
-		t.Errorf("%d Records", len(l.leftovers))
 	}
 }

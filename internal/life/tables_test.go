@@ -30,48 +30,34 @@ func source(t *testing.T, file string) string {
 	return string(text)
 }
 
-// A cell is what the table in the comment over a machine's type says of one state and one event. The explorer has to take one
-// of the ways in each inner list, and may take no other.
-type cell struct {
-	before, event string
-	ways          [][]string
-}
-
-// table reads the table in the comment over a type. Its columns begin where the names of the columns do.
-func table(t *testing.T, file, kind string) (cells []cell) {
-	above, _, found := strings.Cut(source(t, file), "\ntype "+kind+" ")
-	if !found {
-		t.Fatalf("no type %s in %s", kind, file)
-	}
-	_, above, found = strings.Cut(above[strings.LastIndex(above, "\n\n")+1:], "//\n//\t")
+// table reads the table in the comment over a type, line by line, without the one that names the columns. A column begins where
+// its name does, and there are two blanks between two names.
+func table(t *testing.T, file, kind string) (lines [][]string) {
+	above, _, _ := strings.Cut(source(t, file), "\ntype "+kind+" ")
+	_, inTable, found := strings.Cut(above[strings.LastIndex(above, "\n\n")+1:], "//\n//\t")
 	if !found {
 		t.Fatalf("no table over the type %s in %s", kind, file)
 	}
-	inTable, _, _ := strings.Cut(above, "\n//\n")
-	lines := strings.Split(inTable, "\n")
-	event, leads := strings.Index(lines[0], "event"), strings.Index(lines[0], "where")
-	before := ""
-	for _, line := range lines[1:] {
-		line = strings.TrimPrefix(line, "//\t")
-		first, second, rest := strings.TrimSpace(line[:event]), strings.TrimSpace(line[event:leads]), line[leads:]
-		if first != "" {
-			before = first
+	inTable, _, _ = strings.Cut(inTable, "\n//\n")
+	names, rest, _ := strings.Cut(inTable, "\n")
+	for line := range strings.SplitSeq(rest, "\n") {
+		line, cells := strings.TrimPrefix(line, "//\t"), []string{}
+		for _, at := range slices.Backward(regexp.MustCompile(`\S+( \S+)*`).FindAllStringIndex(names, -1)) {
+			begins := min(at[0], len(line))
+			cells = append(cells, strings.TrimSpace(line[begins:]))
+			line = line[:begins]
 		}
-		if second != "" {
-			cells = append(cells, cell{before: before, event: second})
-		}
-		c := &cells[len(cells)-1]
-		if strings.Contains(rest, "the sweep") {
-			c.ways = append(c.ways, beginnings)
-		}
-		for _, to := range states.FindAllString(rest, -1) {
-			c.ways = append(c.ways, []string{to})
-		}
+		slices.Reverse(cells)
+		lines = append(lines, cells)
 	}
-	if len(cells) < 2 {
-		t.Fatalf("the table over %s has %d rows", kind, len(cells))
-	}
-	return cells
+	return lines
+}
+
+// A cell is what the table over a machine's type says of one state and one event. The explorer has to take one of the ways in
+// each inner list, and may take no other.
+type cell struct {
+	before, event string
+	ways          [][]string
 }
 
 // tables are the tables of all machines. A row of any rung or stage is in the place of one for each.
@@ -81,11 +67,24 @@ func tables(t *testing.T) (all []cell) {
 		{"ladder.go", "rung", "running heeding closing stopping killed"},
 		{"sweep.go", "stage", "lingering waiting clearing asking killing counting"},
 	} {
-		for _, c := range table(t, m.file, m.kind) {
-			if strings.HasPrefix(c.before, "any ") {
-				c.before = m.any
+		before := ""
+		for _, line := range table(t, m.file, m.kind) {
+			switch {
+			case strings.HasPrefix(line[0], "any "):
+				before = m.any
+			case line[0] != "":
+				before = line[0]
 			}
-			all = append(all, c)
+			if line[1] != "" {
+				all = append(all, cell{before: before, event: line[1]})
+			}
+			c := &all[len(all)-1]
+			if strings.Contains(line[2], "the sweep") {
+				c.ways = append(c.ways, beginnings)
+			}
+			for _, to := range states.FindAllString(line[2], -1) {
+				c.ways = append(c.ways, []string{to})
+			}
 		}
 	}
 	return all
@@ -132,18 +131,13 @@ func (r rows) String() string {
 // The table in the comment over Sleeper in package entry says in words what follows. Each line that is no message, except the
 // hang-up, which only begins a wait, is one that the explorer has to take.
 func TestTableOfTheSleeper(t *testing.T) {
-	_, inTable, _ := strings.Cut(source(t, "../entry/step.go"), "//\twhat the outer fini sees  ")
-	inTable, _, _ = strings.Cut(inTable, "\n//\n")
-	lines := strings.Split(inTable, "\n")
-	width := len("//\twhat the outer fini sees  ") + strings.Index(lines[0], "what follows")
 	var sees []string
-	for _, line := range lines[1:] {
-		first := strings.TrimSpace(strings.TrimPrefix(line[:min(width, len(line))], "//\t"))
+	for _, line := range table(t, "../entry/step.go", "Sleeper") {
 		switch {
-		case len(line) <= width: // the rest of the line above
-			sees[len(sees)-1] += " " + first
-		case first != "":
-			sees = append(sees, first)
+		case line[1] == "": // the rest of the line above
+			sees[len(sees)-1] += " " + line[0]
+		case line[0] != "":
+			sees = append(sees, line[0])
 		}
 	}
 	for _, what := range sees {
