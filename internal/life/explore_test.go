@@ -272,7 +272,10 @@ func TestExplore(t *testing.T) {
 		taken := rows{}
 		seen, made, isWhole, broken := explore(s, *limit, taken)
 		random, n := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name))))), 0
-		for s.depth += 8; n < *walks && broken == nil; n++ {
+		if broken == nil {
+			s.depth += 8 // as the walks have it
+		}
+		for ; n < *walks && broken == nil; n++ {
 			if w := walk(s, random.IntN, taken); w.broken != "" {
 				broken = w
 			}

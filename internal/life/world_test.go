@@ -563,7 +563,7 @@ func (w *world) mainShows(f *fini) bool { return f.byPidfd && w.ended(w.cast.mai
 func (w *world) run(f *fini) {
 	k := &kernel{w: w, f: f}
 	f.Kernel = k
-	for first := true; first || !k.called && w.broken == "" && !w.mayMiss(f) && w.ready(f); first = false {
+	for first := true; w.broken == "" && (first || !k.called && !w.mayMiss(f) && w.ready(f)); first = false {
 		switch {
 		case f.phase == dozing:
 			w.asleep(f)
