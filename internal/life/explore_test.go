@@ -169,10 +169,8 @@ func (w *world) idle() bool {
 func (w *world) next() (first time.Duration) {
 	for i := range w.finis {
 		f := &w.finis[i]
-		if p := w.get(f.id); p == nil || p.state != 'S' {
-			continue
-		}
-		if at := f.next(); at != 0 && (first == 0 || at < first) {
+		p, at := w.get(f.id), f.next()
+		if p != nil && p.state == 'S' && at != 0 && (first == 0 || at < first) {
 			first = at
 		}
 	}
@@ -304,8 +302,8 @@ func TestExplore(t *testing.T) {
 	if group.Wait(); t.Failed() {
 		return
 	}
-	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; %d random walks, seed %d; %v",
-		states, steps, tried, *depth, *depth+1, len(cut), *limit, walked, *seed, time.Since(start).Round(ms))
+	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; "+
+		"%d random walks, seed %d; %v", states, steps, tried, *depth, *depth+1, len(cut), *limit, walked, *seed, time.Since(start).Round(ms))
 	slices.Sort(cut)
 	for _, name := range cut {
 		t.Logf("CUT SHORT: at %d states, %s", *limit, name)

@@ -226,7 +226,7 @@ func (w *world) rememberDeath(p *proc) {
 	if p.mark.sender {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
-	if _, pausing := w.finis[0].machine.(paused); g.mainEnded && !pausing && !w.treeAlive(p) {
+	if _, pausing := w.finis[0].machine.(paused); g.mainEnded && !pausing && !w.treeAlive() {
 		w.oblige(r.Linger + longPause)
 	}
 }

@@ -56,7 +56,8 @@ func (w *world) tell(name string) string {
 			}
 		}
 		if len(turns) > 0 {
-			fmt.Fprintf(&b, "\nas a case of life_test.go, for %s, rules %s:\n%s", w.name(f.id), without(zero, fmt.Sprintf("%+v", f.rules)), strings.Join(turns, ""))
+			rules := without(zero, fmt.Sprintf("%+v", f.rules))
+			fmt.Fprintf(&b, "\nas a case of life_test.go, for %s, rules %s:\n%s", w.name(f.id), rules, strings.Join(turns, ""))
 		}
 	}
 	fmt.Fprintln(&b, "\nthe world then:")
@@ -126,7 +127,10 @@ func eventCode(e event) string {
 // actText is what the outer fini does while it sleeps.
 func actText(acts entry.Act) string {
 	var words []string
-	for i, word := range strings.Split("relay, tell parent's death, continue inner, continue job, suspend, kill inner, let go, be stoppable, wait a second, exit, start runtime", ", ") {
+	for i, word := range []string{
+		"relay", "tell parent's death", "continue inner", "continue job", "suspend", "kill inner", "let go", "be stoppable",
+		"wait a second", "exit", "start runtime",
+	} {
 		if acts&(1<<i) != 0 {
 			words = append(words, word)
 		}

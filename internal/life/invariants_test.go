@@ -268,9 +268,14 @@ var invariants = []struct {
 			sleeps := up && outer.phase == dozing && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell))
 			return !sleeps || inner == nil || inner.state != 'T'
 		}
-		byKey := w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) // whom nobody continues
+		byKey := w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job })
 		must, next, l := w.ghost.mustEnd, w.next(), w.obeyed()
-		return !(w.orphaned && up && byKey != nil) && (must == 0 || next != 0 && next <= must) && (l == nil || main.state != 'T' || l.rung != stopping || !l.isSuspended)
+		switch {
+		case w.orphaned && up && byKey != nil, // whom nobody continues
+			l != nil && main.state == 'T' && l.rung == stopping && l.isSuspended:
+			return false
+		}
+		return must == 0 || next != 0 && next <= must
 	}},
 }
 
@@ -372,11 +377,11 @@ func (w *world) extra() time.Duration {
 	return slack
 }
 
-// treeAlive reports whether any of the tree is, beside the one that is just ending.
-func (w *world) treeAlive(but *proc) bool {
+// treeAlive reports whether any of the tree is, or seems to be, because a tracer hides its end.
+func (w *world) treeAlive() bool {
 	return w.first(func(p *proc) bool {
-		hides := p.state == 'Z' && p.has(traced)
-		return (p != but || p.has(traced)) && (p.has(ofTree) || p.id == w.cast.inner && p.has(traced)) && !w.stays(p) && (p.alive() || hides)
+		isOne := p.has(ofTree) || p.id == w.cast.inner && p.has(traced)
+		return isOne && !w.stays(p) && (p.alive() || p.state == 'Z' && p.has(traced))
 	}) != nil
 }
 

@@ -82,7 +82,8 @@ var treeMoves = []move{
 			w.ghost.mustEnd += w.extra()
 		}
 	}},
-	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell }, sending(syscall.SIGSTOP)},
+	{"is stopped", 1, func(w *world, p *proc) bool { return killable(w, p) && p.state == 'S' && p.id != w.cast.shell },
+		sending(syscall.SIGSTOP)},
 	{"is continued", 1, func(_ *world, p *proc) bool { return p.state == 'T' }, sending(syscall.SIGCONT)},
 	{"is killed", 2, killable, sending(syscall.SIGKILL)},
 	{"is sent TERM", 2, topFini, forCommand(syscall.SIGTERM)},

@@ -46,7 +46,8 @@ func (as role) begin(r Rules) *world {
 	add := func(id *handle, pid int, parent handle, group, session int, is traits) *proc {
 		p := &w.all[w.lastID]
 		w.lastID++
-		*id, *p = w.lastID, proc{id: w.lastID, pid: pid, parent: parent, group: group, session: session, start: epoch - 500*ms, state: 'S', is: is}
+		*p = proc{id: w.lastID, pid: pid, parent: parent, group: group, session: session, start: epoch - 500*ms, state: 'S', is: is}
+		*id = p.id
 		return p
 	}
 	add(&c.shell, 10, 0, 10, 10, 0)
@@ -134,8 +135,8 @@ var kinds = []part{
 	{name: "stubborn", main: patient, tree: []branch{apart(ignores|holding, grouped(0))}},
 	{name: "cleans up", tree: []branch{apart(cleans | holding), grouped(cleans | holding)}},
 	{name: "another user's", tree: []branch{apart(privileged | ignores)}},
-	{name: "asleep", main: asleep, tree: []branch{apart(holding)}, moves: []string{"wakes"}},
-	{name: "traced", tree: []branch{grouped(holding)}, more: func(w *world) { w.trace(w.cast.main) }, moves: []string{"waits for its tracee"}},
+	{name: "asleep", main: asleep, tree: []branch{apart(holding)}},
+	{name: "traced", tree: []branch{grouped(holding)}, more: func(w *world) { w.trace(w.cast.main) }},
 	{name: "does not wait for its children", main: neglects, tree: []branch{grouped(neglects, grouped(holding))}},
 	{name: "never a zombie", tree: []branch{apart(autoreap | holding)}},
 	{name: "stopped", tree: []branch{apart(0)}, more: func(w *world) { w.last().state = 'T' }},
@@ -143,7 +144,7 @@ var kinds = []part{
 		p, top := w.last(), w.top()
 		p.parent, p.is, p.group, p.session = top.id, earlier, top.group, top.session
 	}},
-	{name: "the inner fini is traced", tree: []branch{apart(holding)}, more: func(w *world) { w.trace(w.cast.inner) }, moves: []string{"waits for its tracee"}},
+	{name: "the inner fini is traced", tree: []branch{apart(holding)}, more: func(w *world) { w.trace(w.cast.inner) }},
 	{name: "one that may stay", tree: []branch{apart(mayStay|ignores|holding, grouped(mayStay)), apart(0)}},
 	{name: "a daemon", tree: []branch{apart(0, apart(holding|ignores))}, more: func(w *world) { w.last().parent = w.worker().id }},
 }
@@ -175,21 +176,24 @@ var settings = []part{
 	}},
 	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
 	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: patient},
-	{name: "--idle", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}},
-	{name: "--idle, and something to read", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
-	{name: "--idle, no /proc", set: func(r *Rules) { r.Idle = 80 * ms }, moves: []string{"writes"}, more: func(w *world) { w.blind = true }},
+	{name: "--idle", set: goesIdle, moves: []string{"writes"}},
+	{name: "--idle, and something to read", set: goesIdle, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
+	{name: "--idle, no /proc", set: goesIdle, moves: []string{"writes"}, more: noProc},
 	{name: "--pause", more: pauses},
 	{name: "--stop-signal and --timeout", set: func(r *Rules) {
 		r.Timeout, r.StopSignals = 60*ms, []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}
 	}, more: func(w *world) { w.may(syscall.SIGUSR1, false) }},
 	{name: "a freeze", set: func(r *Rules) { r.Grace, r.Linger = time.Second, 600*ms }, moves: []string{"all is frozen"}},
-	{name: "no /proc", more: func(w *world) { w.blind = true }},
+	{name: "no /proc", more: noProc},
 	{name: "no pidfds", more: func(w *world) {
 		w.noPidfds, w.top().deathsig = true, parentSignal
 		w.worker().byPidfd = false
 		w.worker().unwatch(w.cast.shell)
 	}},
 }
+
+func goesIdle(r *Rules) { r.Idle = 80 * ms }
+func noProc(w *world)   { w.blind = true }
 
 // unwatch takes back that the end of a process is a reason to stop the command.
 func (f *fini) unwatch(id handle) {
@@ -208,7 +212,9 @@ var bunches = []part{
 	{name: "growth", moves: []string{"forks", "ends", "calls", "is sent TERM", "20 ms"}},
 	{name: "deaths", moves: []string{"ends", "is killed", "and its group", "is sent TERM", "and inner", "gets Ctrl-C", "20 ms", "2 s"}},
 	{name: "stops", moves: []string{"is stopped", "is continued", "is sent TERM", "is sent INT", "is killed", "ends", "gets", "sends the job"}},
-	{name: "signals", moves: []string{"is sent", "and inner", "and its group are sent", "and the job", "sends the job", "gets Ctrl-C", "is hung", "ends", "20 ms", "2 s"}},
+	{name: "signals", moves: []string{
+		"is sent", "and inner", "and its group are sent", "and the job", "sends the job", "gets Ctrl-C", "is hung", "ends", "20 ms", "2 s",
+	}},
 	{name: "others", moves: []string{"becomes", "a stranger", "forks one", "ends", "is killed", "is sent TERM"}},
 }
 
@@ -227,9 +233,10 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					}
 					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || setting.name == "--stdin-eof")
 					for _, bunch := range bunches {
-						moves := slices.Concat(bunch.moves, kind.moves, setting.moves)
+						// These are made only where there is a tracer, one who is asleep, or an inner fini.
+						moves := append([]string{"waits for its tracee", "wakes"}, slices.Concat(bunch.moves, setting.moves)...)
 						if bunch.name != "growth" {
-							moves = append(moves, "gives up", "asks", "can't start") // if there is an inner fini
+							moves = append(moves, "gives up", "asks", "can't start")
 						}
 						name := strings.Join([]string{as.name, policy, setting.name, kind.name, bunch.name}, ", ")
 						all = append(all, scenario{name, policy, as, []part{kind, setting}, moves, depth + boolToInt(deeper)})

@@ -391,8 +391,8 @@ func (w *world) act(p *proc) {
 
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have
 // ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
-// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but their pids, groups and sessions. The
-// children of one that ends during the look may be missed.
+// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but
+// their pids, groups and sessions. The children of one that ends during the look may be missed.
 func (w *world) look(from *proc, missed []*proc) (found []orphans.Process, ids []handle) {
 	for parents := []*proc{from}; len(parents) > 0; parents = parents[1:] {
 		for _, p := range w.children(parents[0].id) {
@@ -552,7 +552,8 @@ func (w *world) ready(f *fini) bool {
 	case f.phase != awake, f.over(), len(f.todo)+len(f.queue)+len(f.caught)+len(f.line) > 0, f.mustReap, f.child:
 		return true
 	}
-	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closedAt != 0 || slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
+	return w.late(f) || w.mainShows(f) || f.stdin && w.stdin.closedAt != 0 ||
+		slices.ContainsFunc(f.bound, func(b bond) bool { return w.ended(b.id) })
 }
 
 // mainShows reports whether the pidfd of the main child wakes fini.
@@ -725,7 +726,8 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	w, f := k.w, k.f
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.those(func(p *proc) bool {
-		return !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p) && (p.parent == f.id || !childrenOnly && w.descends(p, f.id))
+		isSeen := p.parent == f.id || !childrenOnly && w.descends(p, f.id)
+		return isSeen && !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p)
 	}) {
 		switch k.signal(p, syscall.SIGKILL, byKill) {
 		case nil:
