@@ -1,6 +1,7 @@
 package pdeath
 
 import (
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,22 +49,19 @@ func TestLookAtStdin(t *testing.T) {
 		want Stdin
 		says string
 	}{
-		"a pipe":              {int(pipe.Fd()), Open, ""},
-		"a stream socket":     {pair(unix.SOCK_STREAM), Open, ""},
+		"a pipe":              {int(pipe.Fd()), Open, "<nil>"},
+		"a stream socket":     {pair(unix.SOCK_STREAM), Open, "<nil>"},
 		"a datagram socket":   {pair(unix.SOCK_DGRAM), Unwatched, "a datagram socket has no end"},
-		"/dev/null":           {open("/dev/null", 0), Ended, ""},
+		"/dev/null":           {open("/dev/null", 0), Ended, "<nil>"},
 		"/dev/zero":           {open("/dev/zero", 0), Unwatched, "a device has no end"},
-		"a terminal's master": {open("/dev/ptmx", 0), Open, ""},
+		"a terminal's master": {open("/dev/ptmx", 0), Open, "<nil>"},
 		"a file":              {open(t.TempDir()+"/file", unix.O_CREAT), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
 	} {
 		restore := self.PutAt(t, 0, c.fd)
 		got, err := LookAtStdin()
 		restore()
-		says := ""
-		if err != nil {
-			says = err.Error()
-		}
-		rig.Equal(t, name, []any{got, says}, []any{c.want, c.says})
+		rig.Equal(t, name, got, c.want)
+		rig.Equal(t, name, fmt.Sprint(err), c.says)
 	}
 }
 

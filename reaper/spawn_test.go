@@ -74,32 +74,24 @@ func wait4(t *testing.T, child Child) int {
 	return procfs.ShellStatus(state)
 }
 
-// exitOf runs a command that can be started, and returns its status.
-func exitOf(t *testing.T, c Command) int {
+// statusOf runs a command, and returns the status that fini would exit with.
+func statusOf(t *testing.T, c Command) (int, error) {
 	t.Helper()
 	c.Terminal = -1
 	child, err := Spawn(c)
-	check(t, err)
-	return wait4(t, child)
-}
-
-// statusOf runs a command in env and returns the status that fini would exit with.
-func statusOf(t *testing.T, args, env []string) (int, error) {
-	t.Helper()
-	child, err := Spawn(Command{Args: args, Env: env, Terminal: -1})
 	if err == nil {
 		return wait4(t, child), nil
 	}
 	failed := err.(*SpawnError)
-	rig.Equal(t, "what the error is about", failed.Name, args[0])
+	rig.Equal(t, "what the error is about", failed.Name, c.Args[0])
 	return failed.Status, err
 }
 
 // envStatus is what env(1) makes of the same, which calls the C library's execvp.
-func envStatus(t *testing.T, args, env []string) (int, error) {
+func envStatus(t *testing.T, c Command) (int, error) {
 	t.Helper()
-	cmd := exec.Command(need.Program(t, "env"), args...)
-	cmd.Env = env
+	cmd := exec.Command(need.Program(t, "env"), c.Args...)
+	cmd.Env = c.Env
 	rig.Complete(t, cmd)
 	return cmd.ProcessState.ExitCode(), nil
 }
@@ -162,10 +154,10 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			t.Chdir(dir)
 			args := slices.Clone(c.args)
 			args[0] = strings.Replace(args[0], "D/", dir+"/", 1)
-			run := func(status func(*testing.T, []string, []string) (int, error)) (int, string, error) {
+			run := func(status func(*testing.T, Command) (int, error)) (int, string, error) {
 				out := filepath.Join(t.TempDir(), "out")
 				path := strings.NewReplacer("D/", dir+"/", "D", dir).Replace(c.path)
-				got, err := status(t, args, []string{"HOME=/", "PATH=" + path, "OUT=" + out})
+				got, err := status(t, Command{Args: args, Env: []string{"HOME=/", "PATH=" + path, "OUT=" + out}})
 				text, _ := os.ReadFile(out)
 				return got, string(text), err
 			}
@@ -215,7 +207,7 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 	var before unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
-	_, err := statusOf(t, []string{"/bin/sh", "-c", "exit 0"}, nil)
+	_, err := statusOf(t, Command{Args: []string{"/bin/sh", "-c", "exit 0"}})
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	rig.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
 }
@@ -257,7 +249,7 @@ func TestSpawnKeepsClosedStreams(t *testing.T) {
 		{false, false, true}: 0b110,
 		{true, true, true}:   0b000,
 	} {
-		got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed})
+		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed})
 		rig.Equal(t, fmt.Sprint("streams closed: ", closed), got, want)
 	}
 }
@@ -281,7 +273,7 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 		want    uint64
 	}{{nil, usr1}, {new(uint64), 0}, {&[]uint64{others}[0], others}} {
 		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, c.want)
-		got := exitOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked})
+		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked})
 		rig.Equal(t, "the status of the child", got, 42)
 		rig.Equal(t, "what this thread blocks after the start", blocked(unix.SIG_BLOCK, 0), uint64(usr1))
 	}
