@@ -225,7 +225,7 @@ func (f *family) end() {
 	if outside == nil {
 		return
 	}
-	outside.t, outside.lines.T = f.t, f.t
+	outside.lines.T = f.t
 	check(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
 	outside.lines.WantNext("SIGUSR2 outside") // SIGUSR1 would be there before this one
 }
