@@ -39,7 +39,7 @@ func TestLeak(t *testing.T) {
 		looks         = one + "--orphans=leave stops nothing" + remedy + hint + link
 		fails         = "The command succeeded, but left 1 process running (below), so this step fails (--orphans-exit)" + remedy
 	)
-	audit, github := "--orphans=leave --orphans-exit=9", "GITHUB_ACTIONS=true"
+	audit, github, port := "--orphans=leave --orphans-exit=9", "GITHUB_ACTIONS=true", []string{"tcp 127.0.0.1:0"}
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {
 		dir := t.TempDir()
 		for _, tt := range []struct {
@@ -54,28 +54,25 @@ func TestLeak(t *testing.T) {
 			{"nothing, and here", "", "", ".", nil, stops + holds, stopped, "", ""},
 			{"another user", "", "", "/", []string{"54321", "tcp 127.0.0.1:0"},
 				stops + at + ", as user 54321" + holds, stopped + at + ", as user 54321", "", ""},
-			{"audit", audit, "", "/", nil, leaves + at + holds + decides, left + at, "", ""},
-			{"quiet", audit + " -q", "", "/", nil, decides, left + at, "", ""},
-			{"a look", "--orphans=leave", "", "/", nil, leaves + at + holds, left + at, "", ""},
-			{"a quiet look", "--orphans=leave -q", "", "/", nil, "", left + at, "", ""},
-			{"GitHub", "", github, "/", nil,
+			{"audit", audit, "", "/", port, leaves + at + holds + decides, left + at, "", ""},
+			{"quiet", audit + " -q", "", "/", port, decides, left + at, "", ""},
+			{"a look", "--orphans=leave", "", "/", port, leaves + at + holds, left + at, "", ""},
+			{"a quiet look", "--orphans=leave -q", "", "/", port, "", left + at, "", ""},
+			{"GitHub", "", github, "/", port,
 				stops + at + holds + "\n::warning title=fini::" + warns + "%0ALISTENER" + at + holds, stopped + at, warns, at + " | SIGTERM"},
-			{"GitHub, a test", "--orphans-exit=9", github + " IN=PYTEST_CURRENT_TEST=tests/x.py::y", "/", nil,
+			{"GitHub, a test", "--orphans-exit=9", github + " IN=PYTEST_CURRENT_TEST=tests/x.py::y", "/", port,
 				stops + test + at + holds + decides + "\n::error title=fini,file=tests/x.py::" + fails + link + "%0ALISTENER" + test + at + holds,
 				stopped + ", listens on A1, PYTEST_CURRENT_TEST=tests/x.py::y, in /", fails + link, test + at + " | SIGTERM"},
-			{"GitHub, a leak that decides", "--orphans-exit=9", github, "/", nil,
+			{"GitHub, a leak that decides", "--orphans-exit=9", github, "/", port,
 				stops + at + holds + decides + "\n::error title=fini::" + fails + hint + link + "%0ALISTENER" + at + holds, stopped + at, fails + hint + link, at + " | SIGTERM"},
-			{"GitHub, a look", "--orphans=leave", github, "/", nil,
+			{"GitHub, a look", "--orphans=leave", github, "/", port,
 				leaves + at + holds + "\n::warning title=fini::" + looks + "%0ALISTENER" + at + holds, left + at, looks, at + " | is still running"},
-			{"GitHub, quiet", "--orphans-exit=9 -q", github, "/", nil, decides, stopped + at, "", ""},
+			{"GitHub, quiet", "--orphans-exit=9 -q", github, "/", port, decides, stopped + at, "", ""},
 		} {
 			rig.Case(t, tt.name == "audit" || p == rig.Pair, tt.name, func(t *testing.T) {
 				t.Parallel()
 				if tt.name == "another user" {
 					need.Root(t) // who else can't become another, or may not look at it then
-				}
-				if tt.listen == nil && tt.dir == "/" {
-					tt.listen = []string{"tcp 127.0.0.1:0"}
 				}
 				listen := rig.Mode("listen", tt.listen...)
 				path, summary := reports.Path(t), rig.Put(t, filepath.Join(t.TempDir(), "summary.md"), "before\n", 0o600)
