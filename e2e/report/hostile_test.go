@@ -20,7 +20,8 @@ import (
 func TestReportAmongLinks(t *testing.T) {
 	t.Parallel()
 	const script = `chmod 755 .; mkdir -p roots theirs/dir; echo root >secret; chmod 600 secret; chown -R 12345 theirs
-		"$@" --report="$PWD/theirs/dir/report" -- setpriv --reuid=12345 --regid=12345 --clear-groups sh -ec 'cd theirs/dir; %s; exit 5'; status=$?
+		"$@" --report="$PWD/theirs/dir/report" -- setpriv --reuid=12345 --regid=12345 --clear-groups sh -ec '
+			cd theirs/dir; %s; exit 5'; status=$?
 		test "$(cat secret)" = root && test -z "$(ls roots)" && exit $status`
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {
@@ -35,7 +36,7 @@ func TestReportAmongLinks(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				cmd := shell(t, p, fmt.Sprintf(script, tt.change))
 				if tt.opened == "" {
-					try(t, cmd, 5, fmt.Sprintf("fini: --report: cannot write \"%s/theirs/dir/report\": it was removed meanwhile\n", cmd.Dir))
+					try(t, cmd, 5, cannotWrite(cmd.Dir+"/theirs/dir/report", "it was removed meanwhile"))
 					return
 				}
 				try(t, cmd, 5, "")
@@ -61,7 +62,7 @@ func TestWrittenThroughAnothersLink(t *testing.T) {
 		l.MustEnd(5)
 		const why = "out is a link that another user may have put there"
 		out, said := l.Out.Whole(), l.Err.Whole()
-		if out != "" || !strings.HasPrefix(said, `fini: --report: cannot write "theirs/out/secret": `+why+"\n") || strings.Count(said, why) != 3 {
+		if out != "" || !strings.HasPrefix(said, cannotWrite("theirs/out/secret", why)) || strings.Count(said, why) != 3 {
 			t.Errorf("stdout %q, says %q", out, said)
 		}
 		reports.MustHave(t, filepath.Join(cmd.Dir, "report.json"))

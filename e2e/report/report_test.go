@@ -69,7 +69,8 @@ func (tt life) tell(t *testing.T, p rig.Place) (reports.Report, *rig.Life) {
 	case "chain": // of which one ends by itself, or is reaped by another, or not
 		got = regexp.MustCompile(` was sent SIGTERM( SIGKILL)?(, ended \w+)?`).ReplaceAllString(got, "")
 	}
-	if isRun := tt.command != nil; got != tt.want || !slices.Equal(r.Command, tt.command) || isRun != (r.Pid > 0) || isRun != (r.Ended != nil) {
+	isRun := tt.command != nil
+	if got != tt.want || !slices.Equal(r.Command, tt.command) || isRun != (r.Pid > 0) || isRun != (r.Ended != nil) {
 		t.Errorf("reports %q, pid %d, the command %q, want %q; stderr: %s", got, r.Pid, r.Command, tt.want, l.Err.Text())
 	}
 	return r, l
@@ -167,6 +168,7 @@ func TestReportOfLeftovers(t *testing.T) {
 	const (
 		both   = ", holds stdout stderr"
 		termed = "9 exit 9\nready was sent SIGTERM, ended "
+		killed = "ready was sent SIGTERM SIGKILL, ended SIGKILL" + both
 		sleeps = ` ` + rig.UntilSleeps + `; echo ready $!`
 		// Its stdin ends with the command.
 		ends = `dir=$(mktemp -d); mkfifo $dir/f; sh -c 'read x; exit 5' <$dir/f & exec 5>$dir/f; rm -r $dir; echo ready $$`
@@ -177,7 +179,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		t.Parallel()
 		for _, tt := range []life{
 			{"ends on SIGTERM", "--linger=0", then(`setsid sleep 1000 &` + sleeps), goes, termed + "SIGTERM, detached" + both},
-			{"needs SIGKILL", "--linger=0 --grace=1s", then(signals + " &"), goes, "9 exit 9\nready was sent SIGTERM SIGKILL, ended SIGKILL" + both},
+			{"needs SIGKILL", "--linger=0 --grace=1s", then(signals + " &"), goes, "9 exit 9\n" + killed},
 			{"exits", "--linger=0 --grace=1h", then(signals + " 15 &"), goes, termed + "exit 7" + both},
 			{"holds stdout", "--linger=0", then(`sleep 1000 2>/dev/null &` + sleeps), goes, termed + "SIGTERM, holds stdout"},
 			{"holds stderr", "--linger=0", then(`sleep 1000 >&2 2>/dev/null &` + sleeps), goes, termed + "SIGTERM, holds stderr"},
@@ -190,8 +192,7 @@ func TestReportOfLeftovers(t *testing.T) {
 				"9 exit 9\nmiddle" + both + ", started by top\nready" + both + ", started by middle < top\ntop" + both},
 			// fini sends no SIGTERM of its own, and the report has it once.
 			{"had SIGTERM with the group", "--linger=0 --grace=5s", sh(`trap "exit 3" TERM; ` + signals + ` & while :; do wait; done`),
-				func(l *rig.Life) { rig.UntilOlder(l.T); l.Signal(unix.SIGTERM) },
-				"3 exit 3\nSIGTERM from test\nready was sent SIGTERM SIGKILL, ended SIGKILL" + both},
+				func(l *rig.Life) { rig.UntilOlder(l.T); l.Signal(unix.SIGTERM) }, "3 exit 3\nSIGTERM from test\n" + killed},
 		} {
 			isChain, hadTerm := tt.name == "chain", strings.HasPrefix(tt.name, "had")
 			// Alone it does what the inner one of a pair does.
@@ -206,7 +207,8 @@ func TestReportOfLeftovers(t *testing.T) {
 					t.Errorf("the leftover says %q", got)
 				}
 				said, left := l.Err.Whole(), strings.Contains(tt.want, "\n")
-				if holds := strings.Contains(said, "which holds"); holds != (strings.Contains(tt.want, "holds") && !p.PID1) || !left && said != "" {
+				holds := strings.Contains(tt.want, "holds") && !p.PID1
+				if strings.Contains(said, "which holds") != holds || !left && said != "" {
 					t.Errorf("says %q", said)
 				}
 			})
