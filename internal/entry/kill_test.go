@@ -27,9 +27,7 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 			if name == "the main child" {
 				p.Main, p.Job = uint32(orphan), InJob
 			} else {
-				_ = syscall.Kill(orphan, syscall.SIGKILL)
-				for !hasExited(orphan) {
-				}
+				kill(orphan)
 			}
 			if !p.killChildren() {
 				t.Error("the first look ends the search")
@@ -66,6 +64,13 @@ func TestKillChildrenOnAnotherThread(t *testing.T) {
 		if _, err := syscall.Wait4(orphan, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
 			t.Errorf("the orphan: %v, %v", err, status)
 		}
+	}
+}
+
+// kill makes a child a zombie.
+func kill(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	for !hasExited(pid) {
 	}
 }
 

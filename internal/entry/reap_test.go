@@ -20,9 +20,7 @@ func TestReap(t *testing.T) {
 			t.Errorf("%d lives, and is not known", pid)
 		}
 	}
-	_ = syscall.Kill(pids[1], syscall.SIGKILL)
-	for !hasExited(pids[1]) {
-	}
+	kill(pids[1])
 	p.reap()
 	for i, pid := range pids {
 		if at := p.findEarlier(pid); (at == nil) != (i == 1) {

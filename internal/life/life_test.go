@@ -3,6 +3,7 @@ package life
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -192,7 +193,7 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 	do, l.machine = l.machine.step(now, e)
 	for _, a := range do {
 		switch a.(type) {
-		case forward, send, tell:
+		case forward, send, tell, exit:
 			a.do(l)
 		}
 	}
@@ -225,11 +226,19 @@ func playAll(t *testing.T, lives []life) {
 	}
 }
 
-// What the ladder does to a command that has not ended in time.
-const (
-	killsByGrace = `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", ` +
-		"forward 9 alone, wake 10s"
-	killsByFlag = "(killing the command: killAfter), forward 9 alone, wake 10s"
+// What the ladder does to a command that has not exited in time.
+const killsByGrace = `say "killing the command: the command did not exit within 5s of the stop signal; --grace sets this time", ` +
+	"forward 9 alone, wake 10s"
+
+// Lives that begin with that: with --timeout, and with a signal under -k 1.
+var (
+	timedOut   = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"}
+	afterGrace = []turn{timedOut, {5000 * ms, elapsed{}, killsByGrace, "killed"}}
+	afterK     = []turn{
+		{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
+		{1 * ms, signal(syscall.SIGHUP), "forward 1", "stopping"},
+		{1000 * ms, elapsed{}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
+	}
 )
 
 func TestStep(t *testing.T) {
@@ -246,10 +255,6 @@ func TestStep(t *testing.T) {
 			{0, reaped{hidden: true}, "look", "lingering"},
 			{10 * ms, mainExits(exited(3), true), "exit 3", "over"},
 		}},
-		{"a command whose end a tracer hides for good", defaults(), []turn{
-			{0, reaped{hidden: true}, "look", "lingering"},
-			{10 * ms, reap(true), "end by 9", "over"},
-		}},
 		{"the whole way to the end", defaults(), []turn{
 			{1000 * ms, mainExits(exited(4), false), "look", "lingering"},
 			{1500 * ms, sees{elapsed{}, found(member, escapee)}, "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -263,10 +268,6 @@ func TestStep(t *testing.T) {
 			{6501 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
 			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
-		}},
-		{"escapees that hold a stream come first", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{1, sees{mainExits(exited(0), false), found(member, inGroup, escapee, holder)},
-				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
@@ -291,16 +292,11 @@ func TestStep(t *testing.T) {
 			{900 * ms, sees{mainExits(signaled(15), false), found(member, below(member, 0))}, "(stopping member), wake 5ms", "asking"},
 			{1400 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
-		{"under -c only the command had it", with(func(r *Rules) { r.Linger, r.Group = 0, false }), []turn{
-			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
-			{999 * ms, sees{mainExits(exited(0), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, sees{elapsed{}, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms))}, "(stopping below), below<-15, wake 10ms", "asking"},
 			// The member was not asked either: what it started before it is asked is no clean-up, even if no look has shown it.
 			{1015 * ms, sees{elapsed{}, found(escapee, member, below(member, 1004*ms))}, "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
-			{1035 * ms, sees{elapsed{}, found(escapee, member, below(member, 1003*ms), below(member, 1006*ms))}, "(stopping below), below<-15, wake 40ms", "asking"},
 		}},
 		{"a second SIGINT kills, if it comes after they were asked", defaults(), []turn{
 			{0, signal(syscall.SIGINT), "forward 2", "running"},
@@ -347,7 +343,7 @@ func TestStep(t *testing.T) {
 				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "counting, over"},
 		}},
 		{"an audit of a command that was stopped", audit, []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
+			timedOut,
 			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
 			{501 * ms, sees{elapsed{}, found(member)}, "(leaving member), exit 124", "counting, over"},
 		}},
@@ -362,10 +358,6 @@ func TestStep(t *testing.T) {
 			{500 * ms, sees{elapsed{}, found(unread)}, `say "cannot read the command line or environment of leftover 209 (unread), so --allow-orphan does not match it", ` +
 				"(stopping unread), unread<-15, wake 5ms", "asking"},
 			{505 * ms, sees{elapsed{}, found(unread)}, "wake 10ms", "asking"},
-		}},
-		{"without /proc nobody is left alone", with(func(r *Rules) { r.Allow = true }), []turn{
-			{0, sees{mainExits(exited(5), false), blind(opaque)}, `say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
-			{500 * ms, sees{elapsed{}, blind(opaque)}, "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: an empty look is no proof while processes come and go", pipes, []turn{
 			{0, sees{mainExits(exited(5), false), unstill(escapee)}, "look", "lingering"},
@@ -387,17 +379,13 @@ func TestStep(t *testing.T) {
 			{500 * ms, sees{elapsed{}, found(holder, opaque, escapee)}, "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
 			{5501 * ms, sees{elapsed{}, found(holder, escapee)}, "holder<-9, wake 5ms", "killing"},
-			{5502 * ms, reap(false, holder.Pid), "hurry 5ms", "killing"},
-			{5506 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"}, // another one
-			{5507 * ms, sees{elapsed{}, found(escapee)}, "look", "killing"},
-			{5507 * ms, found(escapee), "(leaving escapee), exit 5", "over"},
+			{5507 * ms, sees{elapsed{}, found()}, "look", "killing"}, // a zombie that a tracer keeps holds nothing
+			{5507 * ms, found(), "exit 5", "over"},
 		}},
-		{"pipes: a zombie that a tracer keeps holds nothing", pipes, []turn{
-			{0, sees{mainExits(exited(5), false), found()}, "look", "lingering"},
-			{0, found(), "exit 5", "over"},
-		}},
-		{"pipes is stop where nobody can tell who holds any", pipes, []turn{
-			{0, sees{mainExits(exited(5), false), blind(opaque)}, `say "stopping every leftover: without /proc fini can't tell which processes hold the output", wake 500ms`, "lingering"},
+		{"without /proc pipes is stop, and nobody is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
+			{0, sees{mainExits(exited(5), false), blind(opaque)},
+				`say "stopping every leftover: without /proc fini can't tell which processes hold the output", ` +
+					`say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
 			{500 * ms, sees{elapsed{}, blind(opaque)}, "(stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{505 * ms, sees{elapsed{}, blind()}, "wake 10ms", "asking"}, // it has ended, and what it has left was missed
 			{5500 * ms, sees{elapsed{}, blind()}, "kill children", "killing"},
@@ -409,11 +397,7 @@ func TestStep(t *testing.T) {
 			{5500 * ms, stop{why: FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"--orphans-exit of 0 says nothing of itself", with(func(r *Rules) { r.Linger, r.OrphansExit = 0, 0 }), []turn{
-			{1, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{2, reap(true, escapee.Pid), "exit 0", "over"},
-		}},
-		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
+		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace, r.OrphansExit = 0, 0, 0 }), []turn{
 			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
 			{1 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
@@ -452,9 +436,9 @@ func TestStep(t *testing.T) {
 			{1 * ms, signal(syscall.SIGTERM), "forward 15", "heeding"},
 			{500 * ms, elapsed{}, "(stopping the command: launcher), look, wake 5s", "stopping"},
 		}},
-		{"a TERM that came with the launcher's death is not passed on again", defaults(), []turn{
+		{"a TERM that came with the launcher's death is not passed on again, be it by -r", rewrites, []turn{
 			{1, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{2, signal(syscall.SIGTERM), "", "stopping"},
+			{2, signal(syscall.SIGUSR1), "", "stopping"},
 			{3, signal(syscall.SIGTERM), "forward 15", "stopping"},
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
@@ -478,11 +462,7 @@ func TestStep(t *testing.T) {
 			{1, stop{why: TimedOut}, "(the exit status will be 124: timeout)", "stopping"},
 			{2, mainExits(exited(7), true), "exit 124", "over"},
 		}},
-		{"-k: the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
-			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
-			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1, signal(syscall.SIGHUP), "forward 1", "stopping"},
-			{1000 * ms, elapsed{}, killsByFlag, "killed"},
+		{"-k: the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), slices.Concat(afterK, []turn{
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member, escapee)}, "wake 500ms", "lingering"},
 			{1501 * ms, sees{elapsed{}, found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{1502 * ms, reap(false, member.Pid), "hurry 5ms", "clearing"},
@@ -490,29 +470,25 @@ func TestStep(t *testing.T) {
 			{1503 * ms, signal(syscall.SIGINT), "", "clearing"},
 			{1506 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
 			{1506 * ms, sees{found(escapee), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
+		})},
 		{"for as long as one does not end, and not one that may stay", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Allow, r.Remap, r.OrphansExit = LeaveAll, 0, time.Second, true, []int{137}, 9
-		}), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1000 * ms, elapsed{}, killsByFlag, "killed"},
+		}), slices.Concat(afterK, []turn{
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member, helper)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{11000 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, wake 1ms", "clearing"},
 			{11001 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, look", "clearing, counting"},
 			{11001 * ms, found(member, helper), `(leaving member), (leaving helper), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
-		}},
+		})},
 		{"which counts for --orphans-exit", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
-		}), []turn{
-			{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-			{1000 * ms, elapsed{}, killsByFlag, "killed"},
+		}), slices.Concat(afterK, []turn{
 			{1001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(killing member), member<-9, wake 5ms", "clearing"},
 			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
-		}},
+		})},
 		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, killsByGrace, "killed"},
-			{5001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
+			{500 * ms, timedOut.event, timedOut.want, "stopping"},
+			{5500 * ms, elapsed{}, killsByGrace, "killed"},
+			{5501 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
@@ -532,13 +508,11 @@ func TestStep(t *testing.T) {
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
-		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"},
-			{5000 * ms, elapsed{}, killsByGrace, "killed"},
+		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, slices.Concat(afterGrace, []turn{
 			{15000 * ms, sees{elapsed{}, found(mainChild)}, "look", "clearing"},
 			{15000 * ms, found(mainChild), "look", "asking"},
 			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
+		})},
 		{"the signal that -r sends decides what is asked for", rewrites, []turn{
 			{0, signal(syscall.SIGUSR2), "", "running"},
 			{0, signal(syscall.SIGHUP), "forward 10", "running"},
@@ -546,10 +520,6 @@ func TestStep(t *testing.T) {
 			{2, mainExits(exited(0), false), "look", "lingering"},
 			{3, signal(syscall.SIGHUP), "", "lingering"},
 			{4, sees{signal(syscall.SIGUSR1), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-		}},
-		{"and whether the command has had it", rewrites, []turn{
-			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1, signal(syscall.SIGUSR1), "", "stopping"},
 		}},
 		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
 			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
@@ -562,8 +532,6 @@ func TestStep(t *testing.T) {
 			{3, signal(syscall.SIGINT), "", "lingering"},
 			{500 * ms, elapsed{}, "", "lingering"},
 			{501 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{502 * ms, signal(syscall.SIGINT), "", "asking"},
-			{502 * ms, signal(syscall.SIGINT), "", "asking"},
 		}},
 		{"who stops the command himself continues it himself, unless it has to act on a signal", defaults(), []turn{
 			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
@@ -643,7 +611,8 @@ func TestHeir(t *testing.T) {
 		turns  []turn
 	}{
 		"the inner fini was killed": {Result{Sig: syscall.SIGKILL}, []turn{
-			{0, found(inGroup, holder), "(stopping holder), holder<-15, (stopping holder in group), holder in group<-15, wake 5ms", "asking"},
+			{0, found(member, inGroup, escapee, holder), // escapees that hold a stream come first
+				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1, reap(false, mainPid), "hurry 5ms", "asking"}, // the main child ends before others
 			{2, reap(true, holder.Pid), "end by 9", "over"},
 		}},
@@ -671,61 +640,53 @@ func TestHeir(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
-	r := defaults()
-	r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
 	pausing := []turn{
 		{0, reap(false), "", "pausing"},
 		{1, reap(true, 300), "", "pausing"},
 		{2, signal(syscall.SIGHUP), "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
 	}
-	pause := func() *Loop { return New(&script{}, r, 0, false) }
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
-		play(t, pause(), append(pausing, []turn{
-			{4, signal(sig), "no main, look", "lingering"},
-			{4, found(holder), "wake 500ms", "lingering"},
-			{500*ms + 4, sees{elapsed{}, found(holder)}, "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{600 * ms, reap(true, holder.Pid), "exit 0", "over"},
-		}...))
+	pause := func(orphans string, turns ...turn) {
+		r := defaults()
+		r.Orphans, r.Rewrite = orphans, map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
+		play(t, New(&script{}, r, 0, false), append(pausing, turns...))
 	}
-	r.Orphans = LeaveAll
-	play(t, pause(), append(pausing, []turn{
-		{4, signal(syscall.SIGTERM), "no main, look", "counting"},
-		{4, found(holder), "(leaving holder), exit 0", "over"},
-	}...))
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+		pause(StopAll,
+			turn{4, signal(sig), "no main, look", "lingering"},
+			turn{4, found(holder), "wake 500ms", "lingering"},
+			turn{500*ms + 4, sees{elapsed{}, found(holder)}, "(stopping holder), holder<-15, wake 5ms", "asking"},
+			turn{600 * ms, reap(true, holder.Pid), "exit 0", "over"})
+	}
+	pause(LeaveAll,
+		turn{4, signal(syscall.SIGTERM), "no main, look", "counting"},
+		turn{4, found(holder), "(leaving holder), exit 0", "over"})
 	for _, why := range []Reason{ParentDied, BoundEnded} {
-		play(t, pause(), []turn{
-			{0, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
-			{0, reap(true), "exit 0", "over"},
-		})
+		pause(LeaveAll,
+			turn{4, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
+			turn{4, reap(true), "exit 0", "over"})
 	}
 }
 
 // More leftovers than anybody reads are counted.
 func TestManyLeftoversAreCounted(t *testing.T) {
 	var crowd []orphans.Process
-	for i := range 100 {
+	for i := range MaxNamed + 3 {
 		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
 	}
-	for policy, did := range map[string]string{StopAll: "stopping stopped", LeaveAll: "leaving left"} {
-		r := defaults()
+	exits := sees{mainExits(exited(0), false), found(crowd...)}
+	for policy, turns := range map[string][]turn{
+		StopAll: {
+			{0, exits, strings.Repeat("(stopping x), x<-15, ", MaxNamed) + "x<-15, x<-15, x<-15, wake 5ms", "asking"},
+			{1, reap(true), `say "stopped 23 leftovers in all", exit 0`, "over"},
+		},
+		LeaveAll: {{0, exits, strings.Repeat("(leaving x), ", MaxNamed) + `say "left 23 leftovers in all", exit 0`, "counting, over"}},
+	} {
+		r, k := defaults(), &script{}
 		r.Linger, r.Orphans = 0, policy
-		l := New(&script{}, r, mainPid, true)
-		step(l, 0, mainExits(exited(0), false))
-		do := step(l, 0, found(crowd...))
-		do = append(do, step(l, 1, reap(true))...)
-		doing, done, _ := strings.Cut(did, " ")
-		if told := strings.Count(text(do), "("+doing); told != MaxNamed {
-			t.Errorf("%s: told of %d, want %d", policy, told, MaxNamed)
-		}
-		if sent := strings.Count(text(do), "<-15"); policy == StopAll && sent != 100 {
-			t.Errorf("sent %d, want 100", sent)
-		}
-		if want := fmt.Sprintf(`say "%s 100 leftovers in all", exit 0`, done); !strings.HasSuffix(text(do), want) {
-			t.Errorf("%s: %s, want %s at the end", policy, text(do), want)
-		}
-		if got, want := do[len(do)-1], (exit{End{Leaks: Leaks{Count: 100, Left: policy == LeaveAll}}}); got != want {
-			t.Errorf("%s: %+v, want %+v", policy, got, want)
+		play(t, New(k, r, mainPid, true), turns)
+		if want := (Leaks{Count: len(crowd), Left: policy == LeaveAll}); k.end.Leaks != want {
+			t.Errorf("%s: %+v, want %+v", policy, k.end, want)
 		}
 	}
 }

@@ -16,14 +16,24 @@ import (
 // A script is a Kernel that answers what it is told to, and notes what is asked of it.
 type script struct {
 	now   time.Duration
-	waits []Woken // what each Wait returns, in order
-	after time.Duration
-	lates []time.Duration // if there are any, each Wait lasts until then, and so much longer: the last one from then on
+	waits []Woken         // what each Wait returns, in order
+	after time.Duration   // which each one takes
+	lasts bool            // each lasts until the time has come
+	lates []time.Duration // and so much longer
 	reaps []reaping       // what each Reap does; behind the last one nothing has ended
 	dies  bool            // the parent process does
-	calls []string
 
+	calls  []string
 	killed []int // of Exited
+	end    End
+}
+
+// shift takes the first of a list, or nothing.
+func shift[T any](list *[]T) (first T) {
+	if len(*list) > 0 {
+		first, *list = (*list)[0], (*list)[1:]
+	}
+	return first
 }
 
 func (k *script) note(format string, args ...any) {
@@ -34,23 +44,16 @@ func (k *script) Now() time.Duration { return k.now }
 
 func (k *script) Wait(until time.Duration, main bool) (woken Woken) {
 	k.note("wait %v %t", until, main)
-	k.now += k.after
-	if len(k.lates) > 0 {
-		k.now = max(k.now, until) + k.lates[0]
-		k.lates = k.lates[min(1, len(k.lates)-1):]
+	if k.now += k.after; k.lasts {
+		k.now = max(k.now, until) + shift(&k.lates)
 	}
-	if len(k.waits) > 0 {
-		woken, k.waits = k.waits[0], k.waits[1:]
-	}
-	return woken
+	return shift(&k.waits)
 }
 
 func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	k.note("reap")
-	if len(k.reaps) > 0 {
-		exits, none, k.reaps = k.reaps[0].exits, k.reaps[0].none, k.reaps[1:]
-	}
-	return exits, none
+	r := shift(&k.reaps)
+	return r.exits, r.none
 }
 
 func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
@@ -58,7 +61,10 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return []int{201}, nil, nil
 }
 
-func (k *script) Exit(end End) { k.note("exit %d %t", end.Status(), end.WasStopped) }
+func (k *script) Exit(end End) {
+	k.end = end
+	k.note("exit %d %t", end.Status(), end.WasStopped)
+}
 
 func (k *script) MainEnded()                                             { k.note("main ended") }
 func (k *script) Taken(Signal)                                           {}
@@ -91,7 +97,7 @@ func sent(sig syscall.Signal, sender int) Woken {
 // settle lets a loop go on until all Waits of its script have returned, and it would wait again.
 func settle(l *Loop) {
 	k := l.Kernel.(*script)
-	for !l.over() && (len(k.waits) > 0 || l.mustReap || len(l.todo)+len(l.queue) > 0) {
+	for !l.over() && len(k.calls) < 100 && (len(k.waits) > 0 || l.mustReap || len(l.todo)+len(l.queue) > 0) {
 		l.turn()
 	}
 }
@@ -142,17 +148,18 @@ func TestLoop(t *testing.T) {
 // after two graces at most. --timeout goes on.
 func TestLateSlices(t *testing.T) {
 	const s = time.Second
+	anHour, again := []time.Duration{time.Hour}, append([]time.Duration{0}, slices.Repeat([]time.Duration{s}, 100)...)
 	for name, c := range map[string]struct {
 		grace, after, timeout time.Duration // of the command line: after is -k
 		lates                 []time.Duration
 		want                  time.Duration // from the signal to SIGKILL
 	}{
-		"never late":                  {5 * s, 5 * s, 0, []time.Duration{0}, 5 * s},
-		"frozen for an hour":          {5 * s, 5 * s, 0, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
-		"late again and again":        {5 * s, 5 * s, 0, []time.Duration{0, s}, 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
-		"a grace longer than -k":      {9 * s, 5 * s, 0, []time.Duration{0, s}, 14 * s},
-		"-k alone":                    {0, 5 * s, 0, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
-		"a --timeout that has passed": {5 * s, 5 * s, 60 * s, []time.Duration{time.Hour, 0}, time.Hour + 5*s},
+		"never late":                  {5 * s, 5 * s, 0, nil, 5 * s},
+		"frozen for an hour":          {5 * s, 5 * s, 0, anHour, time.Hour + 5*s},
+		"late again and again":        {5 * s, 5 * s, 0, again, 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
+		"a grace longer than -k":      {9 * s, 5 * s, 0, again, 14 * s},
+		"-k alone":                    {0, 5 * s, 0, anHour, time.Hour + 5*s},
+		"a --timeout that has passed": {5 * s, 5 * s, 60 * s, anHour, time.Hour + 5*s},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
@@ -161,7 +168,7 @@ func TestLateSlices(t *testing.T) {
 			l := New(k, rules, mainPid, true)
 			settle(l)
 			asked := k.now
-			for k.after, k.lates = 0, c.lates; !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000; {
+			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000; {
 				l.turn()
 			}
 			if got := k.now - asked; got != c.want {
