@@ -52,6 +52,12 @@ func TestStep(t *testing.T) {
 		waited      = Seen{What: Waited}
 		parentDied  = Seen{What: ParentEnded}
 		hungUp      = said(HungUp, 0, 0)
+		beAlone     = said(BeAlone, 0, 0)
+		wasKilled   = killed(unix.SIGKILL)
+		term, usr1  = sent(unix.SIGTERM, 7), sent(unix.SIGUSR1, 7)
+		tstp, chld  = sent(unix.SIGTSTP, 0), sent(unix.SIGCHLD, 21)
+		byTERM      = uint32(unix.SIGTERM)
+		byKILL      = uint32(unix.SIGKILL)
 		ignoring    = Sleeper{Ignored: 1 << (unix.SIGINT - 1)}
 	)
 	for _, tt := range []struct {
@@ -61,60 +67,60 @@ func TestStep(t *testing.T) {
 		acts   string // what follows each of these
 		status uint32 // by which the outer fini ends
 	}{
-		{"a message: no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, exited(0)}, "; bound; start runtime", 0},
-		{"a message: no pair, with other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, others(exited(0))}, "; bound; start runtime", 0},
+		{"a message: no pair", Sleeper{}, []Seen{beAlone, hungUp, exited(0)}, "; bound; start runtime", 0},
+		{"a message: no pair, with other children", Sleeper{}, []Seen{beAlone, hungUp, others(exited(0))}, "; bound; start runtime", 0},
 		{"messages of the outer fini mean nothing to it", Sleeper{}, []Seen{said(Signal, 15, 0), said(ParentDied, 0, 0), said(0, 0, 0), said(99, 0, 0)}, "; ; ; ", 0},
 
-		{"TERM before Starting", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "kill; bound; exit", uint32(unix.SIGTERM)},
-		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, killed(unix.SIGKILL)}, "kill; kill; bound; exit", uint32(unix.SIGHUP)},
+		{"TERM before Starting", Sleeper{}, []Seen{term, hungUp, wasKilled}, "kill; bound; exit", byTERM},
+		{"the first terminating signal counts", Sleeper{}, []Seen{sent(unix.SIGHUP, 7), sent(unix.SIGQUIT, 7), hungUp, wasKilled}, "kill; kill; bound; exit", uint32(unix.SIGHUP)},
 		{"a signal that was ignored before Started", ignoring, []Seen{sent(unix.SIGINT, 7), started}, "; let go", 0},
-		{"another signal before Started waits", Sleeper{}, []Seen{sent(unix.SIGUSR1, 7), started, sent(unix.SIGUSR1, 7)}, "; let go; relay", 0},
-		{"TERM, and there are other children", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), hungUp, others(killed(unix.SIGKILL))}, "kill; bound; start runtime", uint32(unix.SIGKILL)},
-		{"TERM, and Started was under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, hungUp, killed(unix.SIGKILL)}, "kill; let go; bound; start runtime", uint32(unix.SIGKILL)},
-		{"TERM, and Started and Done were under way", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), started, done, hungUp, killed(unix.SIGKILL)}, "kill; let go; ; bound; exit", 3 << 8},
-		{"TERM, and the inner fini asks for no pair", Sleeper{}, []Seen{sent(unix.SIGTERM, 7), said(BeAlone, 0, 0), hungUp, exited(0)}, "kill; ; bound; exit", uint32(unix.SIGTERM)},
-		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{said(BeAlone, 0, 0), hungUp, sent(unix.SIGTERM, 7), exited(0)}, "; bound; kill; exit", uint32(unix.SIGTERM)},
-		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{said(BeAlone, 0, 0), sent(unix.SIGTERM, 7), hungUp, others(exited(0))}, "; kill; bound; start runtime", 0},
+		{"another signal before Started waits", Sleeper{}, []Seen{usr1, started, usr1}, "; let go; relay", 0},
+		{"TERM, and there are other children", Sleeper{}, []Seen{term, hungUp, others(wasKilled)}, "kill; bound; start runtime", byKILL},
+		{"TERM, and Started was under way", Sleeper{}, []Seen{term, started, hungUp, wasKilled}, "kill; let go; bound; start runtime", byKILL},
+		{"TERM, and Started and Done were under way", Sleeper{}, []Seen{term, started, done, hungUp, wasKilled}, "kill; let go; ; bound; exit", 3 << 8},
+		{"TERM, and the inner fini asks for no pair", Sleeper{}, []Seen{term, beAlone, hungUp, exited(0)}, "kill; ; bound; exit", byTERM},
+		{"TERM after the inner fini has asked for no pair", Sleeper{}, []Seen{beAlone, hungUp, term, exited(0)}, "; bound; kill; exit", byTERM},
+		{"TERM, and a fork is asked for that has other children", Sleeper{}, []Seen{beAlone, term, hungUp, others(exited(0))}, "; kill; bound; start runtime", 0},
 
-		{"signals after Starting", Sleeper{}, []Seen{starting, sent(unix.SIGCHLD, 21), sent(unix.SIGTERM, 7), started, sent(unix.SIGTERM, 7)}, "bound; ; ; let go; relay, continue", 0},
-		{"a second since Starting", Sleeper{}, []Seen{starting, waited, sent(unix.SIGTERM, 7), hungUp, killed(unix.SIGKILL)}, "bound; ; kill; bound; exit", uint32(unix.SIGTERM)},
-		{"a second since Starting, and the command runs", Sleeper{}, []Seen{starting, waited, started, sent(unix.SIGTERM, 7)}, "bound; ; let go; relay, continue", 0},
+		{"signals after Starting", Sleeper{}, []Seen{starting, chld, term, started, term}, "bound; ; ; let go; relay, continue", 0},
+		{"a second since Starting", Sleeper{}, []Seen{starting, waited, term, hungUp, wasKilled}, "bound; ; kill; bound; exit", byTERM},
+		{"a second since Starting, and the command runs", Sleeper{}, []Seen{starting, waited, started, term}, "bound; ; let go; relay, continue", 0},
 		{"the command can't be executed", Sleeper{}, []Seen{starting, hungUp, exited(126)}, "bound; bound; exit", 126 << 8},
-		{"the inner fini was killed after Starting", Sleeper{}, []Seen{starting, hungUp, others(killed(unix.SIGKILL))}, "bound; bound; start runtime", uint32(unix.SIGKILL)},
+		{"the inner fini was killed after Starting", Sleeper{}, []Seen{starting, hungUp, others(wasKilled)}, "bound; bound; start runtime", byKILL},
 
-		{"a signal", Sleeper{}, []Seen{sent(unix.SIGCHLD, 21), started, sent(unix.SIGCHLD, 21), sent(unix.SIGUSR1, 7)}, "; let go; ; relay", 0},
+		{"a signal", Sleeper{}, []Seen{chld, started, chld, usr1}, "; let go; ; relay", 0},
 		{"a key of the terminal", Sleeper{}, []Seen{inJob, sent(unix.SIGINT, 0)}, "let go; relay, continue", 0},
 		{"a terminating signal that was ignored", ignoring, []Seen{started, sent(unix.SIGINT, 7)}, "let go; relay", 0},
 		{"a terminating signal, another one, and the inner fini is stopped", Sleeper{},
-			[]Seen{started, sent(unix.SIGTERM, 7), sent(unix.SIGWINCH, 7), sent(unix.SIGCHLD, 21)}, "let go; relay, continue; relay, continue; continue", 0},
+			[]Seen{started, term, sent(unix.SIGWINCH, 7), chld}, "let go; relay, continue; relay, continue; continue", 0},
 
-		{"a signal, and the line is full", Sleeper{At: Room, Main: 30}, []Seen{{}, sent(unix.SIGUSR1, 7)}, "continue, bound; relay", 0},
+		{"a signal, and the line is full", Sleeper{At: Room, Main: 30}, []Seen{{}, usr1}, "continue, bound; relay", 0},
 
-		{"TSTP", Sleeper{}, []Seen{started, sent(unix.SIGTSTP, 0)}, "let go; relay", 0},
-		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, sent(unix.SIGTSTP, 0)}, "let go; relay, suspend, be stoppable", 0},
+		{"TSTP", Sleeper{}, []Seen{started, tstp}, "let go; relay", 0},
+		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, tstp}, "let go; relay, suspend, be stoppable", 0},
 		{"TTIN in an orphaned job, which waited for Started", Sleeper{}, []Seen{orphanedJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend, be stoppable", 0},
-		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, sent(unix.SIGTSTP, 0)}, "continue; let go; relay, continue", 0},
+		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, tstp}, "continue; let go; relay, continue", 0},
 		{"TSTP in an orphaned job, and CONT of this process and of another one", Sleeper{Self: outerPid},
-			[]Seen{sent(unix.SIGTSTP, 0), orphanedJob, sent(unix.SIGTSTP, 0), sent(unix.SIGCONT, outerPid), sent(unix.SIGCONT, 7)}, "; let go; continue job; ; relay", 0},
+			[]Seen{tstp, orphanedJob, tstp, sent(unix.SIGCONT, outerPid), sent(unix.SIGCONT, 7)}, "; let go; continue job; ; relay", 0},
 		{"CONT of this process in another job", Sleeper{Self: outerPid}, []Seen{inJob, sent(unix.SIGCONT, outerPid)}, "let go; relay", 0},
 
 		{"the parent process has died, without pidfds", Sleeper{Parent: bySignal}, []Seen{started, sent(ParentSignal, 7), parents(sent(ParentSignal, 7))}, "let go; ; tell parent's death, continue", 0},
 		{"the parent process has died, and is outside of the namespace", Sleeper{Parent: pdeath.Launcher{FD: -1}},
-			[]Seen{started, parents(sent(ParentSignal, 7)), parents(sent(ParentSignal, 0)), sent(unix.SIGUSR1, 7)},
+			[]Seen{started, parents(sent(ParentSignal, 7)), parents(sent(ParentSignal, 0)), usr1},
 			"let go; relay; tell parent's death, continue; relay, continue", 0},
-		{"another signal without pidfds", Sleeper{Parent: bySignal}, []Seen{started, parents(sent(unix.SIGUSR1, 7))}, "let go; relay", 0},
+		{"another signal without pidfds", Sleeper{Parent: bySignal}, []Seen{started, parents(usr1)}, "let go; relay", 0},
 		{"ParentSignal with a pidfd", Sleeper{Parent: pdeath.Launcher{Pid: 10}}, []Seen{started, parents(sent(ParentSignal, 7))}, "let go; relay", 0},
 		{"the parent process has died before Started", Sleeper{}, []Seen{parentDied, started}, "continue; let go", 0},
 		{"the parent process has died, a signal comes, and the inner fini is stopped", Sleeper{},
-			[]Seen{started, parentDied, sent(unix.SIGUSR1, 7), sent(unix.SIGCHLD, 21)}, "let go; continue; relay, continue; continue", 0},
+			[]Seen{started, parentDied, usr1, chld}, "let go; continue; relay, continue; continue", 0},
 
 		{"the inner fini has done its work", Sleeper{}, []Seen{started, done, hungUp, exited(3)}, "let go; ; bound; exit", 3 << 8},
 		{"the command was killed", Sleeper{}, []Seen{started, said(Done, uint32(unix.SIGSEGV), 0), hungUp, exited(139)}, "let go; ; bound; exit", uint32(unix.SIGSEGV)},
-		{"the inner fini was killed after Done", Sleeper{}, []Seen{started, done, hungUp, killed(unix.SIGKILL)}, "let go; ; bound; exit", 3 << 8},
+		{"the inner fini was killed after Done", Sleeper{}, []Seen{started, done, hungUp, wasKilled}, "let go; ; bound; exit", 3 << 8},
 		{"the inner fini exits before Started", Sleeper{}, []Seen{hungUp, exited(127)}, "bound; exit", 127 << 8},
 		{"the inner fini exits before Started, with other children", Sleeper{}, []Seen{hungUp, others(exited(127))}, "bound; exit", 127 << 8},
-		{"the inner fini was killed before Started", Sleeper{}, []Seen{hungUp, killed(unix.SIGKILL)}, "bound; start runtime", uint32(unix.SIGKILL)},
-		{"the inner fini was killed", Sleeper{}, []Seen{started, hungUp, others(killed(unix.SIGKILL))}, "let go; bound; start runtime", uint32(unix.SIGKILL)},
+		{"the inner fini was killed before Started", Sleeper{}, []Seen{hungUp, wasKilled}, "bound; start runtime", byKILL},
+		{"the inner fini was killed", Sleeper{}, []Seen{started, hungUp, others(wasKilled)}, "let go; bound; start runtime", byKILL},
 		{"the runtime of the inner fini gave up", Sleeper{}, []Seen{started, hungUp, exited(2)}, "let go; bound; start runtime", 2 << 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
