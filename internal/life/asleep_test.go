@@ -403,13 +403,11 @@ func (f *fini) next() time.Duration {
 	return f.Loop.next()
 }
 
-// isBeginning, mayAsk and isInner are who the moves below are made by.
+// isBeginning and isInner are who the moves below are made by.
 func isBeginning(w *world, p *proc) bool {
 	f := w.fini(p.id)
 	return f != nil && (f.phase == forked || f.phase == settled || f.phase == starting) && p.state == 'S'
 }
-
-func mayAsk(w *world, p *proc) bool { return isBeginning(w, p) && w.fini(p.id).phase == forked }
 
 func isInner(w *world, p *proc) bool {
 	return p.id == w.cast.inner && p.state == 'S' && w.ghost.started && !w.ghost.done // before that, what it has started is left: a limit
@@ -417,35 +415,28 @@ func isInner(w *world, p *proc) bool {
 
 // endEarly ends an inner fini of itself.
 func (w *world) endEarly(p *proc, code int) {
-	w.ghost.early = code
 	f := w.fini(p.id)
 	f.said, f.machine, f.phase = true, nil, awake
 	f.queue, f.todo = nil, nil
 	w.exit(p, exited(code))
 }
 
-// asks makes an inner fini ask for another life, and exit.
-func asks(kind entry.Kind) func(*world, *proc) {
-	return func(w *world, p *proc) {
-		w.say(w.cast.outer, entry.Message{Kind: kind})
-		w.endEarly(p, 0)
-		w.ghost.early = 0
-	}
-}
-
 var pairMoves = []move{
-	{"asks for no pair", 1, mayAsk, asks(entry.BeAlone)},
+	{"asks for no pair", 1, func(w *world, p *proc) bool { return isBeginning(w, p) && w.fini(p.id).phase == forked }, func(w *world, p *proc) {
+		w.say(w.cast.outer, entry.Message{Kind: entry.BeAlone})
+		w.endEarly(p, 0)
+	}},
 	{"can't start the command", 1, isBeginning, func(w *world, p *proc) {
-		code := 125 // what it reads says so
+		w.ghost.early = 125 // what it reads says so
 		if w.fini(p.id).phase == starting {
-			code = 127
+			w.ghost.early = 127
 		}
-		w.endEarly(p, code)
+		w.endEarly(p, w.ghost.early)
 	}},
 	{"gives up", 1, isInner, func(w *world, p *proc) { // its runtime does
-		w.endEarly(p, 2)
 		w.ghost.early = ExitFailed
 		w.ghost.killed++
+		w.endEarly(p, 2)
 		w.oblige(w.ladder())
 	}},
 }

@@ -253,6 +253,7 @@ func TestStep(t *testing.T) {
 	playAll(t, []life{
 		{"a command whose end a tracer hides at first", defaults(), []turn{
 			{0, reaped{hidden: true}, "look", "lingering"},
+			{5 * ms, reap(false, 300), "", "lingering"},
 			{10 * ms, mainExits(exited(3), true), "exit 3", "over"},
 		}},
 		{"the whole way to the end", defaults(), []turn{

@@ -181,8 +181,13 @@ func TestLateSlices(t *testing.T) {
 // With what is given back the stop's own deadline becomes later too.
 func TestTimeIsGivenBack(t *testing.T) {
 	ladder, sweep := newLadder(defaults(), nil), newSweep(defaults(), nil)
-	ladder.step(0, late{time.Second})
-	sweep.step(0, late{time.Second})
+	ladder.rung = stopping
+	for _, m := range []Machine{ladder, sweep} {
+		k := &script{}
+		l := newLoop(k, defaults(), mainPid)
+		l.machine, k.now = m, shortSlice+time.Second
+		l.tick()
+	}
 	if ladder.deadline != time.Second || sweep.deadline != time.Second {
 		t.Errorf("the deadlines become later by %v and %v, want a second", ladder.deadline, sweep.deadline)
 	}
