@@ -1,7 +1,6 @@
 package life
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"math/rand/v2"
 	"reflect"
@@ -66,11 +65,7 @@ func TestCopiesShareNothing(t *testing.T) {
 	}
 }
 
-func (d *digest) number(n uint64) {
-	var bytes [8]byte
-	binary.LittleEndian.PutUint64(bytes[:], n)
-	_, _ = d.Write(bytes[:])
-}
+func (d *digest) number(n uint64) { maphash.WriteComparable(&d.Hash, n) }
 
 // place is where a process stands in the world, from 1 on, or 0 if it is gone.
 func (d *digest) place(id handle) handle {
@@ -103,7 +98,7 @@ var varies = slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Rules]()), 
 func (d *digest) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Bool:
-		_ = d.WriteByte(byte(boolToInt(v.Bool())))
+		d.number(uint64(boolToInt(v.Bool())))
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		switch n := v.Int(); {
 		case n > int64(epoch/2):
@@ -116,8 +111,7 @@ func (d *digest) add(v reflect.Value) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		d.number(v.Uint())
 	case reflect.String:
-		d.number(uint64(v.Len()))
-		_, _ = d.WriteString(v.String())
+		maphash.WriteComparable(&d.Hash, v.String())
 	case reflect.Array, reflect.Slice:
 		d.number(uint64(v.Len()))
 		for i := range v.Len() {
@@ -133,11 +127,11 @@ func (d *digest) add(v reflect.Value) {
 		d.number(0)
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() || v.Type() == reflect.TypeFor[Kernel]() {
-			_ = d.WriteByte(0)
+			d.number(0)
 			return
 		}
 		if v.Kind() == reflect.Interface {
-			_, _ = d.WriteString(v.Elem().Type().String())
+			maphash.WriteComparable(&d.Hash, v.Elem().Type())
 		}
 		d.add(v.Elem())
 	case reflect.Struct:
