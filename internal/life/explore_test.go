@@ -98,17 +98,16 @@ func (w *world) mayMiss(f *fini) bool {
 
 // during lets a process fork as a fini kills all, or end as it looks. It returns whom the fini misses.
 func (w *world) during(f *fini, p *proc) (missed []*proc) {
+	move := endsInLook // which goes as deep as without it
 	if doing[kill](f) {
+		move = "forks"
 		w.supply.left--
-		w.supply.used[moveOf("forks")]++
-		w.scene("%s forks", w.name(p.id))
-		if child := w.fork(p); child != nil {
-			missed = []*proc{child}
-		}
-		return missed
 	}
-	w.supply.used[moveOf(endsInLook)]++ // which goes as deep as without it
-	w.scene("%s %s", w.name(p.id), endsInLook)
+	w.supply.used[moveOf(move)]++
+	w.scene("%s %s", w.name(p.id), move)
+	if move == "forks" {
+		return []*proc{w.fork(p)}
+	}
 	missed = append(w.children(p.id), p)
 	for _, p := range missed {
 		p.mark.termed = true // it may come to light too late for that
@@ -177,7 +176,7 @@ func (w *world) next() (first time.Duration) {
 	return first
 }
 
-// A past is how a world was come by.
+// A past is the last choice by which a world was come by, and those before.
 type past struct {
 	before *past
 	taken  choice

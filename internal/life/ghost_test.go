@@ -21,8 +21,7 @@ type ghost struct {
 	toEnd        bool           // a signal has asked fini to end
 	endBy        syscall.Signal // the one for which the outer one has killed the inner one
 
-	mainEnded   bool
-	mainEndedAt time.Duration
+	mainEnded   time.Duration // when it did; 0 if it has not
 	mainStatus  syscall.WaitStatus
 	cleared     bool          // the command, whose group was asked with it, had to be killed
 	hurried     bool          // a signal or reason cut short what leftovers have to finish
@@ -213,7 +212,7 @@ func (w *world) rememberDeath(p *proc) {
 			w.oblige(w.ladder())
 		}
 	case p.id == c.main:
-		g.mainEnded, g.mainStatus, g.mainEndedAt = true, p.status, w.now
+		g.mainEnded, g.mainStatus = w.now, p.status
 		if r.Orphans != WaitAll {
 			w.oblige(r.Linger + r.Grace + w.extra())
 		}
@@ -226,7 +225,7 @@ func (w *world) rememberDeath(p *proc) {
 	if p.mark.sender {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit
 	}
-	if _, pausing := w.finis[0].machine.(paused); g.mainEnded && !pausing && !w.treeAlive() {
+	if _, pausing := w.finis[0].machine.(paused); g.mainEnded != 0 && !pausing && !w.treeAlive() {
 		w.oblige(r.Linger + longPause)
 	}
 }

@@ -92,13 +92,13 @@ func (w *world) wantedEnds() (wanted []Result) {
 	g := &w.ghost
 	byTime := Result{Code: exitTimedOut}
 	ends := []Result{ResultOf(g.mainStatus)}
-	if !g.mainEnded || g.unended || w.cast.tracer != 0 {
+	if g.mainEnded == 0 || g.unended || w.cast.tracer != 0 {
 		ends = append(ends, Result{Sig: syscall.SIGKILL}) // it could not be ended, or its end not be seen
 	}
 	switch {
 	case g.idled, g.timeout == 2: // whatever else has asked it to end
 		ends = []Result{byTime}
-	case g.timeout > 0, !g.mainEnded && w.rules.Timeout != 0:
+	case g.timeout > 0, g.mainEnded == 0 && w.rules.Timeout != 0:
 		ends = append(ends, byTime)
 	}
 	audited := w.policy() == LeaveAll && g.seen
@@ -143,7 +143,7 @@ var invariants = []struct {
 			return true
 		case policy == WaitAll:
 			return g.unwait
-		case !g.mainEnded: // then it is a command that does not end of SIGKILL
+		case g.mainEnded == 0: // then it is a command that does not end of SIGKILL
 			return true
 		default:
 			return policy == StopAll || policy == StopPipes && p.has(holding)
@@ -176,14 +176,14 @@ var invariants = []struct {
 		case x.kills(w):
 			return x.way != byForward || x.to.id == w.cast.main
 		}
-		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEndedAt+w.rules.Linger
+		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger
 	}},
 	{"its own to finish", "what a leftover starts after it was asked is left to it while it lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
 	}},
 	{"nothing left", "nothing of the tree is alive at the end, unless the policy spares it", ends, func(w *world, x fact) bool {
 		policy := w.policy()
-		return policy == StopPipes || policy == LeaveAll && w.ghost.mainEnded || len(w.survivors()) == 0
+		return policy == StopPipes || policy == LeaveAll && w.ghost.mainEnded != 0 || len(w.survivors()) == 0
 	}},
 	{"EOF", "nobody holds fini's streams at the end, under --orphans=pipes too", ends, func(w *world, x fact) bool {
 		holds := func(p *proc) bool { return p.has(holding) }
@@ -327,7 +327,7 @@ func (x fact) kills(w *world) bool {
 
 // isCleared reports whether a process is of the command's group, and the command had to be killed.
 func (w *world) isCleared(p *proc) bool {
-	return w.ghost.cleared && w.ghost.mainEnded && p.group == firstMain && p.id != w.cast.main
+	return w.ghost.cleared && w.ghost.mainEnded != 0 && p.group == firstMain && p.id != w.cast.main
 }
 
 func (w *world) inGroup(p *proc) bool { return p.group == w.rules.commandGroup(firstMain) }

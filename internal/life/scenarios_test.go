@@ -204,7 +204,7 @@ func (f *fini) unwatch(id handle) {
 func pauses(w *world) {
 	w.get(w.cast.main).deathsig, w.cast.main = 0, 0
 	w.finis[0].Loop = *New(&kernel{w: w}, w.rules, 0, false)
-	w.ghost.mainEnded = true
+	w.ghost.mainEnded = epoch - 2*time.Second
 }
 
 // The moves come in bunches, so that each bunch can go deep.

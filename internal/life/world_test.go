@@ -43,8 +43,8 @@ type world struct {
 	mainIs   traits // of a command that is not started yet
 	ghost    ghost  // what the invariants remember, and nobody in the world knows
 
-	supply supply // what else may happen
-	past   *past
+	supply supply   // what else may happen
+	past   *past    // how it was come by
 	story  *[]scene // of the past; nil while states are counted
 	spins  int      // how often finis went on since time has passed
 	broken string   // the first invariant that did not hold, and how
