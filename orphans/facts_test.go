@@ -136,6 +136,6 @@ func filesOf(t testing.TB, name, text string) *files {
 	t.Helper()
 	dir := t.TempDir()
 	rig.Put(t, dir+"/"+name, text, 0o600)
-	f := filesIn(self.OpenDir(t, dir))
+	f := filesIn(int(self.Open(t, dir, os.O_RDONLY).Fd()))
 	return &f
 }

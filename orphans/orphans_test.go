@@ -68,7 +68,7 @@ func look(t *testing.T, tree *Tree) map[int]Process {
 	return found
 }
 
-// find returns what a look finds, by label: that has to be the processes with these labels, or everybody without one.
+// find returns what a look finds, by label: it has to be the processes with these labels, or without labels everybody.
 func (f *family) find(t *testing.T, tree *Tree, labels ...string) map[string]Process {
 	t.Helper()
 	if labels == nil {
@@ -82,7 +82,7 @@ func (f *family) find(t *testing.T, tree *Tree, labels ...string) map[string]Pro
 	return found
 }
 
-// killed is whom a way to kill hits, which is refused nobody.
+// killed returns whom a way to kill hits. It has to be refused nobody.
 func killed(t *testing.T, kill func() (hit, refused []int, err error)) []int {
 	t.Helper()
 	hit, refused, err := kill()
@@ -155,35 +155,26 @@ func TestLook(t *testing.T) {
 }
 
 // treeOf is a Tree for a process with these standard streams, nil for closed ones.
-func treeOf(t *testing.T, streams ...*os.File) *Tree {
+func treeOf(t *testing.T, stdout, stderr *os.File) *Tree {
 	t.Helper()
-	for i, file := range streams {
-		at := -1
-		if file != nil {
-			at = int(file.Fd())
-		}
-		defer self.PutAt(t, 1+i, at)()
-	}
+	defer self.PutAt(t, 1, stdout)()
+	defer self.PutAt(t, 2, stderr)()
 	return New()
 }
 
 func TestHolds(t *testing.T) {
 	f := newFamily(t)
-	open := func(path string, mode int) *os.File {
-		file, err := os.OpenFile(path, mode, 0o600)
-		check(t, err)
-		t.Cleanup(func() { _ = file.Close() })
-		return file
+	again := func(file *os.File, mode int) *os.File {
+		return self.Open(t, fmt.Sprintf("/proc/self/fd/%d", file.Fd()), mode)
 	}
-	again := func(file *os.File, mode int) *os.File { return open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), mode) }
 	outR, outW := rig.Pipe(t)
 	_, errW := rig.Pipe(t)
 	_, otherW := rig.Pipe(t)
 	near, far := rig.Socketpair(t)
-	null, file := open(os.DevNull, os.O_RDWR), open(filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE)
+	null, file := self.Open(t, os.DevNull, os.O_RDWR), self.Open(t, filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE)
 	named := filepath.Join(t.TempDir(), "fifo")
 	check(t, unix.Mkfifo(named, 0o600))
-	fifo := open(named, os.O_RDWR)
+	fifo := self.Open(t, named, os.O_RDWR)
 	for label, files := range map[string][]*os.File{
 		"none":                 nil,
 		"stdout":               {outW},

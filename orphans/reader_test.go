@@ -25,7 +25,7 @@ func newFakeProc(t *testing.T) (f fakeProc, tree *Tree) {
 	t.Helper()
 	f = fakeProc{t, t.TempDir()}
 	tree = New()
-	tree.Dir, tree.byChildren, tree.streams = self.OpenDir(t, f.dir), true, [2]stream{}
+	tree.Dir, tree.byChildren, tree.streams = int(self.Open(t, f.dir, os.O_RDONLY).Fd()), true, [2]stream{}
 	return f, tree
 }
 

@@ -28,7 +28,7 @@ func TestTraffic(t *testing.T) {
 	stdin, _ := rig.Pipe(t)
 	other, _ := rig.Pipe(t)
 	tree := New()
-	defer self.PutAt(t, 0, int(stdin.Fd()))()
+	defer self.PutAt(t, 0, stdin)()
 	for label, from := range map[string]*os.File{"server": stdin, "beside": other} {
 		cmd := command("@stay", label)
 		cmd.Stdin = from

@@ -2,6 +2,7 @@ package pdeath
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,30 +35,23 @@ func TestAdopted(t *testing.T) {
 // Standard input is watched if it has a far end. See socketpair(2), null(4).
 func TestLookAtStdin(t *testing.T) {
 	pipe, _ := rig.Pipe(t)
-	open := func(path string, flags int) int {
-		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0o600)
-		check(t, err)
-		return fd
-	}
-	pair := func(kind int) int {
-		fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-		check(t, err)
-		return fds[0]
-	}
+	stream, _ := rig.Socketpair(t)
+	datagrams, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	check(t, err)
 	for name, c := range map[string]struct {
-		fd   int
+		file *os.File
 		want Stdin
 		says string
 	}{
-		"a pipe":              {int(pipe.Fd()), Open, "<nil>"},
-		"a stream socket":     {pair(unix.SOCK_STREAM), Open, "<nil>"},
-		"a datagram socket":   {pair(unix.SOCK_DGRAM), Unwatched, "a datagram socket has no end"},
-		"/dev/null":           {open("/dev/null", 0), Ended, "<nil>"},
-		"/dev/zero":           {open("/dev/zero", 0), Unwatched, "a device has no end"},
-		"a terminal's master": {open("/dev/ptmx", 0), Open, "<nil>"},
-		"a file":              {open(t.TempDir()+"/file", unix.O_CREAT), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
+		"a pipe":              {pipe, Open, "<nil>"},
+		"a stream socket":     {stream, Open, "<nil>"},
+		"a datagram socket":   {os.NewFile(uintptr(datagrams[0]), ""), Unwatched, "a datagram socket has no end"},
+		"/dev/null":           {self.Open(t, "/dev/null", os.O_RDWR), Ended, "<nil>"},
+		"/dev/zero":           {self.Open(t, "/dev/zero", os.O_RDWR), Unwatched, "a device has no end"},
+		"a terminal's master": {self.Open(t, "/dev/ptmx", os.O_RDWR|unix.O_NOCTTY), Open, "<nil>"},
+		"a file":              {self.Open(t, t.TempDir()+"/file", os.O_RDWR|os.O_CREATE), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
 	} {
-		restore := self.PutAt(t, 0, c.fd)
+		restore := self.PutAt(t, 0, c.file)
 		got, err := LookAtStdin()
 		restore()
 		rig.Equal(t, name, got, c.want)

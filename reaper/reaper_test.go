@@ -57,8 +57,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	check(t, Subreaper())
 	fifo := filepath.Join(t.TempDir(), "until")
 	check(t, unix.Mkfifo(fifo, 0o600))
-	end, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	check(t, err)
+	end := self.Open(t, fifo, os.O_RDWR)
 	child := start(t, "/bin/sh", "-c", `exec 3<"$1"; for n in $(seq $2); do read line <&3 & done; exit 7`, "sh", fifo, strconv.Itoa(orphans))
 	// Who has ended is asked for while its pid and its name are still its own.
 	var asked []int

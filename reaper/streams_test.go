@@ -38,7 +38,7 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	check(t, moreW.Close())
 	own := inherited[350]
 	unix.CloseOnExec(own)
-	restore := []func(){self.PutAt(t, 0, int(inR.Fd())), self.PutAt(t, 1, int(out.Fd()))}
+	restore := []func(){self.PutAt(t, 0, inR), self.PutAt(t, 1, out)}
 	check(t, errors.Join(inR.Close(), out.Close()))
 
 	CloseInherited(keepStdin)

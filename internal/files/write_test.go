@@ -33,7 +33,7 @@ func sayTo(t *testing.T, file *os.File) bool {
 		check(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
-	restore := self.PutAt(t, 2, int(file.Fd()))
+	restore := self.PutAt(t, 2, file)
 	before := mask()
 	ok := SayLine(line)
 	after := mask()
@@ -96,10 +96,8 @@ func TestSayLineToFile(t *testing.T) {
 	for name, mode := range map[string]int{"shared offset": 0, "appending": os.O_APPEND} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
-			file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o600)
-			check(t, err)
-			defer func() { _ = file.Close() }()
-			_, err = file.WriteString("command\n")
+			file := self.Open(t, path, os.O_CREATE|os.O_WRONLY|mode)
+			_, err := file.WriteString("command\n")
 			check(t, err)
 			for range 2 {
 				rig.Equal(t, "SayLine", sayTo(t, file), true)

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,7 @@ func filesOf(t testing.TB, name, text string) *Files {
 	t.Helper()
 	dir := t.TempDir()
 	rig.Put(t, dir+"/"+name, text, 0o600)
-	f := In(self.OpenDir(t, dir))
+	f := In(int(self.Open(t, dir, os.O_RDONLY).Fd()))
 	return &f
 }
 

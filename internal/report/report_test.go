@@ -160,9 +160,7 @@ func TestReportIsBounded(t *testing.T) {
 	if allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }); allocs > 0 { // which runs it once more
 		t.Errorf("a signal too many costs %v allocations", allocs)
 	}
-	if len(r.signals) != maxSignals || r.moreSignals != most-maxSignals {
-		t.Errorf("%d signals and %d more, want %d in all", len(r.signals), r.moreSignals, most)
-	}
+	rig.Equal(t, "signals, and more", [2]int{len(r.signals), r.moreSignals}, [2]int{maxSignals, most - maxSignals})
 
 	long := strings.Repeat("é", 100_000)
 	at := orphans.Details{Variables: map[string]string{}, Listens: slices.Repeat([]string{long[:108]}, 16), Dir: long[:1024]}
@@ -183,9 +181,8 @@ func TestReportIsBounded(t *testing.T) {
 			r.Leftover(left, "left", from, "", sent(syscall.SIGTERM), "") // is known
 		}
 	}
-	if len(r.leftovers) != maxLeftovers || r.moreLeftovers != 12_000-maxLeftovers || len(r.seen) != maxSeen {
-		t.Errorf("%d leftovers and %d more, %d known", len(r.leftovers), r.moreLeftovers, len(r.seen))
-	}
+	counts := [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)}
+	rig.Equal(t, "leftovers, more, and those that are known", counts, [3]int{maxLeftovers, 12_000 - maxLeftovers, maxSeen})
 	for i, left := range r.leftovers {
 		if len(left.command) != maxCommandLine || !left.isCut || len(left.Owner.Command) != maxText ||
 			len(left.Marks) != maxMarks || len(left.Chain) != maxAncestors || left.At.Variables != nil {

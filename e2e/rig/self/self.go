@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PutAt makes an open file a descriptor of this process, or closes that for -1, until restore is called.
-func PutAt(t testing.TB, fd, file int) (restore func()) {
+// PutAt makes a file a descriptor of this process, or closes that for nil, until restore is called.
+func PutAt(t testing.TB, fd int, file *os.File) (restore func()) {
 	t.Helper()
 	saved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	rig.NoError(t, err)
-	if file < 0 {
+	if file == nil {
 		rig.NoError(t, unix.Close(fd))
 	} else {
-		rig.NoError(t, unix.Dup3(file, fd, 0))
+		rig.NoError(t, unix.Dup3(int(file.Fd()), fd, 0))
 	}
 	return func() { rig.NoError(t, errors.Join(unix.Dup3(saved, fd, 0), unix.Close(saved))) }
 }
@@ -37,13 +37,13 @@ func WithoutRoot(t testing.TB, do func()) {
 	do()
 }
 
-// OpenDir opens a directory until the test ends.
-func OpenDir(t testing.TB, dir string) (fd int) {
+// Open opens a file until the test ends.
+func Open(t testing.TB, path string, flags int) *os.File {
 	t.Helper()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	file, err := os.OpenFile(path, flags, 0o600)
 	rig.NoError(t, err)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	return fd
+	t.Cleanup(func() { _ = file.Close() })
+	return file
 }
 
 // AwaitEnd waits until a child, or any child for a pid of 0, has ended, and does not reap it.
