@@ -38,7 +38,12 @@ func (tt life) tell(t *testing.T, p rig.Place) (reports.Report, *rig.Life) {
 	var path string
 	begin := func(t testing.TB, timeout string) *rig.Life {
 		path = reports.Path(t)
-		return rig.Start(t, p, slices.Concat([]string{"--report=" + path}, strings.Fields(timeout+" "+tt.flags), []string{"--"}, tt.command)...)
+		flags := append(strings.Fields(timeout+" "+tt.flags), "--report="+path, "--")
+		cmd := p.Command(append(flags, tt.command...)...)
+		if tt.name == "not to be watched" {
+			cmd.Stdin = must(os.Open("/etc/passwd"))
+		}
+		return rig.StartCmd(t, cmd)
 	}
 	var l *rig.Life
 	if strings.HasPrefix(tt.name, "timeout") {
@@ -69,7 +74,7 @@ func (tt life) tell(t *testing.T, p rig.Place) (reports.Report, *rig.Life) {
 	case "chain": // of which one ends by itself, or is reaped by another, or not
 		got = regexp.MustCompile(` was sent SIGTERM( SIGKILL)?(, ended \w+)?`).ReplaceAllString(got, "")
 	}
-	isRun := tt.command != nil
+	isRun := !strings.Contains(tt.want, "end not seen")
 	if got != tt.want || !slices.Equal(r.Command, tt.command) || isRun != (r.Pid > 0) || isRun != (r.Ended != nil) {
 		t.Errorf("reports %q, pid %d, the command %q, want %q; stderr: %s", got, r.Pid, r.Command, tt.want, l.Err.Text())
 	}
@@ -87,7 +92,7 @@ func pidsOf(l *rig.Life, last string) map[string]int {
 	return pids
 }
 
-// The command's own end, why fini stopped it, and which signals came.
+// The command's own end, why fini stopped it, which signals came, and why it could not be started.
 func TestReportOfTheCommand(t *testing.T) {
 	t.Parallel()
 	const sleeps = "echo ready; exec sleep 1000"
@@ -114,6 +119,11 @@ func TestReportOfTheCommand(t *testing.T) {
 				l.Signal(unix.SIGUSR1)
 			}, "7 exit 7\nSIGUSR2 from test\nSIGHUP from test\nSIGRTMIN+3 from test\nSIGUSR1 from test"},
 			{"rewritten signal", "-r TERM:USR1", rig.Mode("signals", "10"), func(l *rig.Life) { l.Signal(unix.SIGTERM) }, "7 exit 7\nSIGTERM from test"},
+			{"not found", "", []string{"no-such-command"}, nil, "127 end not seen: cannot run no-such-command: not found on PATH"},
+			{"not executable", "", []string{"/etc/passwd"}, nil, "126 end not seen: cannot run /etc/passwd: permission denied: " +
+				"it is not executable; chmod +x /etc/passwd makes it so"},
+			{"not to be watched", "-i", []string{"cat"}, nil, "125 end not seen: --stdin-eof: cannot watch standard input: " +
+				"a file has no far end; want a pipe, a socket or a terminal"},
 			{"a pod's pause process", "-v --pause", nil, func(l *rig.Life) {
 				l.Err.Want("fini: pausing")
 				l.Signal(unix.SIGTERM)
@@ -252,31 +262,6 @@ func TestReportIsEmptyUntilTheEnd(t *testing.T) {
 		t.Errorf("a fini that was killed has left %q", text)
 	}
 	reports.MustHaveOnly(t, path)
-}
-
-// A command that could not be started is reported too, and why.
-func TestReportOfWhatWasNotStarted(t *testing.T) {
-	t.Parallel()
-	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
-		for _, tt := range []struct {
-			name, command string
-			status        int
-			says          string
-		}{
-			{"not found", "-- no-such-command", 127, "cannot run no-such-command: not found on PATH"},
-			{"not executable", "-- /etc/passwd", 126, "cannot run /etc/passwd: permission denied: it is not executable; chmod +x /etc/passwd makes it so"},
-			{"not to be watched", "-i -- cat </etc/passwd", 125,
-				"--stdin-eof: cannot watch standard input: a file has no far end; want a pipe, a socket or a terminal"},
-		} {
-			t.Run(tt.name, func(t *testing.T) {
-				t.Parallel()
-				r := reports.MustHave(t, try(t, shell(t, p, `"$@" --report=report.json `+tt.command), tt.status, "fini: "+tt.says+"\n"))
-				if got := r.Words(nil); got != fmt.Sprintf("%d end not seen: %s", tt.status, tt.says) || r.Ended != nil || r.Pid != 0 {
-					t.Errorf("reports %q and pid %d", got, r.Pid)
-				}
-			})
-		}
-	})
 }
 
 // The schema takes no report with a field more or less, or with another value.
