@@ -49,11 +49,14 @@ func Kernel(t testing.TB, ok bool, what string) {
 	}
 }
 
-// Program returns the path of a program that is needed.
-func Program(t testing.TB, name string) string {
+// Program returns the path of a program that is needed, the last one of several.
+func Program(t testing.TB, names ...string) (path string) {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	That(t, err == nil, name)
+	for _, name := range names {
+		var err error
+		path, err = exec.LookPath(name)
+		That(t, err == nil, name)
+	}
 	return path
 }
 

@@ -72,9 +72,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$@"`},
 // The command sees no difference between being started by fini and without it.
 func TestCommandSeesNoDifference(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"bash", "python3", "make", "nohup"} {
-		need.Program(t, program)
-	}
+	need.Program(t, "bash", "python3", "make", "nohup")
 	dir := t.TempDir()
 	file := rig.Put(t, filepath.Join(dir, "probe"), probeScript, 0o644)
 	for _, setting := range settings {

@@ -59,9 +59,7 @@ var (
 
 func needBrowserServers(t *testing.T) {
 	t.Helper()
-	for _, program := range []string{"node", "npx", "chromium"} {
-		need.Program(t, program)
-	}
+	need.Program(t, "node", "npx", "chromium")
 	for _, program := range []string{"mcp-server-puppeteer", "playwright-mcp", "chrome-devtools-mcp"} {
 		need.Module(t, ".bin/"+program)
 	}

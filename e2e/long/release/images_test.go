@@ -1,11 +1,11 @@
 package release
 
 import (
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,37 +150,27 @@ func releaseEmulated(t *testing.T, r release) {
 // in a session of its own, which holds stdout.
 func mustLiveWell(t *testing.T, p rig.Place, fini []string) {
 	t.Helper()
-	h := rig.NewCgroup(t)
-	argv := append(fini[:len(fini):len(fini)], p.Flags()...)
 	if p.PID1 {
 		rig.NeedPidNamespace(t)
-		argv = append(rig.Mode("pid1"), argv...)
 	}
-	cmd := rig.CommandOf(h.Wrap(append(argv, "--", "sh", "-c", containers.Make200Orphans+`
+	h := rig.NewCgroup(t)
+	cmd := h.Around(p, nil, "--", "sh", "-c", containers.Make200Orphans+`
 		setsid sh -c 'trap "echo escapee got TERM; exit" TERM; echo escapee ready; while :; do sleep 1000 & wait; done' &
 		read go
-		exit 7`)...))
-	if p.PID1 {
-		rig.AsPID1(cmd)
-	}
+		exit 7`)
+	at := slices.Index(cmd.Args, rig.Fini)
+	cmd.Args = slices.Replace(cmd.Args, at, at+1, fini...)
 	l := rig.StartCmd(t, cmd)
 	l.Out.Want("escapee ready")
 	rig.Until(t, "no zombie in the cgroup", func() bool {
 		// Version 1 of cgroups lists zombies, and so does version 2, but for threads.
 		text, _ := os.ReadFile(filepath.Join(h.Dir, "cgroup.procs"))
-		for pid := range strings.FieldsSeq(string(text)) {
-			if procfs.ReadStat("/proc/"+pid+"/stat").State() == 'Z' {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(strings.Fields(string(text)), func(pid string) bool {
+			return procfs.ReadStat("/proc/"+pid+"/stat").State() == 'Z'
+		})
 	})
-	_, _ = io.WriteString(l.Stdin, "go\n")
-	out := l.Out.Whole() // to EOF
-	l.MustEnd(7)
-	rig.WantOnce(t, out, "escapee got TERM")
+	rig.Write(t, l, "go\n")
+	rig.WantOnce(t, l.Out.Whole(), "escapee got TERM") // to EOF
+	h.MustLeaveNothing(t, l, 7)
 	l.Err.Want("fini: stopping leftover ")
-	if left := h.Names(); len(left) > 0 {
-		t.Errorf("fini is gone and alive are: %q", left)
-	}
 }

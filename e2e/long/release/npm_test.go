@@ -55,9 +55,7 @@ func (s shim) command(args ...string) *exec.Cmd {
 // releaseNPM installs the packages from their archives alone, and runs their program under both kinds of Node, whatever that
 // of this machine is.
 func releaseNPM(t *testing.T, r release) {
-	for _, program := range []string{"npm", "node"} {
-		need.Program(t, program)
-	}
+	need.Program(t, "npm", "node")
 	s := shim{prefix: t.TempDir()}
 	s.program = filepath.Join(s.prefix, "node_modules/.bin/fini-init")
 	install := exec.Command("npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", s.prefix,
@@ -179,9 +177,7 @@ func shimEnded(t *testing.T, s shim) {
 			l.Out.Want("ready")
 			rig.NoError(t, tt.end(l))
 			l.Out.Whole() // to EOF
-			if got := l.Status(); got != tt.status {
-				t.Errorf("status %d; stderr: %s", got, l.Err.Text())
-			}
+			l.MustHaveStatus(tt.status)
 			if tt.status == 143 { // fini itself has ended, and what it has left is left
 				h.MustBeEmpty()
 			}
@@ -213,9 +209,10 @@ func shimTransparent(t *testing.T, s shim) {
 	}
 }
 
-// shimBind looks at the --bind flags with which the shim starts fini.
+// shimBind looks at the --bind flags with which the shim starts fini: who are the processes that they name?
 func shimBind(t *testing.T, s shim) {
-	const show = `tr '\0' '\n' </proc/$PPID/cmdline | grep '^--bind=' | sed 's/.*=/bind /'; echo end; read line`
+	const show = `tr '\0' '\n' </proc/$PPID/cmdline | sed -n 's/^--bind=//p' | while read pid; do
+		case "$pid $(tr '\0' ' ' </proc/$pid/cmdline)" in "$TEST "*) echo caller ;; "$pid npm "*) echo npm ;; *) echo other ;; esac; done`
 	dir := t.TempDir()
 	rig.Put(t, filepath.Join(dir, "package.json"), `{"private": true, "scripts": {"show": "fini-init --no-shield -- sh -c \"$SHOW\"",
 		"npx": "npx --no-install fini-init --no-shield -- sh -c \"$SHOW\"", "background": "node client.js"}}`, 0o644)
@@ -223,53 +220,36 @@ func shimBind(t *testing.T, s shim) {
 	rig.Put(t, filepath.Join(dir, "client.js"),
 		`require('child_process').spawn('fini-init', ['--no-shield', '--', 'sh', '-c', process.env.SHOW], {stdio: 'inherit'})`, 0o644)
 	rig.NoError(t, os.Symlink(filepath.Join(s.prefix, "node_modules"), filepath.Join(dir, "node_modules")))
-	own := 0 // the shim's, where it stays
+	own := "" // the shim's, where it stays
 	if s.stays {
-		own = 1
+		own = "other"
 	}
-	for _, tt := range []struct {
-		name, line string
-		npms       int // how many npm are to be among the bonds, and their caller
-		others     int
-	}{
-		{"npx", `npx --no-install fini-init --no-shield -- sh -c "$SHOW"`, 1, own},
-		{"npm run", "npm run --silent show", 1, own},
-		{"npx in npm run", "npm run --silent npx", 2, own},
-		{"a program in npm run", "npm run --silent background", 0, own},
-		{"alone", `$SHIM --no-shield -- sh -c "$SHOW"`, 0, own},
-		{"-p none", `npx --no-install fini-init --no-shield -vpnone -- sh -c "$SHOW"`, 0, 0},
-		{"--pdeathsig", `npx --no-install fini-init --no-shield --grace 1s --pdeathsig None sh -c "$SHOW"`, 0, 0},
-		{"FINI_PDEATHSIG", `env FINI_PDEATHSIG=none $SHIM --no-shield sh -c "$SHOW"`, 0, 0},
-		{"a command's -p", `npx --no-install fini-init --no-shield sh -c "$SHOW" -p none`, 1, own},
+	for _, tt := range []struct{ name, line, bound string }{
+		{"npx", `npx --no-install fini-init --no-shield -- sh -c "$SHOW"`, "caller npm"},
+		{"npm run", "npm run --silent show", "caller npm"},
+		{"npx in npm run", "npm run --silent npx", "caller npm npm"},
+		{"a program in npm run", "npm run --silent background", own},
+		{"alone", `$SHIM --no-shield -- sh -c "$SHOW"`, own},
+		{"-p none", `npx --no-install fini-init --no-shield -vpnone -- sh -c "$SHOW"`, ""},
+		{"--pdeathsig", `npx --no-install fini-init --no-shield --grace 1s --pdeathsig None sh -c "$SHOW"`, ""},
+		{"FINI_PDEATHSIG", `env FINI_PDEATHSIG=none $SHIM --no-shield sh -c "$SHOW"`, ""},
+		{"a command's -p", `npx --no-install fini-init --no-shield sh -c "$SHOW" -p none`, "caller npm"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cmd := exec.Command("sh", "-c", "exec "+tt.line)
-			cmd.Env = append(append(os.Environ(), s.env...), "SHOW="+show, "SHIM="+s.program, "npm_config_offline=true",
-				"npm_config_cache="+t.TempDir())
+			cmd.Env = append(append(os.Environ(), s.env...), "SHOW="+show, "SHIM="+s.program, fmt.Sprint("TEST=", os.Getpid()),
+				"npm_config_offline=true", "npm_config_cache="+t.TempDir())
 			cmd.Dir = dir
 			l := rig.StartCmd(t, cmd)
-			npms, caller, others := 0, false, 0
-			for line, ok := l.Out.Next(); ok && line != "end"; line, ok = l.Out.Next() {
-				var pid int
-				if _, err := fmt.Sscanf(line, "bind %d", &pid); err != nil {
-					continue
-				}
-				switch args := clients.CommandLineOf(pid); {
-				case len(args) > 0 && (args[0] == "npm" || strings.HasPrefix(args[0], "npm ")):
-					npms++
-				case pid == os.Getpid():
-					caller = true
-				default:
-					others++
-				}
+			bound := strings.Fields(l.Out.Whole())
+			slices.Sort(bound)
+			if slices.Contains(bound, "npm") { // beside which there is its shell
+				bound = slices.DeleteFunc(bound, func(who string) bool { return who == "other" })
 			}
-			// Beside npm there is its shell.
-			if npms != tt.npms || caller != (tt.npms > 0) || npms == 0 && others != tt.others {
-				t.Errorf("bound to %d npm, its caller: %t, and %d others, want %d npm; stderr: %s", npms, caller, others, tt.npms,
-					l.Err.Text())
+			if got := strings.Join(bound, " "); got != tt.bound {
+				t.Errorf("bound to %q, want %q; stderr: %s", got, tt.bound, l.Err.Text())
 			}
-			_ = l.Stdin.Close()
-			l.Status()
+			l.MustHaveStatus(0)
 		})
 	}
 }
