@@ -310,7 +310,7 @@ func migratesImage(t *testing.T, diff string) {
 func migratesRun(t *testing.T, diff string) {
 	image := migrated(t, "FROM debian:12\nCOPY server /bin/\n")
 	mustMigrate(t, diff, func(side string) *containers.Container {
-		words := strings.NewReplacer("/usr/local/bin/fini:", containers.FiniFile(t)+":", " example ", " "+image+" ").Replace(side)
+		words := strings.NewReplacer("/usr/local/bin/fini:", rig.Fini+":", " example ", " "+image+" ").Replace(side)
 		return containers.StartContainer(t, strings.Fields(words)[2:]...)
 	})
 }

@@ -282,7 +282,7 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 				b.Y.MustBeHeld()
 				pid := b.Wrapper
 				if which == "inner" {
-					pid = e.Must(t, "exec", b.Name, "sh", "-c", findsInner)
+					pid = e.Must(t, "exec", b.Name, "pidof", "reaper")
 				}
 				e.Must(t, "exec", b.Name, "kill", "-KILL", pid)
 				b.MustHaveStatus(137)
@@ -294,14 +294,6 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 		}
 	}
 }
-
-// findsInner says the pid of an inner fini: its parent is a fini too.
-const findsInner = `
-	for d in /proc/[0-9]*; do
-		read -r _ name _ above rest <$d/stat && read -r _ parent rest </proc/$above/stat &&
-		case $name$parent in "(reaper)(fini)") echo ${d#/proc/};; esac
-	done 2>/dev/null
-	true`
 
 // beside is a `docker exec` into a container that runs two processes: an init, for which
 // nobody's orphan stays a zombie, and a sleep.
@@ -360,15 +352,10 @@ func newVolume(t *testing.T) *volume {
 	dir, err := os.MkdirTemp("", "fini-volume-")
 	rig.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	rig.NoError(t, os.Chmod(dir, 0o755))
 	rig.Put(t, filepath.Join(dir, "saver"), saver, 0o644)
-	rig.Put(t, filepath.Join(dir, "saved"), "", 0o644)
-	fifo := filepath.Join(dir, "witness")
-	rig.NoError(t, syscall.Mkfifo(fifo, 0o600))
-	rig.NoError(t, os.Chmod(fifo, 0o666))
-	rig.NoError(t, os.Chmod(filepath.Join(dir, "saved"), 0o666))
+	rig.Run(t, "sh", "-ec", `cd "$1"; chmod 755 .; mkfifo -m 666 witness; >saved; chmod 666 saved`, "sh", dir)
 	// With a reader that does not wait for a writer.
-	witness, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	witness, err := os.OpenFile(filepath.Join(dir, "witness"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	rig.NoError(t, err)
 	t.Cleanup(func() { _ = witness.Close() })
 	return &volume{t, dir, witness}

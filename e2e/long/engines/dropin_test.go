@@ -33,7 +33,7 @@ func TestDropInDocker(t *testing.T) {
 	e := &dropIn{Engine: dockerEngine(t), inside: "/sbin/docker-init"}
 	e.Image = containers.Base(t)
 	e.run = func(flags ...string) []string {
-		return slices.Concat([]string{"-v", containers.FiniFile(t) + ":" + e.inside + ":ro", "--entrypoint", e.inside}, flags, []string{e.Image, "--"})
+		return slices.Concat([]string{"-v", rig.Fini + ":" + e.inside + ":ro", "--entrypoint", e.inside}, flags, []string{e.Image, "--"})
 	}
 	e.play(t, map[string]func(t *testing.T, e *dropIn){
 		"root/status":      func(t *testing.T, e *dropIn) { checkStatus(t, e, nil, allStatuses) },
@@ -53,7 +53,7 @@ func TestDropInPodman(t *testing.T) {
 	need.Root(t, "for podman")
 	e := &dropIn{Engine: podmanEngine(t, containers.PodmanClient(t), containers.PodmanConfig(t)), inside: "/run/podman-init"}
 	e.run = func(flags ...string) []string {
-		return slices.Concat([]string{"--init", "--init-path", containers.FiniFile(t)}, flags, []string{e.Image})
+		return slices.Concat([]string{"--init", "--init-path", rig.Fini}, flags, []string{e.Image})
 	}
 	e.play(t, map[string]func(t *testing.T, e *dropIn){
 		"root/status":     func(t *testing.T, e *dropIn) { checkStatus(t, e, nil, fewStatuses) },
@@ -152,7 +152,7 @@ func dropInPause(t *testing.T, e *dropIn) {
 		g.Out.Want("made")
 		return pause, g
 	}
-	pause, g := joined("-v", containers.FiniFile(t)+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
+	pause, g := joined("-v", rig.Fini+":/fini:ro", "--entrypoint", "/fini", e.Image, "-P")
 	rig.Until(t, "no zombie beside fini -P", func() bool { return e.Zombies(t, g.Name) == 0 })
 	e.Must(t, "stop", pause.Name) // sends SIGKILL in the end, which would be 137
 	if out := pause.MustEnd(0, 0); out != "" {
@@ -216,7 +216,7 @@ func podmanPlayKube(t *testing.T, e *dropIn) {
 	pod := containers.UniqueName("pod")
 	one := pod + "-one"
 	script := `tr '\0' '\n' </proc/$$/environ; echo environ ends; ` + containers.Make200Orphans + briefly
-	file := rig.Put(t, filepath.Join(t.TempDir(), "pod.yaml"), fmt.Sprintf(podYAML, pod, e.Image, script, containers.FiniFile(t)), 0o644)
+	file := rig.Put(t, filepath.Join(t.TempDir(), "pod.yaml"), fmt.Sprintf(podYAML, pod, e.Image, script, rig.Fini), 0o644)
 	t.Cleanup(func() { e.Must(t, "pod", "rm", "-f", "-t", "0", pod) })
 	e.Must(t, "play", "kube", "--network", "none", file)
 

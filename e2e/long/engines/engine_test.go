@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,15 +47,12 @@ func rootlessPodman(t *testing.T, uid int) (e *containers.Engine, fini string) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	fini = rig.Put(t, in("fini"), rig.ReadFile(t, rig.Fini), 0o755)
 	rig.Put(t, in("containers.conf"), containers.PodmanConf, 0o644)
-	for _, name := range []string{"home", "run", ""} {
-		rig.NoError(t, os.MkdirAll(in(name), 0o700))
-		rig.NoError(t, os.Chown(in(name), uid, uid))
-	}
+	id := strconv.Itoa(uid)
+	rig.Run(t, "install", "-d", "-m", "700", "-o", id, "-g", id, dir, in("home"), in("run"))
 	t.Cleanup(func() {
 		e.Must(t, "system", "migrate") // ends the process that keeps the user's namespaces
 		rig.Until(t, "podman's directory can be removed", func() bool { return os.RemoveAll(dir) == nil })
 	})
-	id := strconv.Itoa(uid)
 	return podmanEngine(t,
 		// The user may not be allowed into the directory that the tests run in.
 		[]string{"env", "-C", "/", "setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--",
@@ -121,13 +119,12 @@ func isRunning(e *containers.Engine, t testing.TB, name string) bool {
 // for tini there is the engine's own init, which is tini.
 func wrapped(e *containers.Engine, t testing.TB, wrap, flags []string, command ...string) []string {
 	t.Helper()
-	entry, rest := command[0], command[1:]
 	if wrap != nil && filepath.Base(wrap[0]) == "tini" {
 		out, err := e.Command(t, "run", "--rm", "--network", "none", "--init", "--entrypoint", "true", e.Image).CombinedOutput()
 		need.That(t, err == nil, fmt.Sprintf("an engine with its own init, tini (%v: %s)", err, out))
 		flags = append([]string{"--init"}, flags...)
 	} else if wrap != nil {
-		entry, rest = "/fini", append(wrap[1:len(wrap):len(wrap)], command...)
+		command = slices.Concat([]string{"/fini"}, wrap[1:], command)
 	}
-	return append(append([]string{"--entrypoint", entry}, append(flags, e.Image)...), rest...)
+	return slices.Concat([]string{"--entrypoint", command[0]}, flags, []string{e.Image}, command[1:])
 }

@@ -55,17 +55,8 @@ func StartContainer(t testing.TB, flags ...string) *Container {
 // Follow starts a client that runs as long as the container does.
 func (c *Container) Follow(args ...string) (stdout, stderr *rig.Lines) {
 	c.T.Helper()
-	outR, outW := rig.Pipe(c.T)
-	errR, errW := rig.Pipe(c.T)
-	cmd := Client(c.T, args...)
-	cmd.Stdout, cmd.Stderr = outW, errW
-	rig.NoError(c.T, cmd.Start())
-	_, _ = outW.Close(), errW.Close()
-	c.T.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return rig.NewLines(c.T, outR), rig.NewLines(c.T, errR)
+	l := rig.StartCmd(c.T, Client(c.T, args...))
+	return l.Out, l.Err
 }
 
 // Exec is `docker exec`.

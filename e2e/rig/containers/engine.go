@@ -9,22 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"golang.org/x/sys/unix"
 )
-
-func FiniFile(t testing.TB) string {
-	t.Helper()
-	path, err := filepath.Abs(rig.Fini)
-	rig.NoError(t, err)
-	return path
-}
 
 // PodmanClient is podman with a storage of its own.
 func PodmanClient(t *testing.T) []string {
@@ -177,16 +170,11 @@ func (e *Engine) Name(t testing.TB, what string) string {
 	return name
 }
 
-// Zombies counts them in a container. Who counts is in the count, alive.
-func (e *Engine) Zombies(t testing.TB, name string) (n int) {
+// Zombies counts them in a container. A process may be gone before its file is opened.
+func (e *Engine) Zombies(t testing.TB, name string) int {
 	t.Helper()
-	// A process may be gone before its file is opened.
-	stats := e.Must(t, "exec", name, "/bin/sh", "-c", "cat /proc/[0-9]*/stat 2>/dev/null || :")
-	for line := range strings.Lines(stats) {
-		if procfs.ParseStat(line).State() == 'Z' {
-			n++
-		}
-	}
+	n, err := strconv.Atoi(e.Must(t, "exec", name, "/bin/sh", "-c", "cat /proc/[0-9]*/status 2>/dev/null | grep -c '^State:.Z' || :"))
+	rig.NoError(t, err)
 	return n
 }
 

@@ -67,12 +67,9 @@ type Stat struct {
 
 func StatOf(pid int) Stat { return ReadStat(fmt.Sprintf("/proc/%d/stat", pid)) }
 
-func ReadStat(path string) Stat {
-	text, _ := os.ReadFile(path)
-	return ParseStat(string(text))
-}
-
-func ParseStat(text string) (s Stat) {
+func ReadStat(path string) (s Stat) {
+	content, _ := os.ReadFile(path)
+	text := string(content)
 	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if from < 0 || to < from {
 		return s
