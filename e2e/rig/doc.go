@@ -47,7 +47,8 @@
 //
 // A test waits for facts, never for time. Life.Out and Life.Err are the two streams. Want reads up to a line that begins
 // with a text, and skips the lines before it for good: if two processes print in any order, start the second one after a
-// Write. Whole reads to EOF, and returns all lines, also those that were read before; Text returns what has come so far.
+// Write. WantNext wants a whole line, and that it is the next one. Whole reads to EOF, and returns all lines, also those
+// that were read before; Text returns what has come so far.
 // Write sends a line to the command's stdin. Until polls for what no line tells, and its patience only ends a failure, after
 // a minute of a machine that is free, or longer if it is busy. Life.Caught waits until fini catches signals: from then on
 // Life.Signal is safe. If a duration of fini's is the subject, such as --grace, assert only that it was not shorter, from
@@ -61,8 +62,8 @@
 // Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to a line of fini's, and rig.WantOnce asserts a
 // whole one in a text; docs/messages.md has them all. Only up to "leftover PID (" is a leftover's line the same everywhere:
 // then follows its command, before or after its execve, and outside of a PID namespace the streams that it holds. What
-// fini must not say is looked for in Err.Whole, after MustEnd. NoError and Succeed
-// end a test that can't go on. Break what you test once, and see the test fail.
+// fini must not say is looked for in Err.Whole, after MustEnd. Equal compares two values, and NoError and Succeed end a test
+// that can't go on. Break what you test once, and see the test fail.
 //
 // # How often
 //
