@@ -144,7 +144,10 @@ func (w *world) take(c choice) {
 		m.make(w, p)
 	}
 	if w.broken == "" && w.idle() {
-		w.rest()
+		w.happens(fact{what: rests})
+		if alive, isStopped := w.finisAlive(); alive && !isStopped {
+			w.happens(fact{what: waits})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"syscall"
@@ -77,14 +78,6 @@ func (w *world) inWords(x fact) string {
 		return fmt.Sprintf("%s ends with %+v", w.name(x.by.id), x.by.result)
 	}
 	return fmt.Sprintf("%s does %q", w.name(x.by.id), text(x.by.todo))
-}
-
-// rest tells that nobody has anything to do.
-func (w *world) rest() {
-	w.happens(fact{what: rests})
-	if alive, isStopped := w.finisAlive(); alive && !isStopped {
-		w.happens(fact{what: waits})
-	}
 }
 
 // wantedEnds are the results that a fini may have which ends as its command did.
@@ -353,10 +346,7 @@ func (w *world) isItsOwn(p *proc) bool {
 
 // grace is how long nobody is killed.
 func (w *world) grace() time.Duration {
-	if w.rules.KillAfter > 0 {
-		return min(w.rules.Grace, w.rules.KillAfter)
-	}
-	return w.rules.Grace
+	return min(w.rules.Grace, cmp.Or(w.rules.KillAfter, w.rules.Grace))
 }
 
 const (

@@ -69,11 +69,7 @@ func key(sig syscall.Signal) func(*world, *proc) {
 // treeMoves are all that the tree and others can do.
 var treeMoves = []move{
 	{"forks", 2, inTree, func(w *world, p *proc) { w.fork(p) }},
-	{"forks one that is never a zombie", 1, inTree, func(w *world, p *proc) {
-		if child := w.fork(p); child != nil {
-			child.is |= autoreap
-		}
-	}},
+	{"forks one that is never a zombie", 1, inTree, func(w *world, p *proc) { w.fork(p).is |= autoreap }},
 	{"ends", 2, inTree, (*world).end},
 	{"calls setsid", 1, follows, (*world).setsid},
 	{"calls setpgid", 1, follows, (*world).setpgid},
@@ -130,11 +126,7 @@ var treeMoves = []move{
 		w.talk()
 	}},
 	{"writes", 2, isMain, func(w *world, _ *proc) { w.talk() }},
-	{"a stranger is born", 1, nil, func(w *world, _ *proc) {
-		if child := w.fork(&proc{}); child != nil {
-			w.setsid(child)
-		}
-	}},
+	{"a stranger is born", 1, nil, func(w *world, _ *proc) { w.setsid(w.fork(&proc{})) }},
 	{"waits for its tracee", 1, func(w *world, p *proc) bool { return p.id == w.cast.tracer }, func(w *world, _ *proc) {
 		for _, p := range w.procs() {
 			if p.has(traced) {

@@ -174,7 +174,7 @@ func (w *world) freePid() int {
 }
 
 // Fork: the child is in its parent's group and session, ignores and holds what that does, has
-// its uid, and no parent death signal. See fork(2). It returns nil if the world is full.
+// its uid, and no parent death signal. See fork(2). If the world is full, the child does not exist.
 func (w *world) fork(parent *proc) *proc {
 	for i := range w.all {
 		if w.all[i].state != 0 {
@@ -188,7 +188,7 @@ func (w *world) fork(parent *proc) *proc {
 		}
 		return &w.all[i]
 	}
-	return nil
+	return &proc{}
 }
 
 // Moves: setsid(2) and setpgid(2). Who leads a group can't make a session.
@@ -379,7 +379,7 @@ func (w *world) act(p *proc) {
 		switch {
 		case p.has(ignores | patient):
 		case p.has(cleans) && sig == syscall.SIGTERM:
-			if !p.has(cleaning) && w.fork(p) != nil {
+			if !p.has(cleaning) && w.fork(p).state != 0 {
 				p.is |= cleaning
 			}
 		default:
@@ -596,10 +596,7 @@ func doing[kind action](f *fini) (is bool) {
 // endOf is the end of a fini's process. With PID 1 the kernel ends its whole namespace.
 func (w *world) endOf(f *fini) {
 	w.happens(fact{what: ends, by: f})
-	status := exited(f.result.Code)
-	if f.result.Sig != 0 {
-		status = signaled(f.result.Sig)
-	}
+	status := f.result.WaitStatus()
 	if f.rules.Initial {
 		for _, p := range w.those(func(p *proc) bool { return w.descends(p, f.id) }) {
 			p.state = 0
