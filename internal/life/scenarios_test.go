@@ -132,7 +132,7 @@ type part struct {
 var kinds = []part{
 	{name: "a command alone"},
 	{name: "a group and an escapee that holds", tree: []branch{grouped(0), apart(holding)}},
-	{name: "stubborn", main: patient, tree: []branch{apart(ignores|holding, grouped(0))}},
+	{name: "stubborn", main: ignores, tree: []branch{apart(ignores|holding, grouped(0))}},
 	{name: "cleans up", tree: []branch{apart(cleans | holding), grouped(cleans | holding)}},
 	{name: "another user's", tree: []branch{apart(privileged | ignores)}},
 	{name: "asleep", main: asleep, tree: []branch{apart(holding)}},
@@ -159,7 +159,7 @@ var settings = []part{
 	{name: "-k and -r", set: func(r *Rules) {
 		r.Linger, r.KillAfter = 0, 30*ms
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM}
-	}, main: patient},
+	}, main: ignores},
 	{name: "-c", set: func(r *Rules) { r.Group = false }},
 	{name: "-e 3", set: func(r *Rules) { r.Remap = []int{3} }},
 	{name: "--orphans-exit", set: func(r *Rules) { r.OrphansExit, r.Remap = 9, []int{3} }},
@@ -175,7 +175,7 @@ var settings = []part{
 		w.worker().stdin = true
 	}},
 	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
-	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: patient},
+	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: ignores},
 	{name: "--idle", set: goesIdle, moves: []string{"writes"}},
 	{name: "--idle, and something to read", set: goesIdle, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
 	{name: "--idle, no /proc", set: goesIdle, moves: []string{"writes"}, more: noProc},

@@ -78,7 +78,7 @@ type traits uint16
 const (
 	ofTree     traits = 1 << iota // descends from the command
 	isFini                        // catches every signal, and goes by its machine
-	ignores                       // TERM, INT and HUP
+	ignores                       // TERM, INT and HUP, or handles them and goes on
 	cleans                        // traps TERM: starts a process, waits for it, and ends
 	cleaning                      // it does
 	privileged                    // has another uid: fini may not signal it
@@ -90,7 +90,6 @@ const (
 	traced                        // by a process that does not wait for it: see ptrace(2)
 	earlier                       // was a child of fini's process before that was fini
 	mayStay                       // has a name that --allow-orphan leaves alone
-	patient                       // has handlers for TERM, INT and HUP and goes on
 )
 
 func (p *proc) alive() bool       { return p.state == 'S' || p.state == 'T' }
@@ -377,7 +376,7 @@ func (w *world) act(p *proc) {
 			continue
 		}
 		switch {
-		case p.has(ignores | patient):
+		case p.has(ignores):
 		case p.has(cleans) && sig == syscall.SIGTERM:
 			if !p.has(cleaning) && w.fork(p).state != 0 {
 				p.is |= cleaning
