@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,13 +146,6 @@ func text(actions []action) string {
 	return strings.Join(words, ", ")
 }
 
-// A life is what a command's machines have to make of some events.
-type life struct {
-	name  string
-	rules Rules
-	turns []turn
-}
-
 // A turn is one event, what the step must make of it, and where the machine stands then.
 type turn struct {
 	at    time.Duration
@@ -203,26 +197,15 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 // play lets the machines of a loop make of each event what a turn says.
 func play(t *testing.T, l *Loop, turns []turn) {
 	t.Helper()
-	for i, turn := range turns {
-		if e, ok := turn.event.(sees); ok {
-			between, then, two := strings.Cut(turn.then, ", ")
-			if two {
-				turn.then = then
-			}
-			if do := step(l, turn.at, e.first); text(do) != "look" || where(l.machine) != between {
-				t.Fatalf("turn %d, %+v: %s, and then %s, want a look and then %s", i, e.first, text(do), where(l.machine), between)
-			}
-			turn.event = e.answer
+	for i, is := range turns {
+		if e, ok := is.event.(sees); ok {
+			between, then, _ := strings.Cut(is.then, ", ")
+			play(t, l, []turn{{is.at, e.first, "look", between}})
+			is.event, is.then = e.answer, cmp.Or(then, between)
 		}
-		if got, then := text(step(l, turn.at, turn.event)), where(l.machine); got != turn.want || then != turn.then {
-			t.Fatalf("turn %d, %+v:\n got %s, and then %s\nwant %s, and then %s", i, turn.event, got, then, turn.want, turn.then)
+		if got, then := text(step(l, is.at, is.event)), where(l.machine); got != is.want || then != is.then {
+			t.Fatalf("turn %d, %+v:\n got %s, and then %s\nwant %s, and then %s", i, is.event, got, then, is.want, is.then)
 		}
-	}
-}
-
-func playAll(t *testing.T, lives []life) {
-	for _, l := range lives {
-		t.Run(l.name, func(t *testing.T) { play(t, New(&script{}, l.rules, mainPid, true), l.turns) })
 	}
 }
 
@@ -250,7 +233,11 @@ func TestStep(t *testing.T) {
 		r.KillAfter = time.Second
 	})
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
-	playAll(t, []life{
+	for _, life := range []struct {
+		name  string
+		rules Rules
+		turns []turn
+	}{
 		{"a command whose end a tracer hides at first", defaults(), []turn{
 			{0, reaped{hidden: true}, "look", "lingering"},
 			{5 * ms, reap(false, 300), "", "lingering"},
@@ -262,12 +249,6 @@ func TestStep(t *testing.T) {
 			{1505 * ms, sees{elapsed{}, found(escapee)}, "wake 10ms", "asking"},
 			{1506 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
 			{6500 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
-			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
-			{6500 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
-			{6500 * ms, swept{hit: []int{escapee.Pid, 300}}, "wake 0s", "killing"},
-			{6501 * ms, elapsed{}, "kill children", "killing"},
-			{6501 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
-			{6501 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
@@ -419,13 +400,14 @@ func TestStep(t *testing.T) {
 			{18000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
-		{"the launcher dies: TERM, grace, KILL", defaults(), []turn{
-			{0, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{1 * ms, stop{why: StdinClosed}, "", "stopping"},
-			{5000 * ms, elapsed{}, killsByGrace, "killed"},
-			{5001 * ms, signal(syscall.SIGTERM), "", "killed"},
-			{5001 * ms, stop{why: BoundEnded}, "", "killed"},
-			{5002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
+		{"the launcher dies, and a long -k is shortened: TERM, grace, KILL", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
+			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
+			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
+			{1001 * ms, stop{why: StdinClosed}, "", "stopping"},
+			{6000 * ms, elapsed{}, killsByGrace, "killed"},
+			{6001 * ms, signal(syscall.SIGTERM), "", "killed"},
+			{6001 * ms, stop{why: BoundEnded}, "", "killed"},
+			{6002 * ms, mainExits(signaled(9), true), "end by 9", "over"},
 		}},
 		{"the launcher dies in the job, by a key that the command heeds too", with(func(r *Rules) { r.Job = 7 }), []turn{
 			{0, stop{why: ParentDied}, "wake 500ms", "heeding"},
@@ -504,11 +486,6 @@ func TestStep(t *testing.T) {
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 2, look, wake 5s", "stopping"},
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
-		{"a long -k is shortened by the launcher's death", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
-			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
-			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 15, look, wake 5s", "stopping"},
-			{6000 * ms, elapsed{}, killsByGrace, "killed"},
-		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, slices.Concat(afterGrace, []turn{
 			{15000 * ms, sees{elapsed{}, found(mainChild)}, "look", "clearing"},
 			{15000 * ms, found(mainChild), "look", "asking"},
@@ -549,7 +526,9 @@ func TestStep(t *testing.T) {
 			{0, mainExits(exited(7), false), "look", "asking"},
 			{0, looked{err: errors.New("no /proc")}, `say "cannot find leftovers: no /proc", exit 7`, "over"},
 		}},
-	})
+	} {
+		t.Run(life.name, func(t *testing.T) { play(t, New(&script{}, life.rules, mainPid, true), life.turns) })
+	}
 }
 
 // The command in the job: what reaches that by itself is not sent to it again.
@@ -583,24 +562,19 @@ func TestInTheJobsGroup(t *testing.T) {
 			}
 		})
 	}
-	lingers := r
-	lingers.Linger = 500 * ms
-	playAll(t, []life{
-		{"nor does that Ctrl-C count as the first one", lingers, []turn{
-			{0, mainExits(signaled(2), false), "look", "lingering"},
-			{1, byKernel(syscall.SIGINT), "", "lingering"},
-			{500 * ms, sees{elapsed{}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{501 * ms, byKernel(syscall.SIGINT), "", "asking"},
-		}},
-		{"a second Ctrl-C ends the grace", r, []turn{
+	t.Run("Ctrl-C again and again", func(t *testing.T) {
+		r.Linger = 500 * ms
+		play(t, New(&script{}, r, mainPid, true), []turn{
 			{0, byKernel(syscall.SIGINT), "", "running"},
-			{1, sees{mainExits(signaled(2), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{2, byKernel(syscall.SIGINT), "", "asking"}, // the first one for the leftovers
-			{2, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
-			{2, found(member), "(killing member), kill children", "killing"},
-			{2, byKernel(syscall.SIGINT), "", "killing"},
-			{3, reap(true, member.Pid), "end by 2", "over"},
-		}},
+			{0, mainExits(signaled(2), false), "look", "lingering"},
+			{1, byKernel(syscall.SIGINT), "", "lingering"}, // which the leftovers have had too
+			{500 * ms, sees{elapsed{}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
+			{501 * ms, byKernel(syscall.SIGINT), "", "asking"}, // the first one for them alone
+			{502 * ms, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{502 * ms, found(member), "(killing member), kill children", "killing"},
+			{502 * ms, byKernel(syscall.SIGINT), "", "killing"},
+			{503 * ms, reap(true, member.Pid), "end by 2", "over"},
+		})
 	})
 }
 
