@@ -484,6 +484,7 @@ func TestStep(t *testing.T) {
 		}), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 2, look, wake 5s", "stopping"},
+			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"}, // more than a second behind it, this is no copy
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
 		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, slices.Concat(afterGrace, []turn{

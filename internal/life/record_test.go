@@ -55,6 +55,9 @@ func TestRecords(t *testing.T) {
 			t.Errorf("%d, at %v: %s, want %s", i, c.at, got, c.is)
 		}
 	}
+	if (tell{agent, "leaving", ByName, false}).do(l); l.of(agent) != nil {
+		t.Error("one that is left alone has a Record")
+	}
 }
 
 // A leftover's Record is not that of another process that has its pid.
