@@ -104,8 +104,7 @@ func settle(l *Loop) {
 
 // What the loop makes of what the kernel reports, beyond what the explorer shows.
 func TestLoop(t *testing.T) {
-	child := Woken{}
-	others := reaping{exits: []reaper.Exit{{Pid: 300}}}
+	child := Woken{} // a Wait that SIGCHLD ends
 	for name, c := range map[string]struct {
 		rules func(*Rules)
 		waits []Woken
@@ -113,7 +112,7 @@ func TestLoop(t *testing.T) {
 		reaps []reaping
 		want  string
 	}{
-		"orphans are reaped at once": {waits: []Woken{{}, {}}, reaps: []reaping{{}, others, others},
+		"orphans are reaped at once": {waits: []Woken{child, child}, reaps: []reaping{{}, reap(false, 300), reap(false, 300)},
 			want: "reap, wait 0s true, reap, wait 0s true, reap"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child},
 			reaps: []reaping{{}, {}, {append(mainStops(syscall.SIGSTOP).exits, mainExits(exited(3), true).exits...), true}},
