@@ -194,11 +194,11 @@ func (p *past) choices() []choice {
 
 // explore tries all orders of a scenario, nearest first, so that the world that breaks an
 // invariant has the shortest past. isWhole is false if there are more states than the limit.
-func explore(s scenario, limit int, rows rows) (states, steps int, isWhole bool, broken *world) {
+func explore(s scenario, limit int) (states, steps int, isWhole bool, broken *world) {
 	hash, seen := maphash.MakeSeed(), map[uint64]bool{}
 	var list []choice
 	states = 1
-	for open := []*world{s.start(rows)}; len(open) > 0; {
+	for open := []*world{s.start()}; len(open) > 0; {
 		from := open[0]
 		open[0], open = nil, open[1:]
 		list = from.choices(list[:0])
@@ -226,8 +226,8 @@ func explore(s scenario, limit int, rows rows) (states, steps int, isWhole bool,
 }
 
 // walk goes one way. pick picks one of n.
-func walk(s scenario, pick func(n int) int, rows rows) *world {
-	w := s.start(rows)
+func walk(s scenario, pick func(n int) int) *world {
+	w := s.start()
 	for range 600 {
 		list := w.choices(nil)
 		if len(list) == 0 || w.broken != "" {
@@ -255,7 +255,7 @@ func FuzzStep(f *testing.F) {
 			return picked
 		}
 		s := all[int(number)%len(all)]
-		if w := walk(s, pick, rows{}); w.broken != "" {
+		if w := walk(s, pick); w.broken != "" {
 			t.Error(s.tell(w))
 		}
 	})
@@ -269,21 +269,20 @@ func TestExplore(t *testing.T) {
 	total := rows{}
 	var mu sync.Mutex // of all above
 	try := func(s scenario) {
-		taken := rows{}
-		seen, made, isWhole, broken := explore(s, *limit, taken)
+		seen, made, isWhole, broken := explore(s, *limit)
 		random, n := rand.New(rand.NewPCG(*seed, uint64(crc32.ChecksumIEEE([]byte(s.name))))), 0
 		if broken == nil {
 			s.depth += 8 // as the walks have it
 		}
 		for ; n < *walks && broken == nil; n++ {
-			if w := walk(s, random.IntN, taken); w.broken != "" {
+			if w := walk(s, random.IntN); w.broken != "" {
 				broken = w
 			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		tried, states, steps, walked = tried+1, states+seen, steps+made, walked+n
-		for row, n := range taken {
+		for row, n := range s.rows {
 			total[row] += n
 		}
 		switch {

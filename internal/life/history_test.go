@@ -29,7 +29,7 @@ func (w *world) scene(format string, args ...any) {
 
 // tell is how a world was come by, retold from the beginning of its scenario.
 func (s scenario) tell(broken *world) string {
-	w := s.start(rows{})
+	w := s.start()
 	w.story = &[]scene{}
 	for _, c := range broken.past.choices() {
 		w.take(c)
@@ -147,7 +147,7 @@ var update = flag.Bool("update", false, "write testdata/history.txt anew")
 func TestHistory(t *testing.T) {
 	const name, path = "pair, stop, defaults, stubborn, deaths", "testdata/history.txt"
 	all := scenarios(true, 1)
-	w := all[slices.IndexFunc(all, func(s scenario) bool { return s.name == name })].start(rows{})
+	w := all[slices.IndexFunc(all, func(s scenario) bool { return s.name == name })].start()
 	w.story = &[]scene{}
 	next := choice{moved + uint8(moveOf("and its group are sent TERM")), 0} // the shell is the first one in the world
 	for w.broken == "" {

@@ -13,7 +13,8 @@ type scenario struct {
 	role         role
 	parts        []part
 	moves        []string
-	depth        int // how many moves
+	depth        int  // how many moves
+	rows         rows // of the machines' tables, as often as they were taken
 }
 
 // A role is where fini and its command stand.
@@ -239,7 +240,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 							moves = append(moves, "gives up", "asks", "can't start")
 						}
 						name := strings.Join([]string{as.name, policy, setting.name, kind.name, bunch.name}, ", ")
-						all = append(all, scenario{name, policy, as, []part{kind, setting}, moves, depth + boolToInt(deeper)})
+						all = append(all, scenario{name, policy, as, []part{kind, setting}, moves, depth + boolToInt(deeper), rows{}})
 					}
 				}
 			}
@@ -249,7 +250,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 }
 
 // start is the world of a scenario.
-func (s scenario) start(rows rows) *world {
+func (s scenario) start() *world {
 	r := defaults()
 	r.Grace, r.Linger, r.Orphans = 50*ms, 20*ms, s.policy
 	for _, part := range s.parts {
@@ -275,7 +276,7 @@ func (s scenario) start(rows rows) *world {
 	if s.role.pair {
 		w.fallAsleep(s.role.begins)
 	}
-	w.supply.left, w.supply.may, w.supply.rows = s.depth, mayMove(s.moves...), rows
+	w.supply.left, w.supply.may, w.supply.rows = s.depth, mayMove(s.moves...), s.rows
 	return w
 }
 

@@ -54,7 +54,7 @@ func TestCopiesShareNothing(t *testing.T) {
 		if i%7 != 0 {
 			continue
 		}
-		w := s.start(rows{})
+		w := s.start()
 		for list := w.choices(nil); len(list) > 0 && w.now < epoch+time.Second; list = w.choices(nil) {
 			before, next := w.digest(seed), w.clone()
 			if next.take(list[random.IntN(len(list))]); w.digest(seed) != before {
