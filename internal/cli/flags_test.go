@@ -80,9 +80,7 @@ func TestParse(t *testing.T) {
 		{"fini --kill-after=9s", func(c line) { c.KillAfter = 9 * time.Second }},
 		{"FINI_REMAP_EXIT=143 fini --remap-exit=143 -e 0 -e1", statuses(143, 0, 1)},
 		{"FINI_REMAP_EXIT=' 143  130 ' fini", statuses(143, 130)},
-		{"FINI_REWRITE='TERM:QUIT HUP:0' fini", func(c line) {
-			c.Rewrite = []Rewrite{{syscall.SIGTERM, syscall.SIGQUIT}, {From: syscall.SIGHUP}}
-		}},
+		{"FINI_REWRITE='TERM:QUIT HUP:0' fini", func(c line) { c.Rewrite = []Rewrite{{15, 3}, {1, 0}} }},
 		{"fini --bind=1 --bind 2 | FINI_BIND='1 2' FINI_BIND=3 fini", func(c line) { c.Bind = []int{1, 2} }},
 		{"fini -v --verbose | FINI_VERBOSE=2 fini | FINI_QUIET=1 fini -v", func(c line) { c.Verbose = true }},
 		{"fini -vvv --verbose=0", nothing},
@@ -90,9 +88,7 @@ func TestParse(t *testing.T) {
 		{"FINI_STDIN_EOF=1 fini -P | FINI_STDIN_EOF=1 FINI_PAUSE=1 fini", func(c line) { c.Pause = true }},
 		{"FINI_SINGLE_CHILD=1 fini -g", func(c line) { c.Group = true }},
 		{"fini -sg", func(c line) { c.Subreaper, c.Group = true, true }},
-		{"fini -cwqe7", func(c line) {
-			c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = of(true), true, true, []int{7}
-		}},
+		{"fini -cwqe7", func(c line) { c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = of(true), true, true, []int{7} }},
 		{"fini -s -g -vvv -w -p SIGKILL -e 143 -- x", func(c line) { // as tini has them
 			deathsig(9)(c)
 			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, true, true, []int{143}, []string{"x"}
