@@ -140,7 +140,7 @@ func TestReportOfTheCommand(t *testing.T) {
 // Whichever of a pair is killed, the other one writes. If it is their launcher, they end as usual.
 func TestReportThoughOneIsKilled(t *testing.T) {
 	t.Parallel()
-	const script = `echo command $$; sh -c 'trap "" TERM; echo leftover $$; while :; do sleep 1000; done' & wait; exec sleep 1000`
+	const script = `echo command $$; sh -c 'trap "" TERM; exec sleep 1000' & ` + rig.UntilSleeps + `; echo leftover $!; wait; exec sleep 1000`
 	for victim, want := range map[string]string{
 		"inner":    "137 SIGTERM",
 		"outer":    "143 SIGTERM for fini",
