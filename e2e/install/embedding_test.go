@@ -182,7 +182,10 @@ func main() {
 		t.Helper()
 		path, _, _ = strings.Cut(k.MustLeaveNothing(k.Start(filepath.Join(k.Dir, "program")), 0), " ")
 		reports.MustHaveOnly(t, path)
-		info, err := os.Stat(path)
+		file, err := os.Open(path)
+		rig.NoError(t, err)
+		t.Cleanup(func() { _ = file.Close() }) // until then no other file gets its inode
+		info, err := file.Stat()
 		if err != nil || rig.ReadFile(t, path) != rig.ReadFile(t, rig.Fini) {
 			t.Fatalf("%q is another file than fini: %v", path, err)
 		}
