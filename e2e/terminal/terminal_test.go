@@ -60,23 +60,34 @@ func TestSecondControlC(t *testing.T) {
 	}
 }
 
-// A fini that was stopped with its job ends if the command is killed meanwhile, because the inner one
-// continues it.
+// A fini that was stopped with its job ends if the command is killed meanwhile, because the inner one continues it: whether
+// or not the inner fini has seen that the command was stopped, and if the command ignores Ctrl-Z.
 func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
+	t.Parallel()
 	bash := need.Program(t, "bash")
-	l, screen, keys := pty.Start(t, exec.Command(bash, "-c",
-		"set -m; "+rig.Fini+` -q -- sh -c 'echo ready; exec sleep 1000'; echo "status $?"; read x`))
-	screen.Want("ready")
-	outer := procfs.ChildrenOf(t, l.PID())[0]
-	inner := procfs.ChildrenOf(t, outer)[0]
-	command := procfs.ChildrenOf(t, inner)[0]
-	_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
-	screen.Want("status 148")
-	rig.Until(t, "fini and the command are stopped", func() bool { return procfs.CountStopped([]int{outer, command}) == 2 })
-	rig.MustKill(t, command, syscall.SIGKILL)
-	rig.Until(t, "fini's end", func() bool { return procfs.StatOf(outer).Gone() })
-	_, _ = io.WriteString(keys, "\n")
-	l.MustEnd(0)
+	for _, c := range []struct {
+		name, ignores string
+		stopped       int
+	}{{"stopped", "", 2}, {"not stopped", "trap '' TSTP; ", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for range rig.QuickOrFull(20, 500) {
+				l, screen, keys := pty.Start(t, exec.Command(bash, "-c",
+					"set -m; "+rig.Fini+` -q -- sh -c "`+c.ignores+`echo ready; exec sleep 1000"; echo "status $?"; read x`))
+				screen.Want("ready")
+				outer := procfs.ChildrenOf(t, l.PID())[0]
+				inner := procfs.ChildrenOf(t, outer)[0]
+				command := procfs.ChildrenOf(t, inner)[0]
+				_, _ = io.WriteString(keys, "\x1a") // Ctrl-Z
+				screen.Want("status 148")
+				rig.Until(t, "fini is stopped, and the command with it", func() bool { return procfs.CountStopped([]int{outer, command}) == c.stopped })
+				rig.MustKill(t, command, syscall.SIGKILL)
+				rig.Until(t, "fini's end", func() bool { return procfs.StatOf(outer).Gone() })
+				_, _ = io.WriteString(keys, "\n")
+				l.MustEnd(0)
+			}
+		})
+	}
 }
 
 // What is written to a pty just before its last close may be lost, so each script below

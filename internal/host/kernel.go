@@ -239,9 +239,10 @@ func (k *kernel) Exit(end life.End) {
 		return
 	}
 	k.line.Done(end.WaitStatus())
-	// If the outer fini is in the job, it may have been suspended with the command. If the outer fini had been killed,
-	// this process would have another parent by now.
-	if end.WasStopped && k.rules.Job != 0 && os.Getppid() == k.self.Pid {
+	// If the outer fini is in the job, it may have been suspended with the command, which need not have noticed: it may
+	// ignore SIGTSTP, or have been killed before this process could see its suspension. If the outer fini had been
+	// killed, this process would have another parent by now.
+	if k.rules.Job != 0 && os.Getppid() == k.self.Pid {
 		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}
 }

@@ -68,16 +68,16 @@ func TestSenderOfTheTree(t *testing.T) {
 	rig.Equal(t, "without a command, it is of the tree", k.signal(signals.Received{Sender: gone}, false, true).OfTree, false)
 }
 
-// At its end an inner fini continues the outer fini, which may have been suspended with the command: only if the command was
-// suspended, only in a job, and only if the outer fini is still its parent process.
+// At its end an inner fini continues the outer fini, which may have been suspended with the command: only in a job, and only
+// if the outer fini is still its parent process.
 func TestOuterIsContinued(t *testing.T) {
 	const asked = "FINI_TEST_EXIT"
 	if os.Getenv(asked) != "" { // the inner fini, whose parent process is the test
-		var c struct{ Outer, Job, WasStopped int }
+		var c struct{ Outer, Job int }
 		rig.MustParse(t, []byte(os.Getenv(asked)), &c)
 		k := bare(3)
 		k.self.Pid, k.rules.Job = c.Outer, c.Job
-		k.Exit(life.End{Result: life.Result{Code: 5}, WasStopped: c.WasStopped != 0})
+		k.Exit(life.End{Result: life.Result{Code: 5}})
 		os.Exit(0)
 	}
 	other := rig.Bystander(t).Process.Pid
@@ -87,20 +87,19 @@ func TestOuterIsContinued(t *testing.T) {
 	signal.Notify(got, syscall.SIGCONT, syscall.SIGWINCH)
 	defer signal.Stop(got)
 	for _, c := range []struct {
-		name                   string
-		outer, job, wasStopped int
-		want                   bool
+		name       string
+		outer, job int
+		want       bool
 	}{
-		{"in a job", os.Getpid(), 1, 1, true},
-		{"never suspended", os.Getpid(), 1, 0, false},
-		{"in a group of its own", os.Getpid(), 0, 1, false},
-		{"without its outer fini", other, 1, 1, false},
+		{"in a job", os.Getpid(), 1, true},
+		{"in a group of its own", os.Getpid(), 0, false},
+		{"without its outer fini", other, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			end, outer := aLine(t)
 			line := os.NewFile(uintptr(end.FD), "line")
 			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
-			inner.Env = append(os.Environ(), fmt.Sprintf(`%s={"Outer": %d, "Job": %d, "WasStopped": %d}`, asked, c.outer, c.job, c.wasStopped))
+			inner.Env = append(os.Environ(), fmt.Sprintf(`%s={"Outer": %d, "Job": %d}`, asked, c.outer, c.job))
 			inner.ExtraFiles = []*os.File{line}
 			text, err := inner.CombinedOutput()
 			_ = line.Close()

@@ -50,8 +50,7 @@ type Woken struct {
 type End struct {
 	Result
 	Leaks
-	WasStopped bool   // the main child was suspended by a signal, at some time
-	Why        Reason // why fini stopped the command or its leftovers, if it did
+	Why Reason // why fini stopped the command or its leftovers, if it did
 }
 
 // Leaks are the leftovers that count for --orphans-exit.
@@ -73,7 +72,6 @@ type Loop struct {
 	*records
 	byPidfd    bool          // the main child's pidfd shows its exit to Wait, and has not yet
 	mainGone   bool          // Wait has just seen that exit
-	wasStopped bool          // the main child has been suspended by a signal
 	hasDropped bool          // a signal, and said so: see Take
 	mustReap   bool          // children may have changed
 	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
@@ -274,7 +272,6 @@ func (l *Loop) collect() (e reaped) {
 		isMain := ofMain(x)
 		if isMain {
 			e.main = append(e.main, x.Status)
-			l.wasStopped = l.wasStopped || x.Status.Stopped()
 		}
 		if !x.Ended() {
 			continue
@@ -359,6 +356,6 @@ func (a tell) do(l *Loop) {
 func (noMain) do(l *Loop) { l.mainEnded() }
 
 func (a exit) do(l *Loop) {
-	l.result, a.WasStopped, a.Why = a.Result, l.wasStopped, l.reason()
+	l.result, a.Why = a.Result, l.reason()
 	l.Exit(a.End)
 }

@@ -63,7 +63,7 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 
 func (k *script) Exit(end End) {
 	k.end = end
-	k.note("exit %d %t", end.Status(), end.WasStopped)
+	k.note("exit %d", end.Status())
 }
 
 func (k *script) MainEnded()                                             { k.note("main ended") }
@@ -116,19 +116,19 @@ func TestLoop(t *testing.T) {
 			want: "reap, wait 0s true, reap, wait 0s true, reap"},
 		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child},
 			reaps: []reaping{{}, {}, {append(mainStops(syscall.SIGSTOP).exits, mainExits(exited(3), true).exits...), true}},
-			want:  "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3 true"},
+			want:  "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3"},
 		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
-			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 1.01s true, reap, main ended, exit 3 false"},
+			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 1.01s true, reap, main ended, exit 3"},
 		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)},
-			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0 false"},
+			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0"},
 		"a tracer keeps its end for a while": {rules: func(r *Rules) { r.Linger = 0 }, waits: []Woken{{Main: true}, child, child},
 			reaps: []reaping{{}, {}, {}, {}, mainExits(exited(3), true)},
-			want:  "reap, wait 0s true, reap, main ended, reap, look, wait 1.005s false, reap, wait 1.005s false, reap, exit 3 false"},
+			want:  "reap, wait 0s true, reap, main ended, reap, look, wait 1.005s false, reap, wait 1.005s false, reap, exit 3"},
 		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.Grace = 0, 0 }, waits: []Woken{child},
 			reaps: []reaping{mainExits(exited(0), false)},
 			want:  "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
 		"a look finds no child left": {waits: []Woken{child}, rules: func(r *Rules) { r.Linger = 0 },
-			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, want: "reap, wait 0s true, reap, main ended, reap, exit 0 false"},
+			reaps: []reaping{{}, mainExits(exited(0), false), {none: true}}, want: "reap, wait 0s true, reap, main ended, reap, exit 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()

@@ -762,7 +762,7 @@ func (k *kernel) Exit(end End) {
 	}
 	w.say(w.cast.outer, entry.Message{Kind: entry.Done, Value: uint32(end.WaitStatus())})
 	self := w.get(f.id)
-	if end.WasStopped && f.rules.Job != 0 && self.parent == w.cast.outer {
+	if f.rules.Job != 0 && self.parent == w.cast.outer {
 		_ = w.kill(self, w.get(self.parent), syscall.SIGCONT)
 	}
 }
