@@ -50,9 +50,9 @@
 // Write. WantNext wants a whole line, and that it is the next one. Whole reads to EOF, and returns all lines, also those
 // that were read before; Text returns what has come so far.
 // Write sends a line to the command's stdin. Until polls for what no line tells, and its patience only ends a failure, after
-// a minute of a machine that is free, or longer if it is busy. Life.Caught waits until fini catches signals: from then on
-// Life.Signal is safe. If a duration of fini's is the subject, such as --grace, assert only that it was not shorter, from
-// the time before the Write that sets it off. Where it has to be too long to matter, take an hour.
+// three minutes of a machine that is free, or longer if it is busy. Life.Caught waits until fini catches signals: from
+// then on Life.Signal is safe. If a duration of fini's is the subject, such as --grace, assert only that it was not
+// shorter, from the time before the Write that sets it off. Where it has to be too long to matter, take an hour.
 //
 // # Assert
 //
