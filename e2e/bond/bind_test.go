@@ -44,7 +44,7 @@ func TestBindKillMatrix(t *testing.T) {
 						fmt.Sprintf("--bind=%d", client.Process.Pid), "--", "/bin/sh", "-c", moment.First+tree.Script)
 					moment.Come(l)
 					endOf(t, client, false)
-					l.MustVanish(linger + 2*grace)
+					l.MustVanish()
 					if other.Process.Signal(syscall.Signal(0)) != nil {
 						t.Error("another process that it was bound to was hit")
 					}

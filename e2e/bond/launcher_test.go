@@ -105,7 +105,7 @@ func TestLauncherDies(t *testing.T) {
 							continue // the launcher died a second after its signal, so this is a new request
 						}
 						rig.MustRecord(t, "and then", rest, "signal 64")
-						l.MustVanish(0)
+						l.MustVanish()
 					}
 				})
 			}
@@ -185,7 +185,7 @@ func TestLauncherOutsideOfTheNamespaceDies(t *testing.T) {
 				l.Out.Want("ready")
 				rig.MustKill(t, l.Outer, syscall.SIGKILL) // nsenter, which has started fini
 				rig.MustRecord(t, "the command says", l.Out.Rest(), "signal 15")
-				l.MustVanish(0)
+				l.MustVanish()
 				init.Signal(syscall.SIGTERM)
 				init.MustEnd(0)
 			})
@@ -238,7 +238,7 @@ func TestLauncherOfAStoppedInnerDies(t *testing.T) {
 						rig.MustKill(t, l.Outer, syscall.SIGTERM)
 					}
 					l.Out.Want("signal 15")
-					l.MustVanish(0)
+					l.MustVanish()
 				}
 			})
 		}
@@ -335,7 +335,7 @@ func TestParentDeathSignalIsKept(t *testing.T) {
 						rig.Until(t, "SIGTERM", said("signal 15\n"))
 						rig.MustKill(t, command, 64)
 					}
-					l.MustVanish(0)
+					l.MustVanish()
 					// The kernel itself may send the kept signal once for each thread of the launcher.
 					if text := l.Out.Whole(); sig == "USR1" && strings.Count(text, "signal 15\n") != 1 {
 						t.Errorf("the command says %q, want SIGTERM once", text)
@@ -349,7 +349,7 @@ func TestParentDeathSignalIsKept(t *testing.T) {
 		l := rig.LaunchBy(t, []string{setpriv, "--pdeathsig", "KILL"}, rig.Pair, "-P", "-v")
 		l.Err.Want("fini: pausing")
 		rig.MustKill(t, l.Launcher, syscall.SIGKILL)
-		l.MustVanish(0)
+		l.MustVanish()
 		if text := l.Err.Whole(); strings.Contains(text, "has died") {
 			t.Errorf("says %q, but SIGKILL comes first", text)
 		}

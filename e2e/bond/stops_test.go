@@ -207,7 +207,7 @@ func TestPause(t *testing.T) {
 		} {
 			l.Err.Want("fini: pausing")
 			rig.MustKill(t, cmp.Or(victim, l.Launcher), syscall.SIGKILL)
-			l.MustVanish(0)
+			l.MustVanish()
 		}
 	})
 	t.Run("reaps", func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestSuspendedCommandActsOnItsEnd(t *testing.T) {
 				rig.Until(t, "the command is suspended", func() bool { return procfs.CountStopped([]int{command}) == 1 })
 				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
 				l.Out.Want("asked") // before the grace is over
-				l.MustVanish(0)
+				l.MustVanish()
 			})
 		}
 	}

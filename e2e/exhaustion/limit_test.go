@@ -70,7 +70,7 @@ func TestNoDescriptorsDuringLife(t *testing.T) {
 			}
 			rig.MustKill(t, l.Launcher, syscall.SIGKILL)
 			l.Out.Want("signal 15")
-			l.MustVanish(0)
+			l.MustVanish()
 			if text := l.Err.Whole(); strings.Contains(text, "panic") {
 				t.Errorf("says %q", text)
 			}

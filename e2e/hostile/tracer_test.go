@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -55,7 +54,7 @@ func TestTracerThatHangs(t *testing.T) {
 				l := rig.Start(t, p, append(flags, rig.Mode("signals")...)...)
 				l.Out.Want("ready")
 				main := procfs.ChildrenOf(t, l.Worker())[0]
-				release, started := hang(t, main), time.Now()
+				release := hang(t, main)
 				if ends != "is killed" {
 					// The tracer keeps the signal to itself.
 					l.Signal(syscall.SIGTERM)
@@ -63,7 +62,6 @@ func TestTracerThatHangs(t *testing.T) {
 				}
 				rig.MustKill(t, main, syscall.SIGKILL)
 				l.Err.Want("fini: gave up on leftovers that do not exit: [")
-				soon(t, started)
 				if p.PID1 { // whose end the kernel puts off until the tracer has waited
 					release()
 				}
@@ -88,7 +86,7 @@ func TestTracerThatHangs(t *testing.T) {
 			l.Out.Want("ready")
 			l.Caught()
 			inner := l.Worker()
-			release, started := hang(t, inner, tt.more...), time.Now()
+			release := hang(t, inner, tt.more...)
 			switch tt.name {
 			case "the command ends":
 				rig.Write(t, l, "go\n")
@@ -98,19 +96,10 @@ func TestTracerThatHangs(t *testing.T) {
 				l.Signal(syscall.SIGKILL)
 			}
 			l.MustHaveStatus(tt.status)
-			soon(t, started)
 			if tt.name == "the outer one is killed" {
 				release() // without an outer fini nobody acts in place of an inner fini that a tracer holds
 			}
 			rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
 		})
-	}
-}
-
-// soon asserts the bound of the grace and ten seconds. A busy machine takes some more.
-func soon(t *testing.T, started time.Time) {
-	t.Helper()
-	if took := time.Since(started); took > 70*time.Second {
-		t.Errorf("took %v", took)
 	}
 }

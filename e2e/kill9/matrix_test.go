@@ -58,7 +58,7 @@ func killMatrix(t *testing.T, before []string) {
 							for _, pid := range victim.Pids(l) {
 								hit = pid != 0 && syscall.Kill(pid, syscall.SIGKILL) == nil || hit
 							}
-							l.MustVanish(linger + 2*grace)
+							l.MustVanish()
 						}
 					})
 				}
@@ -100,7 +100,7 @@ func TestDeathOverrulesThePolicy(t *testing.T) {
 				l := rig.Launch(t, rig.Pair, "--orphans="+policy, "--grace=300ms", "--linger=50ms", "--", "/bin/sh", "-c", kills.Trees[2].Script)
 				l.Out.Want("ready")
 				rig.MustKill(t, victim.Pids(l)[0], syscall.SIGKILL)
-				l.MustVanish(650 * time.Millisecond)
+				l.MustVanish()
 			})
 		}
 	}
@@ -175,7 +175,7 @@ func TestTreeCannotOpenWhatThePairTells(t *testing.T) {
 		while :; do sleep 1000; done`)
 	l.Out.Want("ready")
 	rig.MustKill(t, l.Outer, syscall.SIGKILL)
-	l.MustVanish(2 * time.Second)
+	l.MustVanish()
 }
 
 // The inner fini notices the end of the outer one by a socket, of which nobody else has the other end: whoever
@@ -203,7 +203,7 @@ func TestOnlyTheOuterHoldsTheLifeline(t *testing.T) {
 					}
 				}
 				rig.MustKill(t, l.Launcher, syscall.SIGKILL)
-				l.MustVanish(10 * time.Second)
+				l.MustVanish()
 			})
 		}
 	})
@@ -234,7 +234,7 @@ func TestNestedFinis(t *testing.T) {
 				pid = l.ChildOf(pid)
 			}
 			rig.MustKill(t, pid, syscall.SIGKILL)
-			l.MustVanish(2 * time.Second)
+			l.MustVanish()
 		})
 	}
 	t.Run("status", func(t *testing.T) {

@@ -50,7 +50,7 @@ func TestAsTini(t *testing.T) {
 			l := rig.Launch(t, p, with("-p KILL", sh(`trap "" TERM INT HUP; echo ready; while :; do sleep 0.01; done`))...)
 			l.Out.Want("ready")
 			rig.MustKill(t, l.Launcher, syscall.SIGKILL)
-			l.MustVanish(0)
+			l.MustVanish()
 		})
 	}
 }

@@ -39,12 +39,11 @@ func LaunchBy(t testing.TB, before []string, p Place, args ...string) *BoundLife
 	return l
 }
 
-// MustVanish asserts that everything ends within a ladder after it was told to. A tree that outlives the ladder by ten
-// seconds, or as much longer as the machine is busy, stays.
-func (l *BoundLife) MustVanish(ladder time.Duration) {
+// MustVanish asserts that everything ends.
+func (l *BoundLife) MustVanish() {
 	l.T.Helper()
-	if !Await(ladder+10*time.Second, func() bool { return HungUp(l.Witness) }) {
-		l.T.Fatalf("the tree has not ended, where one ladder is %v; stderr: %s", ladder, l.Err.Text())
+	if !Await(Enough, func() bool { return HungUp(l.Witness) }) {
+		l.T.Fatalf("the tree has not ended; stderr: %s", l.Err.Text())
 	}
 }
 

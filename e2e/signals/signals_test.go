@@ -352,7 +352,7 @@ func TestStopSignalsInAnOrphanedGroup(t *testing.T) {
 					victim = command // which the kernel kills with fini
 				}
 				rig.MustKill(t, victim, tt.sig)
-				l.MustVanish(time.Second)
+				l.MustVanish()
 				l.MustHaveStatus(tt.status)
 			})
 		}
