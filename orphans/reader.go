@@ -213,13 +213,20 @@ func (t *Tree) quiet(some ...Process) []Process {
 	})
 }
 
-// persist reads some processes, and reads again those that are not done. Often some thread of a large process is in
-// uninterruptible sleep, for a moment only.
+// persist reads some processes, and reads again those that are not done and still run. Often some thread of a large process
+// is in uninterruptible sleep, for a moment only.
 func (t *Tree) persist(pending []Process, read func(quiet []Process), done func(Process) bool) {
 	const tries = 5
 	for try := 0; try < tries; try++ {
 		read(t.quiet(pending...))
-		if pending = slices.DeleteFunc(slices.Clone(pending), done); len(pending) == 0 {
+		pending = slices.DeleteFunc(slices.Clone(pending), func(p Process) bool {
+			if done(p) || p.kept.silent {
+				return true
+			}
+			s, err := t.Status(p.Pid)
+			return err != nil || s.State == 'Z'
+		})
+		if len(pending) == 0 {
 			return
 		}
 		proc.Rest(2 * time.Millisecond << try)
@@ -235,20 +242,22 @@ const maxDetailed = 1000
 func (t *Tree) Details(p Process, variables []string) Details {
 	if p.kept.details == nil {
 		var of []Process
+		unknown := &Details{}
 		for _, other := range append([]Process{p}, t.found...) {
 			if k := other.kept; k.details == nil && len(of) < maxDetailed && (k == p.kept || !other.Allowed) {
-				k.details = &Details{}
+				k.details = unknown
 				of = append(of, other)
 			}
 		}
-		of = t.quiet(of...)
 		var listening map[string]string
 		startDir := t.StartDir
-		for i, told := range ask(t, of, func(f *files, p Process) Details {
-			return f.details(p.dir(), variables, startDir, &listening)
-		}) {
-			of[i].kept.details = &told
-		}
+		t.persist(of, func(quiet []Process) {
+			for i, told := range ask(t, quiet, func(f *files, p Process) Details {
+				return f.details(p.dir(), variables, startDir, &listening)
+			}) {
+				quiet[i].kept.details = &told
+			}
+		}, func(p Process) bool { return p.kept.details != unknown })
 	}
 	return *p.kept.details
 }
