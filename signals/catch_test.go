@@ -164,8 +164,8 @@ func TestCatchMany(t *testing.T) {
 	for range 10000 {
 		c.send(unix.SIGCONT)
 	}
-	c.send(unix.SIGTERM)
 	c.WantNext(c.is(unix.SIGCONT))
+	c.send(unix.SIGTERM) // if both came at once, SIGTERM would be said first, and the program would end
 	line := c.is(unix.SIGCONT)
 	for line == c.is(unix.SIGCONT) {
 		line, _ = c.Next()

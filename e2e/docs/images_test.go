@@ -217,7 +217,9 @@ func sandbox(t *testing.T, text string) {
 			t.Errorf("there run the sleeps %s, want %s", got, want)
 		}
 	}
-	l := call("2m", `sleep 1001 >/dev/null 2>&1 & sleep 1002 & echo called`)
+	// What a shell has just started is a shell yet, with its streams and in its group.
+	const untilRuns = `until tr "\000" " " </proc/$!/cmdline | grep -q "^sleep 100"; do :; done; `
+	l := call("2m", `sleep 1001 >/dev/null 2>&1 & `+untilRuns+`sleep 1002 & `+untilRuns+`echo called`)
 	if out := l.Out.Whole(); out != "called\n" {
 		t.Errorf("it says %q", out)
 	}
@@ -226,9 +228,11 @@ func sandbox(t *testing.T, text string) {
 		t.Errorf("fini says %q", said)
 	}
 	mustRun("1001")
-	l = call("2s", `sleep 1003 >/dev/null 2>&1 & setsid sleep 1004 >/dev/null 2>&1 & sleep 1005`)
+	l = rig.OutOfTime(t, func(_ testing.TB, timeout string) *rig.Life {
+		return call(strings.TrimPrefix(timeout, "--timeout="), `sleep 1003 >/dev/null 2>&1 & setsid sleep 1004 >/dev/null 2>&1 & `+untilRuns+`echo ready; sleep 1005`)
+	})
 	l.MustHaveStatus(124)
-	l.Err.Want("fini: stopping the command: --timeout=2s has passed")
+	l.Err.Want("fini: stopping the command: --timeout=")
 	mustRun("1001 1004")
 	l = call("2m", `echo ready; sleep 1006`)
 	l.Out.Want("ready")

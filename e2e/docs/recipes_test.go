@@ -267,7 +267,9 @@ func session(t *testing.T, text string) {
 			l.Out.Want("EOF")
 		},
 	}.run(t, lines[0][1])
-	trial{changes: []string{"sleep 60", "sleep 1000"}, script: `bash -c "$BLOCK | cat" 2>said; grep -E '` +
+	// It is named by what it becomes. The line is in single quotes.
+	sleeps := "sleep 1000 & " + strings.ReplaceAll(rig.UntilSleeps, "'", "") + ";"
+	trial{changes: []string{"sleep 60 &", sleeps}, script: `bash -c "$BLOCK | cat" 2>said; grep -E '` +
 		strings.ReplaceAll(said.String()[4:], `\d`, "[0-9]") + `' said >&2`,
 		out: "tests passed\n"}.run(t, lines[1][1])
 }
@@ -393,12 +395,10 @@ var atTheEndOfInput = trial{standIns: map[string]string{"node": "sleep 1000 & ec
 		_ = l.Stdin.Close()
 	}}.run
 
-// forgotten is a server whose host holds the pipe open, and has sent it its last call.
+// forgotten is a server whose host holds the pipe open, and has sent it its last call: before it is ready, for then it may
+// be idle until a busy machine comes to the call.
 var forgotten = trial{
 	standIns: map[string]string{"node": "echo ready; while read -r call; do echo $call answered; done"},
 	changes:  []string{"--idle=1h", "--idle=1s"}, script: inPlace,
-	meanwhile: func(t *testing.T, l *rig.Life) {
-		l.Out.Want("ready")
-		rig.Write(t, l, "call\n")
-	}, out: "ready\ncall answered\n", status: 124,
+	meanwhile: func(t *testing.T, l *rig.Life) { rig.Write(t, l, "call\n") }, out: "ready\ncall answered\n", status: 124,
 }.run
