@@ -59,10 +59,11 @@ const hitByTERM = `trap "echo hit >/proc/1/fd/1" TERM; `
 
 // What `docker exec` starts has no parent in the namespace and is nobody's leftover.
 func dockerExecBeside(t *testing.T, image string) {
-	c := containers.StartContainer(t, "-e", "FINI_GRACE=5m", image, "sh", "-c", `
+	dir := t.TempDir() // see dockerPause
+	c := containers.StartContainer(t, "-v", dir+":/out", "-e", "FINI_GRACE=5m", image, "sh", "-c", `
 		mkfifo /tmp/main /tmp/leftover
 		setsid sh -c '
-			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover; exit" TERM
+			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover >/out/leftover; exit" TERM
 			echo leftover ready
 			while :; do sleep 1000 & wait; done' &
 		cat /tmp/main
@@ -81,10 +82,9 @@ func dockerExecBeside(t *testing.T, image string) {
 	c.Exec("kill", "-USR1", pid)
 	c.Out.Want("alive")
 	// Its status is not asserted: the container ends with it, and the kernel may kill it first.
-	c.Follow("exec", c.Name, "sh", "-c", "echo leftover done >/tmp/leftover")
-	out := c.MustEnd(4)
-	rig.WantOnce(t, out, "hit")
-	rig.WantOnce(t, out, "leftover done")
+	c.Follow("exec", c.Name, "sh", "-c", "echo done >/tmp/leftover")
+	rig.WantOnce(t, c.MustEnd(4), "hit")
+	rig.Equal(t, "what the leftover has written", rig.ReadFile(t, filepath.Join(dir, "leftover")), "done\n")
 }
 
 // fini, a shell and what the shell runs beside it get along with few processes, of which the

@@ -352,7 +352,7 @@ func TestDescriptorTableIsTooSmall(t *testing.T) {
 				}
 				for free := range 16 {
 					l := rig.StartCmd(t, p.Executed(limited(t, own+free), append(flags,
-						"--linger=50ms", "--timeout=1m", "--grace=50ms", "--", "/bin/sh", "-c", `echo started
+						"--linger=50ms", "--timeout=1h", "--grace=50ms", "--", "/bin/sh", "-c", `echo started
 							setsid sh -c 'trap "" TERM; echo ready; read line; sleep 1000' &
 							sleep 1000 & read line; exit 3`)...))
 					for line, ok := "", true; ok && line != "ready"; {

@@ -100,7 +100,7 @@ func TestReportFile(t *testing.T) {
 				test "$(grep -c 'ftruncate(' trace)" = 1 && ! grep ', 0)' trace && rm trace && exit $status`, ""},
 			// fini keeps neither its working directory nor anything else busy, unless the report goes there.
 			{"not in the working directory", `mkdir busy; mount -t tmpfs none busy; report=$PWD/report.json; cd busy
-				exec "$@" -t 1m --report="$report" -- sh -c '
+				exec "$@" -t 1h --report="$report" -- sh -c '
 				dir=$PWD; cd /; until umount "$dir" 2>/dev/null; do sleep 0.01; done; rmdir "$dir"; exit 5'`, ""},
 		} {
 			if p.PID1 && strings.Contains(tt.script, "mount ") {

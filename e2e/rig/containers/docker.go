@@ -1,6 +1,9 @@
 package containers
 
 import (
+	"archive/tar"
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -73,6 +76,19 @@ func (c *Container) MustEnd(want int) string {
 		c.T.Errorf("status %s, want %d; its stderr: %s", got, want, c.Err.Text())
 	}
 	return Docker(c.T, "logs", c.Name)
+}
+
+// File is the text of a file of the container, which may have ended; "" if there is none.
+func (c *Container) File(path string) string {
+	c.T.Helper()
+	archive, _ := Client(c.T, "cp", c.Name+":"+path, "-").Output()
+	in := tar.NewReader(bytes.NewReader(archive))
+	if _, err := in.Next(); err != nil {
+		return ""
+	}
+	text, err := io.ReadAll(in)
+	rig.NoError(c.T, err)
+	return string(text)
 }
 
 // Zombies counts them in the container.
