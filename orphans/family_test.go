@@ -202,6 +202,14 @@ func (f *family) await(label string) {
 	}
 }
 
+// allSleep waits until all processes have nothing left to do.
+func (f *family) allSleep() {
+	f.t.Helper()
+	for label, pid := range f.pids {
+		rig.Until(f.t, label+" sleeps", func() bool { return procfs.Sleeps(pid) })
+	}
+}
+
 // kill ends the process with this label. A pid of 0 would stand for this group.
 func (f *family) kill(label string) {
 	f.t.Helper()

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,6 +103,27 @@ func TestReaderIsHeld(t *testing.T) {
 		runtime.Gosched()
 	}
 	rig.Equal(t, "of whom it tells when it is back", told(look(t, tree)), []bool{true, false, true})
+}
+
+// One that is in uninterruptible sleep at the first look, as many are for a moment, has its details read soon after.
+func TestDetailsAreReadAgain(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	pid := proc.children(1)[0]
+	proc.put(pid, "environ", "A=b\x00")
+	proc.put(pid, "later", statusOf(pid, os.Getpid(), "some", "S (sleeping)", 16, 1))
+	dir := filepath.Join(proc.dir, strconv.Itoa(pid))
+	status := filepath.Join(dir, "task", strconv.Itoa(pid), "status")
+	check(t, unix.Mkfifo(status, 0o600))
+	slept := make(chan error, 1)
+	go func() {
+		w, err := os.OpenFile(status, os.O_WRONLY, 0) // waits for who reads it
+		if err == nil {
+			_, err = w.WriteString(statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 1))
+			slept <- errors.Join(err, os.Rename(filepath.Join(dir, "later"), status), w.Close())
+		}
+	}()
+	rig.Equal(t, "its variables", tree.Details(look(t, tree)[pid], []string{"A"}).Variables, map[string]string{"A": "b"})
+	check(t, <-slept)
 }
 
 // Facts are read once: again only if the process has executed another program, or if which streams it holds decides, and

@@ -52,6 +52,7 @@ func TestSurroundings(t *testing.T) {
 		want["apart"] = Details{Dir: here}
 	}
 	tree := New()
+	f.allSleep()
 	for label, p := range f.find(t, tree) {
 		got := tree.Details(p, nil)
 		got.Variables = nil
@@ -60,6 +61,7 @@ func TestSurroundings(t *testing.T) {
 	// It is asked once, and one that comes later is asked then.
 	late, lateAt := listen("127.0.0.1:0")
 	f.start(command("@stay", "late"), late)
+	f.allSleep()
 	rig.Equal(t, "with a new look", tree.Details(f.find(t, tree)["late"], nil).Listens, []string{lateAt})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/e2e/rig/recipes"
 	"github.com/seed-126c5d8a/fini/e2e/rig/reports"
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
@@ -81,6 +82,8 @@ func TestLeak(t *testing.T) {
 				cmd.Env = slices.Concat(os.Environ(), []string{"GITHUB_ACTIONS=", "GITHUB_STEP_SUMMARY=" + summary}, strings.Fields(tt.env))
 				l := rig.StartCmd(t, cmd)
 				pids := pidsOf(l, "listener")
+				listens := procfs.ChildrenOf(t, procfs.ChildrenOf(t, l.Worker())[0])[0] // as it is called outside of its namespace
+				rig.Until(t, "it sleeps", func() bool { return procfs.Sleeps(listens) })
 				words := []string{dir, "DIR"}
 				for line := range strings.Lines(l.Out.Text()) {
 					if address, ok := strings.CutPrefix(line, "listens "); ok {
@@ -158,6 +161,7 @@ func TestReportListsWhatStays(t *testing.T) {
 				server, holder := l.Out.WantPID("server "), l.Out.WantPID("holder ")
 				t.Cleanup(func() { _ = syscall.Kill(server, syscall.SIGKILL) })
 				port := regexp.MustCompile(`port (\d+)`).FindStringSubmatch(rig.ReadFile(t, said))[1]
+				rig.Until(t, "the server sleeps", func() bool { return procfs.Sleeps(server) })
 				rig.Write(t, l, "go\n")
 				l.MustHaveStatus(0)
 

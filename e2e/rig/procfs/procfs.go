@@ -138,6 +138,18 @@ func IsStopped(pid int) bool {
 	return len(tasks) > 0
 }
 
+// Sleeps reports whether all threads do, which then have nothing left to do: one that has just started may wait for memory,
+// which hides the rest of its process from a reader.
+func Sleeps(pid int) bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, name := range tasks {
+		if ReadStat(name).State() != 'S' {
+			return false
+		}
+	}
+	return len(tasks) > 0
+}
+
 func CountStopped(pids []int) (n int) {
 	for _, pid := range pids {
 		if strings.HasPrefix(Status(pid, "State"), "T") {
