@@ -17,8 +17,8 @@ import (
 )
 
 // shellScript is a shell that starts one job in a process group of its own, and ends with its status, or the number of its
-// signal. The job is in the foreground, and goes on when it was suspended; or it is in the background, and is killed. The
-// second argument is what it does before it executes the command.
+// signal. The job is in the foreground, and goes on when it was suspended; or it is in the background, and is killed. If the
+// test itself has stopped it, the shell does nothing. The second argument is what the job does before it executes the command.
 const shellScript = `import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -35,7 +35,10 @@ while True:
     status = os.waitpid(pid, os.WUNTRACED)[1]
     if not os.WIFSTOPPED(status):
         os._exit(abs(os.waitstatus_to_exitcode(status)))
-    os.write(1, b"suspended by %d\n" % os.WSTOPSIG(status))
+    if os.WSTOPSIG(status) == signal.SIGSTOP:
+        continue
+    with open("/proc/%d/comm" % pid, "rb") as name:
+        os.write(1, b"suspended by %d as %s" % (os.WSTOPSIG(status), name.read()))
     os.killpg(pid, signal.SIGCONT if sys.argv[1] == "foreground" else signal.SIGKILL)
 `
 
@@ -116,7 +119,7 @@ while not signal.sigpending():
 			l, screen, keys := pty.Start(t, shell(t, "foreground", blocked, argv...))
 			screen.Want("blocked")
 			_, _ = keys.WriteString("\x1a")
-			for _, want := range []string{"suspended by 20\n", "ready "} {
+			for _, want := range []string{"suspended by 20 as fini\n", "ready "} {
 				rig.Until(t, "it says "+want, func() bool { return strings.Contains(screen.Text(), want) })
 			}
 			job, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPGRP)
@@ -137,12 +140,14 @@ func TestWriterInTheBackground(t *testing.T) {
 	const tostop = `import termios
 modes = termios.tcgetattr(0)
 modes[3] |= termios.TOSTOP
-termios.tcsetattr(0, termios.TCSANOW, modes)`
+signal.signal(signal.SIGTTOU, signal.SIG_IGN) # which would suspend the job here
+termios.tcsetattr(0, termios.TCSANOW, modes)
+signal.signal(signal.SIGTTOU, signal.SIG_DFL)`
 	for _, p := range []rig.Place{rig.Pair, rig.Alone} {
 		t.Run(p.Name, func(t *testing.T) {
 			for range rig.QuickOrFull(20, 600) {
 				l, screen, keys := pty.Start(t, shell(t, "background", tostop, p.Command("--", "/bin/sh", "-c", "echo said").Args...))
-				screen.Want("suspended by 22")
+				screen.Want("suspended by 22 as fini")
 				// Nobody has waited for those whom the SIGKILL ends, and it spares an inner fini.
 				rig.Until(t, "the end of all", func() bool { return rig.HungUp(l.Witness) })
 				l.MustEnd(9)
