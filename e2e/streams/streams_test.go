@@ -72,7 +72,10 @@ func TestClosedStreamsWithoutDevNull(t *testing.T) {
 				_ = l.Stdin.Close()
 				l.MustEnd(tt.status)
 				if words != "" {
-					start("kill -9 $PPID; exec /busybox sleep 1000").MustEnd(137)
+					l = start("kill -9 $PPID; exec /busybox sleep 1000")
+					l.MustHaveStatus(137)
+					// A fini alone is reaped when the kernel has sent the command SIGKILL, which need not have ended by then.
+					rig.Until(t, "the end of the command", func() bool { return rig.HungUp(l.Witness) })
 				}
 			})
 		}
