@@ -126,6 +126,9 @@ func TestStubbornGroupEnds(t *testing.T) {
 				members := []int{l.Out.WantPID(""), l.Out.WantPID("")}
 				escapee := l.Out.WantPID("")
 				killAtCleanup(t, []int{escapee})
+				rig.Until(t, "the escapee has left the group", func() bool {
+					return procfs.GroupOf(escapee) == escapee && procfs.Status(escapee, "Name") == "sleep"
+				})
 				asked := time.Now()
 				l.Signal(syscall.SIGTERM)
 				l.MustHaveStatus(128 + int(syscall.SIGKILL))
