@@ -113,12 +113,11 @@ func TestBothOfThePairKilledAtOnce(t *testing.T) {
 	l := rig.Launch(t, rig.Pair, append([]string{"--"}, rig.Mode("signals")...)...)
 	command := l.Out.WantPID("ready ")
 	inner := l.Inner()
-	// Stopped, neither can act on the other's death.
-	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
-		for _, pid := range []int{l.Outer, inner} {
-			rig.MustKill(t, pid, sig)
-		}
-	}
+	// Stopped, the outer one can't act on the death of the inner one. The other way round the kernel would continue the inner one.
+	rig.MustKill(t, l.Outer, syscall.SIGSTOP)
+	rig.Until(t, "the outer fini is stopped", func() bool { return procfs.IsStopped(l.Outer) })
+	rig.MustKill(t, inner, syscall.SIGKILL)
+	rig.MustKill(t, l.Outer, syscall.SIGKILL)
 	l.Out.Want("signal 15")
 	if rig.HungUp(l.Witness) {
 		t.Error("a command that ignores SIGTERM is gone: the README says that it stays")
