@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -82,7 +83,7 @@ func OutOfTime(t testing.TB, start func(t testing.TB, timeout string) *Life) (l 
 	t.Helper()
 	for timeout := time.Second; timeout < 2*Patience; timeout *= 4 {
 		l = start(t, "--timeout="+timeout.String())
-		if line, _ := l.Out.Next(); line == "ready" {
+		if line, _ := l.Out.Next(); strings.HasPrefix(line, "ready") {
 			return l
 		}
 		_ = l.Status()
