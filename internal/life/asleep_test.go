@@ -356,8 +356,8 @@ func (w *world) wake(f *fini) {
 	s := f.sleeper
 	f.phase, f.heir, f.caught, f.line = awake, true, nil, nil
 	w.ghost.overruled, w.ghost.unwait = true, true
-	// Everybody is asked once more, and once only.
-	w.ghost.lookedToAsk, w.ghost.begun = false, false
+	// Everybody is asked once more, and once only, also a group that the inner fini had let clean up.
+	w.ghost.lookedToAsk, w.ghost.begun, w.ghost.cleared = false, false, false
 	w.may(syscall.SIGTERM, false)
 	for _, p := range w.procs() {
 		p.mark.asked, p.mark.hadTerm, p.mark.afterAsk = false, false, false
