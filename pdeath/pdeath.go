@@ -173,14 +173,17 @@ func Ignores(pid int, sig unix.Signal) bool {
 
 // GroupIsOrphaned reports whether a process group of a session is orphaned: no member has a parent in another group of
 // the session, such as a shell that could continue it. See setpgid(2). It returns false if this can't be read. It looks
-// only at the process parent, which is the parent of a member, and at the ancestors of parent, because the other
-// members of a job have the same parents.
-func GroupIsOrphaned(group, session, parent int) bool {
+// only at the ancestors of one member, because the other members of a job have the same parents.
+func GroupIsOrphaned(group, session, member int) bool {
 	if group == 0 {
 		return false // the group is outside of the PID namespace, as are the parents of its members
 	}
 	f := proc.In(unix.AT_FDCWD)
-	for at := parent; at > 0; {
+	for at := member; ; {
+		status, err := f.StatusIn("/proc/" + strconv.Itoa(at))
+		if at = status.Parent; err != nil || at <= 0 {
+			return err == nil
+		}
 		theirGroup, err := unix.Getpgid(at)
 		theirSession, err2 := unix.Getsid(at)
 		switch {
@@ -191,13 +194,7 @@ func GroupIsOrphaned(group, session, parent int) bool {
 		case theirGroup != group:
 			return false
 		}
-		status, err := f.StatusIn("/proc/" + strconv.Itoa(at))
-		if err != nil {
-			return false
-		}
-		at = status.Parent
 	}
-	return true
 }
 
 // Dying reports whether a process has begun to exit: it has let go of its descriptors, or is gone.

@@ -90,6 +90,27 @@ func TestStoppedJobWhoseCommandIsKilled(t *testing.T) {
 	}
 }
 
+// No shell could continue a job whose shell has left it, as in (cmd &). So the kernel suspends nobody who reads the terminal
+// there, and the read fails, with fini as without.
+func TestOrphanedJobReadsTheTerminal(t *testing.T) {
+	t.Parallel()
+	bash := need.Program(t, "bash")
+	for name, wrap := range map[string][]string{
+		"without": nil, "pair": rig.Pair.Command("-p", "none", "--").Args, "alone": rig.Alone.Command("-p", "none", "--").Args,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, screen, keys := pty.Start(t, exec.Command(bash, slices.Concat([]string{"-c", `
+				set -m
+				(shell=$BASHPID; (while kill -0 $shell; do :; done 2>/dev/null; exec "$@") &)
+				read end`, "bash"}, wrap, []string{"/bin/sh", "-c", "cat </dev/tty; echo over $?"})...))
+			screen.Want("over 1")
+			_, _ = io.WriteString(keys, "\n")
+			l.MustEnd(0)
+		})
+	}
+}
+
 // What is written to a pty just before its last close may be lost, so each script below
 // waits for a line at its end.
 
@@ -128,18 +149,23 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-// fini's SIGCONT for an orphaned job does not overtake the SIGTSTP, which is on its way from one member to the next.
-func TestSIGTSTPIsNotOvertaken(t *testing.T) {
+// SIGTSTP stops nobody of an orphaned job, such as that of `docker run -t`: neither its shell, nor fini, nor the command.
+func TestOrphanedJobIsNotStopped(t *testing.T) {
 	t.Parallel()
 	argv := slices.Concat([]string{"-c", `"$@"; exit`, "sh"}, rig.Pair.Command("--").Args, rig.Mode("signals", "12"))
 	l, screen, _ := pty.Start(t, exec.Command("/bin/sh", argv...))
 	screen.Want("ready")
-	for range rig.QuickOrFull(2000, 30_000) {
+	outer := procfs.ChildrenOf(t, l.PID())[0]
+	for range rig.QuickOrFull(100, 10_000) {
 		rig.MustKill(t, -l.PID(), syscall.SIGTSTP)
-		screen.Want("signal 18")
-		rig.Until(t, "the shell goes on", func() bool { return procfs.CountStopped([]int{l.PID()}) == 0 })
+		rig.MustKill(t, outer, syscall.SIGWINCH)
+		screen.Want("signal 28")
 	}
-	rig.MustKill(t, procfs.ChildrenOf(t, l.PID())[0], syscall.SIGUSR2)
+	inner := procfs.ChildrenOf(t, outer)[0]
+	if group, err := unix.Getpgid(inner); group != inner {
+		t.Errorf("a SIGKILL for the job kills the inner fini %d too: it is in group %d, %v", inner, group, err)
+	}
+	rig.MustKill(t, outer, syscall.SIGUSR2)
 	l.MustEnd(7)
 }
 

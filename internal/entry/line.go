@@ -38,11 +38,8 @@ const (
 	HungUp
 )
 
-// The flags of a Job.
-const (
-	InJob    = 1 << iota // the main child is in the process group of the outer fini
-	Orphaned             // that group would be orphaned without the inner fini: see setpgid(2)
-)
+// InJob is the Job of a main child in the process group of the outer fini.
+const InJob = 1
 
 // Kernel is the Sender of a signal that the kernel sent, such as the SIGINT of Ctrl-C.
 const Kernel = -1

@@ -148,7 +148,7 @@ func (p *process) readSignal() bool {
 	if p.signal.Code <= 0 {
 		p.seen.Sender = int32(p.signal.Pid)
 	}
-	if p.Job&InJob != 0 && p.seen.Sender > 0 {
+	if p.Job != 0 && p.seen.Sender > 0 {
 		p.seen.Parent = int32(proc.ParentNow(int(p.signal.Pid), &p.text, true))
 	}
 	return true
@@ -168,13 +168,6 @@ func (p *process) do(act Act) {
 	}
 	if act&Continue != 0 {
 		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // if it is not stopped, it passes over the signal
-	}
-	if act&ContinueJob != 0 {
-		// The SIGTSTP may still be on its way to other members of the group, and SIGCONT must not overtake it. A signal
-		// for a group is sent under a lock that setpgid(2) waits for, whatever its arguments are.
-		const nobody = 1 << 30 // no pid is that large
-		proc.Call(unix.SYS_SETPGID, nobody, nobody, 0, 0)
-		proc.Call(unix.SYS_KILL, 0, uintptr(unix.SIGCONT), 0, 0)
 	}
 	if act&(LetGo|BeStoppable) != 0 {
 		stops := ^p.Takes()
@@ -247,7 +240,7 @@ func hasRoom(n int) bool {
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
 	exited, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
-	if main != 0 && errno == 0 && p.Job&InJob == 0 { // in gVisor pid 0 is any child
+	if main != 0 && errno == 0 && p.Job == 0 { // in gVisor pid 0 is any child
 		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
 	at, end, err := p.readChildren()

@@ -20,8 +20,6 @@ import (
 //	                                  is continued
 //	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
 //	waited for Started, in a job
-//	SIGTSTP in a job that would be    the job is continued: without fini the kernel would have stopped no process of it
-//	orphaned without the inner fini
 //	the parent process has died       an inner fini that is stopped is continued, to act on the death
 //	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
 //	the inner fini has ended          after Done: the outer fini ends as Done says
@@ -90,7 +88,6 @@ const (
 	Relay        Act = 1 << iota // the signal
 	TellParent                   // that the parent process has died: the inner fini can't see it
 	Continue                     // the inner fini by SIGCONT, if it is stopped
-	ContinueJob                  // by SIGCONT
 	Suspend                      // this process by the signal, as its job was suspended
 	Kill                         // the inner fini by SIGKILL
 	LetGo                        // of the inherited descriptors, and take all signals
@@ -142,10 +139,8 @@ func (s *Sleeper) Takes() uint64 {
 		return childEnded | terminating&^s.Ignored
 	case s.Early || s.Job == 0:
 		return ^uint64(0)
-	case s.Job == InJob:
-		return ^uint64(suspending)
 	}
-	return ^uint64(suspending &^ (1 << (unix.SIGTSTP - 1)))
+	return ^uint64(suspending)
 }
 
 // Step returns the acts that answer one event.
@@ -215,13 +210,9 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 		return Kill
 	case s.Main == 0 || sig == uint32(unix.SIGCHLD) || aboutParent:
 		return 0
-	case s.Job&Orphaned != 0 && sig == uint32(unix.SIGTSTP):
-		return ContinueJob
-	case s.Job&Orphaned != 0 && sig == uint32(unix.SIGCONT) && sender == s.Self:
-		return 0 // the SIGCONT of ContinueJob
 	case s.Ending:
 		return Relay | Continue
-	case s.Job&InJob != 0 && suspending>>(sig-1)&1 != 0:
+	case s.Job != 0 && suspending>>(sig-1)&1 != 0:
 		s.Early = false
 		return Relay | Suspend | BeStoppable
 	}

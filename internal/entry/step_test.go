@@ -12,15 +12,13 @@ import (
 // String is the acts of a set in words.
 func (a Act) String() string {
 	var words []string
-	for i, word := range strings.Split("relay, tell parent's death, continue, continue job, suspend, kill, let go, be stoppable, bound, exit, start runtime", ", ") {
+	for i, word := range strings.Split("relay, tell parent's death, continue, suspend, kill, let go, be stoppable, bound, exit, start runtime", ", ") {
 		if a>>i&1 != 0 {
 			words = append(words, word)
 		}
 	}
 	return strings.Join(words, ", ")
 }
-
-const outerPid = 20
 
 func said(kind Kind, value, flags uint32) Seen {
 	return Seen{What: Said, Message: Message{Kind: kind, Value: value, Job: flags}}
@@ -44,21 +42,20 @@ func others(e Seen) Seen          { e.Children = true; return e }
 // TestStep has a case for each row of the table over Sleeper, and for each pair of them whose order matters.
 func TestStep(t *testing.T) {
 	var (
-		started     = said(Started, 30, 0)
-		inJob       = said(Started, 30, InJob)
-		orphanedJob = said(Started, 30, InJob|Orphaned)
-		starting    = said(Starting, 0, 0)
-		done        = said(Done, 3<<8, 0)
-		waited      = Seen{What: Waited}
-		parentDied  = Seen{What: ParentEnded}
-		hungUp      = said(HungUp, 0, 0)
-		beAlone     = said(BeAlone, 0, 0)
-		wasKilled   = killed(unix.SIGKILL)
-		term, usr1  = sent(unix.SIGTERM, 7), sent(unix.SIGUSR1, 7)
-		tstp, chld  = sent(unix.SIGTSTP, 0), sent(unix.SIGCHLD, 21)
-		byTERM      = uint32(unix.SIGTERM)
-		byKILL      = uint32(unix.SIGKILL)
-		ignoring    = Sleeper{Ignored: 1 << (unix.SIGINT - 1)}
+		started    = said(Started, 30, 0)
+		inJob      = said(Started, 30, InJob)
+		starting   = said(Starting, 0, 0)
+		done       = said(Done, 3<<8, 0)
+		waited     = Seen{What: Waited}
+		parentDied = Seen{What: ParentEnded}
+		hungUp     = said(HungUp, 0, 0)
+		beAlone    = said(BeAlone, 0, 0)
+		wasKilled  = killed(unix.SIGKILL)
+		term, usr1 = sent(unix.SIGTERM, 7), sent(unix.SIGUSR1, 7)
+		tstp, chld = sent(unix.SIGTSTP, 0), sent(unix.SIGCHLD, 21)
+		byTERM     = uint32(unix.SIGTERM)
+		byKILL     = uint32(unix.SIGKILL)
+		ignoring   = Sleeper{Ignored: 1 << (unix.SIGINT - 1)}
 	)
 	for _, tt := range []struct {
 		name   string
@@ -98,11 +95,8 @@ func TestStep(t *testing.T) {
 
 		{"TSTP", Sleeper{}, []Seen{started, tstp}, "let go; relay", 0},
 		{"TSTP in a job, which waited for Started", Sleeper{}, []Seen{inJob, tstp}, "let go; relay, suspend, be stoppable", 0},
-		{"TTIN in an orphaned job, which waited for Started", Sleeper{}, []Seen{orphanedJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend, be stoppable", 0},
+		{"TTIN in a job, which waited for Started", Sleeper{}, []Seen{inJob, sent(unix.SIGTTIN, 0)}, "let go; relay, suspend, be stoppable", 0},
 		{"TSTP in a job that is to end", Sleeper{}, []Seen{parentDied, inJob, tstp}, "continue; let go; relay, continue", 0},
-		{"TSTP in an orphaned job, and CONT of this process and of another one", Sleeper{Self: outerPid},
-			[]Seen{tstp, orphanedJob, tstp, sent(unix.SIGCONT, outerPid), sent(unix.SIGCONT, 7)}, "; let go; continue job; ; relay", 0},
-		{"CONT of this process in another job", Sleeper{Self: outerPid}, []Seen{inJob, sent(unix.SIGCONT, outerPid)}, "let go; relay", 0},
 
 		{"the parent process has died, without pidfds", Sleeper{Parent: bySignal}, []Seen{started, sent(ParentSignal, 7), parents(sent(ParentSignal, 7))}, "let go; ; tell parent's death, continue", 0},
 		{"the parent process has died, and is outside of the namespace", Sleeper{Parent: pdeath.Launcher{FD: -1}},
@@ -215,7 +209,6 @@ func TestTakes(t *testing.T) {
 		{Sleeper{Main: 30}, ^set()},
 		{Sleeper{Main: 30, Job: InJob, Early: true}, ^set()},
 		{Sleeper{Main: 30, Job: InJob}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
-		{Sleeper{Main: 30, Job: InJob | Orphaned}, ^set(unix.SIGTTIN, unix.SIGTTOU)},
 	} {
 		if got := tt.s.Takes(); got != tt.want {
 			t.Errorf("%+v: %#x, want %#x", tt.s, got, tt.want)

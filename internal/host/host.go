@@ -80,7 +80,6 @@ type kernel struct {
 	owners   *report.Owners // which process started each leftover
 	terminal int            // the terminal whose foreground the command got, -1 for none
 
-	jobFlags     uint32           // see entry.Started
 	bySignal     bool             // parentSignal reports the parent process's death
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see TakeSlot in package pdeath
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
@@ -98,12 +97,6 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 		Pid: self.Pid, Group: self.Group, Session: self.Session, Terminal: self.Role != entry.Heir && hasTerminal(),
 	})
 	k.rules = life.Rules{Policy: options.Policy(), Identity: k.plan.Identity}
-	if k.rules.Job != 0 && self.Role == entry.Inner {
-		k.jobFlags = entry.InJob
-		if pdeath.GroupIsOrphaned(self.Group, self.Session, self.Parent.Pid) {
-			k.jobFlags |= entry.Orphaned
-		}
-	}
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes
 	return k
 }

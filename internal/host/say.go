@@ -118,9 +118,8 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 	var commandLine, line string
 	if !silent || !k.report.Full() { // because of the memory that details take
 		from, commandLine = k.owners.Of(p), k.tree.CommandLine(p)
-		session, _ := unix.Getsid(0)
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
-		line = report.Describe(shown, commandLine, session, from, width)
+		line = report.Describe(shown, commandLine, k.self.Session, from, width)
 	}
 	k.report.Leftover(p, commandLine, from, spared, of.Signals, line)
 	if !silent {

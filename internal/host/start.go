@@ -94,17 +94,25 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
+	job, orphaned := uint32(0), false
 	if k.line.FD >= 0 {
 		k.line.Starting()
-		if k.leaveGroup() && k.rules.Job != 0 {
+		if k.rules.Job != 0 {
+			job = entry.InJob
+			orphaned = pdeath.GroupIsOrphaned(k.self.Group, k.self.Session, k.self.Pid)
+		}
+		if !orphaned && k.leave(false) && k.rules.Job != 0 {
 			c.Group = k.rules.Job
 		}
 	}
 	if child, err = reaper.Spawn(c); err != nil {
 		return child, err
 	}
+	if orphaned {
+		k.leave(true)
+	}
 	if k.line.FD >= 0 {
-		k.line.Started(child.Pid, k.jobFlags, k.report.To.FD)
+		k.line.Started(child.Pid, job, k.report.To.FD)
 	}
 	if child.Ungrouped {
 		k.rules.Group = false
@@ -117,10 +125,17 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	return child, nil
 }
 
-// leaveGroup gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and
-// reports whether it has one.
-func (k *kernel) leaveGroup() bool {
-	err := unix.Setpgid(0, 0)
+// leave gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and reports
+// whether it has one. In a job that no shell could continue, it gets a session too, but only after the start: the kernel
+// suspends nobody in such a job, and who reads from the terminal gets an error. As the parent of the main child, in the same
+// session and in another group, the inner fini would count as such a shell. See setpgid(2).
+func (k *kernel) leave(session bool) bool {
+	err := error(nil)
+	if session {
+		_, err = unix.Setsid()
+	} else {
+		err = unix.Setpgid(0, 0)
+	}
 	if err != nil {
 		k.Sayf(life.Always, "cannot give the inner fini a process group of its own: %v: a SIGKILL for fini's group kills both", err)
 	}

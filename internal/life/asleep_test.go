@@ -65,9 +65,6 @@ func (w *world) sayStarted() {
 	if w.rules.Job != 0 {
 		m.Job = entry.InJob
 	}
-	if w.orphaned {
-		m.Job |= entry.Orphaned
-	}
 	w.say(w.cast.outer, m)
 }
 
@@ -86,7 +83,7 @@ func (w *world) fallAsleep(unstarted bool) {
 	}
 	w.pristine, w.mainIs = *inner, w.get(w.cast.main).is
 	p := w.get(inner.id)
-	p.group, p.is, p.deathsig = w.top().group, isFini, syscall.SIGKILL // it was forked just now
+	p.group, p.session, p.is, p.deathsig = w.top().group, w.top().session, isFini, syscall.SIGKILL // it was forked just now
 	inner.phase = forked
 	for i := range w.all {
 		if w.all[i].has(ofTree) {
@@ -116,10 +113,14 @@ func (w *world) beginning(f *fini) {
 		self.is, self.deathsig, f.phase = self.is|subreaper, 0, settled
 	case settled:
 		w.say(w.cast.outer, entry.Message{Kind: entry.Starting})
-		w.setpgid(self)
+		if !w.orphaned {
+			w.setpgid(self)
+		}
 		f.phase = starting
 	case starting:
-		w.startMain(f, syscall.SIGTERM)
+		if w.startMain(f, syscall.SIGTERM); w.orphaned {
+			w.setsid(self)
+		}
 		for i := range f.caught {
 			f.caught[i].Early = true
 		}
@@ -286,10 +287,6 @@ func (w *world) asleep(f *fini) {
 		}
 		took(why, "continues the inner one")
 		_ = w.kill(self, inner, syscall.SIGCONT)
-	}
-	if act&entry.ContinueJob != 0 {
-		took("SIGTSTP in a job that would be orphaned without the inner fini", "continues the job")
-		w.killGroup(self, self.group, syscall.SIGCONT)
 	}
 	if act&entry.BeStoppable != 0 && !s.takes(syscall.SIGTSTP) && f.forget(syscall.SIGTSTP) {
 		w.deliver(self, syscall.SIGTSTP, nil)

@@ -238,12 +238,15 @@ var invariants = []struct {
 		inner := w.get(w.cast.inner)
 		return x.by.id != w.cast.outer || inner == nil || !inner.alive()
 	}},
-	{"the terminal", "a key that stops the command stops fini, which its shell knows", rests, func(w *world, _ fact) bool {
+	{"the terminal", "a key that stops the command stops fini, which its shell knows, and in an orphaned job nobody", rests, func(w *world, _ fact) bool {
+		if w.orphaned {
+			return w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job }) == nil
+		}
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S' && (inner == nil || inner.state == 'S') && w.ghost.killed == 0
 		// The relayed key may come after fg, and one that waited for Started may come as fini ends: limits.
 		late := w.ghost.suspended && w.used("gets fg") || w.finis[0].sleeper.staysUp
-		return w.rules.Job == 0 || w.orphaned || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
+		return w.rules.Job == 0 || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
 	}},
 	{"forwarded", "a signal that a process sends reaches the command", waits, func(w *world, _ fact) bool {
 		for i := range counted {
@@ -261,11 +264,8 @@ var invariants = []struct {
 			sleeps := up && outer.phase == dozing && outer.sleeper.deadline == 0 && (w.ghost.toEnd || w.ended(w.cast.shell))
 			return !sleeps || inner == nil || inner.state != 'T'
 		}
-		byKey := w.first(func(p *proc) bool { return p.byKey && p.group == w.rules.Job })
 		must, next, l := w.ghost.mustEnd, w.next(), w.obeyed()
-		switch {
-		case w.orphaned && up && byKey != nil, // whom nobody continues
-			l != nil && main.state == 'T' && l.rung == stopping && l.isSuspended:
+		if l != nil && main.state == 'T' && l.rung == stopping && l.isSuspended {
 			return false
 		}
 		return must == 0 || next != 0 && next <= must

@@ -41,7 +41,7 @@ var roles = []role{
 
 // begin makes the world of a role, with a command that has just been started.
 func (as role) begin(r Rules) *world {
-	w := &world{now: epoch, orphaned: as.orphaned, supply: supply{bond: !as.first}}
+	w := &world{now: epoch, orphaned: as.orphaned || as.leader, supply: supply{bond: !as.first}}
 	var bonds []bond
 	c := &w.cast
 	add := func(id *handle, pid int, parent handle, group, session int, is traits) *proc {
@@ -67,7 +67,9 @@ func (as role) begin(r Rules) *world {
 	worker, deathsig := c.outer, syscall.SIGKILL
 	if as.pair {
 		add(&c.inner, 21, c.outer, 21, session, isFini|subreaper)
-		worker, deathsig = c.inner, syscall.SIGTERM
+		if worker, deathsig = c.inner, syscall.SIGTERM; as.orphaned || as.leader {
+			w.setsid(w.get(c.inner))
+		}
 	}
 	if !as.first {
 		add(&c.sibling, 22, c.shell, group, session, 0)

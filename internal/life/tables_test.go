@@ -174,7 +174,6 @@ var moreRows = func() (all []row) {
 		"asleep: a signal, and the line is full -> continues the inner one",
 		"asleep: a signal to end -> continues the inner one",
 		"asleep: SIGCHLD -> continues the inner one",
-		"asleep: SIGTSTP in a job that would be orphaned without the inner fini -> continues the job",
 		"asleep: SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job -> suspends fini",
 		"asleep: the parent process has died -> continues the inner one",
 		"asleep: the parent process has died, without pidfds -> tells the inner one",
