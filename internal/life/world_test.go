@@ -240,6 +240,9 @@ func (w *world) wakeOrphanedGroups(linked []int) {
 		isStopped := func(p *proc) bool { return p.state == 'T' && p.group == group }
 		if w.first(isStopped) != nil && !slices.Contains(still, group) {
 			w.may(syscall.SIGHUP, false)
+			if sig := w.rules.rewritten(syscall.SIGHUP); sig != syscall.SIGHUP { // relayed, if the command is just starting
+				w.may(sig, false)
+			}
 			w.killGroup(nil, group, syscall.SIGHUP)
 			w.killGroup(nil, group, syscall.SIGCONT)
 		}
