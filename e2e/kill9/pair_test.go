@@ -63,6 +63,24 @@ func TestSuspendedInnerOutlivesTheOuter(t *testing.T) {
 	}
 }
 
+// If the outer fini is killed in its first milliseconds, the inner one says so, if it says anything.
+func TestOuterIsKilledAtTheStart(t *testing.T) {
+	t.Parallel()
+	for range rig.QuickOrFull(30, 1000) {
+		l := rig.Start(t, rig.Pair, "--", "/bin/sleep", "1000")
+		for began, after := time.Now(), rand.N(6*time.Millisecond); time.Since(began) < after; { // less than a sleep would take
+		}
+		_ = l.Cmd.Process.Kill()
+		l.MustHaveStatus(128 + 9)
+		rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+		for _, said := range strings.Split(strings.TrimSpace(l.Err.Whole()), "\n") {
+			if said != "" && !strings.Contains(said, "the outer fini") {
+				t.Errorf("says %q", said)
+			}
+		}
+	}
+}
+
 // A terminating signal for the outer fini that comes while it starts its runtime, to stop what a killed inner one has left
 // behind, leaves nothing either.
 func TestSignalWhileTheHeirStarts(t *testing.T) {

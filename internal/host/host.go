@@ -33,8 +33,10 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	if k.plan.NoShield != "" {
 		k.Sayf(k.plan.Level, "%s: going on without a shield", k.plan.NoShield)
 	}
-	if self.Role == entry.Inner && os.Getppid() != self.Pid { // or the outer fini was killed
+	if parent := os.Getppid(); self.Role == entry.Inner && parent == 0 {
 		return k.notStarted(errors.New("children of fini are in another PID namespace than fini: use unshare --fork"))
+	} else if self.Role == entry.Inner && parent != self.Pid {
+		return k.notStarted(errors.New("the outer fini was killed before it started the command"))
 	}
 	for _, text := range options.Misspelt {
 		k.Sayf(life.Normal, "%s", text)
