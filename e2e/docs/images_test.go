@@ -2,7 +2,6 @@ package docs
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -48,12 +47,7 @@ func built(t *testing.T, text string, more map[string]string) (image string) {
 	for name, text := range files {
 		rig.Put(t, filepath.Join(dir, name), text, 0o755)
 	}
-	image = containers.UniqueName("recipe")
-	cmd := containers.Client(t, "build", "-q", "--no-cache", "-t", image, dir)
-	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-	rig.Succeed(t, cmd)
-	t.Cleanup(func() { containers.Docker(t, "rmi", image) })
-	return image
+	return containers.Build(t, dir)
 }
 
 // stopped stops a container of a server's image once its helper is ready, and is what it said and saved.

@@ -23,7 +23,7 @@ func releaseImage(t *testing.T, r release) {
 	containers.NeedDocker(t)
 	need.Program(t, "runc")
 	need.Root(t, "for podman")
-	docker := &containers.Engine{Client: []string{"docker"}, Env: append(os.Environ(), "DOCKER_BUILDKIT=0")}
+	docker := &containers.Engine{Client: []string{"docker"}}
 	podman := &containers.Engine{Client: containers.PodmanClient(t), Env: containers.PodmanConfig(t)}
 	index, archive := r.file(t, "fini_*_linux.oci.tar"), r.file(t, "fini_*_linux_"+runtime.GOARCH+".docker.tar")
 	name, dir := r.image+":"+r.version, t.TempDir()
@@ -35,18 +35,17 @@ func releaseImage(t *testing.T, r release) {
 		file   string
 	}{{"docker", docker, archive}, {"podman", podman, archive}, {"podman, index", podman, index}} {
 		t.Run(tt.name, func(t *testing.T) {
-			copied := containers.UniqueName("copied")
 			if out := tt.engine.Must(t, "load", "-q", "-i", tt.file); !strings.HasSuffix(out, name) {
 				t.Errorf("load says %q", out)
 			}
-			defer tt.engine.Must(t, "rmi", "-f", copied, name)
+			defer tt.engine.Must(t, "rmi", name)
 			labels := tt.engine.Must(t, "inspect", "-f", `{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}{{"\n"}}{{end}}`, name)
 			for _, key := range []string{"title=fini", "description=Runs", "version=" + r.version, "licenses=MIT", "url=https:", "source=https:", "documentation=https:"} {
 				if !strings.Contains(labels, "org.opencontainers.image."+key) {
 					t.Errorf("no %s among\n%s", key, labels)
 				}
 			}
-			tt.engine.Must(t, "build", "-q", "-t", copied, dir)
+			copied := tt.engine.Build(t, dir)
 			if out := tt.engine.Must(t, "run", "--rm", "--network", "none", copied, "/fini", "--version"); !strings.HasPrefix(out,
 				"fini version "+r.version+" ") {
 				t.Errorf("its fini is %q", out)
@@ -59,6 +58,7 @@ func releaseImage(t *testing.T, r release) {
 // as without it, and docker stop is no timeout.
 func releaseDevContainer(t *testing.T, r release) {
 	containers.NeedDocker(t)
+	docker := &containers.Engine{Client: []string{"docker"}}
 	cli := need.Module(t, "@devcontainers/cli/devcontainer.js")
 	base, dir := containers.Base(t), t.TempDir()
 	feature := filepath.Join(dir, ".devcontainer/fini")
@@ -71,7 +71,9 @@ func releaseDevContainer(t *testing.T, r release) {
 	rig.Put(t, filepath.Join(dir, ".devcontainer/Dockerfile"),
 		"FROM "+base+"\nRUN mkdir -p /etc /root && echo root:x:0:0::/root:/bin/sh >/etc/passwd && echo root:x:0: >/etc/group\n", 0o644)
 	rig.Put(t, filepath.Join(dir, ".devcontainer/devcontainer.json"), `{"build": {"dockerfile": "Dockerfile"}, `+features+`}`, 0o644)
-	cmd := exec.Command("env", append(newNode(t), cli, "up", "--workspace-folder", dir, "--buildkit", "never")...)
+	client := rig.Put(t, filepath.Join(dir, "docker"), "#!/bin/sh\n"+
+		`[ "$1" != build ] || { shift; set -- build `+containers.NoCache+` "$@"; }; exec docker "$@"`, 0o755)
+	cmd := exec.Command("env", append(newNode(t), cli, "up", "--workspace-folder", dir, "--buildkit", "never", "--docker-path", client)...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+t.TempDir())
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -84,7 +86,7 @@ func releaseDevContainer(t *testing.T, r release) {
 	image := containers.Docker(t, "inspect", "-f", "{{.Config.Image}}", up.ContainerID)
 	t.Cleanup(func() {
 		containers.Docker(t, "rm", "-f", up.ContainerID)
-		containers.Docker(t, "rmi", image, "dev_container_feature_content_temp")
+		docker.RemoveBuilt(t, log.String(), image, "dev_container_feature_content_temp")
 	})
 	words := strings.Split(containers.Docker(t, "exec", up.ContainerID, "cat", "/proc/1/cmdline"), "\x00")
 	if len(words) < 5 || words[0] != "/usr/local/bin/fini" || words[2] != "/bin/sh" ||

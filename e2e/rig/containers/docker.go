@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -23,16 +22,7 @@ type ExampleImage struct {
 func BuildExample(t *testing.T) ExampleImage {
 	t.Helper()
 	dir := filepath.Dir(rig.Put(t, filepath.Join(t.TempDir(), "fini"), rig.ReadFile(t, rig.Fini), 0o755))
-	build := func(flag, value string) string {
-		tag := UniqueName("image")
-		// What the cache holds may be another room's image, which that room removes meanwhile.
-		cmd := Client(t, "build", "--no-cache", "-f", "../Dockerfile.example", "-t", tag, flag, value, dir)
-		// The classic builder comes with the engine, where buildx may be missing.
-		cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
-		rig.Succeed(t, cmd)
-		t.Cleanup(func() { Docker(t, "rmi", tag) })
-		return tag
-	}
+	build := func(flag, value string) string { return Build(t, "-f", "../Dockerfile.example", flag, value, dir) }
 	return ExampleImage{Fini: build("--target", "fini"), Whole: build("--build-arg", "BASE="+Base(t))}
 }
 

@@ -142,6 +142,39 @@ func (e *Engine) Import(t *testing.T, image string) {
 	rig.Succeed(t, load)
 }
 
+// NoCache is given to each build. For FROM scratch the classic builder's cache looks at every image of the engine, and the build
+// fails if another test removes one of them meanwhile.
+const NoCache = "--no-cache"
+
+// Build makes an image, which is gone with the test.
+func (e *Engine) Build(t testing.TB, args ...string) (image string) {
+	t.Helper()
+	image = UniqueName("image")
+	cmd := e.Command(t, append([]string{"build", NoCache, "-t", image}, args...)...)
+	// The classic builder comes with the engine, where buildx may be missing.
+	cmd.Env = append(cmd.Environ(), "DOCKER_BUILDKIT=0")
+	log := rig.Succeed(t, cmd)
+	t.Cleanup(func() { e.RemoveBuilt(t, log, image) })
+	return image
+}
+
+// RemoveBuilt removes images, and what their build has left of earlier stages, which have no name.
+func (e *Engine) RemoveBuilt(t testing.TB, log string, images ...string) {
+	t.Helper()
+	e.Must(t, append([]string{"rmi"}, images...)...)
+	for _, id := range strings.Fields(e.Must(t, "images", "-q", "-f", "dangling=true")) {
+		if strings.Contains(log, "---> "+id+"\n") {
+			e.Must(t, "rmi", id)
+		}
+	}
+}
+
+// Build makes an image for docker, which is gone with the test.
+func Build(t testing.TB, args ...string) (image string) {
+	t.Helper()
+	return docker.Build(t, args...)
+}
+
 // Base is an image of a busybox for docker, which is gone with the test.
 func Base(t *testing.T) (image string) {
 	t.Helper()
