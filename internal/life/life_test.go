@@ -104,44 +104,35 @@ func blind(p ...orphans.Process) looked {
 func text(actions []action) string {
 	var words []string
 	for _, a := range actions {
+		word := strings.TrimPrefix(fmt.Sprintf("%T", a), "life.")
 		switch a := a.(type) {
 		case forward:
-			words = append(words, fmt.Sprintf("forward %d%s", a.sig, map[bool]string{true: " alone"}[a.alone]))
-		case look:
-			words = append(words, "look")
+			word = fmt.Sprintf("forward %d%s", a.sig, map[bool]string{true: " alone"}[a.alone])
 		case send:
-			words = append(words, fmt.Sprintf("%s<-%d", a.process.Name, a.sig))
+			word = fmt.Sprintf("%s<-%d", a.process.Name, a.sig)
 		case kill:
-			words = append(words, map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly])
+			word = map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly]
 		case wake:
-			words = append(words, fmt.Sprint("wake ", a.after))
+			word = fmt.Sprint("wake ", a.after)
 		case hurry:
-			words = append(words, fmt.Sprint("hurry ", a.after))
+			word = fmt.Sprint("hurry ", a.after)
 		case tell:
-			if !a.quietly {
-				words = append(words, fmt.Sprintf("(%s %s)", a.what, a.process.Name))
+			if word = fmt.Sprintf("(%s %s)", a.what, a.process.Name); a.quietly {
+				continue
 			}
 		case say:
-			switch {
-			case a.level >= Detail:
-			case a.why != NoReason:
-				words = append(words, fmt.Sprintf("(%s: %s)", a.text, a.why))
-			default:
-				words = append(words, fmt.Sprintf("say %q", a.text))
+			if word = fmt.Sprintf("say %q", a.text); a.why != NoReason {
+				word = fmt.Sprintf("(%s: %s)", a.text, a.why)
 			}
-		case measure:
-			words = append(words, "measure")
-		case noMain:
-			words = append(words, "no main")
+			if a.level >= Detail {
+				continue
+			}
 		case exit:
-			if a.Sig != 0 {
-				words = append(words, fmt.Sprint("end by ", int(a.Sig)))
-			} else {
-				words = append(words, fmt.Sprint("exit ", a.Code))
+			if word = fmt.Sprint("exit ", a.Code); a.Sig != 0 {
+				word = fmt.Sprint("end by ", int(a.Sig))
 			}
-		default:
-			panic(a)
 		}
+		words = append(words, word)
 	}
 	return strings.Join(words, ", ")
 }
@@ -154,15 +145,18 @@ type turn struct {
 	then  string
 }
 
-// sees is an event that makes a machine look, and do nothing else, and the answer to that. If the machine stands elsewhere
-// behind the look than behind the answer, the turn names both.
-type sees struct {
-	first  event
-	answer looked
+// sees is an event that makes a machine look, and do nothing else, and the answers, each of which but for the last one makes it
+// look again. If the machine does not stand in one place all the time, the turn names where it stands behind each of them.
+func sees(first event, answers ...looked) []event {
+	events := []event{first}
+	for _, e := range answers {
+		events = append(events, e)
+	}
+	return events
 }
 
-// step lets the machine of a loop make something of an event. The loop records what it reaps and sends; all else that the
-// machine wants is not done.
+// step lets the machine of a loop make something of an event. The loop does what the machine wants, except for SIGKILL to many,
+// and a later turn has the answers.
 func step(l *Loop, now time.Duration, e event) (do []action) {
 	k := l.Kernel.(*script)
 	k.now = now
@@ -186,8 +180,7 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 	}
 	do, l.machine = l.machine.step(now, e)
 	for _, a := range do {
-		switch a.(type) {
-		case forward, send, tell, exit:
+		if _, is := a.(kill); !is {
 			a.do(l)
 		}
 	}
@@ -198,10 +191,13 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 func play(t *testing.T, l *Loop, turns []turn) {
 	t.Helper()
 	for i, is := range turns {
-		if e, ok := is.event.(sees); ok {
-			between, then, _ := strings.Cut(is.then, ", ")
-			play(t, l, []turn{{is.at, e.first, "look", between}})
-			is.event, is.then = e.answer, cmp.Or(then, between)
+		if events, ok := is.event.([]event); ok {
+			for _, e := range events[:len(events)-1] {
+				between, then, _ := strings.Cut(is.then, ", ")
+				play(t, l, []turn{{is.at, e, "look", between}})
+				is.then = cmp.Or(then, between)
+			}
+			is.event = events[len(events)-1]
 		}
 		if got, then := text(step(l, is.at, is.event)), where(l.machine); got != is.want || then != is.then {
 			t.Fatalf("turn %d, %+v:\n got %s, and then %s\nwant %s, and then %s", i, is.event, got, then, is.want, is.then)
@@ -215,9 +211,8 @@ const killsByGrace = `say "killing the command: the command did not exit within 
 
 // Lives that begin with that: with --timeout, and with a signal under -k 1.
 var (
-	timedOut   = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"}
-	afterGrace = []turn{timedOut, {5000 * ms, elapsed{}, killsByGrace, "killed"}}
-	afterK     = []turn{
+	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"}
+	afterK   = []turn{
 		{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
 		{1 * ms, signal(syscall.SIGHUP), "forward 1", "stopping"},
 		{1000 * ms, elapsed{}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
@@ -245,40 +240,41 @@ func TestStep(t *testing.T) {
 		}},
 		{"the whole way to the end", defaults(), []turn{
 			{1000 * ms, mainExits(exited(4), false), "look", "lingering"},
-			{1500 * ms, sees{elapsed{}, found(member, escapee)}, "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1505 * ms, sees{elapsed{}, found(escapee)}, "wake 10ms", "asking"},
+			{1500 * ms, sees(elapsed{}, found(member, escapee)), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1505 * ms, sees(elapsed{}, found(escapee)), "wake 10ms", "asking"},
 			{1506 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
-			{6500 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
-			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
+			{1507 * ms, late{time.Second}, "", "asking"}, // which the leftovers get back
+			{7499 * ms, sees(elapsed{}, found(escapee)), "wake 1ms", "asking"},
+			{7500 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+			{7502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
-			{900 * ms, mainExits(signaled(15), false), "look", "asking"},
 			// Below the escapee is one that was started before that was asked; below the member's clean-up is its own.
-			{900 * ms, found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms)),
+			{900 * ms, sees(mainExits(signaled(15), false),
+				found(member, escapee, below(member, 480*ms), below(member, 500*ms), below(escapee, 700*ms), below(below(member, 500*ms), 710*ms))),
 				"(stopping member), (stopping escapee), escapee<-15, (stopping below), (stopping below), below<-15, wake 5ms", "asking"},
 			{901 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
-			{906 * ms, elapsed{}, "look", "asking"},
 			// The clean-up's parent has ended: the clean-up is asked, and so is what it started before that.
-			{906 * ms, found(orphan, below(orphan, 710*ms)), "(stopping below), below<-15, (stopping below), below<-15, wake 5ms", "asking"},
-			{911 * ms, sees{elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))}, "wake 10ms", "asking"},
+			{906 * ms, sees(elapsed{}, found(orphan, below(orphan, 710*ms))), "(stopping below), below<-15, (stopping below), below<-15, wake 5ms", "asking"},
+			{911 * ms, sees(elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))), "wake 10ms", "asking"},
 		}},
 		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
-			{900 * ms, sees{mainExits(signaled(15), false), found(member, below(member, 0))}, "(stopping member), wake 5ms", "asking"},
-			{1899 * ms, sees{elapsed{}, found(member, below(member, 0))}, "wake 10ms", "asking"},
-			{1909 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 20ms", "asking"},
+			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
+			{1899 * ms, sees(elapsed{}, found(member, below(member, 0))), "wake 10ms", "asking"},
+			{1909 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
-			{900 * ms, sees{mainExits(signaled(15), false), found(member, below(member, 0))}, "(stopping member), wake 5ms", "asking"},
-			{1400 * ms, sees{elapsed{}, found(member, below(member, 0))}, "(stopping below), below<-15, wake 10ms", "asking"},
+			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
+			{1400 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{1000 * ms, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1005 * ms, sees{elapsed{}, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms))}, "(stopping below), below<-15, wake 10ms", "asking"},
+			{1000 * ms, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1005 * ms, sees(elapsed{}, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms))), "(stopping below), below<-15, wake 10ms", "asking"},
 			// The member was not asked either: what it started before it is asked is no clean-up, even if no look has shown it.
-			{1015 * ms, sees{elapsed{}, found(escapee, member, below(member, 1004*ms))}, "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
+			{1015 * ms, sees(elapsed{}, found(escapee, member, below(member, 1004*ms))), "(stopping member), member<-15, (stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"a second SIGINT kills, if it comes after they were asked", defaults(), []turn{
 			{0, signal(syscall.SIGINT), "forward 2", "running"},
@@ -291,43 +287,41 @@ func TestStep(t *testing.T) {
 			{4, signal(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 		}},
 		{"one is left alone while others are killed", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
-			{0, sees{mainExits(exited(0), false), found(agent, member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{5000 * ms, sees{elapsed{}, found(agent, member)}, "(killing member), kill", "killing"},
+			{0, sees(mainExits(exited(0), false), found(agent, member)), "(stopping member), member<-15, wake 5ms", "asking"},
+			{5000 * ms, sees(elapsed{}, found(agent, member)), "(killing member), kill", "killing"},
 			{5000 * ms, swept{hit: []int{member.Pid}}, "wake 0s", "killing"},
 			{5000 * ms, elapsed{}, "kill", "killing"},
-			{5000 * ms, sees{swept{}, found()}, "wake 5ms", "killing"},
+			{5000 * ms, sees(swept{}, found()), "wake 5ms", "killing"},
 			{5005 * ms, elapsed{}, "kill", "killing"},
-			{5005 * ms, sees{swept{}, found(agent)}, "look", "killing"},
-			{5005 * ms, found(agent), "(leaving agent), exit 0", "over"},
+			{5005 * ms, sees(swept{}, found(agent), found(agent)), "(leaving agent), exit 0", "killing, killing, over"},
 		}},
 		{"a child that a tracer keeps, if one may be left alone", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
-			{0, sees{reaped{hidden: true}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{5000 * ms, sees{elapsed{}, found()}, "wake 5ms", "killing"},
+			{0, sees(reaped{hidden: true}, found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
+			{5000 * ms, sees(elapsed{}, found()), "wake 5ms", "killing"},
 			{14999 * ms, elapsed{}, "kill", "killing"},
-			{14999 * ms, sees{swept{}, found()}, "wake 1ms", "killing"},
+			{14999 * ms, sees(swept{}, found()), "wake 1ms", "killing"},
 			{15000 * ms, elapsed{}, "kill", "killing"},
-			{15000 * ms, sees{swept{}, found()}, `say "gave up on leftovers that do not exit: [201 100]", end by 9`, "killing, over"},
+			{15000 * ms, sees(swept{}, found()), `say "gave up on leftovers that do not exit: [201 100]", end by 9`, "killing, over"},
 		}},
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
-			{0, sees{mainExits(exited(5), false), found(agent, member)}, "wake 5ms", "waiting"},
-			{5 * ms, sees{elapsed{}, found(agent, member)}, "wake 10ms", "waiting"}, // and so on, for a name that comes late
+			{0, sees(mainExits(exited(5), false), found(agent, member)), "wake 5ms", "waiting"},
+			{5 * ms, sees(elapsed{}, found(agent, member)), "wake 10ms", "waiting"}, // and so on, for a name that comes late
 			{10 * ms, reap(false, 300), "hurry 245ms", "waiting"},                   // orphans that end all the time cost little
 			{1000 * ms, reap(false, member.Pid), "hurry 5ms", "waiting"},
-			{1005 * ms, sees{elapsed{}, found(agent)}, "look", "waiting"},
-			{1005 * ms, unstill(agent), "wake 20ms", "waiting"},
-			{1025 * ms, sees{elapsed{}, found(agent)}, "(leaving agent), exit 5", "waiting, over"},
+			{1005 * ms, sees(elapsed{}, found(agent), unstill(agent)), "wake 20ms", "waiting"},
+			{1025 * ms, sees(elapsed{}, found(agent)), "(leaving agent), exit 5", "waiting, over"},
 		}},
 		{"an audit tells of who is left after the linger, and touches nobody", audit, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
 			{10 * ms, reap(false, 300), "", "lingering"},
 			{20 * ms, stop{why: StdinClosed}, "", "lingering"},
-			{500 * ms, sees{elapsed{}, found(member, escapee)},
+			{500 * ms, sees(elapsed{}, found(member, escapee)),
 				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "counting, over"},
 		}},
 		{"an audit of a command that was stopped", audit, []turn{
 			timedOut,
 			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
-			{501 * ms, sees{elapsed{}, found(member)}, "(leaving member), exit 124", "counting, over"},
+			{501 * ms, sees(elapsed{}, found(member)), "(leaving member), exit 124", "counting, over"},
 		}},
 		{"the time cuts an audit short, and the parent's death overrules it, also while it counts", audit, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
@@ -336,60 +330,57 @@ func TestStep(t *testing.T) {
 			{10 * ms, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"one may be allowed, and can't be asked: said once", with(func(r *Rules) { r.Allow = true }), []turn{
-			{0, sees{mainExits(exited(0), false), found(unread)}, "wake 5ms", "lingering"},
-			{500 * ms, sees{elapsed{}, found(unread)}, `say "cannot read the command line or environment of leftover 209 (unread), so --allow-orphan does not match it", ` +
+			{0, sees(mainExits(exited(0), false), found(unread)), "wake 5ms", "lingering"},
+			{500 * ms, sees(elapsed{}, found(unread)), `say "cannot read the command line or environment of leftover 209 (unread), so --allow-orphan does not match it", ` +
 				"(stopping unread), unread<-15, wake 5ms", "asking"},
-			{505 * ms, sees{elapsed{}, found(unread)}, "wake 10ms", "asking"},
+			{505 * ms, sees(elapsed{}, found(unread)), "wake 10ms", "asking"},
 		}},
 		{"pipes: an empty look is no proof while processes come and go", pipes, []turn{
-			{0, sees{mainExits(exited(5), false), unstill(escapee)}, "look", "lingering"},
-			{0, unstill(escapee), "wake 5ms", "lingering"},
-			{5 * ms, sees{elapsed{}, unstill(holder)}, "wake 10ms", "lingering"},
-			{500 * ms, sees{elapsed{}, unstill(escapee)}, "look", "asking"},
-			{500 * ms, unstill(escapee), "wake 5ms", "asking"},
-			{5500 * ms, sees{elapsed{}, unstill(escapee)}, "wake 5ms", "killing"},
-			{15500 * ms, sees{elapsed{}, unstill(escapee)}, `say "gave up on leftovers: processes come and go all the time", (leaving escapee), exit 5`, "killing, over"},
+			{0, sees(mainExits(exited(5), false), unstill(escapee), unstill(escapee)), "wake 5ms", "lingering"},
+			{5 * ms, sees(elapsed{}, unstill(holder)), "wake 10ms", "lingering"},
+			{500 * ms, sees(elapsed{}, unstill(escapee), unstill(escapee)), "wake 5ms", "asking"},
+			{5500 * ms, sees(elapsed{}, unstill(escapee)), "wake 5ms", "killing"},
+			{15500 * ms, sees(elapsed{}, unstill(escapee)), `say "gave up on leftovers: processes come and go all the time", (leaving escapee), exit 5`, "killing, over"},
 		}},
 		{"wait until a signal asks for an end", with(func(r *Rules) { r.Orphans = WaitAll }), []turn{
 			{1, mainExits(exited(5), false), "look", "waiting"},
 			{2, reap(false, 300), "", "waiting"},
 			{3, signal(syscall.SIGUSR1), "", "waiting"},
-			{4, sees{signal(syscall.SIGHUP), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{4, sees(signal(syscall.SIGHUP), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"pipes: holders and those who may be", pipes, []turn{
-			{0, sees{mainExits(exited(5), false), found(holder, opaque, escapee)}, "wake 5ms", "lingering"},
-			{500 * ms, sees{elapsed{}, found(holder, opaque, escapee)}, "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
-			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
-			{5501 * ms, sees{elapsed{}, found(holder, escapee)}, "holder<-9, wake 5ms", "killing"},
-			{5507 * ms, sees{elapsed{}, found()}, "look", "killing"}, // a zombie that a tracer keeps holds nothing
-			{5507 * ms, found(), "exit 5", "over"},
+			{0, sees(mainExits(exited(5), false), found(holder, opaque, escapee)), "wake 5ms", "lingering"},
+			{500 * ms, sees(elapsed{}, found(holder, opaque, escapee)), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{5500 * ms, sees(elapsed{}, found(holder, escapee)), "(killing holder), holder<-9, wake 0s", "killing"},
+			{5501 * ms, sees(elapsed{}, found(holder, escapee)), "holder<-9, wake 5ms", "killing"},
+			{5507 * ms, sees(elapsed{}, found(), found()), "exit 5", "killing, killing, over"}, // a zombie that a tracer keeps holds nothing
 		}},
 		{"without /proc pipes is stop, and nobody is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
-			{0, sees{mainExits(exited(5), false), blind(opaque)},
+			{0, sees(mainExits(exited(5), false), blind(opaque)),
 				`say "stopping every leftover: without /proc fini can't tell which processes hold the output", ` +
 					`say "--allow-orphan leaves no process alone: without /proc fini can't tell the names of processes", wake 500ms`, "lingering"},
-			{500 * ms, sees{elapsed{}, blind(opaque)}, "(stopping opaque), opaque<-15, wake 5ms", "asking"},
-			{505 * ms, sees{elapsed{}, blind()}, "wake 10ms", "asking"}, // it has ended, and what it has left was missed
-			{5500 * ms, sees{elapsed{}, blind()}, "kill children", "killing"},
+			{500 * ms, sees(elapsed{}, blind(opaque)), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{505 * ms, sees(elapsed{}, blind()), "wake 10ms", "asking"}, // it has ended, and what it has left was missed
+			{5500 * ms, sees(elapsed{}, blind()), "kill children", "killing"},
 		}},
 		{"pipes: also when holders are being killed", pipes, []turn{
 			{0, mainExits(exited(5), false), "look", "lingering"},
-			{500 * ms, sees{elapsed{}, found(holder, escapee)}, "(stopping holder), holder<-15, wake 5ms", "asking"},
-			{5500 * ms, sees{elapsed{}, found(holder, escapee)}, "(killing holder), holder<-9, wake 0s", "killing"},
+			{500 * ms, sees(elapsed{}, found(holder, escapee)), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{5500 * ms, sees(elapsed{}, found(holder, escapee)), "(killing holder), holder<-9, wake 0s", "killing"},
 			{5500 * ms, stop{why: FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace, r.OrphansExit = 0, 0, 0 }), []turn{
-			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
-			{1 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
+			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
 			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
 		}},
 		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
-			{0, sees{mainExits(exited(0), false), found(escapee)}, "(stopping escapee), escapee<-15, wake 0s", "asking"},
-			{1 * ms, sees{elapsed{}, found(escapee)}, "(killing escapee), kill children", "killing"},
+			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
+			{1 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
@@ -446,38 +437,39 @@ func TestStep(t *testing.T) {
 			{2, mainExits(exited(7), true), "exit 124", "over"},
 		}},
 		{"-k: the rest of the group has --linger before SIGKILL, and escapees are asked", with(func(r *Rules) { r.KillAfter = time.Second }), slices.Concat(afterK, []turn{
-			{1001 * ms, sees{mainExits(signaled(9), false), found(member, escapee)}, "wake 500ms", "lingering"},
-			{1501 * ms, sees{elapsed{}, found(member, escapee)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{1001 * ms, sees(mainExits(signaled(9), false), found(member, escapee)), "wake 500ms", "lingering"},
+			{1501 * ms, sees(elapsed{}, found(member, escapee)), "(killing member), member<-9, wake 5ms", "clearing"},
 			{1502 * ms, reap(false, member.Pid), "hurry 5ms", "clearing"},
 			{1503 * ms, signal(syscall.SIGINT), "", "clearing"},
 			{1503 * ms, signal(syscall.SIGINT), "", "clearing"},
-			{1506 * ms, sees{elapsed{}, found(escapee)}, "look", "clearing"},
-			{1506 * ms, sees{found(escapee), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{1506 * ms, sees(elapsed{}, found(escapee), found(escapee), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "clearing, clearing, asking"},
 		})},
 		{"for as long as one does not end, and not one that may stay", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Allow, r.Remap, r.OrphansExit = LeaveAll, 0, time.Second, true, []int{137}, 9
 		}), slices.Concat(afterK, []turn{
-			{1001 * ms, sees{mainExits(signaled(9), false), found(member, helper)}, "(killing member), member<-9, wake 5ms", "clearing"},
-			{11000 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, wake 1ms", "clearing"},
-			{11001 * ms, sees{elapsed{}, found(member, helper)}, "member<-9, look", "clearing, counting"},
+			{1001 * ms, sees(mainExits(signaled(9), false), found(member, helper)), "(killing member), member<-9, wake 5ms", "clearing"},
+			{11000 * ms, sees(elapsed{}, found(member, helper)), "member<-9, wake 1ms", "clearing"},
+			{11001 * ms, sees(elapsed{}, found(member, helper)), "member<-9, look", "clearing, counting"},
 			{11001 * ms, found(member, helper), `(leaving member), (leaving helper), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		})},
 		{"which counts for --orphans-exit", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
 		}), slices.Concat(afterK, []turn{
-			{1001 * ms, sees{mainExits(signaled(9), false), found(member)}, "(killing member), member<-9, wake 5ms", "clearing"},
+			{1001 * ms, sees(mainExits(signaled(9), false), found(member)), "(killing member), member<-9, wake 5ms", "clearing"},
 			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
 		})},
 		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
 			{500 * ms, timedOut.event, timedOut.want, "stopping"},
 			{5500 * ms, elapsed{}, killsByGrace, "killed"},
-			{5501 * ms, sees{mainExits(signaled(9), false), found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
+			{5501 * ms, sees(mainExits(signaled(9), false), found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
 			{1, stop{why: StdinClosed}, "", "stopping"},
-			{5000 * ms, elapsed{}, "forward 15, wake 5s", "stopping"},
-			{10000 * ms, elapsed{}, killsByGrace, "killed"},
+			{2, late{time.Second}, "", "stopping"}, // which the command gets back
+			{5999 * ms, elapsed{}, "", "stopping"},
+			{6000 * ms, elapsed{}, "forward 15, wake 5s", "stopping"},
+			{11000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
 		{"the parent's death has the signal of -p, and no others behind it", with(func(r *Rules) {
 			r.StopSignals, r.Deathsig = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM}, syscall.SIGINT
@@ -487,18 +479,19 @@ func TestStep(t *testing.T) {
 			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"}, // more than a second behind it, this is no copy
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
 		}},
-		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, slices.Concat(afterGrace, []turn{
-			{15000 * ms, sees{elapsed{}, found(mainChild)}, "look", "clearing"},
-			{15000 * ms, found(mainChild), "look", "asking"},
-			{15000 * ms, found(mainChild, escapee), "(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-		})},
+		{"a command that SIGKILL does not end: those are not spared that hold nothing", pipes, []turn{
+			timedOut,
+			{5000 * ms, elapsed{}, killsByGrace, "killed"},
+			{15000 * ms, sees(elapsed{}, found(mainChild), found(mainChild), found(mainChild, escapee)),
+				"(stopping main), main<-15, (stopping escapee), escapee<-15, wake 5ms", "clearing, clearing, asking"},
+		}},
 		{"the signal that -r sends decides what is asked for", rewrites, []turn{
 			{0, signal(syscall.SIGUSR2), "", "running"},
 			{0, signal(syscall.SIGHUP), "forward 10", "running"},
 			{1, signal(syscall.SIGUSR1), "forward 15, wake 1s", "stopping"},
 			{2, mainExits(exited(0), false), "look", "lingering"},
 			{3, signal(syscall.SIGHUP), "", "lingering"},
-			{4, sees{signal(syscall.SIGUSR1), found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{4, sees(signal(syscall.SIGUSR1), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
 			r.KillAfter, r.Ignored = time.Second, []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT}
@@ -510,7 +503,7 @@ func TestStep(t *testing.T) {
 			{2, mainExits(exited(0), false), "look", "lingering"},
 			{3, signal(syscall.SIGINT), "", "lingering"},
 			{500 * ms, elapsed{}, "", "lingering"},
-			{501 * ms, sees{elapsed{}, found(escapee)}, "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{501 * ms, sees(elapsed{}, found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"who stops the command himself continues it himself, unless it has to act on a signal", defaults(), []turn{
 			{0, signal(syscall.SIGUSR1), "forward 10", "running"},
@@ -523,9 +516,19 @@ func TestStep(t *testing.T) {
 			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, forward 18, look, wake 5s", "stopping"},
 			{4000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
+		{"Ctrl-C again and again, in the job", with(func(r *Rules) { r.Group, r.Job = false, 50 }), []turn{
+			{0, byKernel(syscall.SIGINT), "", "running"},
+			{0, mainExits(signaled(2), false), "look", "lingering"},
+			{1, byKernel(syscall.SIGINT), "", "lingering"}, // which the leftovers have had too
+			{500 * ms, sees(elapsed{}, found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
+			{501 * ms, byKernel(syscall.SIGINT), "", "asking"}, // the first one for them alone
+			{502 * ms, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
+			{502 * ms, found(member), "(killing member), kill children", "killing"},
+			{502 * ms, byKernel(syscall.SIGINT), "", "killing"},
+			{503 * ms, reap(true, member.Pid), "end by 2", "over"},
+		}},
 		{"no /proc", with(func(r *Rules) { r.Linger = 0 }), []turn{
-			{0, mainExits(exited(7), false), "look", "asking"},
-			{0, looked{err: errors.New("no /proc")}, `say "cannot find leftovers: no /proc", exit 7`, "over"},
+			{0, sees(mainExits(exited(7), false), looked{err: errors.New("no /proc")}), `say "cannot find leftovers: no /proc", exit 7`, "asking, over"},
 		}},
 	} {
 		t.Run(life.name, func(t *testing.T) { play(t, New(&script{}, life.rules, mainPid, true), life.turns) })
@@ -534,8 +537,6 @@ func TestStep(t *testing.T) {
 
 // The command in the job: what reaches that by itself is not sent to it again.
 func TestInTheJobsGroup(t *testing.T) {
-	r := defaults()
-	r.Group, r.Job, r.Linger = false, 50, 0
 	early := func(sig syscall.Signal) Signal {
 		return Signal{Received: signals.Received{Signal: sig, Kernel: true}, Early: true}
 	}
@@ -543,40 +544,24 @@ func TestInTheJobsGroup(t *testing.T) {
 	for name, c := range map[string]struct {
 		comes func(syscall.Signal) Signal
 		leads bool // fini leads the session: a hang-up reaches only that
-		had   []syscall.Signal
+		had   int  // so many of all
 	}{
-		"a process sends it":                      {signal, false, nil},
-		"the tree sends it to the job":            {byTree, false, all},
-		"the terminal's keys":                     {byKernel, false, all[:5]},
-		"the terminal's keys, and fini leads":     {byKernel, true, all[:3]},
-		"a key from before the command was there": {early, false, nil},
+		"a process sends it":                      {signal, false, 0},
+		"the tree sends it to the job":            {byTree, false, 6},
+		"the terminal's keys":                     {byKernel, false, 5},
+		"the terminal's keys, and fini leads":     {byKernel, true, 3},
+		"a key from before the command was there": {early, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			r := defaults()
+			r.Group, r.Job, r.Leader = false, 50, c.leads
+			l := New(&script{}, r, mainPid, true)
 			for i, sig := range all {
-				r := r
-				r.Leader = c.leads
-				want := ""
-				if i >= len(c.had) {
-					want = fmt.Sprint("forward ", int(sig))
-				}
-				play(t, New(&script{}, r, mainPid, true), []turn{{0, c.comes(sig), want, "running"}})
+				want := map[bool]string{false: fmt.Sprint("forward ", int(sig))}[i < c.had]
+				play(t, l, []turn{{0, c.comes(sig), want, "running"}})
 			}
 		})
 	}
-	t.Run("Ctrl-C again and again", func(t *testing.T) {
-		r.Linger = 500 * ms
-		play(t, New(&script{}, r, mainPid, true), []turn{
-			{0, byKernel(syscall.SIGINT), "", "running"},
-			{0, mainExits(signaled(2), false), "look", "lingering"},
-			{1, byKernel(syscall.SIGINT), "", "lingering"}, // which the leftovers have had too
-			{500 * ms, sees{elapsed{}, found(member)}, "(stopping member), member<-15, wake 5ms", "asking"},
-			{501 * ms, byKernel(syscall.SIGINT), "", "asking"}, // the first one for them alone
-			{502 * ms, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
-			{502 * ms, found(member), "(killing member), kill children", "killing"},
-			{502 * ms, byKernel(syscall.SIGINT), "", "killing"},
-			{503 * ms, reap(true, member.Pid), "end by 2", "over"},
-		})
-	})
 }
 
 func TestHeir(t *testing.T) {
@@ -629,17 +614,17 @@ func TestPause(t *testing.T) {
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
 		pause(StopAll,
-			turn{4, signal(sig), "no main, look", "lingering"},
+			turn{4, signal(sig), "noMain, look", "lingering"},
 			turn{4, found(holder), "wake 500ms", "lingering"},
-			turn{500*ms + 4, sees{elapsed{}, found(holder)}, "(stopping holder), holder<-15, wake 5ms", "asking"},
+			turn{500*ms + 4, sees(elapsed{}, found(holder)), "(stopping holder), holder<-15, wake 5ms", "asking"},
 			turn{600 * ms, reap(true, holder.Pid), "exit 0", "over"})
 	}
 	pause(LeaveAll,
-		turn{4, signal(syscall.SIGTERM), "no main, look", "counting"},
+		turn{4, signal(syscall.SIGTERM), "noMain, look", "counting"},
 		turn{4, found(holder), "(leaving holder), exit 0", "over"})
 	for _, why := range []Reason{ParentDied, BoundEnded} {
 		pause(LeaveAll,
-			turn{4, stop{why: why}, "no main, (ending the pause: " + why.String() + "), look", "lingering"},
+			turn{4, stop{why: why}, "noMain, (ending the pause: " + why.String() + "), look", "lingering"},
 			turn{4, reap(true), "exit 0", "over"})
 	}
 }
@@ -650,7 +635,7 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 	for i := range MaxNamed + 3 {
 		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
 	}
-	exits := sees{mainExits(exited(0), false), found(crowd...)}
+	exits := sees(mainExits(exited(0), false), found(crowd...))
 	for policy, turns := range map[string][]turn{
 		StopAll: {
 			{0, exits, strings.Repeat("(stopping x), x<-15, ", MaxNamed) + "x<-15, x<-15, x<-15, wake 5ms", "asking"},
@@ -663,15 +648,6 @@ func TestManyLeftoversAreCounted(t *testing.T) {
 		play(t, New(k, r, mainPid, true), turns)
 		if want := (Leaks{Count: len(crowd), Left: policy == LeaveAll}); k.end.Leaks != want {
 			t.Errorf("%s: %+v, want %+v", policy, k.end, want)
-		}
-	}
-}
-
-// A process group outside of the PID namespace is 0 in proc_pid_stat(5).
-func TestCommandGroup(t *testing.T) {
-	for job, want := range map[int]int{0: 7, 5: 5, OutsideJob: 0} {
-		if got := (Identity{Job: job}).commandGroup(7); got != want {
-			t.Errorf("job %d: %d, want %d", job, got, want)
 		}
 	}
 }

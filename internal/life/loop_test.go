@@ -153,43 +153,34 @@ func TestLateSlices(t *testing.T) {
 		grace, after, timeout time.Duration // of the command line: after is -k
 		lates                 []time.Duration
 		want                  time.Duration // from the signal to SIGKILL
+		exits                 bool          // of that signal, so that fini asks the leftovers
 	}{
-		"never late":                  {5 * s, 5 * s, 0, nil, 5 * s},
-		"frozen for an hour":          {5 * s, 5 * s, 0, anHour, time.Hour + 5*s},
-		"late again and again":        {5 * s, 5 * s, 0, again, 10250 * ms}, // of each 1.25 s it counts 250 ms, until 5 s are given back
-		"a grace longer than -k":      {9 * s, 5 * s, 0, again, 14 * s},
-		"-k alone":                    {0, 5 * s, 0, anHour, time.Hour + 5*s},
-		"a --timeout that has passed": {5 * s, 5 * s, 60 * s, anHour, time.Hour + 5*s},
+		"never late":                  {5 * s, 5 * s, 0, nil, 5 * s, false},
+		"frozen for an hour":          {5 * s, 5 * s, 0, anHour, time.Hour + 5*s, false},
+		"late again and again":        {5 * s, 5 * s, 0, again, 10250 * ms, false}, // of each 1.25 s it counts 250 ms, until 5 s are given back
+		"a grace longer than -k":      {9 * s, 5 * s, 0, again, 14 * s, false},
+		"-k alone":                    {0, 5 * s, 0, anHour, time.Hour + 5*s, false},
+		"a --timeout that has passed": {5 * s, 5 * s, 60 * s, anHour, time.Hour + 5*s, false},
+		"leftovers, after an hour":    {5 * s, 5 * s, 0, anHour, time.Hour + 4755*ms, true}, // of the 5 ms to the next look it counts 250 ms
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
-			rules.Grace, rules.KillAfter, rules.Timeout = c.grace, c.after, c.timeout
+			rules.Grace, rules.KillAfter, rules.Timeout, rules.Linger = c.grace, c.after, c.timeout, 0
 			k := &script{now: s, after: time.Hour, waits: []Woken{sent(15, 9)}} // an hour of idleness, which is not for later
+			if c.exits {
+				k.reaps = []reaping{{}, mainExits(signaled(15), false)}
+			}
 			l := New(k, rules, mainPid, true)
 			settle(l)
 			asked := k.now
-			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.Contains(k.calls, "forward 9 false") && len(k.calls) < 1000; {
+			kills := func(call string) bool { return call == "forward 9 false" || call == "kill true" }
+			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.ContainsFunc(k.calls, kills) && len(k.calls) < 1000; {
 				l.turn()
 			}
 			if got := k.now - asked; got != c.want {
 				t.Errorf("SIGKILL came after %v, want %v", got, c.want)
 			}
 		})
-	}
-}
-
-// With what is given back the stop's own deadline becomes later too.
-func TestTimeIsGivenBack(t *testing.T) {
-	ladder, sweep := newLadder(defaults(), nil), newSweep(defaults(), nil)
-	ladder.rung = stopping
-	for _, m := range []Machine{ladder, sweep} {
-		k := &script{}
-		l := newLoop(k, defaults(), mainPid)
-		l.machine, k.now = m, shortSlice+time.Second
-		l.tick()
-	}
-	if ladder.deadline != time.Second || sweep.deadline != time.Second {
-		t.Errorf("the deadlines become later by %v and %v, want a second", ladder.deadline, sweep.deadline)
 	}
 }
 

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"syscall"
@@ -11,13 +12,8 @@ import (
 
 // String is the plan in words.
 func (p Plan) String() string {
-	words := []string{"own group"}
-	switch {
-	case p.Job == OutsideJob:
-		words[0] = "job outside"
-	case p.Job != 0:
-		words[0] = fmt.Sprint("job ", p.Job)
-	}
+	group := p.commandGroup(mainPid) // as in proc_pid_stat(5)
+	words := []string{cmp.Or(map[int]string{mainPid: "own group", 0: "job outside"}[group], fmt.Sprint("job ", group))}
 	for _, w := range []struct {
 		is   bool
 		word string

@@ -42,10 +42,10 @@ func TestRecords(t *testing.T) {
 		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
 		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"}, // of which a command may have thousands
 		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group, 18 at 400ms with the group"},
-		{turn{2000 * ms, sees{mainExits(exited(0), false), found(member, sleeping, below)}, "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
+		{turn{2000 * ms, sees(mainExits(exited(0), false), found(member, sleeping, below)), "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
 			left(member), "15 at 300ms with the group"},
-		{turn{2005 * ms, sees{elapsed{}, found(member, sleeping, below)}, "wake 10ms", "asking"}, left(sleeping), "15 at 2s, 18 at 2s"},
-		{turn{7000 * ms, sees{elapsed{}, found(member, sleeping, below)}, "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), ""},
+		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, left(sleeping), "15 at 2s, 18 at 2s"},
+		{turn{7000 * ms, sees(elapsed{}, found(member, sleeping, below)), "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), ""},
 		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, left(member), "15 at 300ms with the group, 9 at 7s"},
 		{turn{7001 * ms, reap(false, member.Pid), "hurry 5ms", "killing"}, left(member), "none"},
 		{turn{7001 * ms, reap(false), "", "killing"}, left(orphans.Process{Pid: 300, Start: time.Second}), "9 at 7s"},
