@@ -25,8 +25,9 @@ func TestMain(m *testing.M) {
 
 var check = rig.NoError
 
-// start starts a command, which is gone with the test. No test runs beside another, so this process has no other children.
-func start(t *testing.T, args ...string) Child {
+// start starts a command, which is gone with the test, and returns its pid. No test runs beside another, so this process has
+// no other children.
+func start(t *testing.T, args ...string) int {
 	t.Helper()
 	child, err := Spawn(Command{Args: args, Env: os.Environ(), Terminal: -1})
 	check(t, err)
@@ -37,7 +38,7 @@ func start(t *testing.T, args ...string) Child {
 		}
 		proc.Close(child.FD)
 	})
-	return Child{Pid: child.Pid, FD: -1}
+	return child.Pid
 }
 
 // mustReap wants these exits of Reap, and whether no child is left.
@@ -58,7 +59,8 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "until")
 	check(t, unix.Mkfifo(fifo, 0o600))
 	end := self.Open(t, fifo, os.O_RDWR)
-	child := start(t, "/bin/sh", "-c", `exec 3<"$1"; for n in $(seq $2); do read line <&3 & done; exit 7`, "sh", fifo, strconv.Itoa(orphans))
+	const script = `exec 3<"$1"; for n in $(seq $2); do read line <&3 & done; exit 7`
+	child := start(t, "/bin/sh", "-c", script, "sh", fifo, strconv.Itoa(orphans))
 	// Who has ended is asked for while its pid and its name are still its own.
 	var asked []int
 	ask := func(pid int) string {
@@ -68,7 +70,7 @@ func TestReapCommandAndOrphans(t *testing.T) {
 	}
 
 	self.AwaitEnd(t, 0)
-	mustReap(t, nil, false, Exit{Pid: child.Pid, Status: exited(7)})
+	mustReap(t, nil, false, Exit{Pid: child, Status: exited(7)})
 	mustReap(t, ask, false) // nobody else has ended
 	rig.Equal(t, "whose names it was asked for", asked, []int(nil))
 
@@ -96,12 +98,14 @@ func TestReapTellsOfAStop(t *testing.T) {
 	for called, name := range map[string]func(int) string{"": nil, "with names": func(int) string { return "with names" }} {
 		t.Run(cmp.Or(called, "wait4"), func(t *testing.T) {
 			child := start(t, "sleep", "1000")
-			check(t, unix.Kill(child.Pid, unix.SIGSTOP))
-			defer func() { check(t, unix.Kill(child.Pid, unix.SIGKILL)); wait4(t, child) }()
-			rig.Until(t, "it is stopped", func() bool { return procfs.IsStopped(child.Pid) })
-			mustReap(t, name, false, Exit{child.Pid, stopped, called})
-			check(t, unix.Kill(child.Pid, unix.SIGCONT)) // the continuation is there at once: see wait(2)
-			mustReap(t, name, false, Exit{child.Pid, continued, called})
+			for _, c := range []struct {
+				sig  syscall.Signal
+				want syscall.WaitStatus
+			}{{unix.SIGSTOP, stopped}, {unix.SIGCONT, continued}, {unix.SIGKILL, syscall.WaitStatus(unix.SIGKILL)}} {
+				rig.MustKill(t, child, c.sig)
+				rig.Equal(t, "what waitid says", byID(t, child), c.want)
+				mustReap(t, name, c.sig == unix.SIGKILL, Exit{child, c.want, called})
+			}
 		})
 	}
 }
@@ -118,46 +122,37 @@ func TestReapWhatIsGone(t *testing.T) {
 	}
 	self.AwaitEnd(t, 0)
 	mustReap(t, takes, false)
-	check(t, unix.Kill(stays.Pid, unix.SIGKILL))
+	rig.MustKill(t, stays, unix.SIGKILL)
 	self.AwaitEnd(t, 0)
-	mustReap(t, nil, true, Exit{Pid: stays.Pid, Status: syscall.WaitStatus(unix.SIGKILL)})
+	mustReap(t, nil, true, Exit{Pid: stays, Status: syscall.WaitStatus(unix.SIGKILL)})
 }
 
-// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, that it dumped core, and
-// that it was suspended or continued.
+// byID waits for a change of a child, and returns what waitid(2) says of it.
+func byID(t *testing.T, child int) (status syscall.WaitStatus) {
+	t.Helper()
+	rig.Until(t, "a change", func() (changed bool) {
+		var pid int
+		pid, status, _ = proc.WaitID(unix.P_PID, child, changes|unix.WEXITED|unix.WNOWAIT)
+		return pid == child
+	})
+	return status
+}
+
+// waitid(2), which serves if a filter refuses wait4(2), says the same of each child: how it ended, that it dumped core, and, in
+// TestReapTellsOfAStop, that it was suspended or continued.
 func TestWaitIDSaysTheSame(t *testing.T) {
-	says := func(what string, pid int) syscall.WaitStatus {
-		t.Helper()
-		var byID syscall.WaitStatus
-		rig.Until(t, what, func() bool {
-			got, status, errno := proc.WaitID(unix.P_PID, pid, changes|unix.WEXITED|unix.WNOWAIT)
-			if errno != 0 {
-				t.Fatal(errno)
-			}
-			byID = status
-			return got == pid
-		})
-		got, by4, _ := proc.Wait(pid, changes)
-		if got != pid || byID != by4 {
-			t.Errorf("%s: waitid says %#x, and wait4 %#x of %d", what, byID, by4, got)
-		}
-		return by4
-	}
-	says("exited with 7", start(t, "/bin/sh", "-c", "exit 7").Pid)
-	stays := start(t, "sleep", "1000").Pid
-	for _, c := range []struct {
-		what string
-		sig  syscall.Signal
-	}{{"suspended", unix.SIGSTOP}, {"continued", unix.SIGCONT}, {"killed", unix.SIGKILL}} {
-		check(t, unix.Kill(stays, c.sig))
-		says(c.what, stays)
-	}
 	t.Chdir(t.TempDir()) // for the core
 	var limit unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
 	limit.Cur = min(limit.Max, 1<<20)
 	check(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
-	dumped := says("killed by SIGSEGV", start(t, "/bin/sh", "-c", "kill -SEGV $$").Pid).CoreDump()
+	dumped := false
+	for _, script := range []string{"exit 7", "kill -SEGV $$"} {
+		child := start(t, "/bin/sh", "-c", script)
+		status := byID(t, child)
+		mustReap(t, nil, true, Exit{Pid: child, Status: status})
+		dumped = status.CoreDump()
+	}
 	_, _, errno := proc.WaitID(unix.P_ALL, 0, unix.WEXITED)
 	rig.Equal(t, "waitid without a child", errno, unix.ECHILD)
 	need.Kernel(t, dumped, "core dumps in the working directory")

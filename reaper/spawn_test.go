@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -20,19 +19,15 @@ import (
 )
 
 func TestCandidates(t *testing.T) {
-	for what, c := range map[string]struct {
-		file string
-		env  []string
-		want []string
-	}{
-		"PATH among others":  {"x", []string{"XPATH=/no", "PATHX=/no", "PATH=/a", "A=PATH=/no"}, []string{"/a/x"}},
-		"PATH twice":         {"x", []string{"PATH=/a", "PATH=/no"}, []string{"/a/x"}},
-		"relative entries":   {"x", []string{"PATH=a:.:../b"}, []string{"a/x", "./x", "../b/x"}},
-		"entry with a slash": {"x", []string{"PATH=/a/"}, []string{"/a//x"}},
-		"no PATH":            {"x", []string{"HOME=/"}, []string{"/bin/x", "/usr/bin/x"}},
-		"name with a colon":  {"x:y", []string{"PATH=/a"}, []string{"/a/x:y"}},
+	for what, c := range map[string]struct{ file, env, want string }{
+		"PATH among others":  {"x", "XPATH=/no PATHX=/no PATH=/a A=PATH=/no", "/a/x"},
+		"PATH twice":         {"x", "PATH=/a PATH=/no", "/a/x"},
+		"relative entries":   {"x", "PATH=a:.:../b", "a/x ./x ../b/x"},
+		"entry with a slash": {"x", "PATH=/a/", "/a//x"},
+		"no PATH":            {"x", "HOME=/", "/bin/x /usr/bin/x"},
+		"name with a colon":  {"x:y", "PATH=/a", "/a/x:y"},
 	} {
-		rig.Equal(t, what, candidates(c.file, c.env), c.want)
+		rig.Equal(t, what, candidates(c.file, strings.Fields(c.env)), strings.Fields(c.want))
 	}
 }
 
@@ -42,46 +37,45 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		target, isLink := strings.CutPrefix(text, "-> ")
-		rest, isPlain := strings.CutPrefix(text, "0644 ")
 		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		switch {
-		case isLink:
+		if target, isLink := strings.CutPrefix(text, "-> "); isLink {
 			check(t, os.Symlink(target, path))
-		case isPlain:
-			rig.Put(t, path, rest, 0o644)
-		default:
+		} else if text, isPlain := strings.CutPrefix(text, "0644 "); isPlain {
+			rig.Put(t, path, text, 0o644)
+		} else {
 			rig.Put(t, path, text, 0o755)
 		}
 	}
 }
 
 // A script that tells which one it is and its arguments.
-func script(interpreter, name string) string {
-	return interpreter + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n"
+func script(firstLine, name string) string {
+	return firstLine + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n"
 }
 
-const shebang = "#!/bin/sh"
-
-// wait4 waits for this very child, and returns its status as a shell gives it.
+// wait4 waits for this very child, and returns its exit status.
 func wait4(t *testing.T, child Child) int {
 	t.Helper()
-	defer proc.Close(child.FD)
-	p, err := os.FindProcess(child.Pid)
+	var status unix.WaitStatus
+	_, err := unix.Wait4(child.Pid, &status, 0, nil)
 	check(t, err)
-	state, err := p.Wait()
-	check(t, err)
-	return procfs.ShellStatus(state)
+	proc.Close(child.FD)
+	return status.ExitStatus()
 }
 
-// statusOf runs a command, and returns the status that fini would exit with.
+// statusOf runs a command, and returns the status that fini would exit with. A failed start leaves no zombie and no
+// descriptor behind.
 func statusOf(t *testing.T, c Command) (int, error) {
 	t.Helper()
 	c.Terminal = -1
+	before := procfs.CountFDs(t, os.Getpid())
 	child, err := Spawn(c)
 	if err == nil {
 		return wait4(t, child), nil
 	}
+	_, none := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+	rig.Equal(t, "wait4 without a child", none, unix.ECHILD)
+	rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
 	failed := err.(*SpawnError)
 	rig.Equal(t, "what the error is about", failed.Name, c.Args[0])
 	return failed.Status, err
@@ -98,84 +92,85 @@ func envStatus(t *testing.T, c Command) (int, error) {
 
 func TestSpawnLooksUpAsExecvp(t *testing.T) {
 	type files = map[string]string
-	noExec, noShell, good := "0644 "+script(shebang, "noexec"), script("#!/nonexistent/interpreter", "noshell"), script(shebang, "good")
+	type end struct {
+		status int
+		ran    string // what the command says of itself
+	}
+	good, other, noExec := script("#!/bin/sh", "good"), script("#!/bin/sh", "other"), "0644 "+script("#!/bin/sh", "noexec")
+	bare, noShell := script("", "bare"), script("#!/nonexistent/interpreter", "noshell")
+	runs, notFound, notExecutable := end{3, "good [1]"}, end{127, ""}, end{126, ""}
+	unlikeEnv := map[string]string{ // why env(1) gives another status for the same errno
+		"garbage":              "it lets the shell try, and shells differ",
+		"missing interpreter":  "it reports ENOENT, and can't tell which file was meant",
+		"file for a directory": "it counts ENOTDIR as found",
+	}
 	for what, c := range map[string]struct {
-		files files
-		path  string // PATH, where D stands for the directory
-		args  []string
-		ran   string // what the command says of itself
-		want  int
-
-		// Why env(1) gives another status for the same errno, where it does.
-		unlikeEnv string
+		files   files
+		path    string // PATH, where D stands for the directory
+		command string // its words, with | between
+		want    end
 	}{
-		"absolute":            {files{"x": good}, "", []string{"D/x", "1"}, "good [1]", 3, ""},
-		"relative":            {files{"a/x": good}, "", []string{"a/x", "1"}, "good [1]", 3, ""},
-		"through a link":      {files{"y": good, "x": "-> y"}, "D", []string{"x", "1"}, "good [1]", 3, ""},
-		"first of two":        {files{"a/x": good, "b/x": script(shebang, "other")}, "D/a:D/b", []string{"x"}, "good []", 3, ""},
-		"second entry":        {files{"b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"leading empty":       {files{"x": good}, ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"trailing empty":      {files{"x": good}, "D/b:", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty in the middle": {files{"x": good}, "D/a::D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"empty PATH":          {files{"x": good}, "", []string{"x", "1"}, "good [1]", 3, ""},
-		"arguments as given": {files{"x": good}, "D", []string{"x", "", "a b", "-c", "--", "$HOME", "\n"},
-			"good [] [a b] [-c] [--] [$HOME] [\n]", 3, ""},
-		"after one without permission": {files{"a/x": noExec, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a directory":            {files{"a/x/y": "", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a file for a directory": {files{"a": "0644 ", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a dangling link":        {files{"a/x": "-> gone", "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after a missing interpreter":  {files{"a/x": noShell, "b/x": good}, "D/a:D/b", []string{"x", "1"}, "good [1]", 3, ""},
-		"after an entry past PATH_MAX": {files{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", []string{"x", "1"}, "good [1]", 3, ""},
+		"absolute":            {files{"x": good}, "", "D/x|1", runs},
+		"relative":            {files{"a/x": good}, "", "a/x|1", runs},
+		"through a link":      {files{"y": good, "x": "-> y"}, "D", "x|1", runs},
+		"first of two":        {files{"a/x": good, "b/x": other}, "D/a:D/b", "x|1", runs},
+		"second entry":        {files{"b/x": good}, "D/a:D/b", "x|1", runs},
+		"leading empty":       {files{"x": good}, ":D/b", "x|1", runs},
+		"trailing empty":      {files{"x": good}, "D/b:", "x|1", runs},
+		"empty in the middle": {files{"x": good}, "D/a::D/b", "x|1", runs},
+		"empty PATH":          {files{"x": good}, "", "x|1", runs},
+		"no arguments":        {files{"x": good}, "D", "x", end{3, "good []"}},
+		"arguments as given":  {files{"x": good}, "D", "x||a b|-c|--|$HOME|\n", end{3, "good [] [a b] [-c] [--] [$HOME] [\n]"}},
 
-		"script without #!": {files{"x": script("", "bare")}, "D", []string{"x", "1", "a b", "-e"}, "bare [1] [a b] [-e]", 3, ""},
-		"script without #!, in the working directory": {
-			files{"x": script("", "bare")}, ":/bin", []string{"x", "1"}, "bare [1]", 3, ""},
-		"empty executable": {files{"x": ""}, "D", []string{"x"}, "", 0, ""},
-		"garbage": {files{"x": "\x00\x01\x02\xff\xfe garbage \x00\n\x7f"}, "D", []string{"x"}, "", 126,
-			"it lets the shell try, and shells differ"},
+		"after one without permission": {files{"a/x": noExec, "b/x": good}, "D/a:D/b", "x|1", runs},
+		"after a directory":            {files{"a/x/y": "", "b/x": good}, "D/a:D/b", "x|1", runs},
+		"after a file for a directory": {files{"a": "0644 ", "b/x": good}, "D/a:D/b", "x|1", runs},
+		"after a dangling link":        {files{"a/x": "-> gone", "b/x": good}, "D/a:D/b", "x|1", runs},
+		"after a missing interpreter":  {files{"a/x": noShell, "b/x": good}, "D/a:D/b", "x|1", runs},
+		"after an entry past PATH_MAX": {files{"b/x": good}, "/" + strings.Repeat("x", 5000) + ":D/b", "x|1", runs},
 
-		"not found":                {nil, "D", []string{"x"}, "", 127, ""},
-		"not found, absolute":      {nil, "", []string{"D/x"}, "", 127, ""},
-		"dangling link":            {files{"x": "-> gone"}, "D", []string{"x"}, "", 127, ""},
-		"no permission":            {files{"x": noExec}, "D", []string{"x"}, "", 126, ""},
-		"no permission, then none": {files{"a/x": noExec}, "D/a:D/b", []string{"x"}, "", 126, ""},
-		"directory":                {files{"x/y": ""}, "D", []string{"x"}, "", 126, ""},
-		"links in a circle":        {files{"x": "-> y", "y": "-> x"}, "D", []string{"x"}, "", 126, ""},
-		"a name past NAME_MAX":     {nil, "D", []string{strings.Repeat("x", 300)}, "", 126, ""},
-		"empty name":               {nil, "D", []string{""}, "", 127, ""},
-		"missing interpreter": {files{"x": noShell}, "D", []string{"x"}, "", 126,
-			"it reports ENOENT, and can't tell which file was meant"},
-		"file for a directory": {files{"a": "0644 "}, "", []string{"D/a/x"}, "", 127,
-			"it counts ENOTDIR as found"},
+		"script without #!":                           {files{"x": bare}, "D", "x|1|a b|-e", end{3, "bare [1] [a b] [-e]"}},
+		"script without #!, in the working directory": {files{"x": bare}, ":/bin", "x|1", end{3, "bare [1]"}},
+		"empty executable":                            {files{"x": ""}, "D", "x", end{0, ""}},
+		"garbage":                                     {files{"x": "\x00\x01\x02\xff\xfe garbage \x00\n\x7f"}, "D", "x", notExecutable},
+
+		"not found":                {nil, "D", "x", notFound},
+		"not found, absolute":      {nil, "", "D/x", notFound},
+		"dangling link":            {files{"x": "-> gone"}, "D", "x", notFound},
+		"file for a directory":     {files{"a": "0644 "}, "", "D/a/x", notFound},
+		"empty name":               {nil, "D", "", notFound},
+		"no permission":            {files{"x": noExec}, "D", "x", notExecutable},
+		"no permission, then none": {files{"a/x": noExec}, "D/a:D/b", "x", notExecutable},
+		"directory":                {files{"x/y": ""}, "D", "x", notExecutable},
+		"links in a circle":        {files{"x": "-> y", "y": "-> x"}, "D", "x", notExecutable},
+		"a name past NAME_MAX":     {nil, "D", strings.Repeat("x", 300), notExecutable},
+		"missing interpreter":      {files{"x": noShell}, "D", "x", notExecutable},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			lay(t, dir, c.files)
 			t.Chdir(dir)
-			args := slices.Clone(c.args)
-			args[0] = strings.Replace(args[0], "D/", dir+"/", 1)
-			run := func(status func(*testing.T, Command) (int, error)) (int, string, error) {
+			inDir := strings.NewReplacer("D", dir).Replace
+			args := strings.Split(inDir(c.command), "|")
+			run := func(statusOf func(*testing.T, Command) (int, error)) (end, error) {
 				out := filepath.Join(t.TempDir(), "out")
-				path := strings.NewReplacer("D/", dir+"/", "D", dir).Replace(c.path)
-				got, err := status(t, Command{Args: args, Env: []string{"HOME=/", "PATH=" + path, "OUT=" + out}})
+				status, err := statusOf(t, Command{Args: args, Env: []string{"HOME=/", "PATH=" + inDir(c.path), "OUT=" + out}})
 				text, _ := os.ReadFile(out)
-				return got, string(text), err
+				return end{status, string(text)}, err
 			}
-			status, ran, err := run(statusOf)
-			if status != c.want || ran != c.ran {
-				t.Errorf("status %d, ran %q, %v; want status %d, %q", status, ran, err, c.want, c.ran)
-			}
+			got, err := run(statusOf)
+			rig.Equal(t, "its end", got, c.want)
 			if err != nil && !strings.Contains(err.Error(), quoted(args[0])) {
 				t.Errorf("the error does not name the command: %v", err)
 			}
-			// An empty name is an assignment or nothing to env, never a command.
-			if args[0] == "" {
+			if args[0] == "" { // an assignment or nothing to env, never a command
 				return
 			}
-			envGot, envRan, _ := run(envStatus)
-			if c.unlikeEnv == "" && envGot != status || envRan != ran {
-				t.Errorf("status %d, ran %q; under env(1) status %d, %q", status, ran, envGot, envRan)
+			like, _ := run(envStatus)
+			if unlikeEnv[what] != "" {
+				like.status = got.status
 			}
+			rig.Equal(t, "its end under env(1)", like, got)
 		})
 	}
 }
@@ -195,9 +190,9 @@ func TestSpawnedCommand(t *testing.T) {
 	check(t, err)
 	if child.FD >= 0 {
 		check(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
-		if flags, err := unix.FcntlInt(uintptr(child.FD), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("the child's pidfd has flags %#x, %v; want close-on-exec", flags, err)
-		}
+		flags, err := unix.FcntlInt(uintptr(child.FD), unix.F_GETFD, 0)
+		check(t, err)
+		rig.Equal(t, "the flags of the child's pidfd", flags, unix.FD_CLOEXEC)
 	}
 	rig.Equal(t, "the status", wait4(t, child), 42)
 }
@@ -207,48 +202,25 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 	var before unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
-	_, err := statusOf(t, Command{Args: []string{"/bin/sh", "-c", "exit 0"}})
+	_, err := Spawn(Command{Args: []string{"/bin/sh", "-c", "exit 0"}, Terminal: -1})
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	rig.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
-}
-
-// A failed start leaves no zombie and no descriptor behind.
-func TestFailedSpawnLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	lay(t, dir, map[string]string{"noexec": "0644 ", "noshell": script("#!/nonexistent/interpreter", "")})
-	before := procfs.CountFDs(t, os.Getpid())
-	for _, name := range []string{"none", "noexec", "noshell"} {
-		for range 10 {
-			if _, err := Spawn(Command{Args: []string{filepath.Join(dir, name)}, Terminal: -1}); err == nil {
-				t.Fatalf("%s was started", name)
-			}
-		}
-	}
-	rig.Equal(t, "the number of descriptors", procfs.CountFDs(t, os.Getpid()), before)
-	_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-	rig.Equal(t, "wait4 without a child", err, unix.ECHILD)
 }
 
 // A group that has ended can't be joined. The child then stays in this process's group, and loses nothing else.
 func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
 	child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
-	if err != nil || child.Ungrouped {
-		t.Errorf("Spawn = %+v, %v; want a child that has its parent death signal", child, err)
-	}
+	check(t, err)
+	rig.Equal(t, "it has no parent death signal", child.Ungrouped, false)
 	wait4(t, child)
 }
 
 // A standard stream that was closed when fini started is closed in the child too, and only that one.
 func TestSpawnKeepsClosedStreams(t *testing.T) {
 	const script = `n=0; for fd in 0 1 2; do n=$((n * 2)); test -e /proc/$$/fd/$fd && n=$((n + 1)); done; exit $n`
-	for closed, want := range map[[3]bool]int{
-		{}:                   0b111,
-		{true}:               0b011,
-		{false, true}:        0b101,
-		{false, false, true}: 0b110,
-		{true, true, true}:   0b000,
-	} {
+	for want := range 0b1000 {
+		closed := [3]bool{want&0b100 == 0, want&0b010 == 0, want&0b001 == 0}
 		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed})
 		rig.Equal(t, fmt.Sprint("streams closed: ", closed), got, want)
 	}
@@ -268,12 +240,9 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 	const usr1, others = 1 << (unix.SIGUSR1 - 1), 1<<(unix.SIGTERM-1) | 1<<(40-1)
 	before := blocked(unix.SIG_SETMASK, usr1)
 	defer func() { blocked(unix.SIG_SETMASK, before) }()
-	for _, c := range []struct {
-		blocked *uint64
-		want    uint64
-	}{{nil, usr1}, {new(uint64), 0}, {&[]uint64{others}[0], others}} {
-		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, c.want)
-		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: c.blocked})
+	for want, given := range map[uint64]*uint64{usr1: nil, 0: new(uint64), others: new(uint64(others))} {
+		script := fmt.Sprintf(`while read -r key value; do test "$key $value" = "SigBlk: %016x" && exit 42; done </proc/$$/status`, want)
+		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Blocked: given})
 		rig.Equal(t, "the status of the child", got, 42)
 		rig.Equal(t, "what this thread blocks after the start", blocked(unix.SIG_BLOCK, 0), uint64(usr1))
 	}

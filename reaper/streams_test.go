@@ -38,22 +38,20 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	check(t, moreW.Close())
 	own := inherited[350]
 	unix.CloseOnExec(own)
+	stderr := openAs(2)
 	restore := []func(){self.PutAt(t, 0, inR), self.PutAt(t, 1, out)}
 	check(t, errors.Join(inR.Close(), out.Close()))
 
 	CloseInherited(keepStdin)
 
-	is := [3]int{openAs(0), openAs(1), openAs(2)}
+	are := [3]int{openAs(0), openAs(1), openAs(2)}
 	_, err := inW.WriteString("x")
-	outEnded, isKept := rig.HungUp(outR), !rig.HungUp(moreR)
+	ended := [2]bool{rig.HungUp(outR), rig.HungUp(moreR)}
 	restore[0]() // for the result of the test
 	restore[1]()
-	if is[0] != stdin || is[1] != stdout || is[2] == closed || is[2]&unix.O_PATH != 0 {
-		t.Errorf("standard streams are open with the flags %#o, want %#o, %#o and the third", is, stdin, stdout)
-	}
-	if (err == nil) != keepStdin || !outEnded || !isKept {
-		t.Errorf("write to standard input: %v; the reader of standard output has its end: %t, of another: %t", err, outEnded, !isKept)
-	}
+	rig.Equal(t, "the flags of the standard streams", are, [3]int{stdin, stdout, stderr})
+	rig.Equal(t, "standard input has a reader", err == nil, keepStdin)
+	rig.Equal(t, "the readers of standard output and of another have their end", ended, [2]bool{true, false})
 	for _, fd := range inherited {
 		rig.Equal(t, fmt.Sprintf("descriptor %d is open", fd), openAs(fd) != closed, fd == own)
 	}
