@@ -1,12 +1,11 @@
 package signals
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -23,8 +22,6 @@ func TestMain(m *testing.M) {
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // under the race detector a program sleeps for a second when it exits
 	os.Exit(m.Run())
 }
-
-var check = rig.NoError
 
 // withHandler is whether the handler is fini's own.
 var withHandler = Threads == 0
@@ -51,11 +48,7 @@ func catcher() {
 			case unix.SIGUSR1:
 				c.Children()
 			case unix.SIGHUP:
-				pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
-				if err == nil {
-					_, err = syscall.Wait4(pid, nil, 0, nil)
-				}
-				if err != nil {
+				if err := exec.Command("/bin/true").Run(); err != nil {
 					fmt.Println("failed:", err)
 				}
 			case unix.SIGQUIT:
@@ -71,8 +64,7 @@ func catcher() {
 	}
 }
 
-// work needs the runtime's own handlers: a fault becomes a panic, and a goroutine that never
-// gives way is preempted.
+// work needs the runtime's own handlers: a fault becomes a panic, and a goroutine that never gives way is preempted.
 func work() {
 	defer func() { fmt.Println("recovered:", recover() != nil) }()
 	go func() {
@@ -85,40 +77,27 @@ func work() {
 	*nothing = 1
 }
 
-// caughtBy is a catcher that runs, and its lines.
-type caughtBy struct {
-	*rig.Lines
-	cmd   *exec.Cmd
-	stdin io.Writer
-}
+// caughtBy is a catcher that runs.
+type caughtBy struct{ *rig.Life }
 
-func startCatcher(t *testing.T) *caughtBy {
+func startCatcher(t *testing.T) caughtBy {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "@catch")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	in, err2 := cmd.StdinPipe()
-	check(t, errors.Join(err, err2, cmd.Start()))
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := &caughtBy{rig.NewLines(t, out), cmd, in}
-	c.WantNext("ready")
+	c := caughtBy{rig.StartCmd(t, cmd)}
+	c.Out.WantNext("ready")
 	return c
 }
 
-func (c *caughtBy) send(sig syscall.Signal) {
-	c.T.Helper()
-	check(c.T, c.cmd.Process.Signal(sig))
-}
-
 // says sends a signal and wants to be told of it, and of nothing else before.
-func (c *caughtBy) says(sig syscall.Signal) {
+func (c caughtBy) says(sig syscall.Signal) {
 	c.T.Helper()
-	c.send(sig)
-	c.WantNext(c.is(sig))
+	c.Signal(sig)
+	c.Out.WantNext(c.is(sig))
 }
 
 // is how it says a signal that this process sent.
-func (c *caughtBy) is(sig syscall.Signal) string {
+func (c caughtBy) is(sig syscall.Signal) string {
 	if withHandler {
 		return fmt.Sprintf("%s %d", Name(sig), os.Getpid())
 	}
@@ -131,17 +110,17 @@ func TestCatchEverySignal(t *testing.T) {
 		if !Catchable(sig) || sig == unix.SIGTERM || sig == unix.SIGWINCH {
 			continue
 		}
-		c.send(sig)
+		c.Signal(sig)
 		switch sig {
 		case unix.SIGQUIT:
-			c.WantNext("recovered: true")
+			c.Out.WantNext("recovered: true")
 		case unix.SIGXCPU:
-			_, _ = c.stdin.Write([]byte("\n"))
+			_, _ = c.Stdin.Write([]byte("\n"))
 		}
-		c.WantNext(c.is(sig))
+		c.Out.WantNext(c.is(sig))
 	}
 	// One that was ignored from the start stays so: it would be said before a signal with a greater number.
-	c.send(unix.SIGWINCH)
+	c.Signal(unix.SIGWINCH)
 	c.says(unix.SIGSYS)
 	c.says(unix.SIGTERM)
 }
@@ -153,7 +132,7 @@ func TestCatchChildren(t *testing.T) {
 	c.says(unix.SIGUSR1)
 	for range 3 {
 		c.says(unix.SIGHUP)
-		c.WantNext("SIGCHLD 0")
+		c.Out.WantNext("SIGCHLD 0")
 	}
 	c.says(unix.SIGTERM)
 }
@@ -162,13 +141,13 @@ func TestCatchChildren(t *testing.T) {
 func TestCatchMany(t *testing.T) {
 	c := startCatcher(t)
 	for range 10000 {
-		c.send(unix.SIGCONT)
+		c.Signal(unix.SIGCONT)
 	}
-	c.WantNext(c.is(unix.SIGCONT))
-	c.send(unix.SIGTERM) // if both came at once, SIGTERM would be said first, and the program would end
+	c.Out.WantNext(c.is(unix.SIGCONT))
+	c.Signal(unix.SIGTERM) // if both came at once, SIGTERM would be said first, and the program would end
 	line := c.is(unix.SIGCONT)
 	for line == c.is(unix.SIGCONT) {
-		line, _ = c.Next()
+		line, _ = c.Out.Next()
 	}
 	rig.Equal(t, "at last", line, c.is(unix.SIGTERM))
 }
@@ -176,27 +155,22 @@ func TestCatchMany(t *testing.T) {
 // Where the kernel has no memory for what comes with tgkill(2), the runtime's own are still known.
 func TestCatchWithoutInfo(t *testing.T) {
 	c := startCatcher(t)
-	check(t, unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
+	rig.NoError(t, unix.Prlimit(c.PID(), unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil))
 	for range 5 {
-		c.send(unix.SIGQUIT) // which has it preempt a goroutine
-		c.WantNext("recovered: true")
-		c.WantNext(c.is(unix.SIGQUIT))
+		c.Signal(unix.SIGQUIT) // which has it preempt a goroutine
+		c.Out.WantNext("recovered: true")
+		c.Out.WantNext(c.is(unix.SIGQUIT))
 	}
 	c.says(unix.SIGTERM)
 }
 
 func TestCatchable(t *testing.T) {
 	// What can't be caught, what speaks of fini's own children, and what is the C library's.
-	not := map[syscall.Signal]bool{
-		unix.SIGKILL: true, unix.SIGSTOP: true, unix.SIGCHLD: true, 32: true, 33: true,
-		-1: true, 0: true, 65: true,
-	}
-	if !withHandler { // what the Go runtime keeps
-		for _, sig := range []syscall.Signal{unix.SIGURG, unix.SIGPROF, 34} {
-			not[sig] = true
-		}
+	not := []syscall.Signal{unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, 32, 33, -1, 0, 65}
+	if !withHandler {
+		not = append(not, unix.SIGURG, unix.SIGPROF, 34) // what the Go runtime keeps
 	}
 	for sig := syscall.Signal(-1); sig <= rtMax+1; sig++ {
-		rig.Equal(t, Name(sig), Catchable(sig), !not[sig])
+		rig.Equal(t, Name(sig), Catchable(sig), !slices.Contains(not, sig))
 	}
 }

@@ -2,86 +2,61 @@ package signals
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"golang.org/x/sys/unix"
 )
 
-func TestParse(t *testing.T) {
-	for name, want := range map[string]syscall.Signal{
-		"TERM":        unix.SIGTERM,
-		"sigterm":     unix.SIGTERM,
-		"15":          unix.SIGTERM,
-		"CHLD":        unix.SIGCHLD,
-		"CLD":         unix.SIGCHLD,
-		"IO":          unix.SIGIO,
-		"POLL":        unix.SIGIO,
-		"32":          32,
-		"RTMIN":       34,
-		"RTMIN+0":     34,
-		"RTMIN+3":     37,
-		"sigrtmin+3":  37,
-		"RTMAX":       64,
-		"RTMAX-0":     64,
-		"RTMAX-1":     63,
-		"SIGRTMAX-30": 34,
-		"64":          64,
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		sig    syscall.Signal
+		name   string
+		others string // which Parse takes too
+	}{
+		{1, "SIGHUP", "HUP Hup 1"},
+		{15, "SIGTERM", "TERM sigterm 15"},
+		{17, "SIGCHLD", "CHLD CLD"},
+		{29, "SIGIO", "IO POLL"},
+		{31, "SIGSYS", ""},
+		{32, "32", ""}, // the C library's own, which kill -l leaves out
+		{33, "33", ""},
+		{34, "SIGRTMIN", "RTMIN RTMIN+0 SIGRTMAX-30"},
+		{35, "SIGRTMIN+1", ""},
+		{37, "SIGRTMIN+3", "RTMIN+3 sigrtmin+3"},
+		{63, "SIGRTMIN+29", "RTMAX-1"},
+		{64, "SIGRTMIN+30", "RTMAX RTMAX-0 64"},
 	} {
-		if got, err := Parse(name); err != nil || got != want {
-			t.Errorf("Parse(%q) = %d, %v; want %d", name, got, err, want)
+		rig.Equal(t, fmt.Sprint("the name of ", int(c.sig)), Name(c.sig), c.name)
+		for _, name := range append(strings.Fields(c.others), c.name) {
+			if got, err := Parse(name); err != nil || got != c.sig {
+				t.Errorf("Parse(%q) = %d, %v; want %d", name, got, err, c.sig)
+			}
 		}
+	}
+	for _, none := range []syscall.Signal{-1, 0, 65} {
+		rig.Equal(t, "the name of no signal", Name(none), strconv.Itoa(int(none)))
 	}
 }
 
 func TestParseRefuses(t *testing.T) {
-	for what, name := range map[string]string{
-		"nothing":                  "",
-		"zero, which only asks":    "0",
-		"a negative number":        "-15",
-		"a number with a plus":     "+15",
-		"a number past the last":   "65",
-		"a number past every int":  "99999999999999999999",
-		"a hexadecimal number":     "0xf",
-		"an unknown name":          "FOO",
-		"below RTMIN":              "RTMIN-1",
-		"past RTMAX, from RTMIN":   "RTMIN+31",
-		"below RTMIN, from RTMAX":  "RTMAX-31",
-		"a plus without a number":  "RTMIN+",
-		"an offset without a sign": "RTMIN3",
-		"the prefix alone":         "SIG",
-		"the prefix twice":         "SIGSIGTERM",
-		"a prefixed number":        "SIG15",
-		"a space before":           " TERM",
-		"a newline after a number": "15\n",
+	for what, names := range map[string][]string{
+		"not from 1 to 64": {"0", "-15", "+15", "65", "99999999999999999999"},
+		"not decimal":      {"0xf", "15\n"},
+		"no name":          {"", "FOO", "SIG", "SIGSIGTERM", "SIG15", " TERM"},
+		"past RTMAX":       {"RTMIN+31"},
+		"below RTMIN":      {"RTMIN-1", "RTMAX-31"},
+		"no offset":        {"RTMIN+", "RTMIN3"},
 	} {
-		sig, err := Parse(name)
-		says := fmt.Sprint(err)
-		if !strings.Contains(says, "RTMIN+3") || !strings.Contains(says, "1 to 64") || strings.Contains(says, "\n") {
-			t.Errorf("%s: Parse(%q) = %d, %q; want a line that says what is accepted", what, name, sig, says)
+		for _, name := range names {
+			sig, err := Parse(name)
+			says := fmt.Sprint(err)
+			if !strings.Contains(says, "RTMIN+3") || !strings.Contains(says, "1 to 64") || strings.Contains(says, "\n") {
+				t.Errorf("%s: Parse(%q) = %d, %q; want a line that says what is accepted", what, name, sig, says)
+			}
 		}
-	}
-}
-
-func TestName(t *testing.T) {
-	for sig, want := range map[syscall.Signal]string{
-		1:  "SIGHUP",
-		15: "SIGTERM",
-		17: "SIGCHLD",
-		29: "SIGIO",
-		31: "SIGSYS",
-		32: "32", // the C library's own, which kill -l leaves out
-		33: "33",
-		34: "SIGRTMIN",
-		35: "SIGRTMIN+1",
-		64: "SIGRTMIN+30",
-		0:  "0",
-		65: "65",
-		-1: "-1",
-	} {
-		rig.Equal(t, fmt.Sprint(int(sig)), Name(sig), want)
 	}
 }
 
@@ -95,19 +70,12 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		sig, err := Parse(name)
 		if err != nil {
-			if sig != 0 {
-				t.Fatalf("Parse(%q) = %d along with the error %v", name, sig, err)
-			}
+			rig.Equal(t, "the signal along with an error", sig, syscall.Signal(0))
 			return
 		}
-		if sig < 1 || sig > rtMax {
-			t.Fatalf("Parse(%q) = %d", name, sig)
-		}
-		if sig == 32 || sig == 33 {
-			return // they have a number and no name
-		}
-		if again, err := Parse(Name(sig)); err != nil || again != sig {
-			t.Fatalf("Parse(%q) = %d, but Parse(%q) = %d, %v", name, sig, Name(sig), again, err)
+		again, err := Parse(Name(sig))
+		if sig < 1 || sig > rtMax || again != sig || err != nil {
+			t.Errorf("Parse(%q) = %d, but Parse(%q) = %d, %v", name, sig, Name(sig), again, err)
 		}
 	})
 }
