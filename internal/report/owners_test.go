@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,38 +31,30 @@ func below(names ...string) (all []orphans.Process) {
 }
 
 func TestOwner(t *testing.T) {
-	for what, c := range map[string]struct {
-		above []string
-		want  string
-	}{
-		"nobody":        {nil, ""},
-		"shells alone":  {[]string{"sh", "bash", "dash", "ash", "zsh", "ksh", "fish"}, ""},
-		"one":           {[]string{"make"}, "make"},
-		"behind shells": {[]string{"sh", "bash", "npm", "node"}, "npm"},
-		"like a shell":  {[]string{"sshd", "sh"}, "sshd"},
-		"far behind":    {append(slices.Repeat([]string{"sh"}, 100), "make"), "make"},
+	for above, want := range map[string]string{
+		"": "", "make": "make", "sh bash npm node": "npm", "sshd sh": "sshd", strings.Repeat("sh ", 100) + "make": "make",
+		"sh bash dash ash zsh ksh mksh fish csh tcsh": "",
 	} {
-		o := ownedBy()
-		all := below(c.above...)
+		o, names := ownedBy(), strings.Fields(above)
+		all := below(names...)
 		o.Remember(all)
 		l, got := o.Of(all[0]), ""
 		if l.Owner != nil {
 			got = l.Owner.Command
 		}
-		rig.Equal(t, what, got, c.want)
-		rig.Equal(t, what+": the number of ancestors", len(l.Chain), min(len(c.above), maxAncestors))
+		rig.Equal(t, "the owner below "+above, got, want)
+		rig.Equal(t, "the number of ancestors below "+above, len(l.Chain), min(len(names), maxAncestors))
 	}
 }
 
 // What a leftover's ancestors were is remembered from the first look at it.
 func TestRemember(t *testing.T) {
-	l := ownedBy()
-	top, middle, low := process(1<<30, 1, "pytest"), process(1<<30+1, 1<<30, "sh"), process(1<<30+2, 1<<30+1, "server")
-	l.Remember([]orphans.Process{top, middle, low})
+	l, all := ownedBy(), below("sh", "pytest")
+	l.Remember(all)
+	low, pytest := all[0], Ancestor{all[2].Pid, "pytest"}
 	low.Parent = 1
 	l.Remember([]orphans.Process{low})
-	pytest := Ancestor{top.Pid, "pytest"}
-	rig.Equal(t, "of it", l.Of(low), Lineage{Chain: []Ancestor{{middle.Pid, "sh"}, pytest}, Owner: &Owner{pytest, "pytest"}})
+	rig.Equal(t, "of it", l.Of(low), Lineage{Chain: []Ancestor{{all[1].Pid, "sh"}, pytest}, Owner: &Owner{pytest, "pytest"}})
 	again := low
 	again.Start += 10 * ms // another with its pid
 	rig.Equal(t, "of another", l.Of(again), Lineage{})
@@ -81,9 +72,7 @@ func TestCircle(t *testing.T) {
 	all := []orphans.Process{process(30, 31, "a"), process(31, 30, "b"), process(40, 40, "self")}
 	o.Remember(all)
 	for _, p := range all {
-		if got := o.Of(p).Chain; len(got) > len(all) {
-			t.Errorf("above %d: %d ancestors among %d", p.Pid, len(got), len(all))
-		}
+		rig.Equal(t, "it has more ancestors than there are", len(o.Of(p).Chain) > len(all), false)
 	}
 }
 

@@ -13,12 +13,11 @@ import (
 	"time"
 	"unicode"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
+	"golang.org/x/sys/unix"
 )
 
 var check = rig.NoError
@@ -78,21 +77,19 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Leftover(next, "another with its pid", Lineage{}, "", sent(syscall.SIGTERM), "")
 	r.Stopped("timeout")
 
-	if r.stopped != "timeout" || r.reaped != 3 || r.signal != nil || r.code != 3 || r.ended.IsZero() {
-		t.Errorf("stopped for %v, reaped %d; the main child: signal %v, code %v, ended %v", r.stopped, r.reaped, r.signal, r.code, r.ended)
-	}
-	if len(r.leftovers) != 3 {
-		t.Fatalf("%d leftovers, want 3", len(r.leftovers))
+	whole, left := written(t, r)
+	mustHave(t, whole, `"stopped":"timeout","reaped":3,"exit":{"code":3,"signal":null,"oom":null}`)
+	if len(left) != 3 {
+		t.Fatalf("%d leftovers, want 3", len(left))
 	}
 	for i, want := range []string{
 		`"pid":204,"command":"holder -v","startedBy":[{"name":"sh","pid":11},{"name":"make","pid":10}],"holds":["stdout"],"sent":["SIGTERM","SIGKILL"],"ended":"SIGKILL","context":[]`,
 		`"pid":201,"command":"member","startedBy":[],"owner":null,"holds":[],"sent":["SIGTERM"],"ended":"exit 7","context":null,"group":100,"session":1`,
 		`"pid":204,"command":"another with its pid","startedBy":[],"holds":["stdout"],"sent":["SIGTERM"],"ended":null,"outlivedSeconds":null`,
 	} {
-		got := written(t, r)[i]
-		mustHave(t, got, want)
-		if got["started"] == nil || got["ageSeconds"] == nil {
-			t.Errorf("leftover %d: %v", i, got)
+		mustHave(t, left[i], want)
+		if left[i]["started"] == nil || left[i]["ageSeconds"] == nil {
+			t.Errorf("leftover %d: %v", i, left[i])
 		}
 	}
 }
@@ -101,12 +98,13 @@ func sent(to ...syscall.Signal) func() []syscall.Signal {
 	return func() []syscall.Signal { return to }
 }
 
-// written are the leftovers of a report as its reader sees them.
-func written(t *testing.T, r *Report) []map[string]any {
+// written is a report as its reader sees it, and its leftovers.
+func written(t *testing.T, r *Report) (whole map[string]any, leftovers []map[string]any) {
 	t.Helper()
-	var whole struct{ Leftovers []map[string]any }
-	rig.MustParse(t, r.json(0), &whole)
-	return whole.Leftovers
+	text := r.json(0)
+	rig.MustParse(t, text, &whole)
+	rig.MustParse(t, text, &struct{ Leftovers *[]map[string]any }{&leftovers})
+	return whole, leftovers
 }
 
 // mustHave compares some fields of an object, and knows null from what is empty.
@@ -126,7 +124,8 @@ func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r.Leftover(hidden, "?", Lineage{}, "", sent(), "")
 	hidden.Allowed = true // since it has another name
 	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", sent(), "")
-	mustHave(t, written(t, r)[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
+	_, left := written(t, r)
+	mustHave(t, left[0], `"started":null,"ageSeconds":null,"group":null,"session":null,"user":null,"cwd":null,
 		"holds":null,"listens":null,"context":null,"owner":null,"oom":null,"allowed":true,"spared":"allow-orphan"`)
 }
 
@@ -140,8 +139,8 @@ func TestReportOfMemory(t *testing.T) {
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
 	r.OOM(999, "likely", "nobody's")
-	rig.Equal(t, "the command", r.oom, object{"verdict", "likely", "reason", "why"})
-	left := written(t, r)
+	whole, left := written(t, r)
+	mustHave(t, whole, `"exit":{"code":null,"signal":"SIGKILL","oom":{"verdict":"likely","reason":"why"}}`)
 	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
 	if outlived, ok := left[0]["outlivedSeconds"].(float64); !ok || outlived > 3000 { // the start was an hour ago
 		t.Errorf("the leftover: %v", left[0])
@@ -168,21 +167,18 @@ func TestReportIsBounded(t *testing.T) {
 		at.Variables[name] = long
 	}
 	owners := NewOwners(fakeTree{long, at}, func(string) string { return "" })
-	var chain []orphans.Process
-	for i := range 2 * maxAncestors {
-		chain = append(chain, process(100+i, 99+i, "owner"))
-	}
+	chain := below(slices.Repeat([]string{"owner"}, 2*maxAncestors)...)
 	owners.Remember(chain)
 	for i := range 12_000 {
-		left := process(1000+i, 100+2*maxAncestors-1, "left")
+		left := process(1000+i, chain[1].Pid, "left")
 		from := owners.Of(left)
 		r.Leftover(left, long, from, "", sent(), "")
 		if i < maxSeen {
 			r.Leftover(left, "left", from, "", sent(syscall.SIGTERM), "") // is known
 		}
 	}
-	counts := [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)}
-	rig.Equal(t, "leftovers, more, and those that are known", counts, [3]int{maxLeftovers, 12_000 - maxLeftovers, maxSeen})
+	rig.Equal(t, "leftovers, more, and those that are known", [3]int{len(r.leftovers), r.moreLeftovers, len(r.seen)},
+		[3]int{maxLeftovers, 12_000 - maxLeftovers, maxSeen})
 	for i, left := range r.leftovers {
 		if len(left.command) != maxCommandLine || !left.isCut || len(left.Owner.Command) != maxText ||
 			len(left.Marks) != maxMarks || len(left.Chain) != maxAncestors || left.At.Variables != nil {
