@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,10 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
-
-func of[T any](v T) *T { return &v }
 
 // parse reads a command line and variables, under fini's own name.
 func parse(args, env []string) (*Options, error) {
@@ -57,8 +55,8 @@ func TestParse(t *testing.T) {
 		{"fini --timeout=1m30s | fini -t90s", func(c line) { c.Timeout = 90 * time.Second }},
 		{"fini --idle=1d | FINI_IDLE=1d fini", func(c line) { c.Idle = 24 * time.Hour }},
 		{"fini --stop-signal=INT,SIGTERM | FINI_STOP_SIGNAL=2,TERM fini", func(c line) { c.StopSignal = []syscall.Signal{2, 15} }},
-		{"fini --no-shield | fini --shield=false | FINI_SHIELD=false fini | FINI_SHIELD=true fini --no-shield", func(c line) { c.Shield = of(false) }},
-		{"fini --no-shield=0 | FINI_SHIELD=false fini --shield", func(c line) { c.Shield = of(true) }},
+		{"fini --no-shield | fini --shield=false | FINI_SHIELD=false fini | FINI_SHIELD=true fini --no-shield", func(c line) { c.Shield = new(false) }},
+		{"fini --no-shield=0 | FINI_SHIELD=false fini --shield", func(c line) { c.Shield = new(true) }},
 		{"fini --grace=1m --grace 0", func(c line) { c.Grace = 0 }},
 		// Of two variables of a name the first counts, as in getenv(3).
 		{"FINI_GRACE=x fini --grace=10s | FINI_GRACE=10s FINI_GRACE=x fini", func(c line) { c.Grace = 10 * time.Second }},
@@ -67,7 +65,7 @@ func TestParse(t *testing.T) {
 		{"fini --orphans=pipes", func(c line) { c.Orphans = life.StopPipes }},
 		{"fini --orphans leave", func(c line) { c.Orphans = life.LeaveAll }},
 		{"FINI_ORPHANS=wait fini", func(c line) { c.Orphans = life.WaitAll }},
-		{"fini --orphans-exit=0", func(c line) { c.OrphansExit = of(0) }},
+		{"fini --orphans-exit=0", func(c line) { c.OrphansExit = new(0) }},
 		{"fini --allow-orphan=gpg-agent --allow-orphan 'a?b* c' --allow-orphan=[!a]* --allow-orphan=\\[!]", func(c line) {
 			c.AllowOrphan = []string{"gpg-agent", "a?b* c", "[^a]*", `\[!]`}
 		}},
@@ -88,7 +86,7 @@ func TestParse(t *testing.T) {
 		{"FINI_STDIN_EOF=1 fini -P | FINI_STDIN_EOF=1 FINI_PAUSE=1 fini", func(c line) { c.Pause = true }},
 		{"FINI_SINGLE_CHILD=1 fini -g", func(c line) { c.Group = true }},
 		{"fini -sg", func(c line) { c.Subreaper, c.Group = true, true }},
-		{"fini -cwqe7", func(c line) { c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = of(true), true, true, []int{7} }},
+		{"fini -cwqe7", func(c line) { c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = new(true), true, true, []int{7} }},
 		{"fini -s -g -vvv -w -p SIGKILL -e 143 -- x", func(c line) { // as tini has them
 			deathsig(9)(c)
 			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, true, true, []int{143}, []string{"x"}
@@ -110,9 +108,7 @@ func TestParse(t *testing.T) {
 			}
 			got.Misspelt = nil                                      // see TestMisspeltVariables
 			want.Command = append(got.Command[:0], want.Command...) // nil or empty is the same
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s\n = %+v\nwant %+v", line, got, want)
-			}
+			rig.Equal(t, line, *got, *want)
 		}
 	}
 }
@@ -156,17 +152,14 @@ func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
 	tagged := new(Options) // as the tags have it
-	if _, err := newParser(tagged, new(variables)).Parse(nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err := newParser(tagged, new(variables)).Parse(nil)
+	rig.NoError(t, err)
 	initial := life.Policy{
 		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
 	for _, c := range []*Options{plain, parsed, tagged} {
-		if got := c.Policy(); !reflect.DeepEqual(got, initial) {
-			t.Errorf("%+v, want %+v", got, initial)
-		}
+		rig.Equal(t, "without flags", c.Policy(), initial)
 	}
 	for text, change := range map[string]func(p *life.Policy){
 		"-p none": func(p *life.Policy) {}, "-p INT": func(p *life.Policy) { p.Deathsig = 2 },
@@ -181,9 +174,9 @@ func TestPolicy(t *testing.T) {
 	} {
 		want := initial
 		change(&want)
-		if c, err := parse(strings.Fields(text), nil); err != nil || !reflect.DeepEqual(c.Policy(), want) {
-			t.Errorf("%s: %+v, %v, want %+v", text, c, err, want)
-		}
+		c, err := parse(strings.Fields(text), nil)
+		rig.NoError(t, err)
+		rig.Equal(t, text, c.Policy(), want)
 	}
 }
 
@@ -260,17 +253,13 @@ func TestMisspeltVariables(t *testing.T) {
 		if !strings.Contains(set, "=") {
 			set += "=1"
 		}
-		c, err := parse([]string{"x"}, []string{set})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, err := run(set + " fini x")
+		rig.NoError(t, err)
 		var says []string
 		if want != "" {
 			says = []string{variable + " sets nothing: did you mean " + want + "?"}
 		}
-		if !slices.Equal(c.Misspelt, says) {
-			t.Errorf("%s: %q, want %q", variable, c.Misspelt, says)
-		}
+		rig.Equal(t, variable, c.Misspelt, says)
 	}
 }
 

@@ -90,8 +90,7 @@ func TestSayLineArrives(t *testing.T) {
 	})
 }
 
-// Lines must follow what is in a log file, whether it was opened for appending or
-// shares its offset with the command.
+// Lines must follow what is in a log file, whether it was opened for appending or shares its offset with the command.
 func TestSayLineToFile(t *testing.T) {
 	for name, mode := range map[string]int{"shared offset": 0, "appending": os.O_APPEND} {
 		t.Run(name, func(t *testing.T) {
@@ -127,16 +126,10 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 	near, far := pairs["terminal"](t)
 	rig.FillPipe(t, near)
 	room := []unix.PollFd{{Fd: int32(near.Fd()), Events: unix.POLLOUT}}
-	for {
-		if _, err := unix.Poll(room, 0); err != nil && err != unix.EINTR {
-			t.Fatal(err)
-		}
-		if room[0].Revents&unix.POLLOUT != 0 {
-			break
-		}
-		if _, err := unix.Read(int(far.Fd()), make([]byte, 64)); err != nil && err != unix.EINTR {
-			t.Fatal(err)
-		}
+	for room[0].Revents&unix.POLLOUT == 0 {
+		_, err := far.Read(make([]byte, 64))
+		check(t, err)
+		_, _ = unix.Poll(room, 0)
 	}
 	// The room comes in pages, so some lines may fit; not every one does.
 	for range 10000 {
@@ -154,8 +147,7 @@ func TestSayLineToStoppedTerminal(t *testing.T) {
 	rig.Equal(t, "SayLine to a terminal that is stopped", sayTo(t, near), false)
 }
 
-// A reader that is gone must not end fini, and the SIGPIPE is not one that somebody
-// sent: it must not be forwarded.
+// A reader that is gone must not end fini, and the SIGPIPE is not one that somebody sent: it must not be forwarded.
 func TestSayLineToNobody(t *testing.T) {
 	toEach(t, func(t *testing.T, name string, near, far *os.File) {
 		_ = far.Close()

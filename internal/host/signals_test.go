@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/internal/entry"
@@ -18,6 +16,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
+	"golang.org/x/sys/unix"
 )
 
 var check = rig.NoError
@@ -30,22 +29,20 @@ func bare(line int) *kernel {
 
 // A signal that came before the command was there is reported at once, as such.
 func TestEarlySignals(t *testing.T) {
-	inner, outer := aLine(t)
+	end, _ := rig.Socketpair(t)
 	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
 	check(t, err)
-	for _, line := range []int{-1, inner.FD} {
+	for _, line := range []int{-1, int(end.Fd())} {
 		k := bare(line)
 		k.early, k.caught.FD = early, silent
 		until := k.Now() + 20*time.Second
 		rig.Equal(t, fmt.Sprint("with the line ", line), k.Wait(until, true), life.Woken{Signals: want})
-		if k.Now() >= until {
-			t.Errorf("with the line %d: it waits although there are signals", line)
-		}
-		rig.Equal(t, fmt.Sprintf("with the line %d, what the next Wait reports", line), k.early, []signals.Received(nil))
+		rig.Equal(t, "it waits although there are signals", k.Now() >= until, false)
+		rig.Equal(t, "what the next Wait reports", k.early, []signals.Received(nil))
 	}
-	_, _, _ = unix.Close(inner.FD), unix.Close(outer.FD), unix.Close(silent)
+	_ = unix.Close(silent)
 }
 
 // A sender belongs to the tree if it is the command, even after that was reaped, or a child of the command's.
@@ -72,11 +69,10 @@ func TestSenderOfTheTree(t *testing.T) {
 // if the outer fini is still its parent process.
 func TestOuterIsContinued(t *testing.T) {
 	const asked = "FINI_TEST_EXIT"
-	if os.Getenv(asked) != "" { // the inner fini, whose parent process is the test
-		var c struct{ Outer, Job int }
-		rig.MustParse(t, []byte(os.Getenv(asked)), &c)
+	if text := os.Getenv(asked); text != "" { // the inner fini, whose parent process is the test
 		k := bare(3)
-		k.self.Pid, k.rules.Job = c.Outer, c.Job
+		_, err := fmt.Sscan(text, &k.self.Pid, &k.rules.Job)
+		check(t, err)
 		k.Exit(life.End{Result: life.Result{Code: 5}})
 		os.Exit(0)
 	}
@@ -96,18 +92,12 @@ func TestOuterIsContinued(t *testing.T) {
 		{"without its outer fini", other, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			end, outer := aLine(t)
-			line := os.NewFile(uintptr(end.FD), "line")
+			line, outer := rig.Socketpair(t)
 			inner := exec.Command(os.Args[0], "-test.run=^TestOuterIsContinued$")
-			inner.Env = append(os.Environ(), fmt.Sprintf(`%s={"Outer": %d, "Job": %d}`, asked, c.outer, c.job))
+			inner.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", asked, c.outer, c.job))
 			inner.ExtraFiles = []*os.File{line}
-			text, err := inner.CombinedOutput()
-			_ = line.Close()
-			if err != nil || len(text) > 0 {
-				t.Errorf("%v: %s", err, text)
-			}
-			messages, _ := outer.Receive()
-			_ = unix.Close(outer.FD)
+			rig.Equal(t, "what it says", rig.Succeed(t, inner), "")
+			messages, _ := lineOf(outer).Receive()
 			rig.Equal(t, "what it sends", messages, []entry.Message{{Kind: entry.Done, Value: 5 << 8}})
 			// A SIGCONT is reported before this signal, whose number is greater.
 			rig.MustKill(t, os.Getpid(), syscall.SIGWINCH)
