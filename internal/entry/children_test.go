@@ -16,54 +16,40 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
+// The main goroutine keeps the first thread, so that every test runs on another one: the runtime may take a signal on any
+// thread, and an orphan is the first thread's child.
+func init() { runtime.LockOSThread() }
+
 // A child that has exited when the heir looks may have left an orphan after the list of children was made. So only a list
 // without children proves that none is left.
 func TestKillChildrenLooksAgain(t *testing.T) {
-	for _, name := range []string{"a child", "the main child"} {
+	for _, name := range []string{"a child", "a child that is alive", "the main child"} {
 		t.Run(name, func(t *testing.T) {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
 			p, orphan := &process{state: state{Sleeper: Sleeper{Self: os.Getpid()}}}, anOrphan(t)
-			if name == "the main child" {
-				p.Main, p.Job = uint32(orphan), InJob
-			} else {
+			switch name {
+			case "a child":
 				kill(orphan)
+			case "the main child":
+				p.Main, p.Job = uint32(orphan), InJob
 			}
-			if !p.killChildren() {
-				t.Error("the first look ends the search")
+			if unix.Gettid() == p.Self || !p.killChildren() {
+				t.Fatal("the first look ends the search")
 			}
-			for p.Main != 0 && !hasExited(orphan) {
+			var status syscall.WaitStatus
+			switch name {
+			case "a child that is alive":
+				_ = syscall.Kill(orphan, syscall.SIGTERM) // too late for a process that was killed
+				if _, err := syscall.Wait4(orphan, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
+					t.Errorf("the orphan: %v, %v", err, status)
+				}
+			case "the main child":
+				for !hasExited(orphan) {
+				}
 			}
 			if p.killChildren() {
 				t.Error("the second look finds something")
 			}
 		})
-	}
-}
-
-// The runtime may take a signal on any thread, and an orphan is the first thread's child.
-func TestKillChildrenOnAnotherThread(t *testing.T) {
-	orphan, left := anOrphan(t), make(chan bool)
-	p := &process{state: state{Sleeper: Sleeper{Self: os.Getpid()}}}
-	go func() {
-		runtime.LockOSThread() // and end with the thread
-		if unix.Gettid() == p.Self {
-			other := make(chan bool)
-			go func() { runtime.LockOSThread(); other <- p.killChildren() }()
-			left <- <-other
-			return
-		}
-		left <- p.killChildren()
-	}()
-	if !<-left {
-		t.Error("no child was found")
-	}
-	if err := syscall.Kill(orphan, 0); err == nil {
-		var status syscall.WaitStatus
-		_ = syscall.Kill(orphan, syscall.SIGTERM) // too late for a process that was killed
-		if _, err := syscall.Wait4(orphan, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
-			t.Errorf("the orphan: %v, %v", err, status)
-		}
 	}
 }
 
@@ -74,21 +60,20 @@ func TestReap(t *testing.T) {
 	for i, pid := range pids {
 		p.earlier[i] = int32(pid)
 	}
-	p.reap()
-	for _, pid := range pids {
-		if p.findEarlier(pid) == nil {
-			t.Errorf("%d lives, and is not known", pid)
+	reap := func() (known, reaped [3]bool) {
+		p.reap()
+		for i, pid := range pids {
+			_, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			known[i], reaped[i] = p.findEarlier(pid) != nil, err != nil
 		}
+		return known, reaped
+	}
+	if known, reaped := reap(); known != [3]bool{true, true, true} || reaped != [3]bool{} {
+		t.Errorf("while all live: known %v, reaped %v", known, reaped)
 	}
 	kill(pids[1])
-	p.reap()
-	for i, pid := range pids {
-		if at := p.findEarlier(pid); (at == nil) != (i == 1) {
-			t.Errorf("number %d is known: %t", i, at != nil)
-		}
-		if got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); (err == nil) != (i != 1) {
-			t.Errorf("number %d: wait4 says %d, %v", i, got, err)
-		}
+	if known, reaped := reap(); known != [3]bool{true, false, true} || reaped != [3]bool{false, true, false} {
+		t.Errorf("after the end of the second: known %v, reaped %v", known, reaped)
 	}
 }
 
@@ -138,21 +123,11 @@ func TestOneEarlySignal(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error)
-	go func() { ended <- cmd.Wait() }()
-	for {
-		select {
-		case err := <-ended: // it gives up
-			t.Fatalf("no signal is ignored until the end: %v", err)
-		default:
-		}
-		status, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")
-		_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
-		line, _, _ := strings.Cut(ignored, "\n")
-		if set, _ := strconv.ParseUint(line, 16, 64); set&terminating == terminating {
-			break
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	files, status := proc.In(unix.AT_FDCWD), proc.Status{}
+	for status.Ignored&terminating != terminating {
+		if status, _ = files.StatusIn("/proc/" + strconv.Itoa(cmd.Process.Pid)); status.State == 'Z' { // it has given up
+			t.Fatal("no signal is ignored until the end")
 		}
 	}
-	_ = cmd.Process.Kill()
-	<-ended
 }
