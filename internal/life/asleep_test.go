@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,8 +33,8 @@ const (
 // A sleeper is an outer fini that sleeps.
 type sleeper struct {
 	entry.Sleeper
-	deadline time.Duration
-	staysUp  bool // it was to end when it took a TSTP that waited for Started
+	deadline time.Duration // 0 if it has none
+	staysUp  bool          // it was to end when it took a TSTP that waited for Started
 }
 
 const (
@@ -260,7 +261,7 @@ func (w *world) asleep(f *fini) {
 			end += ", after Done"
 		}
 	}
-	w.scene("outer, asleep: %s%s", what, actText(act))
+	w.scene("outer, asleep: %s", strings.TrimSuffix(what+": "+actText(act), ": "))
 	if lasts := e.What == entry.Waited || e.What == entry.ParentEnded || e.Kind == entry.HungUp; lasts && s.Heeds(e.What) {
 		w.breach("bounded", "outer, asleep, sees %s again and again", what)
 	}
@@ -384,18 +385,10 @@ func (w *world) heard(f *fini, woken *Woken) {
 	f.line = nil
 }
 
-// used reports whether a move was made.
-func (w *world) used(name string) bool {
-	return w.supply.used[moveOf(name)] > 0
-}
-
 // next is when a fini wants to be woken.
 func (f *fini) next() time.Duration {
-	switch s := &f.sleeper; {
-	case f.phase == dozing && s.IsBounded():
-		return s.deadline
-	case f.phase == dozing:
-		return 0
+	if f.phase == dozing {
+		return f.sleeper.deadline
 	}
 	return f.Loop.next()
 }
@@ -418,6 +411,7 @@ func (w *world) endEarly(p *proc, code int) {
 	w.exit(p, exited(code))
 }
 
+// pairMoves are how an inner fini may end by itself.
 var pairMoves = []move{
 	{"asks for no pair", 1, func(w *world, p *proc) bool { return isBeginning(w, p) && w.fini(p.id).phase == forked }, func(w *world, p *proc) {
 		w.say(w.cast.outer, entry.Message{Kind: entry.BeAlone})

@@ -127,18 +127,13 @@ func eventCode(e event) string {
 // actText is what the outer fini does while it sleeps.
 func actText(acts entry.Act) string {
 	var words []string
-	for i, word := range []string{
-		"relay", "tell parent's death", "continue inner", "continue job", "suspend", "kill inner", "let go", "be stoppable",
-		"wait a second", "exit", "start runtime",
-	} {
-		if acts&(1<<i) != 0 {
+	for i, word := range strings.Split("relay, tell parent's death, continue inner, suspend, kill inner, let go, "+
+		"be stoppable, wait a second, exit, start runtime", ", ") {
+		if acts>>i&1 != 0 {
 			words = append(words, word)
 		}
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(words, ", ")
+	return strings.Join(words, ", ")
 }
 
 var update = flag.Bool("update", false, "write testdata/history.txt anew")
