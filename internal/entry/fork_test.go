@@ -5,6 +5,7 @@ package entry
 import (
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 )
@@ -19,16 +20,11 @@ func TestGuess(t *testing.T) {
 		},
 	} {
 		for _, line := range lines {
-			text, words := []byte(strings.ReplaceAll(line, " ", "\x00")+"\x00"), []uintptr{}
-			for at, word := 0, ""; at < len(text); at += len(word) + 1 {
-				word, _, _ = strings.Cut(string(text[at:]), "\x00")
-				words = append(words, uintptr(unsafe.Pointer(&text[at])))
-			}
-			words = append(words, 0)
-			if got := guessAlone(uintptr(unsafe.Pointer(&words[0]))); got != alone {
+			argv, err := syscall.SlicePtrFromStrings(strings.Fields(line))
+			if got := guessAlone(uintptr(unsafe.Pointer(&argv[0]))); got != alone || err != nil {
 				t.Errorf("%s: %t, want %t", line, got, alone)
 			}
-			runtime.KeepAlive([]any{text, words})
+			runtime.KeepAlive(argv)
 		}
 	}
 }

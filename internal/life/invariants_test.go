@@ -245,7 +245,7 @@ var invariants = []struct {
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S' && (inner == nil || inner.state == 'S') && w.ghost.killed == 0
 		// The relayed key may come after fg, and one that waited for Started may come as fini ends: limits.
-		late := w.ghost.suspended && w.used("gets fg") || w.finis[0].sleeper.staysUp
+		late := w.ghost.suspended && w.supply.used[moveOf("gets fg")] > 0 || w.finis[0].sleeper.staysUp
 		return w.rules.Job == 0 || !up || late || main == nil || !main.byKey || main.has(privileged|asleep|traced)
 	}},
 	{"forwarded", "a signal that a process sends reaches the command", waits, func(w *world, _ fact) bool {

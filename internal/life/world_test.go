@@ -391,30 +391,6 @@ func (w *world) act(p *proc) {
 	p.pending = 0
 }
 
-// A look at /proc is of its moment: what is done with it comes later, when any of it may have
-// ended, moved or stopped. Start times are rounded down to ticks. Parents come before their
-// children. See proc_pid_stat(5). Without /proc only children are seen, and nothing of them but
-// their pids, groups and sessions. The children of one that ends during the look may be missed.
-func (w *world) look(from *proc, missed []*proc) (found []orphans.Process, ids []handle) {
-	for parents := []*proc{from}; len(parents) > 0; parents = parents[1:] {
-		for _, p := range w.children(parents[0].id) {
-			if p.has(earlier) || slices.Contains(missed, p) {
-				continue
-			}
-			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1}
-			if seen.Name, seen.State, seen.Holds = "?", '?', orphans.Unknown; !w.blind {
-				parents = append(parents, p)
-				seen.Name, seen.State = w.name(p.id), p.state
-				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
-			}
-			if p.alive() {
-				found, ids = append(found, seen), append(ids, p.id)
-			}
-		}
-	}
-	return found, ids
-}
-
 func boolToInt(b bool) int {
 	if b {
 		return 1
@@ -670,15 +646,31 @@ func (k *kernel) ParentDies() bool { return k.w.supply.bond && k.w.ended(k.w.cas
 
 func (k *kernel) Unread() int { return k.w.stdin.unread }
 
+// A look at /proc is of its moment: what is done with it comes later, when any of it may have ended, moved or stopped. Start
+// times are rounded down to ticks. Parents come before their children. See proc_pid_stat(5). Without /proc only children are
+// seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	w, f := k.w, k.f
-	v.Found, f.looked = w.look(w.get(f.id), k.missed)
-	v.Still, v.Nameless = len(k.missed) == 0, w.blind
-	f.stay = nil
-	for i, p := range v.Found {
-		if p.Allowed || w.policy() == StopPipes && p.Holds == 0 || where(f.machine) == "counting" {
-			f.stay = append(f.stay, f.looked[i])
+	v.Still, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
+	for parents := []*proc{w.get(f.id)}; len(parents) > 0; parents = parents[1:] {
+		for _, p := range w.children(parents[0].id) {
+			if p.has(earlier) || slices.Contains(k.missed, p) {
+				continue
+			}
+			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1}
+			if seen.Name, seen.State, seen.Holds = "?", '?', orphans.Unknown; !w.blind {
+				parents = append(parents, p)
+				seen.Name, seen.State = w.name(p.id), p.state
+				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
+			}
+			if !p.alive() {
+				continue
+			}
+			v.Found, f.looked = append(v.Found, seen), append(f.looked, p.id)
+			if seen.Allowed || w.policy() == StopPipes && seen.Holds == 0 || where(f.machine) == "counting" {
+				f.stay = append(f.stay, p.id)
+			}
 		}
 	}
 	w.rememberLook(f)
