@@ -46,9 +46,10 @@ func defaults() Rules {
 	}
 }
 
-// exited and signaled are wait(2) statuses.
-func exited(code int) syscall.WaitStatus             { return syscall.WaitStatus(code << 8) }
-func signaled(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(sig) }
+// exited, signaled and suspended are wait(2) statuses.
+func exited(code int) syscall.WaitStatus              { return syscall.WaitStatus(code << 8) }
+func signaled(sig syscall.Signal) syscall.WaitStatus  { return syscall.WaitStatus(sig) }
+func suspended(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus(int(sig)<<8 | 0x7f) }
 
 // signal, byKernel and byTree are signals from a process outside of the tree, the kernel, and a process of the tree.
 func signal(sig syscall.Signal) Signal { return Signal{Received: signals.Received{Signal: sig}} }
@@ -65,21 +66,20 @@ type reaping struct {
 	none  bool
 }
 
-func reap(none bool, pids ...int) reaping {
-	r := reaping{none: none}
+// exits are those of some processes in the same way.
+func exits(status syscall.WaitStatus, pids ...int) (all []reaper.Exit) {
 	for _, pid := range pids {
-		r.exits = append(r.exits, reaper.Exit{Pid: pid, Status: exited(0)})
+		all = append(all, reaper.Exit{Pid: pid, Status: status})
 	}
-	return r
+	return all
 }
+
+func reap(none bool, pids ...int) reaping { return reaping{exits(exited(0), pids...), none} }
 
 func mainExits(status syscall.WaitStatus, none bool) reaping {
-	return reaping{[]reaper.Exit{{Pid: mainPid, Status: status}}, none}
+	return reaping{exits(status, mainPid), none}
 }
-
-func mainStops(sig syscall.Signal) reaping {
-	return mainExits(syscall.WaitStatus(int(sig)<<8|0x7f), false)
-}
+func mainStops(sig syscall.Signal) reaping { return mainExits(suspended(sig), false) }
 
 // where is where a machine stands.
 func where(m Machine) string {

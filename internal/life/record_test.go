@@ -79,12 +79,7 @@ func TestRecordsOfOnePid(t *testing.T) {
 
 // Which exits the kernel may have caused because memory ran out.
 func TestKillsOfOthers(t *testing.T) {
-	killed := func(pids ...int) (exits []reaper.Exit) {
-		for _, pid := range pids {
-			exits = append(exits, reaper.Exit{Pid: pid, Status: signaled(syscall.SIGKILL)})
-		}
-		return exits
-	}
+	killed := func(pids ...int) []reaper.Exit { return exits(signaled(syscall.SIGKILL), pids...) }
 	over, toLeftover := noMain{}, send{orphans.Process{Pid: 300}, syscall.SIGKILL}
 	for what, c := range map[string]struct {
 		before []action
@@ -104,10 +99,10 @@ func TestKillsOfOthers(t *testing.T) {
 		"all, by one call":                 {[]action{over, kill{childrenOnly: true}}, killed(300), nil},
 		"a pid that fini killed once":      {[]action{over, toLeftover}, killed(300, 300), []int{300}},
 		"other ends": {[]action{over}, []reaper.Exit{
-			{Pid: mainPid, Status: syscall.WaitStatus(int(syscall.SIGKILL)<<8 | 0x7f)},
-			{Pid: mainPid, Status: exited(9)}, {Pid: 300, Status: signaled(syscall.SIGTERM)}, {Pid: 301, Status: exited(137)},
+			{Pid: mainPid, Status: suspended(syscall.SIGKILL)}, {Pid: mainPid, Status: exited(9)},
+			{Pid: 300, Status: signaled(syscall.SIGTERM)}, {Pid: 301, Status: exited(137)},
 		}, nil},
-		"137": {nil, []reaper.Exit{{Pid: mainPid, Status: exited(137)}}, []int{mainPid}},
+		"137": {nil, exits(exited(137), mainPid), []int{mainPid}},
 	} {
 		k := &script{}
 		l := New(k, defaults(), mainPid, true)
@@ -132,7 +127,7 @@ func TestKilledByOneCall(t *testing.T) {
 	l := newLoop(k, defaults(), mainPid)
 	left := l.leftover(escapee)
 	kill{childrenOnly: true}.do(l)
-	k.reaps = []reaping{{exits: []reaper.Exit{{Pid: escapee.Pid, Status: signaled(syscall.SIGKILL)}}}}
+	k.reaps = []reaping{{exits: exits(signaled(syscall.SIGKILL), escapee.Pid)}}
 	l.collect()
 	if got := left.Signals(); !slices.Equal(got, []syscall.Signal{syscall.SIGKILL}) {
 		t.Errorf("it was sent %v", got)

@@ -96,60 +96,52 @@ var varies = slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[Rules]()), 
 })
 
 func (d *digest) add(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Bool:
-		d.number(uint64(boolToInt(v.Bool())))
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		switch n := v.Int(); {
-		case n > int64(epoch/2):
-			d.instant(time.Duration(n))
-		case v.Type() == reflect.TypeFor[handle]():
-			d.number(uint64(d.place(handle(n))))
-		default:
-			d.number(uint64(n))
-		}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+	switch is, kind := v.Type(), v.Kind(); {
+	case v.CanInt() && v.Int() > int64(epoch/2):
+		d.instant(time.Duration(v.Int()))
+	case is == reflect.TypeFor[handle]():
+		d.number(uint64(d.place(handle(v.Int()))))
+	case v.CanInt():
+		d.number(uint64(v.Int()))
+	case v.CanUint():
 		d.number(v.Uint())
-	case reflect.String:
+	case kind == reflect.Bool:
+		d.number(uint64(boolToInt(v.Bool())))
+	case kind == reflect.String:
 		maphash.WriteComparable(&d.Hash, v.String())
-	case reflect.Array, reflect.Slice:
+	case kind == reflect.Array, kind == reflect.Slice:
 		d.number(uint64(v.Len()))
 		for i := range v.Len() {
 			d.add(v.Index(i))
 		}
-	case reflect.Map: // by pids
+	case kind == reflect.Map: // by pids
+		d.number(uint64(v.Len()))
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return int(a.Int() - b.Int()) })
 		for _, key := range keys {
 			d.add(key)
 			d.add(v.MapIndex(key))
 		}
+	case is == reflect.TypeFor[Kernel](), kind == reflect.Pointer && v.IsNil(), kind == reflect.Interface && v.IsNil():
 		d.number(0)
-	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() || v.Type() == reflect.TypeFor[Kernel]() {
-			d.number(0)
-			return
-		}
-		if v.Kind() == reflect.Interface {
-			maphash.WriteComparable(&d.Hash, v.Elem().Type())
-		}
+	case kind == reflect.Interface:
+		maphash.WriteComparable(&d.Hash, v.Elem().Type())
 		d.add(v.Elem())
-	case reflect.Struct:
-		switch v.Type() {
-		case reflect.TypeFor[Rules]():
-			for _, field := range varies {
-				d.add(v.FieldByIndex(field.Index))
-			}
-		case reflect.TypeFor[standstill]():
-			d.number(uint64(min(v.Field(1).Int(), idleLooks)))
-			d.add(v.Field(0))
-			d.add(v.Field(2))
-		default:
-			for i := range v.NumField() {
-				d.add(v.Field(i))
-			}
+	case kind == reflect.Pointer:
+		d.add(v.Elem())
+	case is == reflect.TypeFor[Rules]():
+		for _, field := range varies {
+			d.add(v.FieldByIndex(field.Index))
+		}
+	case is == reflect.TypeFor[standstill]():
+		d.number(uint64(min(v.Field(1).Int(), idleLooks)))
+		d.add(v.Field(0))
+		d.add(v.Field(2))
+	case kind == reflect.Struct:
+		for i := range v.NumField() {
+			d.add(v.Field(i))
 		}
 	default:
-		panic("a field of another kind: " + v.Type().String())
+		panic("a field of another kind: " + is.String())
 	}
 }

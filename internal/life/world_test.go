@@ -320,10 +320,8 @@ func (w *world) killGroup(from *proc, group int, sig syscall.Signal) {
 	}
 }
 
-const (
-	stopped   = syscall.WaitStatus(int(syscall.SIGSTOP)<<8 | 0x7f)
-	continued = syscall.WaitStatus(0xffff)
-)
+// What wait4 says of one that was stopped or continued.
+var stopped, continued = suspended(syscall.SIGSTOP), syscall.WaitStatus(0xffff)
 
 // Delivery: SIGKILL ends also who is stopped, but nobody in uninterruptible sleep before that
 // wakes. SIGCONT continues, and its parent is told. Any other signal waits until then. See

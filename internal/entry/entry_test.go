@@ -10,11 +10,32 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
+
+// Which command lines begin as a single process.
+func TestGuess(t *testing.T) {
+	for alone, lines := range map[bool][]string{
+		true: {"fini --no-shield x", "fini -q --no-shield -v x", "fini -P", "fini -P --no-shield"},
+		false: {
+			"fini x", "fini", "fini -- --no-shield", "fini x --no-shield", "fini --no-shield --shield x", "fini --shield --no-shield x",
+			"fini --no-shield --no-shield=false x", "fini --no-shield -t 1 --shield x", "fini --no-shields x",
+			"fini -P --pause=false x", "fini -q --bind=1 --report=x --shield x",
+		},
+	} {
+		for _, line := range lines {
+			argv, err := syscall.SlicePtrFromStrings(strings.Fields(line))
+			if got := guessAlone(uintptr(unsafe.Pointer(&argv[0]))); got != alone || err != nil {
+				t.Errorf("%s: %t, want %t", line, got, alone)
+			}
+			runtime.KeepAlive(argv)
+		}
+	}
+}
 
 // The main goroutine keeps the first thread, so that every test runs on another one: the runtime may take a signal on any
 // thread, and an orphan is the first thread's child.
