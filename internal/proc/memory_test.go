@@ -31,43 +31,33 @@ func TestMemoryFiles(t *testing.T) {
 	}
 }
 
-func TestKills(t *testing.T) {
-	file := t.TempDir() + "/memory.events"
-	for text, want := range map[string]int{
-		"low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n": 2,
-		"oom_kill_disable 0\nunder_oom 0\noom_kill 7\n":                7,
-		"oom_kill_disable 0\nunder_oom 0\n":                            -1, // before Linux 4.13
-		"oom_kill x\n":                                                 -1,
-		"":                                                             -1,
-		"oom_kill 3":                                                   3,
-	} {
-		rig.Put(t, file, text, 0o600)
-		count, err := kills(file)
-		if got := int(count); (err == nil) != (want >= 0) || err == nil && got != want {
-			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
-		}
-	}
-}
-
 func TestMemory(t *testing.T) {
-	m := CountMemory()
-	need.That(t, m.File != "", "a memory cgroup")
-	file := rig.Put(t, t.TempDir()+"/memory.events", "oom_kill 5\n", 0o600)
+	counted := func(text string) string { return rig.Put(t, t.TempDir()+"/memory.events", text, 0o600) }
 	for what, c := range map[string]struct {
 		m    Memory
 		want uint64
 		err  string
 	}{
-		"since just now":      {m, 0, ""},
-		"a count has fallen":  {Memory{m.File, m.Count + 1}, 0, ""},
-		"5 since 3":           {Memory{file, 3}, 2, ""},
+		"version 2":           {Memory{File: counted("low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n")}, 2, ""},
+		"version 1":           {Memory{File: counted("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n")}, 7, ""},
+		"before Linux 4.13":   {Memory{File: counted("oom_kill_disable 0\nunder_oom 0\n")}, 0, "no count"},
+		"no number":           {Memory{File: counted("oom_kill x\n")}, 0, `"x"`},
+		"nothing":             {Memory{File: counted("")}, 0, "no count"},
+		"no newline":          {Memory{File: counted("oom_kill 3")}, 3, ""},
+		"5 since 3":           {Memory{counted("oom_kill 5\n"), 3}, 2, ""},
+		"a count has fallen":  {Memory{counted("oom_kill 5\n"), 6}, 0, ""},
 		"no cgroup":           {Memory{}, 0, "cgroup"},
-		"a file that is gone": {Memory{File: file + "/none"}, 0, "none"},
+		"a file that is gone": {Memory{File: t.TempDir() + "/none"}, 0, "none"},
 	} {
 		n, err := c.m.KilledSince()
 		if n != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %d, %v, want %d, %s", what, n, err, c.want, c.err)
 		}
+	}
+	m := CountMemory()
+	need.That(t, m.File != "", "a memory cgroup")
+	if n, err := m.KilledSince(); n != 0 || err != nil {
+		t.Errorf("since just now: %d, %v", n, err)
 	}
 }
 

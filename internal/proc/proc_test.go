@@ -2,42 +2,37 @@ package proc
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
+	"golang.org/x/sys/unix"
 )
 
-// statOf is the text of /proc/PID/stat for a process of this name; the numbers are
-// fields 3 to 24 of a real one.
-func statOf(pid, name, fields string) string {
-	return pid + " (" + name + ") " + fields + "\n"
-}
+// statOf is the text of /proc/PID/stat for a process of this name, with the fields of a real one.
+func statOf(name string) string { return "42 (" + name + ") " + statFields }
 
-const (
-	statFields = "S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256"
-	statTail   = " 18446744073709551615 94 95 140 0 0 0 0 3686404 1 1 0 0 17 0 0 0 0 0 0 96 97 98 140 141 141 142 0"
-)
+const statFields = "S 7 8 9 34816 8 4194304 220 0 0 0 1 2 0 0 20 0 3 0 4711 5660672 256 18446744073709551615 94 95 140 0 0 0 0 " +
+	"3686404 1 1 0 0 17 0 0 0 0 0 0 96 97 98 140 141 141 142 0\n"
 
 func TestParseStart(t *testing.T) {
 	const want = 47110 * time.Millisecond
+	plain := statOf("sleep")
 	for what, c := range map[string]struct {
 		text string
 		want time.Duration
 	}{
-		"plain":                      {statOf("42", "sleep", statFields+statTail), want},
-		"as short as can be":         {statOf("42", "sleep", "S 7 8 9 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0 4711"), want},
-		"no newline at the end":      {strings.TrimSuffix(statOf("42", "sleep", statFields), "\n"), want},
-		"name that looks like stat":  {statOf("42", "a) R 1 (", statFields), want},
-		"name that ends like a stat": {statOf("42", "x) Z 1 1 1 0 -1", statFields), want},
-		"negative priority":          {statOf("42", "sleep", strings.Replace(statFields, "20 0 3", "-100 -20 3", 1)), want},
-		"too late to be":             {statOf("42", "sleep", strings.Replace(statFields, "4711", "9223372036854775807", 1)), 0},
-		"negative":                   {statOf("42", "sleep", strings.Replace(statFields, "4711", "-1", 1)), 0},
-		"too few fields":             {statOf("42", "sleep", "S 7 8 9"), 0},
+		"plain":                      {plain, want},
+		"as short as can be":         {"42 (sleep) S 7 8 9 0 0 0 0 0 0 0 0 0 0 0 0 0 3 0 4711\n", want},
+		"no newline at the end":      {strings.TrimSuffix(plain, "\n"), want},
+		"name that looks like stat":  {statOf("a) R 1 ("), want},
+		"name that ends like a stat": {statOf("x) Z 1 1 1 0 -1"), want},
+		"negative priority":          {strings.Replace(plain, "20 0 3", "-100 -20 3", 1), want},
+		"too late to be":             {strings.Replace(plain, "4711", "9223372036854775807", 1), 0},
+		"negative":                   {strings.Replace(plain, "4711", "-1", 1), 0},
+		"too few fields":             {"42 (sleep) S 7 8 9\n", 0},
 		"nothing":                    {"", 0},
 	} {
 		rig.Equal(t, what, ParseStart([]byte(c.text)), c.want)
@@ -48,17 +43,8 @@ func TestParseStart(t *testing.T) {
 const statusText = "Name:\tsleep\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t42\nNgid:\t0\nPid:\t42\nPPid:\t7\n" +
 	"TracerPid:\t9\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nFDSize:\t64\nGroups:\t\nVmExe:\t      16 kB\nThreads:\t3\n"
 
-// filesOf are the files of a directory that has one file with this text.
-func filesOf(t testing.TB, name, text string) *Files {
-	t.Helper()
-	dir := t.TempDir()
-	rig.Put(t, dir+"/"+name, text, 0o600)
-	f := In(int(self.Open(t, dir, os.O_RDONLY).Fd()))
-	return &f
-}
-
 func TestEach(t *testing.T) {
-	long := strings.Repeat("x", 5000)
+	files, file, long := In(unix.AT_FDCWD), t.TempDir()+"/file", strings.Repeat("x", 5000)
 	for what, c := range map[string]struct {
 		text  string
 		limit int
@@ -72,7 +58,7 @@ func TestEach(t *testing.T) {
 		"to be ended": {"a end c", MaxText, []string{"a", "end"}},
 	} {
 		var got []string
-		err := filesOf(t, "f", c.text).Each("f", ' ', c.limit, func(part []byte, whole bool) (more bool) {
+		err := files.Each(rig.Put(t, file, c.text, 0o600), ' ', c.limit, func(part []byte, whole bool) (more bool) {
 			got = append(got, string(part)+map[bool]string{false: "+"}[whole])
 			return string(part) != "end"
 		})
@@ -83,7 +69,7 @@ func TestEach(t *testing.T) {
 }
 
 func TestReadPids(t *testing.T) {
-	var many []int
+	files, file, many := In(unix.AT_FDCWD), t.TempDir()+"/children", []int(nil)
 	for i := range 30000 {
 		many = append(many, 1+i*137%4194304)
 	}
@@ -95,7 +81,7 @@ func TestReadPids(t *testing.T) {
 		strings.Repeat("7", 1<<20):           nil,
 		strings.Trim(fmt.Sprint(many), "[]"): many,
 	} {
-		if got, err := filesOf(t, "pids", text).ReadPids("pids"); err != nil || !slices.Equal(got, want) {
+		if got, err := files.ReadPids(rig.Put(t, file, text, 0o600)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%.40q: %d pids, %v, want %d", text, len(got), err, len(want))
 		}
 	}
@@ -103,13 +89,13 @@ func TestReadPids(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	plain := Status{Name: "sleep", State: 'S', Group: 42, Parent: 7, Threads: 3, User: 2, Code: "      16 kB", Descriptors: 64}
-	odd, zombie, nohup := plain, plain, plain
-	nohup.Ignored = 1
+	files, dir, odd, zombie, nohup := In(unix.AT_FDCWD), t.TempDir(), plain, plain, plain
 	odd.Name = "\nUid:\t0\\"
 	zombie.State, zombie.Code = 'Z', ""
+	nohup.Ignored = 1
 	for what, c := range map[string]struct {
 		text string
-		want Status
+		want Status // the zero value if the text is none
 	}{
 		"plain":                    {statusText, plain},
 		"name that looks like one": {strings.Replace(statusText, "sleep", `\nUid:`+"\t0"+`\\`, 1), odd},
@@ -117,14 +103,17 @@ func TestStatus(t *testing.T) {
 		"many groups":              {strings.Replace(statusText, "Groups:\t", "Groups:\t"+strings.Repeat("1000000 ", 65536), 1), plain},
 		"SIGHUP is ignored":        {statusText + "SigIgn:\t0000000000000001\n", nohup},
 		"more":                     {statusText + "SigQ:\t0/1\n", plain},
+		"nothing":                  {"", Status{}},
+		"an empty line":            {"\n", Status{}},
+		"no state":                 {"Uid:\t0\t0\t0\t0\n", Status{}},
 	} {
-		if got, err := filesOf(t, "status", c.text).StatusIn("."); err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
+		rig.Put(t, dir+"/status", c.text, 0o600)
+		got, err := files.StatusIn(dir)
+		if err != nil {
+			got = Status{}
 		}
-	}
-	for _, text := range []string{"", "\n", "Uid:\t0\t0\t0\t0\n"} {
-		if got, err := filesOf(t, "status", text).StatusIn("."); err == nil {
-			t.Errorf("%q is read as %+v", text, got)
+		if got != c.want {
+			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
 		}
 	}
 }
@@ -141,8 +130,7 @@ func TestHasAutoreap(t *testing.T) {
 
 func FuzzParseStart(f *testing.F) {
 	for _, text := range []string{
-		statOf("42", "sleep", statFields+statTail), statOf("42", "a) R 1 (", statFields), statOf("42", ")\n(", statFields),
-		statOf("42", "sleep", "S 7 8 9"), "42 )(", "42 (", "", "()",
+		statOf("sleep"), statOf("a) R 1 ("), statOf(")\n("), "42 (sleep) S 7 8 9\n", "42 )(", "42 (", "", "()",
 	} {
 		f.Add([]byte(text))
 	}
@@ -152,7 +140,7 @@ func FuzzParseStart(f *testing.F) {
 			t.Fatalf("ParseStart(%q) = %v", text, start)
 		}
 		// No name shifts the fields.
-		again := statOf("42", string(text), fmt.Sprintf("S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0", start/Tick))
+		again := fmt.Sprintf("42 (%s) S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", text, start/Tick)
 		if got := ParseStart([]byte(again)); got != start {
 			t.Fatalf("ParseStart(%q) = %v, want %v", again, got, start)
 		}
@@ -163,8 +151,10 @@ func FuzzStatus(f *testing.F) {
 	for _, text := range []string{statusText, "", "Uid:\t0\n", "\nUid:\t0\nGid:\t0\n"} {
 		f.Add(text)
 	}
+	files, dir := In(unix.AT_FDCWD), f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := filesOf(t, "status", text).StatusIn(".")
+		rig.Put(t, dir+"/status", text, 0o600)
+		s, err := files.StatusIn(dir)
 		if err == nil && !strings.Contains(text, "State:\t"+string([]byte{s.State})) {
 			t.Fatalf("the status %q is read as %+v", text, s)
 		}
