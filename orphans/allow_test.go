@@ -1,7 +1,6 @@
 package orphans
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func TestMatches(t *testing.T) {
 }
 
 func TestMemoryMatches(t *testing.T) {
-	long := strings.Repeat("x", 10_000)
+	files, dir, long := filesIn(unix.AT_FDCWD), t.TempDir(), strings.Repeat("x", 10_000)
 	for what, c := range map[string]struct {
 		patterns         []string
 		cmdline, environ string
@@ -57,9 +56,9 @@ func TestMemoryMatches(t *testing.T) {
 		"no environment":           {[]string{"env:A="}, "", "", memory{false, true}},
 		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{false, false}},
 	} {
-		f := filesOf(t, "cmdline", c.cmdline)
-		rig.Put(t, fmt.Sprintf("/proc/self/fd/%d/environ", f.Dir), c.environ, 0o600)
-		rig.Equal(t, what, f.memory(".", c.patterns), c.want)
+		rig.Put(t, dir+"/cmdline", c.cmdline, 0o600)
+		rig.Put(t, dir+"/environ", c.environ, 0o600)
+		rig.Equal(t, what, files.memory(dir, c.patterns), c.want)
 	}
 }
 

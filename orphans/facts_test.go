@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/e2e/rig/self"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"golang.org/x/sys/unix"
 )
@@ -20,17 +19,13 @@ func TestDescends(t *testing.T) {
 	f.grow("@fork parent @fork middle @stay below", "@double @stay daemon")
 	tree, childrenOnly := New(), New()
 	childrenOnly.childrenOnly = true
-	for _, c := range []struct {
-		pid             int
-		want, ifNotRead bool
-	}{
-		{f.pids["parent"], true, true}, {f.pids["daemon"], true, true},
-		{f.pids["middle"], true, false}, {f.pids["below"], true, false},
-		{os.Getpid(), false, false}, {os.Getppid(), false, false}, {outside.pids["outside"], false, false},
-		{1, false, false}, {0, false, false}, {-1, false, false}, {1 << 30, false, false},
+	for pid, want := range map[int][2]bool{ // with and without /proc
+		f.pids["parent"]: {true, true}, f.pids["daemon"]: {true, true},
+		f.pids["middle"]: {true, false}, f.pids["below"]: {true, false},
+		os.Getpid(): {}, os.Getppid(): {}, outside.pids["outside"]: {}, 1: {}, 0: {}, -1: {}, 1 << 30: {},
 	} {
-		rig.Equal(t, fmt.Sprintf("Descends(%d)", c.pid), tree.Descends(c.pid), c.want)
-		rig.Equal(t, fmt.Sprintf("without /proc Descends(%d)", c.pid), childrenOnly.Descends(c.pid), c.ifNotRead)
+		got := [2]bool{tree.Descends(pid), childrenOnly.Descends(pid)}
+		rig.Equal(t, fmt.Sprintf("Descends(%d), with and without /proc", pid), got, want)
 	}
 }
 
@@ -117,7 +112,7 @@ func TestAlive(t *testing.T) {
 }
 
 func TestEnviron(t *testing.T) {
-	long := strings.Repeat("x", 20000)
+	files, dir, long := filesIn(unix.AT_FDCWD), t.TempDir(), strings.Repeat("x", 20000)
 	names := []string{"FIRST", "TWICE", "LONG", "EMPTY", "LAST", "NONE"}
 	for text, want := range map[string]map[string]string{
 		"FIRST=a=b\x00XFIRST=no\x00FIRSTX=no\x00TWICE=1\x00TWICE=2\x00NONE\x00=odd\x00\x00EMPTY=\x00LONG=" + long + "\x00LAST=\xff z\x00": {
@@ -125,17 +120,9 @@ func TestEnviron(t *testing.T) {
 		strings.Repeat("f="+long+"\x00", 20) + "LAST=is not read\x00": {},
 		"": {},
 	} {
-		if got, err := filesOf(t, "environ", text).environ(".", names); err != nil || !maps.Equal(got, want) {
+		rig.Put(t, dir+"/environ", text, 0o600)
+		if got, err := files.environ(dir, names); err != nil || !maps.Equal(got, want) {
 			t.Errorf("%.40q: %.100q, %v", text, got, err)
 		}
 	}
-}
-
-// filesOf are the files of a directory that has one file with this text.
-func filesOf(t testing.TB, name, text string) *files {
-	t.Helper()
-	dir := t.TempDir()
-	rig.Put(t, dir+"/"+name, text, 0o600)
-	f := filesIn(int(self.Open(t, dir, os.O_RDONLY).Fd()))
-	return &f
 }

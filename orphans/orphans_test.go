@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -95,14 +94,18 @@ func killed(t *testing.T, kill func() (hit, refused []int, err error)) []int {
 // mustBe asserts that these are the pids of the processes with these labels, and of no other.
 func (f *family) mustBe(t *testing.T, what string, pids []int, labels ...string) {
 	t.Helper()
-	var want []int
-	for _, label := range labels {
-		want = append(want, f.pids[label])
-	}
+	want := f.pidsOf(labels)
 	slices.Sort(want)
 	if slices.Sort(pids); !slices.Equal(pids, want) {
 		t.Fatalf("%s: %v, want %v: %q of %v", what, pids, want, labels, f.pids) // what follows is about these processes
 	}
+}
+
+func (f *family) pidsOf(labels []string) (pids []int) {
+	for _, label := range labels {
+		pids = append(pids, f.pids[label])
+	}
+	return pids
 }
 
 func TestLook(t *testing.T) {
@@ -266,13 +269,36 @@ func TestSignalOfEnded(t *testing.T) {
 	})
 }
 
-// comesAgain ends a process that a look has found, which is a child or below one, and starts another with its pid.
-func comesAgain(t *testing.T, label string, tree *Tree, test func(f *family, old Process, other string)) {
+// A pid that became another process's names a process that nobody meant, and what was found out about the one is not taken
+// for a fact about the other.
+func TestSignalSparesRecycledPid(t *testing.T) {
+	withOwnPids(t, func(t *testing.T) {
+		ways(t, func(t *testing.T, tree *Tree) {
+			for _, label := range []string{"child", "below"} {
+				f, old := comesAgain(t, label, tree)
+				if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
+					check(t, tree.Signal(old, unix.SIGUSR1))
+					// SIGUSR1 would be there before SIGUSR2.
+					check(t, unix.Kill(old.Pid, unix.SIGUSR2))
+					f.lines.WantNext("SIGUSR2 other")
+				}
+				if now, found := look(t, tree)[old.Pid]; !found || now.kept == old.kept {
+					t.Errorf("found %t, %+v, want another process than %+v", found, now, old)
+				}
+				f.end()
+			}
+		})
+	})
+}
+
+// comesAgain ends a process that a look has found, which is a child or below one, and starts another with its pid. It takes some
+// tries, because a thread of this process or of another may get the pid first.
+func comesAgain(t *testing.T, label string, tree *Tree) (f *family, old Process) {
 	t.Helper()
-	for range 10 {
-		f := newFamily(t)
+	rig.Until(t, "the pid of "+label+" comes again", func() bool {
+		f = newFamily(t)
 		f.grow("@fork parent @stay below", "@stay child")
-		old := f.find(t, tree)[label]
+		old = f.find(t, tree)[label]
 		f.kill(label)
 		if label == "child" {
 			_, _ = unix.Wait4(old.Pid, nil, 0, nil)
@@ -284,54 +310,14 @@ func comesAgain(t *testing.T, label string, tree *Tree, test func(f *family, old
 		for proc.Uptime() < old.Start+2*proc.Tick {
 			runtime.Gosched()
 		}
-		other, ok := f.recycle(old.Pid)
-		if ok {
-			test(f, old, other)
+		onMain <- func() { _ = os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, old.Pid-1), 0) }
+		if f.start(command("@stay", "other")).Process.Pid == old.Pid {
+			return true
 		}
-		if f.end(); ok {
-			return
-		}
-	}
-	t.Errorf("the pid of %s was not to be had again, ten times", label)
-}
-
-// recycle starts a process that has this pid, and returns its label. A thread of this process or of another may start in
-// between, so it takes some tries; and if such a thread has got the pid, there is no other process that has it.
-func (f *family) recycle(pid int) (label string, ok bool) {
-	f.t.Helper()
-	for i := range 20 {
-		label := fmt.Sprint("other-", i)
-		onMain <- func() { _ = os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0) }
-		cmd := f.start(command("@stay", label))
-		if cmd.Process.Pid == pid {
-			return label, true
-		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	return "", false
-}
-
-// A pid that became another process's names a process that nobody meant, and what was found out about the one is not taken
-// for a fact about the other.
-func TestSignalSparesRecycledPid(t *testing.T) {
-	withOwnPids(t, func(t *testing.T) {
-		ways(t, func(t *testing.T, tree *Tree) {
-			for _, label := range []string{"child", "below"} {
-				comesAgain(t, label, tree, func(f *family, old Process, other string) {
-					if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
-						check(t, tree.Signal(old, unix.SIGUSR1))
-						// SIGUSR1 would be there before SIGUSR2.
-						check(t, unix.Kill(old.Pid, unix.SIGUSR2))
-						f.lines.WantNext("SIGUSR2 " + other)
-					}
-					if now, found := look(t, tree)[old.Pid]; !found || now.kept == old.kept {
-						t.Errorf("found %t, %+v, want another process than %+v", found, now, old)
-					}
-				})
-			}
-		})
+		f.end()
+		return false
 	})
+	return f, old
 }
 
 // A process is taken for a child of one that may have been reaped since, and whose pid may be another's, only if it
@@ -346,16 +332,14 @@ func TestVerify(t *testing.T) {
 	tree := New()
 	check(t, tree.prepare())
 	parent := Process{Pid: f.pids["parent"], Parent: os.Getpid(), Threads: 1, kept: &kept{pidfd: -1}}
-	if p, ok := tree.verify(f.pids["below"], parent); !ok || p.kept.pidfd < 0 {
-		t.Errorf("a child of its parent: %+v, %v, want it with a pidfd", p, ok)
+	parentOf := func(label string) int {
+		p, _ := tree.verify(f.pids[label], parent)
+		return p.Parent
 	}
-	if p, ok := tree.verify(f.pids["child"], parent); !ok || p.Parent != os.Getpid() {
-		t.Errorf("a child of this process by now: %+v, %v", p, ok)
-	}
+	rig.Equal(t, "the parent of a child of its parent", parentOf("below"), parent.Pid)
+	rig.Equal(t, "the parent of a child of this process by now", parentOf("child"), os.Getpid())
 	parent.kept.pidfd = reaped
-	if p, ok := tree.verify(f.pids["below"], parent); ok {
-		t.Errorf("a child of who has the parent's pid now: %+v", p)
-	}
+	rig.Equal(t, "the parent of a child of who has the parent's pid now", parentOf("below"), 0)
 	tree.release()
 	_ = unix.Close(reaped)
 }
@@ -400,17 +384,12 @@ func TestKillChildrenEndsTheGroup(t *testing.T) {
 		t.Fatalf("hasGroup = %t before a look, and %t after it", before, after)
 	}
 	killed(t, tree.KillChildren)
-	spared := time.AfterFunc(rig.Patience, func() {
-		t.Error("a grandchild in the group stays")
-		_ = unix.Kill(f.pids["follower"], unix.SIGKILL)
-	})
-	defer spared.Stop()
 	for _, label := range []string{"main", "follower", "other"} {
-		pid, err := unix.Wait4(f.pids[label], nil, 0, nil)
-		if label != "follower" || err != unix.ECHILD { // the main child may have reaped it before it was killed itself
-			check(t, err)
+		rig.Until(t, label+" was killed, and reaped", func() bool {
+			pid, err := unix.Wait4(f.pids[label], nil, unix.WNOHANG, nil)
 			tree.Reaped(pid)
-		}
+			return pid > 0 || label == "follower" && err == unix.ECHILD // the main child may have reaped it
+		})
 	}
 	rig.Equal(t, "when all of the group are reaped, hasGroup", tree.hasGroup(), false)
 	check(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
@@ -461,10 +440,7 @@ func TestLookWithoutProc(t *testing.T) {
 
 func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, labels ...string) {
 	t.Helper()
-	var pids []int
-	for _, label := range labels {
-		pids = append(pids, f.pids[label])
-	}
+	pids := f.pidsOf(labels)
 	tree.pidMax = slices.Max(pids) + 1
 	for range 2 {
 		for _, p := range f.find(t, tree, labels...) {
@@ -482,11 +458,9 @@ func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, labels ...string
 	if os.Getpid() != 1 { // for PID 1 they may have ended before they are looked for
 		f.mustBe(t, "Kill hit", hit, labels...)
 	}
-	for _, pid := range pids { // a zombie is none of those alive
+	for _, pid := range pids {
 		self.AwaitEnd(t, pid)
-	}
-	for pid, p := range look(t, tree) { // what they had started comes to this process
-		if slices.Contains(pids, pid) {
+		if p, ok := look(t, tree)[pid]; ok {
 			t.Errorf("found the zombie %+v", p)
 		}
 	}
@@ -515,16 +489,13 @@ func TestCommandLine(t *testing.T) {
 	f.start(long)
 	tree := New()
 	found := f.find(t, tree)
-	for _, c := range []struct {
-		p    Process
-		want string
-	}{
-		{found["plain"], strings.Join(plain.Args, " ")},
-		{found["long"], strings.Join(long.Args, " ")[:4<<10]},
-		{Process{Pid: 1 << 30, Name: "of nobody", kept: &kept{}}, "of nobody"},
-		{f.zombie(), "a zombie"}, // which has no arguments any more
+	for want, p := range map[string]Process{
+		strings.Join(plain.Args, " "):        found["plain"],
+		strings.Join(long.Args, " ")[:4<<10]: found["long"],
+		"of nobody":                          {Pid: 1 << 30, Name: "of nobody", kept: &kept{}},
+		"a zombie":                           f.zombie(), // which has no arguments any more
 	} {
-		rig.Equal(t, "CommandLine", tree.CommandLine(c.p), c.want)
+		rig.Equal(t, "CommandLine", tree.CommandLine(p), want)
 	}
 	rig.Equal(t, "a zombie", tree.Details(f.zombie(), []string{"PATH"}).Variables, map[string]string(nil))
 }
