@@ -72,8 +72,9 @@ func (f fakeProc) holdUp(pid int, name string) (end *os.File) {
 	return self.Open(f.t, f.fifo(pid, name), os.O_RDWR)
 }
 
-// whileRead gives a file this text, and does something before its reader gets to the end of it.
-func (f fakeProc) whileRead(pid int, name, text string, do func() error) (done chan error) {
+// whileRead gives a file this text, and does something before its reader gets to the end of it. The function that it returns
+// waits until that was done.
+func (f fakeProc) whileRead(pid int, name, text string, do func() error) (wait func()) {
 	f.t.Helper()
 	path, done := f.fifo(pid, name), make(chan error, 1)
 	go func() {
@@ -81,7 +82,11 @@ func (f fakeProc) whileRead(pid int, name, text string, do func() error) (done c
 		_, err2 := w.WriteString(text)
 		done <- errors.Join(err, err2, do(), w.Close())
 	}()
-	return done
+	return func() {
+		f.t.Helper()
+		self.Open(f.t, path, os.O_RDONLY|unix.O_NONBLOCK) // or, if nobody has read it, nothing would end the wait
+		check(f.t, <-done)
+	}
 }
 
 // A process that holds the reader is found, with all but its details, and so are those behind it, and those of the
@@ -116,11 +121,11 @@ func TestDetailsAreReadAgain(t *testing.T) {
 	proc.put(pid, "environ", "A=b\x00")
 	later := proc.put(pid, "later", statusOf(pid, os.Getpid(), "some", "S (sleeping)", 16, 1))
 	thread := "task/" + strconv.Itoa(pid) + "/status"
-	slept := proc.whileRead(pid, thread, statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 1), func() error {
+	wait := proc.whileRead(pid, thread, statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 1), func() error {
 		return os.Rename(later, filepath.Join(filepath.Dir(later), thread))
 	})
 	rig.Equal(t, "its variables", tree.Details(look(t, tree)[pid], []string{"A"}).Variables, map[string]string{"A": "b"})
-	check(t, <-slept)
+	wait()
 }
 
 // Facts are read once: again only if the process has executed another program, or if which streams it holds decides, and
@@ -171,17 +176,6 @@ func TestFactsAreReadAgain(t *testing.T) {
 	}
 }
 
-// One of whose two threads the first has ended is in the other's state.
-func TestOneThreadIsLeft(t *testing.T) {
-	proc, tree := newFakeProc(t)
-	pid := proc.children(1)[0]
-	proc.put(pid, "status", statusOf(pid, os.Getpid(), "some", "Z (zombie)", 0, 2))
-	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 2))
-	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
-		t.Errorf("found %+v", p)
-	}
-}
-
 // Where the kernel lists no children, nothing of a stranger is read that may have to be waited for.
 func TestStrangerIsNotWaitedFor(t *testing.T) {
 	proc, tree := newFakeProc(t)
@@ -204,12 +198,12 @@ func TestStill(t *testing.T) {
 		t.Errorf("nobody came or went: %+v, %v", view, err)
 	}
 	// Another comes while the reader reads.
-	changed := proc.whileRead(pids[1], "stat", "", func() error {
+	wait := proc.whileRead(pids[1], "stat", "", func() error {
 		proc.listed(pids[0], pids[1], 1)
 		return nil
 	})
 	if view, err := tree.Look(); err != nil || view.Still || len(view.Found) != 2 {
 		t.Errorf("one came: %+v, %v", view, err)
 	}
-	check(t, <-changed)
+	wait()
 }

@@ -12,22 +12,19 @@ import (
 func TestMemoryFiles(t *testing.T) {
 	const one, two = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 	oneFile, twoFile := "/memory.oom_control", "/memory.events"
-	for what, c := range map[string]struct {
-		text string
-		want []string
-	}{
-		"version 2":               {"0::/user.slice/x.scope\n", []string{two + "/user.slice/x.scope" + twoFile, two + twoFile}},
-		"in its namespace":        {"0::/\n", []string{two + twoFile, two + twoFile}},
-		"version 1":               {"9:pids:/p\n4:memory:/docker/1\n1:cpu:/c\n", []string{one + "/docker/1" + oneFile, one + oneFile}},
-		"both, memory in 1":       {"0::/two\n4:cpu,memory:/one\n", []string{one + "/one" + oneFile, one + oneFile}},
-		"both, memory in 2":       {"4:cpu:/one\n0::/two\n", []string{two + "/two" + twoFile, two + twoFile}},
-		"out of its namespace":    {"0::/../other\n", nil},
-		"a name with a colon":     {"0::/a:b\n", []string{two + "/a:b" + twoFile, two + twoFile}},
-		"a name that is memory's": {"4:name=memory:/x\n", nil},
-		"nothing":                 {"", nil},
-		"no cgroup":               {"0:\n\n:::\n0::relative\n", nil},
+	for what, c := range map[string][]string{ // the text, then the files
+		"version 2":               {"0::/user.slice/x.scope\n", two + "/user.slice/x.scope" + twoFile, two + twoFile},
+		"in its namespace":        {"0::/\n", two + twoFile, two + twoFile},
+		"version 1":               {"9:pids:/p\n4:memory:/docker/1\n1:cpu:/c\n", one + "/docker/1" + oneFile, one + oneFile},
+		"both, memory in 1":       {"0::/two\n4:cpu,memory:/one\n", one + "/one" + oneFile, one + oneFile},
+		"both, memory in 2":       {"4:cpu:/one\n0::/two\n", two + "/two" + twoFile, two + twoFile},
+		"out of its namespace":    {"0::/../other\n"},
+		"a name with a colon":     {"0::/a:b\n", two + "/a:b" + twoFile, two + twoFile},
+		"a name that is memory's": {"4:name=memory:/x\n"},
+		"nothing":                 {""},
+		"no cgroup":               {"0:\n\n:::\n0::relative\n"},
 	} {
-		rig.Equal(t, what, memoryFiles(c.text), c.want)
+		rig.MustRecord(t, what, memoryFiles(c[0]), c[1:]...)
 	}
 }
 

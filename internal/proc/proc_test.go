@@ -62,9 +62,8 @@ func TestEach(t *testing.T) {
 			got = append(got, string(part)+map[bool]string{false: "+"}[whole])
 			return string(part) != "end"
 		})
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, %v, want %q", what, got, err, c.want)
-		}
+		rig.NoError(t, err)
+		rig.MustRecord(t, what, got, c.want...)
 	}
 }
 
@@ -112,9 +111,7 @@ func TestStatus(t *testing.T) {
 		if err != nil {
 			got = Status{}
 		}
-		if got != c.want {
-			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
-		}
+		rig.Equal(t, what, got, c.want)
 	}
 }
 
