@@ -77,15 +77,10 @@ func TestAllow(t *testing.T) {
 	for label, p := range f.find(t, tree) {
 		rig.Equal(t, label+" is allowed", p.Allowed, slices.Contains(stay, label))
 	}
-	var hit []int
-	for range 2 { // one that has come to this process since
-		pids := killed(t, tree.Kill)
-		for _, pid := range pids {
-			_, _ = unix.Wait4(pid, nil, 0, nil)
-		}
-		hit = append(hit, pids...)
+	f.mustBe(t, "Kill hit", killed(t, tree.Kill), "parent", "main")
+	for _, label := range []string{"parent", "main"} {
+		_, _ = unix.Wait4(f.pids[label], nil, 0, nil)
 	}
-	slices.Sort(hit)
-	f.mustBe(t, "Kill hit", slices.Compact(hit), "parent", "main")
+	f.mustBe(t, "when one has come to this process since, Kill hit", killed(t, tree.Kill))
 	f.find(t, tree, stay...)
 }

@@ -96,19 +96,17 @@ func TestAutoreap(t *testing.T) {
 }
 
 func TestAlive(t *testing.T) {
-	for _, c := range []struct {
-		states  string
-		threads int
-		want    bool
-	}{
-		{"RSDTtI", 1, true}, {"ZX", 1, false}, {"ZX", 0, false},
-		{"Z", 2, true}, // only its first thread has ended
-	} {
-		for _, state := range c.states {
-			p := Process{State: byte(state), Threads: c.threads}
-			rig.Equal(t, fmt.Sprintf("%c, %d threads", state, c.threads), p.Alive(), c.want)
+	alive := func(states string, threads int) (are string) {
+		for _, state := range states {
+			if (Process{State: byte(state), Threads: threads}).Alive() {
+				are += string(state)
+			}
 		}
+		return are
 	}
+	rig.Equal(t, "those alive with one thread", alive("RSDTtIZX", 1), "RSDTtI")
+	rig.Equal(t, "those alive with none", alive("ZX", 0), "")
+	rig.Equal(t, "those alive of which only the first thread has ended", alive("Z", 2), "Z")
 }
 
 func TestEnviron(t *testing.T) {

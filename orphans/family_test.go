@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -137,24 +138,20 @@ var outside *family
 // newFamily is a family that ends with the test, or by end.
 func newFamily(t *testing.T) *family {
 	t.Helper()
-	if outside == nil && !inNamespace {
-		outside = emptyFamily(t)
-		cmd := command("@double", "@stay", "outside")
-		cmd.Stdout = os.Stdout
-		outside.start(cmd) // before this process is a subreaper
-	}
-	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-	f := emptyFamily(t)
-	t.Cleanup(f.end)
-	return f
-}
-
-func emptyFamily(t *testing.T) *family {
-	t.Helper()
 	heard, said, err := os.Pipe()
 	until, hold, err2 := os.Pipe()
 	check(t, errors.Join(err, err2))
-	return &family{t, rig.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
+	f := &family{t, rig.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
+	if outside == nil && !inNamespace {
+		outside = f
+		cmd := command("@double", "@stay", "outside")
+		cmd.Stdout = os.Stdout
+		outside.start(cmd) // before this process is a subreaper
+		return newFamily(t)
+	}
+	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	t.Cleanup(f.end)
+	return f
 }
 
 // command is a process to start; without more it has no streams.
@@ -174,7 +171,15 @@ func (f *family) start(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
 		case "@double":
 			check(f.t, cmd.Wait())
 		case "@stay", "@fork", "@headless":
-			f.await(cmd.Args[i+1])
+			for label := cmd.Args[i+1]; f.pids[label] == 0; {
+				var who string
+				var pid int
+				line, _ := f.lines.Next()
+				if _, err := fmt.Sscanf(line, "ready %s %d", &who, &pid); err != nil {
+					f.t.Fatalf("a process said %q; so far there are %v", line, f.pids)
+				}
+				f.pids[who] = pid
+			}
 		}
 	}
 	return cmd
@@ -188,20 +193,6 @@ func (f *family) grow(lines ...string) {
 	}
 }
 
-// await waits until the process with this label is ready.
-func (f *family) await(label string) {
-	f.t.Helper()
-	for f.pids[label] == 0 {
-		var who string
-		var pid int
-		line, _ := f.lines.Next()
-		if _, err := fmt.Sscanf(line, "ready %s %d", &who, &pid); err != nil {
-			f.t.Fatalf("a process said %q; so far there are %v", line, f.pids)
-		}
-		f.pids[who] = pid
-	}
-}
-
 // allSleep waits until all processes have nothing left to do.
 func (f *family) allSleep() {
 	f.t.Helper()
@@ -210,13 +201,10 @@ func (f *family) allSleep() {
 	}
 }
 
-// kill ends the process with this label. A pid of 0 would stand for this group.
+// kill ends the process with this label.
 func (f *family) kill(label string) {
 	f.t.Helper()
-	if f.pids[label] < 2 {
-		f.t.Fatalf("%s has the pid %d", label, f.pids[label])
-	}
-	check(f.t, unix.Kill(f.pids[label], unix.SIGKILL))
+	rig.MustKill(f.t, cmp.Or(f.pids[label], 1<<30), unix.SIGKILL) // 0 would stand for this group
 }
 
 // end lets every process end, and reaps until none is left: they all come to this subreaper. Nothing has reached the process
@@ -246,19 +234,25 @@ func (f *family) zombie() Process {
 	return Process{Pid: pid, State: 'Z', Threads: 1, Name: "a zombie", kept: &kept{}}
 }
 
-// inNamespace says that this process was started by isolated.
+// inNamespace says that this process was started by withOwnPids.
 var inNamespace = os.Getenv("TEST_IN_NAMESPACE") != ""
 
-// isolated runs body in a process of its own, which is the first one of a PID namespace.
-func isolated(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) {
+// withOwnPids runs body in a process of its own, which is the first one of a PID namespace, with a /proc of the namespace. There
+// nobody else takes a pid that the test wants to come again.
+func withOwnPids(t *testing.T, body func(t *testing.T)) {
 	t.Helper()
+	const last = "/proc/sys/kernel/ns_last_pid"
+	_, err := os.Stat(last)
+	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
 	if inNamespace {
+		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
 		body(t)
 		return
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), "TEST_IN_NAMESPACE=1", "FINI_MUST_RUN="+surroundings.Asked("FINI_MUST_RUN"))
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	need.That(t, err == nil || errors.As(err, &exit), fmt.Sprintf("the right to make a namespace (%v)", err))
@@ -270,27 +264,4 @@ func isolated(t *testing.T, attr *syscall.SysProcAttr, body func(t *testing.T)) 
 	default:
 		t.Log("\n" + text) // its rows are cases too
 	}
-}
-
-// withOwnPids is isolated, with a /proc of the namespace. There nobody else takes a pid that the test wants to come again.
-func withOwnPids(t *testing.T, body func(t *testing.T)) {
-	t.Helper()
-	const last = "/proc/sys/kernel/ns_last_pid"
-	_, err := os.Stat(last)
-	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
-	isolated(t, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}, func(t *testing.T) {
-		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
-		body(t)
-	})
-}
-
-// asNobody runs something as another user than the one of the family, which is root.
-func asNobody(t *testing.T, do func()) {
-	t.Helper()
-	need.That(t, os.Getuid() == 0, "root, to be another user for a while")
-	const nobody = 65534
-	check(t, syscall.Setresuid(nobody, nobody, 0))
-	defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
-	do()
 }

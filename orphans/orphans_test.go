@@ -56,11 +56,9 @@ func look(t *testing.T, tree *Tree) map[int]Process {
 	check(t, err)
 	found := map[int]Process{}
 	for _, p := range view.Found {
-		if _, twice := found[p.Pid]; twice {
-			t.Errorf("%d was found twice", p.Pid)
-		}
-		if _, ok := found[p.Parent]; !ok && p.Parent != os.Getpid() {
-			t.Errorf("%d was found before its parent %d", p.Pid, p.Parent)
+		_, twice := found[p.Pid]
+		if _, ok := found[p.Parent]; twice || !ok && p.Parent != os.Getpid() {
+			t.Errorf("%d was found twice, or before its parent: %+v", p.Pid, view.Found)
 		}
 		found[p.Pid] = p
 	}
@@ -134,23 +132,18 @@ func TestLook(t *testing.T) {
 		} {
 			p := found[label]
 			rig.Equal(t, label+": its parent, group and session", [3]int{p.Parent, p.Group, p.Session}, want)
-			if p.Start < before-proc.Tick || p.Start > after {
-				t.Errorf("%s started at %v, but that was between %v and %v", label, p.Start, before, after)
-			}
-			if p.Threads < 2 {
-				t.Errorf("%s has %d threads; a Go program has more", label, p.Threads)
+			if p.Start < before-proc.Tick || p.Start > after || p.Threads < 2 {
+				t.Errorf("%s started between %v and %v, and has several threads: %+v", label, before, after, p)
 			}
 		}
 		if p := found["headless"]; p.State == 'Z' || p.thread == p.Pid || p.Threads < 2 {
 			t.Errorf("the process without its first thread: %+v", p)
 		}
 		rig.Equal(t, "the name", found["named"].Name, name)
-		tree.release()
 		before := procfs.CountFDs(t, self)
 		for range 20 {
 			f.find(t, tree)
 		}
-		tree.release()
 		if after := procfs.CountFDs(t, self); after > before {
 			t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 		}
@@ -234,13 +227,14 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// A signal reaches the process that was found, and no other. It is no error if that one has ended since.
 func TestSignalReachesExactlyOne(t *testing.T) {
-	f := newFamily(t)
-	f.grow("@stay first", "@stay second", "@fork parent @stay below", "@double @stay daemon")
-	all := []string{"first", "second", "below", "daemon"}
 	ways(t, func(t *testing.T, tree *Tree) {
+		f := newFamily(t)
+		f.grow("@stay first", "@stay second", "@fork parent @stay below", "@double @stay daemon")
+		all, found := []string{"first", "second", "below", "daemon"}, map[string]Process{}
 		for _, target := range all {
-			found := f.find(t, tree)
+			found = f.find(t, tree)
 			check(t, tree.Signal(found[target], unix.SIGUSR1))
 			f.lines.WantNext("SIGUSR1 " + target)
 			// SIGUSR1 would be there before SIGUSR2.
@@ -249,22 +243,14 @@ func TestSignalReachesExactlyOne(t *testing.T) {
 				f.lines.WantNext("SIGUSR2 " + l)
 			}
 		}
-	})
-}
-
-func TestSignalOfEnded(t *testing.T) {
-	ways(t, func(t *testing.T, tree *Tree) {
-		f := newFamily(t)
-		f.grow("@fork parent @stay below", "@stay child")
-		found := f.find(t, tree)
-		f.kill("child")
+		f.kill("first")
 		f.kill("below")
 		f.lines.WantNext("reaped parent")
 		for _, when := range []string{"a zombie", "reaped"} {
-			for _, label := range []string{"child", "below"} {
+			for _, label := range []string{"first", "below"} {
 				rig.Equal(t, label+", "+when, tree.Signal(found[label], unix.SIGTERM), nil)
 			}
-			_, _ = unix.Wait4(f.pids["child"], nil, 0, nil)
+			_, _ = unix.Wait4(f.pids["first"], nil, 0, nil)
 		}
 	})
 }
@@ -352,18 +338,12 @@ func TestKill(t *testing.T) {
 
 		// One sweep may miss who is handed on while it lasts, so there is another until nobody is left. The family's end is
 		// still to come: whoever ends here was killed.
-		hit := map[int]bool{}
-		for empty := false; !empty; {
-			for _, pid := range killed(t, tree.Kill) {
-				hit[pid] = true
-			}
-			for pid := 1; pid > 0; {
-				var err error
-				pid, err = unix.Wait4(-1, nil, unix.WNOHANG, nil)
-				empty = err == unix.ECHILD
-			}
+		var hit []int
+		for err := error(nil); err != unix.ECHILD; _, err = unix.Wait4(-1, nil, unix.WNOHANG, nil) {
+			hit = append(hit, killed(t, tree.Kill)...)
 		}
-		f.mustBe(t, "Kill hit", slices.Collect(maps.Keys(hit)), slices.Collect(maps.Keys(f.pids))...)
+		slices.Sort(hit)
+		f.mustBe(t, "Kill hit", slices.Compact(hit), slices.Collect(maps.Keys(f.pids))...)
 		if hit, found := killed(t, tree.Kill), look(t, tree); len(hit)+len(found)+len(tree.known) > 0 {
 			t.Errorf("the tree is empty, and Kill hits %v, and %v are found, and %v known", hit, found, tree.known)
 		}
@@ -387,43 +367,47 @@ func TestKillChildrenEndsTheGroup(t *testing.T) {
 	for _, label := range []string{"main", "follower", "other"} {
 		rig.Until(t, label+" was killed, and reaped", func() bool {
 			pid, err := unix.Wait4(f.pids[label], nil, unix.WNOHANG, nil)
-			tree.Reaped(pid)
-			return pid > 0 || label == "follower" && err == unix.ECHILD // the main child may have reaped it
+			return pid > 0 || err == unix.ECHILD // the main child may have reaped its own child
 		})
+		tree.Reaped(f.pids[label])
 	}
 	rig.Equal(t, "when all of the group are reaped, hasGroup", tree.hasGroup(), false)
 	check(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
 }
 
-// A process that may not be signalled or looked into is told of, and neither is
-// taken for one that has ended nor for one that holds nothing.
+// A process of another user, which may not be signalled or looked into, is told of, and neither is taken for one that has ended
+// nor for one that holds nothing.
 func TestNotAllowed(t *testing.T) {
 	f := newFamily(t)
 	_, outW := rig.Pipe(t)
 	tree := treeOf(t, outW, nil)
 	f.grow("@stay child", "@fork parent @stay below")
-	asNobody(t, func() {
-		tree.Allow([]string{"env:A=b"}, 0)
-		for _, p := range f.find(t, tree) {
-			if !p.Unread || p.Allowed {
-				t.Errorf("the environment of %d can't be read: %+v", p.Pid, p)
-			}
-			if p.Parent != os.Getpid() && p.kept.pidfd < 0 {
-				t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)
-			}
-			if told := tree.Details(p, []string{"PATH"}); p.Holds != Unknown || told.Variables != nil {
-				t.Errorf("%d holds %b, want %b, and has %+v", p.Pid, p.Holds, Unknown, told)
-			}
-			if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), strconv.Itoa(p.Pid)) {
-				t.Errorf("Signal of another user's process %d: %v, want EPERM, and its pid", p.Pid, err)
-			}
+	need.That(t, os.Getuid() == 0, "root, to be another user for a while")
+	const nobody = 65534
+	check(t, syscall.Setresuid(nobody, nobody, 0))
+	defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
+
+	tree.Allow([]string{"env:A=b"}, 0)
+	for _, p := range f.find(t, tree) {
+		if p.Parent != os.Getpid() && p.kept.pidfd < 0 {
+			t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)
 		}
-		hit, refused, err := tree.Kill()
-		check(t, err)
-		f.mustBe(t, "Kill hit", hit)
-		f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
-		rig.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
-	})
+		told := tree.Details(p, []string{"PATH"})
+		if !p.Unread || p.Allowed || p.Holds != Unknown || told.Variables != nil {
+			t.Errorf("nothing of %d can be read: %+v, %+v", p.Pid, p, told)
+		}
+		if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), strconv.Itoa(p.Pid)) {
+			t.Errorf("Signal of another user's process %d: %v, want EPERM, and its pid", p.Pid, err)
+		}
+	}
+	hit, refused, err := tree.Kill()
+	check(t, err)
+	f.mustBe(t, "Kill hit", hit)
+	f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
+	rig.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
+	if now, err := tree.Traffic(); err == nil || now.Sum != 0 {
+		t.Errorf("Traffic: %+v, and no error names a process that may read from standard input", now)
+	}
 }
 
 // Without /proc the children are found, and nothing is known of them but that they live.
@@ -431,53 +415,31 @@ func TestLookWithoutProc(t *testing.T) {
 	f := newFamily(t)
 	_, outW := rig.Pipe(t)
 	f.grow("@fork child @stay below", "@stay other")
+	pids := f.pidsOf([]string{"child", "other"})
 	self.WithoutRoot(t, func() {
 		tree := treeOf(t, outW, outW)
 		rig.Equal(t, "standard output and standard error, which are pipes", tree.streams, [2]stream{unreadable, unreadable})
-		f.mustFindChildrenOnly(t, tree, "child", "other")
-	})
-}
-
-func (f *family) mustFindChildrenOnly(t *testing.T, tree *Tree, labels ...string) {
-	t.Helper()
-	pids := f.pidsOf(labels)
-	tree.pidMax = slices.Max(pids) + 1
-	for range 2 {
-		for _, p := range f.find(t, tree, labels...) {
-			if p.State != '?' || p.Parent != os.Getpid() || !p.Alive() {
-				t.Errorf("found %+v", p)
+		tree.pidMax = slices.Max(pids) + 1
+		for range 2 {
+			for _, p := range f.find(t, tree, "child", "other") {
+				if p.State != '?' || p.Parent != os.Getpid() || !p.Alive() {
+					t.Errorf("found %+v", p)
+				}
+				check(t, tree.Signal(p, 0))
 			}
-			check(t, tree.Signal(p, 0))
 		}
-	}
-	if view, err := tree.Look(); err != nil || !view.Nameless {
-		t.Errorf("it has names, %v", err)
-	}
-	// What one of them had started is a child, too, if that one has ended before the search is there.
-	hit := slices.DeleteFunc(killed(t, tree.Kill), func(pid int) bool { return pid == f.pids["below"] })
-	if os.Getpid() != 1 { // for PID 1 they may have ended before they are looked for
-		f.mustBe(t, "Kill hit", hit, labels...)
-	}
-	for _, pid := range pids {
-		self.AwaitEnd(t, pid)
-		if p, ok := look(t, tree)[pid]; ok {
-			t.Errorf("found the zombie %+v", p)
+		if view, err := tree.Look(); err != nil || !view.Nameless {
+			t.Errorf("it has names, %v", err)
 		}
-	}
-}
-
-// In the /proc of another PID namespace other processes have these pids.
-func TestLookInForeignProc(t *testing.T) {
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
-	if os.Getuid() != 0 {
-		attr.Cloneflags |= unix.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
-	}
-	isolated(t, attr, func(t *testing.T) {
-		f := newFamily(t)
-		f.grow("@stay child")
-		f.mustFindChildrenOnly(t, New(), "child")
+		// What one of them had started is a child, too, if that one has ended before the search is there.
+		hit := slices.DeleteFunc(killed(t, tree.Kill), func(pid int) bool { return pid == f.pids["below"] })
+		f.mustBe(t, "Kill hit", hit, "child", "other")
+		for _, pid := range pids {
+			self.AwaitEnd(t, pid)
+			if p, ok := look(t, tree)[pid]; ok {
+				t.Errorf("found the zombie %+v", p)
+			}
+		}
 	})
 }
 

@@ -66,42 +66,36 @@ func TestSurroundings(t *testing.T) {
 }
 
 // The tables have words as the machine has them: these are of one with the small end first.
-func TestParseTCP(t *testing.T) {
+func TestParseSockets(t *testing.T) {
 	const rest = " 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000000000000000 100 0 0 10 0"
-	for line, want := range map[string]string{
-		"   0: 0100007F:0BB8" + rest:                                                                       "127.0.0.1:3000",
-		"   1: 00000000:0050" + rest:                                                                       "0.0.0.0:80",
-		"   0: 00000000000000000000000000000000:0BB8" + rest:                                               "[::]:3000",
-		"   0: 00000000000000000000000001000000:0BB8" + rest:                                               "[::1]:3000",
-		"   0: 0000000000000000FFFF00000100007F:0BB8" + rest:                                               "[::ffff:127.0.0.1]:3000",
-		"   0: B80D0120000000000000000001000000:0016" + rest:                                               "[2001:db8::1]:22",
-		"   0: B80D0120010000000100000001000000:0016" + rest:                                               "[2001:db8:0:1:0:1:0:1]:22",
-		"   0: 000080FE00000000FF005450B6AD1DFE:0016" + rest:                                               "[fe80::5054:ff:fe1d:adb6]:22",
-		"   0: 0100007F:0BB8" + strings.Replace(rest, " 0A ", " 01 ", 1):                                   "",
-		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode": "",
-		"   0: 0100007F" + rest:                                                                            "",
-		"   0: 0100007F:12345" + rest:                                                                      "",
-		"   0: 01000:0BB8" + rest:                                                                          "",
-		"   0: 0100007F01:0BB8" + rest:                                                                     "",
-		"":                                                                                                 "",
+	for _, c := range []struct {
+		parse      func(line []byte) (inode, address string)
+		line, want string
+	}{
+		{parseTCP, "   0: 0100007F:0BB8" + rest, "127.0.0.1:3000"},
+		{parseTCP, "   1: 00000000:0050" + rest, "0.0.0.0:80"},
+		{parseTCP, "   0: 00000000000000000000000000000000:0BB8" + rest, "[::]:3000"},
+		{parseTCP, "   0: 00000000000000000000000001000000:0BB8" + rest, "[::1]:3000"},
+		{parseTCP, "   0: 0000000000000000FFFF00000100007F:0BB8" + rest, "[::ffff:127.0.0.1]:3000"},
+		{parseTCP, "   0: B80D0120000000000000000001000000:0016" + rest, "[2001:db8::1]:22"},
+		{parseTCP, "   0: B80D0120010000000100000001000000:0016" + rest, "[2001:db8:0:1:0:1:0:1]:22"},
+		{parseTCP, "   0: 000080FE00000000FF005450B6AD1DFE:0016" + rest, "[fe80::5054:ff:fe1d:adb6]:22"},
+		{parseTCP, "   0: 0100007F:0BB8" + strings.Replace(rest, " 0A ", " 01 ", 1), ""},
+		{parseTCP, "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode", ""},
+		{parseTCP, "   0: 0100007F" + rest, ""},
+		{parseTCP, "   0: 0100007F:12345" + rest, ""},
+		{parseTCP, "   0: 01000:0BB8" + rest, ""},
+		{parseTCP, "   0: 0100007F01:0BB8" + rest, ""},
+		{parseTCP, "", ""},
+		{parseUnix, "ffff8880: 00000002 00000000 00010000 0001 01  4711 /run/a.sock", "/run/a.sock"},
+		{parseUnix, "ffff8880: 00000002 00000000 00010000 0001 01  4711 @name of a sock", "@name of a sock"},
+		{parseUnix, "ffff8880: 00000003 00000000 00000000 0001 03  4711 /run/a.sock", ""},
+		{parseUnix, "ffff8880: 00000002 00000000 00010000 0001 01  4711", ""},
+		{parseUnix, "Num       RefCount Protocol Flags    Type St Inode Path", ""},
+		{parseUnix, "", ""},
 	} {
-		if inode, address := parseTCP([]byte(line)); address != want || want != "" && inode != "4711" {
-			t.Errorf("%q: %s, %q, want %q", line, inode, address, want)
-		}
-	}
-}
-
-func TestParseUnix(t *testing.T) {
-	for line, want := range map[string]string{
-		"ffff8880: 00000002 00000000 00010000 0001 01  4711 /run/a.sock":     "/run/a.sock",
-		"ffff8880: 00000002 00000000 00010000 0001 01  4711 @name of a sock": "@name of a sock",
-		"ffff8880: 00000003 00000000 00000000 0001 03  4711 /run/a.sock":     "",
-		"ffff8880: 00000002 00000000 00010000 0001 01  4711":                 "",
-		"Num       RefCount Protocol Flags    Type St Inode Path":            "",
-		"": "",
-	} {
-		if inode, path := parseUnix([]byte(line)); path != want || want != "" && inode != "4711" {
-			t.Errorf("%q: %s, %q, want %q", line, inode, path, want)
+		if inode, address := c.parse([]byte(c.line)); address != c.want || c.want != "" && inode != "4711" {
+			t.Errorf("%q: %s, %q, want %q", c.line, inode, address, c.want)
 		}
 	}
 }

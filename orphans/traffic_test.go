@@ -55,14 +55,3 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)
 	}
 }
-
-// What may not be read is told of, unless a process above it shows that it has no part in standard input.
-func TestTrafficOfAnotherUser(t *testing.T) {
-	f := newFamily(t)
-	f.grow("@stay another's")
-	asNobody(t, func() {
-		if now, err := New().Traffic(); err == nil || now.Sum != 0 {
-			t.Errorf("%+v, and no error names %d", now, f.pids["another's"])
-		}
-	})
-}
