@@ -31,23 +31,6 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// lay lays out files for a lookup, which can be executed. A text that begins with "-> " is a symbolic link, and one that
-// begins with "0644 " a file that can't be executed.
-func lay(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		check(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if target, isLink := strings.CutPrefix(text, "-> "); isLink {
-			check(t, os.Symlink(target, path))
-		} else if text, isPlain := strings.CutPrefix(text, "0644 "); isPlain {
-			rig.Put(t, path, text, 0o644)
-		} else {
-			rig.Put(t, path, text, 0o755)
-		}
-	}
-}
-
 // A script that tells which one it is and its arguments.
 func script(firstLine, name string) string {
 	return firstLine + "\nprintf '%s' " + name + ` > "$OUT"; printf ' [%s]' "$@" >> "$OUT"; exit 3` + "\n"
@@ -105,7 +88,7 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		"file for a directory": "it counts ENOTDIR as found",
 	}
 	for what, c := range map[string]struct {
-		files   files
+		files   files  // executable, unless a text begins with "0644 "; one that begins with "-> " is a symbolic link
 		path    string // PATH, where D stands for the directory
 		command string // its words, with | between
 		want    end
@@ -148,7 +131,17 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
-			lay(t, dir, c.files)
+			for name, text := range c.files {
+				path := filepath.Join(dir, name)
+				check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				if target, isLink := strings.CutPrefix(text, "-> "); isLink {
+					check(t, os.Symlink(target, path))
+				} else if text, isPlain := strings.CutPrefix(text, "0644 "); isPlain {
+					rig.Put(t, path, text, 0o644)
+				} else {
+					rig.Put(t, path, text, 0o755)
+				}
+			}
 			t.Chdir(dir)
 			inDir := strings.NewReplacer("D", dir).Replace
 			args := strings.Split(inDir(c.command), "|")
@@ -214,16 +207,6 @@ func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	check(t, err)
 	rig.Equal(t, "it has no parent death signal", child.Ungrouped, false)
 	wait4(t, child)
-}
-
-// A standard stream that was closed when fini started is closed in the child too, and only that one.
-func TestSpawnKeepsClosedStreams(t *testing.T) {
-	const script = `n=0; for fd in 0 1 2; do n=$((n * 2)); test -e /proc/$$/fd/$fd && n=$((n + 1)); done; exit $n`
-	for want := range 0b1000 {
-		closed := [3]bool{want&0b100 == 0, want&0b010 == 0, want&0b001 == 0}
-		got, _ := statusOf(t, Command{Args: []string{"/bin/sh", "-c", script}, Closed: closed})
-		rig.Equal(t, fmt.Sprint("streams closed: ", closed), got, want)
-	}
 }
 
 // The child starts with the signals blocked that were blocked when fini started, whatever this thread blocks; and this

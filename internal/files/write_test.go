@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/e2e/rig/pty"
 	"github.com/seed-126c5d8a/fini/e2e/rig/self"
@@ -50,12 +49,8 @@ var pairs = map[string]func(t testing.TB) (near, far *os.File){
 		far, near = rig.Pipe(t)
 		return near, far
 	},
-	"socket": rig.Socketpair,
-	"terminal": func(t testing.TB) (near, far *os.File) {
-		_, err := os.Stat("/dev/ptmx")
-		need.That(t, err == nil, "/dev/ptmx")
-		return pty.Open(t)
-	},
+	"socket":   rig.Socketpair,
+	"terminal": pty.Open,
 	// Opened again, it would be another terminal's.
 	"master": func(t testing.TB) (near, far *os.File) {
 		far, near = pty.Open(t)
