@@ -8,7 +8,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
-// What one process of a pair says arrives in the other whole, with a descriptor; the hang-up comes behind it.
+// What one process of a pair says arrives in the other whole; the hang-up comes behind it.
 func TestLine(t *testing.T) {
 	near, far := rig.Socketpair(t)
 	inner, outer := lineOf(near), lineOf(far)
