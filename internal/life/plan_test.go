@@ -1,38 +1,18 @@
 package life
 
 import (
-	"cmp"
-	"fmt"
-	"strings"
+	"reflect"
 	"syscall"
 	"testing"
-
-	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// String is the plan in words.
-func (p Plan) String() string {
-	group := p.commandGroup(mainPid) // as in proc_pid_stat(5)
-	words := []string{cmp.Or(map[int]string{mainPid: "own group", 0: "job outside"}[group], fmt.Sprint("job ", group))}
-	for _, w := range []struct {
-		is   bool
-		word string
-	}{
-		{p.Group, "signals to group"}, {p.Leader, "leads session"}, {p.BeAlone, "be alone"}, {len(p.Stops) == 3, "stops with job"},
-		{p.Deathsig != 0, signals.Name(p.Deathsig)}, {p.GivesTerminal, "gives terminal"},
-		{p.NoShield != "", fmt.Sprintf("%v: %.16s", [...]string{"failure", "warning", "detail"}[p.Level], p.NoShield)},
-	} {
-		if w.is {
-			words = append(words, w.word)
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
 func TestPlan(t *testing.T) {
-	yes, no := new(bool), new(bool)
-	*yes = true
-	group := Wanted{ToGroup: true}
+	const term, kill = syscall.SIGTERM, syscall.SIGKILL
+	ofInner, ofFirst := Identity{Group: true, Outer: 7}, Identity{Initial: true, Leader: true}
+	stops := []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+	yes, no := true, false
+	group, noShield := Wanted{ToGroup: true}, Wanted{ToGroup: true, Shield: &no}
+	foreground, noForeground := Wanted{ToGroup: true, Foreground: &yes}, Wanted{ToGroup: true, Foreground: &no}
 	first := Facts{Initial: true, Pid: 1, Group: 1, Session: 1}
 	inner := Facts{Inner: true, Pid: 7, Group: 5, Session: 3}
 	alone := Facts{Pid: 7, Group: 5, Session: 3}
@@ -44,40 +24,47 @@ func TestPlan(t *testing.T) {
 		name string
 		w    Wanted
 		f    Facts
-		want string
+		want Plan
 	}{
-		{"inner", group, inner, "own group, signals to group, SIGTERM"},
-		{"inner, for the main child alone", Wanted{}, inner, "own group, SIGTERM"},
-		{"inner of a session's leader", group, leader, "own group, signals to group, leads session, SIGTERM"},
-		{"inner at a terminal", group, atTerminal(inner), "job 5, SIGTERM"},
-		{"inner at a terminal, --no-foreground", Wanted{Foreground: no, ToGroup: true}, atTerminal(inner), "own group, signals to group, SIGTERM"},
-		{"inner without a terminal, --foreground", Wanted{Foreground: yes, ToGroup: true}, inner, "job 5, SIGTERM"},
-		{"inner of a group outside", group, outside(inner), "job outside, be alone, SIGTERM"},
-		{"inner of a group outside, --no-foreground", Wanted{Foreground: no, ToGroup: true}, outside(inner), "own group, signals to group, SIGTERM"},
-		{"inner, --no-shield", Wanted{Shield: no, ToGroup: true}, inner, "own group, signals to group, be alone, SIGTERM"},
-		{"inner, --pause at a terminal", Wanted{Pause: true, ToGroup: true}, atTerminal(inner), "own group, signals to group, be alone, SIGTERM"},
+		{"inner", group, inner, Plan{Identity: ofInner, Deathsig: term}},
+		{"inner, for the main child alone", Wanted{}, inner, Plan{Identity: Identity{Outer: 7}, Deathsig: term}},
+		{"inner of a session's leader", group, leader, Plan{Identity: Identity{Group: true, Leader: true, Outer: 7}, Deathsig: term}},
+		{"inner at a terminal", group, atTerminal(inner), Plan{Identity: Identity{Job: 5, Outer: 7}, Deathsig: term}},
+		{"inner at a terminal, --no-foreground", noForeground, atTerminal(inner), Plan{Identity: ofInner, Deathsig: term}},
+		{"inner without a terminal, --foreground", foreground, inner, Plan{Identity: Identity{Job: 5, Outer: 7}, Deathsig: term}},
+		{"inner of a group outside", group, outside(inner), Plan{Identity: Identity{Job: OutsideJob, Outer: 7}, BeAlone: true, Deathsig: term}},
+		{"inner of a group outside, --no-foreground", noForeground, outside(inner), Plan{Identity: ofInner, Deathsig: term}},
+		{"inner, --no-shield", noShield, inner, Plan{Identity: ofInner, BeAlone: true, Deathsig: term}},
+		{"inner, --pause at a terminal", Wanted{Pause: true, ToGroup: true}, atTerminal(inner), Plan{Identity: ofInner, BeAlone: true, Deathsig: term}},
 
-		{"alone, --no-shield", Wanted{Shield: no, ToGroup: true}, alone, "own group, signals to group, SIGKILL"},
-		{"alone, --no-shield, at a terminal", Wanted{Shield: no, ToGroup: true}, atTerminal(alone), "job 5, stops with job, SIGKILL"},
-		{"alone, --pause without a fork", Wanted{Pause: true}, refused, "own group, SIGKILL"},
-		{"alone by a word in front", group, alone, "own group, signals to group, SIGKILL, failure: a word in front "},
-		{"alone in a group outside", group, outside(alone), "job outside, stops with job, SIGKILL, detail: this process gro"},
-		{"alone, the fork refused", group, refused, "own group, signals to group, SIGKILL, failure: cannot fork: res"},
-		{"a limited build", group, limited, "own group, signals to group, SIGKILL, detail: a build with lim"},
-		{"a limited build, --shield", Wanted{Shield: yes}, limited, "own group, SIGKILL, failure: a build with lim"},
+		{"alone, --no-shield", noShield, alone, Plan{Identity: Identity{Group: true}, Deathsig: kill}},
+		{"alone, --no-shield, at a terminal", noShield, atTerminal(alone), Plan{Identity: Identity{Job: 5}, Stops: stops, Deathsig: kill}},
+		{"alone, --pause without a fork", Wanted{Pause: true}, refused, Plan{Deathsig: kill}},
+		{"alone by a word in front", group, alone, Plan{Identity: Identity{Group: true}, Deathsig: kill, NoShield: "a word in front "}},
+		{"alone in a group outside", group, outside(alone), Plan{Identity: Identity{Job: OutsideJob}, Stops: stops, Deathsig: kill, Level: Detail, NoShield: "this process gro"}},
+		{"alone, the fork refused", group, refused, Plan{Identity: Identity{Group: true}, Deathsig: kill, NoShield: "cannot fork: res"}},
+		{"a limited build", group, limited, Plan{Identity: Identity{Group: true}, Deathsig: kill, Level: Detail, NoShield: "a build with lim"}},
+		{"a limited build, --shield", Wanted{Shield: &yes}, limited, Plan{Deathsig: kill, NoShield: "a build with lim"}},
 
-		{"PID 1", group, first, "own group, signals to group, leads session, gives terminal"},
-		{"PID 1, --shield", Wanted{Shield: yes}, first, "own group, leads session, gives terminal"},
-		{"PID 1, --pause", Wanted{Pause: true}, first, "own group, leads session, gives terminal"},
-		{"PID 1 at a terminal", group, atTerminal(first), "own group, signals to group, leads session, gives terminal"},
-		{"PID 1 at a terminal, --foreground", Wanted{Foreground: yes, ToGroup: true}, atTerminal(first), "job 1, leads session, stops with job"},
-		{"PID 1 in a group outside", group, outside(first), "job outside, stops with job"},
+		{"PID 1", group, first, Plan{Identity: Identity{Initial: true, Group: true, Leader: true}, GivesTerminal: true}},
+		{"PID 1, --shield", Wanted{Shield: &yes}, first, Plan{Identity: ofFirst, GivesTerminal: true}},
+		{"PID 1, --pause", Wanted{Pause: true}, first, Plan{Identity: ofFirst, GivesTerminal: true}},
+		{"PID 1 at a terminal", group, atTerminal(first), Plan{Identity: Identity{Initial: true, Group: true, Leader: true}, GivesTerminal: true}},
+		{"PID 1 at a terminal, --foreground", foreground, atTerminal(first), Plan{Identity: Identity{Initial: true, Job: 1, Leader: true}, Stops: stops}},
+		{"PID 1 in a group outside", group, outside(first), Plan{Identity: Identity{Initial: true, Job: OutsideJob}, Stops: stops}},
 
-		{"heir", group, Facts{Heir: true, Pid: 7, Group: 5, Session: 7, Terminal: true}, "own group"},
+		{"heir", group, Facts{Heir: true, Pid: 7, Group: 5, Session: 7, Terminal: true}, Plan{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := PlanOf(tt.w, tt.f).String(); got != tt.want {
-				t.Errorf("got  %s\nwant %s", got, tt.want)
+			got := PlanOf(tt.w, tt.f)
+			got.NoShield = got.NoShield[:min(16, len(got.NoShield))]
+			if !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+			// As in proc_pid_stat(5), where the number of a group outside of the PID namespace is 0.
+			group := map[int]int{0: mainPid, OutsideJob: 0, 1: 1, 5: 5}[tt.want.Job]
+			if got := got.commandGroup(mainPid); got != group {
+				t.Errorf("the command's group is %d, want %d", got, group)
 			}
 		})
 	}

@@ -1,9 +1,7 @@
 package life
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,18 +9,6 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
-
-// String is a Record in words.
-func (r *Record) String() string {
-	if r == nil {
-		return "none"
-	}
-	var words []string
-	for _, s := range r.Sent {
-		words = append(words, fmt.Sprintf("%d at %v%s", s.Sig, s.At, map[bool]string{true: " with the group"}[s.Group]))
-	}
-	return strings.Join(words, ", ")
-}
 
 // One Record says what a process was sent, and when, whoever has decided that.
 func TestRecords(t *testing.T) {
@@ -35,24 +21,24 @@ func TestRecords(t *testing.T) {
 	for i, c := range []struct {
 		turn
 		record func() *Record
-		is     string
+		is     []Sent // nil for no Record
 	}{
-		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 100ms with the group"},
-		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, "10 at 200ms with the group"},
-		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group"},
-		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), "none"}, // of which a command may have thousands
-		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, "10 at 200ms with the group, 15 at 300ms with the group, 18 at 400ms with the group"},
+		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, []Sent{{10, 100 * ms, true}}},
+		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, []Sent{{10, 200 * ms, true}}},
+		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}}},
+		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), nil}, // of which a command may have thousands
+		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}, {18, 400 * ms, true}}},
 		{turn{2000 * ms, sees(mainExits(exited(0), false), found(member, sleeping, below)), "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
-			left(member), "15 at 300ms with the group"},
-		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, left(sleeping), "15 at 2s, 18 at 2s"},
-		{turn{7000 * ms, sees(elapsed{}, found(member, sleeping, below)), "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), ""},
-		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, left(member), "15 at 300ms with the group, 9 at 7s"},
-		{turn{7001 * ms, reap(false, member.Pid), "hurry 5ms", "killing"}, left(member), "none"},
-		{turn{7001 * ms, reap(false), "", "killing"}, left(orphans.Process{Pid: 300, Start: time.Second}), "9 at 7s"},
+			left(member), []Sent{{15, 300 * ms, true}}},
+		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, left(sleeping), []Sent{{15, 2000 * ms, false}, {18, 2000 * ms, false}}},
+		{turn{7000 * ms, sees(elapsed{}, found(member, sleeping, below)), "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), []Sent{}},
+		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, left(member), []Sent{{15, 300 * ms, true}, {9, 7000 * ms, false}}},
+		{turn{7001 * ms, reap(false, member.Pid), "hurry 5ms", "killing"}, left(member), nil},
+		{turn{7001 * ms, reap(false), "", "killing"}, left(orphans.Process{Pid: 300, Start: time.Second}), []Sent{{9, 7000 * ms, false}}},
 	} {
 		play(t, l, []turn{c.turn})
-		if got := c.record().String(); got != c.is {
-			t.Errorf("%d, at %v: %s, want %s", i, c.at, got, c.is)
+		if got := c.record(); (got == nil) != (c.is == nil) || got != nil && !slices.Equal(got.Sent, c.is) {
+			t.Errorf("%d, at %v: %+v, want %v", i, c.at, got, c.is)
 		}
 	}
 	if (tell{agent, "leaving", ByName, false}).do(l); l.of(agent) != nil {
@@ -63,17 +49,18 @@ func TestRecords(t *testing.T) {
 // A leftover's Record is not that of another process that has its pid.
 func TestRecordsOfOnePid(t *testing.T) {
 	l := newLoop(&script{}, defaults(), mainPid)
-	l.leftover(escapee).note(syscall.SIGTERM, time.Second, false)
+	first := l.leftover(escapee)
+	first.note(syscall.SIGTERM, time.Second, false)
 	next, unread := escapee, escapee
 	next.Start += tick
 	unread.Start = 0
-	for p, want := range map[orphans.Process]string{escapee: "15 at 1s", unread: "15 at 1s", next: "none"} {
-		if got := l.of(p).String(); got != want {
-			t.Errorf("%+v: %s, want %s", p.ID(), got, want)
+	for p, want := range map[orphans.Process]*Record{escapee: first, unread: first, next: nil} {
+		if got := l.of(p); got != want {
+			t.Errorf("%+v: %+v, want %+v", p.ID(), got, want)
 		}
 	}
-	if got := l.leftover(next).String(); got != "" {
-		t.Errorf("the next one has had %s", got)
+	if got := l.leftover(next); len(got.Sent) > 0 {
+		t.Errorf("the next one has had %v", got.Sent)
 	}
 }
 
