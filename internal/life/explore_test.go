@@ -185,13 +185,6 @@ type past struct {
 	taken  choice
 }
 
-func (p *past) choices() []choice {
-	if p == nil {
-		return nil
-	}
-	return append(p.before.choices(), p.taken)
-}
-
 // explore tries all orders of a scenario, nearest first, so that the world that breaks an
 // invariant has the shortest past. isWhole is false if there are more states than the limit.
 func explore(s scenario, limit int) (states, steps int, isWhole bool, broken *world) {

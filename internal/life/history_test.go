@@ -31,7 +31,11 @@ func (w *world) scene(format string, args ...any) {
 func (s scenario) tell(broken *world) string {
 	w := s.start()
 	w.story = &[]scene{}
-	for _, c := range broken.past.choices() {
+	var choices []choice
+	for p := broken.past; p != nil; p = p.before {
+		choices = append(choices, p.taken)
+	}
+	for _, c := range slices.Backward(choices) {
 		w.take(c)
 	}
 	return w.tell(s.name)

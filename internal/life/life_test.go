@@ -243,10 +243,8 @@ func TestStep(t *testing.T) {
 			{1500 * ms, sees(elapsed{}, found(member, escapee)), "(stopping member), member<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1505 * ms, sees(elapsed{}, found(escapee)), "wake 10ms", "asking"},
 			{1506 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
-			{1507 * ms, late{time.Second}, "", "asking"}, // which the leftovers get back
-			{7499 * ms, sees(elapsed{}, found(escapee)), "wake 1ms", "asking"},
-			{7500 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
-			{7502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
+			{6500 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},

@@ -16,28 +16,30 @@ func TestRecords(t *testing.T) {
 	rules.Linger, rules.KillAfter = 0, 5*time.Second
 	l := New(&script{}, rules, mainPid, true)
 	below := below(member, 2000*ms)
-	left := func(p orphans.Process) func() *Record { return func() *Record { return l.of(p) } }
-	main := func() *Record { return &l.main }
 	for i, c := range []struct {
 		turn
-		record func() *Record
-		is     []Sent // nil for no Record
+		of orphans.Process
+		is []Sent // nil for no Record
 	}{
-		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, []Sent{{10, 100 * ms, true}}},
-		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, main, []Sent{{10, 200 * ms, true}}},
-		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, main, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}}},
-		{turn{300 * ms, reap(false, 300), "", "stopping"}, left(orphans.Process{Pid: 300}), nil}, // of which a command may have thousands
-		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, main, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}, {18, 400 * ms, true}}},
+		{turn{100 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, mainChild, []Sent{{10, 100 * ms, true}}},
+		{turn{200 * ms, signal(syscall.SIGUSR1), "forward 10", "running"}, mainChild, []Sent{{10, 200 * ms, true}}},
+		{turn{300 * ms, signal(syscall.SIGTERM), "forward 15, wake 5s", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}}},
+		{turn{300 * ms, reap(false, 300), "", "stopping"}, orphans.Process{Pid: 300}, nil}, // of which a command may have thousands
+		{turn{400 * ms, mainStops(syscall.SIGTSTP), "forward 18", "stopping"}, mainChild, []Sent{{10, 200 * ms, true}, {15, 300 * ms, true}, {18, 400 * ms, true}}},
 		{turn{2000 * ms, sees(mainExits(exited(0), false), found(member, sleeping, below)), "(stopping member), (stopping stopped), stopped<-15, stopped<-18, wake 5ms", "asking"},
-			left(member), []Sent{{15, 300 * ms, true}}},
-		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, left(sleeping), []Sent{{15, 2000 * ms, false}, {18, 2000 * ms, false}}},
-		{turn{7000 * ms, sees(elapsed{}, found(member, sleeping, below)), "(killing member), (killing stopped), (killing below), kill children", "killing"}, left(below), []Sent{}},
-		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, left(member), []Sent{{15, 300 * ms, true}, {9, 7000 * ms, false}}},
-		{turn{7001 * ms, reap(false, member.Pid), "hurry 5ms", "killing"}, left(member), nil},
-		{turn{7001 * ms, reap(false), "", "killing"}, left(orphans.Process{Pid: 300, Start: time.Second}), []Sent{{9, 7000 * ms, false}}},
+			member, []Sent{{15, 300 * ms, true}}},
+		{turn{2005 * ms, sees(elapsed{}, found(member, sleeping, below)), "wake 10ms", "asking"}, sleeping, []Sent{{15, 2000 * ms, false}, {18, 2000 * ms, false}}},
+		{turn{7000 * ms, sees(elapsed{}, found(member, sleeping, below)), "(killing member), (killing stopped), (killing below), kill children", "killing"}, below, []Sent{}},
+		{turn{7000 * ms, swept{hit: []int{member.Pid, 300}}, "kill children", "killing"}, member, []Sent{{15, 300 * ms, true}, {9, 7000 * ms, false}}},
+		{turn{7001 * ms, reap(false, member.Pid), "hurry 5ms", "killing"}, member, nil},
+		{turn{7001 * ms, reap(false), "", "killing"}, orphans.Process{Pid: 300, Start: time.Second}, []Sent{{9, 7000 * ms, false}}},
 	} {
 		play(t, l, []turn{c.turn})
-		if got := c.record(); (got == nil) != (c.is == nil) || got != nil && !slices.Equal(got.Sent, c.is) {
+		got := l.of(c.of)
+		if c.of == mainChild {
+			got = &l.main
+		}
+		if (got == nil) != (c.is == nil) || got != nil && !slices.Equal(got.Sent, c.is) {
 			t.Errorf("%d, at %v: %+v, want %v", i, c.at, got, c.is)
 		}
 	}
