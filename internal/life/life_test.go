@@ -131,6 +131,9 @@ func text(actions []action) string {
 			if word = fmt.Sprint("exit ", a.Code); a.Sig != 0 {
 				word = fmt.Sprint("end by ", int(a.Sig))
 			}
+			if a.Count > 0 {
+				word += fmt.Sprintf(" (%s %d)", map[bool]string{true: "left", false: "stopped"}[a.Left], a.Count)
+			}
 		}
 		words = append(words, word)
 	}
@@ -227,6 +230,10 @@ func TestStep(t *testing.T) {
 		r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGHUP: syscall.SIGUSR1, syscall.SIGUSR1: syscall.SIGTERM, syscall.SIGUSR2: 0}
 		r.KillAfter = time.Second
 	})
+	crowd := make([]orphans.Process, MaxNamed+3) // more than anybody reads
+	for i := range crowd {
+		crowd[i] = orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'}
+	}
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
 	for _, life := range []struct {
 		name  string
@@ -244,7 +251,7 @@ func TestStep(t *testing.T) {
 			{1505 * ms, sees(elapsed{}, found(escapee)), "wake 10ms", "asking"},
 			{1506 * ms, reap(false, member.Pid), "hurry 5ms", "asking"},
 			{6500 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
-			{6502 * ms, reap(true, escapee.Pid), "exit 4", "over"},
+			{6502 * ms, reap(true, escapee.Pid), "exit 4 (stopped 2)", "over"},
 		}},
 		{"what a leftover has started since it had TERM with the group is spared as long as it lives", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
@@ -291,7 +298,7 @@ func TestStep(t *testing.T) {
 			{5000 * ms, elapsed{}, "kill", "killing"},
 			{5000 * ms, sees(swept{}, found()), "wake 5ms", "killing"},
 			{5005 * ms, elapsed{}, "kill", "killing"},
-			{5005 * ms, sees(swept{}, found(agent), found(agent)), "(leaving agent), exit 0", "killing, killing, over"},
+			{5005 * ms, sees(swept{}, found(agent), found(agent)), "(leaving agent), exit 0 (stopped 1)", "killing, killing, over"},
 		}},
 		{"a child that a tracer keeps, if one may be left alone", with(func(r *Rules) { r.Allow, r.Linger = true, 0 }), []turn{
 			{0, sees(reaped{hidden: true}, found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
@@ -299,7 +306,7 @@ func TestStep(t *testing.T) {
 			{14999 * ms, elapsed{}, "kill", "killing"},
 			{14999 * ms, sees(swept{}, found()), "wake 1ms", "killing"},
 			{15000 * ms, elapsed{}, "kill", "killing"},
-			{15000 * ms, sees(swept{}, found()), `say "gave up on leftovers that do not exit: [201 100]", end by 9`, "killing, over"},
+			{15000 * ms, sees(swept{}, found()), `say "gave up on leftovers that do not exit: [201 100]", end by 9 (stopped 1)`, "killing, over"},
 		}},
 		{"wait, and one that is left alone", with(func(r *Rules) { r.Orphans, r.Allow = WaitAll, true }), []turn{
 			{0, sees(mainExits(exited(5), false), found(agent, member)), "wake 5ms", "waiting"},
@@ -314,12 +321,12 @@ func TestStep(t *testing.T) {
 			{10 * ms, reap(false, 300), "", "lingering"},
 			{20 * ms, stop{why: StdinClosed}, "", "lingering"},
 			{500 * ms, sees(elapsed{}, found(member, escapee)),
-				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9`, "counting, over"},
+				`(leaving member), (leaving escapee), say "exit 9 instead of 0: --orphans-exit, 2 leftovers", exit 9 (left 2)`, "counting, over"},
 		}},
 		{"an audit of a command that was stopped", audit, []turn{
 			timedOut,
 			{1 * ms, mainExits(signaled(15), false), "look", "lingering"},
-			{501 * ms, sees(elapsed{}, found(member)), "(leaving member), exit 124", "counting, over"},
+			{501 * ms, sees(elapsed{}, found(member)), "(leaving member), exit 124 (left 1)", "counting, over"},
 		}},
 		{"the time cuts an audit short, and the parent's death overrules it, also while it counts", audit, []turn{
 			{0, mainExits(exited(0), false), "look", "lingering"},
@@ -351,7 +358,7 @@ func TestStep(t *testing.T) {
 			{500 * ms, sees(elapsed{}, found(holder, opaque, escapee)), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{5500 * ms, sees(elapsed{}, found(holder, escapee)), "(killing holder), holder<-9, wake 0s", "killing"},
 			{5501 * ms, sees(elapsed{}, found(holder, escapee)), "holder<-9, wake 5ms", "killing"},
-			{5507 * ms, sees(elapsed{}, found(), found()), "exit 5", "killing, killing, over"}, // a zombie that a tracer keeps holds nothing
+			{5507 * ms, sees(elapsed{}, found(), found()), "exit 5 (stopped 2)", "killing, killing, over"}, // a zombie that a tracer keeps holds nothing
 		}},
 		{"without /proc pipes is stop, and nobody is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
 			{0, sees(mainExits(exited(5), false), blind(opaque)),
@@ -374,7 +381,7 @@ func TestStep(t *testing.T) {
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "wake 5ms", "killing"},
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
-			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
+			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
 		}},
 		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
 			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
@@ -387,7 +394,7 @@ func TestStep(t *testing.T) {
 			{9050 * ms, swept{hit: []int{escapee.Pid, 301}}, "kill children", "killing"},
 			{9100 * ms, swept{hit: []int{escapee.Pid, 302}}, "kill", "killing"}, // there may be others than children
 			{18000 * ms, swept{hit: []int{escapee.Pid}}, "wake 5ms", "killing"},
-			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0`, "over"},
+			{19101 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
 		}},
 		{"the launcher dies, and a long -k is shortened: TERM, grace, KILL", with(func(r *Rules) { r.KillAfter = time.Hour }), []turn{
 			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
@@ -448,13 +455,13 @@ func TestStep(t *testing.T) {
 			{1001 * ms, sees(mainExits(signaled(9), false), found(member, helper)), "(killing member), member<-9, wake 5ms", "clearing"},
 			{11000 * ms, sees(elapsed{}, found(member, helper)), "member<-9, wake 1ms", "clearing"},
 			{11001 * ms, sees(elapsed{}, found(member, helper)), "member<-9, look", "clearing, counting"},
-			{11001 * ms, found(member, helper), `(leaving member), (leaving helper), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+			{11001 * ms, found(member, helper), `(leaving member), (leaving helper), say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9 (left 1)`, "over"},
 		})},
 		{"which counts for --orphans-exit", with(func(r *Rules) {
 			r.Orphans, r.Linger, r.KillAfter, r.Remap, r.OrphansExit = StopAll, 0, time.Second, []int{137}, 9
 		}), slices.Concat(afterK, []turn{
 			{1001 * ms, sees(mainExits(signaled(9), false), found(member)), "(killing member), member<-9, wake 5ms", "clearing"},
-			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9`, "over"},
+			{1002 * ms, reap(true, member.Pid), `say "exit 9 instead of 0: --orphans-exit, 1 leftover", exit 9 (stopped 1)`, "over"},
 		})},
 		{"but not under -c, where only the command was asked", with(func(r *Rules) { r.Group, r.Linger = false, 0 }), []turn{
 			{500 * ms, timedOut.event, timedOut.want, "stopping"},
@@ -523,7 +530,16 @@ func TestStep(t *testing.T) {
 			{502 * ms, byKernel(syscall.SIGINT), `say "killing the leftovers: a second SIGINT", look`, "killing"},
 			{502 * ms, found(member), "(killing member), kill children", "killing"},
 			{502 * ms, byKernel(syscall.SIGINT), "", "killing"},
-			{503 * ms, reap(true, member.Pid), "end by 2", "over"},
+			{503 * ms, reap(true, member.Pid), "end by 2 (stopped 1)", "over"},
+		}},
+		{"the lines and the report of many leftovers that are stopped", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{0, sees(mainExits(exited(0), false), found(crowd...)),
+				strings.Repeat("(stopping x), x<-15, ", MaxNamed) + "x<-15, x<-15, x<-15, wake 5ms", "asking"},
+			{1, reap(true), `say "stopped 23 leftovers in all", exit 0 (stopped 23)`, "over"},
+		}},
+		{"and of many that are left", with(func(r *Rules) { r.Linger, r.Orphans = 0, LeaveAll }), []turn{
+			{0, sees(mainExits(exited(0), false), found(crowd...)),
+				strings.Repeat("(leaving x), ", MaxNamed) + `say "left 23 leftovers in all", exit 0 (left 23)`, "counting, over"},
 		}},
 		{"no /proc", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{0, sees(mainExits(exited(7), false), looked{err: errors.New("no /proc")}), `say "cannot find leftovers: no /proc", exit 7`, "asking, over"},
@@ -551,12 +567,10 @@ func TestInTheJobsGroup(t *testing.T) {
 		"a key from before the command was there": {early, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := defaults()
-			r.Group, r.Job, r.Leader = false, 50, c.leads
-			l := New(&script{}, r, mainPid, true)
 			for i, sig := range all {
-				want := map[bool]string{false: fmt.Sprint("forward ", int(sig))}[i < c.had]
-				play(t, l, []turn{{0, c.comes(sig), want, "running"}})
+				if got := (Identity{Job: 50, Leader: c.leads}).hasHad(c.comes(sig)); got != (i < c.had) {
+					t.Errorf("the command has had signal %d: %t", sig, got)
+				}
 			}
 		})
 	}
@@ -573,13 +587,13 @@ func TestHeir(t *testing.T) {
 			{0, found(member, inGroup, escapee, holder), // escapees that hold a stream come first
 				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1, reap(false, mainPid), "hurry 5ms", "asking"}, // the main child ends before others
-			{2, reap(true, holder.Pid), "end by 9", "over"},
+			{2, reap(true, holder.Pid), "end by 9 (stopped 4)", "over"},
 		}},
 		"no policy counts": {Result{Code: ExitFailed}, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
 			{0, signal(syscall.SIGTERM), "", "asking"},
 			{0, found(member), "(stopping member), member<-15, wake 5ms", "asking"},
-			{1, reap(true, mainPid), "exit 125", "over"},
+			{1, reap(true, mainPid), "exit 125 (stopped 1)", "over"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -615,37 +629,14 @@ func TestPause(t *testing.T) {
 			turn{4, signal(sig), "noMain, look", "lingering"},
 			turn{4, found(holder), "wake 500ms", "lingering"},
 			turn{500*ms + 4, sees(elapsed{}, found(holder)), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			turn{600 * ms, reap(true, holder.Pid), "exit 0", "over"})
+			turn{600 * ms, reap(true, holder.Pid), "exit 0 (stopped 1)", "over"})
 	}
 	pause(LeaveAll,
 		turn{4, signal(syscall.SIGTERM), "noMain, look", "counting"},
-		turn{4, found(holder), "(leaving holder), exit 0", "over"})
+		turn{4, found(holder), "(leaving holder), exit 0 (left 1)", "over"})
 	for _, why := range []Reason{ParentDied, BoundEnded} {
 		pause(LeaveAll,
 			turn{4, stop{why: why}, "noMain, (ending the pause: " + why.String() + "), look", "lingering"},
 			turn{4, reap(true), "exit 0", "over"})
-	}
-}
-
-// More leftovers than anybody reads are counted.
-func TestManyLeftoversAreCounted(t *testing.T) {
-	var crowd []orphans.Process
-	for i := range MaxNamed + 3 {
-		crowd = append(crowd, orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'})
-	}
-	exits := sees(mainExits(exited(0), false), found(crowd...))
-	for policy, turns := range map[string][]turn{
-		StopAll: {
-			{0, exits, strings.Repeat("(stopping x), x<-15, ", MaxNamed) + "x<-15, x<-15, x<-15, wake 5ms", "asking"},
-			{1, reap(true), `say "stopped 23 leftovers in all", exit 0`, "over"},
-		},
-		LeaveAll: {{0, exits, strings.Repeat("(leaving x), ", MaxNamed) + `say "left 23 leftovers in all", exit 0`, "counting, over"}},
-	} {
-		r, k := defaults(), &script{}
-		r.Linger, r.Orphans = 0, policy
-		play(t, New(k, r, mainPid, true), turns)
-		if want := (Leaks{Count: len(crowd), Left: policy == LeaveAll}); k.end.Leaks != want {
-			t.Errorf("%s: %+v, want %+v", policy, k.end, want)
-		}
 	}
 }

@@ -25,7 +25,6 @@ type script struct {
 
 	calls  []string
 	killed []int // of Exited
-	end    End
 }
 
 // shift takes the first of a list, or nothing.
@@ -61,11 +60,7 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return []int{201}, nil, nil
 }
 
-func (k *script) Exit(end End) {
-	k.end = end
-	k.note("exit %d", end.Status())
-}
-
+func (k *script) Exit(end End)                                           { k.note("exit %d", end.Status()) }
 func (k *script) MainEnded()                                             { k.note("main ended") }
 func (k *script) Taken(Signal)                                           {}
 func (k *script) Dropped(got Signal)                                     { k.note("dropped %d", got.Signal) }
