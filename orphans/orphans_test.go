@@ -140,10 +140,12 @@ func TestLook(t *testing.T) {
 			t.Errorf("the process without its first thread: %+v", p)
 		}
 		rig.Equal(t, "the name", found["named"].Name, name)
+		tree.release()
 		before := procfs.CountFDs(t, self)
 		for range 20 {
 			f.find(t, tree)
 		}
+		tree.release()
 		if after := procfs.CountFDs(t, self); after > before {
 			t.Errorf("%d descriptors before 20 looks, %d after", before, after)
 		}
