@@ -176,6 +176,17 @@ func TestFactsAreReadAgain(t *testing.T) {
 	}
 }
 
+// One of whose two threads the first has ended is in the other's state.
+func TestOneThreadIsLeft(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	pid := proc.children(1)[0]
+	proc.put(pid, "status", statusOf(pid, os.Getpid(), "some", "Z (zombie)", 0, 2))
+	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 2))
+	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
+		t.Errorf("found %+v", p)
+	}
+}
+
 // Where the kernel lists no children, nothing of a stranger is read that may have to be waited for.
 func TestStrangerIsNotWaitedFor(t *testing.T) {
 	proc, tree := newFakeProc(t)
