@@ -84,10 +84,8 @@ func (k *script) Say(_ Level, text string, _ Reason) {
 	}
 }
 
-// sent is a Wait that ends by a signal from a process.
-func sent(sig syscall.Signal, sender int) Woken {
-	return Woken{Signals: []Signal{{Received: signals.Received{Signal: sig, Sender: sender}}}}
-}
+// bySIGTERM is a Wait that a signal from a process ends.
+var bySIGTERM = Woken{Signals: []Signal{signal(syscall.SIGTERM)}}
 
 // settle lets a loop go on until all Waits of its script have returned, and it would wait again.
 func settle(l *Loop) {
@@ -109,10 +107,10 @@ func TestLoop(t *testing.T) {
 	}{
 		"orphans are reaped at once": {waits: []Woken{child, child}, reaps: []reaping{{}, reap(false, 300), reap(false, 300)},
 			want: "reap, wait 0s true, reap, wait 0s true, reap"},
-		"it was stopped, and has ended since": {waits: []Woken{sent(15, 9), child},
+		"it was stopped, and has ended since": {waits: []Woken{bySIGTERM, child},
 			reaps: []reaping{{}, {}, {append(mainStops(syscall.SIGSTOP).exits, mainExits(exited(3), true).exits...), true}},
 			want:  "reap, wait 0s true, reap, forward 15 true, wait 0s true, reap, main ended, exit 3"},
-		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{sent(15, 9)}, after: 30 * ms,
+		"it has ended, and then the time: reap before deciding": {rules: func(r *Rules) { r.Timeout = 10 * ms }, waits: []Woken{bySIGTERM}, after: 30 * ms,
 			reaps: []reaping{{}, mainExits(exited(3), true)}, want: "reap, wait 1.01s true, reap, main ended, exit 3"},
 		"-w": {rules: func(r *Rules) { r.WarnReaped = true }, reaps: []reaping{reap(true, 300, mainPid, mainPid)},
 			want: "reap, reaped zombie 300 (), which exited with status 0, main ended, reaped zombie 100 (), which exited with status 0, exit 0"},
@@ -161,7 +159,7 @@ func TestLateSlices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rules := defaults()
 			rules.Grace, rules.KillAfter, rules.Timeout, rules.Linger = c.grace, c.after, c.timeout, 0
-			k := &script{now: s, after: time.Hour, waits: []Woken{sent(15, 9)}} // an hour of idleness, which is not for later
+			k := &script{now: s, after: time.Hour, waits: []Woken{bySIGTERM}} // an hour of idleness, which is not for later
 			if c.exits {
 				k.reaps = []reaping{{}, mainExits(signaled(15), false)}
 			}
