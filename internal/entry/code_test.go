@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 const (
@@ -30,15 +32,8 @@ func TestCode(t *testing.T) {
 		t.Run(arch, func(t *testing.T) {
 			build := exec.Command("go", "build", "-gcflags="+module+"...=-S", ".")
 			build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
-			listing, err := build.CombinedOutput()
-			if err != nil {
-				t.Fatalf("go build: %v\n%s", err, listing)
-			}
-			assembler, err := os.ReadFile("entry_" + arch + ".s")
-			if err != nil {
-				t.Fatal(err)
-			}
-			reached, refused := reach(string(listing) + strings.ReplaceAll(string(assembler), "·", prefix))
+			listing, assembler := rig.Succeed(t, build), rig.ReadFile(t, "entry_"+arch+".s")
+			reached, refused := reach(listing + strings.ReplaceAll(assembler, "·", prefix))
 			for _, line := range refused {
 				t.Errorf("this runs before the runtime: %s", line)
 			}
@@ -88,10 +83,9 @@ TEXT P.entry(SB),NOSPLIT|NOFRAME,$0
 		targets = append(targets, line[strings.LastIndexAny(line, " \t")+1:])
 	}
 	slices.Sort(targets)
-	want := []string{"$290", "(R2)", "AX", "runtime.gcWriteBarrier2(SB)", "runtime.memmove(SB)", "runtime.morestack_noctxt(SB)", "runtime.panicIndex(SB)"}
-	if !slices.Equal(targets, want) {
-		t.Errorf("refused %q, want %q", targets, want)
-	}
+	rig.Equal(t, "what is refused", targets, []string{
+		"$290", "(R2)", "AX", "runtime.gcWriteBarrier2(SB)", "runtime.memmove(SB)", "runtime.morestack_noctxt(SB)", "runtime.panicIndex(SB)",
+	})
 }
 
 var (

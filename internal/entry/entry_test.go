@@ -12,9 +12,9 @@ import (
 	"testing"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // Which command lines begin as a single process.
@@ -29,9 +29,8 @@ func TestGuess(t *testing.T) {
 	} {
 		for _, line := range lines {
 			argv, err := syscall.SlicePtrFromStrings(strings.Fields(line))
-			if got := guessAlone(uintptr(unsafe.Pointer(&argv[0]))); got != alone || err != nil {
-				t.Errorf("%s: %t, want %t", line, got, alone)
-			}
+			rig.NoError(t, err)
+			rig.Equal(t, line, guessAlone(uintptr(unsafe.Pointer(&argv[0]))), alone)
 			runtime.KeepAlive(argv)
 		}
 	}
@@ -60,16 +59,14 @@ func TestKillChildrenLooksAgain(t *testing.T) {
 			switch name {
 			case "a child that is alive":
 				_ = syscall.Kill(orphan, syscall.SIGTERM) // too late for a process that was killed
-				if _, err := syscall.Wait4(orphan, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
-					t.Errorf("the orphan: %v, %v", err, status)
-				}
+				_, err := syscall.Wait4(orphan, &status, 0, nil)
+				rig.NoError(t, err)
+				rig.Equal(t, "what ended the orphan", status.Signal(), syscall.SIGKILL)
 			case "the main child":
 				for !hasExited(orphan) {
 				}
 			}
-			if p.killChildren() {
-				t.Error("the second look finds something")
-			}
+			rig.Equal(t, "the second look finds something", p.killChildren(), false)
 		})
 	}
 }
@@ -89,13 +86,11 @@ func TestReap(t *testing.T) {
 		}
 		return known, reaped
 	}
-	if known, reaped := reap(); known != [3]bool{true, true, true} || reaped != [3]bool{} {
-		t.Errorf("while all live: known %v, reaped %v", known, reaped)
-	}
+	known, reaped := reap()
+	rig.Equal(t, "while all live, known and reaped", [2][3]bool{known, reaped}, [2][3]bool{{true, true, true}, {}})
 	kill(pids[1])
-	if known, reaped := reap(); known != [3]bool{true, false, true} || reaped != [3]bool{false, true, false} {
-		t.Errorf("after the end of the second: known %v, reaped %v", known, reaped)
-	}
+	known, reaped = reap()
+	rig.Equal(t, "after the end of the second", [2][3]bool{known, reaped}, [2][3]bool{{true, false, true}, {false, true, false}})
 }
 
 // kill makes a child a zombie.
@@ -114,17 +109,9 @@ func hasExited(pid int) bool {
 // anOrphan makes this process a subreaper, and returns a child that another process has left to it.
 func anOrphan(t *testing.T) int {
 	t.Helper()
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	text, err := exec.Command("sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	pid, err := strconv.Atoi(strings.TrimSpace(rig.Run(t, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")))
+	rig.NoError(t, err)
 	t.Cleanup(func() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_, _ = syscall.Wait4(pid, nil, 0, nil)
@@ -141,9 +128,7 @@ func TestOneEarlySignal(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestOneEarlySignal$")
 	cmd.Env = append(os.Environ(), asked+"=1")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	rig.NoError(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	files, status := proc.In(unix.AT_FDCWD), proc.Status{}
 	for status.Ignored&terminating != terminating {

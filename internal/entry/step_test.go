@@ -1,12 +1,13 @@
 package entry
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/pdeath"
+	"golang.org/x/sys/unix"
 )
 
 // String is the acts of a set in words.
@@ -128,12 +129,8 @@ func TestStep(t *testing.T) {
 				got = append(got, act.String())
 				s.Early = false // no signal has come before
 			}
-			if got := strings.Join(got, "; "); got != tt.acts {
-				t.Errorf("acts %q, want %q", got, tt.acts)
-			}
-			if s.Status != tt.status {
-				t.Errorf("status %#x, want %#x", s.Status, tt.status)
-			}
+			rig.Equal(t, "its acts", strings.Join(got, "; "), tt.acts)
+			rig.Equal(t, "its status", s.Status, tt.status)
 		})
 	}
 }
@@ -184,9 +181,8 @@ func TestNext(t *testing.T) {
 				}
 				got = append(got, word)
 			}
-			if got := strings.Join(got, " "); got != tt.want || s.Signal.Sender != tt.sender {
-				t.Errorf("sender %d, %s\nwant   %d, %s", s.Signal.Sender, got, tt.sender, tt.want)
-			}
+			rig.Equal(t, "what it looks for", strings.Join(got, " "), tt.want)
+			rig.Equal(t, "the sender", s.Signal.Sender, tt.sender)
 		})
 	}
 }
@@ -210,8 +206,6 @@ func TestTakes(t *testing.T) {
 		{Sleeper{Main: 30, Job: InJob, Early: true}, ^set()},
 		{Sleeper{Main: 30, Job: InJob}, ^set(unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)},
 	} {
-		if got := tt.s.Takes(); got != tt.want {
-			t.Errorf("%+v: %#x, want %#x", tt.s, got, tt.want)
-		}
+		rig.Equal(t, fmt.Sprintf("what %+v takes", tt.s), tt.s.Takes(), tt.want)
 	}
 }

@@ -3,7 +3,6 @@ package life
 import (
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 )
 
@@ -164,16 +164,14 @@ func TestHistory(t *testing.T) {
 	}
 	told := w.tell(name)
 	if *update {
-		if err := os.WriteFile(path, []byte(told), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		rig.Put(t, path, told, 0o644)
 	}
-	if told != source(t, path) {
+	if told != rig.ReadFile(t, path) {
 		t.Errorf("it is told like this, and in %s in another way (go test ./internal/life -run History -update):\n%s", path, told)
 	}
 	table, _, _ := strings.Cut(told, "\nas a case")
 	for line := range strings.Lines(table) {
-		if line != "\n" && !strings.Contains(source(t, "README.md"), "    "+line) {
+		if line != "\n" && !strings.Contains(rig.ReadFile(t, "README.md"), "    "+line) {
 			t.Errorf("README.md lacks this line of the history: %q", line)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -568,9 +569,8 @@ func TestInTheJobsGroup(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, sig := range all {
-				if got := (Identity{Job: 50, Leader: c.leads}).hasHad(c.comes(sig)); got != (i < c.had) {
-					t.Errorf("the command has had signal %d: %t", sig, got)
-				}
+				got := Identity{Job: 50, Leader: c.leads}.hasHad(c.comes(sig))
+				rig.Equal(t, fmt.Sprintf("the command has had signal %d", sig), got, i < c.had)
 			}
 		})
 	}
@@ -598,17 +598,14 @@ func TestHeir(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewHeir(&script{}, r, mainPid, c.result)
-			if got, want := text(l.todo), `say "stopping the command: the inner fini was killed", look`; got != want {
-				t.Fatalf("begins with %s, want %s", got, want)
-			}
+			rig.Equal(t, "how it begins", text(l.todo), `say "stopping the command: the inner fini was killed", look`)
 			play(t, l, c.turns)
 		})
 	}
 	t.Run("all has ended before", func(t *testing.T) {
 		l := NewHeir(&script{reaps: []reaping{reap(true, mainPid, 300)}}, r, mainPid, Result{Sig: syscall.SIGKILL})
-		if l.turn(); text(l.todo) != "end by 9" {
-			t.Errorf("%s, want end by 9", text(l.todo))
-		}
+		l.turn()
+		rig.Equal(t, "what it does", text(l.todo), "end by 9")
 	})
 }
 

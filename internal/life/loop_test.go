@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -130,9 +131,7 @@ func TestLoop(t *testing.T) {
 			}
 			k := &script{now: time.Second, waits: c.waits, after: c.after, reaps: c.reaps}
 			settle(New(k, rules, mainPid, true))
-			if got := strings.Join(k.calls, ", "); got != c.want {
-				t.Errorf("\n got %s\nwant %s", got, c.want)
-			}
+			rig.Equal(t, "its calls", strings.Join(k.calls, ", "), c.want)
 		})
 	}
 }
@@ -170,9 +169,7 @@ func TestLateSlices(t *testing.T) {
 			for k.after, k.lasts, k.lates = 0, true, c.lates; !slices.ContainsFunc(k.calls, kills) && len(k.calls) < 1000; {
 				l.turn()
 			}
-			if got := k.now - asked; got != c.want {
-				t.Errorf("SIGKILL came after %v, want %v", got, c.want)
-			}
+			rig.Equal(t, "the time until SIGKILL", k.now-asked, c.want)
 		})
 	}
 }
@@ -180,9 +177,8 @@ func TestLateSlices(t *testing.T) {
 // Only the waits of a stop wake fini for each slice.
 func TestNothingElseIsSliced(t *testing.T) {
 	for _, m := range []Machine{&ladder{}, &sweep{stage: waiting}, paused{}} {
-		if l := (&Loop{Kernel: &script{}, machine: m, wake: time.Hour}); l.next() != time.Hour {
-			t.Errorf("%s is woken at %v", where(m), l.next())
-		}
+		l := &Loop{Kernel: &script{}, machine: m, wake: time.Hour}
+		rig.Equal(t, where(m)+", when it is woken", l.next(), time.Hour)
 	}
 }
 
@@ -211,9 +207,7 @@ func TestCrashOrClose(t *testing.T) {
 		}
 		l := New(k, defaults(), mainPid, true)
 		settle(l)
-		if got := l.reason(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		rig.Equal(t, name, l.reason(), c.want)
 	}
 }
 
@@ -225,9 +219,7 @@ func TestHurry(t *testing.T) {
 	} {
 		l.wake = c.before
 		hurry{5 * ms}.do(l)
-		if l.wake != c.want {
-			t.Errorf("woken at %v instead of %v, want %v", l.wake, c.before, c.want)
-		}
+		rig.Equal(t, fmt.Sprintf("when it is woken instead of at %v", c.before), l.wake, c.want)
 	}
 }
 
@@ -237,9 +229,7 @@ func TestAnEarlierLookIsDropped(t *testing.T) {
 	l.queue = []event{elapsed{}}
 	look{}.do(l)
 	look{}.do(l)
-	if got := l.queue; len(got) != 2 || got[0] != (elapsed{}) {
-		t.Errorf("queued %+v, want elapsed and one answer", got)
-	}
+	rig.Equal(t, "the queue", l.queue, []event{elapsed{}, looked{}})
 }
 
 // An inner fini takes what the outer fini relays, and names one other signal that it drops.
@@ -267,8 +257,7 @@ func TestWhoseSignalsAreTaken(t *testing.T) {
 		for _, got := range c.got {
 			l.Take(got)
 		}
-		if got := strings.Join(k.calls, ", "); got != c.want || len(l.queue) != c.taken {
-			t.Errorf("%s: %s, and %d taken, want %s, and %d", name, got, len(l.queue), c.want, c.taken)
-		}
+		rig.Equal(t, name, strings.Join(k.calls, ", "), c.want)
+		rig.Equal(t, name+", how many are taken", len(l.queue), c.taken)
 	}
 }

@@ -1,9 +1,10 @@
 package life
 
 import (
-	"reflect"
 	"syscall"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 func TestPlan(t *testing.T) {
@@ -58,14 +59,10 @@ func TestPlan(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := PlanOf(tt.w, tt.f)
 			got.NoShield = got.NoShield[:min(16, len(got.NoShield))]
-			if !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got  %+v\nwant %+v", got, tt.want)
-			}
+			rig.Equal(t, "the plan", got, tt.want)
 			// As in proc_pid_stat(5), where the number of a group outside of the PID namespace is 0.
 			group := map[int]int{0: mainPid, OutsideJob: 0, 1: 1, 5: 5}[tt.want.Job]
-			if got := got.commandGroup(mainPid); got != group {
-				t.Errorf("the command's group is %d, want %d", got, group)
-			}
+			rig.Equal(t, "the command's group", got.commandGroup(mainPid), group)
 		})
 	}
 }

@@ -1,11 +1,13 @@
 package life
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 )
@@ -57,13 +59,9 @@ func TestRecordsOfOnePid(t *testing.T) {
 	next.Start += tick
 	unread.Start = 0
 	for p, want := range map[orphans.Process]*Record{escapee: first, unread: first, next: nil} {
-		if got := l.of(p); got != want {
-			t.Errorf("%+v: %+v, want %+v", p.ID(), got, want)
-		}
+		rig.Equal(t, fmt.Sprintf("the Record of %+v", p.ID()), l.of(p), want)
 	}
-	if got := l.leftover(next); len(got.Sent) > 0 {
-		t.Errorf("the next one has had %v", got.Sent)
-	}
+	rig.Equal(t, "the number of signals that the next one has had", len(l.leftover(next).Sent), 0)
 }
 
 // Which exits the kernel may have caused because memory ran out.
@@ -101,12 +99,8 @@ func TestKillsOfOthers(t *testing.T) {
 		}
 		k.reaps, k.killed = []reaping{{exits: c.exits}}, nil
 		l.collect()
-		if !slices.Equal(k.killed, c.want) {
-			t.Errorf("%s: %v, want %v", what, k.killed, c.want)
-		}
-		if len(l.leftovers) > 1 {
-			t.Errorf("%s: keeps %v", what, l.leftovers)
-		}
+		rig.Equal(t, what, k.killed, c.want)
+		rig.Equal(t, what+", and it keeps more than one", len(l.leftovers) > 1, false)
 	}
 }
 
@@ -118,7 +112,5 @@ func TestKilledByOneCall(t *testing.T) {
 	kill{childrenOnly: true}.do(l)
 	k.reaps = []reaping{{exits: exits(signaled(syscall.SIGKILL), escapee.Pid)}}
 	l.collect()
-	if got := left.Signals(); !slices.Equal(got, []syscall.Signal{syscall.SIGKILL}) {
-		t.Errorf("it was sent %v", got)
-	}
+	rig.Equal(t, "what it was sent", left.Signals(), []syscall.Signal{syscall.SIGKILL})
 }

@@ -2,11 +2,12 @@ package life
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
 )
 
 // A row is a line of a machine's table: where it stands, what event happens, and where it stands then.
@@ -22,18 +23,10 @@ var beginnings = []string{"lingering", "waiting", "clearing", "asking", "countin
 
 var states = regexp.MustCompile(`\b(running|heeding|closing|stopping|killed|lingering|waiting|clearing|asking|killing|counting|over)\b`)
 
-func source(t *testing.T, file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // table reads the table in the comment over a type, line by line, without the one that names the columns. A column begins where
 // its name does, and there are two blanks between two names.
 func table(t *testing.T, file, kind string) (lines [][]string) {
-	above, _, _ := strings.Cut(source(t, file), "\ntype "+kind+" ")
+	above, _, _ := strings.Cut(rig.ReadFile(t, file), "\ntype "+kind+" ")
 	_, inTable, found := strings.Cut(above[strings.LastIndex(above, "\n\n")+1:], "//\n//\t")
 	if !found {
 		t.Fatalf("no table over the type %s in %s", kind, file)
