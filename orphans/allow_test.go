@@ -70,7 +70,7 @@ func TestAllow(t *testing.T) {
 	byFile.Path = linked
 	f.start(byFile)
 	f.grow("@named agent @fork agent @fork below @stay deep", "@fork parent @named agent @stay inner", "@named agent @stay main")
-	check(t, os.Remove(linked)) // a program may be replaced while it runs
+	rig.NoError(t, os.Remove(linked)) // a program may be replaced while it runs
 	tree.Allow([]string{"agent", "daemon-by-file"}, f.pids["main"])
 
 	stay := []string{"agent", "below", "deep", "byFile", "inner"}

@@ -39,7 +39,7 @@ func TestEarlier(t *testing.T) {
 			tree := New()
 			tree.childrenOnly, tree.usePidfds = childrenOnly, way != "no pidfds"
 			rig.Equal(t, "none is noted: OnlyEarlier", tree.OnlyEarlier(), false)
-			check(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
+			rig.NoError(t, tree.EarlierAre([]int{f.pids["early"], 1 << 30, os.Getppid()}, !childrenOnly))
 			rig.Equal(t, "there is nobody else: OnlyEarlier", tree.OnlyEarlier(), true)
 			f.grow("@stay late")
 			rig.Equal(t, "there is somebody else: OnlyEarlier", tree.OnlyEarlier(), false)
@@ -49,7 +49,7 @@ func TestEarlier(t *testing.T) {
 				rig.Equal(t, "Descends: "+label, tree.Descends(f.pids[label]), want)
 			}
 			f.mustBe(t, "Kill hit", killed(t, tree.Kill), "late")
-			check(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
+			rig.NoError(t, errors.Join(unix.Kill(f.pids["early"], 0), unix.Kill(f.pids["below"], 0)))
 
 			// Its pid is another's once it was reaped.
 			f.kill("early")
@@ -58,9 +58,8 @@ func TestEarlier(t *testing.T) {
 			_, noted := tree.earlier[f.pids["early"]]
 			rig.Equal(t, "one that was reaped is noted", noted, false)
 			// What it has left is not of the tree either, but who has that pid with another start is.
-			if _, ok := look(t, tree)[f.pids["below"]]; ok && !childrenOnly {
-				t.Errorf("Look finds %d, a child of the early one", f.pids["below"])
-			}
+			_, found := look(t, tree)[f.pids["below"]]
+			rig.Equal(t, "Look finds a child of the early one", found && !childrenOnly, false)
 		})
 	}
 }
@@ -84,13 +83,13 @@ func TestAutoreap(t *testing.T) {
 		if p.Parent != os.Getpid() || !tree.autoreap || p.kept.pidfd < 0 {
 			t.Errorf("it is signalled by its pid: %+v", p)
 		}
-		check(t, tree.Signal(p, unix.SIGKILL))
+		rig.NoError(t, tree.Signal(p, unix.SIGKILL))
 		for unix.Kill(pid, 0) != unix.ESRCH {
 			runtime.Gosched()
 		}
 		_, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		rig.Equal(t, "wait4", err, unix.ECHILD)
-		check(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
+		rig.NoError(t, tree.Signal(p, unix.SIGKILL)) // it has ended, which is no error
 		rig.Equal(t, "whom KillChildren hits", killed(t, tree.KillChildren), []int(nil))
 	}
 }

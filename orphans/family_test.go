@@ -43,8 +43,6 @@ func TestMain(m *testing.M) {
 	}
 }
 
-var check = rig.NoError
-
 // program is what a process of a family runs. Each writes lines to descriptor 3, and ends at the end of descriptor 4, which
 // is at the latest when the test has ended. Any of the words can follow one of those that take further words:
 //
@@ -140,7 +138,7 @@ func newFamily(t *testing.T) *family {
 	t.Helper()
 	heard, said, err := os.Pipe()
 	until, hold, err2 := os.Pipe()
-	check(t, errors.Join(err, err2))
+	rig.NoError(t, errors.Join(err, err2))
 	f := &family{t, rig.NewLines(t, heard), []*os.File{said, until}, hold, map[string]int{}, nil}
 	if outside == nil && !inNamespace {
 		outside = f
@@ -149,7 +147,7 @@ func newFamily(t *testing.T) *family {
 		outside.start(cmd) // before this process is a subreaper
 		return newFamily(t)
 	}
-	check(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	rig.NoError(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	t.Cleanup(f.end)
 	return f
 }
@@ -164,12 +162,12 @@ func (f *family) start(cmd *exec.Cmd, files ...*os.File) *exec.Cmd {
 	cmd.ExtraFiles = slices.Concat(f.ends, files)
 	err := make(chan error)
 	onMain <- func() { err <- cmd.Start() }
-	check(f.t, <-err)
+	rig.NoError(f.t, <-err)
 	f.cmds = append(f.cmds, cmd)
 	for i, word := range cmd.Args {
 		switch word {
 		case "@double":
-			check(f.t, cmd.Wait())
+			rig.NoError(f.t, cmd.Wait())
 		case "@stay", "@fork", "@headless":
 			for label := cmd.Args[i+1]; f.pids[label] == 0; {
 				var who string
@@ -222,7 +220,7 @@ func (f *family) end() {
 		return
 	}
 	outside.lines.T = f.t
-	check(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
+	rig.NoError(f.t, unix.Kill(outside.pids["outside"], unix.SIGUSR2))
 	outside.lines.WantNext("SIGUSR2 outside") // SIGUSR1 would be there before this one
 }
 
@@ -245,8 +243,8 @@ func withOwnPids(t *testing.T, body func(t *testing.T)) {
 	_, err := os.Stat(last)
 	need.That(t, err == nil && os.Getuid() == 0, "root and "+last+" (CONFIG_CHECKPOINT_RESTORE)")
 	if inNamespace {
-		check(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		check(t, unix.Mount("proc", "/proc", "proc", 0, ""))
+		rig.NoError(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		rig.NoError(t, unix.Mount("proc", "/proc", "proc", 0, ""))
 		body(t)
 		return
 	}

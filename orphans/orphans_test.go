@@ -28,7 +28,7 @@ func ways(t *testing.T, test func(t *testing.T, tree *Tree)) {
 		byChildren, pidfds, autoreap := way&4 == 0, way&2 == 0, way&1 == 0
 		t.Run(fmt.Sprintf("children=%t,pidfds=%t,autoreap=%t", byChildren, pidfds, autoreap), func(t *testing.T) {
 			tree := New()
-			check(t, tree.prepare())
+			rig.NoError(t, tree.prepare())
 			need.That(t, tree.byChildren, "/proc/PID/task/TID/children (CONFIG_PROC_CHILDREN)")
 			fd, err := unix.PidfdOpen(os.Getpid(), 0)
 			need.That(t, err == nil, "pidfd_open(2)")
@@ -53,7 +53,7 @@ func (t *Tree) release() {
 func look(t *testing.T, tree *Tree) map[int]Process {
 	t.Helper()
 	view, err := tree.Look()
-	check(t, err)
+	rig.NoError(t, err)
 	found := map[int]Process{}
 	for _, p := range view.Found {
 		_, twice := found[p.Pid]
@@ -83,9 +83,8 @@ func (f *family) find(t *testing.T, tree *Tree, labels ...string) map[string]Pro
 func killed(t *testing.T, kill func() (hit, refused []int, err error)) []int {
 	t.Helper()
 	hit, refused, err := kill()
-	if err != nil || len(refused) > 0 {
-		t.Errorf("was refused %v, %v", refused, err)
-	}
+	rig.NoError(t, err)
+	rig.Equal(t, "who refuses it", append([]int{}, refused...), []int{})
 	return hit
 }
 
@@ -117,7 +116,7 @@ func TestLook(t *testing.T) {
 	f.zombie() // which is not alive
 	self, ownGroup := os.Getpid(), unix.Getpgrp()
 	ownSession, err := unix.Getsid(0)
-	check(t, err)
+	rig.NoError(t, err)
 
 	ways(t, func(t *testing.T, tree *Tree) {
 		found := f.find(t, tree)
@@ -146,9 +145,7 @@ func TestLook(t *testing.T) {
 			f.find(t, tree)
 		}
 		tree.release()
-		if after := procfs.CountFDs(t, self); after > before {
-			t.Errorf("%d descriptors before 20 looks, %d after", before, after)
-		}
+		rig.Equal(t, "how many descriptors 20 looks have left open", max(procfs.CountFDs(t, self)-before, 0), 0)
 	})
 }
 
@@ -171,7 +168,7 @@ func TestHolds(t *testing.T) {
 	near, far := rig.Socketpair(t)
 	null, file := self.Open(t, os.DevNull, os.O_RDWR), self.Open(t, filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_CREATE)
 	named := filepath.Join(t.TempDir(), "fifo")
-	check(t, unix.Mkfifo(named, 0o600))
+	rig.NoError(t, unix.Mkfifo(named, 0o600))
 	fifo := self.Open(t, named, os.O_RDWR)
 	for label, files := range map[string][]*os.File{
 		"none":                 nil,
@@ -237,11 +234,11 @@ func TestSignalReachesExactlyOne(t *testing.T) {
 		all, found := []string{"first", "second", "below", "daemon"}, map[string]Process{}
 		for _, target := range all {
 			found = f.find(t, tree)
-			check(t, tree.Signal(found[target], unix.SIGUSR1))
+			rig.NoError(t, tree.Signal(found[target], unix.SIGUSR1))
 			f.lines.WantNext("SIGUSR1 " + target)
 			// SIGUSR1 would be there before SIGUSR2.
 			for _, l := range all {
-				check(t, tree.Signal(found[l], unix.SIGUSR2))
+				rig.NoError(t, tree.Signal(found[l], unix.SIGUSR2))
 				f.lines.WantNext("SIGUSR2 " + l)
 			}
 		}
@@ -265,9 +262,9 @@ func TestSignalSparesRecycledPid(t *testing.T) {
 			for _, label := range []string{"child", "below"} {
 				f, old := comesAgain(t, label, tree)
 				if label == "child" || tree.usePidfds { // else what has the pid now is a child of this process, and so of the tree
-					check(t, tree.Signal(old, unix.SIGUSR1))
+					rig.NoError(t, tree.Signal(old, unix.SIGUSR1))
 					// SIGUSR1 would be there before SIGUSR2.
-					check(t, unix.Kill(old.Pid, unix.SIGUSR2))
+					rig.NoError(t, unix.Kill(old.Pid, unix.SIGUSR2))
 					f.lines.WantNext("SIGUSR2 other")
 				}
 				if now, found := look(t, tree)[old.Pid]; !found || now.kept == old.kept {
@@ -318,7 +315,7 @@ func TestVerify(t *testing.T) {
 	need.That(t, err == nil, "pidfd_open(2)")
 	_, _ = unix.Wait4(ended, nil, 0, nil)
 	tree := New()
-	check(t, tree.prepare())
+	rig.NoError(t, tree.prepare())
 	parent := Process{Pid: f.pids["parent"], Parent: os.Getpid(), Threads: 1, kept: &kept{pidfd: -1}}
 	parentOf := func(label string) int {
 		p, _ := tree.verify(f.pids[label], parent)
@@ -346,9 +343,8 @@ func TestKill(t *testing.T) {
 		}
 		slices.Sort(hit)
 		f.mustBe(t, "Kill hit", slices.Compact(hit), slices.Collect(maps.Keys(f.pids))...)
-		if hit, found := killed(t, tree.Kill), look(t, tree); len(hit)+len(found)+len(tree.known) > 0 {
-			t.Errorf("the tree is empty, and Kill hits %v, and %v are found, and %v known", hit, found, tree.known)
-		}
+		none := [3]int{len(killed(t, tree.Kill)), len(look(t, tree)), len(tree.known)}
+		rig.Equal(t, "in an empty tree, how many Kill hits, are found, and are known", none, [3]int{})
 	})
 }
 
@@ -356,15 +352,13 @@ func TestKill(t *testing.T) {
 // in it, which was found and is not reaped. A process of another group has to be found.
 func TestKillChildrenEndsTheGroup(t *testing.T) {
 	tree := New()
-	check(t, tree.prepare())
+	rig.NoError(t, tree.prepare())
 	f := newFamily(t)
 	f.grow("@group @fork main @stay follower", "@group @fork other @fork middle @stay below")
 	tree.Allow(nil, f.pids["main"])
 	before := tree.hasGroup()
 	look(t, tree)
-	if after := tree.hasGroup(); before || !after {
-		t.Fatalf("hasGroup = %t before a look, and %t after it", before, after)
-	}
+	rig.Equal(t, "hasGroup, before a look and after it", [2]bool{before, tree.hasGroup()}, [2]bool{false, true})
 	killed(t, tree.KillChildren)
 	for _, label := range []string{"main", "follower", "other"} {
 		rig.Until(t, label+" was killed, and reaped", func() bool {
@@ -374,7 +368,7 @@ func TestKillChildrenEndsTheGroup(t *testing.T) {
 		tree.Reaped(f.pids[label])
 	}
 	rig.Equal(t, "when all of the group are reaped, hasGroup", tree.hasGroup(), false)
-	check(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
+	rig.NoError(t, errors.Join(unix.Kill(f.pids["middle"], 0), unix.Kill(f.pids["below"], 0)))
 }
 
 // A process of another user, which may not be signalled or looked into, is told of, and neither is taken for one that has ended
@@ -386,8 +380,8 @@ func TestNotAllowed(t *testing.T) {
 	f.grow("@stay child", "@fork parent @stay below")
 	need.That(t, os.Getuid() == 0, "root, to be another user for a while")
 	const nobody = 65534
-	check(t, syscall.Setresuid(nobody, nobody, 0))
-	defer func() { check(t, syscall.Setresuid(0, 0, 0)) }()
+	rig.NoError(t, syscall.Setresuid(nobody, nobody, 0))
+	defer func() { rig.NoError(t, syscall.Setresuid(0, 0, 0)) }()
 
 	tree.Allow([]string{"env:A=b"}, 0)
 	for _, p := range f.find(t, tree) {
@@ -403,7 +397,7 @@ func TestNotAllowed(t *testing.T) {
 		}
 	}
 	hit, refused, err := tree.Kill()
-	check(t, err)
+	rig.NoError(t, err)
 	f.mustBe(t, "Kill hit", hit)
 	f.mustBe(t, "Kill was refused", refused, "child", "parent", "below")
 	rig.Equal(t, "though one process may not be signalled, pidfds are used", tree.usePidfds, true)
@@ -427,7 +421,7 @@ func TestLookWithoutProc(t *testing.T) {
 				if p.State != '?' || p.Parent != os.Getpid() || !p.Alive() {
 					t.Errorf("found %+v", p)
 				}
-				check(t, tree.Signal(p, 0))
+				rig.NoError(t, tree.Signal(p, 0))
 			}
 		}
 		if view, err := tree.Look(); err != nil || !view.Nameless {
@@ -438,9 +432,8 @@ func TestLookWithoutProc(t *testing.T) {
 		f.mustBe(t, "Kill hit", hit, "child", "other")
 		for _, pid := range pids {
 			self.AwaitEnd(t, pid)
-			if p, ok := look(t, tree)[pid]; ok {
-				t.Errorf("found the zombie %+v", p)
-			}
+			_, found := look(t, tree)[pid]
+			rig.Equal(t, "a look finds the zombie", found, false)
 		}
 	})
 }
@@ -470,7 +463,7 @@ func TestSignalSparesWhoGotThePid(t *testing.T) {
 	f := newFamily(t)
 	f.grow("@stay child")
 	tree := New()
-	check(t, tree.prepare())
+	rig.NoError(t, tree.prepare())
 	const noParent = 1 << 22 // PID_MAX_LIMIT in proc_sys_kernel(5)
 	rig.Equal(t, "to no descendant", tree.send(os.Getppid(), noParent, -1, 0), unix.ESRCH)
 	tree.autoreap = true
@@ -478,12 +471,11 @@ func TestSignalSparesWhoGotThePid(t *testing.T) {
 		rig.Equal(t, fmt.Sprint("SIGKILL to ", pid), tree.send(pid, tree.self, -1, unix.SIGKILL), unix.ESRCH)
 	}
 	for range 2 { // then a zombie, which is a child
-		check(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
+		rig.NoError(t, tree.send(f.pids["child"], tree.self, -1, unix.SIGKILL))
 		self.AwaitEnd(t, f.pids["child"])
 	}
 	before, now := &kept{pidfd: -1}, &kept{pidfd: -1}
 	tree.known[os.Getppid()] = now
-	if err := tree.Signal(Process{Pid: os.Getppid(), kept: before}, 0); err != nil || before.signaled || now.signaled {
-		t.Errorf("another process with the pid: %v, signalled %v and %v", err, before.signaled, now.signaled)
-	}
+	rig.NoError(t, tree.Signal(Process{Pid: os.Getppid(), kept: before}, 0))
+	rig.Equal(t, "one or another process with the pid was signalled", before.signaled || now.signaled, false)
 }

@@ -62,7 +62,7 @@ func (f fakeProc) fifo(pid int, name string) (path string) {
 	f.t.Helper()
 	path = filepath.Join(f.dir, strconv.Itoa(pid), name)
 	_ = os.Remove(path)
-	check(f.t, unix.Mkfifo(path, 0o600))
+	rig.NoError(f.t, unix.Mkfifo(path, 0o600))
 	return path
 }
 
@@ -85,7 +85,7 @@ func (f fakeProc) whileRead(pid int, name, text string, do func() error) (wait f
 	return func() {
 		f.t.Helper()
 		self.Open(f.t, path, os.O_RDONLY|unix.O_NONBLOCK) // or, if nobody has read it, nothing would end the wait
-		check(f.t, <-done)
+		rig.NoError(f.t, <-done)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestReaderIsHeld(t *testing.T) {
 		rig.Equal(t, "of whom the reader tells", told(look(t, tree)), []bool{true, false, false})
 	}
 	rig.Equal(t, "the last one", tree.CommandLine(look(t, tree)[pids[2]]), "some")
-	check(t, end.Close())
+	rig.NoError(t, end.Close())
 	rig.Until(t, "the reader is back", func() bool { return !tree.reader.busy.Load() })
 	rig.Equal(t, "of whom it tells when it is back", told(look(t, tree)), []bool{true, false, true})
 }
@@ -165,7 +165,7 @@ func TestFactsAreReadAgain(t *testing.T) {
 				t.Fatalf("the first look finds %+v", found)
 			}
 			if c.signalled {
-				check(t, tree.Signal(p, 0))
+				rig.NoError(t, tree.Signal(p, 0))
 			}
 			proc.put(pid, "status", statusOf(pid, os.Getpid(), c.program, some, c.codeNow, 1))
 			proc.listed(pid)

@@ -7,10 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
 )
 
 // A process listens on what it has inherited, too.
@@ -18,7 +17,7 @@ func TestSurroundings(t *testing.T) {
 	f := newFamily(t)
 	fileOf := func(c interface{ File() (*os.File, error) }) *os.File {
 		file, err := c.File()
-		check(t, err)
+		rig.NoError(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
@@ -31,10 +30,10 @@ func TestSurroundings(t *testing.T) {
 	tcp, tcpAt := listen("127.0.0.1:0")
 	six, sixAt := listen("[::1]:0")
 	connected, err := net.Dial("tcp", tcpAt)
-	check(t, err)
+	rig.NoError(t, err)
 	defer func() { _ = connected.Close() }()
 	here, err := os.Getwd()
-	check(t, err)
+	rig.NoError(t, err)
 
 	server := command("@stay", "server")
 	server.Dir = t.TempDir()

@@ -41,15 +41,15 @@ func TestTraffic(t *testing.T) {
 		// The kernel counts what a process has written after others can read it.
 		f.allSleep()
 		now, err := tree.Traffic()
-		check(t, err)
+		rig.NoError(t, err)
 		rig.Equal(t, "one of them is in a system call for which a reader would wait", now.Busy, false)
 		return now.Sum
 	}
 	still := traffic()
-	check(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
+	rig.NoError(t, unix.Kill(f.pids["beside"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 beside")
 	rig.Equal(t, "the sum when a process with another standard input has moved", traffic(), still)
-	check(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
+	rig.NoError(t, unix.Kill(f.pids["server"], unix.SIGUSR1))
 	f.lines.WantNext("SIGUSR1 server")
 	if now := traffic(); now == still || still == 0 {
 		t.Errorf("the server wrote a line, and the sum is %d, was %d", now, still)

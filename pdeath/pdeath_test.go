@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var check = rig.NoError
-
 // Sessions prove an adoption, or they don't: a living parent is never taken for one that has adopted.
 func TestAdopted(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -36,7 +34,7 @@ func TestLookAtStdin(t *testing.T) {
 	pipe, _ := rig.Pipe(t)
 	stream, _ := rig.Socketpair(t)
 	datagrams, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	check(t, err)
+	rig.NoError(t, err)
 	for name, c := range map[string]struct {
 		file *os.File
 		want Stdin
@@ -65,7 +63,7 @@ func TestCanWatch(t *testing.T) {
 	fd, err := pidfd()
 	need.That(t, err != unix.ENOSYS, "pidfd_open(2) (kernel)")
 	rig.Equal(t, "while it lives", CanWatch(fd, err), nil)
-	check(t, cmd.Process.Kill())
+	rig.NoError(t, cmd.Process.Kill())
 	self.AwaitEnd(t, cmd.Process.Pid)
 	rig.Equal(t, "of a zombie", CanWatch(pidfd()), ErrGone)
 	_ = cmd.Wait()

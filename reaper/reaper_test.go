@@ -23,14 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var check = rig.NoError
-
 // start starts a command, which is gone with the test, and returns its pid. No test runs beside another, so this process has
 // no other children.
 func start(t *testing.T, args ...string) int {
 	t.Helper()
 	child, err := Spawn(Command{Args: args, Env: os.Environ(), Terminal: -1})
-	check(t, err)
+	rig.NoError(t, err)
 	t.Cleanup(func() {
 		if child.FD >= 0 {
 			_ = unix.PidfdSendSignal(child.FD, unix.SIGKILL, nil, 0)
@@ -45,7 +43,7 @@ func start(t *testing.T, args ...string) int {
 func mustReap(t *testing.T, name func(pid int) string, none bool, want ...Exit) {
 	t.Helper()
 	exits, isNone, err := Reap(name)
-	check(t, err)
+	rig.NoError(t, err)
 	rig.Equal(t, "exits", exits, want)
 	rig.Equal(t, "no child is left", isNone, none)
 }
@@ -55,9 +53,9 @@ func exited(status int) syscall.WaitStatus { return syscall.WaitStatus(status <<
 
 func TestReapCommandAndOrphans(t *testing.T) {
 	const orphans = 50
-	check(t, Subreaper())
+	rig.NoError(t, Subreaper())
 	fifo := filepath.Join(t.TempDir(), "until")
-	check(t, unix.Mkfifo(fifo, 0o600))
+	rig.NoError(t, unix.Mkfifo(fifo, 0o600))
 	end := self.Open(t, fifo, os.O_RDWR)
 	const script = `exec 3<"$1"; for n in $(seq $2); do read line <&3 & done; exit 7`
 	child := start(t, "/bin/sh", "-c", script, "sh", fifo, strconv.Itoa(orphans))
@@ -117,7 +115,7 @@ func TestReapWhatIsGone(t *testing.T) {
 	start(t, "/bin/true")
 	takes := func(pid int) string {
 		_, err := unix.Wait4(pid, nil, 0, nil)
-		check(t, err)
+		rig.NoError(t, err)
 		return ""
 	}
 	self.AwaitEnd(t, 0)
@@ -143,9 +141,9 @@ func byID(t *testing.T, child int) (status syscall.WaitStatus) {
 func TestWaitIDSaysTheSame(t *testing.T) {
 	t.Chdir(t.TempDir()) // for the core
 	var limit unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
+	rig.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
 	limit.Cur = min(limit.Max, 1<<20)
-	check(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
+	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_CORE, &limit))
 	dumped := false
 	for _, script := range []string{"exit 7", "kill -SEGV $$"} {
 		child := start(t, "/bin/sh", "-c", script)

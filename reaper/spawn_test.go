@@ -41,7 +41,7 @@ func wait4(t *testing.T, child Child) int {
 	t.Helper()
 	var status unix.WaitStatus
 	_, err := unix.Wait4(child.Pid, &status, 0, nil)
-	check(t, err)
+	rig.NoError(t, err)
 	proc.Close(child.FD)
 	return status.ExitStatus()
 }
@@ -133,9 +133,9 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range c.files {
 				path := filepath.Join(dir, name)
-				check(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				rig.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				if target, isLink := strings.CutPrefix(text, "-> "); isLink {
-					check(t, os.Symlink(target, path))
+					rig.NoError(t, os.Symlink(target, path))
 				} else if text, isPlain := strings.CutPrefix(text, "0644 "); isPlain {
 					rig.Put(t, path, text, 0o644)
 				} else {
@@ -177,14 +177,14 @@ func TestSpawnErrorReads(t *testing.T) {
 // The command has its name as it was given, and leads a process group.
 func TestSpawnedCommand(t *testing.T) {
 	dir := t.TempDir()
-	check(t, os.Symlink("/bin/sh", filepath.Join(dir, "tool")))
+	rig.NoError(t, os.Symlink("/bin/sh", filepath.Join(dir, "tool")))
 	const script = `read -r pid _ _ _ group _ </proc/$$/stat; test "$0 $group" = "tool $$" && exit 42`
 	child, err := Spawn(Command{Args: []string{"tool", "-c", script}, Env: []string{"PATH=" + dir}, Terminal: -1})
-	check(t, err)
+	rig.NoError(t, err)
 	if child.FD >= 0 {
-		check(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
+		rig.NoError(t, unix.PidfdSendSignal(child.FD, 0, nil, 0))
 		flags, err := unix.FcntlInt(uintptr(child.FD), unix.F_GETFD, 0)
-		check(t, err)
+		rig.NoError(t, err)
 		rig.Equal(t, "the flags of the child's pidfd", flags, unix.FD_CLOEXEC)
 	}
 	rig.Equal(t, "the status", wait4(t, child), 42)
@@ -193,10 +193,10 @@ func TestSpawnedCommand(t *testing.T) {
 // Where the kernel has nothing to give, the command was neither missing nor unfit.
 func TestSpawnWithoutDescriptors(t *testing.T) {
 	var before unix.Rlimit
-	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
+	rig.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: before.Max}))
 	_, err := Spawn(Command{Args: []string{"/bin/sh", "-c", "exit 0"}, Terminal: -1})
-	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	rig.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	rig.Equal(t, "the error", err, &SpawnError{"/bin/sh", NoProcess, unix.EMFILE})
 }
 
@@ -204,7 +204,7 @@ func TestSpawnWithoutDescriptors(t *testing.T) {
 func TestSpawnIntoAGroupThatHasEnded(t *testing.T) {
 	const none = 1<<22 - 1 // PID_MAX_LIMIT in proc_sys_kernel(5) is one more
 	child, err := Spawn(Command{Args: []string{"/bin/true"}, Group: none, Deathsig: unix.SIGTERM, Terminal: -1})
-	check(t, err)
+	rig.NoError(t, err)
 	rig.Equal(t, "it has no parent death signal", child.Ungrouped, false)
 	wait4(t, child)
 }
@@ -217,7 +217,7 @@ func TestSpawnKeepsBlockedSignals(t *testing.T) {
 	blocked := func(how int, set uint64) uint64 {
 		var sigs, before unix.Sigset_t
 		*(*uint64)(unsafe.Pointer(&sigs)) = set
-		check(t, unix.PthreadSigmask(how, &sigs, &before))
+		rig.NoError(t, unix.PthreadSigmask(how, &sigs, &before))
 		return *(*uint64)(unsafe.Pointer(&before))
 	}
 	const usr1, others = 1 << (unix.SIGUSR1 - 1), 1<<(unix.SIGTERM-1) | 1<<(40-1)

@@ -32,15 +32,15 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	var inherited []int
 	for range 700 { // more than fit in one answer
 		fd, err := unix.FcntlInt(moreW.Fd(), unix.F_DUPFD, 200)
-		check(t, err)
+		rig.NoError(t, err)
 		inherited = append(inherited, fd)
 	}
-	check(t, moreW.Close())
+	rig.NoError(t, moreW.Close())
 	own := inherited[350]
 	unix.CloseOnExec(own)
 	stderr := openAs(2)
 	restore := []func(){self.PutAt(t, 0, inR), self.PutAt(t, 1, out)}
-	check(t, errors.Join(inR.Close(), out.Close()))
+	rig.NoError(t, errors.Join(inR.Close(), out.Close()))
 
 	CloseInherited(keepStdin)
 
@@ -55,7 +55,7 @@ func mustCloseInherited(t *testing.T, keepStdin bool, stdin, stdout int) {
 	for _, fd := range inherited {
 		rig.Equal(t, fmt.Sprintf("descriptor %d is open", fd), openAs(fd) != closed, fd == own)
 	}
-	check(t, unix.Close(own))
+	rig.NoError(t, unix.Close(own))
 	rig.Equal(t, "the reader of all of them has its end", rig.HungUp(moreR), true)
 }
 

@@ -58,7 +58,7 @@ func searchable(path string) string {
 
 // asked is what the variables for the tests ask of them.
 var asked = map[string]string{
-	"FINI_BUILT": "", "FINI_DIST": "", "FINI_FULL": "", "FINI_MUST_RUN": "", "FINI_ROWS": "", "FINI_SEED": "", "FINI_SURROUNDED": "",
+	"FINI_BUILT": "", "FINI_DIST": "", "FINI_FULL": "", "FINI_MUST_RUN": "", "FINI_SEED": "", "FINI_SURROUNDED": "",
 }
 
 // Asked returns what a variable asks of the tests.

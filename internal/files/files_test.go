@@ -20,7 +20,7 @@ func TestLinksInFolders(t *testing.T) {
 	const other = 12345
 	const refused = "out is a link that another user may have put there"
 	target := t.TempDir()
-	check(t, os.Chmod(target, 0o755))
+	rig.NoError(t, os.Chmod(target, 0o755))
 	for what, tt := range map[string]struct {
 		folder os.FileMode // of the folder in which the link is
 		owner  int         // of the folder
@@ -48,7 +48,7 @@ func TestLinksInFolders(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			out := filepath.Join(dir, "out")
-			check(t, errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
+			rig.NoError(t, errors.Join(os.Symlink(tt.to, out), os.Lchown(out, tt.link, tt.link), os.Symlink(target, filepath.Join(dir, "again")),
 				os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Chown(dir, tt.owner, tt.owner), os.Chmod(dir, tt.folder)))
 			before := procfs.CountFDs(t, os.Getpid())
 			upToTheRoot := strings.Repeat("../", 20) // and more

@@ -21,15 +21,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var check = rig.NoError
-
 // sayTo calls SayLine with a file in the place of standard error. SayLine leaves the signal mask as it was.
 func sayTo(t *testing.T, file *os.File) bool {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	mask := func() (now unix.Sigset_t) {
-		check(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
+		rig.NoError(t, unix.PthreadSigmask(unix.SIG_BLOCK, nil, &now))
 		return now
 	}
 	restore := self.PutAt(t, 2, file)
@@ -56,9 +54,9 @@ var pairs = map[string]func(t testing.TB) (near, far *os.File){
 		far, near = pty.Open(t)
 		t.Cleanup(func() { _ = far.Close() })
 		mode, err := unix.IoctlGetTermios(int(far.Fd()), unix.TCGETS)
-		check(t, err)
+		rig.NoError(t, err)
 		mode.Lflag, mode.Iflag = 0, 0 // so that all is kept until it is read, and nothing is echoed
-		check(t, unix.IoctlSetTermios(int(far.Fd()), unix.TCSETS, mode))
+		rig.NoError(t, unix.IoctlSetTermios(int(far.Fd()), unix.TCSETS, mode))
 		return near, far
 	},
 }
@@ -80,7 +78,7 @@ func TestSayLineArrives(t *testing.T) {
 		}
 		// A terminal may pass on a line in parts, and ends it with a carriage return too.
 		text, err := bufio.NewReader(far).ReadString('\n')
-		check(t, err)
+		rig.NoError(t, err)
 		rig.Equal(t, "what arrives", strings.ReplaceAll(text, "\r", ""), string(line))
 	})
 }
@@ -92,12 +90,12 @@ func TestSayLineToFile(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
 			file := self.Open(t, path, os.O_CREATE|os.O_WRONLY|mode)
 			_, err := file.WriteString("command\n")
-			check(t, err)
+			rig.NoError(t, err)
 			for range 2 {
 				rig.Equal(t, "SayLine", sayTo(t, file), true)
 			}
 			_, err = file.WriteString("command\n")
-			check(t, err)
+			rig.NoError(t, err)
 			rig.Equal(t, "the file", rig.ReadFile(t, path), "command\n"+string(line)+string(line)+"command\n")
 		})
 	}
@@ -123,7 +121,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 	room := []unix.PollFd{{Fd: int32(near.Fd()), Events: unix.POLLOUT}}
 	for room[0].Revents&unix.POLLOUT == 0 {
 		_, err := far.Read(make([]byte, 64))
-		check(t, err)
+		rig.NoError(t, err)
 		_, _ = unix.Poll(room, 0)
 	}
 	// The room comes in pages, so some lines may fit; not every one does.
@@ -138,7 +136,7 @@ func TestSayLineToTerminalWithLittleRoom(t *testing.T) {
 // Ctrl-S holds a terminal's output for as long as its user likes.
 func TestSayLineToStoppedTerminal(t *testing.T) {
 	near, _ := pairs["terminal"](t)
-	check(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
+	rig.NoError(t, unix.IoctlSetInt(int(near.Fd()), unix.TCXONC, unix.TCOOFF))
 	rig.Equal(t, "SayLine to a terminal that is stopped", sayTo(t, near), false)
 }
 
@@ -155,7 +153,7 @@ func TestSayLineToNobody(t *testing.T) {
 				t.Error("SayLine = true, but the reader is gone")
 			}
 		}
-		check(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
+		rig.NoError(t, unix.Kill(os.Getpid(), unix.SIGWINCH))
 		rig.Equal(t, "the signal", <-caught, unix.SIGWINCH)
 	})
 }

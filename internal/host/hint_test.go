@@ -11,7 +11,7 @@ import (
 
 func TestHint(t *testing.T) {
 	t.Chdir(t.TempDir())
-	check(t, errors.Join(os.WriteFile("server", nil, 0o755), os.Mkdir("src", 0o755)))
+	rig.NoError(t, errors.Join(os.WriteFile("server", nil, 0o755), os.Mkdir("src", 0o755)))
 	for _, c := range []struct {
 		command string // its words, with | between
 		want    string

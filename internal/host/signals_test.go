@@ -19,8 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var check = rig.NoError
-
 // bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
 func bare(line int) *kernel {
 	return &kernel{Logger: Logger{life.Always}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
@@ -33,7 +31,7 @@ func TestEarlySignals(t *testing.T) {
 	early := []signals.Received{{Signal: unix.SIGINT, Kernel: true}, {Signal: unix.SIGTERM, Sender: os.Getpid()}, {Signal: unix.SIGCHLD}}
 	want := []life.Signal{{Received: early[0], Early: true}, {Received: early[1], Early: true}}
 	silent, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK) // nobody makes it readable
-	check(t, err)
+	rig.NoError(t, err)
 	for _, line := range []int{-1, int(end.Fd())} {
 		k := bare(line)
 		k.early, k.caught.FD = early, silent
@@ -72,7 +70,7 @@ func TestOuterIsContinued(t *testing.T) {
 	if text := os.Getenv(asked); text != "" { // the inner fini, whose parent process is the test
 		k := bare(3)
 		_, err := fmt.Sscan(text, &k.self.Pid, &k.rules.Job)
-		check(t, err)
+		rig.NoError(t, err)
 		k.Exit(life.End{Result: life.Result{Code: 5}})
 		os.Exit(0)
 	}

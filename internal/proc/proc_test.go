@@ -138,9 +138,7 @@ func FuzzParseStart(f *testing.F) {
 		}
 		// No name shifts the fields.
 		again := fmt.Sprintf("42 (%s) S 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 %d 0\n", text, start/Tick)
-		if got := ParseStart([]byte(again)); got != start {
-			t.Fatalf("ParseStart(%q) = %v, want %v", again, got, start)
-		}
+		rig.Equal(t, "the start in "+again, ParseStart([]byte(again)), start)
 	})
 }
 

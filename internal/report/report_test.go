@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,13 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var check = rig.NoError
-
 // newTestReport is a report to a file of its own.
 func newTestReport(t *testing.T) *Report {
 	t.Helper()
 	to, err := Open(filepath.Join(t.TempDir(), "report.json"), [3]bool{})
-	check(t, err)
+	rig.NoError(t, err)
 	r := New(to, []string{"command"}, "1.2.3")
 	r.Pid = mainPid
 	r.started = r.started.Add(-time.Hour)
@@ -55,9 +54,8 @@ func process(pid, parent int, name string) orphans.Process {
 func TestNoReport(t *testing.T) {
 	r := &Report{}
 	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
-	if err := r.Write(0); err != nil || r.Lists() || r.signals != nil {
-		t.Errorf("%v, %+v", err, r.signals)
-	}
+	rig.NoError(t, r.Write(0))
+	rig.Equal(t, "it lists something", r.Lists() || r.signals != nil, false)
 }
 
 func TestReportOfLeftovers(t *testing.T) {
@@ -156,9 +154,8 @@ func TestReportIsBounded(t *testing.T) {
 	for range maxSignals {
 		r.Signal(got)
 	}
-	if allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }); allocs > 0 { // which runs it once more
-		t.Errorf("a signal too many costs %v allocations", allocs)
-	}
+	allocs := testing.AllocsPerRun(most-maxSignals-1, func() { r.Signal(got) }) // which runs it once more
+	rig.Equal(t, "the allocations of a signal too many", allocs, 0.0)
 	rig.Equal(t, "signals, and more", [2]int{len(r.signals), r.moreSignals}, [2]int{maxSignals, most - maxSignals})
 
 	long := strings.Repeat("é", 100_000)
@@ -212,9 +209,8 @@ func TestReportCutsTheCommand(t *testing.T) {
 		{[]string{"\x80\x80\x80\x80\x80\x80\x80\x80"}, 7, []string{"\x80\x80\x80\x80"}, true},
 		{[]string{"漢"}, 1, []string{""}, true},
 	} {
-		if got, isCut := firstWords(tt.words, tt.room); !slices.Equal(got, tt.want) || isCut != tt.isCut {
-			t.Errorf("the first %d bytes of %q: %q, %v", tt.room, tt.words, got, isCut)
-		}
+		got, isCut := firstWords(tt.words, tt.room)
+		rig.Equal(t, fmt.Sprintf("the first %d bytes of %q, and whether that cuts them", tt.room, tt.words), []any{got, isCut}, []any{tt.want, tt.isCut})
 	}
 }
 
@@ -223,8 +219,8 @@ func TestReportCutsTheCommand(t *testing.T) {
 func TestPlaceIsHandedOver(t *testing.T) {
 	r := newTestReport(t)
 	_, err := unix.Write(r.To.FD, bytes.Repeat([]byte("half of a report"), 1000))
-	check(t, err)
-	check(t, r.Write(5))
+	rig.NoError(t, err)
+	rig.NoError(t, r.Write(5))
 	rig.MustParse(t, []byte(rig.ReadFile(t, r.To.Path)), new(any))
 }
 
@@ -246,7 +242,7 @@ func TestReportIsJSON(t *testing.T) {
 	rig.Equal(t, "numbers", string(appendJSON(nil, []object{{"a", 0.000001, "b", 12345678.5}}, "")), `[  {    "a": 0.000001,    "b": 12345678.5  }]`)
 	// Its lines are those of json.Indent.
 	var indented bytes.Buffer
-	check(t, json.Indent(&indented, text, "", "  "))
+	rig.NoError(t, json.Indent(&indented, text, "", "  "))
 	rig.Equal(t, "the report", string(text), indented.String())
 }
 
@@ -256,8 +252,7 @@ func TestNoDescriptor(t *testing.T) {
 		"-": {1: true}, "/dev/stderr": {2: true}, "/dev/fd/0": {true},
 		"/dev/fd/": {}, "/dev/fd/x": {}, "/dev/fd/-1": {}, "/dev/fd/1000000": {}, "/proc/self/fd/-1": {},
 	} {
-		if _, err := Open(path, closed); !errors.Is(err, unix.EBADF) {
-			t.Errorf("Open(%q) = %v", path, err)
-		}
+		_, err := Open(path, closed)
+		rig.Equal(t, path+" is no descriptor", errors.Is(err, unix.EBADF), true)
 	}
 }
