@@ -176,13 +176,15 @@ func TestFactsAreReadAgain(t *testing.T) {
 	}
 }
 
-// One of whose two threads the first has ended is in the other's state.
+// One of whose two threads the first has ended is in the other's state: what would have to wait for that is not read.
 func TestOneThreadIsLeft(t *testing.T) {
 	proc, tree := newFakeProc(t)
 	pid := proc.children(1)[0]
 	proc.put(pid, "status", statusOf(pid, os.Getpid(), "some", "Z (zombie)", 0, 2))
 	proc.put(pid, "task/7/status", statusOf(pid, os.Getpid(), "some", "D (disk sleep)", 16, 2))
-	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 {
+	proc.put(pid, "task/7/cmdline", "not read")
+	tree.streams = [2]stream{"pipe:[1]", "pipe:[2]"}
+	if p := look(t, tree)[pid]; p.State != 'D' || p.thread != 7 || p.Holds != Unknown || tree.CommandLine(p) != "some" {
 		t.Errorf("found %+v", p)
 	}
 }
