@@ -137,6 +137,7 @@ func TestReportOfMemory(t *testing.T) {
 	r.OOM(mainPid, "likely", "why")
 	r.OOM(member.Pid, "unknown", "no count")
 	r.OOM(999, "likely", "nobody's")
+	r.OOM(holder.Pid, "likely", "it lives")
 	whole, left := written(t, r)
 	mustHave(t, whole, `"exit":{"code":null,"signal":"SIGKILL","oom":{"verdict":"likely","reason":"why"}}`)
 	mustHave(t, left[0], `"oom":{"verdict":"unknown","reason":"no count"}`)
