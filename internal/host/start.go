@@ -126,9 +126,9 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 }
 
 // leave gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and reports
-// whether it has one. In a job that no shell could continue, it gets a session too, but only after the start: the kernel
-// suspends nobody in such a job, and who reads from the terminal gets an error. As the parent of the main child, in the same
-// session and in another group, the inner fini would count as such a shell. See setpgid(2).
+// whether it has one. In a job that no shell could continue, it gets a session too, but only after the start. The kernel
+// suspends no process of such a job, and a read from the terminal fails there. But as the parent of the main child, in the
+// same session and in another group, the inner fini would count as a shell that can continue the job. See setpgid(2).
 func (k *kernel) leave(session bool) bool {
 	err := error(nil)
 	if session {
