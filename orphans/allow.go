@@ -76,7 +76,8 @@ func (t *Tree) askMemory(found []Process) {
 			pending = append(pending, p)
 		}
 	}
-	t.persist(pending, func(quiet []Process) {
+	// A busy machine may leave a process in vfork(2) for a tenth of a second, and one that is not read is stopped.
+	t.persist(8, pending, func(quiet []Process) {
 		for n, told := range ask(t, quiet, func(f *files, p Process) memory { return f.memory(p.dir(), patterns) }) {
 			k := quiet[n].kept
 			if k.unread = !told.read; told.matches {

@@ -213,11 +213,10 @@ func (t *Tree) quiet(some ...Process) []Process {
 	})
 }
 
-// persist reads some processes, and reads again those that are not done and still run. Often some thread of a large process
-// is in uninterruptible sleep, for a moment only.
-func (t *Tree) persist(pending []Process, read func(quiet []Process), done func(Process) bool) {
-	const tries = 5
-	for try := 0; try < tries; try++ {
+// persist reads some processes, and reads again those that are not done and still run: each of the tries is twice as far
+// from the one before. Often some thread of a large process is in uninterruptible sleep, for a moment only.
+func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process), done func(Process) bool) {
+	for try := range tries {
 		read(t.quiet(pending...))
 		pending = slices.DeleteFunc(slices.Clone(pending), func(p Process) bool {
 			if done(p) || p.kept.silent {
@@ -251,7 +250,7 @@ func (t *Tree) Details(p Process, variables []string) Details {
 		}
 		var listening map[string]string
 		startDir := t.StartDir
-		t.persist(of, func(quiet []Process) {
+		t.persist(5, of, func(quiet []Process) {
 			for i, told := range ask(t, quiet, func(f *files, p Process) Details {
 				return f.details(p.dir(), variables, startDir, &listening)
 			}) {

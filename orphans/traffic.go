@@ -41,7 +41,7 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 			asked = append(asked, p)
 		}
 	}
-	t.persist(asked, func(quiet []Process) {
+	t.persist(5, asked, func(quiet []Process) {
 		for i, one := range ask(t, quiet, func(f *files, p Process) traffic { return f.traffic(p, stdin) }) {
 			told[quiet[i].Pid] = one
 			if one.other {
