@@ -74,6 +74,7 @@ func startRefused(t *testing.T, row refusals.Row, kind string, p rig.Place, laun
 		l.fini = l.Out.Launched()
 	}
 	l.orphan, l.main = l.Out.WantPID("orphan "), l.Out.WantPID("main ")
+	l.mustSay(row, p, kind) // the command may be quicker than fini, and a fini that is killed says nothing
 	return l
 }
 
