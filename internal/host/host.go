@@ -117,7 +117,6 @@ func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	} else {
 		k.Sayf(life.Detail, "started %d (%s)", child.Pid, k.args[0])
 		k.owners.Main(child.Pid, strings.Join(k.args, " "))
-		k.memory = proc.CountMemory() // after the start, which it would delay
 	}
 	lived := life.New(k, k.rules, child.Pid, child.FD >= 0)
 	if k.stdin == pdeath.Ended && options.StdinEOF {

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/cli"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/pdeath"
 	"github.com/seed-126c5d8a/fini/reaper"
@@ -94,6 +95,7 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
+	k.memory = proc.CountMemory() // before the start: the command may be killed at once
 	job, orphaned := uint32(0), false
 	if k.line.FD >= 0 {
 		k.line.Starting()
