@@ -35,7 +35,7 @@ export GOPATH  ?= $(CURDIR)/.go
 export GOFLAGS += -modcacherw
 endif
 
-.PHONY: help demo build test test-all e2e explore mutants nightly race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
+.PHONY: help demo build test test-all e2e explore mutants late nightly race portable kernels soak fuzz lint vuln flags man deps cross release reproducible bench install clean
 
 help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -81,11 +81,18 @@ explore: ## try every order of events in the model of the kernel, deeper than ma
 mutants: ## make one fault after another in the machines, and see that the tests notice it
 	$(GO) run ./e2e/mutants -jobs $(shell nproc)
 
+# The rooms that measure are not for it, nor those whose work is thousands of calls, or that need a fini which is quick: a
+# fork by the command when the limit is reached, and a report that is written while its path changes.
+late: ## run the tests of the built binary with a fini whose system calls are late at random (amd64)
+	sh e2e/late.sh bin/late && $(MAKE) build REBUILD=-overlay=bin/late/overlay.json
+	@FINI_BUILT=1 $(GO) test -count=1 -timeout 1h -p $(shell expr $$(nproc) \* 3 / 2) -skip '^Test(CommandCanFork|HeirWithoutDescriptors|ReportRacesAgainstLinks)$$' \
+		$(shell $(GO) list ./e2e/... | grep -vE '/e2e/($(QUIET)|long/.*)$$'); failed=$$?; $(MAKE) build && exit $$failed
+
 # Another seed each time tries other walks; explore says which seed it was, to try the same again. If a part fails, the
 # others run even so.
 nightly: SEED := $(shell date +%s)
-nightly: ## run what takes a night: explore with a new seed, fuzz, and all mutants, of which none may survive
-	@failed=; for part in "explore SEED=$(SEED)" fuzz mutants; do $(MAKE) $$part || failed="$$failed; make $$part"; done; \
+nightly: ## run what takes a night: explore with a new seed, fuzz, a late fini, and all mutants, of which none may survive
+	@failed=; for part in "explore SEED=$(SEED)" fuzz late mutants; do $(MAKE) $$part || failed="$$failed; make $$part"; done; \
 		test -z "$$failed" || { echo "failed: $${failed#; }"; exit 1; }
 
 race: ## run the quick tests of the packages under the race detector, without the explorer of the pure package life
