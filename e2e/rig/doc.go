@@ -46,23 +46,25 @@
 // # Wait
 //
 // A test waits for facts, never for time. Life.Out and Life.Err are the two streams. Want reads up to a line that begins
-// with a text, and skips the lines before it for good: if two processes print in any order, start the second one after a
-// Write. WantNext wants a whole line, and that it is the next one. Whole reads to EOF, and returns all lines, also those
+// with a text, fails at EOF, and skips the lines before it for good: if two processes print in any order, start the second
+// one after a Write. WantNext wants a whole line, and that it is the next one. Whole reads to EOF, and returns all lines, also those
 // that were read before; Text returns what has come so far.
 // Write sends a line to the command's stdin. Until polls for what no line tells, and its patience only ends a failure, after
 // three minutes of a machine that is free, or longer if it is busy. Life.Caught waits until fini catches signals: from
 // then on Life.Signal is safe. If a duration of fini's is the subject, such as --grace, assert only that it was not
-// shorter, from the time before the Write that sets it off. Where it has to be too long to matter, take an hour.
+// shorter, from the time before the Write that sets it off. Where it has to be too long to matter, take an hour, and where
+// it has to run out, 100 ms.
 //
 // # Assert
 //
 // Life.MustEnd asserts the exit status, and that nothing of the tree is alive: each process of the tree inherits the witness,
 // a pipe that hangs up when the last one is gone. If one survives, the test fails and kills it, so that nothing keeps a stream
-// open, and goes on.
+// open, and goes on. As PID 1 nothing survives even if fini stops nothing, because the kernel kills the rest of the
+// namespace: there only what fini says proves something.
 // Cgroup.MustLeaveNothing asserts the same of a cgroup. Err.Want reads up to a line of fini's, and rig.WantOnce asserts a
 // whole one in a text; docs/messages.md has them all. Only up to "leftover PID (" is a leftover's line the same everywhere:
-// then follows its command, before or after its execve, and outside of a PID namespace the streams that it holds. What
-// fini must not say is looked for in Err.Whole, after MustEnd. Equal compares two values, and NoError and Succeed end a test
+// then follows its command, before or after its execve (UntilSleeps in a script waits for that of sleep(1)), and outside of
+// a PID namespace the streams that it holds. What fini must not say is looked for in Err.Whole, after MustEnd. Equal compares two values, and NoError and Succeed end a test
 // that can't go on. Break what you test once, and see the test fail.
 //
 // # How often
