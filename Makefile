@@ -84,9 +84,9 @@ mutants: ## make one fault after another in the machines, and see that the tests
 # The rooms that measure are not for it, nor those whose work is thousands of calls, or that need a fini which is quick: a
 # fork by the command when the limit is reached, and a report that is written while its path changes.
 late: ## run the tests of the built binary with a fini whose system calls are late at random (amd64)
-	sh e2e/late.sh bin/late && $(MAKE) build REBUILD=-overlay=bin/late/overlay.json
+	sh e2e/late.sh bin/late && $(MAKE) build REBUILD=-overlay=bin/late/overlay.json && mv bin/fini bin/late/fini && $(MAKE) build
 	@FINI_BUILT=1 $(GO) test -count=1 -timeout 1h -p $(shell expr $$(nproc) \* 3 / 2) -skip '^Test(CommandCanFork|HeirWithoutDescriptors|ReportRacesAgainstLinks)$$' \
-		$(shell $(GO) list ./e2e/... | grep -vE '/e2e/($(QUIET)|long/.*)$$'); failed=$$?; $(MAKE) build && exit $$failed
+		$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./e2e/... | grep -vE '/e2e/($(QUIET)|ran|long/.*)$$') -fini $(CURDIR)/bin/late/fini
 
 # Another seed each time tries other walks; explore says which seed it was, to try the same again. If a part fails, the
 # others run even so.
