@@ -33,12 +33,12 @@ var caught catching
 type catching struct {
 	pending atomic.Uint64
 	eventFD int
-	pid     int32            // of this process
-	runtime uintptr          // the runtime's handler
-	senders [64]atomic.Int64 // of the last signal of each number n, at n-1: si_code in the low half, si_pid in the high half
-	counts  [64]atomic.Uint32
-	keeps   [64]uint64     // which pending signals each signal leaves pending
-	action  proc.SigAction // by which handler catches a signal
+	pid     int32             // of this process
+	runtime uintptr           // the runtime's handler
+	senders [64]atomic.Int64  // of the last signal of each number n, at n-1: si_code in the low half, si_pid in the high half
+	counts  [64]atomic.Uint64 // how many signals of each number came; those from outside count in the high half too
+	keeps   [64]uint64        // which pending signals each signal leaves pending
+	action  proc.SigAction    // by which handler catches a signal
 }
 
 // Linters don't see that the assembly calls this function.
@@ -53,6 +53,7 @@ type siginfo struct{ _, _, code, _, pid int32 }
 //go:nosplit
 //go:norace
 func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
+	const siUser, siKernel = 0, 0x80
 	const siTkill = -6        // a thread was meant
 	const faults = 0x800009b0 // ILL TRAP BUS FPE SEGV SYS
 	switch code, pid := info.code, info.pid; {
@@ -68,7 +69,11 @@ func handle(sig uintptr, info *siginfo) (ofRuntime bool) {
 	}
 	n := (sig - 1) % 64
 	caught.senders[n].Store(int64(info.pid)<<32 | int64(uint32(info.code)))
-	caught.counts[n].Add(1)
+	more := uint64(1)
+	if info.code == siKernel || info.code == siUser && info.pid == 0 { // other codes let a process choose the pid
+		more += 1 << 32
+	}
+	caught.counts[n].Add(more)
 	for done := false; !done; {
 		pending := caught.pending.Load()
 		done = caught.pending.CompareAndSwap(pending, pending&caught.keeps[n]|1<<n)
@@ -105,8 +110,11 @@ func catch(sig syscall.Signal) { proc.SetAction(sig, &caught.action, nil) }
 // uncatch restores the default action of a signal.
 func uncatch(sig syscall.Signal) { proc.SetAction(sig, &proc.SigAction{}, nil) } // zero is SIG_DFL
 
-// count returns how many signals of a number were caught since the last call.
-func count(sig syscall.Signal) int { return int(caught.counts[sig-1].Swap(0)) }
+// count returns how many signals of a number were caught since the last call, and whether one of them came from outside.
+func count(sig syscall.Signal) (n int, outside bool) {
+	counted := caught.counts[sig-1].Swap(0)
+	return int(uint32(counted)), counted>>32 != 0
+}
 
 // origin returns the sender of the last signal of a number.
 func origin(sig syscall.Signal) Received {

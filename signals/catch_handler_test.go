@@ -72,3 +72,40 @@ func TestSenderIsNotTheKernel(t *testing.T) {
 	caught.senders[unix.SIGINT-1].Store(siKernel | 77<<32)
 	rig.Equal(t, "what has no sender but the kernel", origin(unix.SIGINT), Received{Signal: unix.SIGINT, Kernel: true})
 }
+
+// A process can choose its pid and any negative si_code: see rt_sigqueueinfo(2).
+func TestOutside(t *testing.T) {
+	const user, kernel, queue, tkill, pollIn = 0, 0x80, -1, -6, 1
+	caught.eventFD, caught.pid = -1, 1
+	c := Catcher{FD: -1}
+	for _, row := range []struct {
+		what string
+		came []siginfo
+		want bool
+	}{
+		{"kill(2) inside", []siginfo{{code: user, pid: 77}}, false},
+		{"kill(2) outside", []siginfo{{code: user}}, true},
+		{"the kernel, which leaves something else in the place of the pid", []siginfo{{code: kernel, pid: 77}}, true},
+		{"a forged pid", []siginfo{{code: queue}}, false},
+		{"a forged pid for a thread", []siginfo{{code: tkill}}, false},
+		{"F_SETSIG in fcntl(2)", []siginfo{{code: pollIn}}, false},
+		{"outside, then inside", []siginfo{{code: user}, {code: user, pid: 77}}, true},
+		{"inside, then outside, then inside", []siginfo{{code: user, pid: 77}, {code: user}, {code: queue}}, true},
+		{"inside again: what came before was taken", []siginfo{{code: user, pid: 77}}, false},
+	} {
+		for _, sig := range []syscall.Signal{unix.SIGTERM, 37} {
+			for _, info := range row.came {
+				handle(uintptr(sig), &info)
+			}
+			taken := c.Take()
+			for _, got := range taken {
+				rig.Equal(t, fmt.Sprint(row.what, " sent ", sig), got.Outside, row.want)
+			}
+			if sig == unix.SIGTERM {
+				rig.Equal(t, "how many signals "+row.what+" is", len(taken), 1)
+			} else {
+				rig.Equal(t, "how many signals "+row.what+" is", len(taken), len(row.came))
+			}
+		}
+	}
+}

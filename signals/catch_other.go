@@ -51,7 +51,7 @@ func catch(sig syscall.Signal) { signal.Notify(received, sig) }
 // uncatch restores the default action of a signal.
 func uncatch(sig syscall.Signal) { signal.Reset(sig) }
 
-func count(syscall.Signal) int { return 1 }
+func count(syscall.Signal) (n int, outside bool) { return 1, true }
 
 // origin does not know the sender, which the runtime does not report: signals that a terminal sends count as sent by
 // the kernel.

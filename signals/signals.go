@@ -35,6 +35,11 @@ type Received struct {
 	Parent int // of the sender, 0 if unknown
 
 	Kernel bool // the kernel sent it, such as the SIGINT of Ctrl-C; see si_code in sigaction(2)
+
+	// Outside is true if the kernel itself or a process outside of this PID namespace sent the signal or an equal one that
+	// it was merged with. No process in the namespace can pretend that, unless it has filled the queue of pending signals
+	// (see RLIMIT_SIGPENDING in getrlimit(2)): then the kernel loses the sender. If the sender can't be known, Outside is true.
+	Outside bool
 }
 
 // Own reports whether fini, which has the pid self, has caused the signal itself: SIGPIPE and SIGXFSZ come from fini's
@@ -124,11 +129,12 @@ func (c *Catcher) Take() (taken []Received) {
 		if pending&(1<<(sig-1)) == 0 {
 			continue
 		}
-		n := count(sig) // 0 if the last Take has counted the signal before it was pending
+		n, outside := count(sig) // 0 if the last Take has counted the signal before it was pending
 		if sig < rtMin {
 			n = min(n, 1)
 		}
 		got := origin(sig)
+		got.Outside = outside
 		if got.Own(self) {
 			continue
 		}
