@@ -16,8 +16,8 @@ DIST       ?= dist
 # The time that everything in a release carries: the commit's, or in a tarball the changelog's.
 export SOURCE_DATE_EPOCH ?= $(shell test -e .git && git log -1 --format=%ct 2>/dev/null || \
 	date -u -d "$$(sed -n 's/^\#\# \[[0-9.]*\] - //p' CHANGELOG.md | head -n 1)" +%s)
-# Tools that e2e/tools/go.mod pins.
-TOOL        = $(GO) tool -modfile=$(CURDIR)/e2e/tools/go.mod
+# Tools that tools/pinned/go.mod pins.
+TOOL        = $(GO) tool -modfile=$(CURDIR)/tools/pinned/go.mod
 STATICCHECK = $(TOOL) staticcheck
 CROSS      ?= amd64 arm64 arm 386 ppc64le s390x riscv64
 FUZZTIME   ?= 30s
@@ -41,13 +41,13 @@ help: ## print this
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: build ## build fini and show it ending a command that leaves a process behind
-	@sh e2e/demo.sh bin/fini
+	@sh tools/demo.sh bin/fini
 
 build: ## build bin/fini, static
 	$(call build,$(shell $(GO) env GOARCH)) -o bin/fini .
 
 # Each test says itself whether it is quick. FINI_FULL=1 is for every round and the whole volume, and under FINI_MUST_RUN=1 a
-# skip is an error. Nothing is taken from go's cache of results, which does not know that e2e runs bin/fini. e2e/ran
+# skip is an error. Nothing is taken from go's cache of results, which does not know that e2e runs bin/fini. tools/ran
 # shows what go test shows, and what was skipped. A package that takes longer than BUDGET, in seconds, is an error; and in
 # test-all so is each test, and each row of a table, that there is and that did not run. The timeout is
 # for a run in which one test after the other has lost its patience. Vet is lint's. Built as fini is, the tests
@@ -65,7 +65,7 @@ test-all: whole    = -whole
 test: build ## run the quick tests, in two minutes; those that lack something are skipped, and it says what that is
 test-all: build ## run all tests, in all places: engines, browsers, peers, a release and a soak too
 test test-all:
-	@$(GO) build -o bin/ran ./e2e/ran
+	@$(GO) build -o bin/ran ./tools/ran
 	@for run in '-p=$(shell expr $$(nproc) \* 3 / 2) $(packages)' '-p=1 $(quiet) $(patsubst %,./e2e/%,$(subst |, ,$(QUIET)))'; do \
 		$(GO) test -json -count=1 -timeout 40m -ldflags=-w $$run || echo '{"Action":"fail","Package":"go test"}'; \
 	done | bin/ran $(whole) $(if $(BUDGET),-budget $(BUDGET))
@@ -79,14 +79,14 @@ explore: ## try every order of events in the model of the kernel, deeper than ma
 		-explore.states 2000000 -explore.walks 300
 
 mutants: ## make one fault after another in the machines, and see that the tests notice it
-	$(GO) run ./e2e/mutants -jobs $(shell nproc)
+	$(GO) run ./tools/mutants -jobs $(shell nproc)
 
 # The rooms that measure are not for it, nor those whose work is thousands of calls, or that need a fini which is quick: a
 # fork by the command when the limit is reached, and a report that is written while its path changes.
 late: ## run the tests of the built binary with a fini whose system calls are late at random (amd64)
-	sh e2e/late.sh bin/late && $(MAKE) build REBUILD=-overlay=bin/late/overlay.json && mv bin/fini bin/late/fini && $(MAKE) build
+	sh tools/late.sh bin/late && $(MAKE) build REBUILD=-overlay=bin/late/overlay.json && mv bin/fini bin/late/fini && $(MAKE) build
 	@FINI_BUILT=1 $(GO) test -count=1 -timeout 1h -p $(shell expr $$(nproc) \* 3 / 2) -skip '^Test(CommandCanFork|HeirWithoutDescriptors|ReportRacesAgainstLinks)$$' \
-		$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./e2e/... | grep -vE '/e2e/($(QUIET)|ran|long/.*)$$') -fini $(CURDIR)/bin/late/fini
+		$(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./e2e/... | grep -vE '/e2e/($(QUIET)|long/.*)$$') -fini $(CURDIR)/bin/late/fini
 
 # Another seed each time tries other walks; explore says which seed it was, to try the same again. If a part fails, the
 # others run even so.
@@ -123,12 +123,12 @@ fuzz: ## fuzz each parser and the step function for FUZZTIME
 
 lint: ## gofmt, go vet, staticcheck, the walls between packages, the mutants' text, actionlint, shellcheck, mandoc
 	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
-	$(GO) vet ./... && $(GO) vet -C e2e/schema . && $(GO) vet -C packaging .
-	$(STATICCHECK) ./... && for module in e2e/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
-	sh e2e/walls.sh
-	CGO_ENABLED=0 $(GO) run ./e2e/mutants -check
+	$(GO) vet ./... && $(GO) vet -C tools/schema . && $(GO) vet -C packaging .
+	$(STATICCHECK) ./... && for module in tools/schema packaging; do (cd $$module && $(STATICCHECK) .) || exit 1; done
+	CGO_ENABLED=0 $(GO) run ./tools/walls
+	CGO_ENABLED=0 $(GO) run ./tools/mutants -check
 	$(TOOL) actionlint
-	shellcheck .ci/run e2e/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
+	shellcheck .ci/run tools/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
 vuln: ## ask the Go vulnerability database about fini; this needs the network
@@ -144,7 +144,7 @@ man: ## show the man page as it is here
 	man -l docs/fini.1
 
 deps: ## install what the full run needs (Debian, as root)
-	sh e2e/deps.sh
+	sh tools/deps.sh
 
 cross: ## build for every architecture, into dist/
 	$(foreach arch,$(CROSS),GOOS=linux $(call build,$(arch)) -o $(DIST)/fini-linux-$(arch) . &&) true

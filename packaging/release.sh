@@ -25,7 +25,7 @@ sed '/^license:/d' packaging/nfpm.yaml >"$PKG_STAGE/deb.yaml"
 sed 's#^    dst: /usr/share/\(man/.*/fini.1.gz\|doc/.*.conf\)$#&\n    type: doc#' packaging/nfpm.yaml >"$PKG_STAGE/rpm.yaml"
 cp packaging/nfpm.yaml "$PKG_STAGE/apk.yaml"
 $go build -C packaging -o "$PKG_STAGE/packaging" .
-$go build -C e2e/tools -o "$PKG_STAGE/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
+$go build -C tools/pinned -o "$PKG_STAGE/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 cp internal/NOTICES "$PKG_STAGE/copyright"
 
 for arch; do

@@ -71,7 +71,7 @@ func Module(t testing.TB, name string) string {
 	return path
 }
 
-// skip says why in a line that e2e/ran counts, for go test shows no skip unless it is asked for everything.
+// skip says why in a line that tools/ran counts, for go test shows no skip unless it is asked for everything.
 func skip(t testing.TB, what string) {
 	t.Helper()
 	line, _, _ := strings.Cut(what, "\n")

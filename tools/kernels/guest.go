@@ -105,10 +105,10 @@ func addTests(root string, c *column) error {
 	if err != nil {
 		return err
 	}
-	schema := exec.Command("go", "build", "-C", "e2e/schema", "-o", absolute(filepath.Join(root, "fini/bin/schema")), ".")
+	schema := exec.Command("go", "build", "-C", "tools/schema", "-o", absolute(filepath.Join(root, "fini/bin/schema")), ".")
 	schema.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+c.arch)
 	if out, err := schema.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot build e2e/schema: %w\n%s", err, out)
+		return fmt.Errorf("cannot build tools/schema: %w\n%s", err, out)
 	}
 	if _, err := output("", "cp", "-R", "docs", filepath.Join(root, "fini/docs")); err != nil {
 		return err

@@ -96,7 +96,7 @@ func DockerWorks(t testing.TB) bool {
 // NeedDocker skips a test without it.
 func NeedDocker(t testing.TB) {
 	t.Helper()
-	need.That(t, DockerWorks(t), "a running Docker engine, which e2e/dockerd.sh starts, and a static busybox (busybox-static)")
+	need.That(t, DockerWorks(t), "a running Docker engine, which tools/dockerd.sh starts, and a static busybox (busybox-static)")
 }
 
 // Client is docker with these arguments, ended where it hangs.

@@ -76,15 +76,15 @@ type ancestor struct {
 
 type OOM struct{ Verdict, Reason string }
 
-// schemaChecker is e2e/schema, a module of its own: what only tests need is not in go.mod.
+// schemaChecker is tools/schema, a module of its own: what only tests need is not in go.mod.
 var schemaChecker = sync.OnceValues(func() (string, error) {
-	if _, err := os.Stat("schema"); err != nil {
+	if _, err := os.Stat("../tools/schema"); err != nil {
 		return "../bin/schema", nil // the source is not here: tools/kernels has built it
 	}
 	err := rig.Locked(func() error {
-		out, err := exec.Command("go", "build", "-C", "schema", "-o", "../../bin/schema", ".").CombinedOutput()
+		out, err := exec.Command("go", "build", "-C", "../tools/schema", "-o", "../../bin/schema", ".").CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("cannot build e2e/schema: %w: %s", err, out)
+			return fmt.Errorf("cannot build tools/schema: %w: %s", err, out)
 		}
 		return nil
 	})

@@ -46,7 +46,7 @@ func Settled(t testing.TB, pids []int) {
 }
 
 // Typically takes a measurement that a busy machine disturbs, up to three times. That it was taken again is counted: see
-// e2e/ran.
+// tools/ran.
 func Typically(t testing.TB, what string, measure func() (ok bool, found string)) {
 	t.Helper()
 	for try := 1; ; try++ {

@@ -3,7 +3,7 @@
 # ago. What overtakes fini on a busy machine, once in a thousand runs, overtakes this one in every other. The Go runtime's
 # one function for system calls gets the sleep, and its own calls have none.
 #
-#	sh e2e/late.sh FOLDER    writes there what `go build -overlay=FOLDER/overlay.json` needs
+#	sh tools/late.sh FOLDER    writes there what `go build -overlay=FOLDER/overlay.json` needs
 set -eu
 calls=$(go env GOROOT)/src/internal/runtime/syscall/linux/asm_linux_amd64.s
 mkdir -p "$1"

@@ -27,7 +27,7 @@ command -v cc >/dev/null || apt install -y -qq --no-install-recommends gcc libc6
 command -v cargo >/dev/null || apt install -y -qq --no-install-recommends cargo
 command -v npm >/dev/null || apt install -y -qq --no-install-recommends npm
 # act runs GitHub's workflows, here without containers.
-command -v act >/dev/null || again go build -C e2e/tools -o /usr/local/bin/act github.com/nektos/act
+command -v act >/dev/null || again go build -C tools/pinned -o /usr/local/bin/act github.com/nektos/act
 # The tests run Debian's Chromium.
 export PUPPETEER_SKIP_DOWNLOAD=1 PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1
 again npm ci --prefix e2e/npm --no-audit --no-fund

@@ -1,4 +1,4 @@
-module github.com/seed-126c5d8a/fini/e2e/schema
+module github.com/seed-126c5d8a/fini/tools/schema
 
 go 1.26.0
 

@@ -1,7 +1,7 @@
 // Command mutants shows that the tests of the machines can fail: it makes one fault after another
 // in a copy of a file, and runs what has to notice it.
 //
-//	go run ./e2e/mutants [-check] [-jobs N] [-only TEXT] [-soon]
+//	go run ./tools/mutants [-check] [-jobs N] [-only TEXT] [-soon]
 //
 // The faults are in faults.txt. Those of package life and of the sleeper in package entry are for the unit tests and
 // the quick explorer. The other faults are for the tests that stand before them there, such as a room's, which show that
