@@ -250,7 +250,7 @@ func TestPagesPicture(t *testing.T) {
 	}
 	var text string
 	rig.Until(t, "a demo in which the server runs when fini and ps look", func() bool { // on a busy machine they may be early or late
-		text = rig.Run(t, "sh", "demo.sh", rig.Fini)
+		text = rig.Run(t, "sh", "../tools/demo.sh", rig.Fini)
 		return strings.Contains(text, "(server 4)") && strings.Count(text, " server 4\n") == 2 && !strings.Contains(text, "<defunct>")
 	})
 	// A process that sleeps may be given a processor for a moment; and under nice it is another's.
