@@ -63,7 +63,7 @@ func TestReportFile(t *testing.T) {
 	t.Parallel()
 	const (
 		exits5 = `"$@" --report=report.json -- sh -c 'exit 5'`
-		old    = `umask 0; echo old >report.json; `
+		old    = `umask 0; >report.json; `
 		hidden = `mount -t tmpfs none /proc; mkfifo pipe; cat pipe >report.json & set -- %s "$@"; ` +
 			`"$@" --report=/dev/fd/4 -- sh -c 'exit 5' "$(printf %%100000s)" 4>pipe; status=$?; wait; rm pipe; exit $status`
 		// A stream by its name in /dev is a descriptor too. Here root has a /dev of its own, for a link that is taken for a
@@ -95,7 +95,7 @@ func TestReportFile(t *testing.T) {
 			{"new, and made private meanwhile", `umask 0; "$@" --report=report.json -- sh -c 'chmod 600 report.json; exit 5'`, "0 0 0600"},
 			// An old report is written over, and not emptied before: ext4 then flushes the new one to the disk, which made the
 			// start of a short command half as slow again.
-			{"over a longer one", `yes a longer report | head -n 10000 >report.json
+			{"over a longer one", `"$@" --report=report.json -- true $(seq 10000)
 				strace -f -qq -o trace -e trace=ftruncate ` + exits5 + `; status=$?
 				test "$(grep -c 'ftruncate(' trace)" = 1 && ! grep ', 0)' trace && rm trace && exit $status`, ""},
 			// fini keeps neither its working directory nor anything else busy, unless the report goes there.
@@ -118,6 +118,55 @@ func TestReportFile(t *testing.T) {
 				reports.MustHave(t, report)
 			})
 		}
+	})
+}
+
+// A file that holds anything but a report is the user's, by a mistake or because the command writes it too: fini leaves it
+// as it is.
+func TestReportSparesWhatIsNoReport(t *testing.T) {
+	t.Parallel()
+	const (
+		other  = "it holds something other than a report of fini: remove it, or name another file"
+		stream = "it is the command's %s: name another file, or /dev/%[1]s to append the report"
+		long   = `"$@" --report=out -- echo started`
+	)
+	stdout, stderr := fmt.Sprintf(stream, "stdout"), fmt.Sprintf(stream, "stderr")
+	rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
+		for _, tt := range []struct {
+			name, holds, script string
+			status              int
+			why                 string
+		}{
+			{"stdout, a new file", "", long + ` >out`, 125, stdout},
+			{"stdout, by another name", "", `"$@" --report=../"${PWD##*/}"/out -- echo started >out`, 125, stdout},
+			{"stdout, appended", "precious\n", long + ` >>out`, 125, stdout},
+			{"stdout, an earlier report", "{\n  \"version\": 2,\n  \"fini\": \"1\"}", long + ` >>out`, 125, stdout},
+			{"stderr", "", `exec 3>&2; ` + long + ` 2>out; status=$?; cat out >&3; >out; exit $status`, 125, stderr},
+			{"stdin", "precious\n", `"$@" --report=out -- cat <out`, 125, "the command reads it as stdin: name another file"},
+			{"FILE forgotten", "#!/bin/sh\n", `chmod +x out; "$@" --report ./out echo started`, 125, other},
+			{"JSON", "{\n  \"version\": 2,\n  \"name\": \"a package\"\n}\n", long, 125, other},
+			{"XML", "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<project/>\n", long, 125, other},
+			{"one byte", "{", long, 125, other},
+			{"the variable", "precious\n", `FINI_REPORT=out "$@" -- echo started`, 125, other},
+			{"written by the command", "mine\n", `>out; "$@" --report=out -- sh -c 'echo mine >out; exit 5'`, 5, other},
+		} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				cmd := shell(t, p, tt.script)
+				out := filepath.Join(cmd.Dir, "out")
+				rig.NoError(t, os.WriteFile(out, []byte(tt.holds), 0o600))
+				path := regexp.MustCompile(`(?i:report)[= ](\S+)`).FindStringSubmatch(tt.script)[1]
+				path = strings.ReplaceAll(path, `"${PWD##*/}"`, filepath.Base(cmd.Dir))
+				try(t, cmd, tt.status, cannotWrite(path, tt.why))
+				rig.Equal(t, "the file", string(must(os.ReadFile(out))), tt.holds)
+			})
+		}
+	})
+	// The outer fini, which writes the report if the inner one was killed, is as careful.
+	t.Run("inner fini killed", func(t *testing.T) {
+		cmd := shell(t, rig.Pair, `exec "$@" -q --report=report.json -- sh -c 'echo mine >report.json; kill -KILL $PPID; exec sleep 1000'`)
+		report := try(t, cmd, 137, cannotWrite("report.json", other))
+		rig.Equal(t, "the file", string(must(os.ReadFile(report))), "mine\n")
 	})
 }
 

@@ -60,7 +60,8 @@ type Options struct {
 	// A terminal and its shell then treat the command as if fini weren't there.
 	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals" help:"keep the command in fini's process group"`
 	RemapExit  []int `short:"e" type:"status" placeholder:"N" group:"status" help:"exit 0 if the command exits with N, such as 143 for a JVM; repeatable"`
-	// FILE is a regular file, or a stream: /dev/stdout, /dev/stderr or /dev/fd/N. The report lists how the command ended, each
+	// FILE is a regular file, or a stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini replaces only an empty file or an
+	// earlier report. The report lists how the command ended, each
 	// signal with its sender, each leftover, and the resources used.
 	Report     string `common:"" type:"file" placeholder:"FILE" group:"status" help:"write a report in JSON to FILE; - is stdout"`
 	WarnReaped bool   `short:"w" group:"status" help:"name each orphan that fini reaps, and how it ended"`

@@ -31,7 +31,7 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 			return -1, err
 		}
 	}
-	const always = unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	const always = unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	fd, err := unix.Openat(dir, name, flags|always, 0o666)
 	if err != nil {
 		return -1, err

@@ -53,7 +53,7 @@ func TestLinksInFolders(t *testing.T) {
 			before := procfs.CountFDs(t, os.Getpid())
 			upToTheRoot := strings.Repeat("../", 20) // and more
 			for _, path := range []string{out, "//" + out, upToTheRoot + out[1:]} {
-				fd, err := Open(path+tt.below, unix.O_CREAT, func(*unix.Stat_t) error { return nil })
+				fd, err := Open(path+tt.below, unix.O_WRONLY|unix.O_CREAT, func(*unix.Stat_t) error { return nil })
 				_ = unix.Close(fd)
 				rig.Equal(t, path+tt.below, fmt.Sprint(err), tt.want)
 				rig.Equal(t, "the file is made", os.Remove(filepath.Join(target, "file")) == nil, err == nil)

@@ -19,7 +19,9 @@ import (
 //
 // fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and ACL. If fini
 // is killed before it writes the report, the file stays as it was. Open refuses a symbolic link, and a file with
-// more than one name: a user who may not write to the target may have put the link there. See package files.
+// more than one name: a user who may not write to the target may have put the link there. See package files. It also
+// refuses a file that the command reads or writes as a standard stream, and, as write does, a file that holds anything but
+// an earlier report: the user may have given the wrong name, or none, so that the next word was taken for it.
 //
 // A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
 // gets its EOF then, and not at the end of the main child.
@@ -71,11 +73,53 @@ func descriptor(path string) (fd int, ok bool) {
 
 // openFile opens a regular file for writing, and creates it if it does not exist.
 func openFile(path string) (int, error) {
-	fd, err := files.Open(path, unix.O_CREAT, wrongFile)
+	fd, err := files.Open(path, unix.O_RDWR|unix.O_CREAT, func(st *unix.Stat_t) error {
+		return cmp.Or(wrongFile(st), standardStream(st))
+	})
 	if dir := filepath.Dir(path); err == unix.ENOENT && dir != "." {
 		return -1, fmt.Errorf("%w; mkdir -p %s makes the directory", err, dir)
 	}
+	if err == nil {
+		if err = replaceable(fd); err != nil {
+			_ = unix.Close(fd)
+		}
+	}
 	return fd, err
+}
+
+// standardStream returns an error if a file is also a standard stream of this process and so of the command.
+func standardStream(st *unix.Stat_t) error {
+	for fd, name := range []string{"stdin", "stdout", "stderr"} {
+		var stream unix.Stat_t
+		switch {
+		case unix.Fstat(fd, &stream) != nil || stream.Dev != st.Dev || stream.Ino != st.Ino:
+		case fd == 0:
+			return errors.New("the command reads it as stdin: name another file")
+		default:
+			return fmt.Errorf("it is the command's %s: name another file, or /dev/%[1]s to append the report", name)
+		}
+	}
+	return nil
+}
+
+// xmlMark is how each report in XML begins. The version of fini follows.
+const xmlMark = `<?xml version="1.0" encoding="UTF-8"?>` + "\n<!-- fini "
+
+// replaceable returns an error unless a file is empty or holds a report. A report begins with a mark that other files in
+// JSON or XML, such as package.json, lack.
+func replaceable(fd int) error {
+	var begin [128]byte
+	n, err := unix.Pread(fd, begin[:], 0)
+	if err != nil || n == 0 {
+		return err
+	}
+	text := string(begin[:n])
+	rest, isJSON := strings.CutPrefix(text, "{\n  \"version\": ")
+	isJSON = isJSON && strings.HasPrefix(strings.TrimLeft(rest, "0123456789"), ",\n  \"fini\": \"")
+	if isJSON || strings.HasPrefix(text, xmlMark) {
+		return nil
+	}
+	return errors.New("it holds something other than a report of fini: remove it, or name another file")
 }
 
 // wrongFile is the reason why fini refuses a named file; nil for a good file.
@@ -137,6 +181,9 @@ func (p Place) write(text []byte) error {
 	}
 	if st.Nlink == 0 {
 		return errors.New("it was removed meanwhile")
+	}
+	if err := replaceable(p.FD); err != nil {
+		return err
 	}
 	// Truncated to nothing first, the file would be flushed to the disk when it is closed: see auto_da_alloc in ext4(5).
 	_, err := unix.Seek(p.FD, 0, 0)

@@ -219,7 +219,8 @@ func TestReportCutsTheCommand(t *testing.T) {
 // that the first one wrote before it was killed.
 func TestPlaceIsHandedOver(t *testing.T) {
 	r := newTestReport(t)
-	_, err := unix.Write(r.To.FD, bytes.Repeat([]byte("half of a report"), 1000))
+	half := append(r.json(0)[:100], bytes.Repeat([]byte("half of a report"), 1000)...)
+	_, err := unix.Write(r.To.FD, half)
 	rig.NoError(t, err)
 	rig.NoError(t, r.Write(5))
 	rig.MustParse(t, []byte(rig.ReadFile(t, r.To.Path)), new(any))

@@ -152,7 +152,7 @@ func AppendSummary(path, text string) error {
 		if !filepath.IsAbs(path) { // this process has left the working directory
 			return unix.ENOENT
 		}
-		fd, err := files.Open(path, unix.O_APPEND, wrongFile)
+		fd, err := files.Open(path, unix.O_WRONLY|unix.O_APPEND, wrongFile)
 		if err != nil {
 			return err
 		}
