@@ -140,7 +140,7 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 		t.markAllowed(all)
 	}
 	for _, p := range all {
-		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done {
+		if _, done := slices.BinarySearch(children, p.Pid); p.Allowed || p.Parent == t.self && done || p.Entered && !p.Alive() {
 			continue
 		}
 		if t.Signal(p, unix.SIGKILL) == nil {
@@ -152,10 +152,17 @@ func (t *Tree) Kill() (hit, refused []int, err error) {
 	return hit, refused, nil
 }
 
-// LivingChild returns a pidfd of a child that has not ended, which the caller closes, or -1 if it can't open one. If
-// the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a child that was made with
-// CLONE_AUTOREAP never becomes a zombie.)
+// LivingChild returns a pidfd of a process whose end the kernel does not report to this process, which the caller closes,
+// or -1 if it can't open one. If the kernel reports the end of every child, ok is false and no pidfd is needed. (Only a
+// child that was made with CLONE_AUTOREAP never becomes a zombie.) A process that came in from outside is found once a look has.
 func (t *Tree) LivingChild() (pidfd int, ok bool) {
+	for _, p := range t.found {
+		if k := p.kept; p.Entered && t.known[p.Pid] == k && k.pidfd >= 0 && !exited(k.pidfd) {
+			if fd, err := unix.FcntlInt(uintptr(k.pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+				return fd, t.autoreap
+			}
+		}
+	}
 	if t.prepare() != nil || !t.autoreap {
 		return -1, t.autoreap
 	}
@@ -194,10 +201,15 @@ func (t *Tree) openPidfd(pid int) int {
 func hasEnded(pidfd int) bool {
 	err := unix.PidfdSendSignal(pidfd, 0, nil, 0)
 	if err == unix.ENOSYS || err == unix.EPERM {
-		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-		return n > 0
+		return exited(pidfd)
 	}
 	return err == unix.ESRCH
+}
+
+// exited reports whether a process has ended, reaped or not.
+func exited(pidfd int) bool {
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	return n > 0
 }
 
 // isOver reports whether another process may have got the pid of a process. During a look, a process without a pidfd is

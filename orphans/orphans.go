@@ -54,6 +54,7 @@ type Process struct {
 	Holds   Streams       // the streams that it has open for writing
 	Allowed bool          // fini leaves it alone: see Allow
 	Unread  bool          // a pattern of Allow may match it, but fini could not read what the pattern asks for
+	Entered bool          // its parent is outside of this PID namespace: see Entrants in Tree
 
 	thread int    // the thread that State describes
 	code   string // the size of its program
@@ -94,6 +95,11 @@ func (p Process) Alive() bool { return p.State != 'Z' && p.State != 'X' || p.Thr
 type Tree struct {
 	StartDir string // where this process was started, "" if unknown: see Details
 	Pipes    bool   // fini stops only processes that hold a standard stream: each look finds out anew which do
+
+	// Entrants makes each look, and Kill, of a PID 1 also find the processes that came into its PID namespace from outside,
+	// as by setns(2), with their descendants. They never become children of this process, so wait4(2) doesn't tell when
+	// the last one has ended: see HasEntrants.
+	Entrants bool
 
 	files              // of the caller's thread
 	ownFiles     files // of a /proc that hides other processes: fini reads only the list of its own children there

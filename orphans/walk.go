@@ -63,6 +63,12 @@ func (t *Tree) walk() (all []Process) {
 		children = func(p Process) ([]int, error) { return snapshot[p.Pid], nil }
 	}
 	seen := map[int]bool{t.self: true}
+	for _, pid := range t.entrants() {
+		if p, ok := t.verify(pid, Process{}); ok {
+			seen[pid], p.Entered = true, true
+			all = append(all, p)
+		}
+	}
 	at := Process{Pid: t.self, Threads: 1}
 	for next := 0; ; next++ {
 		pids, err := children(at)
@@ -88,6 +94,24 @@ func (t *Tree) walk() (all []Process) {
 		}
 	}
 	return all
+}
+
+// entrants are the processes that came in from outside, if the caller wants them and there is a /proc.
+func (t *Tree) entrants() []int {
+	if !t.Entrants || t.self != 1 || t.prepare() != nil || t.childrenOnly {
+		return nil
+	}
+	snapshot, _ := t.snapshot()
+	return slices.DeleteFunc(snapshot[0], func(pid int) bool { return pid == t.self })
+}
+
+// HasEntrants reports whether a process is alive that came in from outside. It may be a zombie, until its parent has reaped
+// it, which nobody in this PID namespace can wait for.
+func (t *Tree) HasEntrants() bool {
+	return slices.ContainsFunc(t.entrants(), func(pid int) bool {
+		s, err := t.Status(pid)
+		return err == nil && Process{State: s.State, Threads: s.Threads}.Alive()
+	})
 }
 
 // verify looks at the process that has the pid now and reports whether the process is

@@ -170,7 +170,8 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 			k.tree.Reaped(x.Pid)
 		}
 	}
-	return exits, none || k.tree.OnlyEarlier()
+	none = none || k.tree.OnlyEarlier()
+	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // a pause looks at those when it ends
 }
 
 // restAfter decides whether Wait rests, and how long, after n children were reaped at once. A zombie counts against the

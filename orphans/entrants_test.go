@@ -1,0 +1,60 @@
+package orphans
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"golang.org/x/sys/unix"
+)
+
+// A PID 1 finds those that came in from outside, and what they have started. One that nobody has reaped outside is no more.
+// Only looks: as PID 1, Kill begins with kill(-1).
+func TestEntrants(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	bystander := rig.Bystander(t)
+	entrant, below, zombie := bystander.Process.Pid, rig.Bystander(t).Process.Pid, rig.Bystander(t).Process.Pid
+	enter := func(pid, parent int, state, children string) {
+		proc.put(pid, "status", statusOf(pid, parent, "some", state, 16, 1))
+		proc.put(pid, fmt.Sprintf("task/%d/children", pid), children)
+	}
+	enter(1, 0, "S (sleeping)", "")
+	enter(entrant, 0, "S (sleeping)", strconv.Itoa(below)+" ")
+	enter(below, entrant, "S (sleeping)", "")
+	enter(zombie, 0, "Z (zombie)", "")
+
+	found := func() (pids []int, entered []bool) {
+		view, err := tree.Look()
+		rig.NoError(t, err)
+		for _, p := range view.Found {
+			pids, entered = append(pids, p.Pid), append(entered, p.Entered)
+		}
+		return pids, entered
+	}
+	if pids, _ := found(); len(pids) > 0 || tree.HasEntrants() {
+		t.Errorf("without Entrants it finds %d", pids)
+	}
+	tree.Entrants = true
+	if pids, _ := found(); len(pids) > 0 || tree.HasEntrants() {
+		t.Errorf("although it isn't PID 1 it finds %d", pids)
+	}
+	tree.self, tree.descriptors = 1, 1<<10
+	pids, entered := found()
+	rig.Equal(t, "whom PID 1 finds", fmt.Sprint(pids, entered), fmt.Sprint([]int{entrant, below}, []bool{true, false}))
+	rig.Equal(t, "that there are entrants", tree.HasEntrants(), true)
+	watched, _ := tree.LivingChild()
+	rig.Equal(t, "that the entrant is watched", watched >= 0, true)
+	_ = unix.Close(watched)
+
+	rig.NoError(t, bystander.Process.Kill())
+	watched, _ = tree.LivingChild()
+	for watched >= 0 && !exited(watched) {
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(watched), Events: unix.POLLIN}}, -1)
+	}
+	if watched, _ := tree.LivingChild(); watched >= 0 {
+		t.Errorf("one that has ended is still watched")
+	}
+	enter(entrant, 0, "Z (zombie)", "")
+	rig.Equal(t, "that there are entrants, as one is a zombie", tree.HasEntrants(), false)
+}
