@@ -297,9 +297,9 @@ func TestExplore(t *testing.T) {
 	}
 	t.Logf("%d states and %d steps of %d scenarios, %d moves deep (the plainest %d), %d of them cut at %d states; "+
 		"%d random walks, seed %d; %v", states, steps, tried, *depth, *depth+1, len(cut), *limit, walked, *seed, time.Since(start).Round(ms))
-	slices.Sort(cut)
-	for _, name := range cut {
-		t.Logf("CUT SHORT: at %d states, %s", *limit, name)
+	if slices.Sort(cut); len(cut) > 0 {
+		t.Logf("CUT SHORT: %d of %d scenarios, at %d states; make explore goes deeper", len(cut), tried, *limit)
+		t.Logf("these were cut:\n%s", strings.Join(cut, "\n"))
 	}
 	if *only == "" {
 		total.compare(t, tables(t))

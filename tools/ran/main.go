@@ -144,11 +144,12 @@ func short(pkg string) string {
 
 // summary tells what go test keeps to itself.
 func (r *run) summary(to io.Writer) {
-	lacks, count := map[string]int{}, map[string]int{}
+	lacks, count, lacking := map[string]int{}, map[string]int{}, 0
 	for of, verdict := range r.verdict {
 		count[verdict]++
 		if verdict == "skip" && r.why[of] != "" {
 			lacks[r.why[of]]++
+			lacking++
 		}
 	}
 	most := func(title string, of map[string]int) {
@@ -167,7 +168,9 @@ func (r *run) summary(to io.Writer) {
 	}
 	most("Skipped because something is missing (number of tests, what; make deps installs it):", lacks)
 	most("Tried again (how often, what):", r.notes["TRIED AGAIN"])
-	most("Cut short (how often, what):", r.notes["CUT SHORT"])
+	for _, what := range slices.Sorted(maps.Keys(r.notes["CUT SHORT"])) {
+		fmt.Fprintln(to, "Cut short:", what)
+	}
 	var took []string
 	for _, pkg := range slices.Sorted(maps.Keys(r.took)) {
 		if r.took[pkg] >= 0.5 {
@@ -175,6 +178,9 @@ func (r *run) summary(to io.Writer) {
 		}
 	}
 	fmt.Fprintln(to, "Seconds that each package took:", strings.Join(took, ", "))
+	if count["skip"] > 0 {
+		fmt.Fprintf(to, "Of the skipped, %d lack something, and %d are not quick: make test-all runs them\n", lacking, count["skip"]-lacking)
+	}
 	fmt.Fprintf(to, "cases: %d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 }
 
