@@ -135,9 +135,8 @@ vuln: ## ask the Go vulnerability database about fini; this needs the network
 	@$(TOOL) govulncheck ./... || \
 		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
 
-# The first may have to make internal/cli compile again.
 flags: ## write what lists the flags, after a change of the struct in internal/cli/flags.go
-	$(GO) run ./tools/flags/line && $(GO) run ./tools/flags
+	$(GO) run ./tools/flags
 	mandoc -T markdown docs/fini.1 >docs/man.md
 
 man: ## show the man page as it is here

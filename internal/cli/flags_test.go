@@ -147,18 +147,15 @@ func flagNames() (all []string) {
 	return all
 }
 
-// A life obeys each flag. Without flags nothing is parsed, and the defaults are those of the parser.
+// A life obeys each flag. Without flags kong parses nothing, and the defaults are the same.
 func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
-	tagged := new(Options) // as the tags have it
-	_, err := newParser(tagged, new(variables)).Parse(nil)
-	rig.NoError(t, err)
 	initial := life.Policy{
 		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
-	for _, c := range []*Options{plain, parsed, tagged} {
+	for _, c := range []*Options{plain, parsed} {
 		rig.Equal(t, "without flags", c.Policy(), initial)
 	}
 	for text, change := range map[string]func(p *life.Policy){

@@ -15,13 +15,13 @@ import (
 
 // variables give kong the values of FINI_ variables. The Go runtime has none: see package entry.
 type variables struct {
-	flags []*kong.Flag
-	of    map[string]string // the value of a variable
-	last  *kong.Flag        // the flag whose variable kong got last
+	parser *kong.Kong
+	of     map[string]string // the value of a variable
+	from   map[string]string // the variable from which kong got a flag, such as --grace
 }
 
 func newVariables(environ []string) *variables {
-	v := &variables{of: map[string]string{}}
+	v := &variables{of: map[string]string{}, from: map[string]string{}}
 	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
 		name, value, _ := strings.Cut(variable, "=")
 		if strings.HasPrefix(name, "FINI_") && value != "" { // a compose file may set a variable to nothing
@@ -33,7 +33,7 @@ func newVariables(environ []string) *variables {
 
 // variable returns the name of a flag's variable, "" for none.
 func variable(flag *kong.Flag) string {
-	if strings.Contains(noVariable, " "+flag.Name+" ") {
+	if slices.Contains(flag.Envs, "-") {
 		return ""
 	}
 	return "FINI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
@@ -42,15 +42,14 @@ func variable(flag *kong.Flag) string {
 // Resolve is called for each flag that is not on the command line. A flag wins over its variable, and over that of a flag
 // that it excludes.
 func (v *variables) Resolve(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	v.last = nil
 	value, set := v.of[variable(flag)]
-	excluded := slices.ContainsFunc(v.flags, func(other *kong.Flag) bool {
+	excluded := slices.ContainsFunc(v.parser.Model.Flags, func(other *kong.Flag) bool {
 		return other != flag && other.Set && slices.ContainsFunc(other.Xor, func(x string) bool { return slices.Contains(flag.Xor, x) })
 	})
 	if !set || excluded || answers(line) {
 		return nil, nil
 	}
-	v.last = flag
+	v.from["--"+flag.Name] = variable(flag)
 	if words := strings.Fields(value); flag.IsSlice() && len(words) > 0 {
 		return words, nil
 	}
@@ -68,10 +67,9 @@ func (v *variables) Validate(*kong.Application) error { return nil }
 // explain returns a parser's error in one line that names what can't be used, and what can.
 func (v *variables) explain(err error) error {
 	text := strings.Replace(err.Error(), "--g ", "-g ", 1) // which has no long name
-	if v.last != nil {
-		if rest, ok := strings.CutPrefix(text, "--"+v.last.Name+": "); ok {
-			return fmt.Errorf("%s: %s", variable(v.last), rest)
-		}
+	first, rest, _ := strings.Cut(text, " ")
+	if variable := v.from[strings.TrimSuffix(first, ":")]; variable != "" {
+		return fmt.Errorf("%s %s", strings.Replace(first, strings.TrimSuffix(first, ":"), variable, 1), rest)
 	}
 	at := err.(*kong.ParseError).Context
 	left := at.Path[len(at.Path)-1].Remainder() // begins in the word at which the parser stopped
@@ -153,7 +151,7 @@ type name struct{ long, variable string }
 func (v *variables) nearest(text string) (best name) {
 	text = strings.ToLower(text)
 	var names []name
-	for _, flag := range v.flags {
+	for _, flag := range v.parser.Model.Flags {
 		if len(flag.Name) > 1 {
 			names = append(names, name{flag.Name, variable(flag)})
 		}

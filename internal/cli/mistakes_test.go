@@ -66,7 +66,9 @@ func TestMistakes(t *testing.T) {
 		{"fini -t --grace=5s x", `--timeout: cannot use "--grace=5s": want a duration`},
 		{"fini -t=5s x", `--timeout: cannot use "=5s": want a duration`},
 		{"fini -vt x y", `--timeout: cannot use "x": want a duration`},
-		{"fini --orphans=x java -timeout", `--orphans: cannot use "x": want stop`},
+		{"fini --orphans=x java -timeout | fini --orphans x", `--orphans must be one of "stop","pipes","wait","leave" but got "x"`},
+		{"fini --orphans", `--orphans must be one of "stop","pipes","wait","leave" but got ""`},
+		{"FINI_ORPHANS=STOP fini x", `FINI_ORPHANS must be one of "stop","pipes","wait","leave" but got "STOP"`},
 		{"fini -e", `--remap-exit: cannot use "": want an exit status`},
 		{"fini -e 1 -e +1", `--remap-exit: cannot use "+1": want an exit status`},
 		{"fini --allow-orphan -v x", `--allow-orphan: cannot use "-v": want the name`},
@@ -89,7 +91,7 @@ func TestMistakes(t *testing.T) {
 		{"fini -P --idle=1h", "--pause and --idle can't be used together"},
 		{"fini -g -c x", "--single-child and -g can't be used together"},
 		{"fini --install=/x y", `--install runs no command: cannot use "y"`},
-		{"FINI_PAUSE=1 fini x", `--pause runs no command: cannot use "x"`},
+		{"FINI_PAUSE=1 fini x", `FINI_PAUSE runs no command: cannot use "x"`},
 		{"FINI_TIMEOUT=1x fini --help -v", `FINI_TIMEOUT: cannot use "1x"`}, // --help is not alone
 	} {
 		for line := range strings.SplitSeq(c.lines, " | ") {
@@ -102,7 +104,6 @@ func TestMistakes(t *testing.T) {
 func TestValues(t *testing.T) {
 	for flag, c := range map[string]struct{ wants, values string }{
 		"--grace":        {"a duration such as 500ms, 5s or 1m, a number of seconds, or 1d", " 5x"},
-		"--orphans":      {"stop, pipes, wait or leave", "STOP kill"},
 		"--orphans-exit": {"an exit status from 0 to 255", "256 -1"},
 		"--remap-exit":   {"an exit status from 0 to 255", "143,130"},
 		"--bind":         {"the pid of a process", ""},

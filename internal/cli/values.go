@@ -5,7 +5,6 @@ import (
 	"math"
 	"path"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,11 +12,24 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/seed-126c5d8a/fini/internal/life"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // This file reads the values of flags and variables. Each kind of value has one function, and one message.
+
+// kinds has the mappers, by the tag type of a field or else by its type.
+var kinds = map[string]kong.MapperFunc{
+	"Duration":  each(duration),
+	"string":    each(func(text string) (string, error) { return text, nil }), // kong's own changes what is not UTF-8
+	"deathsig":  each(deathsig),
+	"signals":   each(stopSignals),
+	"pid":       each(pid),
+	"status":    each(status),
+	"pattern":   each(pattern),
+	"rewrite":   each(rewrite),
+	"file":      each(file),
+	"verbosity": verbosity,
+}
 
 // each returns the mapper of a value. The values of a repeatable flag are collected.
 func each[T any](read func(text string) (T, error)) kong.MapperFunc {
@@ -66,11 +78,6 @@ func accept(right bool, value, want string) error {
 		return nil
 	}
 	return fmt.Errorf("cannot use %q: want %s", value, want)
-}
-
-func policy(text string) (string, error) {
-	known := slices.Contains([]string{life.StopAll, life.StopPipes, life.WaitAll, life.LeaveAll}, text)
-	return text, accept(known, text, "stop, pipes, wait or leave")
 }
 
 // verbosity reads a number, if there is one, as tini's variable is one; 2 says no more than 1.

@@ -49,7 +49,7 @@ type flag struct {
 	Long    string   // with what it takes, such as --pdeathsig=SIG; "" if it has only letters
 	Preset  string   // the value by default, if there is one
 	Common  bool     // README lists it
-	More    string   // the field's comment
+	More    string   // what the field's comment says after Help
 }
 
 // Letter returns the letters without their dash.
@@ -62,9 +62,8 @@ func (f flag) Letter() (all []string) {
 
 func (f flag) Negatable() bool { return f.Tag.Negatable != "" }
 
-// generate returns the content of each file that lists the flags.
-func generate() (map[string][]byte, error) {
-	files := map[string][]byte{}
+// flags returns the flags of fini, in the order of the struct.
+func flags() ([]flag, error) {
 	comments, err := comments()
 	if err != nil {
 		return nil, err
@@ -72,7 +71,12 @@ func generate() (map[string][]byte, error) {
 	var flags []flag
 	of := reflect.TypeFor[cli.Options]()
 	for i, known := range cli.Flags() {
-		f := flag{Flag: known, Preset: known.Tag.Get("preset"), Common: known.Tag.Has("common"), More: comments[of.Field(i).Name]}
+		f := flag{Flag: known, Preset: known.Tag.Get("preset"), Common: known.Tag.Has("common")}
+		first, more, _ := strings.Cut(comments[of.Field(i).Name]+" ", ". ")
+		if first == "" {
+			return nil, fmt.Errorf("%s: %s has no comment", source, of.Field(i).Name)
+		}
+		f.Help, f.More = strings.ToLower(first[:1])+first[1:], strings.TrimSpace(more)
 		if known.HasDefault {
 			f.Preset = known.Default
 		}
@@ -92,6 +96,16 @@ func generate() (map[string][]byte, error) {
 			f.Long = "--" + f.Name
 		}
 		flags = append(flags, f)
+	}
+	return flags, nil
+}
+
+// generate returns the content of each file that lists the flags.
+func generate() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	flags, err := flags()
+	if err != nil {
+		return nil, err
 	}
 	var valued []string
 	for _, f := range flags {

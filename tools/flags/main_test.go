@@ -5,8 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/seed-126c5d8a/fini/internal/cli"
 )
 
 // What lists the flags is what `make flags` writes.
@@ -44,7 +42,11 @@ func TestHelpFits(t *testing.T) {
 		}
 	}
 	shown := strings.Join(strings.Fields(text), " ")
-	for _, f := range cli.Flags() {
+	all, err := flags()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
 		want := f.Name
 		if len(want) > 1 {
 			want = "-" + strings.TrimSuffix(f.Name+"="+f.PlaceHolder, "=")
