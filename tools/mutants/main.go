@@ -142,7 +142,7 @@ func parse(only string) (faults []fault, err error) {
 func compile(faults []fault) error {
 	var bad []error
 	fset := token.NewFileSet()
-	imports := importer.ForCompiler(fset, "source", nil)
+	imports := known{importer.ForCompiler(fset, "source", nil), map[string]*types.Package{}}
 	names := map[string][]string{} // of the files of a package
 	for _, f := range faults {
 		dir := filepath.Dir(f.file)
@@ -174,6 +174,20 @@ func compile(faults []fault) error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// known imports each package once. The source importer asks the go command about every import of every file.
+type known struct {
+	types.Importer
+	packages map[string]*types.Package
+}
+
+func (k known) Import(path string) (pkg *types.Package, err error) {
+	if pkg = k.packages[path]; pkg == nil {
+		pkg, err = k.Importer.Import(path)
+		k.packages[path] = pkg
+	}
+	return pkg, err
 }
 
 // soundness is a fault for each kind of tests that changes nothing.
