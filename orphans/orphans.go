@@ -51,7 +51,7 @@ type Process struct {
 	Threads int           // a zombie with more than one thread is still alive
 	User    int           // its effective user ID, -1 if /proc does not show it
 	Start   time.Duration // when it started, since boot, rounded down to 10 ms; 0 if it was not read
-	Holds   Streams       // the streams that it has open for writing
+	Holds   Holding       // the streams that it has open for writing
 	Allowed bool          // fini leaves it alone: see Allow
 	Unread  bool          // a pattern of Allow may match it, but fini could not read what the pattern asks for
 	Entered bool          // its parent is outside of this PID namespace: see Entrants in Tree

@@ -215,14 +215,18 @@ func TestHolds(t *testing.T) {
 		"closed streams":    {nil, nil, nil},
 	} {
 		for label, p := range f.find(t, treeOf(t, c.stdout, c.stderr)) {
-			rig.Equal(t, what+": what is held by "+label, p.Holds, c.want[label])
+			rig.Equal(t, what+": what is held by "+label, p.Holds, Holds(c.want[label]))
 		}
 	}
 	// Each process may hold a pipe without a name.
 	tree := New()
 	tree.streams = [2]stream{unreadable, ""}
 	for _, p := range look(t, tree) {
-		rig.Equal(t, "what is held", p.Holds, Unknown)
+		held, known := p.Holds.Held()
+		rig.Equal(t, "what is held, and whether more may be", fmt.Sprint(held, known, p.Holds.May()), fmt.Sprint(0, false, Stdout))
+	}
+	if held, known := (Holding{}).Held(); held != 0 || known {
+		t.Errorf("of what nobody has asked is known: %v, %t", held, known)
 	}
 }
 
@@ -389,7 +393,7 @@ func TestNotAllowed(t *testing.T) {
 			t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)
 		}
 		told := tree.Details(p, []string{"PATH"})
-		if !p.Unread || p.Allowed || p.Holds != Unknown || told.Variables != nil {
+		if !p.Unread || p.Allowed || p.Holds.May() != Stdout || told.Variables != nil {
 			t.Errorf("nothing of %d can be read: %+v, %+v", p.Pid, p, told)
 		}
 		if err := tree.Signal(p, unix.SIGTERM); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), strconv.Itoa(p.Pid)) {

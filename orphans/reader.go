@@ -93,7 +93,7 @@ func (t *Tree) readerIsStuck() bool {
 type facts struct {
 	start time.Duration
 	exe   string // see executable
-	holds Streams
+	holds Holding
 }
 
 // Details describe a leftover to a person. Each detail is empty if it is unknown.
@@ -147,12 +147,9 @@ func (t *Tree) askFacts(found []Process) {
 	}
 	for i := range found {
 		p := &found[i]
-		p.Holds = Unknown
+		p.Holds = mayHold(t.streams)
 		if told := p.kept.facts; told != nil {
 			p.Start, p.Holds = told.start, told.holds
-		}
-		if t.streams == [2]stream{} {
-			p.Holds = 0
 		}
 	}
 }

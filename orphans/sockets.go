@@ -32,15 +32,16 @@ func (f *files) listens(dir string, listening *map[string]string) []string {
 		return nil
 	}
 	var sockets []string
-	looked := 0
+	looked, known := 0, true
 	err := f.List(dir+"/fd", func(fd int) bool {
-		if link := f.Link(dir + "/fd/" + strconv.Itoa(fd)); strings.HasPrefix(link, "socket:[") {
-			sockets = append(sockets, link)
+		opened, err := f.Descriptor(dir, fd).Text()
+		if strings.HasPrefix(opened, "socket:[") {
+			sockets = append(sockets, opened)
 		}
-		looked++
-		return looked < maxSockets
+		looked, known = looked+1, err == nil
+		return looked < maxSockets && known
 	})
-	if err != nil {
+	if err != nil || !known {
 		return nil
 	}
 	found := []string{}

@@ -1,7 +1,7 @@
 package orphans
 
 import (
-	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,10 +17,24 @@ import (
 type Streams uint8
 
 const (
-	Stdout  Streams = 1 << iota
-	Stderr          // both may be the same pipe
-	Unknown         // fini could not read the descriptors of the process
+	Stdout Streams = 1 << iota
+	Stderr         // both may be the same pipe
+
+	both = Stdout | Stderr
 )
+
+// A Holding tells of each of this process's standard streams whether another process has it open for writing: yes, no,
+// or unknown. The zero Holding is unknown for both.
+type Holding struct{ held, free Streams }
+
+// Holds is the Holding of a process that holds these streams, and no other.
+func Holds(held Streams) Holding { return Holding{held, both &^ held} }
+
+// Held are the streams that the process certainly holds. It may hold more if known is false.
+func (h Holding) Held() (held Streams, known bool) { return h.held, h.held|h.free == both }
+
+// May are the streams that the process holds or may hold.
+func (h Holding) May() Streams { return both &^ h.free }
 
 // A stream is the text of the link in /proc/PID/fd, as "pipe:[4711]", which is the same in every process that has the
 // pipe or socket open. It is "" for a file whose end no reader waits for.
@@ -43,34 +57,46 @@ func (t *Tree) ownStream(fd int) stream {
 	return ""
 }
 
-// holds are the standard streams of this process that another process or thread has open for writing. holds reads the
+// mayHold is the Holding of a process whose descriptors are unknown.
+func mayHold(streams [2]stream) (h Holding) {
+	for i, own := range streams {
+		if own == "" {
+			h.free |= Stdout << i
+		}
+	}
+	return h
+}
+
+// holds finds the standard streams of this process that another process or thread has open for writing. holds reads the
 // descriptors in dir, the directory of that process or thread. Both ends of a
 // pipe have the same text; the owner's bits of a link's mode are how the file was opened.
 // /proc/PID/fdinfo shows that mode too, but asks the file, which may wait: an epoll(7) instance does.
-func (f *files) holds(dir string, streams [2]stream) (held Streams) {
-	switch {
-	case streams == [2]stream{}:
-		return 0
-	case streams[0] == unreadable, streams[1] == unreadable:
-		return Unknown
+func (f *files) holds(dir string, streams [2]stream) Holding {
+	h := mayHold(streams)
+	if h.May() == 0 || slices.Contains(streams[:], unreadable) {
+		return h
 	}
+	known := true
 	err := f.List(dir+"/fd", func(fd int) bool {
-		name := dir + "/fd/" + strconv.Itoa(fd)
-		opened := stream(f.Link(name))
+		opened, err := f.Descriptor(dir, fd).Text()
 		var hit Streams
-		for i, which := range []Streams{Stdout, Stderr} {
-			if opened != "" && streams[i] == opened {
-				hit |= which
+		for i, own := range streams {
+			if err == nil && opened != "" && stream(opened) == own {
+				hit |= Stdout << i
 			}
 		}
 		var link unix.Stat_t
-		if hit != 0 && unix.Fstatat(f.Dir, name, &link, unix.AT_SYMLINK_NOFOLLOW) == nil && link.Mode&unix.S_IWUSR != 0 {
-			held |= hit
+		if hit != 0 {
+			err = unix.Fstatat(f.Dir, dir+"/fd/"+strconv.Itoa(fd), &link, unix.AT_SYMLINK_NOFOLLOW)
 		}
+		if err == nil && link.Mode&unix.S_IWUSR != 0 {
+			h.held |= hit
+		}
+		known = known && (err == nil || proc.IsGone(err))
 		return true
 	})
-	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return Unknown
+	if known && (err == nil || proc.IsGone(err)) {
+		return Holds(h.held)
 	}
-	return held
+	return h
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // This file reads how much the processes that have this process's standard input read and write. While a server waits
@@ -27,8 +25,8 @@ func (t *Tree) Traffic() (all Traffic, err error) {
 	if err := t.prepare(); err != nil {
 		return all, err
 	}
-	stdin := t.Link("self/fd/0")
-	if t.childrenOnly || stdin == "" {
+	stdin, err := t.Descriptor("self", 0).Text()
+	if t.childrenOnly || err != nil || stdin == "" {
 		return all, errors.New("cannot read /proc")
 	}
 	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
@@ -79,11 +77,10 @@ type traffic struct {
 }
 
 func (f *files) traffic(p Process, stdin string) (one traffic) {
-	link, err := f.Readlink(p.dir() + "/fd/0")
-	if err != nil && err != unix.ENOENT {
+	switch opened, err := f.Descriptor(p.dir(), 0).Text(); {
+	case err != nil:
 		return traffic{err: err}
-	}
-	if link != stdin {
+	case opened != stdin:
 		return traffic{other: true}
 	}
 	text, err := f.Read(strconv.Itoa(p.Pid) + "/io") // of all its threads, those that have ended too

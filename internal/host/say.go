@@ -100,11 +100,11 @@ func (k *kernel) culprit(why life.Reason) string {
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
 	shown, level, why := p, life.Normal, ""
 	if k.rules.Initial {
-		shown.Holds = 0
+		shown.Holds = orphans.Holds(0)
 	}
-	switch held := report.Held(shown.Holds); {
-	case spared == life.ByName && held != "":
-		why = " (--allow-orphan): a reader waits until this leftover closes " + held
+	switch held, _ := shown.Holds.Held(); {
+	case spared == life.ByName && held != 0:
+		why = " (--allow-orphan): a reader waits until this leftover closes " + report.Names(held)
 	case spared == life.ByName:
 		level, why = life.Detail, " (--allow-orphan)"
 	case spared == life.StopPipes:

@@ -125,8 +125,11 @@ func eventText(e event) string {
 
 // eventCode is an event as life_test.go writes it.
 func eventCode(e event) string {
-	return without(goZero, strings.ReplaceAll(fmt.Sprintf("%#v", e), "life.", ""))
+	text := goHolding.ReplaceAllString(fmt.Sprintf("%#v", e), "orphans.Holds($1)")
+	return without(goZero, strings.ReplaceAll(text, "life.", ""))
 }
+
+var goHolding = regexp.MustCompile(`orphans\.Holding\{held:(0x\d), free:0x\d\}`)
 
 // actText is what the outer fini does while it sleeps.
 func actText(acts entry.Act) string {

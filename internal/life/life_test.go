@@ -23,21 +23,22 @@ const (
 
 // One leftover of each kind that the step tells apart.
 var (
-	member    = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms}
-	escapee   = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms}
-	holder    = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Stdout}
-	inGroup   = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Stderr}
-	opaque    = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms, Holds: orphans.Unknown}
-	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms}
-	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Stdout, Allowed: true}
-	unread    = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true}
-	helper    = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true}
-	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms}
+	member    = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
+	escapee   = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	holder    = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	released  = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "released", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	inGroup   = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stderr)}
+	opaque    = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms}
+	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms, Holds: orphans.Holds(0)}
+	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout), Allowed: true}
+	unread    = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true, Holds: orphans.Holds(0)}
+	helper    = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true, Holds: orphans.Holds(0)}
+	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms, Holds: orphans.Holds(0)}
 )
 
 // below is a child of p.
 func below(p orphans.Process, start time.Duration) orphans.Process {
-	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start}
+	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start, Holds: orphans.Holds(0)}
 }
 
 func defaults() Rules {
@@ -233,7 +234,7 @@ func TestStep(t *testing.T) {
 	})
 	crowd := make([]orphans.Process, MaxNamed+3) // more than anybody reads
 	for i := range crowd {
-		crowd[i] = orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S'}
+		crowd[i] = orphans.Process{Pid: 1000 + i, Group: 1000 + i, Name: "x", State: 'S', Holds: orphans.Holds(0)}
 	}
 	audit := with(func(r *Rules) { r.Orphans, r.OrphansExit = LeaveAll, 9 })
 	for _, life := range []struct {
@@ -359,7 +360,17 @@ func TestStep(t *testing.T) {
 			{500 * ms, sees(elapsed{}, found(holder, opaque, escapee)), "(stopping holder), holder<-15, (stopping opaque), opaque<-15, wake 5ms", "asking"},
 			{5500 * ms, sees(elapsed{}, found(holder, escapee)), "(killing holder), holder<-9, wake 0s", "killing"},
 			{5501 * ms, sees(elapsed{}, found(holder, escapee)), "holder<-9, wake 5ms", "killing"},
-			{5507 * ms, sees(elapsed{}, found(), found()), "exit 5 (stopped 2)", "killing, killing, over"}, // a zombie that a tracer keeps holds nothing
+			{5507 * ms, sees(elapsed{}, found(), found()), "exit 5 (stopped 1)", "killing, killing, over"}, // a zombie that a tracer keeps holds nothing
+		}},
+		{"pipes: one that may be a holder decides no status", with(func(r *Rules) { r.Orphans, r.OrphansExit = StopPipes, 7 }), []turn{
+			{0, sees(mainExits(exited(0), false), found(opaque, escapee)), "wake 5ms", "lingering"},
+			{500 * ms, sees(elapsed{}, found(opaque, escapee)), "(stopping opaque), opaque<-15, wake 5ms", "asking"},
+			{505 * ms, reap(true, opaque.Pid), "exit 0", "over"},
+		}},
+		{"pipes: one that lets go when it is asked is not left alone", pipes, []turn{
+			{0, mainExits(exited(5), false), "look", "lingering"},
+			{500 * ms, sees(elapsed{}, found(holder, escapee)), "(stopping holder), holder<-15, wake 5ms", "asking"},
+			{505 * ms, sees(elapsed{}, found(released, escapee), found(released, escapee)), "(leaving escapee), exit 5 (stopped 1)", "asking, asking, over"},
 		}},
 		{"without /proc pipes is stop, and nobody is left alone", with(func(r *Rules) { r.Orphans, r.Allow = StopPipes, true }), []turn{
 			{0, sees(mainExits(exited(5), false), blind(opaque)),

@@ -95,6 +95,7 @@ type sweep struct {
 	sawInterrupt bool          // SIGINT has come since the sweep began
 
 	count      int           // how many leftovers fini had to stop, or in the stage counting has left
+	unsure     int           // of these, how many fini had to stop only because they may be holders
 	burstEnd   time.Duration // until then fini kills only children
 	quietLook  bool          // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt   time.Duration // the uptime of the last look
@@ -337,14 +338,15 @@ func (s *sweep) spares(p orphans.Process) string {
 		return ByName
 	case s.clears && s.inGroup(p):
 		return ""
-	case s.Orphans == StopPipes && p.Holds == 0:
-		// A process whose descriptors fini may not see counts as a holder: the policy promises the reader its EOF.
+	case s.Orphans == StopPipes && p.Holds.May() == 0:
+		// A process whose descriptors fini may not see may be a holder: the policy promises the reader its EOF.
 		return StopPipes
 	}
 	return ""
 }
 
-// stay gives the reason for each process that fini leaves alone.
+// stay gives the reason for each process that fini leaves alone. A process that has closed the streams because fini asked
+// it to exit was not left alone.
 func (s *sweep) stay(found []orphans.Process) (do []action) {
 	told := map[string]int{}
 	for _, p := range found {
@@ -352,7 +354,8 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 		if why == "" && s.stage == counting {
 			why = LeaveAll
 		}
-		if why != "" {
+		_, asked := s.of(p).had(syscall.SIGTERM)
+		if why != "" && !(asked && why == StopPipes) {
 			do = append(do, tell{process: p, what: "leaving", spared: why, quietly: told[why] >= MaxNamed})
 			told[why]++
 		}
@@ -386,7 +389,7 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	var first, others []orphans.Process
 	for _, p := range found {
-		if p.Holds != 0 && p.Group != s.commandGroup(s.main.Pid) {
+		if p.Holds.May() != 0 && p.Group != s.commandGroup(s.main.Pid) {
 			first = append(first, p)
 		} else {
 			others = append(others, p)
@@ -397,6 +400,9 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 			continue
 		}
 		s.count++
+		if held, _ := p.Holds.Held(); s.Orphans == StopPipes && held == 0 {
+			s.unsure++
+		}
 		do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
 		if !s.hadWithGroup(p) {
 			do = append(do, send{process: p, sig: syscall.SIGTERM})
@@ -490,24 +496,24 @@ func (s *sweep) again(now time.Duration) action {
 
 // finish ends the life with the status that the rules make of the command's status.
 func (s *sweep) finish(do ...action) ([]action, Machine) {
-	end := End{Result: s.result, Leaks: Leaks{Count: s.count, Left: s.stage == counting}}
+	end := End{Result: s.result, Leaks: Leaks{Count: s.count - s.unsure, Left: s.stage == counting}}
 	do = append(do, s.staying...)
-	did, leftovers := "stopped", fmt.Sprintf("%d leftovers", s.count)
+	did, leaks := "stopped", fmt.Sprintf("%d leftovers", end.Count)
 	if end.Left {
 		did = "left"
 	}
-	if s.count == 1 {
-		leftovers = "1 leftover"
+	if end.Count == 1 {
+		leaks = "1 leftover"
 	}
 	if s.count > MaxNamed {
-		do = append(do, say{level: Normal, text: did + " " + leftovers + " in all"})
+		do = append(do, say{level: Normal, text: fmt.Sprintf("%s %d leftovers in all", did, s.count)})
 	}
 	if slices.Contains(s.Remap, end.Status()) {
 		end.Result = Result{}
 	}
-	if end.Status() == 0 && s.count > 0 && s.OrphansExit > 0 {
+	if end.Status() == 0 && end.Count > 0 && s.OrphansExit > 0 {
 		end.Code, end.Decided = s.OrphansExit, true
-		do = append(do, say{level: Always, text: fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leftovers)})
+		do = append(do, say{level: Always, text: fmt.Sprintf("exit %d instead of 0: --orphans-exit, %s", s.OrphansExit, leaks)})
 	}
 	return append(do, exit{end}), nil
 }

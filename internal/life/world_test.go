@@ -657,16 +657,16 @@ func (k *kernel) Look() (v orphans.View, err error) {
 				continue
 			}
 			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1}
-			if seen.Name, seen.State, seen.Holds = "?", '?', orphans.Unknown; !w.blind {
+			if seen.Name, seen.State = "?", '?'; !w.blind {
 				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state
-				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Streams(boolToInt(p.has(holding)))
+				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Holds(orphans.Streams(boolToInt(p.has(holding))))
 			}
 			if !p.alive() {
 				continue
 			}
 			v.Found, f.looked = append(v.Found, seen), append(f.looked, p.id)
-			if seen.Allowed || w.policy() == StopPipes && seen.Holds == 0 || where(f.machine) == "counting" {
+			if seen.Allowed || w.policy() == StopPipes && seen.Holds.May() == 0 || where(f.machine) == "counting" {
 				f.stay = append(f.stay, p.id)
 			}
 		}

@@ -4,6 +4,8 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -208,6 +210,36 @@ func (f *Files) Readlink(name string) (string, error) {
 		err = unix.ENAMETOOLONG
 	}
 	return string(f.Buf[:max(n, 0)]), err
+}
+
+// An Opened is what a descriptor of some process refers to, or the reason why that is unknown. The zero Opened is unknown.
+type Opened struct {
+	text  string
+	known bool
+	why   error
+}
+
+// Text is the text of the link in /proc/PID/fd, such as "pipe:[4711]"; "" if no such descriptor is open, or the text is
+// too long for a pipe's or a socket's. An error says why the text is unknown.
+func (o Opened) Text() (string, error) {
+	if !o.known {
+		return "", cmp.Or(o.why, errors.New("it was not read"))
+	}
+	return o.text, nil
+}
+
+// Descriptor is what a descriptor of the process refers to that has the directory dir. A process that may list the
+// descriptors may not always read their links: the one needs permission for the directory, which CAP_DAC_OVERRIDE
+// gives, the other needs that to trace the process. See proc_pid_fd(5).
+func (f *Files) Descriptor(dir string, fd int) Opened {
+	text, err := f.Readlink(dir + "/fd/" + strconv.Itoa(fd))
+	switch {
+	case err == nil:
+		return Opened{text: text, known: true}
+	case IsGone(err), err == unix.ENAMETOOLONG:
+		return Opened{known: true}
+	}
+	return Opened{why: err}
 }
 
 // Whole is the text of a file. It reads 4 KiB at a time, until it has limit bytes.

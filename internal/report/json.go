@@ -60,8 +60,9 @@ func (l *leftover) json() object {
 	for _, a := range l.Chain {
 		startedBy = append(startedBy, a.json())
 	}
+	held, known := l.Holds.Held()
 	for i, name := range []string{"stdout", "stderr"} {
-		if l.Holds&(orphans.Stdout<<i) != 0 {
+		if held&(orphans.Stdout<<i) != 0 {
 			holds = append(holds, name)
 		}
 	}
@@ -81,7 +82,7 @@ func (l *leftover) json() object {
 		"context", l.Marks,
 		"group", orNull(l.State != '?', l.Group),
 		"session", orNull(l.State != '?', l.Session),
-		"holds", orNull(l.Holds != orphans.Unknown, holds),
+		"holds", orNull(known, holds),
 		"listens", l.At.Listens,
 		"cwd", orNull(l.At.Dir != "", l.At.Dir),
 		"user", orNull(l.User >= 0, l.User),

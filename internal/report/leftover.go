@@ -51,8 +51,12 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	if p.User >= 0 && p.User != os.Geteuid() {
 		more += fmt.Sprintf(", as user %d", p.User)
 	}
-	if held := Held(p.Holds); held != "" {
-		more += ", which holds " + held
+	held, known := p.Holds.Held()
+	if held != 0 {
+		more += ", which holds " + Names(held)
+	}
+	if !known && p.State != '?' { // '?' says that nothing is known
+		more += ", which may hold " + Names(p.Holds.May()&^held) + ": fini can't see its descriptors"
 	}
 	pid := strconv.Itoa(p.Pid)
 	return pid + " (" + OneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
@@ -93,8 +97,7 @@ func whereIs(at orphans.Details) (text string) {
 	return text
 }
 
-// Held names streams, "" if no stream is known.
-func Held(streams orphans.Streams) string {
-	const both = orphans.Stdout | orphans.Stderr
-	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", both: "stdout and stderr"}[streams&both]
+// Names are the names of streams, "" for none.
+func Names(streams orphans.Streams) string {
+	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", orphans.Stdout | orphans.Stderr: "stdout and stderr"}[streams]
 }

@@ -15,9 +15,13 @@ import (
 
 func TestDescribe(t *testing.T) {
 	const wide = 1000
-	in := func(session int, holds orphans.Streams) orphans.Process {
-		return orphans.Process{Pid: 4242, Session: session, Holds: holds, State: 'S', User: os.Geteuid()}
+	in := func(session int, held orphans.Streams) orphans.Process {
+		return orphans.Process{Pid: 4242, Session: session, Holds: orphans.Holds(held), State: 'S', User: os.Geteuid()}
 	}
+	opaque := in(1, 0)
+	opaque.Holds = orphans.Holding{}
+	hidden := opaque
+	hidden.State = '?'
 	plain, long := in(1, 0), strings.Repeat("x", 500)
 	aged := func(age time.Duration) orphans.Process {
 		p := plain
@@ -36,7 +40,8 @@ func TestDescribe(t *testing.T) {
 		"holds stdout":      {in(1, orphans.Stdout), "a", wide, "4242 (a), which holds stdout"},
 		"holds stderr":      {in(1, orphans.Stderr), "a", wide, "4242 (a), which holds stderr"},
 		"holds both":        {in(1, orphans.Stdout|orphans.Stderr), "a", wide, "4242 (a), which holds stdout and stderr"},
-		"may not be asked":  {in(1, orphans.Unknown), "a", wide, "4242 (a)"},
+		"may hold both":     {opaque, "a", wide, "4242 (a), which may hold stdout and stderr: fini can't see its descriptors"},
+		"is not to be seen": {hidden, "a", wide, "4242 (a)"},
 		"escapee":           {in(4242, 0), "a", wide, "4242 (a), detached"},
 		"session not known": {in(0, 0), "a", wide, "4242 (a)"},
 		"odd command":       {plain, "a\nb\x1b[31m\xff\r", wide, "4242 (a?b?[31m\ufffd?)"},

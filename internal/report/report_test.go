@@ -38,8 +38,8 @@ const (
 )
 
 var (
-	member = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms}
-	holder = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Stdout}
+	member = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
+	holder = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
 )
 
 func exited(code int) syscall.WaitStatus             { return syscall.WaitStatus(code << 8) }
@@ -47,7 +47,7 @@ func signaled(sig syscall.Signal) syscall.WaitStatus { return syscall.WaitStatus
 
 // process is one that was started by another, in the command's group.
 func process(pid, parent int, name string) orphans.Process {
-	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S', User: os.Geteuid()}
+	return orphans.Process{Pid: pid, Parent: parent, Group: mainPid, Session: 1, Name: name, State: 'S', Holds: orphans.Holds(0), User: os.Geteuid()}
 }
 
 // Without --report nothing is written, and nobody is looked up for it.
@@ -118,7 +118,7 @@ func mustHave(t *testing.T, got map[string]any, fields string) {
 // What can't be seen is null, and not what it would be by default.
 func TestReportOfWhatIsNotKnown(t *testing.T) {
 	r := newTestReport(t)
-	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1, Holds: orphans.Unknown}
+	hidden := orphans.Process{Pid: 300, State: '?', Name: "?", User: -1}
 	r.Leftover(hidden, "?", Lineage{}, "", sent(), "")
 	hidden.Allowed = true // since it has another name
 	r.Leftover(hidden, "?", Lineage{}, "allow-orphan", sent(), "")

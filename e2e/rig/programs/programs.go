@@ -53,6 +53,7 @@ var Programs = map[string]func(args []string) int{
 	"@pidReuse":    runPidReuse,
 	"@refuse":      runRefuse,
 	"@script":      runScript,
+	"@secretive":   runSecretive,
 	"@signals":     runSignals,
 	"@tracer":      runTracer,
 }
