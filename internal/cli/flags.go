@@ -17,31 +17,30 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
-// Options is the command line, as kong reads it: one field for each flag. `make flags` writes help, the man page's OPTIONS,
-// README's table of the flags that are tagged common, and the completions from it. The first sentence of a field's comment
-// is the text of the flag in all of them, and the man page has the other sentences too. It is no tag, because kong takes
-// time for each letter of a tag. The tag preset is a default that depends on where fini runs, and env:"-" means that no
-// FINI_ variable sets the flag.
+// Options is the command line, as kong reads it: one field for each flag. `make flags` writes help, the man page's
+// OPTIONS, README's table of the flags that are tagged common, and the completions from it. The first sentence of a
+// field's comment is the text of the flag in all of them, and the man page has the other sentences too. It is no tag,
+// because kong takes time for each letter of a tag. The tag preset is a default that depends on where fini runs, and
+// env:"-" means that fini runs no command, and no FINI_ variable sets the flag.
 type Options struct {
-	// Run no command: reap until SIGTERM or SIGINT. fini then treats the processes that it has inherited as leftovers,
-	// and exits with 0. It does the same when the parent process dies.
+	// Run no command: reap until SIGTERM or SIGINT. fini then treats the processes that it has inherited as leftovers, and
+	// exits with 0. It does the same when the parent process dies.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
-	// When the parent process dies, stop the command with SIG; none: let it run on. SIG is also the first signal after
-	// a --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent process only if
-	// you give this flag.
+	// When the parent process dies, stop the command with SIG; none: let it run on. SIG is also the first signal after a
+	// --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent process only if you
+	// give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop"`
 	// When stdin closes, wait --grace, then stop the command. Stdin must be a pipe, a stream socket, a terminal, or
 	// /dev/null, which counts as closed at once.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop"`
 	// Stop the command after DUR and exit 124. 0 turns it off.
 	Timeout time.Duration `common:"" short:"t" placeholder:"DUR" group:"stop"`
-	// Stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR. This stops
-	// a server that its host has forgotten. 0 turns it off.
+	// Stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR. This stops a
+	// server that its host has forgotten. 0 turns it off.
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
-	// Stop the command when process PID exits; repeatable.
-	Bind []int `type:"pid" placeholder:"PID" group:"stop"`
-	// What -i, -t and --idle send to stop the command; each SIG has --grace to work. SIGKILL follows the last one. If
-	// the parent process or a --bind process has died, fini sends the signal of -p instead.
+	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; repeatable.
+	// What -i, -t and --idle send to stop the command; each SIG has --grace to work. SIGKILL follows the last one. If the
+	// parent process or a --bind process has died, fini sends the signal of -p instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop"`
 	// Time to exit after stdin closes, and again after each stop signal, before SIGKILL.
 	Grace time.Duration `common:"" placeholder:"DUR" default:"5s" group:"stop"`
@@ -60,47 +59,41 @@ type Options struct {
 	// names, counts and reports the leftovers that still run after --linger, stops none, and still exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`
 	// Leave alone leftovers of this name, or with this command line (cmd:PATTERN) or variable (env:NAME=VALUE);
-	// repeatable. NAME is the kernel's name of a process, the name of its executable without directories, or a pattern
-	// of names as in glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its
-	// words joined by spaces, and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants
-	// of such a process, and doesn't count any of them for --orphans-exit. While the command runs, an allowed process
-	// in its process group gets the signals of that group.
+	// repeatable. NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of
+	// names as in glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its words
+	// joined by spaces, and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants of such a
+	// process, and doesn't count any of them for --orphans-exit. While the command runs, an allowed process in its process
+	// group gets the signals of that group.
 	AllowOrphan []string `common:"" type:"pattern" placeholder:"NAME" group:"leftovers"`
-	// Forward signals only to the main child, not to its process group. If fini is called tini, docker-init,
-	// podman-init or catatonit, this is on unless -g is given.
+	// Forward signals only to the main child, not to its process group. If fini is called tini, docker-init, podman-init
+	// or catatonit, this is on unless -g is given.
 	SingleChild *bool `common:"" short:"c" xor:"group" group:"signals"`
 	// Forward signals to the command's process group, as fini does under its own name.
-	Group bool `name:"g" short:"g" xor:"group" env:"-" group:"signals"`
+	Group bool `name:"g" short:"g" xor:"group" group:"signals"`
 	// Forward signal FROM as TO, or drop it if TO is 0; repeatable.
 	Rewrite []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals"`
-	// Keep the command in fini's process group. A terminal and its shell then treat the command as if fini weren't
-	// there.
+	// Keep the command in fini's process group. A terminal and its shell then treat the command as if fini weren't there.
 	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals"`
 	// Exit 0 if the command exits with N, such as 143 for a JVM; repeatable.
 	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status"`
 	// Write a report in JSON to FILE; - is stdout. FILE is a regular file, or a stream: /dev/stdout, /dev/stderr or
 	// /dev/fd/N. fini replaces only an empty file or an earlier report. The report lists how the command ended, each
 	// signal with its sender, each leftover, and the resources used.
-	Report string `common:"" type:"file" placeholder:"FILE" group:"status"`
-	// Name each orphan that fini reaps, and how it ended.
-	WarnReaped bool `short:"w" group:"status"`
-	// Write only errors.
-	Quiet bool `short:"q" xor:"level" group:"status"`
+	Report     string `common:"" type:"file" placeholder:"FILE" group:"status"`
+	WarnReaped bool   `short:"w" group:"status"`             // Name each orphan that fini reaps, and how it ended.
+	Quiet      bool   `short:"q" xor:"level" group:"status"` // Write only errors.
 	// Also write about the start, each signal, and the exit.
-	Verbose bool `short:"v" type:"verbosity" xor:"level" group:"status"`
+	Verbose int `short:"v" type:"counter" xor:"level" group:"status"`
 	// Copy this binary to PATH, and exit. The copy has mode 0755, and is written whole or not at all.
 	Install string `type:"file" placeholder:"PATH" env:"-" group:"other"`
 	// Accepted for tini's sake: fini always does what tini does with it.
-	Subreaper bool `name:"s" short:"s" env:"-" group:"other"`
-	// Print the license.
-	License bool `short:"l" aliases:"L" env:"-" group:"other"`
-	// Print the version.
-	Version bool `short:"V" env:"-" group:"other"`
-	// Print this help.
-	Help     bool     `short:"h" env:"-" group:"other"`
-	Command  command  `arg:"" optional:""`
-	Misspelt []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
-	called   string   // the name of the program
+	Subreaper bool     `name:"s" short:"s" group:"other"`
+	License   bool     `short:"l" aliases:"L" env:"-" group:"other"` // Print the license.
+	Version   bool     `short:"V" env:"-" group:"other"`             // Print the version.
+	Help      bool     `short:"h" env:"-" group:"other"`             // Print this help.
+	Command   []string `arg:"" optional:"" type:"words"`
+	Misspelt  []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
+	called    string   // the name of the program
 }
 
 // Help is what --help prints.
@@ -126,7 +119,7 @@ func Parse(argv, environ []string) (*Options, error) {
 	if i := slices.Index(args, "--"); i >= 0 { // kong copies all that is left for each word, and there may be 100,000
 		read = args[:min(i+2, len(args))]
 	}
-	v := newVariables(environ)
+	v := &variables{environ: environ, from: map[string]string{}}
 	v.parser = newParser(c, v)
 	if _, err := v.parser.Parse(read); err != nil {
 		return nil, fmt.Errorf("%w; see fini --help", v.explain(err))
@@ -139,10 +132,9 @@ func Parse(argv, environ []string) (*Options, error) {
 // Validate is called by kong, and checks what the tag xor can't say.
 func (c *Options) Validate() error {
 	switch {
-	case len(c.Command) == 0:
-	case c.Pause:
+	case c.Pause && len(c.Command) > 0:
 		return fmt.Errorf("--pause runs no command: cannot use %q", c.Command[0])
-	case c.Install != "":
+	case c.Install != "" && len(c.Command) > 0:
 		return fmt.Errorf("--install runs no command: cannot use %q", c.Command[0])
 	}
 	return nil
@@ -161,13 +153,15 @@ func (c *Options) setDefaults() {
 
 // matters reports whether a variable may set a flag, or get a hint.
 func matters(variable string) bool {
-	return strings.HasPrefix(variable, "FINI_") || strings.HasPrefix(variable, "TINI_") || strings.HasPrefix(variable, "DUMB_INIT_")
+	prefix, _, _ := strings.Cut(variable, "_")
+	return prefix == "FINI" || prefix == "TINI" || strings.HasPrefix(variable, "DUMB_INIT_")
 }
 
 // newParser returns a parser that fills in the struct. No mapper asks the file system, because an heir parses too.
 func newParser(c *Options, v *variables) *kong.Kong {
-	options := []kong.Option{kong.NoDefaultHelp(), kong.Resolvers(v),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kinds["Duration"]), kong.KindMapper(reflect.String, kinds["string"])}
+	options := []kong.Option{kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(v.resolve)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kinds["Duration"]),
+		kong.KindMapper(reflect.String, kinds["string"])}
 	for name, mapper := range kinds {
 		options = append(options, kong.NamedMapper(name, mapper))
 	}
@@ -227,7 +221,7 @@ func (c *Options) Level() life.Level {
 	switch {
 	case c.Quiet:
 		return life.Always
-	case c.Verbose:
+	case c.Verbose > 0:
 		return life.Detail
 	}
 	return life.Normal

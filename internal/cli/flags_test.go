@@ -17,8 +17,8 @@ func parse(args, env []string) (*Options, error) {
 	return Parse(append([]string{"/fini"}, args...), env)
 }
 
-// words are the words of a line. Blanks between single quotes belong to a word, as in a shell.
-func words(line string) (all []string) {
+// split returns the words of a line. Blanks between single quotes belong to a word, as in a shell.
+func split(line string) (all []string) {
 	for _, word := range regexp.MustCompile(`([^' ]|'[^']*')+`).FindAllString(line, -1) {
 		all = append(all, strings.ReplaceAll(word, "'", ""))
 	}
@@ -27,7 +27,7 @@ func words(line string) (all []string) {
 
 // run reads a line as it is typed to a shell, such as FINI_GRACE=1s fini -v x.
 func run(line string) (*Options, error) {
-	all := words(line)
+	all := split(line)
 	name := slices.IndexFunc(all, func(word string) bool { return !strings.Contains(word, "=") })
 	return Parse(all[name:], all[:name])
 }
@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 		{"FINI_REMAP_EXIT=' 143  130 ' fini", statuses(143, 130)},
 		{"FINI_REWRITE='TERM:QUIT HUP:0' fini", func(c line) { c.Rewrite = []Rewrite{{15, 3}, {1, 0}} }},
 		{"fini --bind=1 --bind 2 | FINI_BIND='1 2' FINI_BIND=3 fini", func(c line) { c.Bind = []int{1, 2} }},
-		{"fini -v --verbose | FINI_VERBOSE=2 fini | FINI_QUIET=1 fini -v", func(c line) { c.Verbose = true }},
+		{"fini -v --verbose | FINI_VERBOSE=2 fini | FINI_QUIET=1 fini -vv", func(c line) { c.Verbose = 2 }},
 		{"fini -vvv --verbose=0", nothing},
 		{"FINI_VERBOSE=1 fini --quiet | FINI_VERBOSE=1 FINI_QUIET=1 fini", func(c line) { c.Quiet = true }},
 		{"FINI_STDIN_EOF=1 fini -P | FINI_STDIN_EOF=1 FINI_PAUSE=1 fini", func(c line) { c.Pause = true }},
@@ -89,14 +89,16 @@ func TestParse(t *testing.T) {
 		{"fini -cwqe7", func(c line) { c.SingleChild, c.WarnReaped, c.Quiet, c.RemapExit = new(true), true, true, []int{7} }},
 		{"fini -s -g -vvv -w -p SIGKILL -e 143 -- x", func(c line) { // as tini has them
 			deathsig(9)(c)
-			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, true, true, []int{143}, []string{"x"}
+			c.Subreaper, c.Group, c.Verbose, c.WarnReaped, c.RemapExit, c.Command = true, true, 3, true, []int{143}, []string{"x"}
 		}},
 
 		// An answer comes even if a variable can't be used.
 		{"FINI_GRACE=x fini -l | FINI_GRACE=x fini -L", func(c line) { c.License = true }},
 		{"FINI_GRACE=x fini --version", func(c line) { c.Version = true }},
 		{"FINI_GRACE=x fini -h", func(c line) { c.Help = true }},
-		{"FINI_GRACE=x fini --install=/x", func(c line) { c.Install = "/x" }},
+		{"FINI_GRACE=x fini -q -V | FINI_QUIET=1 FINI_GRACE=x fini -V -q", func(c line) { c.Version, c.Quiet = true, true }},
+		{"FINI_TIMEOUT=1x fini --help -v", func(c line) { c.Help, c.Verbose = true, 1 }},
+		{"FINI_GRACE=x fini --install=/x | FINI_GRACE=x fini --install /x | FINI_PAUSE=1 fini --install /x", func(c line) { c.Install = "/x" }},
 	} {
 		want, _ := parse(nil, nil)
 		c.want(want)
@@ -121,9 +123,9 @@ func TestParseCommand(t *testing.T) {
 		"-c | \xff -\xfe x\xfd", `| x a,b ' c ' d=e "a" \ ${b} @d`,
 	} {
 		flags, command, _ := strings.Cut(line, "|")
-		want := words(command)
-		got, err := parse(append(words(flags), want...), nil)
-		if err != nil || !slices.Equal(got.Command, want) || got.Version || got.Verbose {
+		want := split(command)
+		got, err := parse(append(split(flags), want...), nil)
+		if err != nil || !slices.Equal(got.Command, want) || got.Version || got.Verbose > 0 {
 			t.Errorf("%s: %+v, %v; want the command %q", line, got, err, want)
 		}
 	}
@@ -220,10 +222,10 @@ func TestNoCommand(t *testing.T) {
 		"-r HUP:0":      `-r took "HUP:0" as its value; no command is left`,
 		"-p none":       `-p took "none" as its value; no command is left`,
 	} {
-		if parsed, err := parse(words(line), nil); err != nil || len(parsed.Command) > 0 {
+		if parsed, err := parse(split(line), nil); err != nil || len(parsed.Command) > 0 {
 			t.Errorf("%q: %+v, %v", line, parsed, err)
 		}
-		if got := NoCommand(words(line)).Error(); !strings.HasPrefix(got, says) {
+		if got := NoCommand(split(line)).Error(); !strings.HasPrefix(got, says) {
 			t.Errorf("%q: %s, want %s", line, got, says)
 		}
 	}

@@ -4,51 +4,47 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 )
 
 // This file reads variables, and has the messages about command lines and variables that fini can't use.
 
-// variables give kong the values of FINI_ variables. The Go runtime has none: see package entry.
+// variables give kong the values of FINI_ variables. In the Go runtime kong would find none: see package entry.
 type variables struct {
-	parser *kong.Kong
-	of     map[string]string // the value of a variable
-	from   map[string]string // the variable from which kong got a flag, such as --grace
-}
-
-func newVariables(environ []string) *variables {
-	v := &variables{of: map[string]string{}, from: map[string]string{}}
-	for _, variable := range slices.Backward(environ) { // of two variables of the same name, the first counts
-		name, value, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "FINI_") && value != "" { // a compose file may set a variable to nothing
-			v.of[name] = value
-		}
-	}
-	return v
+	parser  *kong.Kong
+	environ []string
+	from    map[string]string // the variable from which kong got a flag, such as --grace
 }
 
 // variable returns the name of a flag's variable, "" for none.
 func variable(flag *kong.Flag) string {
-	if slices.Contains(flag.Envs, "-") {
+	if len(flag.Name) == 1 || runsNothing(flag) {
 		return ""
 	}
 	return "FINI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// Resolve is called for each flag that is not on the command line. A flag wins over its variable, and over that of a flag
-// that it excludes.
-func (v *variables) Resolve(line *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	value, set := v.of[variable(flag)]
-	excluded := slices.ContainsFunc(v.parser.Model.Flags, func(other *kong.Flag) bool {
-		return other != flag && other.Set && slices.ContainsFunc(other.Xor, func(x string) bool { return slices.Contains(flag.Xor, x) })
-	})
-	if !set || excluded || answers(line) {
+// runsNothing reports whether fini runs no command with a flag, but prints or copies something.
+func runsNothing(flag *kong.Flag) bool { return slices.Contains(flag.Envs, "-") }
+
+// resolve is called for each flag that is not on the command line. A flag wins over its variable, and over that of a
+// flag that it excludes. Beside --version and the like no variable counts, so that a wrong one does no harm.
+func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	name := variable(flag) + "="
+	i := slices.IndexFunc(v.environ, func(text string) bool { return strings.HasPrefix(text, name) })
+	excludes := func(other *kong.Flag) bool {
+		inXor := func(x string) bool { return slices.Contains(flag.Xor, x) }
+		return other != flag && other.Set && (runsNothing(other) || slices.ContainsFunc(other.Xor, inXor))
+	}
+	// A compose file may set a variable to nothing.
+	if name == "=" || i < 0 || v.environ[i] == name || slices.ContainsFunc(v.parser.Model.Flags, excludes) {
 		return nil, nil
 	}
+	value := v.environ[i][len(name):]
 	v.from["--"+flag.Name] = variable(flag)
 	if words := strings.Fields(value); flag.IsSlice() && len(words) > 0 {
 		return words, nil
@@ -56,50 +52,75 @@ func (v *variables) Resolve(line *kong.Context, _ *kong.Path, flag *kong.Flag) (
 	return value, nil
 }
 
-// answers reports whether fini only prints something: the user may want to find out why a variable can't be used.
-func answers(line *kong.Context) bool {
-	return len(line.Args) == 1 && len(line.Path) == 2 && line.Path[1].Flag != nil && variable(line.Path[1].Flag) == ""
+// rephrased has what kong says badly, and what fini says instead. It is matched with the word at which kong stopped, a
+// \x00, and the text.
+var rephrased = []struct{ kong, fini string }{
+	// A letter is near any other, and so is a dash. Kong splits letters of several bytes.
+	{`^(.*)\x00unknown flag --, did.*`, `cannot use "$1": want each flag as a word of its own`},
+	{`^(.*)\x00unknown flag -\x{FFFD}.*`, "unknown flag $1"},
+	{`\x00(unknown flag -[^-]), did.*`, "\x00$1"},
+	// Kong gives each flag a long name.
+	{`--([gs])(:? )`, "-$1$2"},
+	// Kong leaves out that it is about --no-shield, and the words differ from those of the other flags.
+	{`^([^=]*)(.*)\x00bool`, "$1$2\x00$1: bool"},
+	{`bool value must be (.*) but got (".*")`, "cannot use $2: want $1"},
+	{`expected a counter but got (".*") .*`, "cannot use $1: want a number"},
+	{`^.*\x00`, ""},
 }
-
-// Validate makes variables a kong.Resolver.
-func (v *variables) Validate(*kong.Application) error { return nil }
 
 // explain returns a parser's error in one line that names what can't be used, and what can.
 func (v *variables) explain(err error) error {
-	text := strings.Replace(err.Error(), "--g ", "-g ", 1) // which has no long name
-	first, rest, _ := strings.Cut(text, " ")
-	if variable := v.from[strings.TrimSuffix(first, ":")]; variable != "" {
-		return fmt.Errorf("%s %s", strings.Replace(first, strings.TrimSuffix(first, ":"), variable, 1), rest)
-	}
+	text, word := err.Error(), ""
 	at := err.(*kong.ParseError).Context
-	left := at.Path[len(at.Path)-1].Remainder() // begins in the word at which the parser stopped
-	if len(left) == 0 {
-		return errors.New(text)
+	if left := at.Path[len(at.Path)-1].Remainder(); len(left) > 0 { // it begins in the word at which the parser stopped
+		word = at.Args[len(at.Args)-len(left)]
 	}
-	word := at.Args[len(at.Args)-len(left)]
-	flag, _, _ := strings.Cut(word, "=")
-	near := v.nearest(strings.TrimLeft(flag, "-")).long
-	letter := left[0]
-	if letter == word {
-		letter = strings.TrimPrefix(word, "-")
-	}
-	isLong, unknown := strings.HasPrefix(word, "--"), strings.HasPrefix(text, "unknown flag")
+	name, _, _ := strings.Cut(word, "=")
+	near := v.near("--" + strings.TrimLeft(name, "-"))
 	switch {
-	case flag == "-"+near:
-		text = fmt.Sprintf("cannot use %s: long flags have two dashes: -%s", word, word)
-	case unknown && isLong && near != "":
-		text = fmt.Sprintf("unknown flag %s, did you mean --%s?", flag, near)
-	case unknown && isLong:
-		text = "unknown flag " + flag
-	case unknown && letter[0] == '-':
-		text = fmt.Sprintf("cannot use %q: want each flag as a word of its own", word)
-	case unknown:
-		_, size := utf8.DecodeRuneInString(letter)
-		text = "unknown flag -" + letter[:size]
-	case !strings.HasPrefix(text, "--"): // kong leaves out that it is about --no-shield
-		text = flag + ": " + text
+	case len(name) > 2 && near == "-"+name:
+		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
+	case strings.HasPrefix(near, "--no-") && near != name: // kong would suggest --shield for --noshield
+		return fmt.Errorf("unknown flag %s, did you mean %q?", name, near)
+	}
+	text = word + "\x00" + text
+	for _, row := range rephrased {
+		text = regexp.MustCompile("(?s)"+row.kong).ReplaceAllString(text, row.fini)
+	}
+	if flag := regexp.MustCompile("^--[a-z-]+").FindString(text); v.from[flag] != "" {
+		text = v.from[flag] + text[len(flag):]
 	}
 	return errors.New(text)
+}
+
+// near returns the long flag that the user likely meant, or none.
+func (v *variables) near(long string) string {
+	exact := []string{long, "--no-" + strings.TrimPrefix(long, "--no")}
+	if i := strings.LastIndex(long, "-"); i > 1 {
+		exact = append(exact, long[:i]) // of --grace-period
+	}
+	for _, long := range exact {
+		if v.ask(long) == "" {
+			return long
+		}
+	}
+	for _, found := range regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(v.ask(long), -1) {
+		found = strings.Trim(found, `"`)
+		// Kong suggests each flag that begins so, as FINI_REPORT for FINI_REPO. A Dockerfile may have a FINI_BIN.
+		if len(long) > len("--bin") && (len(found) <= len(long)+1 || strings.HasPrefix(found, long+"-")) {
+			return found
+		}
+	}
+	return ""
+}
+
+// ask returns what kong says about an unknown long flag.
+func (v *variables) ask(long string) string {
+	line, _ := kong.Trace(v.parser, []string{long})
+	if text := fmt.Sprint(line.Error); strings.HasPrefix(text, "unknown flag") {
+		return text
+	}
+	return ""
 }
 
 // NoCommand is the error for a command line without a command. It names the flag that has taken the word that was meant
@@ -128,8 +149,9 @@ func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 			meant = "FINI_SINGLE_CHILD=0"
 		}
 		name, value, _ := strings.Cut(text, "=")
-		if short, ours := strings.CutPrefix(name, "FINI_"); ours && value != "" && short != "TEST" { // package report reads FINI_TEST
-			says, meant = name, v.nearest(strings.ReplaceAll(short, "_", "-")).variable
+		short, ours := strings.CutPrefix(name, "FINI_")
+		if ours && value != "" && short != "TEST" { // package report reads FINI_TEST
+			says, meant = name, v.variable(v.near("--"+strings.ToLower(strings.ReplaceAll(short, "_", "-"))))
 		}
 		if meant != "" && meant != says {
 			lines = append(lines, fmt.Sprintf("%s sets nothing: did you mean %s?", says, meant))
@@ -138,52 +160,22 @@ func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	return lines
 }
 
+// variable returns the variable for a long flag, if it has one.
+func (v *variables) variable(long string) string {
+	for _, flag := range v.parser.Model.Flags {
+		switch name := variable(flag); {
+		case name == "":
+		case long == "--"+flag.Name:
+			return name
+		case long == "--no-"+flag.Name:
+			return name + "=0"
+		}
+	}
+	return ""
+}
+
 // otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
 var otherInits = map[string]string{
 	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
 	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=1",
-}
-
-// A name is the long name of a flag, and its variable. That of --no-x is FINI_X=0, which does the same.
-type name struct{ long, variable string }
-
-// nearest returns the name that the user likely meant, or none.
-func (v *variables) nearest(text string) (best name) {
-	text = strings.ToLower(text)
-	var names []name
-	for _, flag := range v.parser.Model.Flags {
-		if len(flag.Name) > 1 {
-			names = append(names, name{flag.Name, variable(flag)})
-		}
-		if flag.Tag.Negatable != "" {
-			names = append(names, name{"no-" + flag.Name, variable(flag) + "=0"})
-		}
-	}
-	least := 3
-	for _, other := range names {
-		letters := differing(text, other.long)
-		switch {
-		case letters == 0:
-			return other
-		case strings.HasPrefix(other.long, text+"-") || strings.HasPrefix(text, other.long+"-") || strings.HasSuffix(text, "-"+other.long):
-			letters = min(letters, 2)
-		case 2*letters >= len(text):
-			continue
-		}
-		if letters < least && len(text) > 3 {
-			best, least = other, letters
-		}
-	}
-	return best
-}
-
-// differing counts the letters between the common beginning and the common end of two names, in the longer one.
-func differing(a, b string) int {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return max(len(a), len(b))
 }

@@ -19,55 +19,48 @@ import (
 
 // kinds has the mappers, by the tag type of a field or else by its type.
 var kinds = map[string]kong.MapperFunc{
-	"Duration":  each(duration),
-	"string":    each(func(text string) (string, error) { return text, nil }), // kong's own changes what is not UTF-8
-	"deathsig":  each(deathsig),
-	"signals":   each(stopSignals),
-	"pid":       each(pid),
-	"status":    each(status),
-	"pattern":   each(pattern),
-	"rewrite":   each(rewrite),
-	"file":      each(file),
-	"verbosity": verbosity,
+	"Duration": each(duration),
+	"words":    words,
+	"string":   each(func(text string) (string, error) { return text, nil }), // kong's own changes what is not UTF-8
+	"deathsig": each(deathsig),
+	"signals":  each(stopSignals),
+	"pid":      each(pid),
+	"status":   each(status),
+	"pattern":  each(pattern),
+	"rewrite":  each(rewrite),
+	"file":     each(file),
 }
 
 // each returns the mapper of a value. The values of a repeatable flag are collected.
 func each[T any](read func(text string) (T, error)) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
-		var texts []string
-		switch value := ctx.Scan.Pop().Value.(type) {
-		case nil: // the line ends here
-			texts = []string{""}
-		case []string: // of a variable
-			texts = value
-		default:
-			texts = []string{fmt.Sprint(value)}
+		token := ctx.Scan.Pop()
+		texts, isList := token.Value.([]string)       // of a variable
+		if text, _ := token.Value.(string); !isList { // "" at the end of the line
+			texts = []string{text}
 		}
 		for _, text := range texts {
-			v, err := read(text)
+			value, err := read(text)
 			if err != nil {
 				return err
 			}
-			switch value := reflect.ValueOf(v); {
-			case value.Type() == target.Type():
-				target.Set(value)
-			case target.Kind() == reflect.Slice:
-				target.Set(reflect.Append(target, value))
-			default:
-				target.Elem().Set(value)
+			switch to := target.Addr().Interface().(type) {
+			case *T:
+				*to = value
+			case **T:
+				**to = value
+			case *[]T:
+				*to = append(*to, value)
 			}
 		}
 		return nil
 	}
 }
 
-// A command is the words after the flags.
-type command []string
-
-// Decode takes all words that are left. Kong's own mapper for strings would change what is not UTF-8.
-func (c *command) Decode(ctx *kong.DecodeContext) error {
-	for word := ctx.Scan.Pop(); !word.IsEOL(); word = ctx.Scan.Pop() {
-		*c = append(*c, word.String())
+// words takes all words that are left. Kong's own mapper for strings would change what is not UTF-8.
+func words(ctx *kong.DecodeContext, target reflect.Value) error {
+	for !ctx.Scan.Peek().IsEOL() {
+		target.Set(reflect.Append(target, reflect.ValueOf(ctx.Scan.Pop().String())))
 	}
 	return nil
 }
@@ -78,18 +71,6 @@ func accept(right bool, value, want string) error {
 		return nil
 	}
 	return fmt.Errorf("cannot use %q: want %s", value, want)
-}
-
-// verbosity reads a number, if there is one, as tini's variable is one; 2 says no more than 1.
-func verbosity(ctx *kong.DecodeContext, target reflect.Value) error {
-	if ctx.Scan.Peek().Type != kong.FlagValueToken {
-		target.SetBool(true)
-		return nil
-	}
-	return each(func(text string) (bool, error) {
-		n, err := strconv.Atoi(text)
-		return n > 0, accept(err == nil, text, "a number")
-	})(ctx, target)
 }
 
 // file reads the path of a file. Another flag, or "--", is none.

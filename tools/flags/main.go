@@ -174,7 +174,7 @@ func comments() (map[string]string, error) {
 	for n := range ast.Preorder(file) {
 		if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.Name == "Options" {
 			for _, field := range spec.Type.(*ast.StructType).Fields.List {
-				all[field.Names[0].Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+				all[field.Names[0].Name] = strings.Join(strings.Fields(field.Doc.Text()+field.Comment.Text()), " ")
 			}
 		}
 	}
