@@ -71,6 +71,10 @@ func (t *Tree) EarlierAre(pids []int, known bool) error {
 	return nil
 }
 
+// IncludeEarlier makes each Look find the earlier children and what descends from them, too: see Process.Earlier. From
+// then on they count for OnlyEarlier as any other child.
+func (t *Tree) IncludeEarlier() { t.includesEarlier = true }
+
 // isEarlier reports whether EarlierAre has recorded a process.
 func (t *Tree) isEarlier(pid int) bool {
 	pidfd, noted := t.earlier[pid]
@@ -89,7 +93,7 @@ func (t *Tree) Reaped(pid int) {
 
 // OnlyEarlier reports whether every child of this process is an earlier child.
 func (t *Tree) OnlyEarlier() bool {
-	if len(t.earlier) == 0 {
+	if len(t.earlier) == 0 || t.includesEarlier {
 		return false
 	}
 	if pids, err := t.listedChildren(); err == nil {

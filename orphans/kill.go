@@ -168,7 +168,7 @@ func (t *Tree) LivingChild() (pidfd int, ok bool) {
 	}
 	pids, _ := t.childrenOf(Process{Pid: t.self})
 	for _, pid := range pids {
-		if t.isEarlier(pid) || ownChild(unix.P_PID, pid) != 0 {
+		if t.isEarlier(pid) && !t.includesEarlier || ownChild(unix.P_PID, pid) != 0 {
 			continue
 		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {

@@ -54,6 +54,7 @@ type Process struct {
 	Holds   Holding       // the streams that it has open for writing
 	Allowed bool          // fini leaves it alone: see Allow
 	Unread  bool          // a pattern of Allow may match it, but fini could not read what the pattern asks for
+	Earlier bool          // it was there before, or descends from an earlier child: see IncludeEarlier in Tree
 	Entered bool          // its parent is outside of this PID namespace: see Entrants in Tree
 
 	thread int    // the thread that State describes
@@ -109,17 +110,20 @@ type Tree struct {
 	byChildren   bool // the kernel lists the children of a thread
 	autoreap     bool // the kernel has CLONE_AUTOREAP: a child's pid may be free at any time
 	usePidfds    bool
-	descriptors  uint64        // how many this process may have
-	pidMax       int           // all pids are below pidMax, 0 if it was not read; see proc_sys_kernel(5)
-	maxMisses    int           // see eachOwnChild
-	lastReaped   int           // child, 0 for none; see eachOwnChild
-	earlier      map[int]int   // pids and pidfds of processes that do not belong to the tree: see EarlierAre
-	streams      [2]stream     // of this process
-	known        map[int]*kept // by pid
-	missed       bool          // since it was last reset, a process may have been missed because of an error
-	found        []Process     // by the last look
-	patterns     []string      // see Allow
-	main         int           // child, which is never left alone
+	descriptors  uint64      // how many this process may have
+	pidMax       int         // all pids are below pidMax, 0 if it was not read; see proc_sys_kernel(5)
+	maxMisses    int         // see eachOwnChild
+	lastReaped   int         // child, 0 for none; see eachOwnChild
+	earlier      map[int]int // pids and pidfds of processes that do not belong to the tree: see EarlierAre
+
+	includesEarlier bool // see IncludeEarlier
+
+	streams  [2]stream     // of this process
+	known    map[int]*kept // by pid
+	missed   bool          // since it was last reset, a process may have been missed because of an error
+	found    []Process     // by the last look
+	patterns []string      // see Allow
+	main     int           // child, which is never left alone
 }
 
 // New records which pipes or sockets standard output and standard error are, before fini closes them.

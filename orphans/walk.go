@@ -75,10 +75,11 @@ func (t *Tree) walk() (all []Process) {
 		// If the parent has ended since, its children are now children of this process.
 		t.missed = t.missed || err != nil && !proc.IsGone(err)
 		for _, pid := range pids {
-			if err != nil || seen[pid] || t.isEarlier(pid) {
+			if err != nil || seen[pid] || t.isEarlier(pid) && !t.includesEarlier {
 				continue
 			}
 			if child, ok := t.verify(pid, at); ok {
+				child.Earlier = at.Earlier || t.isEarlier(pid)
 				seen[pid] = true
 				all = append(all, child)
 			}

@@ -98,8 +98,8 @@ func TestEarlierChildren(t *testing.T) {
 				} else {
 					l.MustEnd(5)
 				}
-				if p.PID1 { // the kernel ends all that is in the namespace
-					rig.MustRecord(t, "the bystanders say", b.heard.Rest())
+				if p.PID1 { // the kernel ends all that is in the namespace, and before fini has asked each
+					rig.MustRecord(t, "the bystanders say", b.heard.Rest(), slices.Repeat([]string{"signal 15"}, len(b.pids))...)
 					return
 				}
 				b.mustBeUntouched()
@@ -124,6 +124,24 @@ func TestEarlierChildren(t *testing.T) {
 		l.MustEnd(128 + 9)
 		b.mustBeUntouched()
 	})
+}
+
+// The kernel kills them as PID 1 exits. So PID 1 asks them first, and they have their grace. But nothing waits for them before,
+// and they don't count.
+func TestEarlierChildrenOfPID1(t *testing.T) {
+	t.Parallel()
+	const worker = `(trap 'sleep 0.1; echo worker done; exit' TERM; echo up; while :; do sleep 1000 & wait; done) & read go; exec "$@"`
+	for _, policy := range []string{"stop", "pipes", "wait", "leave"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			l := rig.StartCmd(t, rig.PID1.Executed([]string{"/bin/sh", "-c", worker, "sh"}, "-v", "--grace=1h", "--orphans="+policy, "--orphans-exit=9", "--", "/bin/true"))
+			l.Out.Want("up")
+			rig.Write(t, l, "go\n")
+			l.MustEnd(0)
+			rig.MustRecord(t, "the worker says", l.Out.Rest(), "worker done")
+			l.Err.Want("fini: stopping ")
+		})
+	}
 }
 
 // What fini brings upon itself is not for the command.

@@ -208,6 +208,9 @@ func (k *kernel) Look() (orphans.View, error) {
 	return view, err
 }
 
+// IncludeEarlier makes Reap and Look count the children from before fini.
+func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
+
 // Forward sends a signal to the command.
 func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))

@@ -53,6 +53,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && k.rules.Initial) {
 		// A shell may start a process and then execute fini in its own place.
 		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
+		k.rules.Before = k.rules.Initial
 	}
 	if options.StdinEOF || options.Idle > 0 {
 		if k.stdin, err = pdeath.LookAtStdin(); err != nil {

@@ -116,6 +116,7 @@ type Policy struct {
 // An Identity is the place of this process and of the command among other processes.
 type Identity struct {
 	Initial bool // this process is PID 1
+	Before  bool // it may have children from before it became fini, to be asked last: see parting
 	Group   bool // forwarded signals go to the main child's group, and not to the main child alone
 	Leader  bool // of the session: a hang-up reaches fini alone
 	Job     int  // the job's process group, if the command is in the job; 0 if the command has a group of its own

@@ -92,6 +92,8 @@ func where(m Machine) string {
 		return [...]string{"lingering", "waiting", "clearing", "asking", "killing", "counting"}[m.stage]
 	case paused:
 		return "pausing"
+	case *parting:
+		return "parting"
 	}
 	return "over"
 }

@@ -30,6 +30,7 @@ type Kernel interface {
 	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
+	IncludeEarlier()                                        // from now on Reap and Look count the children from before fini
 	Forward(main int, sig syscall.Signal, group bool)       // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
@@ -356,6 +357,13 @@ func (a tell) do(l *Loop) {
 func (noMain) do(l *Loop) { l.mainEnded() }
 
 func (a exit) do(l *Loop) {
+	if l.rules.Before {
+		l.rules.Before = false
+		l.IncludeEarlier()
+		l.queue, l.wake = nil, 0 // which were for the machine before, and about a tree without those children
+		l.machine, l.todo = newParting(l.rules, l.records, a.End), append(l.todo, look{})
+		return
+	}
 	l.result, a.Why = a.Result, l.reason()
 	l.Exit(a.End)
 }

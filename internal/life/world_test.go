@@ -647,6 +647,8 @@ func (k *kernel) Unread() int { return k.w.stdin.unread }
 // A look at /proc is of its moment: what is done with it comes later, when any of it may have ended, moved or stopped. Start
 // times are rounded down to ticks. Parents come before their children. See proc_pid_stat(5). Without /proc only children are
 // seen, and nothing of them but their pids, groups and sessions. The children of one that ends during the look may be missed.
+func (k *kernel) IncludeEarlier() {}
+
 func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	w, f := k.w, k.f

@@ -1,0 +1,81 @@
+package life
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// parting is the last machine of PID 1, if the process that became fini had children before: `worker & exec fini -- cmd`.
+// They are no leftovers, so nothing waits for them before, and they are not counted. But the kernel kills all processes
+// of the PID namespace as soon as PID 1 exits. So fini asks them to exit first, and what descends from them.
+//
+//	state    event    where it leads
+//	parting  reaped   over, if no child is left
+//	         looked   over, if none of them is left, or if the look has failed
+//	         elapsed  over, after --grace
+//	         signal   over, at a second SIGINT
+type parting struct {
+	Rules
+	*records
+	end         End // of the life
+	deadline    time.Duration
+	pause       time.Duration // until the next look
+	interrupted bool          // SIGINT has come
+}
+
+func newParting(r Rules, known *records, end End) *parting {
+	return &parting{Rules: r, records: known, end: end, pause: shortPause}
+}
+
+func (p *parting) step(now time.Duration, e event) (do []action, next Machine) {
+	over := false
+	switch e := e.(type) {
+	case Signal:
+		interrupts := p.rewritten(e.Signal) == syscall.SIGINT
+		over = interrupts && p.interrupted
+		p.interrupted = p.interrupted || interrupts
+	case reaped:
+		if over = e.none; !over {
+			do = append(do, hurry{shortPause})
+		}
+	case elapsed:
+		if over = now >= p.deadline; !over {
+			do = append(do, look{})
+		}
+	case looked:
+		do, over = p.ask(now, e)
+	case late:
+		p.deadline += e.by
+	}
+	if over {
+		return []action{exit{p.end}}, nil
+	}
+	return do, p
+}
+
+// ask sends SIGTERM, once, to each process that was there before, and reports whether there is none.
+func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
+	if p.deadline == 0 {
+		p.deadline = now + p.Grace
+	}
+	none = true
+	for _, q := range e.Found {
+		if !q.Earlier {
+			continue
+		}
+		none = false
+		if _, asked := p.of(q).had(syscall.SIGTERM); asked {
+			continue
+		}
+		do = append(do, say{level: Detail, text: fmt.Sprintf("stopping %d (%s), from before fini", q.Pid, q.Name)}, send{process: q, sig: syscall.SIGTERM})
+		if q.State == 'T' {
+			do = append(do, send{process: q, sig: syscall.SIGCONT})
+		}
+	}
+	after := min(p.pause, max(p.deadline-now, 0))
+	p.pause = min(2*p.pause, longPause)
+	return append(do, wake{after}), none
+}
+
+func (*parting) stops() bool { return true }
