@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -338,6 +339,27 @@ func TestReportDescriptor(t *testing.T) {
 			})
 		}
 	})
+}
+
+// The inner fini is killed while it writes to a stream: the reader has only that part, and the command's status stands.
+func TestReportToAStreamIsCut(t *testing.T) {
+	t.Parallel()
+	ours, theirs := rig.Pipe(t)
+	long := strings.Repeat("x", 100_000) // more than a pipe takes
+	cmd := rig.Pair.Command("--report=/dev/fd/4", "--", "/bin/sh", "-c", "echo inner $PPID; read go; exit 5", long, long)
+	cmd.ExtraFiles = []*os.File{theirs}
+	l := rig.StartCmd(t, cmd)
+	_ = theirs.Close()
+	inner := l.Out.WantPID("inner ")
+	rig.Write(t, l, "go\n")
+	begin := make([]byte, 10)
+	must(io.ReadFull(ours, begin))
+	rig.MustKill(t, inner, syscall.SIGKILL)
+	text := string(begin) + string(allOf(ours, 0))
+	l.MustEnd(5)
+	if n := strings.Count(text, `"version"`); n != 1 {
+		t.Errorf("%d reports in %d bytes", n, len(text))
+	}
 }
 
 // allOf reads to EOF, a page in each of these times.

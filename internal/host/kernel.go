@@ -238,11 +238,23 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 
 // Exit writes the last messages, and tells the outer fini the result.
 func (k *kernel) Exit(end life.End) {
-	k.close(end)
+	done := func() {
+		if k.line.FD >= 0 {
+			k.line.Done(end.WaitStatus())
+		}
+	}
+	// If this process is killed while it writes to a stream, the reader has a part of the report, and no heir may write
+	// all of it behind that part. A file is written anew.
+	if k.report.To.IsStream() {
+		done()
+		k.close(end)
+	} else {
+		k.close(end)
+		done()
+	}
 	if k.line.FD < 0 {
 		return
 	}
-	k.line.Done(end.WaitStatus())
 	// If the outer fini is in the job, it may have been suspended with the command, which need not have noticed: it may
 	// ignore SIGTSTP, or have been killed before this process could see its suspension. If the outer fini had been
 	// killed, this process would have another parent by now.

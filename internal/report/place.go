@@ -71,6 +71,12 @@ func descriptor(path string) (fd int, ok bool) {
 	return fd, ok
 }
 
+// IsStream reports whether the place is a stream. What was written there stays written.
+func (p Place) IsStream() bool {
+	_, isStream := descriptor(p.Path)
+	return isStream
+}
+
 // openFile opens a regular file for writing, and creates it if it does not exist.
 func openFile(path string) (int, error) {
 	fd, err := files.Open(path, unix.O_RDWR|unix.O_CREAT, func(st *unix.Stat_t) error {
@@ -172,7 +178,7 @@ func openStream(fd int) (int, error) {
 // fails, no part of the report. write waits for a file system that hangs. Another thread would not help: a process
 // does not exit while one of its threads is in uninterruptible sleep.
 func (p Place) write(text []byte) error {
-	if _, isStream := descriptor(p.Path); isStream {
+	if p.IsStream() {
 		return cmp.Or(writeAll(p.FD, text), unix.Close(p.FD))
 	}
 	var st unix.Stat_t
