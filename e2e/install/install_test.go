@@ -3,9 +3,12 @@ package install
 import (
 	"bufio"
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -254,4 +257,32 @@ func TestMakeInstall(t *testing.T) {
 	}
 	recipes.MustBeAs(t, filepath.Join(dir, "usr/bin/fini-sh"), "../packaging/fini-sh", 0o755)
 	rig.StartCmd(t, exec.Command(filepath.Join(dir, "usr/bin/fini"), "--", "sh", "-c", "exit 7")).MustEnd(7)
+}
+
+// The script of the GitHub action, where every other program is busybox's, as in Alpine's containers.
+func TestActionInAlpine(t *testing.T) {
+	t.Parallel()
+	busybox, bin, release := need.Program(t, "busybox"), t.TempDir(), t.TempDir()
+	for applet := range strings.FieldsSeq(rig.Run(t, busybox, "--list")) {
+		rig.NoError(t, os.Symlink(busybox, filepath.Join(bin, applet)))
+	}
+	name := "fini-linux-" + runtime.GOARCH
+	rig.Put(t, filepath.Join(release, name), rig.ReadFile(t, rig.Fini), 0o644)
+	rig.Put(t, filepath.Join(release, "SHA256SUMS"), rig.Run(t, "sh", "-c", `cd "$1" && sha256sum fini-*`, "sh", release), 0o644)
+	server := httptest.NewServer(http.FileServer(http.Dir(release)))
+	defer server.Close()
+	run := func() (string, error) {
+		temp := t.TempDir()
+		cmd := exec.Command(busybox, "sh", "../packaging/action/install.sh")
+		cmd.Env = []string{"PATH=" + bin, "RUNNER_TEMP=" + temp, "GITHUB_PATH=" + temp + "/path", "GITHUB_OUTPUT=" + temp + "/output", "RELEASE_VERSION=1.0.0", "RELEASE_URL=" + server.URL}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(); err != nil || !strings.HasPrefix(out, "fini version ") {
+		t.Errorf("%v: %s", err, out)
+	}
+	rig.Put(t, filepath.Join(release, name), "another binary", 0o644)
+	if out, err := run(); err == nil || !strings.Contains(out, "::error title=fini::"+name+" is not what SHA256SUMS says") {
+		t.Errorf("a changed binary: %v: %s", err, out)
+	}
 }

@@ -31,7 +31,11 @@ dir=$(mktemp -d "$RUNNER_TEMP/fini.XXXXXX")
 cd "$dir"
 
 get() {
-	curl --fail --silent --show-error --location --retry 3 --output "$1" "${url%/}/$1" || fail "cannot get $1 from $url"
+	if command -v curl >/dev/null; then
+		curl --fail --silent --show-error --location --retry 3 --output "$1" "${url%/}/$1"
+	else # as in Alpine's containers
+		wget -q -O "$1" "${url%/}/$1"
+	fi || fail "cannot get $1 from $url"
 }
 
 get SHA256SUMS
@@ -44,7 +48,7 @@ if [ -n "${MINISIGN_PUBLIC_KEY-}" ]; then
 fi
 get "$name"
 awk -v name="$name" '$2 == name { print; n++ } END { exit n != 1 }' SHA256SUMS >sum || fail "SHA256SUMS does not name $name"
-sha256sum --check --strict --status sum || fail "$name is not what SHA256SUMS says"
+sha256sum -c sum >/dev/null || fail "$name is not what SHA256SUMS says"
 
 if [ "${ATTESTATION-}" = true ]; then
 	gh attestation verify "$name" --repo seed-126c5d8a/fini --signer-workflow seed-126c5d8a/fini/.github/workflows/release.yml \
