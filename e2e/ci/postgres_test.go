@@ -24,7 +24,7 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	template := initCluster(t)
 	// Its own shutdown takes as long as the disk does.
-	flags := []string{"--grace=5m"}
+	flags := []string{"--grace=5m", "--orphans-grace=5m"}
 	fini := slices.Concat([]string{rig.Fini}, flags, []string{"--"})
 
 	t.Run("tests over", func(t *testing.T) {

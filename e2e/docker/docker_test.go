@@ -60,7 +60,7 @@ const hitByTERM = `trap "echo hit >/proc/1/fd/1" TERM; `
 // What `docker exec` starts has no parent in the namespace and is nobody's leftover.
 func dockerExecBeside(t *testing.T, image string) {
 	dir := t.TempDir() // see dockerPause
-	c := containers.StartContainer(t, "-v", dir+":/out", "-e", "FINI_GRACE=5m", image, "sh", "-c", `
+	c := containers.StartContainer(t, "-v", dir+":/out", "-e", "FINI_ORPHANS_GRACE=5m", image, "sh", "-c", `
 		mkfifo /tmp/main /tmp/leftover
 		setsid sh -c '
 			trap "trap \"\" TERM; echo leftover asked; cat /tmp/leftover >/out/leftover; exit" TERM

@@ -180,7 +180,7 @@ var recipeTests = []recipe{
 	{"sh", "ctest", long, leakInCTest},
 	{"sh", "--entrypoint=/fini example -P", long, sandbox},
 	{"sh", "server.pid", quick, keptServer},
-	{"sh", "FINI_GRACE=20s --stop-timeout", long, timeToStop},
+	{"sh", "FINI_ORPHANS_GRACE=20s --stop-timeout", long, timeToStop},
 	{"dockerfile", "celery", long, masterAndChildren},
 	{"yaml", "command: [\"/fini\", \"--\"]", long, commandInPod},
 	{"ini", "[program:server]", long, underSupervisord},

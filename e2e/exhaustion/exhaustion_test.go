@@ -448,7 +448,7 @@ func TestMoreLeftoversThanDescriptors(t *testing.T) {
 			return // it does what the inner one of a pair does
 		}
 		t.Parallel()
-		l := rig.StartCmd(t, p.Executed(limited(t, 40), append([]string{"--linger=0", "--grace=1h", "--"}, chain...)...))
+		l := rig.StartCmd(t, p.Executed(limited(t, 40), append([]string{"--linger=0", "--orphans-grace=1h", "--"}, chain...)...))
 		l.Out.Want("ready")
 		rig.Write(t, l, "go\n")
 		for range deep {

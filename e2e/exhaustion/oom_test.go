@@ -29,7 +29,7 @@ func TestKilledForMemory(t *testing.T) {
 		{"the command", "--linger=0", "setsid sleep 1000 & exec $EAT", 137, "the command was killed by SIGKILL; " + likely, "likely", ""},
 		{"the shell's command", "", "$EAT; exit $?", 137, "the command exited with 137, as for SIGKILL; " + likely, "likely", ""},
 		{"a leftover while it lingers", "--linger=10m", "(read go; exec $EAT) <$DIR/go & exec sh -c 'echo >$DIR/go'", 0, "was killed by SIGKILL; " + likely, "", ""},
-		{"a leftover that was asked to end", "--linger=0 --grace=10m", "sh -c 'trap \"exec $EAT\" TERM; echo >$DIR/go; while :; do sleep 0.01; done' & read line <$DIR/go", 0,
+		{"a leftover that was asked to end", "--linger=0 --orphans-grace=10m", "sh -c 'trap \"exec $EAT\" TERM; echo >$DIR/go; while :; do sleep 0.01; done' & read line <$DIR/go", 0,
 			"was killed by SIGKILL; " + likely, "", "likely"},
 		{"somebody else", "", "$EAT; exit 3", 3, "", "", ""},
 		{"somebody else, and the command ends by another signal", "", "$EAT; kill -TERM $$", 143, "", "", ""},

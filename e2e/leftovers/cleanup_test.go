@@ -31,7 +31,7 @@ func TestCleanUpIsSpared(t *testing.T) {
 			t.Parallel()
 			rig.InPlaces(t, rig.Alone, func(t *testing.T, p rig.Place) {
 				start := func(t testing.TB, timeout string) *rig.Life {
-					return rig.Start(t, p, timeout, "--grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
+					return rig.Start(t, p, timeout, "--grace=5m", "--orphans-grace=5m", "--linger=100ms", "--", "/bin/sh", "-c", script)
 				}
 				var l *rig.Life
 				if name == "TERM" {
@@ -43,6 +43,51 @@ func TestCleanUpIsSpared(t *testing.T) {
 				}
 				runners.MustDelete(l, "asked")
 				l.MustEnd(status)
+			})
+		})
+	}
+}
+
+// What was asked with the command keeps --grace from then, although the command has exited at once: a Terraform has its
+// two minutes. --orphans-grace is only for those that fini asks after the command's exit.
+func TestAskedWithTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, flag, cleanUp string }{
+		{"quick", "--orphans-grace=0", "1"},
+		{"longer than --orphans-grace", "-q", "8"},
+	} {
+		rig.Case(t, tt.name == "quick", tt.name, func(t *testing.T) {
+			t.Parallel()
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+				t.Parallel()
+				l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
+					return rig.Start(t, p, timeout, tt.flag, "--grace=1h", "--linger=100ms", "--", "/bin/sh", "-c",
+						`(sleep 0.05; trap 'sleep `+tt.cleanUp+` && echo cleaned; exit' TERM; echo ready; while :; do sleep 0.05 || :; done) & wait`)
+				})
+				l.Out.Want("cleaned")
+				l.MustEnd(124)
+			})
+		})
+	}
+}
+
+// A leftover that fini asks after the command's exit has --orphans-grace, which is 5 s under a --grace that is longer.
+func TestOrphansGrace(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]time.Duration{"--orphans-grace=300ms": 300 * time.Millisecond, "-v": 5 * time.Second} {
+		rig.Case(t, want < time.Second, flag, func(t *testing.T) {
+			t.Parallel()
+			rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+				t.Parallel()
+				l := rig.Start(t, p, flag, "--grace=1h", "--linger=0", "--", "/bin/sh", "-c",
+					`setsid sh -c 'trap "" TERM; echo deaf; while :; do sleep 1000; done' & read end; exit 4`)
+				l.Out.Want("deaf")
+				asked := time.Now()
+				rig.Write(t, l, "go\n")
+				l.MustEnd(4)
+				if took := time.Since(asked); took < want {
+					t.Errorf("it had %v, want %v", took, want)
+				}
 			})
 		})
 	}

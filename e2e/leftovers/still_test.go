@@ -85,7 +85,7 @@ func TestStoppedWithoutFirstThread(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		t.Parallel()
-		l := rig.Start(t, p, append([]string{"--linger=0", "--grace=1h", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
+		l := rig.Start(t, p, append([]string{"--linger=0", "--orphans-grace=1h", "--", "/bin/sh", "-c", `setsid "$@" & read end; exit 5`, "sh"},
 			rig.Mode("leaderless")...)...)
 		l.Out.Want("ready")
 		var pid int

@@ -475,6 +475,6 @@ func TestPipesWithoutProc(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	unshare := []string{need.Program(t, "unshare"), "-m", "sh", "-c", `mount -t tmpfs none /proc && exec "$0" "$@" >/dev/null 2>&1`}
-	cmd := rig.Pair.Executed(unshare, "--orphans=pipes", "--linger=0", "--grace=10m", "--", "/bin/sh", "-c", `setsid sleep 1000 & exit 3`)
+	cmd := rig.Pair.Executed(unshare, "--orphans=pipes", "--linger=0", "--orphans-grace=10m", "--", "/bin/sh", "-c", `setsid sleep 1000 & exit 3`)
 	rig.StartCmd(t, cmd).MustEnd(3)
 }

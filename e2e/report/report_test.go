@@ -190,7 +190,7 @@ func TestReportOfLeftovers(t *testing.T) {
 		for _, tt := range []life{
 			{"ends on SIGTERM", "--linger=0", then(`setsid sleep 1000 &` + sleeps), goes, termed + "SIGTERM, detached" + both},
 			{"needs SIGKILL", "--linger=0 --grace=1s", then(signals + " &"), goes, "9 exit 9\n" + killed},
-			{"exits", "--linger=0 --grace=1h", then(signals + " 15 &"), goes, termed + "exit 7" + both},
+			{"exits", "--linger=0 --orphans-grace=1h", then(signals + " 15 &"), goes, termed + "exit 7" + both},
 			{"holds stdout", "--linger=0", then(`sleep 1000 2>/dev/null &` + sleeps), goes, termed + "SIGTERM, holds stdout"},
 			{"holds stderr", "--linger=0", then(`sleep 1000 >&2 2>/dev/null &` + sleeps), goes, termed + "SIGTERM, holds stderr"},
 			{"holds none", "--linger=0", then(`sleep 1000 >/dev/null 2>&1 &` + sleeps), goes, termed + "SIGTERM"},

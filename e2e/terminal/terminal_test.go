@@ -43,7 +43,7 @@ func TestSecondControlC(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command(bash, "--norc", "--noediting", "-i")
-			fini := strings.Join(p.Command("--linger=0", "--grace=1h", "--").Args, " ")
+			fini := strings.Join(p.Command("--linger=0", "--orphans-grace=1h", "--").Args, " ")
 			script := runners.ScriptFile(t, `setsid sh -c 'trap "" TERM INT; echo stub""born; sleep 1000; sleep 1000' & sleep 1000`)
 			cmd.Env = append(os.Environ(), "PS1=", "HISTFILE=", "NO_COLOR=1", "command="+fini+" sh "+script)
 			l, screen, keys := pty.Start(t, cmd)
@@ -118,7 +118,7 @@ func TestOrphanedJobReadsTheTerminal(t *testing.T) {
 // terminal's foreground. After the command's end the keys are for PID 1.
 func TestTerminalIsHandedOnByPID1(t *testing.T) {
 	rig.NeedPidNamespace(t)
-	l, screen, keys := pty.Start(t, rig.PID1.Command("--linger=0", "--grace=1h", "--", "/bin/sh", "-c",
+	l, screen, keys := pty.Start(t, rig.PID1.Command("--linger=0", "--orphans-grace=1h", "--", "/bin/sh", "-c",
 		`stty -echo; setsid sh -c 'trap "" TERM; echo there; sleep 1000' & read line; echo "$line is read"; exec sleep 1000`))
 	screen.Want("there")
 	_, _ = io.WriteString(keys, "a word\n")

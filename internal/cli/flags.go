@@ -51,6 +51,9 @@ type Options struct {
 	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop"`
 	// Time for leftovers to exit by themselves before fini stops them.
 	Linger time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers"`
+	// Time for leftovers to exit that fini asks after the command's exit, before SIGKILL. A leftover that fini asked
+	// together with the command has --grace from then. With --pause all have --grace.
+	OrphansGrace *time.Duration `placeholder:"DUR" preset:"the shorter of --grace and 5s" group:"leftovers"`
 	// Stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr. When the parent
 	// process has died, and under wait after a terminating signal, fini stops all leftovers except those that
 	// --allow-orphan names. When PID 1 exits, the kernel kills every process in its PID namespace.
@@ -187,6 +190,10 @@ func (c *Options) Policy() life.Policy {
 		Remap:       c.RemapExit,
 		WarnReaped:  c.WarnReaped,
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
+	}
+	p.OrphansGrace = min(c.Grace, 5*time.Second)
+	if c.OrphansGrace != nil {
+		p.OrphansGrace = *c.OrphansGrace
 	}
 	if c.Pdeathsig != nil {
 		p.Deathsig = cmp.Or(*c.Pdeathsig, p.Deathsig)

@@ -154,7 +154,7 @@ func TestPolicy(t *testing.T) {
 	plain, _ := parse(nil, nil)
 	parsed, _ := parse(nil, []string{"FINI_VERSION=1"})
 	initial := life.Policy{
-		Grace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
+		Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * time.Millisecond, StopSignals: []syscall.Signal{15}, Deathsig: 15, Orphans: "stop",
 		OrphansExit: -1, Rewrite: map[syscall.Signal]syscall.Signal{},
 	}
 	for _, c := range []*Options{plain, parsed} {
@@ -165,7 +165,9 @@ func TestPolicy(t *testing.T) {
 		"-t 2": func(p *life.Policy) { p.Timeout = 2 * time.Second }, "--idle=1d": func(p *life.Policy) { p.Idle = 24 * time.Hour },
 		"--stop-signal=INT,15":                 func(p *life.Policy) { p.StopSignals = []syscall.Signal{2, 15} },
 		"--stop-signal=INT --stop-signal=QUIT": func(p *life.Policy) { p.StopSignals = []syscall.Signal{3} },
-		"--grace=1s":                           func(p *life.Policy) { p.Grace = time.Second }, "--linger=1s": func(p *life.Policy) { p.Linger = time.Second },
+		"--grace=1s":                           func(p *life.Policy) { p.Grace, p.OrphansGrace = time.Second, time.Second },
+		"--grace=1m":                           func(p *life.Policy) { p.Grace = time.Minute },
+		"--orphans-grace=1m":                   func(p *life.Policy) { p.OrphansGrace = time.Minute }, "--linger=1s": func(p *life.Policy) { p.Linger = time.Second },
 		"-k 1": func(p *life.Policy) { p.KillAfter = time.Second }, "--orphans=wait": func(p *life.Policy) { p.Orphans = "wait" },
 		"--orphans-exit=3": func(p *life.Policy) { p.OrphansExit = 3 }, "--allow-orphan=x": func(p *life.Policy) { p.Allow = true },
 		"-e 143": func(p *life.Policy) { p.Remap = []int{143} }, "-w": func(p *life.Policy) { p.WarnReaped = true },

@@ -428,6 +428,7 @@ var pairMoves = []move{
 		w.ghost.early = ExitFailed
 		w.ghost.killed++
 		w.endEarly(p, 2)
+		w.ghost.mustEnd = 0
 		w.oblige(w.ladder())
 	}},
 }

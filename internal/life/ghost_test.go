@@ -101,7 +101,9 @@ func (w *world) rememberSignal(x fact) {
 		p.mark.asked, g.sent = true, true
 	case x.sig == syscall.SIGTERM && x.by.rules.Group:
 		p.mark.hadTerm = p.mark.hadTerm || p.lived(w.now)
-		g.termAt = w.now
+		if g.termAt = w.now; g.mainEnded != 0 && g.mustEnd != 0 { // it has just ended
+			g.mustEnd = max(g.mustEnd, w.now+w.rules.Linger+w.forLeftovers())
+		}
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
@@ -208,19 +210,25 @@ func (w *world) rememberDeath(p *proc) {
 		if p.id == c.outer && c.inner != 0 {
 			w.may(r.Deathsig, false)
 		}
+		if p.id == c.inner {
+			g.mustEnd = 0 // the heir begins anew
+		}
 		if c.inner != 0 {
 			w.oblige(w.ladder())
 		}
 	case p.id == c.main:
 		g.mainEnded, g.mainStatus = w.now, p.status
 		if r.Orphans != WaitAll {
-			w.oblige(r.Linger + r.Grace + w.extra())
+			w.oblige(r.Linger + w.forLeftovers())
 		}
 		if worker := w.worker(); w.rules.Timeout != 0 && worker.timeout == 0 {
 			isTime := func(e event) bool { s, is := e.(stop); return is && s.why == TimedOut }
 			undecided := slices.ContainsFunc(worker.queue, isTime)
 			g.timeout = 1 + byte(boolToInt(!undecided))
 		}
+	}
+	if g.mainEnded != 0 && g.mustEnd != 0 {
+		w.oblige(r.Linger + w.orphansGrace() + w.forLeftovers())
 	}
 	if p.mark.sender {
 		w.may(syscall.SIGTERM, false) // who is gone can't be told to have been of the tree: a limit

@@ -152,15 +152,18 @@ var invariants = []struct {
 	{"TERM before KILL", "whoever was there when all were asked has had a stop signal", hits, func(w *world, x fact) bool {
 		m := x.to.mark
 		there := m.adopted || !m.afterStop && (!w.ghost.begun || x.to.lived(w.ghost.askedAt))
-		hurried := w.rules.Grace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
+		hurried := w.rules.OrphansGrace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
 		return !x.kills(w) || m.termed || !there || m.missed && hurried
 	}},
-	{"grace", "nobody is killed sooner than --grace or --kill-after behind the stop signal", hits, func(w *world, x fact) bool {
-		since := w.ghost.askedAt
-		if x.way == byForward {
-			since = w.ghost.stopAt
+	{"grace", "nobody is killed sooner than --grace, --kill-after or --orphans-grace behind the stop signal", hits, func(w *world, x fact) bool {
+		g, until := &w.ghost, w.ghost.askedAt+w.orphansGrace()
+		switch {
+		case x.way == byForward:
+			until = g.stopAt + w.grace()
+		case x.to.mark.hadTerm && w.inGroup(x.to) && !w.blind && g.mainEnded != 0:
+			until = max(until, g.termAt+w.rules.Grace)
 		}
-		return !x.kills(w) || w.ghost.interrupts > 1 || w.now >= since+w.grace()
+		return !x.kills(w) || g.interrupts > 1 || w.now >= until
 	}},
 	{"cleaners", "SIGKILL for the command spares its group for --linger, and no longer", hits | ends, func(w *world, x fact) bool {
 		switch {
@@ -349,6 +352,26 @@ func (w *world) grace() time.Duration {
 	return min(w.rules.Grace, cmp.Or(w.rules.KillAfter, w.rules.Grace))
 }
 
+// orphansGrace is how long those have that are asked after the command's exit. An heir asks the command too, and under
+// --pause there is none: then it is --grace.
+func (w *world) orphansGrace() time.Duration {
+	if g := &w.ghost; g.wordless || g.early != 0 || w.cast.main == 0 { // or there will be an heir
+		return w.rules.Grace
+	}
+	return w.rules.OrphansGrace
+}
+
+// forLeftovers is how long it may take from the first question to the end. What comes to light when all that had the
+// command's SIGTERM have exited has --orphans-grace again.
+func (w *world) forLeftovers() time.Duration {
+	after, termAt := w.orphansGrace(), w.ghost.termAt
+	isMember := func(p *proc) bool { return p.alive() && w.inGroup(p) && p.lived(termAt) }
+	if termAt != 0 && w.first(isMember) != nil {
+		after += max(termAt+w.rules.Grace-w.now, 0)
+	}
+	return after + w.extra()
+}
+
 const (
 	firstMain = 30 // the main child's pid
 	slack     = 300 * ms
@@ -356,7 +379,7 @@ const (
 
 // ladder is how long it may take from a reason to the end.
 func (w *world) ladder() time.Duration {
-	return time.Duration(2+max(len(w.rules.StopSignals)-1, 0))*w.rules.Grace + w.rules.Linger + w.extra()
+	return time.Duration(2+max(len(w.rules.StopSignals)-1, 0))*w.rules.Grace + w.rules.Linger + w.rules.OrphansGrace + w.extra()
 }
 
 // extra is the same for those that can't be ended.

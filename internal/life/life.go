@@ -100,6 +100,7 @@ type Rules struct {
 // Orphans in it. Where a comment says "the policy", it means Orphans in this copy.
 type Policy struct {
 	Grace, Linger time.Duration
+	OrphansGrace  time.Duration    // how long leftovers that the sweep asks may take to exit
 	KillAfter     time.Duration    // 0 for off
 	Timeout       time.Duration    // 0 for none
 	Idle          time.Duration    // 0 for none

@@ -41,9 +41,15 @@ func below(p orphans.Process, start time.Duration) orphans.Process {
 	return orphans.Process{Pid: int(start / ms), Parent: p.Pid, Group: p.Group, Session: p.Session, Name: "below", State: 'S', Start: start, Holds: orphans.Holds(0)}
 }
 
+// holdsOutput is p, if it holds standard output.
+func holdsOutput(p orphans.Process) orphans.Process {
+	p.Holds = orphans.Holds(orphans.Stdout)
+	return p
+}
+
 func defaults() Rules {
 	return Rules{
-		Policy{Grace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
+		Policy{Grace: 5 * time.Second, OrphansGrace: 5 * time.Second, Linger: 500 * ms, Orphans: StopAll, OrphansExit: -1, Deathsig: syscall.SIGTERM},
 		Identity{Group: true},
 	}
 }
@@ -279,6 +285,25 @@ func TestStep(t *testing.T) {
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
 			{1400 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 10ms", "asking"},
 		}},
+		{"what was asked with the command keeps --grace from then, and all others --orphans-grace from the first question", with(func(r *Rules) {
+			r.Linger, r.Grace, r.OrphansGrace = 0, time.Minute, time.Second
+		}), []turn{
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{900 * ms, sees(mainExits(signaled(15), false), found(member, escapee)), "(stopping member), (stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{30000 * ms, sees(elapsed{}, found(member, escapee, holder)), "(stopping holder), holder<-15, wake 10ms", "asking"},
+			{31000 * ms, late{time.Second}, "", "asking"},
+			{32000 * ms, sees(elapsed{}, found(below(member, 20000*ms), holder)), "(stopping below), below<-15, wake 0s", "asking"},
+			{32000 * ms, sees(elapsed{}, found(holder)), "(killing holder), kill children", "killing"},
+		}},
+		{"and so does what that has started to clean up, which then has --orphans-grace", with(func(r *Rules) {
+			r.Linger, r.Grace, r.OrphansGrace, r.Orphans = 0, time.Minute, time.Second, StopPipes
+		}), []turn{
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{900 * ms, sees(mainExits(signaled(15), false), found(member, holdsOutput(below(member, 800*ms)))), "wake 5ms", "asking"},
+			{30000 * ms, sees(elapsed{}, found(member, holdsOutput(below(member, 800*ms)))), "wake 10ms", "asking"},
+			{60000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(stopping below), below<-15, wake 20ms", "asking"},
+			{61000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(killing below), below<-9, wake 0s", "killing"},
+		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 			{1005 * ms, sees(elapsed{}, found(escapee, below(escapee, 980*ms), below(escapee, 1000*ms))), "(stopping below), below<-15, wake 10ms", "asking"},
@@ -389,7 +414,7 @@ func TestStep(t *testing.T) {
 			{5500 * ms, stop{why: FiniDied}, "(stopping the leftovers: fini), look", "asking"},
 			{5500 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
-		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.Grace, r.OrphansExit = 0, 0, 0 }), []turn{
+		{"one that may not be signalled is waited for, not for long", with(func(r *Rules) { r.Linger, r.OrphansGrace, r.OrphansExit = 0, 0, 0 }), []turn{
 			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
 			{1 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{refused: []int{escapee.Pid}}, "kill", "killing"},
@@ -397,7 +422,7 @@ func TestStep(t *testing.T) {
 			{1000 * ms, swept{refused: []int{escapee.Pid}}, "wake 10ms", "killing"},
 			{2001 * ms, swept{refused: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203]", exit 0 (stopped 1)`, "over"},
 		}},
-		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.Grace = 0, 0 }), []turn{
+		{"one that SIGKILL does not end is waited for longer", with(func(r *Rules) { r.Linger, r.OrphansGrace = 0, 0 }), []turn{
 			{0, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 0s", "asking"},
 			{1 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
 			{1 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
@@ -591,7 +616,7 @@ func TestInTheJobsGroup(t *testing.T) {
 
 func TestHeir(t *testing.T) {
 	r := defaults()
-	r.Orphans, r.Linger, r.OrphansExit = WaitAll, 0, 9
+	r.Orphans, r.Linger, r.OrphansGrace, r.OrphansExit = WaitAll, 0, time.Second, 9
 	for name, c := range map[string]struct {
 		result Result
 		turns  []turn
@@ -599,8 +624,9 @@ func TestHeir(t *testing.T) {
 		"the inner fini was killed": {Result{Sig: syscall.SIGKILL}, []turn{
 			{0, found(member, inGroup, escapee, holder), // escapees that hold a stream come first
 				"(stopping holder), holder<-15, (stopping member), member<-15, (stopping holder in group), holder in group<-15, (stopping escapee), escapee<-15, wake 5ms", "asking"},
-			{1, reap(false, mainPid), "hurry 5ms", "asking"}, // the main child ends before others
-			{2, reap(true, holder.Pid), "end by 9 (stopped 4)", "over"},
+			{1, reap(false, mainPid), "hurry 5ms", "asking"},                  // the main child ends before others
+			{4999 * ms, sees(elapsed{}, found(member)), "wake 1ms", "asking"}, // each has --grace, because the command is among them
+			{5000 * ms, reap(true, holder.Pid), "end by 9 (stopped 4)", "over"},
 		}},
 		"no policy counts": {Result{Code: ExitFailed}, []turn{
 			{0, stop{why: ParentDied}, "", "asking"},
@@ -622,6 +648,24 @@ func TestHeir(t *testing.T) {
 	})
 }
 
+// What was asked with the command gets back what a freeze has taken.
+func TestFrozenWithTheCommand(t *testing.T) {
+	r := defaults()
+	r.Linger, r.Grace, r.OrphansGrace = 0, time.Minute, time.Second
+	l := New(&script{}, r, mainPid, true)
+	play(t, l, []turn{
+		{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+		{900 * ms, sees(mainExits(signaled(15), false), found(member)), "(stopping member), wake 5ms", "asking"},
+	})
+	l.givenBack += time.Second
+	play(t, l, []turn{
+		{901 * ms, late{time.Second}, "", "asking"},
+		{60600 * ms, sees(elapsed{}, found(member)), "wake 10ms", "asking"},
+		{61499 * ms, sees(elapsed{}, found(member)), "wake 1ms", "asking"},
+		{61500 * ms, sees(elapsed{}, found(member)), "(killing member), kill children", "killing"},
+	})
+}
+
 func TestPause(t *testing.T) {
 	pausing := []turn{
 		{0, reap(false), "", "pausing"},
@@ -631,6 +675,7 @@ func TestPause(t *testing.T) {
 	}
 	pause := func(orphans string, turns ...turn) {
 		r := defaults()
+		r.OrphansGrace = time.Second // which is for leftovers of a command
 		r.Orphans, r.Rewrite = orphans, map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
 		play(t, New(&script{}, r, 0, false), append(pausing, turns...))
 	}
@@ -639,7 +684,8 @@ func TestPause(t *testing.T) {
 			turn{4, signal(sig), "noMain, look", "lingering"},
 			turn{4, found(holder), "wake 500ms", "lingering"},
 			turn{500*ms + 4, sees(elapsed{}, found(holder)), "(stopping holder), holder<-15, wake 5ms", "asking"},
-			turn{600 * ms, reap(true, holder.Pid), "exit 0 (stopped 1)", "over"})
+			turn{5 * time.Second, sees(elapsed{}, found(holder)), "wake 10ms", "asking"},
+			turn{6 * time.Second, reap(true, holder.Pid), "exit 0 (stopped 1)", "over"})
 	}
 	pause(LeaveAll,
 		turn{4, signal(syscall.SIGTERM), "noMain, look", "counting"},

@@ -83,12 +83,11 @@ type Loop struct {
 	mainAt     time.Duration // when the main child's exit was seen
 	seen       time.Duration // when the loop last looked at the clock
 	slice      time.Duration // of the wait for wake, if that is longer than shortSlice
-	givenBack  time.Duration // by how much the waits of a stop were made longer, in all
 }
 
 // The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
 // command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
-// of any length, or many that add up to --grace (or -k, if that is longer). So nobody can put SIGKILL off for ever by
+// of any length, or many that add up to the longest of --grace, -k and --orphans-grace. So nobody can put SIGKILL off for ever by
 // suspending and continuing fini again and again. In a long wait a slice is a 64th of it, so that fini can sleep
 // while leftovers have an hour to finish.
 const (
@@ -126,6 +125,7 @@ func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
 	l := newLoop(k, rules, main)
 	s := newSweep(rules, l.records)
 	s.Orphans, s.result = StopAll, result
+	s.OrphansGrace = s.Grace // the command is asked too
 	if l.machine = s; !l.collect().none {
 		l.todo, l.machine = s.ask(say{level: Normal, text: "stopping the command: the inner fini was killed"})
 	}
@@ -214,7 +214,7 @@ func (l *Loop) wait() {
 // tick looks at the clock, and gives back the time by which a slice was too long.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
-	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter) {
+	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace) {
 		l.givenBack += by
 		if l.wake != 0 {
 			l.wake += by

@@ -119,7 +119,7 @@ func TestLoop(t *testing.T) {
 		"a tracer keeps its end for a while": {rules: func(r *Rules) { r.Linger = 0 }, waits: []Woken{{Main: true}, child, child},
 			reaps: []reaping{{}, {}, {}, {}, mainExits(exited(3), true)},
 			want:  "reap, wait 0s true, reap, main ended, reap, look, wait 1.005s false, reap, wait 1.005s false, reap, exit 3"},
-		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.Grace = 0, 0 }, waits: []Woken{child},
+		"what a round of SIGKILL has ended is reaped at once": {rules: func(r *Rules) { r.Linger, r.OrphansGrace = 0, 0 }, waits: []Woken{child},
 			reaps: []reaping{mainExits(exited(0), false)},
 			want:  "reap, main ended, reap, look, wait 1s false, reap, reap, look, kill true, reap, kill true, reap, kill false, reap"},
 		"PID 1 had children before": {waits: []Woken{child}, rules: func(r *Rules) { r.Before = true },

@@ -17,6 +17,7 @@ type paused struct {
 }
 
 func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
+	p.OrphansGrace = p.Grace // these are no leftovers of a command
 	switch e := e.(type) {
 	case Signal:
 		if sig := p.rewritten(e.Signal); sig == syscall.SIGTERM || sig == syscall.SIGINT {

@@ -75,6 +75,7 @@ func (r *Record) hadRecently(now time.Duration, sig syscall.Signal) bool {
 type records struct {
 	main      Record          // its Pid is 0 if there is no main child
 	leftovers map[int]*Record // by pid
+	givenBack time.Duration   // by how much the waits of a stop were made longer, in all
 	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
 }
 
@@ -109,13 +110,12 @@ func (r *records) hadWithGroup(p orphans.Process) bool {
 	return ok && term.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= term.At
 }
 
-// termed returns when a leftover had SIGTERM, by itself or with the command's group, if it had.
-func (r *records) termed(p orphans.Process) (at time.Duration, ok bool) {
-	term, ok := r.of(p).had(syscall.SIGTERM)
+// termed returns the SIGTERM that a leftover had, by itself or with the command's group, if it had one.
+func (r *records) termed(p orphans.Process) (term Sent, ok bool) {
 	if r.hadWithGroup(p) {
-		term, ok = r.main.had(syscall.SIGTERM)
+		return r.main.had(syscall.SIGTERM)
 	}
-	return term.At, ok
+	return r.of(p).had(syscall.SIGTERM)
 }
 
 // killed records the processes that a round of SIGKILL has hit, and reports whether it has hit one for the first time.

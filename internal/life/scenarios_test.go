@@ -156,6 +156,7 @@ var kinds = []part{
 var settings = []part{
 	{name: "defaults"},
 	{name: "--grace 0", set: func(r *Rules) { r.Grace = 0 }},
+	{name: "--orphans-grace", set: func(r *Rules) { r.Grace, r.OrphansGrace = 2*time.Second, 30*ms }, tree: []branch{grouped(ignores), apart(ignores)}},
 	{name: "--linger 0", set: func(r *Rules) { r.Linger = 0 }},
 	{name: "-k", set: func(r *Rules) { r.KillAfter = 30 * ms }},
 	{name: "-k longer than --grace", set: func(r *Rules) { r.KillAfter = 200 * ms }},
@@ -259,6 +260,9 @@ func (s scenario) start() *world {
 		if part.set != nil {
 			part.set(&r)
 		}
+	}
+	if r.OrphansGrace == defaults().OrphansGrace {
+		r.OrphansGrace = r.Grace
 	}
 	w := s.role.begin(r)
 	for _, part := range s.parts {

@@ -18,7 +18,7 @@ import (
 //	waiting    stop     asking
 //	           signal   asking, if it is a terminating signal
 //	clearing   looked   asking or counting, if none of the group is left, or killedBound has passed
-//	asking     elapsed  killing, after --grace
+//	asking     elapsed  killing, after --orphans-grace, or the --grace of those that were asked with the command
 //	           signal   killing, at a second SIGINT
 //	           stop     asking, once more, if it overrules --orphans=pipes
 //	killing    stop     asking, the same
@@ -36,6 +36,9 @@ import (
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers that hold
 // neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
+//
+// The deadline of asking doesn't move with each leftover that is asked, because a process may start another one whenever
+// it is asked.
 //
 // In each stage the sweep is over when no child is left, except the children that --allow-orphan leaves alone. Under
 // --orphans=pipes the sweep is also over when two looks in a row don't find a leftover that holds standard output or
@@ -92,6 +95,8 @@ type sweep struct {
 	deadline     time.Duration // when the stage ends, as uptime
 	pause        time.Duration // until the next look
 	askedAt      time.Duration // when fini first asked the leftovers to exit, as uptime; notAsked before
+	graceEnd     time.Duration // when --orphans-grace ends, as uptime
+	hasAsked     bool          // SIGTERM was sent in the stage asking, and --orphans-grace counts from the first one
 	sawInterrupt bool          // SIGINT has come since the sweep began
 
 	count      int           // how many leftovers fini had to stop, or in the stage counting has left
@@ -123,6 +128,7 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 		return s.swept(now, e)
 	case late:
 		s.deadline += e.by
+		s.graceEnd += e.by
 	}
 	return nil, s
 }
@@ -156,7 +162,7 @@ func (s *sweep) ask(do ...action) ([]action, Machine) {
 
 // enter begins a stage, with a look that also records which process started which.
 func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]action, Machine) {
-	s.stage, s.answered, s.deadline, s.pause = stage, false, deadline, shortPause
+	s.stage, s.answered, s.hasAsked, s.deadline, s.pause = stage, false, false, deadline, shortPause
 	return append(do, look{}), s
 }
 
@@ -273,10 +279,10 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	s.quietLook = mayEnd
 	switch s.stage {
 	case asking:
-		if !s.answered {
-			s.answered, s.deadline = true, now+s.Grace
-		}
-		return append(append(do, s.askEach(now, found, s.cleanUp(now, e.Found))...), s.again(now)), s
+		since, spared := s.cleanUp(now, e.Found)
+		do = append(do, s.askEach(now, found, spared)...)
+		s.setDeadline(found, since)
+		return append(do, s.again(now)), s
 	case killing:
 		return s.killEach(now, found, do)
 	case lingering:
@@ -363,30 +369,40 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 	return do
 }
 
-// cleanUp returns the pids of the processes that a living leftover has started since it was asked to exit, by fini or
-// with its group. The leftover has to finish them itself: its clean-up may need a sleep or an rm. A process that
-// started within the tick of the request counts too. So does, for a while, a process whose start is unknown: see
-// startUnknown. Parents come before their children in found.
-func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (spared map[int]bool) {
-	spared = map[int]bool{}
+// cleanUp returns the SIGTERM of each leftover that was asked to exit, by fini or with its group. It spares the processes
+// that a living leftover has started since then, and returns its SIGTERM for them too. The leftover has to finish them
+// itself: its clean-up may need a sleep or an rm. A process that started within the tick of the request counts too. So
+// does, for a while, a process whose start is unknown: see startUnknown. Parents come before their children in found.
+func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[int]Sent, spared map[int]bool) {
+	since, spared = map[int]Sent{}, map[int]bool{}
 	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
-	since := map[int]time.Duration{} // by pid: each process that the leftover starts from then on is its clean-up
 	for _, p := range found {
-		parentAt, ok := since[p.Parent]
-		at, asked := s.termed(p)
+		parent, ok := since[p.Parent]
+		term, asked := s.termed(p)
 		switch {
-		case ok && (p.Start+tick > parentAt || p.Start == 0 && trusts):
-			spared[p.Pid], since[p.Pid] = true, parentAt
+		case ok && (p.Start+tick > parent.At || p.Start == 0 && trusts):
+			since[p.Pid], spared[p.Pid] = parent, true
 		case asked:
-			since[p.Pid] = at
+			since[p.Pid] = term
 		}
 	}
-	return spared
+	return since, spared
+}
+
+// setDeadline sets when the leftovers have had their time. Whatever was asked with the command keeps --grace from then.
+func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
+	s.deadline = s.graceEnd
+	for _, p := range found {
+		if term := since[p.Pid]; term.Group {
+			s.deadline = max(s.deadline, term.At+s.Grace+s.givenBack)
+		}
+	}
 }
 
 // askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
 // child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
+	asks := false
 	var first, others []orphans.Process
 	for _, p := range found {
 		if p.Holds.May() != 0 && p.Group != s.commandGroup(s.main.Pid) {
@@ -406,6 +422,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 		do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
 		if !s.hadWithGroup(p) {
 			do = append(do, send{process: p, sig: syscall.SIGTERM})
+			asks = true
 		}
 		if p.State == 'T' {
 			do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't act on SIGTERM
@@ -414,6 +431,10 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 	if s.askedAt == notAsked {
 		s.askedAt = now
 	}
+	if !s.answered || asks && !s.hasAsked {
+		s.graceEnd = now + s.OrphansGrace
+	}
+	s.answered, s.hasAsked = true, s.hasAsked || asks
 	return do
 }
 

@@ -17,6 +17,7 @@ _fini() {
 		--grace) flag=grace ;;
 		--kill-after) flag=kill-after ;;
 		--linger) flag=linger ;;
+		--orphans-grace) flag=orphans-grace ;;
 		--orphans) flag=orphans ;;
 		--orphans-exit) flag=orphans-exit ;;
 		--allow-orphan) flag=allow-orphan ;;
@@ -48,6 +49,7 @@ _fini() {
 	grace) _fini_value '' "$cur"; return ;;
 	kill-after | -k) _fini_value '' "$cur"; return ;;
 	linger) _fini_value '' "$cur"; return ;;
+	orphans-grace) _fini_value '' "$cur"; return ;;
 	orphans) _fini_value 'POLICY' "$cur"; return ;;
 	orphans-exit) _fini_value '' "$cur"; return ;;
 	allow-orphan) _fini_value '' "$cur"; return ;;
@@ -71,6 +73,7 @@ _fini() {
 		-k --kill-after=
 		--shield --no-shield
 		--linger=
+		--orphans-grace=
 		--orphans=
 		--orphans-exit=
 		--allow-orphan=

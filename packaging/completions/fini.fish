@@ -1,7 +1,7 @@
 # fish completion of fini's command line, written by make flags; DO NOT EDIT
 
 # The flags whose value is the next word.
-set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --linger --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
+set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --linger --orphans-grace --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
 
 # Whether no command has begun.
 function __fini_at_flags
@@ -30,6 +30,7 @@ complete -c fini -n __fini_at_flags -s k -l kill-after -x -d 'send SIGKILL if th
 complete -c fini -n __fini_at_flags -l shield -f -d 'run as two processes\: if one of them is killed, the other stops the command'
 complete -c fini -n __fini_at_flags -l no-shield -f -d 'turn off --shield'
 complete -c fini -n __fini_at_flags -l linger -x -d 'time for leftovers to exit by themselves before fini stops them'
+complete -c fini -n __fini_at_flags -l orphans-grace -x -d 'time for leftovers to exit that fini asks after the command'\''s exit, before SIGKILL'
 complete -c fini -n __fini_at_flags -l orphans -x -a 'stop pipes wait leave' -d 'stop leftovers, wait for them or leave them'
 complete -c fini -n __fini_at_flags -l orphans-exit -x -d 'exit with CODE if the command succeeded but left something running'
 complete -c fini -n __fini_at_flags -l allow-orphan -x -d 'leave alone leftovers of this name, or with this command line (cmd\:PATTERN) or variable (env\:NAME=VALUE)'

@@ -18,6 +18,7 @@ _fini() {
 		'*--shield[run as two processes\: if one of them is killed, the other stops the command]'
 		'--no-shield[turn off --shield]'
 		'*--linger=[time for leftovers to exit by themselves before fini stops them]:DUR: '
+		'*--orphans-grace=[time for leftovers to exit that fini asks after the command'\''s exit, before SIGKILL]:DUR: '
 		'*--orphans=[stop leftovers, wait for them or leave them]:POLICY:_fini_POLICY'
 		'*--orphans-exit=[exit with CODE if the command succeeded but left something running]:CODE: '
 		'*--allow-orphan=[leave alone leftovers of this name, or with this command line (cmd\:PATTERN) or variable (env\:NAME=VALUE)]:NAME: '

@@ -81,7 +81,7 @@ func TestContainers(t *testing.T) {
 	e.Image = containers.BuildExample(t).Whole
 	quit, rtmin := []string{"--stop-signal", "QUIT", "-e", "END=3"}, []string{"--stop-signal", "SIGRTMIN+3", "-e", "END=37"}
 	const asApp, leaver = "exec su app -c '" + saverMain + "'", holds + "su app -c '" + hasSaver + stubborn + "'; read line; exit 5"
-	patient := []string{"-i", "-e", "FINI_GRACE=20s"}
+	patient := []string{"-i", "-e", "FINI_ORPHANS_GRACE=20s"}
 	unable := []string{"-i", "-e", "FINI_GRACE=1s", "--cap-drop", "ALL", "--cap-add", "SETUID", "--cap-add", "SETGID"}
 	twice := []string{"got HUP", "the end"}
 	runSavers(t, e, []saversCase{
@@ -119,7 +119,7 @@ func TestContainersRootless(t *testing.T) {
 	t.Parallel()
 	e, fini := rootlessPodman(t, 54321)
 	stop := func(t *testing.T, g *foreground, _ *volume) { g.Must(t, "stop", g.Name) }
-	once, patient := []string{"the end"}, []string{"/fini", "-i", "--grace=20s", "--"}
+	once, patient := []string{"the end"}, []string{"/fini", "-i", "--grace=20s", "--orphans-grace=20s", "--"}
 	runSavers(t, e, []saversCase{
 		{"stop", nil, []string{"--init", "--init-path", fini}, saverMain, stop, 7, 7, savedBy(0), once, nil},
 		{"stop under catatonit", nil, []string{"--init"}, saverMain, stop, 7, 7, "", once, nil},
@@ -277,7 +277,7 @@ func containersWrapperKilled(t *testing.T, e *containers.Engine) {
 		for _, which := range []string{"outer", "inner"} {
 			t.Run(which+" "+who.name, func(t *testing.T) {
 				t.Parallel()
-				b := startBeside(t, e, who.user, append([]string{"/fini", "--grace=20s", "--"}, who.run...))
+				b := startBeside(t, e, who.user, append([]string{"/fini", "--grace=20s", "--orphans-grace=20s", "--"}, who.run...))
 				b.Out.Want("saver ready")
 				b.Y.MustBeHeld()
 				pid := b.Wrapper

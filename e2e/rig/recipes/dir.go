@@ -24,7 +24,7 @@ func NewDir(t *testing.T, standIns map[string]string) *Dir {
 	for name, script := range standIns {
 		k.File("bin/"+name, "#!/bin/sh\n"+script+"\n", 0o755)
 	}
-	k.Env = append(os.Environ(), "GOCACHE="+GoCache(t), "FINI_GRACE=20s", // on a busy machine 5 s may be too little; and who lost its SIGTERM in a fork is killed then
+	k.Env = append(os.Environ(), "GOCACHE="+GoCache(t), "FINI_GRACE=20s", "FINI_ORPHANS_GRACE=20s", // on a busy machine 5 s may be too little; and who lost its SIGTERM in a fork is killed then
 		"PATH="+filepath.Join(k.Dir, "bin")+":"+filepath.Dir(rig.Fini)+":"+os.Getenv("PATH"))
 	return k
 }
