@@ -33,7 +33,8 @@ type (
 	}
 	looked struct { // the answer to look
 		orphans.View
-		err error
+		took time.Duration
+		err  error
 	}
 	swept struct { // the answer to kill
 		hit, refused []int // pids: sent SIGKILL, and not allowed to be signalled

@@ -696,3 +696,15 @@ func TestPause(t *testing.T) {
 			turn{4, reap(true), "exit 0", "over"})
 	}
 }
+
+// In a long wait looks cost little, however many leftovers there are, and however slow the machine is.
+func TestPauseFollowsTheLook(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{0: longPause, ms: longPause, 20 * ms: 2560 * ms, time.Second: costlyPause} {
+		s := &sweep{deadline: time.Hour, pause: shortPause, lookTook: took}
+		var last action
+		for range 20 {
+			last = s.again(0)
+		}
+		rig.Equal(t, "the longest pause after looks that take "+took.String(), last, action(wake{want}))
+	}
+}

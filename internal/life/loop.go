@@ -319,10 +319,11 @@ func (look) do(l *Loop) {
 	if l.collect().none {
 		return
 	}
+	began := l.Now()
 	view, err := l.Look()
 	// Send knows only the processes of the last look, so an earlier answer that still waits is useless.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
-	l.queue = append(l.queue, looked{View: view, err: err})
+	l.queue = append(l.queue, looked{View: view, took: l.Now() - began, err: err})
 }
 
 func (a kill) do(l *Loop) {

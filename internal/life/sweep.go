@@ -61,6 +61,11 @@ const (
 	shortPause = 5 * time.Millisecond
 	longPause  = 250 * time.Millisecond
 
+	// A look at thousands of leftovers costs a long wait no more than a hundredth of a processor: from longPause on the
+	// pause doubles up to this many times what the last look took, and up to costlyPause on a machine that is busy.
+	timesLook   = 128
+	costlyPause = 10 * time.Second
+
 	// In the stage waiting the pause doubles up to this. From then on fini looks only when a child has exited.
 	longestPause = time.Minute
 
@@ -104,6 +109,7 @@ type sweep struct {
 	burstEnd   time.Duration // until then fini kills only children
 	quietLook  bool          // the last look found only processes that the policy or --allow-orphan spares
 	lookedAt   time.Duration // the uptime of the last look
+	lookTook   time.Duration // how long it took
 	staying    []action      // a tell for each process that the last look found and that fini leaves alone
 	saidUnread bool          // fini has said that it can't tell whether --allow-orphan means a leftover
 }
@@ -239,7 +245,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	if e.err != nil {
 		return s.finish(cannotFind(e.err))
 	}
-	s.lookedAt = now
+	s.lookedAt, s.lookTook = now, e.took
 	var do []action
 	if e.Nameless && s.Orphans == StopPipes {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
@@ -511,7 +517,7 @@ func gaveUp(pids []int) action {
 // again asks for the next look, later each time, but not after the stage's end.
 func (s *sweep) again(now time.Duration) action {
 	after := min(s.pause, max(s.deadline-now, 0))
-	s.pause = min(2*s.pause, longPause)
+	s.pause = min(2*s.pause, max(longPause, min(timesLook*s.lookTook, costlyPause)))
 	return wake{after}
 }
 
