@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // This file decides which processes fini leaves alone.
@@ -83,6 +85,7 @@ func (t *Tree) askMemory(found []Process) {
 			if k.unread = !told.read; told.matches {
 				k.matchedAs = quiet[n].program()
 			}
+			k.waitedFor = k.waitedFor || told.refused
 		}
 	}, func(p Process) bool { return !p.kept.unread || p.kept.waitedFor })
 	for _, p := range pending {
@@ -91,7 +94,10 @@ func (t *Tree) askMemory(found []Process) {
 }
 
 // A memory is the result of comparing the memory of a process with some patterns.
-type memory struct{ matches, read bool }
+type memory struct {
+	matches, read bool
+	refused       bool // fini may not read it, so no wait would help
+}
 
 // memory compares a process with patterns: see commandLine for what may hold up the read.
 func (f *files) memory(dir string, patterns []string) memory {
@@ -104,6 +110,7 @@ func (f *files) memory(dir string, patterns []string) memory {
 				text, err := f.Whole(dir+of.file, maxEnviron)
 				// A process that is exiting no longer shows a command line, and shows its environment only to processes
 				// that may trace it.
+				told.refused = told.refused || err == unix.EACCES || err == unix.EPERM
 				told.read = told.read && err == nil && (len(text) > 0 || of.prefix == variableOf)
 				text = bytes.TrimRight(text, "\x00")
 				if of.prefix == lineOf {

@@ -43,18 +43,18 @@ func TestMemoryMatches(t *testing.T) {
 		cmdline, environ string
 		want             memory
 	}{
-		"a command line":           {[]string{"cmd:*GradleDaemon*"}, "/jdk/bin/java\x00-cp\x00/a b\x00org.gradle.GradleDaemon\x008.5\x00", "", memory{true, true}},
-		"its words":                {[]string{"cmd:/bin/sh -c ? b"}, "/bin/sh\x00-c\x00a b\x00", "", memory{true, true}},
-		"an empty word at the end": {[]string{"cmd:a"}, "a\x00\x00", "", memory{true, true}},
-		"a long one":               {[]string{"cmd:x*z"}, long + "\x00z\x00", "", memory{true, true}},
-		"a part":                   {[]string{"cmd:java"}, "java\x00-version\x00", "", memory{false, true}},
-		"the second pattern":       {[]string{"cmd:a", "env:A=b"}, "b\x00", "B=b\x00A=b\x00", memory{true, true}},
-		"a variable":               {[]string{"env:BUILD_ID=dontKillMe"}, "", "PATH=/bin\x00BUILD_ID=dontKillMe\x00", memory{true, true}},
-		"another value":            {[]string{"env:BUILD_ID=dontKillMe"}, "", "BUILD_ID=17\x00", memory{false, true}},
-		"the end of another name":  {[]string{"env:ID=17"}, "", "BUILD_ID=17\x00", memory{false, true}},
-		"a pattern of values":      {[]string{"env:A=*/b"}, "", "A=/a/b\x00", memory{true, true}},
-		"no environment":           {[]string{"env:A="}, "", "", memory{false, true}},
-		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{false, false}},
+		"a command line":           {[]string{"cmd:*GradleDaemon*"}, "/jdk/bin/java\x00-cp\x00/a b\x00org.gradle.GradleDaemon\x008.5\x00", "", memory{matches: true, read: true}},
+		"its words":                {[]string{"cmd:/bin/sh -c ? b"}, "/bin/sh\x00-c\x00a b\x00", "", memory{matches: true, read: true}},
+		"an empty word at the end": {[]string{"cmd:a"}, "a\x00\x00", "", memory{matches: true, read: true}},
+		"a long one":               {[]string{"cmd:x*z"}, long + "\x00z\x00", "", memory{matches: true, read: true}},
+		"a part":                   {[]string{"cmd:java"}, "java\x00-version\x00", "", memory{read: true}},
+		"the second pattern":       {[]string{"cmd:a", "env:A=b"}, "b\x00", "B=b\x00A=b\x00", memory{matches: true, read: true}},
+		"a variable":               {[]string{"env:BUILD_ID=dontKillMe"}, "", "PATH=/bin\x00BUILD_ID=dontKillMe\x00", memory{matches: true, read: true}},
+		"another value":            {[]string{"env:BUILD_ID=dontKillMe"}, "", "BUILD_ID=17\x00", memory{read: true}},
+		"the end of another name":  {[]string{"env:ID=17"}, "", "BUILD_ID=17\x00", memory{read: true}},
+		"a pattern of values":      {[]string{"env:A=*/b"}, "", "A=/a/b\x00", memory{matches: true, read: true}},
+		"no environment":           {[]string{"env:A="}, "", "", memory{read: true}},
+		"a process that exits":     {[]string{"cmd:*"}, "", "", memory{}},
 	} {
 		rig.Put(t, dir+"/cmdline", c.cmdline, 0o600)
 		rig.Put(t, dir+"/environ", c.environ, 0o600)

@@ -72,12 +72,14 @@ type kept struct {
 	name, code string // of the program that it executed when the reader read its facts
 	facts      *facts // nil if they were not read
 	line       string // its command line, "" if it was not read
+	lineOf     int    // the number of the look that found the process when the line was read
 	details    *Details
 
 	matchedAs string // the program as which its memory matched a pattern of Allow
 	unread    bool   // see Unread
+	ended     bool   // a walk has found it to be a zombie
 	elsewhere string // the program as which its descriptor 0 was not this process's standard input
-	waitedFor bool   // a look has waited for it to become readable
+	waitedFor bool   // a look has waited for it to become readable, or no wait would help
 }
 
 // ID identifies a process even after its end, when another process may have its pid.
@@ -121,7 +123,9 @@ type Tree struct {
 	streams  [2]stream     // of this process
 	known    map[int]*kept // by pid
 	missed   bool          // since it was last reset, a process may have been missed because of an error
+	lost     bool          // or because another has ended below another subreaper, before it was known what it held
 	found    []Process     // by the last look
+	looks    int           // how many looks there were
 	patterns []string      // see Allow
 	main     int           // child, which is never left alone
 }

@@ -387,7 +387,14 @@ func TestNotAllowed(t *testing.T) {
 	rig.NoError(t, syscall.Setresuid(nobody, nobody, 0))
 	defer func() { rig.NoError(t, syscall.Setresuid(0, 0, 0)) }()
 
+	look(t, tree) // reads the facts
 	tree.Allow([]string{"env:A=b"}, 0)
+	stepsOfLook := func() int64 {
+		before := tree.reader.steps.Load()
+		look(t, tree)
+		return tree.reader.steps.Load() - before
+	}
+	rig.Equal(t, "what the first look reads, because no other try would help", stepsOfLook(), stepsOfLook())
 	for _, p := range f.find(t, tree) {
 		if p.Parent != os.Getpid() && p.kept.pidfd < 0 {
 			t.Errorf("no pidfd tells %d from a process that gets its pid", p.Pid)

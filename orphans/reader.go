@@ -94,6 +94,7 @@ type facts struct {
 	start time.Duration
 	exe   string // see executable
 	holds Holding
+	gone  bool // it has ended before holds was known
 }
 
 // Details describe a leftover to a person. Each detail is empty if it is unknown.
@@ -135,8 +136,8 @@ func (t *Tree) askFacts(found []Process) {
 		streams, withExe := t.streams, len(t.patterns) > 0
 		for n, told := range ask(t, of, func(f *files, p Process) (told facts) { return f.facts(p, streams, withExe) }) {
 			p, k := of[n], of[n].kept
-			if k.name != p.Name || k.code != p.code {
-				k.line = "" // the process has executed another program
+			if told.gone {
+				t.lost = t.lost || p.Parent != t.self && k.mayLeaveHolder()
 			}
 			if k.facts != nil {
 				told.start = k.facts.start // the start time identifies the process
@@ -171,19 +172,22 @@ func (f *files) facts(p Process, streams [2]stream, withExe bool) (told facts) {
 	if withExe {
 		told.exe = f.executable(p.dir())
 	}
-	told.holds = f.holds(p.dir(), streams)
+	told.holds, told.gone = f.holds(p.dir(), streams)
 	return told
 }
 
 // CommandLine is the argument vector of a process that the last Look has found, joined by spaces and cut after
-// 4 KiB. If there are no arguments to show, CommandLine is the name of the process.
+// 4 KiB. If there are no arguments to show, CommandLine is what it was in an earlier look, or the name of the process. It
+// is read once in each look, because nothing else shows that a process has executed another script by the same program.
 func (t *Tree) CommandLine(p Process) string {
-	if p.kept.line == "" {
+	k := p.kept
+	if k.lineOf != t.looks || k.line == "" {
+		k.lineOf = t.looks
 		for _, line := range ask(t, t.quiet(p), (*files).commandLine) {
-			p.kept.line = line
+			k.line = cmp.Or(line, k.line)
 		}
 	}
-	return cmp.Or(p.kept.line, p.Name)
+	return cmp.Or(k.line, p.Name)
 }
 
 // commandLine reads memory of the process. The read takes a lock that the process holds while it changes its mappings,
@@ -222,7 +226,7 @@ func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process),
 			s, err := t.Status(p.Pid)
 			return err != nil || s.State == 'Z'
 		})
-		if len(pending) == 0 {
+		if len(pending) == 0 || try == tries-1 {
 			return
 		}
 		proc.Rest(2 * time.Millisecond << try)

@@ -128,6 +128,16 @@ func TestDetailsAreReadAgain(t *testing.T) {
 	wait()
 }
 
+// A process that executes another script by the same program shows that by its command line alone.
+func TestCommandLineIsReadAgain(t *testing.T) {
+	proc, tree := newFakeProc(t)
+	pid := proc.children(1)[0]
+	for _, c := range [][2]string{{"sh\x00a\x00", "sh a"}, {"sh\x00b\x00", "sh b"}, {"", "sh b"}} { // the last time it exits
+		proc.put(pid, "cmdline", c[0])
+		rig.Equal(t, "its command line", tree.CommandLine(look(t, tree)[pid]), c[1])
+	}
+}
+
 // Facts are read once: again only if the process has executed another program, or if which streams it holds decides, and
 // not at all for the first time after it was signalled, because the caller has named it by then. One that would hold the
 // reader, as its status shows, is not asked.

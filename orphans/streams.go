@@ -67,14 +67,19 @@ func mayHold(streams [2]stream) (h Holding) {
 	return h
 }
 
+// mayLeaveHolder reports whether a process that has ended may have left a process that holds a stream: unless an earlier
+// look has found that it holds none.
+func (k *kept) mayLeaveHolder() bool { return k == nil || k.facts == nil || k.facts.holds.May() != 0 }
+
 // holds finds the standard streams of this process that another process or thread has open for writing. holds reads the
 // descriptors in dir, the directory of that process or thread. Both ends of a
 // pipe have the same text; the owner's bits of a link's mode are how the file was opened.
-// /proc/PID/fdinfo shows that mode too, but asks the file, which may wait: an epoll(7) instance does.
-func (f *files) holds(dir string, streams [2]stream) Holding {
-	h := mayHold(streams)
+// /proc/PID/fdinfo shows that mode too, but asks the file, which may wait: an epoll(7) instance does. A process that has
+// ended holds nothing, but gone says that nobody knows what it has held.
+func (f *files) holds(dir string, streams [2]stream) (h Holding, gone bool) {
+	h = mayHold(streams)
 	if h.May() == 0 || slices.Contains(streams[:], unreadable) {
-		return h
+		return h, false
 	}
 	known := true
 	err := f.List(dir+"/fd", func(fd int) bool {
@@ -95,8 +100,9 @@ func (f *files) holds(dir string, streams [2]stream) Holding {
 		known = known && (err == nil || proc.IsGone(err))
 		return true
 	})
-	if known && (err == nil || proc.IsGone(err)) {
-		return Holds(h.held)
+	gone = err != nil && proc.IsGone(err)
+	if known && (err == nil || gone) {
+		return Holds(h.held), gone
 	}
-	return h
+	return h, false
 }

@@ -18,14 +18,18 @@ import (
 type View struct {
 	Found []Process // every live descendant, parents before their children
 
-	// Still says that this process got no new child and lost no child during the look. So no process can have slipped
-	// through the look from one parent to another. Look sets Still only under --orphans=pipes and --allow-orphan.
+	// Still says that this process got no new child and lost no child during the look, and that none has ended further
+	// down of which nobody knows what it held. So no process can have slipped through the look from one parent to another.
+	// Look sets Still only under --orphans=pipes and --allow-orphan.
 	Still bool
 
 	// Nameless says that there is no /proc to read: the look finds only children, and may miss a process that becomes a
 	// child meanwhile. Nothing shows their names, or which of them hold a stream.
 	Nameless bool
 }
+
+// maxWalks is how often a look walks the tree, at most.
+const maxWalks = 5
 
 // Look finds every live descendant. The caller can signal these processes until the next Look, as long as it reaps
 // nothing in between.
@@ -36,16 +40,25 @@ func (t *Tree) Look() (View, error) {
 	v := View{Nameless: t.childrenOnly}
 	mayStay := t.Dir >= 0 && (t.Pipes || len(t.patterns) > 0)
 	var before []int
-	t.missed = false
-	if mayStay {
-		before, _ = t.listedChildren()
+	t.looks++
+	// What a process leaves that ends during the walk comes to the nearest subreaper, which need not be this process, and
+	// which the walk may have passed. So there is another walk at once: a process that ends soon after it was forked, as
+	// most do that a busy daemon starts, is rarely in the way again.
+	for range maxWalks {
+		t.missed, t.lost = false, false
+		if mayStay {
+			before, _ = t.listedChildren()
+		}
+		v.Found = slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
+		t.askFacts(v.Found)
+		if !mayStay || !t.lost {
+			break
+		}
 	}
-	v.Found = slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
-	t.askFacts(v.Found)
 	t.markAllowed(v.Found)
 	if mayStay {
 		after, err := t.listedChildren()
-		v.Still = err == nil && !t.missed && slices.Equal(before, after)
+		v.Still = err == nil && !t.missed && !t.lost && slices.Equal(before, after)
 	}
 	t.found = v.Found
 	return v, nil
@@ -74,14 +87,24 @@ func (t *Tree) walk() (all []Process) {
 		pids, err := children(at)
 		// If the parent has ended since, its children are now children of this process.
 		t.missed = t.missed || err != nil && !proc.IsGone(err)
+		t.lost = t.lost || err != nil && at.Parent != t.self && at.kept.mayLeaveHolder()
 		for _, pid := range pids {
 			if err != nil || seen[pid] || t.isEarlier(pid) && !t.includesEarlier {
 				continue
 			}
-			if child, ok := t.verify(pid, at); ok {
+			known := t.known[pid]
+			child, ok := t.verify(pid, at)
+			if ok {
 				child.Earlier = at.Earlier || t.isEarlier(pid)
 				seen[pid] = true
 				all = append(all, child)
+				known = child.kept
+			}
+			if ended := !ok || !child.Alive(); ended && at.Pid != t.self && known.mayLeaveHolder() {
+				t.lost = t.lost || !ok || !known.ended
+				if ok {
+					known.ended = true
+				}
 			}
 		}
 		if next == len(all) {

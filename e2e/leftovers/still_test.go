@@ -33,6 +33,25 @@ func TestHopsAreNotMissed(t *testing.T) {
 	}
 }
 
+// What a process below another subreaper leaves does not come to fini. There too each process of a chain is gone before
+// fini can ask it what it holds, until the last one stays.
+func TestHopsBelowAnotherSubreaper(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
+		const program = `m: fork r; read; exit 5
+			r: subreaper; ignore 17; setsid; fork b; close 3; close 1; close 2; pause
+			b: setsid; say ready
+			h: fork c; exit 0
+			c: loop 4000 h; pause`
+		h, l := rig.StartInCgroup(t, p, append([]string{"--orphans=pipes", "--linger=10ms", "--grace=2s", "--"}, rig.Mode("script", program)...)...)
+		defer h.Kill()
+		l.Out.Want("ready")
+		rig.Write(t, l, "go")
+		rig.MustRecord(t, "the reader has", l.Out.Rest()) // and EOF
+		l.MustHaveStatus(5)
+	}
+}
+
 // Under --orphans=wait nothing wakes fini but what happens.
 func TestWaitsAsleep(t *testing.T) {
 	rig.Serial(t, "it counts switches of an idle fini")
