@@ -38,7 +38,9 @@ func TestHopsAreNotMissed(t *testing.T) {
 func TestHopsBelowAnotherSubreaper(t *testing.T) {
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
-		const program = `m: fork r; read; exit 5
+		// As above, the others make a look last.
+		const program = `m: fork d; loop 150 m; fork r; read; exit 5
+			d: close 3; close 1; close 2; setsid; pause
 			r: subreaper; ignore 17; setsid; fork b; close 3; close 1; close 2; pause
 			b: setsid; say ready
 			h: fork c; exit 0

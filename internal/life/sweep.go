@@ -246,6 +246,9 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 		return s.finish(cannotFind(e.err))
 	}
 	s.lookedAt, s.lookTook = now, e.took
+	if s.Orphans == StopPipes && !e.Still {
+		s.lookTook = 0 // a holder that the look has missed keeps a reader waiting
+	}
 	var do []action
 	if e.Nameless && s.Orphans == StopPipes {
 		// No look can show that no process holds a stream any more, but wait4(2) shows when no process is left.
