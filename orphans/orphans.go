@@ -136,7 +136,7 @@ func New() *Tree {
 	t := &Tree{files: filesIn(-1), ownFiles: filesIn(-1), self: os.Getpid(), usePidfds: true, maxMisses: 64 << 10,
 		known: map[int]*kept{}, earlier: map[int]int{}, StartDir: startDir, reader: &reader{}}
 	for i, fd := range []int{1, 2} {
-		t.streams[i] = t.ownStream(fd)
+		t.streams[i] = ownStream(fd)
 	}
 	return t
 }

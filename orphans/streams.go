@@ -1,9 +1,9 @@
 package orphans
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -43,18 +43,13 @@ type stream string
 const unreadable stream = "?" // a pipe or socket, and no /proc to say which
 
 // ownStream is the stream of a descriptor of this process. No reader waits for the end of a terminal, a
-// file or /dev/null. ownStream finds the kind without stat(2), which may wait for a server.
-func (t *Tree) ownStream(fd int) stream {
-	known := proc.Stream(fd) != 0
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), t.Buf)
-	link := string(t.Buf[:max(n, 0)])
-	switch {
-	case err != nil && known:
-		return unreadable
-	case known, strings.HasPrefix(link, "pipe:["), strings.HasPrefix(link, "socket:["): // the last two cases are an O_PATH reference
-		return stream(link)
+// file or /dev/null.
+func ownStream(fd int) stream {
+	if proc.Stream(fd) == 0 {
+		return ""
 	}
-	return ""
+	text, _ := proc.OwnDescriptor(fd).Text()
+	return cmp.Or(stream(text), unreadable)
 }
 
 // mayHold is the Holding of a process whose descriptors are unknown.

@@ -130,20 +130,25 @@ const (
 
 // LookAtStdin reports whether the end of standard input can be watched. An error explains why not.
 func LookAtStdin() (Stdin, error) {
-	if proc.Stream(0) == unix.S_IFIFO {
-		return Open, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(0, &st); err != nil {
+	kind, err := proc.Kind(0)
+	if err != nil {
 		return Unwatched, err
 	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFSOCK:
+	flags, _ := unix.FcntlInt(0, unix.F_GETFL, 0)
+	switch {
+	case flags&unix.O_PATH != 0:
+	case kind == unix.S_IFIFO:
+		return Open, nil
+	case kind == unix.S_IFSOCK:
 		if kind, err := unix.GetsockoptInt(0, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind == unix.SOCK_DGRAM {
 			return Unwatched, errors.New("a datagram socket has no end")
 		}
 		return Open, nil
-	case unix.S_IFCHR:
+	case kind == unix.S_IFCHR, kind == proc.PtyMaster:
+		var st unix.Stat_t
+		if err := unix.Fstat(0, &st); err != nil {
+			return Unwatched, err
+		}
 		dev := uint64(st.Rdev) //nolint:unconvert // narrower on some architectures
 		if unix.Major(dev) == 1 && unix.Minor(dev) == 3 {
 			return Ended, nil

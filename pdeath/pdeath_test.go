@@ -41,6 +41,7 @@ func TestLookAtStdin(t *testing.T) {
 		says string
 	}{
 		"a pipe":              {pipe, Open, "<nil>"},
+		"a reference":         {self.Open(t, fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), unix.O_PATH), Unwatched, "a file has no far end; want a pipe, a socket or a terminal"},
 		"a stream socket":     {stream, Open, "<nil>"},
 		"a datagram socket":   {os.NewFile(uintptr(datagrams[0]), ""), Unwatched, "a datagram socket has no end"},
 		"/dev/null":           {self.Open(t, "/dev/null", os.O_RDWR), Ended, "<nil>"},

@@ -26,6 +26,7 @@ func TestDocker(t *testing.T) {
 		"exec beside leftovers": dockerExecBeside,
 		"pids limit":            dockerPidsLimit,
 		"pause":                 dockerPause,
+		"hidden holder":         dockerHiddenHolder,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); part(t, image) })
 	}
@@ -119,4 +120,22 @@ func dockerPause(t *testing.T, image string) {
 	if strings.Contains(out, "hit") {
 		t.Errorf("what docker exec runs got SIGTERM: %q", out)
 	}
+}
+
+// Docker's root has no CAP_SYS_PTRACE, so fini can't see what another user's process holds: it is stopped, because it may hold
+// the output, and the client of docker exec has EOF. It is no leak, because it may hold nothing.
+func dockerHiddenHolder(t *testing.T, image string) {
+	c := containers.StartContainer(t, "--entrypoint", "/fini", image, "-P")
+	l := rig.StartCmd(t, containers.Client(t, "exec", c.Name, "/fini", "--orphans=pipes", "--orphans-exit=7", "--grace=1h", "--", "sh", "-ec", `
+		mkdir -p /etc
+		echo app:x:1000:1000::/:/bin/sh >>/etc/passwd
+		su app -c "setsid sleep 1000 &"
+		echo last`))
+	rig.MustRecord(t, "the client has", l.Out.Rest(), "last")
+	l.MustHaveStatus(0)
+	if said := l.Err.Whole(); !strings.Contains(said, ", as user 1000, which may hold stdout and stderr: fini can't see its descriptors\n") {
+		t.Errorf("fini says %q", said)
+	}
+	containers.Docker(t, "stop", c.Name)
+	c.MustEnd(0)
 }

@@ -61,7 +61,7 @@ const atOnce = 4096
 // poll(2) comes last, because a terminal that has too little room for a line says that it has room. A process that
 // reads a pipe holds the lock of the pipe meanwhile, and every writer waits for this lock.
 func WriteNow(fd int, text []byte) (int, error) {
-	kind, err := Kind(fd)
+	kind, err := proc.Kind(fd)
 	if err != nil {
 		return 0, err
 	}
@@ -90,30 +90,10 @@ func WriteNow(fd int, text []byte) (int, error) {
 		return 0, unix.EAGAIN
 	}
 	room := atOnce
-	if kind == PtyMaster {
+	if kind == proc.PtyMaster {
 		room = 1500
 	}
 	return unix.Write(fd, text[:min(len(text), room)])
-}
-
-// PtyMaster is the kind of the master of a pseudoterminal: whoever opens /dev/ptmx once more gets another terminal.
-const PtyMaster = 1
-
-// Kind returns what fd is: a type of file as in inode(7), or PtyMaster.
-func Kind(fd int) (uint32, error) {
-	if stream := proc.Stream(fd); stream != 0 {
-		return stream, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFCHR {
-		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
-			return PtyMaster, nil
-		}
-	}
-	return st.Mode & unix.S_IFMT, nil
 }
 
 // Own opens the terminal or device of fd once more, with O_NONBLOCK, so that the file description is this process's

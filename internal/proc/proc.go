@@ -287,8 +287,8 @@ func ParseStart(text []byte) time.Duration {
 	return time.Duration(start) * Tick
 }
 
-// Stream is unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It does not ask their file system, as
-// fstat(2) does, because that may never answer.
+// Stream is unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It does not ask their file
+// system, as fstat(2) does, because that may never answer. Only the link of an O_PATH reference tells.
 func Stream(fd int) uint32 {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
 		return unix.S_IFIFO
@@ -296,7 +296,41 @@ func Stream(fd int) uint32 {
 	if _, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil {
 		return unix.S_IFSOCK
 	}
+	text, _ := OwnDescriptor(fd).Text()
+	switch {
+	case strings.HasPrefix(text, "pipe:["):
+		return unix.S_IFIFO
+	case strings.HasPrefix(text, "socket:["):
+		return unix.S_IFSOCK
+	}
 	return 0
+}
+
+// OwnDescriptor is what a descriptor of this process refers to.
+func OwnDescriptor(fd int) Opened {
+	f := In(unix.AT_FDCWD)
+	return f.Descriptor("/proc/self", fd)
+}
+
+// PtyMaster is the kind of the master of a pseudoterminal: whoever opens /dev/ptmx once more gets another terminal.
+const PtyMaster = 1
+
+// Kind returns what a descriptor of this process is: a type of file as in inode(7), or PtyMaster. It may wait, unless the
+// descriptor is a Stream.
+func Kind(fd int) (uint32, error) {
+	if stream := Stream(fd); stream != 0 {
+		return stream, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFCHR {
+		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+			return PtyMaster, nil
+		}
+	}
+	return st.Mode & unix.S_IFMT, nil
 }
 
 // IsGone reports whether an error of a file below /proc means that the process has ended.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-126c5d8a/fini/internal/files"
+	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
 // A Place is the destination of a report: one descriptor, which fini opens before the main child starts and writes once,
@@ -157,12 +158,12 @@ func openStream(fd int) (int, error) {
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
 		return -1, unix.EBADF
 	}
-	kind, err := files.Kind(fd)
+	kind, err := proc.Kind(fd)
 	if err != nil {
 		return -1, err
 	}
 	switch kind {
-	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO, files.PtyMaster:
+	case unix.S_IFREG, unix.S_IFSOCK, unix.S_IFIFO, proc.PtyMaster:
 		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	case unix.S_IFCHR:
 		own, err := files.Own(fd)
