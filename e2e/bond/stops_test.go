@@ -193,6 +193,25 @@ func TestStopSignals(t *testing.T) {
 	})
 }
 
+// A signal that came for something else, just before fini stops the command for a reason of its own, is not its stop signal.
+func TestStopSignalComesAfterAReload(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		const reload = 40 // which queues, so that each one arrives
+		l := rig.Start(t, p, append([]string{"-t", "500ms", "--stop-signal=40", "--grace=1s", "--"}, rig.Mode("signals")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		sent, want := 0, fmt.Sprint("signal ", reload)
+		for ; !strings.Contains(l.Err.Text(), "--timeout="); sent++ {
+			l.Signal(reload)
+			l.Out.Want(want)
+		}
+		got := sent + strings.Count(strings.Join(l.Out.Rest(), "\n"), want)
+		l.MustEnd(124)
+		rig.Equal(t, "how often the command got the signal", got, sent+1)
+	})
+}
+
 // A parent process outside of the PID namespace does not die because a process inside sends the signal that would say so.
 func TestSignalOfAnotherIsNoDeath(t *testing.T) {
 	t.Parallel()
@@ -206,7 +225,7 @@ func TestSignalOfAnotherIsNoDeath(t *testing.T) {
 func TestPause(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.PID1, func(t *testing.T, p rig.Place) {
-		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 			l := rig.Start(t, p, "-P", "-v")
 			l.Err.Want("fini: pausing")
 			l.Signal(syscall.SIGUSR1)

@@ -76,6 +76,33 @@ func TestWaitEndsOnTERM(t *testing.T) {
 	})
 }
 
+// Who asks the command to exit does not want to wait for what it leaves, however the command takes it.
+func TestWaitDoesNotOutlastTERM(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for name, tt := range map[string]struct {
+			trap   string
+			status int
+		}{
+			"the command dies of it":      {"", 128 + 15},
+			"the command exits with 0":    {"trap 'exit 0' TERM", 0},
+			"the command exits with 143":  {"trap 'exit 143' TERM", 143},
+			"another signal that ends it": {"trap 'kill -KILL $$' TERM", 128 + 9},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Start(t, p, "--orphans=wait", "--linger=100ms", "--", "/bin/sh", "-c",
+					tt.trap+"\nsetsid sh -c 'echo ready; exec sleep 1000' & while :; do sleep 0.01; done")
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGTERM)
+				l.MustEnd(tt.status)
+				l.Err.Want("fini: stopping leftover ")
+			})
+		}
+	})
+}
+
 // mustStayAlone asserts that these processes live, and that of the tree only they do.
 func mustStayAlone(l *rig.Life, pids []int) {
 	l.T.Helper()

@@ -52,6 +52,22 @@ func TestForwardedSignalStartsNoLadder(t *testing.T) {
 	})
 }
 
+// Servers reload and dump their threads at SIGHUP and SIGQUIT, so the clock of -k does not start.
+func TestReloadStartsNoClock(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "-k", "100ms", "--", "/bin/sh", "-c",
+			`for sig in HUP QUIT; do trap "sleep 0.3; echo had $sig" $sig; done; echo ready; while :; do sleep 0.01; done`)
+		l.Out.Want("ready")
+		l.Signal(syscall.SIGHUP)
+		l.Out.Want("had HUP")
+		l.Signal(syscall.SIGQUIT)
+		l.Out.Want("had QUIT")
+		l.Signal(syscall.SIGTERM)
+		l.MustEnd(128 + 15)
+	})
+}
+
 func TestEverySignalArrivesOnce(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {

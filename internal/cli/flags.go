@@ -23,8 +23,8 @@ import (
 // because kong takes time for each letter of a tag. The tag preset is a default that depends on where fini runs, and
 // env:"-" means that fini runs no command, and no FINI_ variable sets the flag.
 type Options struct {
-	// Run no command: reap until SIGTERM or SIGINT. fini then treats the processes that it has inherited as leftovers, and
-	// exits with 0. It does the same when the parent process dies.
+	// Run no command: reap until SIGTERM, SIGINT, SIGQUIT or SIGHUP. fini then treats the processes that it has inherited
+	// as leftovers, and exits with 0. It does the same when the parent process dies.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
 	// When the parent process dies, stop the command with SIG; none: let it run on. SIG is also the first signal after a
 	// --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent process only if you
@@ -44,7 +44,7 @@ type Options struct {
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop"`
 	// Time to exit after stdin closes, and again after each stop signal, before SIGKILL.
 	Grace time.Duration `common:"" placeholder:"DUR" default:"5s" group:"stop"`
-	// Send SIGKILL if the command still runs DUR after a forwarded TERM, INT, HUP or QUIT. Otherwise it is up to the
+	// Send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal. Otherwise it is up to the
 	// sender of a signal to send another. 0 turns it off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop"`
 	// Run as two processes: if one of them is killed, the other stops the command.

@@ -32,18 +32,20 @@ type ghost struct {
 	lookedToAsk bool          // a look was taken to ask all
 	begun       bool          // and they are being asked
 	askedAt     time.Duration
-	interrupts  int           // SIGINTs that the sweep took
-	sent        bool          // a leftover was sent SIGTERM
-	seen        bool          // one was found when all were to be asked
-	overruled   bool          // a machine has had a reason that overrules the policy, or to stop waiting
-	unwait      bool          // the same for --orphans=wait
-	timeout     byte          // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
-	idled       bool          // fini stops the command for --idle
-	talkedAt    time.Duration // when the command last read or wrote
-	talked      bool          // since the last look of --idle
-	measuredAt  time.Duration // when that was
-	stood       time.Duration // how long the command had stood still then
-	quietLooks  int           // in a row without such a word
+	interrupts  int                 // SIGINTs that the sweep took
+	sent        bool                // a leftover was sent SIGTERM
+	seen        bool                // one was found when all were to be asked
+	overruled   bool                // a machine has had a reason that overrules the policy, or to stop waiting
+	unwait      bool                // the same for --orphans=wait
+	wanted      bool                // a signal has asked the command to exit
+	heard       set[syscall.Signal] // what has come while the command ran, as received and as sent
+	timeout     byte                // 1 if the command may have ended behind --timeout, 2 if it has; 0 if fini can see that it has not
+	idled       bool                // fini stops the command for --idle
+	talkedAt    time.Duration       // when the command last read or wrote
+	talked      bool                // since the last look of --idle
+	measuredAt  time.Duration       // when that was
+	stood       time.Duration       // how long the command had stood still then
+	quietLooks  int                 // in a row without such a word
 
 	got, due    [4]int        // how often the main child got a signal, and may have: see counted
 	sentForMain [4]bool       // a process has sent it to fini for the main child
@@ -78,7 +80,7 @@ func (w *world) remember(x fact) {
 		if i := slices.Index(counted, x.sig); i >= 0 && x.to.id == w.cast.main {
 			g.got[i]++
 		}
-		g.toEnd = g.toEnd || x.to.id == w.cast.outer && w.cast.inner != 0 && asksForEnd(x.sig)
+		g.toEnd = g.toEnd || x.to.id == w.cast.outer && w.cast.inner != 0 && ending(x.sig)
 	case measures:
 		g.talkedAt = max(g.talkedAt, w.now-w.rules.Idle) // longer ago is no other case
 		g.measuredAt, g.stood = w.now, w.now-g.talkedAt
@@ -108,7 +110,7 @@ func (w *world) rememberSignal(x fact) {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
 		}
 	}
-	if asksForEnd(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
+	if ending(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
 		p.mark.termed, g.stopping = true, true
 	}
 }
@@ -145,8 +147,9 @@ func (w *world) rememberLook(f *fini) {
 
 // rememberTurn remembers what a machine has heard, and what it has made of that.
 func (w *world) rememberTurn(x fact) {
-	g, before, after := &w.ghost, x.before, where(x.by.machine)
+	g, r, before, after := &w.ghost, w.rules, x.before, where(x.by.machine)
 	s, _ := x.by.machine.(*sweep)
+	inSweep := slices.Contains(beginnings, before) || before == "killing" || before == "pausing"
 	if x.goesIdle() {
 		g.idled, g.unwait = true, true
 		w.may(syscall.SIGTERM, false)
@@ -160,11 +163,17 @@ func (w *world) rememberTurn(x fact) {
 		g.unwait = true
 	case Signal:
 		sent := w.rules.rewritten(e.Signal)
-		g.unwait = g.unwait || asksForEnd(sent)
-		if before == "pausing" && (after == "lingering" || after == "asking") {
-			w.oblige(w.ladder())
+		switch {
+		case inSweep && sent != 0 && (ending(e.Signal) || ending(sent)):
+			g.unwait = true
+			if before == "pausing" && after != "pausing" || before == "waiting" {
+				w.oblige(w.ladder())
+			}
+		case !inSweep && sent != 0 && !e.OfTree:
+			g.heard.add(e.Signal)
+			g.heard.add(sent)
 		}
-		if before == "running" && asksForEnd(sent) && w.rules.KillAfter > 0 && (w.rules.Job == 0 || !e.OfTree && !e.byKey()) {
+		if g.wanted = g.wanted || !inSweep && w.wantsEnd(e); before == "running" && w.wantsEnd(e) && w.rules.KillAfter > 0 {
 			w.oblige(w.rules.KillAfter + w.ladder())
 		}
 		if e.Signal == syscall.SIGINT && s != nil && before != "pausing" {
@@ -182,12 +191,31 @@ func (w *world) rememberTurn(x fact) {
 			g.seen = g.seen || before == "asking" && g.overruled && !p.Allowed
 		}
 	}
-	if s != nil && before != after && (before == "running" || before == "pausing") && s.Orphans == WaitAll {
-		g.unwait = false // what came before is not for the leftovers
+	end, _ := x.event.(reaped)
+	died := end.exit() != nil && end.exit().Signaled() && g.heard.has(end.exit().Signal())
+	if s != nil && !inSweep && (g.wanted || died) {
+		g.unwait = true
+		w.oblige(r.Linger + w.orphansGrace() + w.forLeftovers())
 	}
 	if before != "stopping" && after == "stopping" {
 		g.stopAt = w.now
 	}
+}
+
+// ending reports whether a signal is one that ends a process, and that people send for that, or else for a reload or a dump.
+func ending(sig syscall.Signal) bool {
+	return slices.Contains([]syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP}, sig)
+}
+
+// wantsEnd reports whether who sends a signal wants the command to exit, and leaves it to fini to pass that on.
+func (w *world) wantsEnd(got Signal) bool {
+	sent, hangUp := w.rules.rewritten(got.Signal), got.Kernel && got.Signal == syscall.SIGHUP
+	if sent == 0 || w.rules.Job != 0 && (got.OfTree || got.byKey() && !(hangUp && w.rules.Leader)) {
+		return false
+	}
+	return hangUp || slices.ContainsFunc([]syscall.Signal{got.Signal, sent}, func(sig syscall.Signal) bool {
+		return sig == syscall.SIGTERM || sig == syscall.SIGINT || slices.Contains(w.rules.StopSignals, sig)
+	})
 }
 
 // rememberDeath draws the conclusions of a death.

@@ -174,6 +174,18 @@ var invariants = []struct {
 		}
 		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger
 	}},
+	{"asked to", "a signal that does not ask for the end does not stop the command", turns, func(w *world, x fact) bool {
+		got, is := x.event.(Signal)
+		return !is || x.before == "stopping" || where(x.by.machine) != "stopping" || w.wantsEnd(got)
+	}},
+	{"its own signal", "a stop for fini's own reason sends its own signal, whatever came before", turns, func(_ *world, x fact) bool {
+		begins := func(a action) bool {
+			s, is := a.(say)
+			return is && s.text == "stopping the command" && !s.why.overrules()
+		}
+		sends := func(a action) bool { _, is := a.(forward); return is }
+		return !slices.ContainsFunc(x.by.todo, begins) || slices.ContainsFunc(x.by.todo, sends)
+	}},
 	{"its own to finish", "what a leftover starts after it was asked is left to it while it lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
 	}},

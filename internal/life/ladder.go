@@ -14,19 +14,19 @@ import (
 //	rung      event     where it leads
 //	running   stop      closing, at the end of stdin; heeding, in a job after the parent's death, unless --linger is 0;
 //	                    otherwise stopping
-//	          signal    stopping, if it is a terminating signal and there is --kill-after
+//	          signal    stopping, if it starts the clock of --kill-after, and there is one: see asks
 //	          measured  stopping, after eight looks of --idle without a change
 //	heeding   elapsed   stopping, after --linger, but at most sameEnd
 //	          stop      stopping, unless it is the end of stdin
 //	closing   elapsed   stopping, after --grace without a byte read
 //	          stop      stopping
-//	          signal    stopping, if it is a terminating signal
+//	          signal    stopping, if it starts that clock
 //	stopping  elapsed   killed, after --kill-after, or after the --grace of the last --stop-signal
 //	killed    elapsed   asking or clearing, if SIGKILL does not end the main child: it becomes a leftover
 //	any rung  reaped    the sweep, after the main child's exit, or over, if no child is left
 //
 // The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with waiting if the
-// main child exited on the rung running. Under --orphans=leave without --orphans-exit it begins with counting. If the
+// main child exited on the rung running, and nobody had asked it to: see wasAsked. Under --orphans=leave without --orphans-exit it begins with counting. If the
 // rung was killed and fini has asked the whole group, clearing comes before asking and counting. Some reasons overrule
 // every policy: see overrules.
 type rung int
@@ -52,7 +52,9 @@ type ladder struct {
 	stopReason  Reason           // why fini stops the command
 	timedOut    bool             // --timeout has passed before the command exited
 	standstill  standstill
-	isSuspended bool // the main child is suspended by a signal
+	isSuspended bool   // the main child is suspended by a signal
+	asked       bool   // a signal that asks for the end has come: see startsKillAfter
+	taken       uint64 // signals that have come, as received and as sent: bit n-1 is signal n
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
 }
@@ -80,7 +82,10 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 func (l *ladder) stops() bool { return l.rung != running }
 
 func (l *ladder) received(now time.Duration, got Signal) (do []action) {
-	sig := l.rewritten(got.Signal)
+	sig, asks := l.rewritten(got.Signal), l.asks(got)
+	if sig != 0 && !got.OfTree {
+		l.taken |= 1<<(got.Signal-1) | 1<<(sig-1)
+	}
 	switch {
 	case sig == 0, l.hasHad(got), l.rung == killed: // on the last rung the main child has had SIGKILL
 		return nil
@@ -91,10 +96,13 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 		}
 	}
 	do = append(do, forward{sig: sig})
-	if !l.asksForEnd(sig) {
+	if asks&terminates != 0 {
+		do = append(do, l.letGoOn()...)
+	}
+	if asks&startsKillAfter == 0 {
 		return do
 	}
-	do = append(do, l.letGoOn()...)
+	l.asked = true
 	switch {
 	case l.rung == closing: // the sender's signal serves as the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
@@ -141,7 +149,8 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	return l.climb(now, why)
 }
 
-// climb sends the stop signal for this reason, unless the main child has had it, and waits for the main child to exit.
+// climb sends the stop signal for this reason, and waits for the main child to exit. A signal that came with the death of
+// the parent process is the same as the stop signal. For any other reason it is not: it may have been for a reload.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
 	do := []action{say{level: Normal, text: "stopping the command", why: why}}
@@ -152,10 +161,11 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	if why.overrules() {
 		sig, l.further = l.Deathsig, nil
 	}
-	if !l.main.hadRecently(now, sig) {
-		if why.overrules() {
-			l.expectedDuplicate = sig
-		}
+	switch {
+	case !why.overrules():
+		do = append(do, forward{sig: sig})
+	case !l.main.hadRecently(now, sig): // from whoever killed the parent process
+		l.expectedDuplicate = sig
 		do = append(do, forward{sig: sig})
 	}
 	do = append(do, l.letGoOn()...)
@@ -184,14 +194,19 @@ func (l *ladder) reaped(now time.Duration, e reaped) (do []action, next Machine)
 	if e.none {
 		return s.finish(do...)
 	}
-	return s.begin(now, l.rung == running, do...)
+	return s.begin(now, l.rung == running && !l.wasAsked(status), do...)
+}
+
+// wasAsked reports whether a signal has asked the command to exit, or has ended it.
+func (l *ladder) wasAsked(status *syscall.WaitStatus) bool {
+	return l.asked || status != nil && status.Signaled() && l.taken>>(status.Signal()-1)&1 != 0
 }
 
 // changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
 // suspended: the suspension may have been under way when fini sent its signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
-	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksForEnd(s.Sig) && l.main.hadRecently(now, s.Sig) })
+	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksBy(s.Sig)&terminates != 0 && l.main.hadRecently(now, s.Sig) })
 	if l.rung == stopping || hasToExit {
 		return l.letGoOn()
 	}

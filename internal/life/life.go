@@ -123,7 +123,7 @@ type Identity struct {
 	Job     int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
 	Outer   int  // the pid of the outer fini, if this is the inner fini
 
-	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksForEnd
+	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksBy
 }
 
 // OutsideJob, as Identity.Job, is a process group without a number, because it is outside of the PID namespace.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
@@ -226,8 +227,8 @@ const killsByGrace = `say "killing the command: the command did not exit within 
 var (
 	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"}
 	afterK   = []turn{
-		{0, signal(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
-		{1 * ms, signal(syscall.SIGHUP), "forward 1", "stopping"},
+		{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
+		{1 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
 		{1000 * ms, elapsed{}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
 	}
 )
@@ -464,6 +465,30 @@ func TestStep(t *testing.T) {
 			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 1m0s", "stopping"},
 			{1002 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
+		{"wait does not wait for what a command leaves that was asked to exit", with(func(r *Rules) { r.Orphans = WaitAll }), []turn{
+			{0, signal(syscall.SIGTERM), "forward 15", "running"},
+			{1 * ms, sees(mainExits(exited(143), false), found(escapee)), "wake 500ms", "lingering"},
+			{501 * ms, sees(elapsed{}, found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"nor for one that a reload ended", with(func(r *Rules) { r.Orphans, r.Linger = WaitAll, 0 }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{1 * ms, sees(mainExits(signaled(1), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"or a key of the terminal", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.Group = WaitAll, 0, 7, false }), []turn{
+			{0, byKernel(syscall.SIGINT), "", "running"},
+			{1 * ms, sees(mainExits(signaled(2), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+		}},
+		{"but it waits if that only made it exit, or the tree sent it", with(func(r *Rules) { r.Orphans, r.Linger, r.Job, r.Group = WaitAll, 0, 7, false }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, byTree(syscall.SIGTERM), "", "running"},
+			{1 * ms, sees(mainExits(signaled(15), false), found(escapee)), "", "waiting"},
+			{2 * ms, signal(syscall.SIGHUP), "look", "asking"},
+		}},
+		{"a reload does not start the clock of -k, and a hang-up does", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, signal(syscall.SIGQUIT), "forward 3", "running"},
+			{1, byKernel(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
+		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
@@ -507,6 +532,10 @@ func TestStep(t *testing.T) {
 			{5500 * ms, elapsed{}, killsByGrace, "killed"},
 			{5501 * ms, sees(mainExits(signaled(9), false), found(member)), "(stopping member), member<-15, wake 5ms", "asking"},
 		}},
+		{"a reload is not the stop signal of -t", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGHUP} }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 1, look, wake 5s", "stopping"},
+		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
 			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
 			{1, stop{why: StdinClosed}, "", "stopping"},
@@ -534,7 +563,7 @@ func TestStep(t *testing.T) {
 			{0, signal(syscall.SIGHUP), "forward 10", "running"},
 			{1, signal(syscall.SIGUSR1), "forward 15, wake 1s", "stopping"},
 			{2, mainExits(exited(0), false), "look", "lingering"},
-			{3, signal(syscall.SIGHUP), "", "lingering"},
+			{3, signal(syscall.SIGUSR2), "", "lingering"},
 			{4, sees(signal(syscall.SIGUSR1), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
 		}},
 		{"what was ignored when fini started is forwarded, and cuts nothing short", with(func(r *Rules) {
@@ -585,6 +614,48 @@ func TestStep(t *testing.T) {
 		}},
 	} {
 		t.Run(life.name, func(t *testing.T) { play(t, New(&script{}, life.rules, mainPid, true), life.turns) })
+	}
+}
+
+// What each signal asks for, as docs/behavior.md has it, and package entry for the outer fini, which has no table yet.
+func TestWhatSignalsAskFor(t *testing.T) {
+	r := defaults()
+	r.StopSignals = []syscall.Signal{syscall.SIGUSR1, syscall.SIGQUIT}
+	r.Rewrite = map[syscall.Signal]syscall.Signal{syscall.SIGUSR2: syscall.SIGTERM, syscall.SIGALRM: 0, syscall.SIGXCPU: syscall.SIGALRM}
+	r.Ignored = []syscall.Signal{syscall.SIGXFSZ}
+	r.Rewrite[syscall.SIGXFSZ] = syscall.SIGALRM
+	const all = startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates
+	for _, c := range []struct {
+		got  Signal
+		want asks
+	}{
+		{signal(syscall.SIGTERM), all},
+		{signal(syscall.SIGINT), all &^ startsStopWithin},
+		{signal(syscall.SIGHUP), endsWaiting | endsPause | ignoredFromInside | terminates},
+		{byKernel(syscall.SIGHUP), startsKillAfter | endsWaiting | endsPause | ignoredFromInside | terminates},
+		{signal(syscall.SIGQUIT), all &^ asksLeftover}, // --stop-signal
+		{signal(syscall.SIGUSR1), startsKillAfter | startsStopWithin | endsWaiting | terminates},
+		{signal(syscall.SIGUSR2), all}, // -r makes it SIGTERM
+		{signal(syscall.SIGALRM), 0},   // and drops this
+		{signal(syscall.SIGXCPU), 0},
+		{signal(syscall.SIGXFSZ), 0},
+		{signal(syscall.SIGWINCH), 0},
+	} {
+		rig.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.asks(c.got), c.want)
+	}
+	r.StopSignals, r.Rewrite[syscall.SIGTERM], r.Rewrite[syscall.SIGINT] = nil, syscall.SIGQUIT, 0
+	rig.Equal(t, "what SIGQUIT asks for", r.asks(signal(syscall.SIGQUIT)), endsWaiting|endsPause|ignoredFromInside|terminates)
+	rig.Equal(t, "what SIGTERM asks for as SIGQUIT", r.asks(signal(syscall.SIGTERM)), all)
+	rig.Equal(t, "what SIGINT asks for that is dropped", r.asks(signal(syscall.SIGINT)), asks(0))
+	r.Ignored = []syscall.Signal{syscall.SIGHUP}
+	rig.Equal(t, "what a hang-up asks for that is ignored", r.asks(byKernel(syscall.SIGHUP)), asks(0))
+
+	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, Job: 1}
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if bit := uint64(1) << (sig - 1); sig != syscall.SIGCHLD {
+			rig.Equal(t, fmt.Sprintf("that signal %d ends a fini that begins", sig), early.Takes()&bit != 0, askedBy[sig]&terminates != 0)
+			rig.Equal(t, fmt.Sprintf("that signal %d suspends a job", sig), late.Takes()&bit == 0, slices.Contains(suspending, sig))
+		}
 	}
 }
 
@@ -670,16 +741,16 @@ func TestPause(t *testing.T) {
 	pausing := []turn{
 		{0, reap(false), "", "pausing"},
 		{1, reap(true, 300), "", "pausing"},
-		{2, signal(syscall.SIGHUP), "", "pausing"},
+		{2, signal(syscall.SIGUSR1), "", "pausing"},
 		{3, stop{why: TimedOut}, "", "pausing"},
 	}
 	pause := func(orphans string, turns ...turn) {
 		r := defaults()
 		r.OrphansGrace = time.Second // which is for leftovers of a command
-		r.Orphans, r.Rewrite = orphans, map[syscall.Signal]syscall.Signal{syscall.SIGQUIT: syscall.SIGTERM}
+		r.Orphans = orphans
 		play(t, New(&script{}, r, 0, false), append(pausing, turns...))
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		pause(StopAll,
 			turn{4, signal(sig), "noMain, look", "lingering"},
 			turn{4, found(holder), "wake 500ms", "lingering"},

@@ -1,15 +1,12 @@
 package life
 
-import (
-	"syscall"
-	"time"
-)
+import "time"
 
 // paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
 // stops them as it does after a command has exited.
 //
 //	state    event   where it leads
-//	pausing  signal  the sweep, at SIGTERM or SIGINT
+//	pausing  signal  the sweep, at a signal that ends the pause: see asks
 //	         stop    the sweep, if the reason overrules --orphans
 type paused struct {
 	Rules
@@ -20,8 +17,8 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	p.OrphansGrace = p.Grace // these are no leftovers of a command
 	switch e := e.(type) {
 	case Signal:
-		if sig := p.rewritten(e.Signal); sig == syscall.SIGTERM || sig == syscall.SIGINT {
-			return newSweep(p.Rules, p.records).begin(now, true, noMain{})
+		if p.asks(e)&endsPause != 0 { // which asks what is inherited to end, even under --orphans=wait
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{})
 		}
 	case stop:
 		if e.why.overrules() {

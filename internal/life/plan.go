@@ -69,7 +69,7 @@ func PlanOf(w Wanted, f Facts) (p Plan) {
 	p.Group = p.Job == 0 && w.ToGroup
 	p.Leader = f.Session == f.Pid
 	if p.Job != 0 && !f.Inner { // an inner fini catches them
-		p.Stops = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+		p.Stops = suspending
 	}
 	switch pair := !w.Pause && (w.Shield == nil || *w.Shield); {
 	case f.Initial: // the whole PID namespace dies with fini

@@ -16,7 +16,7 @@ import (
 //	what is it after --rewrite?                see rewritten. From here on, only the signal that fini sends counts
 //	has fini just sent it?                     the sender that killed the parent process may have sent it too: see
 //	                                           expectedDuplicate
-//	does it ask the command to exit?           see asksForEnd. The ladder acts on that under --kill-after, the sweep always
+//	what does it ask for?                      see asks, the one table of that
 //	who gets it?                               the command's group or the main child: see forward
 type Signal struct {
 	signals.Received
@@ -68,21 +68,59 @@ func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 	return sig
 }
 
-// asksForEnd reports whether sig is a terminating signal: its sender wants the command to exit.
-func asksForEnd(sig syscall.Signal) bool {
-	switch sig {
-	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
-		return true
-	}
-	return false
+// An asks is what a signal asks for, a bit for each.
+type asks uint8
+
+const (
+	startsKillAfter   asks = 1 << iota // it starts the clock of --kill-after. --orphans=wait doesn't wait for what it ends
+	startsStopWithin                   // it starts the clock of --stop-within while the command runs
+	endsWaiting                        // after the command's exit it ends --linger and --orphans=wait, and starts --stop-within
+	endsPause                          // of --pause
+	asksLeftover                       // a leftover that has had it with the command's group was asked to exit
+	ignoredFromInside                  // the PID 1 of --pause ignores it, if a process of its own PID namespace sends it
+	terminates                         // it ends fini before the command is there (see package entry), and lets the command go on
+)
+
+// askedBy is what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit: servers reload and
+// dump their threads at them.
+var askedBy = map[syscall.Signal]asks{
+	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates,
+	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates, // some go on after it
+	syscall.SIGQUIT: endsWaiting | endsPause | ignoredFromInside | terminates,
+	syscall.SIGHUP:  endsWaiting | endsPause | ignoredFromInside | terminates,
 }
 
-// asksForEnd is the same for a signal that fini sends on. It is false for a signal that was ignored when fini started,
-// as in the background of a shell: the command may still ignore this signal, so fini forwards it, and does nothing
-// more.
-func (i Identity) asksForEnd(sig syscall.Signal) bool {
-	return asksForEnd(sig) && !slices.Contains(i.Ignored, sig)
+const (
+	ofStopSignal = startsKillAfter | startsStopWithin | endsWaiting | terminates // also
+	ofHangUp     = startsKillAfter                                               // also, if the kernel sends SIGHUP for a terminal
+)
+
+// asks returns what a signal asks for, by itself or by what --rewrite makes of it. If that drops the signal, nothing.
+func (r Rules) asks(got Signal) (all asks) {
+	sent := r.rewritten(got.Signal)
+	if sent == 0 {
+		return 0
+	}
+	if all = r.asksBy(got.Signal) | r.asksBy(sent); got.Kernel && got.Signal == syscall.SIGHUP && all != 0 {
+		all |= ofHangUp
+	}
+	return all
 }
+
+// asksBy is what a signal of this number asks for. A signal that was ignored when fini started, as in the background of a
+// shell, asks for nothing: the command may still ignore it, so fini only forwards it.
+func (r Rules) asksBy(sig syscall.Signal) asks {
+	switch {
+	case slices.Contains(r.Ignored, sig):
+		return 0
+	case slices.Contains(r.StopSignals, sig):
+		return askedBy[sig] | ofStopSignal
+	}
+	return askedBy[sig]
+}
+
+// suspending are the signals by which a terminal suspends a job.
+var suspending = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 
 func (a forward) do(l *Loop) {
 	if group := l.rules.Group && !a.alone; !l.main.Ended {

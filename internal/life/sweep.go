@@ -14,9 +14,9 @@ import (
 //	stage      event    where it leads
 //	lingering  elapsed  asking, or what takes its place: clearing or counting
 //	           stop     the same, unless it is the end of stdin: asking, clearing or counting
-//	           signal   the same, if it is a terminating signal: asking, clearing or counting
+//	           signal   the same, if it ends that (see asks): asking, clearing or counting
 //	waiting    stop     asking
-//	           signal   asking, if it is a terminating signal
+//	           signal   asking, if it ends that
 //	clearing   looked   asking or counting, if none of the group is left, or killedBound has passed
 //	asking     elapsed  killing, after --orphans-grace, or the --grace of those that were asked with the command
 //	           signal   killing, at a second SIGINT
@@ -174,7 +174,7 @@ func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]acti
 
 func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	sig := s.rewritten(got.Signal)
-	if !s.asksForEnd(sig) || s.stage == lingering && s.Job != 0 && got.byKey() {
+	if s.asks(got)&endsWaiting == 0 || s.stage == lingering && s.Job != 0 && got.byKey() {
 		return nil, s // the rest of the job has had the key too
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt

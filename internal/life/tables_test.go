@@ -150,7 +150,7 @@ func TestTableOfTheSleeper(t *testing.T) {
 // words, and the rows of the sleeper's table in package entry's step.go.
 var moreRows = func() (all []row) {
 	for _, line := range []string{
-		"pausing: signal -> lingering | waiting | counting",
+		"pausing: signal -> lingering | counting",
 		"running: reaped -> lingering | waiting | asking | counting | over",
 		"closing: elapsed -> closing",
 		"stopping: stop -> stopping",

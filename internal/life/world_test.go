@@ -210,7 +210,7 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	for _, child := range w.children(p.id) {
 		child.parent = adopter
 		if sig := child.deathsig; sig != 0 && child.alive() {
-			child.mark.termed = child.mark.termed || asksForEnd(sig)
+			child.mark.termed = child.mark.termed || ending(sig)
 			w.may(sig, false)
 			w.deliver(child, sig, nil)
 		}
