@@ -5,7 +5,9 @@ package files
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,13 +39,25 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 		return -1, err
 	}
 	if err = unix.Fstat(fd, &st); err == nil { // another file may have got the name meanwhile
-		err = check(&st)
+		err = cmp.Or(check(&st), Named(fd))
 	}
 	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// Named returns an error if the name by which fd was opened has been removed. A link count of 1 says less: the name may have
+// been a second one, for a file to which others may not write, and removed between open and fstat(2). No name comes back
+// to a descriptor. Without /proc, Named finds nothing wrong.
+func Named(fd int) error {
+	text := make([]byte, 2*unix.PathMax)
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), text)
+	if err == nil && strings.HasSuffix(string(text[:n]), " (deleted)") {
+		return errors.New("it was removed meanwhile")
+	}
+	return nil
 }
 
 // folder returns what the *at calls need for a path: a reference to its folder, and the name in the folder. For root it

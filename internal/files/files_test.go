@@ -62,3 +62,19 @@ func TestLinksInFolders(t *testing.T) {
 		})
 	}
 }
+
+// Whoever owns the folder may give a file of others a second name there, and remove it before fini has counted the names.
+func TestRemovedSecondName(t *testing.T) {
+	dir := t.TempDir()
+	victim, name := filepath.Join(dir, "victim"), filepath.Join(dir, "report")
+	rig.NoError(t, errors.Join(os.WriteFile(victim, nil, 0o600), os.Link(victim, name)))
+	checks := 0
+	fd, err := Open(name, unix.O_WRONLY|unix.O_CREAT, func(*unix.Stat_t) error {
+		if checks++; checks == 2 { // it is open
+			return os.Remove(name)
+		}
+		return nil
+	})
+	_ = unix.Close(fd)
+	rig.Equal(t, "the error", fmt.Sprint(err), "it was removed meanwhile")
+}

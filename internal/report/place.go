@@ -189,7 +189,7 @@ func (p Place) write(text []byte) error {
 	if st.Nlink == 0 {
 		return errors.New("it was removed meanwhile")
 	}
-	if err := replaceable(p.FD); err != nil {
+	if err := cmp.Or(files.Named(p.FD), replaceable(p.FD)); err != nil {
 		return err
 	}
 	// Truncated to nothing first, the file would be flushed to the disk when it is closed: see auto_da_alloc in ext4(5).

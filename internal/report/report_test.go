@@ -226,6 +226,17 @@ func TestPlaceIsHandedOver(t *testing.T) {
 	rig.MustParse(t, []byte(rig.ReadFile(t, r.To.Path)), new(any))
 }
 
+// The file has a name, but not the one by which it was opened.
+func TestPlaceHasLostItsName(t *testing.T) {
+	r := newTestReport(t)
+	other := filepath.Join(t.TempDir(), "other")
+	rig.NoError(t, errors.Join(os.Link(r.To.Path, other), os.Remove(r.To.Path)))
+	if err := r.Write(5); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
+		t.Errorf("%v", err)
+	}
+	rig.Equal(t, "the file", rig.ReadFile(t, other), "")
+}
+
 // What is written by hand is what package encoding/json reads.
 func TestReportIsJSON(t *testing.T) {
 	for _, text := range []string{"", `"\/`, "a\nb\t\x00\x1f\x7f", "é漢\u2028\U0001f600", "\xff\xfe", "a\xc3", "\ufffd", "<&>", "\u0080\u009b\u009f\u00a0", "# ## ### ##[add-mask]a"} {
