@@ -35,7 +35,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 			for _, tt := range []struct{ script, says string }{
 				{`host false "$FINI"`, rig.Fini},
 				{`FINI_BINARY=$FINI host true`, rig.Fini},
-				{`FINI_BINARY=/no/such/file host true`, "threw .*FINI_BINARY: /no/such/file does not exist"},
+				{`FINI_BINARY=/no/such/file host true`, "threw fini: FINI_BINARY: /no/such/file does not exist"},
 				{`host true "$PWD"`, "threw .*binary: .* is not a file"},
 				{`mkfifo fifo; host true fifo`, "threw .*binary: .* is not a file"},
 				{`cp "$FINI" other; printf '\375' | dd of=other bs=1 seek=18 conv=notrunc 2>&-; host true other`, // e_machine in elf(5): none that there is
@@ -48,7 +48,7 @@ func TestEmbeddingFindsBinary(t *testing.T) {
 					"threw .*/bin/fini(-init)? is not executable"},
 				{`PATH=$PWD/bin:$PWD/elf host true`, onPath},
 				{`rm -r node_modules/@fini-init/*/bin python/bin; PATH=$PWD/bin:$PWD/elf host true`, onPath},
-				{`PATH=$PWD/bin host true`, "threw .*(missing|a wheel for this machine).*"},
+				{`PATH=$PWD/bin host true`, "threw fini: .* is missing: (npm|pip) install .*fini-init.*"},
 				{`PATH=$PWD/bin host false`, "server"},
 				// The working directory is a stranger's checkout, whose fini is not to be executed.
 				{`ln -s "$FINI" fini; unset PATH; host false`, "server"},

@@ -122,6 +122,9 @@ func TestReportFile(t *testing.T) {
 	})
 }
 
+// killsInner kills the inner fini when the outer one knows of the command: only then it relays a signal.
+const killsInner = `read -r a b c outer d </proc/$PPID/stat; trap "kill -KILL $PPID" USR1; kill -USR1 $outer; while :; do sleep 1000 & wait; done`
+
 // A file that holds anything but a report is the user's, by a mistake or because the command writes it too: fini leaves it
 // as it is.
 func TestReportSparesWhatIsNoReport(t *testing.T) {
@@ -165,7 +168,7 @@ func TestReportSparesWhatIsNoReport(t *testing.T) {
 	})
 	// The outer fini, which writes the report if the inner one was killed, is as careful.
 	t.Run("inner fini killed", func(t *testing.T) {
-		cmd := shell(t, rig.Pair, `exec "$@" -q --report=report.json -- sh -c 'echo mine >report.json; kill -KILL $PPID; exec sleep 1000'`)
+		cmd := shell(t, rig.Pair, `exec "$@" -q --report=report.json -- sh -c 'echo mine >report.json; `+killsInner+`'`)
 		report := try(t, cmd, 137, cannotWrite("report.json", other))
 		rig.Equal(t, "the file", string(must(os.ReadFile(report))), "mine\n")
 	})
@@ -373,6 +376,25 @@ func allOf(r io.Reader, pace time.Duration) (text []byte) {
 		n, err := r.Read(page)
 		if text = append(text, page[:max(n, 0)]...); n <= 0 || err != nil {
 			return text
+		}
+	}
+}
+
+// The host knows the pid that it got from its spawn, whoever writes the report.
+func TestReportNamesFini(t *testing.T) {
+	t.Parallel()
+	for _, p := range rig.AloneOrPair(t, rig.Pair) {
+		for name, script := range map[string]string{"the command ends": "exit 5", "inner fini killed": killsInner} {
+			if p.Alone && name != "the command ends" {
+				continue // there is none
+			}
+			t.Run(p.Name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				report := reports.Path(t)
+				l := rig.Start(t, p, "-q", "--report="+report, "--", "/bin/sh", "-c", script)
+				l.MustEnd(map[string]int{"exit 5": 5}[script] + map[bool]int{true: 137}[script != "exit 5"])
+				rig.Equal(t, "finiPid", reports.MustHave(t, report).FiniPid, l.PID())
+			})
 		}
 	}
 }

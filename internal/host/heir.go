@@ -36,7 +36,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	default:
 		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
 	}
-	k.report.Pid = int(self.Main)
+	k.report.Pid, k.report.Fini = int(self.Main), self.Pid
 	k.failed(k.catch()) // it goes on without a descriptor: what is left has to be stopped
 	k.caught.Children()
 	k.caught.Unblock()

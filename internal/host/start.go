@@ -33,6 +33,7 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 			return err
 		}
 		k.report = report.New(place, options.Command, VersionNumber())
+		k.report.Fini = k.self.Pid
 	}
 	if err := k.catch(); err != nil {
 		return err

@@ -27,6 +27,7 @@ func (r *Report) json(status int) []byte {
 		"command", r.command,
 		"commandCut", r.isCut,
 		"pid", r.Pid,
+		"finiPid", r.Fini,
 		"started", r.started,
 		"ended", orNull(ended, r.ended),
 		"finished", finished,

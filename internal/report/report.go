@@ -21,9 +21,10 @@ import (
 // Report is the report of one run of fini. Without --report its Place is empty, and it only serves the
 // output for a CI. docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
-	To  Place
-	Pid int // of the main child, 0 for none
-	Err any // why the main child was not started
+	To   Place
+	Pid  int // of the main child, 0 for none
+	Fini int // the pid by which the parent process knows fini
+	Err  any // why the main child was not started
 
 	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
 

@@ -19,6 +19,8 @@ class Wrapped(NamedTuple):
 
 def path(binary: str | None = None) -> str:
     """The path of the binary: the given one, that of FINI_BINARY, of this wheel, or on PATH. Without one, FileNotFoundError."""
+    if sys.platform != "linux":
+        raise FileNotFoundError(f"it needs Linux, and this is {sys.platform}")
     given = binary or os.environ.get("FINI_BINARY")
     own = [given] if given else _packaged()
     for file in own if given else own + _on_path():
@@ -27,7 +29,7 @@ def path(binary: str | None = None) -> str:
     if own:
         source = "binary" if binary else "FINI_BINARY" if given else "the wheel"
         raise FileNotFoundError(f"{source}: {own[0]} {_unusable(own[0])}")
-    raise FileNotFoundError("it needs Linux, and a wheel for this machine")
+    raise FileNotFoundError("the wheel's binary is missing: pip install --force-reinstall fini-init")
 
 
 def _packaged() -> list[str]:
@@ -77,7 +79,7 @@ def wrap(
         return Wrapped(path(binary), [*flags, "--", command, *args])
     except FileNotFoundError as error:
         if required:
-            raise
+            raise FileNotFoundError(f"fini: {error}") from error
         if not _said:
             print(f"fini: {error}: {command} runs without it", file=sys.stderr, flush=True)
         _said = True

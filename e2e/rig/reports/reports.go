@@ -19,17 +19,17 @@ import (
 
 // Report is a report as its reader has it.
 type Report struct {
-	Version    int
-	Fini       string
-	Command    []string
-	CommandCut bool
-	Pid        int
-	Started    time.Time
-	Ended      *time.Time
-	Finished   time.Time
-	Status     int
-	Error      any
-	Exit       *struct {
+	Version      int
+	Fini         string
+	Command      []string
+	CommandCut   bool
+	Pid, FiniPid int
+	Started      time.Time
+	Ended        *time.Time
+	Finished     time.Time
+	Status       int
+	Error        any
+	Exit         *struct {
 		Code, Signal any
 		OOM          *OOM
 	}
