@@ -98,6 +98,8 @@ func Spawn(c Command) (Child, error) {
 			if unix.Access(path, unix.F_OK) == nil {
 				// The file is there: its interpreter is missing.
 				failed = &SpawnError{name, NotExecutable, notFound(path)}
+			} else if err == unix.ENOTDIR && !searched { // env(1) and the shells tell it from ENOENT too
+				failed = &SpawnError{name, NotExecutable, err}
 			}
 			continue
 		case unix.EACCES:

@@ -83,9 +83,8 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 	bare, noShell := script("", "bare"), script("#!/nonexistent/interpreter", "noshell")
 	runs, notFound, notExecutable := end{3, "good [1]"}, end{127, ""}, end{126, ""}
 	unlikeEnv := map[string]string{ // why env(1) gives another status for the same errno
-		"garbage":              "it lets the shell try, and shells differ",
-		"missing interpreter":  "it reports ENOENT, and can't tell which file was meant",
-		"file for a directory": "it counts ENOTDIR as found",
+		"garbage":             "it lets the shell try, and shells differ",
+		"missing interpreter": "it reports ENOENT, and can't tell which file was meant",
 	}
 	for what, c := range map[string]struct {
 		files   files  // executable, unless a text begins with "0644 "; one that begins with "-> " is a symbolic link
@@ -120,7 +119,8 @@ func TestSpawnLooksUpAsExecvp(t *testing.T) {
 		"not found":                {nil, "D", "x", notFound},
 		"not found, absolute":      {nil, "", "D/x", notFound},
 		"dangling link":            {files{"x": "-> gone"}, "D", "x", notFound},
-		"file for a directory":     {files{"a": "0644 "}, "", "D/a/x", notFound},
+		"file for a directory":     {files{"a": "0644 "}, "", "D/a/x", notExecutable},
+		"file with a slash":        {files{"a": good}, "", "D/a/", notExecutable},
 		"empty name":               {nil, "D", "", notFound},
 		"no permission":            {files{"x": noExec}, "D", "x", notExecutable},
 		"no permission, then none": {files{"a/x": noExec}, "D/a:D/b", "x", notExecutable},

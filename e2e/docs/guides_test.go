@@ -139,7 +139,9 @@ func gitlabJob(t *testing.T, text string) {
 // agentWithTerminal: the agent's cancel is a SIGTERM for the process group of the job, which has a terminal. The command is in
 // another group.
 func agentWithTerminal(t *testing.T, text string) {
-	k := recipes.NewDir(t, map[string]string{"make": serving})
+	need.Program(t, "make")
+	k := recipes.NewDir(t, map[string]string{"serve": serving})
+	k.File("Makefile", "e2e:\n\t@serve\n", 0o644) // make passes SIGTERM on
 	cmd := rig.CommandOf(k.Cgroup.Wrap("/bin/sh", "-c", "trap : TERM; "+yaml[string](t, text, "steps", "0", "command")))
 	cmd.Dir, cmd.Env = k.Dir, k.Env
 	l, screen, _ := pty.Start(t, cmd)
@@ -389,6 +391,14 @@ func containerInStep(t *testing.T, text string) {
 		}
 	}
 	const removes = `trap "podman rm -f -t 5 db" EXIT; `
+	// A job that is cancelled removes it too.
+	k.File("bin/make", "#!/bin/sh\necho testing; exec sleep 1000\n", 0o755)
+	l := k.Start("/bin/sh", "-c", "exec "+strings.Replace(text, "--name db example", "--name db localhost/example", 1))
+	l.Out.Want("testing")
+	l.Signal(syscall.SIGTERM)
+	l.MustHaveStatus(128 + 15)
+	k.Start("podman", "container", "exists", "db").MustHaveStatus(1)
+	k.File("bin/make", "#!/bin/sh\necho tested\n", 0o755)
 	step(0, []string{"tested\n"})
 	step(1, []string{stopping, "/conmon ", "sleep 1000"}, removes, "")
 	// Under this name the monitor stays, and the container with it.
