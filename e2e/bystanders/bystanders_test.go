@@ -134,7 +134,7 @@ func TestEarlierChildrenOfPID1(t *testing.T) {
 	for _, policy := range []string{"stop", "pipes", "wait", "leave"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()
-			l := rig.StartCmd(t, rig.PID1.Executed([]string{"/bin/sh", "-c", worker, "sh"}, "-v", "--grace=1h", "--orphans="+policy, "--orphans-exit=9", "--", "/bin/true"))
+			l := rig.StartCmd(t, rig.PID1.Executed([]string{"/bin/sh", "-c", worker, "sh"}, "-v", "--orphans-grace=1h", "--orphans="+policy, "--orphans-exit=9", "--", "/bin/true"))
 			l.Out.Want("up")
 			rig.Write(t, l, "go\n")
 			l.MustEnd(0)

@@ -13,7 +13,7 @@ import (
 //	state    event    where it leads
 //	parting  reaped   over, if no child is left
 //	         looked   over, if none of them is left, or if the look has failed
-//	         elapsed  over, after --grace
+//	         elapsed  over, after --orphans-grace
 //	         signal   over, at a second SIGINT
 type parting struct {
 	Rules
@@ -57,7 +57,7 @@ func (p *parting) step(now time.Duration, e event) (do []action, next Machine) {
 // ask sends SIGTERM, once, to each process that was there before, and reports whether there is none.
 func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 	if p.deadline == 0 {
-		p.deadline = now + p.Grace
+		p.deadline = now + p.OrphansGrace
 	}
 	none = true
 	for _, q := range e.Found {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// What was there before fini is asked at the very end, once, with what descends from it, and has --grace. Nothing else is
+// What was there before fini is asked at the very end, once, with what descends from it, and has --orphans-grace. Nothing else is
 // asked then.
 func TestParting(t *testing.T) {
 	worker := orphans.Process{Pid: 50, Parent: 1, Group: 50, Name: "worker", State: 'S', Start: 10 * ms, Earlier: true}
