@@ -48,6 +48,7 @@ type Process struct {
 
 	Name    string        // as the kernel keeps the name: 15 bytes of the file's name
 	State   byte          // of its first live thread, 'Z' if no thread lives; see proc_pid_status(5). '?' if /proc does not show it
+	Ignored uint64        // the signals that it ignores: bit n-1 is signal n; none if /proc does not show them
 	Threads int           // a zombie with more than one thread is still alive
 	User    int           // its effective user ID, -1 if /proc does not show it
 	Start   time.Duration // when it started, since boot, rounded down to 10 ms; 0 if it was not read

@@ -156,7 +156,7 @@ func (t *Tree) verify(pid int, parent Process) (p Process, ok bool) {
 	switch {
 	case err == nil:
 		p = Process{Pid: pid, Parent: s.Parent, Name: s.Name, State: s.State, Threads: s.Threads, User: s.User,
-			thread: pid, code: s.Code}
+			Ignored: s.Ignored, thread: pid, code: s.Code}
 		ok = p.Parent == t.self || p.Parent == parent.Pid && !parent.kept.isOver()
 	case parent.Pid == t.self && ownChild(unix.P_PID, pid) == 0: // there is no /proc, or no free descriptor
 		p, ok = Process{Pid: pid, Parent: t.self, Name: "?", State: '?', Threads: 1, User: -1}, true

@@ -193,6 +193,26 @@ func TestStopSignals(t *testing.T) {
 	})
 }
 
+// The end of stdin gives the command --grace before the stop signal, even if a signal that it survived has started -k.
+func TestClosedStdinAfterKillAfterBegan(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		const grace = time.Second
+		l := rig.Start(t, p, append([]string{"-i", "-k", "1h", "--grace=" + grace.String(), "--"}, rig.Mode("signals")...)...)
+		l.Out.Want("ready")
+		l.Caught()
+		l.Signal(syscall.SIGTERM)
+		l.Out.Want("signal 15")
+		closed := time.Now()
+		_ = l.Stdin.Close()
+		l.Out.Want("signal 15")
+		if took := time.Since(closed); took < grace {
+			t.Errorf("the stop signal came %v after the end of stdin, want %v", took, grace)
+		}
+		l.MustEnd(128 + 9)
+	})
+}
+
 // A signal that came for something else, just before fini stops the command for a reason of its own, is not its stop signal.
 func TestStopSignalComesAfterAReload(t *testing.T) {
 	t.Parallel()

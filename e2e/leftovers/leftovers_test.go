@@ -103,6 +103,19 @@ func TestWaitDoesNotOutlastTERM(t *testing.T) {
 	})
 }
 
+// Under --orphans=leave fini does not name what is about to end of the signal that the command has got.
+func TestLeaveNamesNobodyWhoEnds(t *testing.T) {
+	t.Parallel()
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		l := rig.Start(t, p, "--orphans=leave", "--linger=1h", "--", "/bin/sh", "-c",
+			`sh -c 'trap "sleep 0.3; exit" TERM; echo ready; while :; do sleep 0.01; done' & wait`)
+		l.Out.Want("ready")
+		l.Signal(syscall.SIGTERM)
+		l.MustEnd(128 + 15)
+		rig.MustRecord(t, "fini says", l.Err.Rest())
+	})
+}
+
 // mustStayAlone asserts that these processes live, and that of the tree only they do.
 func mustStayAlone(l *rig.Life, pids []int) {
 	l.T.Helper()

@@ -432,6 +432,25 @@ func TestRefusedProc(t *testing.T) {
 	}
 }
 
+// A group with a process that fini may not signal, such as sudo's, is told of once, and holds fini up no longer than that.
+func TestGroupOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	setpriv := need.Program(t, "setpriv")
+	h := rig.NewCgroup(t)
+	cmd := h.Around(rig.Pair, []string{setpriv, "--reuid=12345", "--clear-groups"}, "-k", "100ms", "--grace=100ms", "--linger=0", "--", "/bin/sh", "-c",
+		`trap "" TERM; $SUID --reuid 0 --clear-groups sh -c 'echo ready; exec sleep 1000'; :`)
+	cmd.Env = append(os.Environ(), "SUID="+refusals.SetUserID(t, setpriv))
+	l := rig.StartCmd(t, cmd)
+	l.Out.Want("ready")
+	l.Signal(syscall.SIGTERM)
+	l.MustHaveStatus(128 + 9)
+	rig.Until(t, "it says that it gives up", func() bool { return strings.Contains(l.Err.Text(), "gave up on leftovers that do not exit: [") })
+	if n := strings.Count(l.Err.Text(), "cannot signal"); n != 1 {
+		t.Errorf("says %d times what it may not signal, want once: %s", n, l.Err.Text())
+	}
+}
+
 // With hidepid the kernel still lists fini's own children, so fini tries no other pid.
 func TestHidepidTakesNoSearch(t *testing.T) {
 	t.Parallel()

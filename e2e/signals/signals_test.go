@@ -68,6 +68,32 @@ func TestReloadStartsNoClock(t *testing.T) {
 	})
 }
 
+// A leftover that a forwarded SIGINT has asked to exit gets no SIGTERM on top of it before half of --grace.
+func TestInterruptedLeftoverHasTime(t *testing.T) {
+	t.Parallel()
+	const server = `perl -e '$| = 1; $SIG{TERM} = sub { print "had TERM\n"; exit }; $SIG{INT} = sub { $int = 1 }; print "ready\n";
+		while (!$int) { select(undef, undef, undef, 0.01) } %s' & wait`
+	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
+		t.Parallel()
+		for name, tt := range map[string]struct{ grace, script, says string }{
+			"it exits":             {"1h", fmt.Sprintf(server, `select(undef, undef, undef, 0.5); print "finished\n"`), "finished"},
+			"it goes on":           {"1s", fmt.Sprintf(server, `print "goes on\n"; sleep 1 while 1`), "had TERM"},
+			"it ignores SIGINT":    {"1h", "sleep 1000 & echo ready; wait", ""},
+			"it ignores all but 9": {"1s", `sh -c 'trap "" INT TERM; echo ready; sleep 1000' & wait`, ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := rig.Start(t, p, "--linger=100ms", "--grace="+tt.grace, "--", "/bin/sh", "-c", "trap 'exit 5' INT; "+tt.script)
+				l.Out.Want("ready")
+				l.Signal(syscall.SIGINT)
+				l.MustEnd(5)
+				said := slices.DeleteFunc(l.Out.Rest(), func(line string) bool { return line == "goes on" })
+				rig.Equal(t, "what the leftover says", strings.Join(said, " "), tt.says)
+			})
+		}
+	})
+}
+
 func TestEverySignalArrivesOnce(t *testing.T) {
 	t.Parallel()
 	rig.InEveryPlace(t, func(t *testing.T, p rig.Place) {

@@ -86,6 +86,7 @@ type kernel struct {
 	kept         signals.Received // the parent death signal whose place parentSignal takes: see TakeSlot in package pdeath
 	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
 	cannotReap   bool             // fini has warned of that
+	saidRefused  bool             // that it may not signal a leftover
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
 	toldOfMemory int              // how many processes fini has reported as killed because memory ran out

@@ -118,13 +118,14 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 // Taken records a signal for the report.
 func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
 
-// Dropped warns that the inner fini takes signals only from the outer fini.
+// Dropped says that the inner fini takes signals only from the outer fini. That is no warning, because whoever signals
+// all processes, as by kill -- -1, has reached the outer fini too.
 func (k *kernel) Dropped(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
 		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
 	}
-	k.Sayf(life.Normal, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
+	k.Sayf(life.Detail, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
 // livingChild returns a pidfd of a leftover, so that Wait returns when that leftover exits. It returns -1 if the kernel
@@ -225,8 +226,16 @@ func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	k.failed(err)
 }
 
-// Send sends a signal to a leftover.
-func (k *kernel) Send(to orphans.Process, sig syscall.Signal) { k.failed(k.tree.Signal(to, sig)) }
+// Send sends a signal to a leftover. Only the first process that fini may not signal is worth a line: the last line of a
+// life names all that are left.
+func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+	err := k.tree.Signal(to, sig)
+	if may = !errors.Is(err, unix.EPERM); may || !k.saidRefused {
+		k.failed(err)
+	}
+	k.saidRefused = k.saidRefused || !may
+	return may
+}
 
 // Kill sends SIGKILL to the children, or to the whole tree.
 func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {

@@ -29,6 +29,10 @@ type ghost struct {
 	stopping    bool          // a stop signal has gone to the command, or all were asked
 	stopAt      time.Duration // when it went to the command, for the first time
 	termAt      time.Duration // when SIGTERM went to the command's group, for the last time
+	intAt       time.Duration // the same for SIGINT
+	clearsAt    time.Duration // when clearing began
+	startedK    time.Duration // when a signal has started the clock of -k
+	urgent      bool          // a signal that ends waiting has come since the command's exit
 	lookedToAsk bool          // a look was taken to ask all
 	begun       bool          // and they are being asked
 	askedAt     time.Duration
@@ -58,12 +62,14 @@ type mark struct {
 	afterAsk  bool // born when its parent had been asked
 	termed    bool // had a stop signal
 	hadTerm   bool // SIGTERM with the group, certainly
+	hadInt    bool // the same for a SIGINT that it does not ignore
 	sender    bool // of a signal to the job
 	missed    bool // the last look before asking did not show it
 	cleared   bool // the last look showed it in the group of a command that had to be killed: if it leaves that now, it is too late
 	adopted   bool // it was there when all were asked, or had come to fini since
 	hidden    bool // without /proc the last round of SIGKILL did not reach it, below one that can't be ended
 	asked     bool // with SIGTERM, as a leftover
+	refused   bool // SIGKILL, to it alone
 }
 
 // remember keeps of a fact what an invariant needs later.
@@ -73,6 +79,9 @@ func (w *world) remember(x fact) {
 	case sends:
 		if x.way == byForward && x.sig == syscall.SIGKILL {
 			g.cleared = x.by.rules.Group // even if the command has just ended
+		}
+		if x.way == bySend && x.sig == syscall.SIGKILL && x.to != nil {
+			x.to.mark.refused = x.to.has(privileged)
 		}
 	case hits:
 		w.rememberSignal(x)
@@ -108,6 +117,12 @@ func (w *world) rememberSignal(x fact) {
 		}
 		for _, p := range w.procs() {
 			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p) // started within the tick of SIGTERM: a limit
+		}
+	case x.sig == syscall.SIGINT && x.way == byForward && x.by.rules.Group:
+		p.mark.hadInt = p.mark.hadInt || p.lived(w.now) && !p.has(ignoresInt)
+		g.intAt = w.now
+		for _, p := range w.procs() {
+			p.mark.afterStop = p.mark.afterStop || w.isCleanUp(p)
 		}
 	}
 	if ending(x.sig) || x.sig == w.rules.Deathsig || slices.Contains(w.rules.StopSignals, x.sig) {
@@ -156,7 +171,8 @@ func (w *world) rememberTurn(x fact) {
 		w.oblige(w.ladder())
 	}
 	_, byTime := x.event.(elapsed)
-	g.hurried = g.hurried || before == "lingering" && after == "clearing" && !byTime
+	_, byLook := x.event.(looked)
+	g.hurried = g.hurried || before == "lingering" && (after == "clearing" || after == "counting") && !byTime && !byLook
 	switch e := x.event.(type) {
 	case stop:
 		g.overruled = g.overruled || e.why.overrules()
@@ -173,8 +189,12 @@ func (w *world) rememberTurn(x fact) {
 			g.heard.add(e.Signal)
 			g.heard.add(sent)
 		}
+		g.urgent = g.urgent || inSweep && g.unwait
 		if g.wanted = g.wanted || !inSweep && w.wantsEnd(e); before == "running" && w.wantsEnd(e) && w.rules.KillAfter > 0 {
 			w.oblige(w.rules.KillAfter + w.ladder())
+		}
+		if r.KillAfter > 0 && g.startedK == 0 && (before == "running" || before == "closing") && w.wantsEnd(e) {
+			g.startedK = w.now
 		}
 		if e.Signal == syscall.SIGINT && s != nil && before != "pausing" {
 			g.interrupts = min(g.interrupts+1, 2)
@@ -196,6 +216,9 @@ func (w *world) rememberTurn(x fact) {
 	if s != nil && !inSweep && (g.wanted || died) {
 		g.unwait = true
 		w.oblige(r.Linger + w.orphansGrace() + w.forLeftovers())
+	}
+	if before != "clearing" && after == "clearing" {
+		g.clearsAt = w.now
 	}
 	if before != "stopping" && after == "stopping" {
 		g.stopAt = w.now

@@ -160,6 +160,9 @@ var invariants = []struct {
 		switch {
 		case x.way == byForward:
 			until = g.stopAt + w.grace()
+			if g.startedK != 0 {
+				until = min(until, max(g.startedK+w.rules.KillAfter, g.stopAt))
+			}
 		case x.to.mark.hadTerm && w.inGroup(x.to) && !w.blind && g.mainEnded != 0:
 			until = max(until, g.termAt+w.rules.Grace)
 		}
@@ -185,6 +188,37 @@ var invariants = []struct {
 		}
 		sends := func(a action) bool { _, is := a.(forward); return is }
 		return !slices.ContainsFunc(x.by.todo, begins) || slices.ContainsFunc(x.by.todo, sends)
+	}},
+	{"INT, then TERM", "who had SIGINT with the command gets SIGTERM after half of --grace, and before SIGKILL", hits, func(w *world, x fact) bool {
+		g, m := &w.ghost, x.to.mark
+		switch {
+		case x.by.heir || !m.hadInt || m.hadTerm || !w.inGroup(x.to):
+			return true
+		case x.asks():
+			return g.urgent || w.now >= g.intAt+w.rules.Grace/2
+		}
+		return !x.kills(w) || x.way == byForward || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
+	}},
+	{"not while it ends", "who was asked with the command has --linger before fini says that it leaves it", ends, func(w *world, x fact) bool {
+		early := w.now < w.ghost.mainEnded+w.rules.Linger && !w.ghost.hurried
+		return x.by.heir || w.rules.OrphansExit >= 0 || w.policy() != LeaveAll || !early || !slices.ContainsFunc(x.by.told, func(pid int) bool {
+			p := w.byPid(pid)
+			return p != nil && p.alive() && w.inGroup(p) && (p.mark.hadTerm || p.mark.hadInt) && !w.isCleared(p)
+		})
+	}},
+	{"the end of stdin", "after the end of stdin the command has --grace before the stop signal", turns, func(w *world, x fact) bool {
+		climbs := slices.ContainsFunc(x.by.todo, func(a action) bool { s, is := a.(say); return is && s.why == StdinClosed && s.level == Normal })
+		s, is := x.by.machine.(*ladder)
+		return !climbs || !is || s.rung != stopping || w.now >= x.by.stdinAt+w.rules.Grace
+	}},
+	{"refused", "whoever fini may not kill is tried once, and a group of only such is waited for briefly", sends | turns, func(w *world, x fact) bool {
+		if x.what == sends {
+			return x.to == nil || x.way != bySend || x.sig != syscall.SIGKILL || !x.to.mark.refused || x.by.heir
+		}
+		_, byLook := x.event.(looked)
+		clears := byLook && x.before == "clearing" && where(x.by.machine) == "clearing"
+		may := func(p *proc) bool { return p.alive() && w.isCleared(p) && !p.mark.refused }
+		return !clears || w.now <= w.ghost.clearsAt+refusedBound+slack || w.first(may) != nil
 	}},
 	{"its own to finish", "what a leftover starts after it was asked is left to it while it lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))
@@ -349,8 +383,11 @@ func (w *world) isCleanUp(p *proc) bool {
 	if parent == nil || !parent.alive() || !parent.has(ofTree) {
 		return false
 	}
-	had := w.inGroup(parent) && (parent.mark.hadTerm || parent.has(privileged) && parent.lived(w.ghost.termAt))
-	return w.ghost.termAt != 0 && had && !p.lived(w.ghost.termAt) || w.isCleanUp(parent)
+	since := func(had bool, at time.Duration) bool {
+		return at != 0 && w.inGroup(parent) && (had || parent.has(privileged) && parent.lived(at)) && !p.lived(at)
+	}
+	byInt := !parent.has(ignoresInt) && since(parent.mark.hadInt, w.ghost.intAt)
+	return since(parent.mark.hadTerm, w.ghost.termAt) || byInt || w.isCleanUp(parent)
 }
 
 // isItsOwn reports whether a process was started since its parent, a living leftover, had SIGTERM from fini.
@@ -376,7 +413,7 @@ func (w *world) orphansGrace() time.Duration {
 // forLeftovers is how long it may take from the first question to the end. What comes to light when all that had the
 // command's SIGTERM have exited has --orphans-grace again.
 func (w *world) forLeftovers() time.Duration {
-	after, termAt := w.orphansGrace(), w.ghost.termAt
+	after, termAt := w.orphansGrace(), max(w.ghost.termAt, w.ghost.intAt)
 	isMember := func(p *proc) bool { return p.alive() && w.inGroup(p) && p.lived(termAt) }
 	if termAt != 0 && w.first(isMember) != nil {
 		after += max(termAt+w.rules.Grace-w.now, 0)

@@ -18,17 +18,18 @@ import (
 //	          measured  stopping, after eight looks of --idle without a change
 //	heeding   elapsed   stopping, after --linger, but at most sameEnd
 //	          stop      stopping, unless it is the end of stdin
-//	closing   elapsed   stopping, after --grace without a byte read
+//	closing   elapsed   stopping, after --grace without a byte read; killed, after --kill-after
 //	          stop      stopping
 //	          signal    stopping, if it starts that clock
 //	stopping  elapsed   killed, after --kill-after, or after the --grace of the last --stop-signal
+//	          stop      closing, at the end of stdin, if there is more than --grace to --kill-after
 //	killed    elapsed   asking or clearing, if SIGKILL does not end the main child: it becomes a leftover
 //	any rung  reaped    the sweep, after the main child's exit, or over, if no child is left
 //
 // The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with waiting if the
-// main child exited on the rung running, and nobody had asked it to: see wasAsked. Under --orphans=leave without --orphans-exit it begins with counting. If the
-// rung was killed and fini has asked the whole group, clearing comes before asking and counting. Some reasons overrule
-// every policy: see overrules.
+// main child exited on the rung running, and nobody had asked it to: see wasAsked. Under --orphans=leave without
+// --orphans-exit it begins with counting, unless the group was asked with the main child. If the rung was killed and fini
+// has asked the whole group, clearing comes before asking and counting. Some reasons overrule every policy: see overrules.
 type rung int
 
 const (
@@ -46,6 +47,7 @@ type ladder struct {
 
 	rung       rung
 	deadline   time.Duration // when the rung ends, as uptime
+	killBy     time.Duration // when --kill-after is over, as uptime; 0 if a signal has not started that
 	leftUnread int           // unread bytes of stdin at the last look
 
 	further     []syscall.Signal // of --stop-signal, each to be sent a --grace after the one before
@@ -75,6 +77,9 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 		do = l.measured(now, e)
 	case late:
 		l.deadline += e.by
+		if l.killBy != 0 {
+			l.killBy += e.by
+		}
 	}
 	return do, l
 }
@@ -103,6 +108,9 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 		return do
 	}
 	l.asked = true
+	if l.KillAfter > 0 && (l.rung == running || l.rung == closing && l.killBy == 0) {
+		l.killBy = now + l.KillAfter
+	}
 	switch {
 	case l.rung == closing: // the sender's signal serves as the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
@@ -130,9 +138,9 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	}
 	l.timedOut = l.timedOut || why == TimedOut || why == WentIdle
 	switch {
-	case l.rung == running && why == StdinClosed:
-		l.rung, l.leftUnread, l.deadline = closing, e.unread, now+l.Grace
-		return []action{say{level: Detail, text: "waiting for the command", why: why}, wake{l.Grace}}
+	case why == StdinClosed && (l.rung == running || l.rung == stopping && l.stopReason == NotEnded && now+l.Grace < l.killBy):
+		l.leftUnread = e.unread
+		return append([]action{say{level: Detail, text: "waiting for the command", why: why}}, l.onFor(closing, now, l.Grace)...)
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
 		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that is killed by this
 		// signal doesn't need one from fini.
@@ -174,10 +182,19 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
-func (l *ladder) endIn(now, after time.Duration) []action {
-	l.rung, l.deadline = stopping, now+after
+func (l *ladder) endIn(now, after time.Duration) []action { return l.onFor(stopping, now, after) }
+
+// onFor begins a rung that lasts for a time, but not longer than --kill-after.
+func (l *ladder) onFor(rung rung, now, after time.Duration) []action {
+	if l.killBy != 0 {
+		after = min(after, max(l.killBy-now, 0))
+	}
+	l.rung, l.deadline = rung, now+after
 	return []action{wake{after}}
 }
+
+// isOverdue reports whether --kill-after is over.
+func (l *ladder) isOverdue(now time.Duration) bool { return l.killBy != 0 && now >= l.killBy }
 
 func (l *ladder) reaped(now time.Duration, e reaped) (do []action, next Machine) {
 	for _, status := range e.main {
@@ -217,21 +234,21 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
 	case l.rung == running && l.Idle > 0:
 		return []action{measure{}}, l
-	case l.rung == closing && now >= l.deadline && unread < l.leftUnread: // the command sees the end only after the last byte
-		l.leftUnread, l.deadline = unread, now+l.Grace
-		return []action{wake{l.Grace}}, l
-	case l.rung == closing && now >= l.deadline:
+	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now): // the command sees the end only after the last byte
+		l.leftUnread = unread
+		return l.onFor(closing, now, l.Grace), l
+	case l.rung == closing && now >= l.deadline && !l.isOverdue(now):
 		return l.climb(now, StdinClosed), l
 	case l.rung == heeding && now >= l.deadline:
 		return l.climb(now, ParentDied), l
-	case l.rung == stopping && now >= l.deadline && len(l.further) > 0:
+	case l.rung == stopping && now >= l.deadline && len(l.further) > 0 && !l.isOverdue(now):
 		sig := l.further[0]
 		l.further = l.further[1:]
 		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
-	case l.rung == stopping && now >= l.deadline:
+	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
 		l.rung = killed
 		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
-		return []action{l.killing(), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
+		return []action{l.killing(now), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
 	case l.rung == killed:
 		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
 		// to exit yet.
@@ -243,8 +260,8 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 }
 
 // killing says that fini kills the command, and which flag gives the command longer.
-func (l *ladder) killing() action {
-	if l.stopReason == NotEnded {
+func (l *ladder) killing(now time.Duration) action {
+	if l.isOverdue(now) {
 		return say{level: Normal, text: "killing the command", why: NotEnded}
 	}
 	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}

@@ -24,17 +24,19 @@ const (
 
 // One leftover of each kind that the step tells apart.
 var (
-	member    = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
-	escapee   = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
-	holder    = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
-	released  = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "released", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
-	inGroup   = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stderr)}
-	opaque    = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms}
-	mainChild = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms, Holds: orphans.Holds(0)}
-	agent     = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout), Allowed: true}
-	unread    = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true, Holds: orphans.Holds(0)}
-	helper    = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true, Holds: orphans.Holds(0)}
-	sleeping  = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms, Holds: orphans.Holds(0)}
+	member = orphans.Process{Pid: 201, Parent: 1, Group: mainPid, Session: 1, Name: "member", State: 'S', Start: 10 * ms, Holds: orphans.Holds(0)}
+	// What a shell without job control starts by "&".
+	background = orphans.Process{Pid: 202, Parent: 1, Group: mainPid, Session: 1, Name: "background", State: 'S', Start: 10 * ms, Ignored: 1 << (syscall.SIGINT - 1), Holds: orphans.Holds(0)}
+	escapee    = orphans.Process{Pid: 203, Parent: 1, Group: 203, Session: 203, Name: "escapee", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	holder     = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "holder", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout)}
+	released   = orphans.Process{Pid: 204, Parent: 1, Group: 204, Session: 204, Name: "released", State: 'S', Start: 20 * ms, Holds: orphans.Holds(0)}
+	inGroup    = orphans.Process{Pid: 205, Parent: 1, Group: mainPid, Session: 1, Name: "holder in group", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stderr)}
+	opaque     = orphans.Process{Pid: 206, Parent: 1, Group: 206, Session: 206, Name: "opaque", State: 'S', Start: 20 * ms}
+	mainChild  = orphans.Process{Pid: mainPid, Parent: 1, Group: mainPid, Session: 1, Name: "main", State: 'D', Start: 10 * ms, Holds: orphans.Holds(0)}
+	agent      = orphans.Process{Pid: 208, Parent: 1, Group: 208, Session: 208, Name: "agent", State: 'S', Start: 20 * ms, Holds: orphans.Holds(orphans.Stdout), Allowed: true}
+	unread     = orphans.Process{Pid: 209, Parent: 1, Group: 209, Session: 209, Name: "unread", State: 'S', Start: 20 * ms, Unread: true, Holds: orphans.Holds(0)}
+	helper     = orphans.Process{Pid: 209, Parent: 1, Group: mainPid, Session: 1, Name: "helper", State: 'S', Start: 20 * ms, Allowed: true, Holds: orphans.Holds(0)}
+	sleeping   = orphans.Process{Pid: 207, Parent: 1, Group: 207, Session: 207, Name: "stopped", State: 'T', Start: 20 * ms, Holds: orphans.Holds(0)}
 )
 
 // below is a child of p.
@@ -484,6 +486,45 @@ func TestStep(t *testing.T) {
 			{1 * ms, sees(mainExits(signaled(15), false), found(escapee)), "", "waiting"},
 			{2 * ms, signal(syscall.SIGHUP), "look", "asking"},
 		}},
+		{"who had INT with the command gets TERM after half of the grace, unless that ignores INT", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{900 * ms, sees(mainExits(signaled(2), false), found(member, background, below(member, 700*ms))),
+				"(stopping member), (stopping background), background<-15, wake 5ms", "asking"},
+			{2999 * ms, sees(elapsed{}, found(member, below(member, 700*ms))), "wake 10ms", "asking"},
+			{3009 * ms, sees(elapsed{}, found(member, below(member, 700*ms))), "member<-15, wake 20ms", "asking"},
+			{5900 * ms, sees(elapsed{}, found(member, below(member, 700*ms))), "(killing member), (killing below), kill children", "killing"},
+		}},
+		{"and half of the grace after a late TERM", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{500 * ms, sees(mainExits(signaled(2), false), found(member)), "(stopping member), wake 5ms", "asking"},
+			{5501 * ms, sees(elapsed{}, found(member)), "member<-15, wake 10ms", "asking"},
+			{8000 * ms, elapsed{}, "look", "asking"},
+			{8001 * ms, elapsed{}, "look", "killing"},
+		}},
+		{"but at once if a signal comes after the command's exit", with(func(r *Rules) { r.Linger = 0 }), []turn{
+			{500 * ms, signal(syscall.SIGINT), "forward 2", "running"},
+			{500 * ms, sees(mainExits(signaled(2), false), found(member)), "(stopping member), wake 5ms", "asking"},
+			{501 * ms, sees(signal(syscall.SIGTERM), found(member)), "member<-15, wake 10ms", "asking"},
+		}},
+		{"leave names nobody who was asked with the command before --linger is over", with(func(r *Rules) { r.Orphans = LeaveAll }), []turn{
+			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
+			{501 * ms, sees(mainExits(signaled(15), false), found(member, escapee)), "wake 5ms", "lingering"},
+			{506 * ms, sees(elapsed{}, found(escapee)), "look", "lingering, counting"},
+			{506 * ms, found(escapee), "(leaving escapee), end by 15 (left 1)", "over"},
+		}},
+		{"-i keeps its grace in the time of -k", with(func(r *Rules) { r.KillAfter = time.Minute }), []turn{
+			{0, signal(syscall.SIGTERM), "forward 15, wake 1m0s", "stopping"},
+			{2000 * ms, stop{StdinClosed, 10}, "wake 5s", "closing"},
+			{7000 * ms, elapsed{5}, "wake 5s", "closing"},
+			{12000 * ms, elapsed{5}, "(stopping the command: stdin), forward 15, look, wake 5s", "stopping"},
+			{17000 * ms, elapsed{}, killsByGrace, "killed"},
+		}},
+		{"which ends all of it", with(func(r *Rules) { r.KillAfter = 9 * time.Second }), []turn{
+			{0, signal(syscall.SIGTERM), "forward 15, wake 9s", "stopping"},
+			{2000 * ms, stop{StdinClosed, 10}, "wake 5s", "closing"},
+			{7000 * ms, elapsed{5}, "wake 2s", "closing"},
+			{9000 * ms, elapsed{1}, "(killing the command: killAfter), forward 9 alone, wake 10s", "killed"},
+		}},
 		{"a reload does not start the clock of -k, and a hang-up does", with(func(r *Rules) { r.KillAfter = time.Second }), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1", "running"},
 			{0, signal(syscall.SIGQUIT), "forward 3", "running"},
@@ -630,7 +671,7 @@ func TestWhatSignalsAskFor(t *testing.T) {
 		want asks
 	}{
 		{signal(syscall.SIGTERM), all},
-		{signal(syscall.SIGINT), all &^ startsStopWithin},
+		{signal(syscall.SIGINT), all&^(startsStopWithin|asksLeftover) | asksUnlessIgnored},
 		{signal(syscall.SIGHUP), endsWaiting | endsPause | ignoredFromInside | terminates},
 		{byKernel(syscall.SIGHUP), startsKillAfter | endsWaiting | endsPause | ignoredFromInside | terminates},
 		{signal(syscall.SIGQUIT), all &^ asksLeftover}, // --stop-signal

@@ -32,7 +32,7 @@ type Kernel interface {
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	IncludeEarlier()                                        // from now on Reap and Look count the children from before fini
 	Forward(main int, sig syscall.Signal, group bool)       // to the main child, or to its group
-	Send(to orphans.Process, sig syscall.Signal)            // to a leftover that the last Look has found
+	Send(to orphans.Process, sig syscall.Signal) (may bool) // to a leftover that the last Look has found, if fini may
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
 
 	Say(level Level, text string, why Reason)                              // adds the reason, if any
@@ -311,8 +311,11 @@ func (l *Loop) mainEnded() {
 }
 
 func (a send) do(l *Loop) {
-	l.leftover(a.process).note(a.sig, l.Now(), false)
-	l.Send(a.process, a.sig)
+	of := l.leftover(a.process)
+	of.note(a.sig, l.Now(), false)
+	if may := l.Send(a.process, a.sig); a.sig != syscall.SIGCONT { // which is allowed within a session
+		of.refused = !may
+	}
 }
 
 func (look) do(l *Loop) {

@@ -61,16 +61,19 @@ func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return []int{201}, nil, nil
 }
 
-func (k *script) Exit(end End)                                           { k.note("exit %d", end.Status()) }
-func (k *script) MainEnded()                                             { k.note("main ended") }
-func (k *script) Taken(Signal)                                           {}
-func (k *script) Dropped(got Signal)                                     { k.note("dropped %d", got.Signal) }
-func (k *script) ParentDies() bool                                       { return k.dies }
-func (k *script) Unread() int                                            { return 0 }
-func (k *script) Look() (orphans.View, error)                            { k.note("look"); return orphans.View{}, nil }
-func (k *script) IncludeEarlier()                                        { k.note("include") }
-func (k *script) Forward(_ int, sig syscall.Signal, group bool)          { k.note("forward %d %t", sig, group) }
-func (k *script) Send(to orphans.Process, sig syscall.Signal)            { k.note("send %d %d", to.Pid, sig) }
+func (k *script) Exit(end End)                                  { k.note("exit %d", end.Status()) }
+func (k *script) MainEnded()                                    { k.note("main ended") }
+func (k *script) Taken(Signal)                                  {}
+func (k *script) Dropped(got Signal)                            { k.note("dropped %d", got.Signal) }
+func (k *script) ParentDies() bool                              { return k.dies }
+func (k *script) Unread() int                                   { return 0 }
+func (k *script) Look() (orphans.View, error)                   { k.note("look"); return orphans.View{}, nil }
+func (k *script) IncludeEarlier()                               { k.note("include") }
+func (k *script) Forward(_ int, sig syscall.Signal, group bool) { k.note("forward %d %t", sig, group) }
+func (k *script) Send(to orphans.Process, sig syscall.Signal) (may bool) {
+	k.note("send %d %d", to.Pid, sig)
+	return true
+}
 func (k *script) Traffic() (orphans.Traffic, error)                      { return orphans.Traffic{}, nil }
 func (k *script) Tell(_ orphans.Process, _, _ string, _ bool, _ *Record) {}
 

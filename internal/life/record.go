@@ -21,7 +21,8 @@ type Record struct {
 	Sent  []Sent        // each signal once
 	Ended bool          // the main child has exited, even if its tracer hides that: fini signals it no more
 
-	reaped bool // the main child was
+	reaped  bool // the main child was
+	refused bool // fini may not signal it
 }
 
 // Sent is a signal that fini has sent to a process.
@@ -96,24 +97,42 @@ func (r *records) leftover(p orphans.Process) *Record {
 		found = &Record{Pid: p.Pid, Start: p.Start}
 		r.leftovers[p.Pid] = found
 	}
-	if _, had := found.had(syscall.SIGTERM); !had && r.hadWithGroup(p) {
+	if _, had := found.had(syscall.SIGTERM); !had && r.hadWithGroup(p, syscall.SIGTERM) {
 		term, _ := r.main.had(syscall.SIGTERM)
 		found.note(syscall.SIGTERM, term.At, true)
 	}
 	return found
 }
 
-// hadWithGroup reports whether a leftover has certainly had SIGTERM with the command's group, however long ago, so that
+// hadWithGroup reports whether a leftover has certainly had a signal with the command's group, however long ago, so that
 // fini doesn't send it again. A process that started within the same tick may have come after the signal.
-func (r *records) hadWithGroup(p orphans.Process) bool {
-	term, ok := r.main.had(syscall.SIGTERM)
-	return ok && term.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= term.At
+func (r *records) hadWithGroup(p orphans.Process, sig syscall.Signal) bool {
+	sent, ok := r.main.had(sig)
+	return ok && sent.Group && p.Group == r.main.Pid && p.Start != 0 && p.Start+tick <= sent.At
 }
 
-// termed returns the SIGTERM that a leftover had, by itself or with the command's group, if it had one.
-func (r *records) termed(p orphans.Process) (term Sent, ok bool) {
-	if r.hadWithGroup(p) {
-		return r.main.had(syscall.SIGTERM)
+// askedGroup reports whether the command's group was asked to exit with the command.
+func (r *records) askedGroup() bool {
+	return slices.ContainsFunc(r.main.Sent, func(s Sent) bool { return s.Group && askedBy[s.Sig]&(asksLeftover|asksUnlessIgnored) != 0 })
+}
+
+// askedWithGroup returns the first signal by which a leftover was asked to exit with the command's group, if it was: see
+// asksLeftover.
+func (r *records) askedWithGroup(p orphans.Process) (first Sent, ok bool) {
+	for _, sent := range r.main.Sent {
+		ignored := p.Ignored>>(sent.Sig-1)&1 != 0
+		isAsked := askedBy[sent.Sig]&asksLeftover != 0 || askedBy[sent.Sig]&asksUnlessIgnored != 0 && !ignored
+		if isAsked && r.hadWithGroup(p, sent.Sig) && (!ok || sent.At < first.At) {
+			first, ok = sent, true
+		}
+	}
+	return first, ok
+}
+
+// asked returns the signal by which a leftover was asked to exit, by itself or with the command's group, if it was.
+func (r *records) asked(p orphans.Process) (first Sent, ok bool) {
+	if first, ok = r.askedWithGroup(p); ok {
+		return first, ok
 	}
 	return r.of(p).had(syscall.SIGTERM)
 }

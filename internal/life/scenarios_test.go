@@ -138,6 +138,8 @@ var kinds = []part{
 	{name: "stubborn", main: ignores, tree: []branch{apart(ignores|holding, grouped(0))}},
 	{name: "cleans up", tree: []branch{apart(cleans | holding), grouped(cleans | holding)}},
 	{name: "another user's", tree: []branch{apart(privileged | ignores)}},
+	{name: "another user's, in the group", main: ignores, tree: []branch{grouped(privileged | ignores), grouped(0)}},
+	{name: "one that ignores INT, and one that handles it", tree: []branch{grouped(ignoresInt), grouped(ignores)}},
 	{name: "asleep", main: asleep, tree: []branch{apart(holding)}},
 	{name: "traced", tree: []branch{grouped(holding)}, more: func(w *world) { w.trace(w.cast.main) }},
 	{name: "does not wait for its children", main: neglects, tree: []branch{grouped(neglects, grouped(holding))}},
@@ -178,6 +180,11 @@ var settings = []part{
 		w.stdin.unread = 2
 		w.worker().stdin = true
 	}},
+	{name: "--stdin-eof and -k", set: func(r *Rules) { r.KillAfter = 100 * ms }, main: ignores, moves: []string{"closes stdin", "reads"},
+		more: func(w *world) {
+			w.stdin.unread = 1
+			w.worker().stdin = true
+		}},
 	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
 	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: ignores},
 	{name: "--idle", set: goesIdle, moves: []string{"writes"}},
@@ -235,7 +242,7 @@ func scenarios(whole bool, depth int) (all []scenario) {
 					if !possible(as, setting.name, kind.name) || !whole && odd > most {
 						continue
 					}
-					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || setting.name == "--stdin-eof")
+					deeper := odd == 0 || odd == 1 && as.name == "solo" && (setting.name == "a freeze" && k == 1 || strings.HasPrefix(setting.name, "--stdin-eof"))
 					for _, bunch := range bunches {
 						// These are made only where there is a tracer, one who is asleep, or an inner fini.
 						moves := append([]string{"waits for its tracee", "wakes"}, slices.Concat(bunch.moves, setting.moves)...)

@@ -76,7 +76,8 @@ const (
 	startsStopWithin                   // it starts the clock of --stop-within while the command runs
 	endsWaiting                        // after the command's exit it ends --linger and --orphans=wait, and starts --stop-within
 	endsPause                          // of --pause
-	asksLeftover                       // a leftover that has had it with the command's group was asked to exit
+	asksLeftover                       // a leftover that has had it with the command's group was asked to exit, and gets no SIGTERM
+	asksUnlessIgnored                  // the same, unless the leftover ignores it, and it gets SIGTERM after half of --grace
 	ignoredFromInside                  // the PID 1 of --pause ignores it, if a process of its own PID namespace sends it
 	terminates                         // it ends fini before the command is there (see package entry), and lets the command go on
 )
@@ -85,7 +86,7 @@ const (
 // dump their threads at them.
 var askedBy = map[syscall.Signal]asks{
 	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates,
-	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates, // some go on after it
+	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates, // some go on after it
 	syscall.SIGQUIT: endsWaiting | endsPause | ignoredFromInside | terminates,
 	syscall.SIGHUP:  endsWaiting | endsPause | ignoredFromInside | terminates,
 }

@@ -13,11 +13,12 @@ import (
 //
 //	stage      event    where it leads
 //	lingering  elapsed  asking, or what takes its place: clearing or counting
+//	           looked   counting, if none was asked with the command, and counting could have begun at once
 //	           stop     the same, unless it is the end of stdin: asking, clearing or counting
 //	           signal   the same, if it ends that (see asks): asking, clearing or counting
 //	waiting    stop     asking
 //	           signal   asking, if it ends that
-//	clearing   looked   asking or counting, if none of the group is left, or killedBound has passed
+//	clearing   looked   asking or counting, if none of the group is left, or a bound has passed
 //	asking     elapsed  killing, after --orphans-grace, or the --grace of those that were asked with the command
 //	           signal   killing, at a second SIGINT
 //	           stop     asking, once more, if it overrules --orphans=pipes
@@ -25,14 +26,19 @@ import (
 //	           swept    over, if nothing more can be done
 //	counting   stop     asking, if it overrules --orphans=leave
 //	any stage  reaped   over, if no child is left
-//	           looked   over, if nobody is left whom fini stops, if fini only counts, or if the look has failed
+//	           looked   over, if nobody is left whom fini stops, or only such that refused SIGKILL in clearing, if fini only
+//	                    counts, or if the look has failed
 //
 // If the command had to be killed, clearing comes before asking, under every policy, because its group was asked a
 // whole --grace or --kill-after before that, and has had --linger to clean up. Only --allow-orphan spares a process of
 // the group.
 //
 // Under --orphans=leave, counting takes the place of asking, after --linger, a reason or a signal. Without
-// --orphans-exit fini does not wait for --linger: the count decides nothing, so counting begins at once.
+// --orphans-exit the count decides nothing, so counting begins at once. Only what was asked to exit with the command has
+// --linger for that, so that fini does not name what is about to end.
+//
+// A leftover that had SIGINT with the command gets SIGTERM only after half of --grace: many servers take a SIGTERM after
+// that for "at once". If SIGTERM comes late, its half of --grace is whole.
 //
 // A reason that overrules --orphans=pipes begins asking once more, even in asking or in killing: leftovers that hold
 // neither stream have not been asked yet. If fini can't tell which processes hold a stream, pipes acts as stop.
@@ -103,6 +109,8 @@ type sweep struct {
 	graceEnd     time.Duration // when --orphans-grace ends, as uptime
 	hasAsked     bool          // SIGTERM was sent in the stage asking, and --orphans-grace counts from the first one
 	sawInterrupt bool          // SIGINT has come since the sweep began
+	urgent       bool          // a signal that ends waiting has
+	owed         bool          // at the last look a leftover that had SIGINT with the command was still to get SIGTERM
 
 	count      int           // how many leftovers fini had to stop, or in the stage counting has left
 	unsure     int           // of these, how many fini had to stop only because they may be holders
@@ -147,7 +155,7 @@ func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, 
 	case s.Orphans == WaitAll && mayWait:
 		return s.enter(waiting, 0, do...)
 	case s.Linger == 0,
-		s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.clears: // the count is only for lines and the report, which say what is alive now
+		s.onlyNames() && !s.askedGroup():
 		return s.ask(do...)
 	}
 	return s.enter(lingering, now+s.Linger, do...)
@@ -178,12 +186,14 @@ func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 		return nil, s // the rest of the job has had the key too
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
-	s.sawInterrupt = s.sawInterrupt || sig == syscall.SIGINT
+	s.sawInterrupt, s.urgent = s.sawInterrupt || sig == syscall.SIGINT, true
 	switch {
 	case again && s.stage == asking && s.answered:
 		return s.enter(killing, now+killedBound, say{level: Normal, text: "killing the leftovers: a second SIGINT"})
 	case s.stage == lingering || s.stage == waiting:
 		return s.ask()
+	case s.stage == asking && s.owed:
+		return []action{look{}}, s
 	}
 	return nil, s
 }
@@ -224,14 +234,18 @@ func (s *sweep) reaped(now time.Duration, e reaped) ([]action, Machine) {
 // looks reports whether fini looks at the tree in this stage, mostly again and again. In the stage waiting fini looks
 // only with --allow-orphan, for a while and ever more rarely, because a process may take an allowed name late.
 func (s *sweep) looks() bool {
-	return s.stage == clearing || s.stage == asking || s.stage == killing || s.stage == counting || s.stage == lingering && s.Orphans == StopPipes || s.Allow
+	return s.stage == clearing || s.stage == asking || s.stage == killing || s.stage == counting ||
+		s.stage == lingering && (s.Orphans == StopPipes || s.onlyNames()) || s.Allow
 }
+
+// onlyNames reports whether fini only names leftovers for lines and the report, which say what is alive now.
+func (s *sweep) onlyNames() bool { return s.Orphans == LeaveAll && s.OrphansExit < 0 && !s.clears }
 
 func (s *sweep) elapsed(now time.Duration) ([]action, Machine) {
 	switch {
 	case s.stage == lingering && now >= s.deadline:
 		return s.ask()
-	case s.stage == asking && s.answered && now >= s.deadline:
+	case s.stage == asking && s.answered && now >= s.deadline && !s.owed:
 		return s.enter(killing, now+killedBound) // the look names the processes that did not exit
 	case s.stage == killing && s.Orphans == StopAll:
 		return s.kill(now)
@@ -289,12 +303,18 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	switch s.stage {
 	case asking:
 		since, spared := s.cleanUp(now, e.Found)
+		if left := s.refusing(found); len(found) > 0 && len(left) == len(found) {
+			return s.finish(append(do, gaveUp(left))...)
+		}
 		do = append(do, s.askEach(now, found, spared)...)
 		s.setDeadline(found, since)
 		return append(do, s.again(now)), s
 	case killing:
 		return s.killEach(now, found, do)
 	case lingering:
+		if s.onlyNames() && !slices.ContainsFunc(found, func(p orphans.Process) bool { _, asked := s.askedWithGroup(p); return asked }) {
+			return s.ask(do...)
+		}
 		if !s.looks() {
 			return append(do, wake{max(s.deadline-now, 0)}), s
 		}
@@ -323,19 +343,23 @@ func (s *sweep) clear(now time.Duration, e looked, do []action) ([]action, Machi
 	if !s.answered {
 		s.answered, s.deadline = true, now+killedBound
 	}
-	none := true
-	for _, p := range e.Found {
-		if p.Allowed || !s.inGroup(p) {
+	group := slices.DeleteFunc(slices.Clone(e.Found), func(p orphans.Process) bool { return p.Allowed || !s.inGroup(p) })
+	none, refusing, bound := len(group) == 0, s.refusing(e.Found), s.deadline
+	if !slices.ContainsFunc(group, func(p orphans.Process) bool { return !slices.Contains(refusing, p.Pid) }) {
+		bound -= killedBound - refusedBound
+	}
+	for _, p := range group {
+		if slices.Contains(refusing, p.Pid) {
 			continue
 		}
 		if _, killed := s.of(p).had(syscall.SIGKILL); !killed {
 			s.count++
 			do = append(do, tell{process: p, what: "killing", quietly: s.count > MaxNamed})
 		}
-		do, none = append(do, send{process: p, sig: syscall.SIGKILL}), false
+		do = append(do, send{process: p, sig: syscall.SIGKILL})
 	}
 	switch wasQuiet := s.quietLook; {
-	case none && wasQuiet, now >= s.deadline:
+	case none && wasQuiet, now >= bound:
 		s.clears, s.quietLook = false, false
 		return s.ask(do...)
 	case none && !wasQuiet:
@@ -378,8 +402,20 @@ func (s *sweep) stay(found []orphans.Process) (do []action) {
 	return do
 }
 
-// cleanUp returns the SIGTERM of each leftover that was asked to exit, by fini or with its group. It spares the processes
-// that a living leftover has started since then, and returns its SIGTERM for them too. The leftover has to finish them
+// refusing returns the pids of those that fini may not send SIGKILL, and of their descendants. Parents come before their
+// children in found.
+func (s *sweep) refusing(found []orphans.Process) (pids []int) {
+	for _, p := range found {
+		of := s.of(p)
+		if _, killed := of.had(syscall.SIGKILL); killed && of.refused || slices.Contains(pids, p.Parent) {
+			pids = append(pids, p.Pid)
+		}
+	}
+	return pids
+}
+
+// cleanUp returns the signal by which each leftover was asked to exit, by fini or with its group. It spares the processes
+// that a living leftover has started since then, and returns its signal for them too. The leftover has to finish them
 // itself: its clean-up may need a sleep or an rm. A process that started within the tick of the request counts too. So
 // does, for a while, a process whose start is unknown: see startUnknown. Parents come before their children in found.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[int]Sent, spared map[int]bool) {
@@ -387,12 +423,12 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[i
 	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
 	for _, p := range found {
 		parent, ok := since[p.Parent]
-		term, asked := s.termed(p)
+		first, asked := s.asked(p)
 		switch {
 		case ok && (p.Start+tick > parent.At || p.Start == 0 && trusts):
 			since[p.Pid], spared[p.Pid] = parent, true
 		case asked:
-			since[p.Pid] = term
+			since[p.Pid] = first
 		}
 	}
 	return since, spared
@@ -402,36 +438,52 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[i
 func (s *sweep) setDeadline(found []orphans.Process, since map[int]Sent) {
 	s.deadline = s.graceEnd
 	for _, p := range found {
-		if term := since[p.Pid]; term.Group {
-			s.deadline = max(s.deadline, term.At+s.Grace+s.givenBack)
+		if first := since[p.Pid]; first.Group {
+			s.deadline = max(s.deadline, first.At+s.Grace+s.givenBack)
 		}
 	}
 }
 
-// askEach sends SIGTERM to each process that has not had it and is not spared, first to the processes outside of the main
-// child's group that keep a reader waiting.
+// askEach names each process that is not spared, and sends it SIGTERM if it has not had it: first the processes outside of
+// the main child's group that keep a reader waiting.
 func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[int]bool) (do []action) {
 	asks := false
-	var first, others []orphans.Process
+	var holders, others []orphans.Process
 	for _, p := range found {
 		if p.Holds.May() != 0 && p.Group != s.commandGroup(s.main.Pid) {
-			first = append(first, p)
+			holders = append(holders, p)
 		} else {
 			others = append(others, p)
 		}
 	}
-	for _, p := range append(first, others...) {
-		if _, asked := s.of(p).had(syscall.SIGTERM); asked || spared[p.Pid] {
+	s.owed = false
+	for _, p := range append(holders, others...) {
+		of := s.of(p)
+		if _, had := of.had(syscall.SIGTERM); had || spared[p.Pid] {
 			continue
 		}
-		s.count++
-		if held, _ := p.Holds.Held(); s.Orphans == StopPipes && held == 0 {
-			s.unsure++
+		if of == nil {
+			s.count++
+			if held, _ := p.Holds.Held(); s.Orphans == StopPipes && held == 0 {
+				s.unsure++
+			}
+			do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
 		}
-		do = append(do, tell{process: p, what: "stopping", quietly: s.count > MaxNamed})
-		if !s.hadWithGroup(p) {
+		first, wasAsked := s.askedWithGroup(p)
+		switch {
+		case s.hadWithGroup(p, syscall.SIGTERM):
+		case wasAsked && !s.urgent && now < first.At+s.Grace/2+s.givenBack:
+			s.owed = true
+			if of != nil {
+				continue
+			}
+		default:
 			do = append(do, send{process: p, sig: syscall.SIGTERM})
-			asks = true
+			if wasAsked {
+				s.graceEnd = max(s.graceEnd, now+min(s.Grace/2, s.OrphansGrace))
+			} else {
+				asks = true
+			}
 		}
 		if p.State == 'T' {
 			do = append(do, send{process: p, sig: syscall.SIGCONT}) // a suspended process can't act on SIGTERM
@@ -457,19 +509,19 @@ func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action
 		return append(do, s.again(now)), s
 	}
 	var hit []int
-	fresh := false
+	fresh, refused := false, s.refusing(found)
 	for i, p := range found {
 		_, killed := s.of(p).had(syscall.SIGKILL)
 		if !killed {
 			do = append(do, tell{process: p, what: "killing", quietly: i >= MaxNamed})
 		}
-		if s.Orphans == StopPipes {
+		if s.Orphans == StopPipes && !slices.Contains(refused, p.Pid) {
 			do = append(do, send{process: p, sig: syscall.SIGKILL})
 			hit, fresh = append(hit, p.Pid), fresh || !killed
 		}
 	}
 	if s.Orphans == StopPipes {
-		return s.swept(now, swept{hit: hit, fresh: fresh}, do...)
+		return s.swept(now, swept{hit: hit, refused: refused, fresh: fresh && len(refused) == 0}, do...)
 	}
 	return s.kill(now, do...)
 }

@@ -90,6 +90,7 @@ const (
 	traced                        // by a process that does not wait for it: see ptrace(2)
 	earlier                       // was a child of fini's process before that was fini
 	mayStay                       // has a name that --allow-orphan leaves alone
+	ignoresInt                    // as a shell without job control lets its background do
 )
 
 func (p *proc) alive() bool       { return p.state == 'S' || p.state == 'T' }
@@ -377,7 +378,7 @@ func (w *world) act(p *proc) {
 			continue
 		}
 		switch {
-		case p.has(ignores):
+		case p.has(ignores), p.has(ignoresInt) && sig == syscall.SIGINT:
 		case p.has(cleans) && sig == syscall.SIGTERM:
 			if !p.has(cleaning) && w.fork(p).state != 0 {
 				p.is |= cleaning
@@ -663,6 +664,7 @@ func (k *kernel) Look() (v orphans.View, err error) {
 				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state
 				seen.Allowed, seen.Start, seen.Holds = w.stays(p), p.start/tick*tick, orphans.Holds(orphans.Streams(boolToInt(p.has(holding))))
+				seen.Ignored = uint64(boolToInt(p.has(ignoresInt))) << (syscall.SIGINT - 1)
 			}
 			if !p.alive() {
 				continue
@@ -704,11 +706,12 @@ func (k *kernel) Forward(pid int, sig syscall.Signal, group bool) {
 }
 
 // Send sends by a pidfd, or where nobody else reaps, so that it is the one that was seen.
-func (k *kernel) Send(to orphans.Process, sig syscall.Signal) {
+func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	k.called = true
 	if p := k.w.byPid(to.Pid); p != nil && slices.Contains(k.f.looked, p.id) {
-		_ = k.signal(p, sig, bySend)
+		return k.signal(p, sig, bySend) != syscall.EPERM
 	}
+	return true
 }
 
 // Kill sends SIGKILL to the children, or to the whole tree, but for one that was forked just now.
