@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"fmt"
+	"os/exec"
 	"strconv"
 	"testing"
 
@@ -13,8 +14,13 @@ import (
 // Only looks: as PID 1, Kill begins with kill(-1).
 func TestEntrants(t *testing.T) {
 	proc, tree := newFakeProc(t)
-	bystander := rig.Bystander(t)
-	entrant, below, zombie := bystander.Process.Pid, rig.Bystander(t).Process.Pid, rig.Bystander(t).Process.Pid
+	var pids []int
+	var all []*exec.Cmd
+	for range 3 {
+		all = append(all, rig.Bystander(t))
+		pids = append(pids, all[len(all)-1].Process.Pid)
+	}
+	entrant, below, zombie := pids[0], pids[1], pids[2]
 	enter := func(pid, parent int, state, children string) {
 		proc.put(pid, "status", statusOf(pid, parent, "some", state, 16, 1))
 		proc.put(pid, fmt.Sprintf("task/%d/children", pid), children)
@@ -47,7 +53,7 @@ func TestEntrants(t *testing.T) {
 	rig.Equal(t, "that the entrant is watched", watched >= 0, true)
 	_ = unix.Close(watched)
 
-	rig.NoError(t, bystander.Process.Kill())
+	rig.NoError(t, all[0].Process.Kill())
 	watched, _ = tree.LivingChild()
 	for watched >= 0 && !exited(watched) {
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(watched), Events: unix.POLLIN}}, -1)
@@ -56,5 +62,10 @@ func TestEntrants(t *testing.T) {
 		t.Errorf("one that has ended is still watched")
 	}
 	enter(entrant, 0, "Z (zombie)", "")
+	rig.Equal(t, "that one may have left a child", tree.HasEntrants(), true)
+	for _, one := range all {
+		_ = one.Process.Kill()
+		_ = one.Wait()
+	}
 	rig.Equal(t, "that there are entrants, as one is a zombie", tree.HasEntrants(), false)
 }

@@ -129,13 +129,16 @@ func (t *Tree) entrants() []int {
 	return slices.DeleteFunc(snapshot[0], func(pid int) bool { return pid == t.self })
 }
 
-// HasEntrants reports whether a process is alive that came in from outside. It may be a zombie, until its parent has reaped
-// it, which nobody in this PID namespace can wait for.
+// HasEntrants reports whether a process that came in from outside is alive, or has just left a child to this process. Nobody
+// in this PID namespace can wait until a zombie is reaped outside, so a zombie does not count.
 func (t *Tree) HasEntrants() bool {
+	if !t.Entrants || t.self != 1 {
+		return false
+	}
 	return slices.ContainsFunc(t.entrants(), func(pid int) bool {
 		s, err := t.Status(pid)
 		return err == nil && Process{State: s.State, Threads: s.Threads}.Alive()
-	})
+	}) || ownChild(unix.P_ALL, 0) != unix.ECHILD
 }
 
 // verify looks at the process that has the pid now and reports whether the process is

@@ -493,17 +493,25 @@ print("status", result.returncode)
 // keptServer are three calls of a model's, of which the first one leaves a server. By its pid it is known: it may still be
 // about to execute setsid, or fini.
 var keptServer = trial{
-	needs: []string{"setsid", "bash", "jq"}, standIns: map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"},
+	needs: []string{"setsid", "bash", "jq", "pgrep"}, standIns: map[string]string{"server": "(setsid sleep 1000 &); echo ready; exec sleep 1001"},
 	script: `set -e
-		call() { fini -k 5s -t 10m --grace=1s --orphans=pipes --report=report.json -- bash -c "$(echo "$BLOCK" | sed -n "$1p")"; }
+		call() { fini -k 5s -t 10m --grace=1s '--allow-orphan=env:KEEP=?*' --report=report.json -- bash -c "$(echo "$BLOCK" | sed -n "$1p")"; }
 		call 1
 		pid=$(cat server.pid)
 		jq -r ".leftovers[0] | if .pid == $pid then .spared else . end" report.json
 		until grep -q ready log; do sleep 0.01; done
-		call 2 | grep -c "^ *$pid fini -p none -k 5s -- server"
+		call 2 | grep -c "^$pid fini -p none -k 5s -- server"
 		call 3`,
-	out: "pipes\n1\n", later: true,
+	out: "allow-orphan\n1\n", later: true,
 }.run
+
+// inUnshare: the call can't end PID 1, and the last line does.
+func inUnshare(t *testing.T, text string) {
+	need.Root(t, "for unshare")
+	rig.NeedPidNamespace(t)
+	trial{needs: []string{"unshare", "nsenter", "pgrep"}, env: []string{"COMMAND=kill 1; sleep 1000 & echo called"}, out: "called\n",
+		says: []string{"fini: ignored SIGTERM", "fini: ending the pause: SIGRTMIN+3"}}.run(t, text)
+}
 
 // inBackground: each line's shell is gone at once; the server stays. Without what the line says it ends with its shell.
 func inBackground(t *testing.T, text string) {

@@ -186,7 +186,7 @@ func timeToStop(t *testing.T, text string) {
 	mustStopWell(t, containers.StartContainer(t, append(strings.Fields(m[1]), image)...))
 }
 
-// sandbox: in the container the model's commands have fini in front. One leaves a server; one is cut off; one loses its
+// sandbox: in the container the model's commands have fini in front. One leaves a server to keep; one is cut off; one loses its
 // client. The end of the container is the end of all.
 func sandbox(t *testing.T, text string) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
@@ -197,7 +197,7 @@ func sandbox(t *testing.T, text string) {
 	c := containers.StartContainer(t, strings.Fields(strings.Replace(flags, " example ", " "+built(t, imageOfBoth, nil)+" ", 1))...)
 	call := func(limit, command string) *rig.Life {
 		argv := strings.Fields(strings.NewReplacer(" sandbox ", " "+c.Name+" ", " bash -c \"$COMMAND\"", "", " 2m ",
-			" "+limit+" ").Replace(lines[1]))
+			" "+limit+" ", "'", "").Replace(lines[1]))
 		return rig.StartCmd(t, containers.Client(t, append(argv[1:], "sh", "-c", command)...))
 	}
 	runs := func() string {
@@ -212,7 +212,7 @@ func sandbox(t *testing.T, text string) {
 	}
 	// What a shell has just started is a shell yet, with its streams and in its group.
 	const untilRuns = `until tr "\000" " " </proc/$!/cmdline | grep -q "^sleep 100"; do :; done; `
-	l := call("2m", `sleep 1001 >/dev/null 2>&1 & `+untilRuns+`sleep 1002 & `+untilRuns+`echo called`)
+	l := call("2m", `kill 1; KEEP=web setsid sleep 1001 >/dev/null 2>&1 & `+untilRuns+`sleep 1002 & `+untilRuns+`echo called`)
 	if out := l.Out.Whole(); out != "called\n" {
 		t.Errorf("it says %q", out)
 	}
@@ -222,7 +222,7 @@ func sandbox(t *testing.T, text string) {
 	}
 	mustRun("1001")
 	l = rig.OutOfTime(t, func(_ testing.TB, timeout string) *rig.Life {
-		return call(strings.TrimPrefix(timeout, "--timeout="), `sleep 1003 >/dev/null 2>&1 & setsid sleep 1004 >/dev/null 2>&1 & `+untilRuns+`echo ready; sleep 1005`)
+		return call(strings.TrimPrefix(timeout, "--timeout="), `KEEP=1 sleep 1003 >/dev/null 2>&1 & KEEP=1 setsid sleep 1004 >/dev/null 2>&1 & `+untilRuns+`echo ready; sleep 1005`)
 	})
 	l.MustHaveStatus(124)
 	l.Err.Want("fini: stopping the command: --timeout=")

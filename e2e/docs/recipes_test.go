@@ -180,6 +180,7 @@ var recipeTests = []recipe{
 	{"sh", "ctest", long, leakInCTest},
 	{"sh", "--entrypoint=/fini example -P", long, sandbox},
 	{"sh", "server.pid", quick, keptServer},
+	{"sh", "unshare -pf", quick, inUnshare},
 	{"sh", "FINI_ORPHANS_GRACE=20s --stop-timeout", long, timeToStop},
 	{"dockerfile", "celery", long, masterAndChildren},
 	{"yaml", "command: [\"/fini\", \"--\"]", long, commandInPod},

@@ -23,8 +23,9 @@ import (
 // because kong takes time for each letter of a tag. The tag preset is a default that depends on where fini runs, and
 // env:"-" means that fini runs no command, and no FINI_ variable sets the flag.
 type Options struct {
-	// Run no command: reap until SIGTERM, SIGINT, SIGQUIT or SIGHUP. fini then treats the processes that it has inherited
-	// as leftovers, and exits with 0. It does the same when the parent process dies.
+	// Run no command: reap until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3. fini then treats the processes that it
+	// has inherited as leftovers, and exits with 0. It does the same when the parent process dies. As PID 1 it ignores
+	// these signals if a process in its own container sends them, and its end includes the calls of docker exec.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
 	// When the parent process dies, stop the command with SIG; none: let it run on. SIG is also the first signal after a
 	// --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent process only if you
@@ -190,6 +191,7 @@ func (c *Options) Policy() life.Policy {
 		Remap:       c.RemapExit,
 		WarnReaped:  c.WarnReaped,
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
+		Pause:       c.Pause,
 	}
 	p.OrphansGrace = min(c.Grace, 5*time.Second)
 	if c.OrphansGrace != nil {

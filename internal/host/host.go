@@ -101,6 +101,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 	})
 	k.rules = life.Rules{Policy: options.Policy(), Identity: k.plan.Identity}
 	k.tree.Pipes = k.rules.Orphans == life.StopPipes
+	k.tree.Entrants = k.rules.Pause && k.rules.Initial
 	return k
 }
 

@@ -3,6 +3,7 @@ package host
 // The methods of life.Kernel on the real kernel. The methods that only write a message are in say.go.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -119,11 +120,16 @@ func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
 
 // Dropped says that the inner fini takes signals only from the outer fini. That is no warning, because whoever signals
-// all processes, as by kill -- -1, has reached the outer fini too.
+// all processes, as by kill -- -1, has reached the outer fini too. A pause as
+// PID 1 warns, once, that it takes signals only from outside.
 func (k *kernel) Dropped(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
-		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(name, 16))
+		sender = fmt.Sprintf(" from %d (%s)", got.Sender, report.OneLine(cmp.Or(name, "?"), 16))
+	}
+	if k.rules.Initial {
+		k.Sayf(life.Normal, "ignored %s%s: only a process outside of this PID namespace can end the pause, as docker stop does", signals.Name(got.Signal), sender)
+		return
 	}
 	k.Sayf(life.Detail, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
@@ -172,7 +178,7 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 		}
 	}
 	none = none || k.tree.OnlyEarlier()
-	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // a pause looks at those when it ends
+	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // which nobody asks for before the end of a pause
 }
 
 // restAfter decides whether Wait rests, and how long, after n children were reaped at once. A zombie counts against the

@@ -110,6 +110,9 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 	case spared == life.StopPipes:
 		level, why = life.Detail, " (--orphans=pipes)"
 	}
+	if what == "stopping" && k.rules.Orphans == life.StopPipes && shown.Holds == orphans.Holds(orphans.Stderr) {
+		why = "; redirect stderr too to keep it" // as after `nohup cmd >log &`
+	}
 	silent := quietly || k.Threshold < level
 	if silent && !k.report.Lists() {
 		return

@@ -80,6 +80,7 @@ type (
 		text  string
 		why   Reason // why fini stops or kills the command or its leftovers
 	}
-	noMain struct{} // there is no main child, and every child is a leftover now
+	ignore struct{ Signal } // says that a pause ignores it
+	noMain struct{}         // there is no main child, and every child is a leftover now
 	exit   struct{ End }
 )

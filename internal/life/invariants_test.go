@@ -152,6 +152,7 @@ var invariants = []struct {
 	{"TERM before KILL", "whoever was there when all were asked has had a stop signal", hits, func(w *world, x fact) bool {
 		m := x.to.mark
 		there := m.adopted || !m.afterStop && (!w.ghost.begun || x.to.lived(w.ghost.askedAt))
+		there = there && (x.to.parent == 0 || !x.to.has(entered))               // it was left to one that came in from outside, perhaps to the end
 		hurried := w.rules.OrphansGrace <= shortPause || w.ghost.interrupts > 1 // no second look before that: a limit
 		return !x.kills(w) || m.termed || !there || m.missed && hurried
 	}},
@@ -219,6 +220,14 @@ var invariants = []struct {
 		clears := byLook && x.before == "clearing" && where(x.by.machine) == "clearing"
 		may := func(p *proc) bool { return p.alive() && w.isCleared(p) && !p.mark.refused }
 		return !clears || w.now <= w.ghost.clearsAt+refusedBound+slack || w.first(may) != nil
+	}},
+	{"from outside", "no process in the PID namespace of a pause ends it, or cuts its end short", turns, func(w *world, x fact) bool {
+		got, is := x.event.(Signal)
+		acts := func(a action) bool { _, says := a.(ignore); return !says }
+		return !is || !w.pauses() || got.Outside || x.before == where(x.by.machine) && !slices.ContainsFunc(x.by.todo, acts)
+	}},
+	{"entrants end their own", "what one that came in from outside has started is left to it while it lives", hits, func(w *world, x fact) bool {
+		return !x.asks() || !w.entrantAbove(x.to)
 	}},
 	{"its own to finish", "what a leftover starts after it was asked is left to it while it lives", hits, func(w *world, x fact) bool {
 		return !x.asks() || !w.isItsOwn(x.to) && (x.by.heir || !w.isCleanUp(x.to))

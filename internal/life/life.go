@@ -112,6 +112,7 @@ type Policy struct {
 	Remap         []int
 	WarnReaped    bool
 	Rewrite       map[syscall.Signal]syscall.Signal
+	Pause         bool // there is no command
 }
 
 // An Identity is the place of this process and of the command among other processes.

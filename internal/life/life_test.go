@@ -681,6 +681,7 @@ func TestWhatSignalsAskFor(t *testing.T) {
 		{signal(syscall.SIGXCPU), 0},
 		{signal(syscall.SIGXFSZ), 0},
 		{signal(syscall.SIGWINCH), 0},
+		{signal(rtmin3), endsPause | ignoredFromInside},
 	} {
 		rig.Equal(t, fmt.Sprintf("what %+v asks for", c.got), r.asks(c.got), c.want)
 	}
@@ -690,6 +691,14 @@ func TestWhatSignalsAskFor(t *testing.T) {
 	rig.Equal(t, "what SIGINT asks for that is dropped", r.asks(signal(syscall.SIGINT)), asks(0))
 	r.Ignored = []syscall.Signal{syscall.SIGHUP}
 	rig.Equal(t, "what a hang-up asks for that is ignored", r.asks(byKernel(syscall.SIGHUP)), asks(0))
+
+	r = defaults()
+	r.Pause, r.Initial = true, true
+	outside := signal(syscall.SIGTERM)
+	outside.Outside = true
+	rig.Equal(t, "what SIGTERM asks a sandbox for", r.asks(outside), all)
+	rig.Equal(t, "what SIGTERM from inside asks a sandbox for", r.asks(signal(syscall.SIGTERM)), ignoredFromInside)
+	rig.Equal(t, "what SIGUSR1 from inside asks a sandbox for", r.asks(signal(syscall.SIGUSR1)), asks(0))
 
 	early, late := entry.Sleeper{}, entry.Sleeper{Main: 1, Job: 1}
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
@@ -791,22 +800,44 @@ func TestPause(t *testing.T) {
 		r.Orphans = orphans
 		play(t, New(&script{}, r, 0, false), append(pausing, turns...))
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP, rtmin3} {
 		pause(StopAll,
-			turn{4, signal(sig), "noMain, look", "lingering"},
+			turn{4, signal(sig), fmt.Sprintf("noMain, say %q, look", "ending the pause: "+signals.Name(sig)), "lingering"},
 			turn{4, found(holder), "wake 500ms", "lingering"},
 			turn{500*ms + 4, sees(elapsed{}, found(holder)), "(stopping holder), holder<-15, wake 5ms", "asking"},
 			turn{5 * time.Second, sees(elapsed{}, found(holder)), "wake 10ms", "asking"},
 			turn{6 * time.Second, reap(true, holder.Pid), "exit 0 (stopped 1)", "over"})
 	}
 	pause(LeaveAll,
-		turn{4, signal(syscall.SIGTERM), "noMain, look", "counting"},
+		turn{4, signal(syscall.SIGTERM), `noMain, say "ending the pause: SIGTERM", look`, "counting"},
 		turn{4, found(holder), "(leaving holder), exit 0 (left 1)", "over"})
 	for _, why := range []Reason{ParentDied, BoundEnded} {
 		pause(LeaveAll,
 			turn{4, stop{why: why}, "noMain, (ending the pause: " + why.String() + "), look", "lingering"},
 			turn{4, reap(true), "exit 0", "over"})
 	}
+
+	// As PID 1 it takes only what comes from outside, and stops those who have come from there, and then what they have left.
+	r := defaults()
+	r.Pause, r.Initial = true, true
+	outside := signal(rtmin3)
+	outside.Outside = true
+	entrant, below := orphans.Process{Pid: 60, Name: "entrant", Entered: true}, orphans.Process{Pid: 61, Name: "below", Parent: 60}
+	left := below
+	left.Parent = 1
+	play(t, New(&script{}, r, 0, false), []turn{
+		{0, signal(syscall.SIGTERM), "ignore", "pausing"},
+		{1, signal(syscall.SIGQUIT), "", "pausing"},
+		{2, signal(rtmin3), "", "pausing"},
+		{3, outside, `noMain, say "ending the pause: SIGRTMIN+3", look`, "lingering"},
+		{3, found(entrant, below), "wake 500ms", "lingering"},
+		{4, signal(syscall.SIGTERM), "", "lingering"},
+		{500*ms + 3, sees(elapsed{}, found(entrant, below)), "(stopping entrant), entrant<-15, wake 5ms", "asking"},
+		{510 * ms, sees(elapsed{}, found(left)), "(stopping below), below<-15, wake 10ms", "asking"},
+		{511 * ms, signal(syscall.SIGINT), "", "asking"},
+		{512 * ms, signal(syscall.SIGINT), "", "asking"},
+		{600 * ms, reap(true, left.Pid), `say "ignored at least 6 signals from inside this PID namespace in all", exit 0 (stopped 2)`, "over"},
+	})
 }
 
 // In a long wait looks cost little, however many leftovers there are, and however slow the machine is.

@@ -25,7 +25,7 @@ type Kernel interface {
 	MainEnded() // the main child has exited
 
 	Taken(got Signal)                                       // notes a signal that the life takes in
-	Dropped(got Signal)                                     // warns that an inner fini has dropped one
+	Dropped(got Signal)                                     // warns that an inner fini has dropped one, or that a pause ignores it
 	Traffic() (orphans.Traffic, error)                      // of the processes that hold standard input
 	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
@@ -357,6 +357,8 @@ func (a tell) do(l *Loop) {
 	}
 	l.Tell(a.process, a.what, a.spared, a.quietly, of)
 }
+
+func (a ignore) do(l *Loop) { l.Dropped(a.Signal) }
 
 func (noMain) do(l *Loop) { l.mainEnded() }
 

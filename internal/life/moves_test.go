@@ -51,6 +51,9 @@ func sending(sig syscall.Signal) func(*world, *proc) {
 func forCommand(sig syscall.Signal) func(*world, *proc) {
 	return func(w *world, p *proc) {
 		w.may(w.rules.rewritten(sig), true)
+		if w.pauses() && ending(sig) { // even if one from inside comes with it
+			w.oblige(w.ladder())
+		}
 		_ = w.kill(outside, p, sig)
 	}
 }
@@ -115,6 +118,14 @@ var treeMoves = []move{
 		w.may(syscall.SIGTERM, true)
 		w.may(syscall.SIGTERM, true) // there, and by way of fini: a limit that docs/limits.md states
 		w.killGroup(outside, w.rules.Job, syscall.SIGTERM)
+	}},
+	{"kills 1", 2, func(w *world, p *proc) bool { return w.pauses() && p.has(ofTree|entered) && p.state == 'S' }, func(w *world, p *proc) {
+		_ = w.kill(p, w.top(), syscall.SIGTERM)
+	}},
+	{"enters", 1, nil, func(w *world, _ *proc) {
+		if w.pauses() && w.top() != nil {
+			w.enter()
+		}
 	}},
 	{"closes stdin", 1, func(w *world, p *proc) bool { return shell(w, p) && w.stdin.closedAt == 0 }, func(w *world, _ *proc) {
 		w.stdin.closedAt = w.now

@@ -1,12 +1,16 @@
 package life
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-126c5d8a/fini/signals"
+)
 
 // paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
 // stops them as it does after a command has exited.
 //
 //	state    event   where it leads
-//	pausing  signal  the sweep, at a signal that ends the pause: see asks
+//	pausing  signal  the sweep, at a signal that ends the pause: see asks. PID 1 ignores it if it comes from inside
 //	         stop    the sweep, if the reason overrules --orphans
 type paused struct {
 	Rules
@@ -17,8 +21,11 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	p.OrphansGrace = p.Grace // these are no leftovers of a command
 	switch e := e.(type) {
 	case Signal:
-		if p.asks(e)&endsPause != 0 { // which asks what is inherited to end, even under --orphans=wait
-			return newSweep(p.Rules, p.records).begin(now, false, noMain{})
+		switch asks := p.asks(e); {
+		case asks&endsPause != 0: // which asks what is inherited to end, even under --orphans=wait
+			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{level: Normal, text: "ending the pause: " + signals.Name(e.Signal)})
+		case asks == ignoredFromInside:
+			return p.ignore(e), p
 		}
 	case stop:
 		if e.why.overrules() {
@@ -27,6 +34,14 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 		}
 	}
 	return nil, p
+}
+
+// ignore notes a signal from inside of the PID namespace, and names the first one's sender: each `kill 1` has another pid.
+func (r *records) ignore(got Signal) (do []action) {
+	if r.ignored++; r.ignored == 1 {
+		return []action{ignore{got}}
+	}
+	return nil
 }
 
 func (paused) stops() bool { return false }

@@ -78,6 +78,7 @@ type records struct {
 	leftovers map[int]*Record // by pid
 	givenBack time.Duration   // by how much the waits of a stop were made longer, in all
 	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
+	ignored   int             // signals that the PID 1 of a pause has ignored
 }
 
 // of returns the Record of a leftover, nil if there is none. If the start of a stuck process can't be read, its pid must

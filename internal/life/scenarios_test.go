@@ -190,7 +190,11 @@ var settings = []part{
 	{name: "--idle", set: goesIdle, moves: []string{"writes"}},
 	{name: "--idle, and something to read", set: goesIdle, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
 	{name: "--idle, no /proc", set: goesIdle, moves: []string{"writes"}, more: noProc},
-	{name: "--pause", more: pauses},
+	{name: "--pause", set: func(r *Rules) { r.Pause = true }, more: pauses, moves: []string{"kills 1", "enters"}},
+	{name: "--pause, no /proc", set: func(r *Rules) { r.Pause = true }, moves: []string{"kills 1", "enters"}, more: func(w *world) {
+		noProc(w)
+		pauses(w)
+	}},
 	{name: "--stop-signal and --timeout", set: func(r *Rules) {
 		r.Timeout, r.StopSignals = 60*ms, []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}
 	}, more: func(w *world) { w.may(syscall.SIGUSR1, false) }},
@@ -211,11 +215,23 @@ func (f *fini) unwatch(id handle) {
 	f.bound = slices.DeleteFunc(slices.Clone(f.bound), func(b bond) bool { return b.id == id })
 }
 
-// pauses makes the main child and all that it has started what others have left to fini.
+// pauses makes the main child and all that it has started what others have left to fini. One that docker exec runs, with a
+// child, is beside that in the PID namespace.
 func pauses(w *world) {
 	w.get(w.cast.main).deathsig, w.cast.main = 0, 0
+	if w.rules.Initial {
+		w.enter()
+		w.fork(w.last())
+	}
 	w.finis[0].Loop = *New(&kernel{w: w}, w.rules, 0, false)
 	w.ghost.mainEnded = epoch - 2*time.Second
+}
+
+// enter adds one that comes into the PID namespace from outside. Without /proc fini can't tell who has, and leaves them alone.
+func (w *world) enter() {
+	p := w.fork(&proc{is: entered | traits(boolToInt(!w.blind))*ofTree})
+	w.setsid(p)
+	p.mark.hidden = true // until fini looks whether somebody has
 }
 
 // The moves come in bunches, so that each bunch can go deep.
@@ -238,7 +254,8 @@ func scenarios(whole bool, depth int) (all []scenario) {
 				for k, kind := range kinds {
 					odd := boolToInt(p > 0) + boolToInt(s > 0) + boolToInt(as.first || as.job) + boolToInt(k > 1)
 					most := 1 + boolToInt(p > 0 && k > 0 || kind.name == "one that may stay" && setting.name == "--allow-orphan") +
-						boolToInt(policy == StopPipes && setting.name == "no /proc" && !as.begins && !as.job)
+						boolToInt(policy == StopPipes && setting.name == "no /proc" && !as.begins && !as.job) +
+						boolToInt(as.first && strings.HasPrefix(setting.name, "--pause"))
 					if !possible(as, setting.name, kind.name) || !whole && odd > most {
 						continue
 					}
@@ -297,7 +314,7 @@ func (s scenario) start() *world {
 func possible(as role, setting, kind string) bool {
 	switch {
 	case setting == "-c" && as.job,
-		setting == "--pause" && (as.pair || as.job),
+		strings.HasPrefix(setting, "--pause") && (as.pair || as.job),
 		setting == "no pidfds" && (!as.pair || kind == "traced"), // nothing shows an end that a tracer hides
 		kind == "the inner fini is traced" && !as.pair:
 		return false

@@ -89,14 +89,18 @@ var askedBy = map[syscall.Signal]asks{
 	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates, // some go on after it
 	syscall.SIGQUIT: endsWaiting | endsPause | ignoredFromInside | terminates,
 	syscall.SIGHUP:  endsWaiting | endsPause | ignoredFromInside | terminates,
+	rtmin3:          endsPause | ignoredFromInside, // which queues: the kernel merges the others, also with one from inside
 }
+
+const rtmin3 syscall.Signal = 37 // SIGRTMIN+3, by which systemd ends a container
 
 const (
 	ofStopSignal = startsKillAfter | startsStopWithin | endsWaiting | terminates // also
 	ofHangUp     = startsKillAfter                                               // also, if the kernel sends SIGHUP for a terminal
 )
 
-// asks returns what a signal asks for, by itself or by what --rewrite makes of it. If that drops the signal, nothing.
+// asks returns what a signal asks for, by itself or by what --rewrite makes of it. If that drops the signal, nothing. As PID
+// 1 a pause is a sandbox, whose processes can't end it.
 func (r Rules) asks(got Signal) (all asks) {
 	sent := r.rewritten(got.Signal)
 	if sent == 0 {
@@ -104,6 +108,9 @@ func (r Rules) asks(got Signal) (all asks) {
 	}
 	if all = r.asksBy(got.Signal) | r.asksBy(sent); got.Kernel && got.Signal == syscall.SIGHUP && all != 0 {
 		all |= ofHangUp
+	}
+	if r.Pause && r.Initial && !got.Outside {
+		all &= ignoredFromInside // asks for nothing else
 	}
 	return all
 }

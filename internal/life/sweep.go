@@ -182,8 +182,11 @@ func (s *sweep) enter(stage stage, deadline time.Duration, do ...action) ([]acti
 
 func (s *sweep) received(now time.Duration, got Signal) ([]action, Machine) {
 	sig := s.rewritten(got.Signal)
-	if s.asks(got)&endsWaiting == 0 || s.stage == lingering && s.Job != 0 && got.byKey() {
-		return nil, s // the rest of the job has had the key too
+	switch asks := s.asks(got); {
+	case asks == ignoredFromInside:
+		return s.ignore(got), s
+	case asks&endsWaiting == 0, s.stage == lingering && s.Job != 0 && got.byKey(): // the rest of the job has had the key too
+		return nil, s
 	}
 	again := sig == syscall.SIGINT && s.sawInterrupt
 	s.sawInterrupt, s.urgent = s.sawInterrupt || sig == syscall.SIGINT, true
@@ -418,6 +421,8 @@ func (s *sweep) refusing(found []orphans.Process) (pids []int) {
 // that a living leftover has started since then, and returns its signal for them too. The leftover has to finish them
 // itself: its clean-up may need a sleep or an rm. A process that started within the tick of the request counts too. So
 // does, for a while, a process whose start is unknown: see startUnknown. Parents come before their children in found.
+// A process that came in from outside finishes all that it has started: one that is a fini would pass on SIGTERM to
+// processes that have had it.
 func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[int]Sent, spared map[int]bool) {
 	since, spared = map[int]Sent{}, map[int]bool{}
 	trusts := s.askedAt == notAsked || now < s.askedAt+min(startUnknown, s.Grace/2)
@@ -425,6 +430,8 @@ func (s *sweep) cleanUp(now time.Duration, found []orphans.Process) (since map[i
 		parent, ok := since[p.Parent]
 		first, asked := s.asked(p)
 		switch {
+		case p.Entered:
+			since[p.Pid] = Sent{}
 		case ok && (p.Start+tick > parent.At || p.Start == 0 && trusts):
 			since[p.Pid], spared[p.Pid] = parent, true
 		case asked:
@@ -589,6 +596,9 @@ func (s *sweep) finish(do ...action) ([]action, Machine) {
 	}
 	if s.count > MaxNamed {
 		do = append(do, say{level: Normal, text: fmt.Sprintf("%s %d leftovers in all", did, s.count)})
+	}
+	if s.ignored > 1 {
+		do = append(do, say{level: Normal, text: fmt.Sprintf("ignored at least %d signals from inside this PID namespace in all", s.ignored)})
 	}
 	if slices.Contains(s.Remap, end.Status()) {
 		end.Result = Result{}

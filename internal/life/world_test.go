@@ -91,6 +91,7 @@ const (
 	earlier                       // was a child of fini's process before that was fini
 	mayStay                       // has a name that --allow-orphan leaves alone
 	ignoresInt                    // as a shell without job control lets its background do
+	entered                       // the PID namespace of fini, or descends from one that has
 )
 
 func (p *proc) alive() bool       { return p.state == 'S' || p.state == 'T' }
@@ -184,7 +185,7 @@ func (w *world) fork(parent *proc) *proc {
 		w.all[i] = proc{
 			id: w.lastID, pid: w.freePid(), parent: parent.id, group: parent.group, session: parent.session,
 			start: w.now, state: 'S', is: parent.is &^ (subreaper | autoreap | traced | cleans | cleaning | asleep),
-			mark: mark{afterStop: w.ghost.stopping, afterAsk: parent.mark.asked},
+			mark: mark{afterStop: w.ghost.stopping, afterAsk: parent.mark.asked, hidden: parent.mark.hidden},
 		}
 		return &w.all[i]
 	}
@@ -209,7 +210,9 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 	w.rememberDeath(p)
 	adopter := w.adopter(p)
 	for _, child := range w.children(p.id) {
-		child.parent = adopter
+		if child.parent = adopter; adopter != 0 && child.has(entered) {
+			child.is |= ofTree
+		}
 		if sig := child.deathsig; sig != 0 && child.alive() {
 			child.mark.termed = child.mark.termed || ending(sig)
 			w.may(sig, false)
@@ -222,14 +225,26 @@ func (w *world) exit(p *proc, status syscall.WaitStatus) {
 }
 
 // Adoption: the nearest subreaper above a process inherits its children, whatever their group,
-// session or uid; else init does. See PR_SET_CHILD_SUBREAPER in prctl(2).
+// session or uid; else init does, or in a PID namespace its PID 1. See PR_SET_CHILD_SUBREAPER in prctl(2), pid_namespaces(7).
 func (w *world) adopter(p *proc) handle {
 	for above := w.get(p.parent); above != nil; above = w.get(above.parent) {
 		if above.alive() && above.has(subreaper) {
 			return above.id
 		}
 	}
+	if top := w.top(); p.has(entered) && top != nil && top.alive() {
+		return top.id
+	}
 	return 0
+}
+
+// isEntrant reports whether a process has come into the PID namespace from outside: its parent is there.
+func (p *proc) isEntrant() bool { return p.has(entered) && p.parent == 0 && p.alive() }
+
+// entrantAbove reports whether a living entrant has started a process, or what has started that.
+func (w *world) entrantAbove(p *proc) bool {
+	above := w.get(p.parent)
+	return above != nil && (above.isEntrant() || w.entrantAbove(above))
 }
 
 // Orphaned groups: a group is linked to its session by a member whose parent is in another
@@ -280,6 +295,8 @@ func (w *world) notify(p *proc) {
 		f.child = f.child || f.main.Ended // it watches a pidfd: see LivingChild in package orphans
 	case f != nil:
 		f.child = f.child || p.state == 'Z' || p.changed != 0
+	case p.has(entered) && p.parent == 0:
+		w.worker().child = w.worker().child || w.worker().main.Ended // the same
 	case reaped && isTold && parent.has(cleaning):
 		w.exit(parent, exited(0))
 	}
@@ -503,10 +520,12 @@ func (f *fini) catch(sig syscall.Signal, from *proc) {
 	if from != nil {
 		got.Kernel, got.Sender = false, from.pid
 	}
+	got.Outside = from == nil || !from.has(ofTree|entered)
 	at, found := slices.BinarySearchFunc(f.caught, sig, func(c Signal, s syscall.Signal) int { return int(c.Signal - s) })
 	if !found {
 		f.caught = slices.Insert(f.caught, at, Signal{})
 	}
+	got.Outside = got.Outside || found && f.caught[at].Outside
 	if !found || f.phase == awake { // pending, it is the first one
 		f.caught[at] = got
 	}
@@ -575,7 +594,7 @@ func (w *world) endOf(f *fini) {
 	w.happens(fact{what: ends, by: f})
 	status := f.result.WaitStatus()
 	if f.rules.Initial {
-		for _, p := range w.those(func(p *proc) bool { return w.descends(p, f.id) }) {
+		for _, p := range w.those(func(p *proc) bool { return w.descends(p, f.id) || p.has(entered) }) {
 			p.state = 0
 		}
 		status = exited(f.result.Status())
@@ -623,8 +642,19 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	k.called = true
 	exits = k.w.wait4(k.f.id)
 	// none is ECHILD: there is no child. One from before that was fini does not count.
-	return exits, k.w.first(func(p *proc) bool { return p.parent == k.f.id && !p.has(earlier) }) == nil
+	for _, p := range k.w.procs() {
+		p.mark.hidden = p.mark.hidden && k.w.blind
+	}
+	return exits, k.w.first(func(p *proc) bool {
+		return p.parent == k.f.id && !p.has(earlier) || k.seesEntrants() && k.f.main.Ended && p.isEntrant()
+	}) == nil
 }
+
+// seesEntrants reports whether fini counts those who have come in from outside as of the tree.
+func (k *kernel) seesEntrants() bool { return k.w.pauses() && !k.w.blind }
+
+// pauses reports whether fini is PID 1 and has no command.
+func (w *world) pauses() bool { return w.rules.Pause && w.rules.Initial }
 
 // ofTree reports whether a fini knows that a process of its tree has sent a signal.
 func (w *world) ofTree(f *fini, got signals.Received) bool {
@@ -654,12 +684,16 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	k.called = true
 	w, f := k.w, k.f
 	v.Still, v.Nameless, f.looked, f.stay = len(k.missed) == 0, w.blind, nil, nil
-	for parents := []*proc{w.get(f.id)}; len(parents) > 0; parents = parents[1:] {
+	parents := []*proc{w.get(f.id)}
+	if k.seesEntrants() {
+		parents = append([]*proc{{}}, parents...)
+	}
+	for ; len(parents) > 0; parents = parents[1:] {
 		for _, p := range w.children(parents[0].id) {
-			if p.has(earlier) || slices.Contains(k.missed, p) {
+			if p.has(earlier) || slices.Contains(k.missed, p) || parents[0].id == 0 && !p.has(entered) {
 				continue
 			}
-			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1}
+			seen := orphans.Process{Pid: p.pid, Parent: parents[0].pid, Group: p.group, Session: p.session, Threads: 1, Entered: parents[0].id == 0}
 			if seen.Name, seen.State = "?", '?'; !w.blind {
 				parents = append(parents, p)
 				seen.Name, seen.State = w.name(p.id), p.state
@@ -720,7 +754,7 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	w, f := k.w, k.f
 	childrenOnly = childrenOnly || w.blind
 	for _, p := range w.those(func(p *proc) bool {
-		isSeen := p.parent == f.id || !childrenOnly && w.descends(p, f.id)
+		isSeen := p.parent == f.id || !childrenOnly && (w.descends(p, f.id) || k.seesEntrants() && p.has(entered))
 		return isSeen && !slices.Contains(k.missed, p) && !p.has(earlier) && !w.stays(p)
 	}) {
 		switch k.signal(p, syscall.SIGKILL, byKill) {

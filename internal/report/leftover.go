@@ -41,7 +41,10 @@ const worthSaying = 10 * time.Second
 // line. A leftover outside of fini's session is called detached.
 func Describe(p orphans.Process, commandLine string, session int, from Lineage, limit int) string {
 	var more string
-	if p.Session != session && p.Session != 0 {
+	switch {
+	case p.Entered:
+		more += ", started from outside"
+	case p.Session != session && p.Session != 0:
 		more += ", detached"
 	}
 	if old := proc.Uptime() - p.Start; p.Start > 0 && old >= worthSaying {

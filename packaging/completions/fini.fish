@@ -44,7 +44,7 @@ complete -c fini -n __fini_at_flags -l report -r -F -d 'write a report in JSON t
 complete -c fini -n __fini_at_flags -s w -l warn-reaped -f -d 'name each orphan that fini reaps, and how it ended'
 complete -c fini -n __fini_at_flags -s q -l quiet -f -d 'write only errors'
 complete -c fini -n __fini_at_flags -s v -l verbose -f -d 'also write about the start, each signal, and the exit'
-complete -c fini -n __fini_at_flags -s P -l pause -f -d 'run no command\: reap until SIGTERM, SIGINT, SIGQUIT or SIGHUP'
+complete -c fini -n __fini_at_flags -s P -l pause -f -d 'run no command\: reap until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3'
 complete -c fini -n __fini_at_flags -l install -r -F -d 'copy this binary to PATH, and exit'
 complete -c fini -n __fini_at_flags -s s -f -d 'accepted for tini'\''s sake\: fini always does what tini does with it'
 complete -c fini -n __fini_at_flags -s l -s L -l license -f -d 'print the license'

@@ -3,6 +3,7 @@ package engines
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ func TestDropInDocker(t *testing.T) {
 		"no rights/status": func(t *testing.T, e *dropIn) { checkStatus(t, e, noRights, fewStatuses) },
 		"no rights/stop":   func(t *testing.T, e *dropIn) { checkStop(t, e, noRights) },
 		"pause":            dropInPause,
+		"sandbox":          dropInSandbox,
 		"terminal":         dropInTerminal,
 		"the child alone":  dropInAlone,
 	})
@@ -59,6 +61,7 @@ func TestDropInPodman(t *testing.T) {
 		"root/status":     func(t *testing.T, e *dropIn) { checkStatus(t, e, nil, fewStatuses) },
 		"root/stop":       func(t *testing.T, e *dropIn) { checkStop(t, e, nil) },
 		"play kube":       podmanPlayKube,
+		"sandbox":         dropInSandbox,
 		"the child alone": dropInAlone,
 	})
 }
@@ -158,10 +161,30 @@ func dropInPause(t *testing.T, e *dropIn) {
 	if out := pause.MustEnd(0, 0); out != "" {
 		t.Errorf("fini -P wrote %q", out)
 	}
-	g.MustEnd(137, 137) // with its namespace
+	g.MustEnd(143, 143) // it came into the namespace from outside, so fini asks it
 
 	_, g = joined(e.Image, "sleep", "1000")
 	rig.Until(t, "200 zombies beside sleep", func() bool { return e.Zombies(t, g.Name) == 200 })
+}
+
+// A sandbox ends by its engine, also beside a loop of `kill 1`, and asks the call that runs.
+func dropInSandbox(t *testing.T, e *dropIn) {
+	for range rig.QuickOrFull(3, 20) {
+		out := t.TempDir()
+		g := inForeground(e.Engine, t, "-v", rig.Fini+":/fini:ro", "-v", out+":/out", "--stop-signal", "RTMIN+3", "--entrypoint", "/fini", e.Image, "-P")
+		rig.Until(t, "the container runs", func() bool { return isRunning(e.Engine, t, g.Name) })
+		e.Must(t, "exec", "-d", g.Name, "/fini", "--", "sh", "-c", `
+			trap "echo asked >>/out/call; exit" TERM
+			echo ready >/out/call
+			while :; do sleep 1000 & wait; done`)
+		e.Must(t, "exec", "-d", g.Name, "sh", "-c", "echo loops >/out/loop; while :; do kill 1; done")
+		for _, name := range []string{"call", "loop"} {
+			rig.Until(t, "it runs", func() bool { text, _ := os.ReadFile(filepath.Join(out, name)); return len(text) > 0 })
+		}
+		e.Must(t, "stop", "-t", "60", g.Name)
+		g.MustEnd(0, 0)
+		rig.Equal(t, "what the call has written", rig.ReadFile(t, filepath.Join(out, "call")), "ready\nasked\n")
+	}
 }
 
 // A shell on a terminal has its jobs, with the client's terminal as far as its own.

@@ -43,6 +43,7 @@ var Programs = map[string]func(args []string) int{
 	"@bystander":   runBystander,
 	"@dead-end":    runDeadEnd,
 	"@executes":    runExecutes,
+	"@forge":       runForge,
 	"@fuse":        runFuse,
 	"@in-dead-end": runInDeadEnd,
 	"@in-exec":     runInExec,
