@@ -355,3 +355,13 @@ func TestParentDeathSignalIsKept(t *testing.T) {
 		}
 	})
 }
+
+// In a shell line, exec leaves no shell between the host and fini: the host's death stops the command.
+func TestExecInAShellLine(t *testing.T) {
+	t.Parallel()
+	l := rig.StartCmd(t, rig.CommandOf([]string{"/bin/sh", "-c",
+		`sh -c 'exec "$0" -q -- sh -c "echo up; exec sleep 1000"' "$0" & read go`, rig.Fini}))
+	l.Out.Want("up")
+	l.Signal(syscall.SIGKILL)
+	rig.Until(t, "the end of the tree", func() bool { return rig.HungUp(l.Witness) })
+}

@@ -73,7 +73,10 @@ def wrap(
     required: bool = False,
     binary: str | None = None,
 ) -> Wrapped:
-    """What to start in the place of a command: fini with the command. Without a binary it is the command, unless required."""
+    """What to start in the place of a command: fini with the command. Without a binary it is the command, unless required.
+
+    Start it without a shell; in a shell line, put exec before it, or fini doesn't see your process exit.
+    """
     global _said
     try:
         return Wrapped(path(binary), [*flags, "--", command, *args])
