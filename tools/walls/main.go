@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -106,7 +107,11 @@ func check() (found []string, err error) {
 		}
 		files = append(files, file)
 	}
-	impure, err := outside(importer.ForCompiler(fset, "source", nil), fset, files)
+	source, err := sourceImporter(fset)
+	if err != nil {
+		return nil, err
+	}
+	impure, err := outside(source, fset, files)
 	return append(found, impure...), err
 }
 
@@ -179,6 +184,14 @@ func unknown(pkgs []pkg) (found []string) {
 		}
 	}
 	return found
+}
+
+// sourceImporter returns an importer that reads the source of a package. It finds the standard library by the go command,
+// because a program that was built with -trimpath doesn't know where it is.
+func sourceImporter(fset *token.FileSet) (types.Importer, error) {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	build.Default.GOROOT = strings.TrimSpace(string(root))
+	return importer.ForCompiler(fset, "source", nil), err
 }
 
 // outside returns a line for each use of another package in package life that calls does not allow.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"strings"
@@ -50,7 +49,10 @@ func TestMissingPackage(t *testing.T) {
 func TestLifeIsPure(t *testing.T) {
 	t.Chdir("../..") // for the packages of this module
 	fset := token.NewFileSet()
-	source := importer.ForCompiler(fset, "source", nil)
+	source, err := sourceImporter(fset)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ name, imports, body, want string }{
 		{"constants, types and methods", "syscall;time", "var s syscall.WaitStatus; _ = s.Exited() && time.Second.Minutes() > 0; _ = syscall.SIGTERM", ""},
 		{"Sprintf", "fmt", `_ = fmt.Sprintf("x")`, ""},
