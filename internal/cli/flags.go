@@ -48,6 +48,10 @@ type Options struct {
 	// Send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal. Otherwise it is up to the
 	// sender of a signal to send another. 0 turns it off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop"`
+	// Be gone DUR after the end has begun, and cut each wait for that. It begins with a stop of fini's own, with SIGTERM
+	// or a signal of --stop-signal to fini, or with the command's exit if fini then stops what is left. A second less
+	// than docker stop -t or a pod's grace keeps the exit status. 0 turns it off.
+	StopWithin time.Duration `placeholder:"DUR" group:"stop"`
 	// Run as two processes: if one of them is killed, the other stops the command.
 	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop"`
 	// Time for leftovers to exit by themselves before fini stops them.
@@ -181,6 +185,7 @@ func (c *Options) Policy() life.Policy {
 		Grace:       c.Grace,
 		Linger:      c.Linger,
 		KillAfter:   c.KillAfter,
+		StopWithin:  c.StopWithin,
 		Timeout:     c.Timeout,
 		Idle:        c.Idle,
 		StopSignals: c.StopSignal,

@@ -44,11 +44,12 @@ var outer process
 // state is what the rest of fini gets as it is: see Facts.
 type state struct {
 	Sleeper
-	Failed         int  // the negative errno that prevented the pair
-	Group, Session int  // of the outer fini
-	Line           int  // this process's end
-	Report         int  // the descriptor of the report's place, or -1
-	KnowsEarlier   bool // Earlier could be read
+	Failed         int           // the negative errno that prevented the pair
+	Group, Session int           // of the outer fini
+	Line           int           // this process's end
+	Report         int           // the descriptor of the report's place, or -1
+	KnowsEarlier   bool          // Earlier could be read
+	Asked          time.Duration // when the first SIGTERM was relayed, as uptime; 0 if none was
 }
 
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because

@@ -28,6 +28,9 @@ func (p *process) sleep() {
 		}
 		if act&Relay != 0 {
 			p.say(Signal)
+			if p.Asked == 0 && p.Signal.Value == uint32(unix.SIGTERM) {
+				p.Asked = proc.Uptime()
+			}
 		}
 		p.do(act)
 		if act&Exit != 0 {

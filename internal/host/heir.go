@@ -49,5 +49,5 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	case result.Sig == 0:
 		result.Code = life.ExitFailed // the runtime of the inner fini aborted
 	}
-	return life.NewHeir(k, k.rules, int(self.Main), result).Run()
+	return life.NewHeir(k, k.rules, int(self.Main), result, self.Asked).Run()
 }

@@ -79,6 +79,8 @@ func (k *kernel) because(why life.Reason) string {
 		return fmt.Sprintf("no process with its standard input has read or written anything for %v (--idle)", k.rules.Idle)
 	case life.NotEnded:
 		return fmt.Sprintf("the command did not exit within %v of the signal (--kill-after)", k.rules.KillAfter)
+	case life.OutOfTime:
+		return fmt.Sprintf("the command did not exit in time for --stop-within=%v", k.rules.StopWithin)
 	}
 	return ""
 }

@@ -34,6 +34,7 @@ const (
 type sleeper struct {
 	entry.Sleeper
 	deadline time.Duration // 0 if it has none
+	asked    time.Duration // when it relayed the first SIGTERM
 	staysUp  bool          // it was to end when it took a TSTP that waited for Started
 }
 
@@ -270,6 +271,9 @@ func (w *world) asleep(f *fini) {
 	}
 	if act&entry.Relay != 0 {
 		took("a signal", "relayed")
+		if s.asked == 0 && sig == syscall.SIGTERM {
+			s.asked = w.now
+		}
 		w.say(inner.id, entry.Message{Kind: entry.Signal, Value: s.Signal.Value, Sender: s.Signal.Sender})
 	}
 	if act&entry.TellParent != 0 {
@@ -368,7 +372,14 @@ func (w *world) wake(f *fini) {
 		result.Code = ExitFailed
 	}
 	rules := Rules{Policy: w.rules.Policy}
-	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), result)
+	if within := rules.StopWithin; within > 0 {
+		w.ghost.stopBy = w.now + within
+		if s.asked != 0 {
+			w.ghost.stopBy = max(s.asked+within, w.now+within/10)
+		}
+		w.ghost.endsAt = w.ghost.stopBy
+	}
+	f.Loop = *NewHeir(&kernel{w: w, f: f}, rules, int(s.Main), result, s.asked)
 }
 
 // heard is what the outer fini has told an inner one, as in the loop of package main.
@@ -428,7 +439,7 @@ var pairMoves = []move{
 		w.ghost.early = ExitFailed
 		w.ghost.killed++
 		w.endEarly(p, 2)
-		w.ghost.mustEnd = 0
+		w.ghost.mustEnd, w.ghost.stopBy = 0, 0
 		w.oblige(w.ladder())
 	}},
 }

@@ -16,6 +16,10 @@ type Machine interface {
 	step(now time.Duration, e event) (do []action, next Machine)
 
 	stops() bool // whether a wait of a stop is under way: see slice
+
+	// bounded returns when the wait that is under way ends, if --stop-within counts, else nil; what has to be left of the
+	// reserve then; and how many waits like this one may come in all before the reserve.
+	bounded() (end *time.Duration, keeps time.Duration, waits time.Duration)
 }
 
 // An event is what the loop has learnt: a Signal, measured in idle.go, or one of the types below.

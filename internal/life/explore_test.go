@@ -155,6 +155,9 @@ func (w *world) pass(to time.Duration) {
 	if _, isStopped := w.finisAlive(); w.ghost.mustEnd != 0 && (isStopped || !w.idle()) {
 		w.ghost.mustEnd += to - w.now
 	}
+	if _, isStopped := w.finisAlive(); w.ghost.stopBy != 0 && (isStopped || !w.idle()) {
+		w.ghost.stopBy += to - w.now
+	}
 	if to/tick != w.now/tick {
 		w.recent = 0
 	}

@@ -53,6 +53,8 @@ type ghost struct {
 
 	got, due    [4]int        // how often the main child got a signal, and may have: see counted
 	sentForMain [4]bool       // a process has sent it to fini for the main child
+	endsAt      time.Duration // when --stop-within is over, were all fini quick
+	stopBy      time.Duration // when --stop-within is over; 0 if it has not begun
 	mustEnd     time.Duration // at the latest; 0 for no reason yet
 }
 
@@ -165,6 +167,9 @@ func (w *world) rememberTurn(x fact) {
 	g, r, before, after := &w.ghost, w.rules, x.before, where(x.by.machine)
 	s, _ := x.by.machine.(*sweep)
 	inSweep := slices.Contains(beginnings, before) || before == "killing" || before == "pausing"
+	if g.stopBy == 0 && w.rules.StopWithin > 0 && w.beginsEnd(x, after) {
+		g.stopBy, g.endsAt = w.now+w.rules.StopWithin, w.now+w.rules.StopWithin
+	}
 	if x.goesIdle() {
 		g.idled, g.unwait = true, true
 		w.may(syscall.SIGTERM, false)
@@ -241,6 +246,25 @@ func (w *world) wantsEnd(got Signal) bool {
 	})
 }
 
+// beginsEnd reports whether --stop-within counts from this turn: from a stop of fini's own, a signal for the command that
+// ends servers, or the command's exit, unless fini then waits.
+func (w *world) beginsEnd(x fact, after string) bool {
+	switch x.by.machine.(type) {
+	case *sweep:
+		return after != "waiting"
+	case *ladder:
+		got, isSignal := x.event.(Signal)
+		sent := w.rules.rewritten(got.Signal)
+		_, isStop := x.event.(stop)
+		ends := slices.ContainsFunc([]syscall.Signal{got.Signal, sent}, func(sig syscall.Signal) bool {
+			return sig == syscall.SIGTERM || slices.Contains(w.rules.StopSignals, sig)
+		})
+		return isSignal && len(x.by.todo) > 0 && ends ||
+			(isStop || x.goesIdle()) && after != "running"
+	}
+	return false
+}
+
 // rememberDeath draws the conclusions of a death.
 func (w *world) rememberDeath(p *proc) {
 	g, r, c := &w.ghost, w.rules, w.cast
@@ -262,7 +286,7 @@ func (w *world) rememberDeath(p *proc) {
 			w.may(r.Deathsig, false)
 		}
 		if p.id == c.inner {
-			g.mustEnd = 0 // the heir begins anew
+			g.mustEnd, g.stopBy = 0, 0 // the heir begins anew
 		}
 		if c.inner != 0 {
 			w.oblige(w.ladder())

@@ -167,7 +167,8 @@ var invariants = []struct {
 		case x.to.mark.hadTerm && w.inGroup(x.to) && !w.blind && g.mainEnded != 0:
 			until = max(until, g.termAt+w.rules.Grace)
 		}
-		return !x.kills(w) || g.interrupts > 1 || w.now >= until
+		part := 2 + 4*time.Duration(boolToInt(x.way == byForward))
+		return !x.kills(w) || g.interrupts > 1 || w.now >= until || w.reserveLeft(part)
 	}},
 	{"cleaners", "SIGKILL for the command spares its group for --linger, and no longer", hits | ends, func(w *world, x fact) bool {
 		switch {
@@ -176,7 +177,7 @@ var invariants = []struct {
 		case x.kills(w):
 			return x.way != byForward || x.to.id == w.cast.main
 		}
-		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger
+		return x.sig != syscall.SIGKILL || w.ghost.hurried || w.now >= w.ghost.mainEnded+w.rules.Linger || w.reserveLeft(4)
 	}},
 	{"asked to", "a signal that does not ask for the end does not stop the command", turns, func(w *world, x fact) bool {
 		got, is := x.event.(Signal)
@@ -201,7 +202,7 @@ var invariants = []struct {
 		return !x.kills(w) || x.way == byForward || m.asked || m.afterStop || g.interrupts > 1 || m.missed && w.rules.Grace <= shortPause
 	}},
 	{"not while it ends", "who was asked with the command has --linger before fini says that it leaves it", ends, func(w *world, x fact) bool {
-		early := w.now < w.ghost.mainEnded+w.rules.Linger && !w.ghost.hurried
+		early := w.now < w.ghost.mainEnded+w.rules.Linger && !w.ghost.hurried && !w.reserveLeft(4)
 		return x.by.heir || w.rules.OrphansExit >= 0 || w.policy() != LeaveAll || !early || !slices.ContainsFunc(x.by.told, func(pid int) bool {
 			p := w.byPid(pid)
 			return p != nil && p.alive() && w.inGroup(p) && (p.mark.hadTerm || p.mark.hadInt) && !w.isCleared(p)
@@ -314,6 +315,10 @@ var invariants = []struct {
 		}
 		return true
 	}},
+	{"in time", "--stop-within bounds the whole end, whatever the tree does", waits, func(w *world, _ fact) bool {
+		next := w.next()
+		return w.ghost.stopBy == 0 || w.extra() > slack || !w.treeAlive() || next != 0 && next <= w.ghost.stopBy
+	}},
 	{"bounded", "the end comes in a ladder's time, and nobody is left stopped till then", rests | waits, func(w *world, x fact) bool {
 		top, inner, main := w.top(), w.get(w.cast.inner), w.get(w.cast.main)
 		up := top != nil && top.state == 'S'
@@ -408,6 +413,11 @@ func (w *world) isItsOwn(p *proc) bool {
 // grace is how long nobody is killed.
 func (w *world) grace() time.Duration {
 	return min(w.rules.Grace, cmp.Or(w.rules.KillAfter, w.rules.Grace))
+}
+
+// reserveLeft reports whether --stop-within leaves no more than so many parts of its reserve.
+func (w *world) reserveLeft(parts time.Duration) bool {
+	return w.ghost.stopBy != 0 && w.now >= w.ghost.endsAt-parts*(w.rules.StopWithin/10)/6
 }
 
 // orphansGrace is how long those have that are asked after the command's exit. An heir asks the command too, and under

@@ -57,6 +57,7 @@ type ladder struct {
 	isSuspended bool   // the main child is suspended by a signal
 	asked       bool   // a signal that asks for the end has come: see startsKillAfter
 	taken       uint64 // signals that have come, as received and as sent: bit n-1 is signal n
+	ends        bool   // --stop-within counts
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
 }
@@ -86,6 +87,18 @@ func (l *ladder) step(now time.Duration, e event) (do []action, next Machine) {
 
 func (l *ladder) stops() bool { return l.rung != running }
 
+func (l *ladder) bounded() (end *time.Duration, keeps, waits time.Duration) {
+	switch {
+	case !l.ends || l.rung == running:
+		return nil, 0, 0
+	case l.rung == killed:
+		return &l.deadline, 4, 1
+	case l.rung == closing || l.rung == heeding: // then come the stop signals
+		return &l.deadline, partsOfReserve, time.Duration(1 + max(len(l.StopSignals), 1))
+	}
+	return &l.deadline, partsOfReserve, time.Duration(1 + len(l.further))
+}
+
 func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	sig, asks := l.rewritten(got.Signal), l.asks(got)
 	if sig != 0 && !got.OfTree {
@@ -111,12 +124,17 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	if l.KillAfter > 0 && (l.rung == running || l.rung == closing && l.killBy == 0) {
 		l.killBy = now + l.KillAfter
 	}
+	starts := l.StopWithin > 0 && asks&startsStopWithin != 0
+	l.ends = l.ends || starts
 	switch {
 	case l.rung == closing: // the sender's signal serves as the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
 	case l.rung == running && l.KillAfter > 0:
 		l.stopReason = NotEnded
 		do = append(do, l.endIn(now, l.KillAfter)...)
+	case l.rung == running && starts:
+		l.stopReason = OutOfTime
+		do = append(do, l.endIn(now, l.StopWithin)...)
 	}
 	return do
 }
@@ -137,6 +155,7 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 		l.Orphans = StopAll
 	}
 	l.timedOut = l.timedOut || why == TimedOut || why == WentIdle
+	l.ends = true
 	switch {
 	case why == StdinClosed && (l.rung == running || l.rung == stopping && l.stopReason == NotEnded && now+l.Grace < l.killBy):
 		l.leftUnread = e.unread
@@ -246,7 +265,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		l.further = l.further[1:]
 		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
-		l.rung = killed
+		l.rung, l.deadline = killed, now+killedBound
 		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
 		return []action{l.killing(now), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
 	case l.rung == killed:
@@ -261,7 +280,10 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 
 // killing says that fini kills the command, and which flag gives the command longer.
 func (l *ladder) killing(now time.Duration) action {
-	if l.isOverdue(now) {
+	switch {
+	case l.cut:
+		return say{level: Normal, text: "killing the command", why: OutOfTime}
+	case l.isOverdue(now):
 		return say{level: Normal, text: "killing the command", why: NotEnded}
 	}
 	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}

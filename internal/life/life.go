@@ -69,7 +69,8 @@ const (
 	StdinClosed
 	TimedOut
 	WentIdle
-	NotEnded // --kill-after
+	NotEnded  // --kill-after
+	OutOfTime // --stop-within
 
 	Reasons // how many there are
 )
@@ -87,6 +88,7 @@ func (r Reason) String() string {
 		TimedOut:    "timeout",
 		WentIdle:    "idle",
 		NotEnded:    "killAfter",
+		OutOfTime:   "stopWithin",
 	}[r]
 }
 
@@ -102,6 +104,7 @@ type Policy struct {
 	Grace, Linger time.Duration
 	OrphansGrace  time.Duration    // how long leftovers that the sweep asks may take to exit
 	KillAfter     time.Duration    // 0 for off
+	StopWithin    time.Duration    // from the first wait of a stop to the end of fini; 0 for off
 	Timeout       time.Duration    // 0 for none
 	Idle          time.Duration    // 0 for none
 	StopSignals   []syscall.Signal // what a stop for another reason sends, one after the other, each with Grace

@@ -195,6 +195,7 @@ func step(l *Loop, now time.Duration, e event) (do []action) {
 		return nil
 	}
 	do, l.machine = l.machine.step(now, e)
+	l.bound(now)
 	for _, a := range do {
 		if _, is := a.(kill); !is {
 			a.do(l)
@@ -306,6 +307,51 @@ func TestStep(t *testing.T) {
 			{30000 * ms, sees(elapsed{}, found(member, holdsOutput(below(member, 800*ms)))), "wake 10ms", "asking"},
 			{60000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(stopping below), below<-15, wake 20ms", "asking"},
 			{61000 * ms, sees(elapsed{}, found(holdsOutput(below(orphan, 800*ms)))), "(killing below), below<-9, wake 0s", "killing"},
+		}},
+		{"--stop-within: TERM, what is left for the command, and then for leftovers", with(func(r *Rules) { r.StopWithin = 9 * time.Second }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, signal(syscall.SIGINT), "forward 2", "running"},
+			{1000 * ms, signal(syscall.SIGTERM), "forward 15, wake 9s", "stopping"},
+			{4000 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
+			{9099 * ms, elapsed{}, "", "stopping"},
+			{9100 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
+			{9101 * ms, sees(mainExits(signaled(9), false), found(member, escapee)), "wake 299ms", "lingering"},
+			{9400 * ms, sees(elapsed{}, found(member, escapee)), "(killing member), member<-9, wake 5ms", "clearing"},
+			{9550 * ms, sees(elapsed{}, found(member, escapee)), "member<-9, look", "clearing, asking"},
+			{9550 * ms, found(escapee), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{9700 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+			{9700 * ms, swept{hit: []int{escapee.Pid}}, "kill children", "killing"},
+			{9801 * ms, swept{hit: []int{escapee.Pid}}, "kill", "killing"},
+			{19801 * ms, swept{hit: []int{escapee.Pid}}, `say "gave up on leftovers that do not exit: [203], so --stop-within=9s was not kept", end by 9 (stopped 2)`, "over"},
+		}},
+		{"--stop-within: what comes before SIGTERM leaves some time for that", with(func(r *Rules) {
+			r.StopWithin, r.Grace, r.StopSignals = 10*time.Second, time.Minute, []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
+		}), []turn{
+			{0, stop{why: StdinClosed}, "wake 1m0s", "closing"},
+			{3000 * ms, elapsed{}, "(stopping the command: stdin), forward 2, look, wake 1m0s", "stopping"},
+			{6000 * ms, elapsed{}, "forward 15, wake 1m0s", "stopping"},
+			{8999 * ms, elapsed{}, "", "stopping"},
+			{9000 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
+			{9334 * ms, elapsed{}, "look", "clearing"},
+		}},
+		{"--stop-within begins with the command's exit, if nothing was before", with(func(r *Rules) { r.StopWithin, r.Linger = 2*time.Second, time.Second }), []turn{
+			{1000 * ms, sees(mainExits(exited(0), false), found(escapee)), "wake 1s", "lingering"},
+			{2000 * ms, sees(elapsed{}, found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{2933 * ms, sees(elapsed{}, found(escapee)), "wake 10ms", "asking"},
+			{2934 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+		}},
+		{"but not if fini waits, and -k's clock is another one", with(func(r *Rules) {
+			r.StopWithin, r.KillAfter, r.Orphans = 2*time.Second, time.Hour, WaitAll
+		}), []turn{
+			{0, mainExits(exited(0), false), "look", "waiting"},
+			{5000 * ms, sees(signal(syscall.SIGTERM), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
+			{6934 * ms, sees(elapsed{}, found(escapee)), "(killing escapee), kill children", "killing"},
+		}},
+		{"-k's clock may begin before that of --stop-within", with(func(r *Rules) { r.StopWithin, r.KillAfter = 2*time.Second, time.Hour }), []turn{
+			{0, signal(syscall.SIGINT), "forward 2, wake 1h0m0s", "stopping"},
+			{3000 * ms, elapsed{}, "", "stopping"},
+			{3000 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
+			{4800 * ms, elapsed{}, "(killing the command: stopWithin), forward 9 alone, wake 10s", "killed"},
 		}},
 		{"who was there and comes to light late is asked, and who was started since is not", with(func(r *Rules) { r.Linger = 0 }), []turn{
 			{1000 * ms, sees(mainExits(exited(0), false), found(escapee)), "(stopping escapee), escapee<-15, wake 5ms", "asking"},
@@ -757,13 +803,13 @@ func TestHeir(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewHeir(&script{}, r, mainPid, c.result)
+			l := NewHeir(&script{}, r, mainPid, c.result, 0)
 			rig.Equal(t, "how it begins", text(l.todo), `say "stopping the command: the inner fini was killed", look`)
 			play(t, l, c.turns)
 		})
 	}
 	t.Run("all has ended before", func(t *testing.T) {
-		l := NewHeir(&script{reaps: []reaping{reap(true, mainPid, 300)}}, r, mainPid, Result{Sig: syscall.SIGKILL})
+		l := NewHeir(&script{reaps: []reaping{reap(true, mainPid, 300)}}, r, mainPid, Result{Sig: syscall.SIGKILL}, 0)
 		l.turn()
 		rig.Equal(t, "what it does", text(l.todo), "end by 9")
 	})

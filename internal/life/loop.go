@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
+	"github.com/seed-126c5d8a/fini/signals"
 )
 
 // A Kernel answers a Loop's questions and carries out its actions: the real kernel, or the model of the tests.
@@ -87,9 +88,9 @@ type Loop struct {
 
 // The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
 // command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
-// of any length, or many that add up to the longest of --grace, -k and --orphans-grace. So nobody can put SIGKILL off for ever by
-// suspending and continuing fini again and again. In a long wait a slice is a 64th of it, so that fini can sleep
-// while leftovers have an hour to finish.
+// of any length, or many that add up to the longest of --grace, -k, --orphans-grace and --stop-within. So nobody can put
+// SIGKILL off for ever by suspending and continuing fini again and again. In a long wait a slice is a 64th of it, so that
+// fini can sleep while leftovers have an hour to finish.
 const (
 	shortSlice   = 250 * time.Millisecond
 	slicesOfWait = 64
@@ -121,8 +122,13 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 // main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
 // doesn't spare any leftover, but --allow-orphan still spares the leftovers that it names. Every other process is asked
 // to exit, although the kernel may have sent the command its parent death signal.
-func NewHeir(k Kernel, rules Rules, main int, result Result) *Loop {
+//
+// asked is when the outer fini relayed the first SIGTERM, as uptime, or 0. If that has started --stop-within, it goes on.
+func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration) *Loop {
 	l := newLoop(k, rules, main)
+	if asked != 0 && rules.StopWithin > 0 && rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
+		l.stopBy = max(asked+rules.StopWithin, k.Now()+rules.reserve())
+	}
 	s := newSweep(rules, l.records)
 	s.Orphans, s.result = StopAll, result
 	s.OrphansGrace = s.Grace // the command is asked too
@@ -183,7 +189,9 @@ func (l *Loop) turn() {
 	case len(l.queue) > 0:
 		e := l.queue[0]
 		l.queue = l.queue[1:]
-		l.todo, l.machine = l.machine.step(l.tick(), e)
+		now := l.tick()
+		l.todo, l.machine = l.machine.step(now, e)
+		l.bound(now)
 	default:
 		l.wait()
 	}
@@ -214,15 +222,49 @@ func (l *Loop) wait() {
 // tick looks at the clock, and gives back the time by which a slice was too long.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
-	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace) {
+	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace, l.rules.StopWithin) {
 		l.givenBack += by
 		if l.wake != 0 {
 			l.wake += by
+		}
+		if l.stopBy != 0 {
+			l.stopBy += by
 		}
 		l.machine.step(now, late{by}) // which decides nothing
 	}
 	l.seen = now
 	return now
+}
+
+// The end of --stop-within is kept for what comes after the command: a tenth of it, but at most longestReserve. A sixth of
+// that is the unit of what Machine.bounded keeps: two for leftovers to exit by themselves, two for them to exit after
+// SIGTERM, and two to reap them and to write the report.
+const (
+	longestReserve = time.Second
+	partsOfReserve = 6
+)
+
+func (p Policy) reserve() time.Duration { return min(p.StopWithin/10, longestReserve) }
+
+// bound begins --stop-within at the first wait of a stop, and cuts this wait and each later one.
+func (l *Loop) bound(now time.Duration) {
+	if l.rules.StopWithin == 0 || l.machine == nil {
+		return
+	}
+	end, keeps, waits := l.machine.bounded()
+	if end == nil {
+		return
+	}
+	if l.stopBy == 0 {
+		l.stopBy = now + l.rules.StopWithin
+	}
+	last := l.stopBy - keeps*l.rules.reserve()/partsOfReserve
+	if last = now + max(last-now, 0)/waits; *end > last {
+		*end, l.cut = last, true
+	}
+	if *end != 0 && l.wake > *end {
+		l.wake = *end
+	}
 }
 
 // due reports whether a time has come, and forgets it then.
@@ -337,7 +379,12 @@ func (a kill) do(l *Loop) {
 	l.queue = append(l.queue, swept{hit: hit, refused: refused, fresh: fresh, err: err})
 }
 
-func (a wake) do(l *Loop) { l.wake, l.slice = l.Now()+a.after, a.after/slicesOfWait }
+func (a wake) do(l *Loop) {
+	now := l.Now()
+	l.wake = now + a.after
+	l.bound(now)
+	l.slice = (l.wake - now) / slicesOfWait
+}
 
 func (a hurry) do(l *Loop) {
 	if at := l.Now() + a.after; l.wake == 0 || l.wake > at {

@@ -156,7 +156,8 @@ var treeMoves = []move{
 	}},
 	{"20 ms pass", 2, nil, func(w *world, _ *proc) { w.pass(w.now + 20*ms) }}, // a busy machine
 	{"all is frozen for 4 s", 1, nil, func(w *world, _ *proc) {
-		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.startedK, &w.ghost.clearsAt, &w.ghost.mainEnded, &w.ghost.mustEnd} {
+		for _, at := range []*time.Duration{&w.ghost.askedAt, &w.ghost.stopAt, &w.ghost.startedK, &w.ghost.clearsAt, &w.ghost.mainEnded, &w.ghost.mustEnd,
+			&w.ghost.stopBy, &w.ghost.endsAt} {
 			if *at != 0 {
 				*at += 4*time.Second - shortSlice // of the slice in which that happens nothing may be left
 			}

@@ -79,3 +79,7 @@ func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 }
 
 func (*parting) stops() bool { return true }
+
+func (p *parting) bounded() (end *time.Duration, keeps, waits time.Duration) {
+	return &p.deadline, 1, 1
+}

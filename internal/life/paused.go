@@ -45,3 +45,5 @@ func (r *records) ignore(got Signal) (do []action) {
 }
 
 func (paused) stops() bool { return false }
+
+func (paused) bounded() (*time.Duration, time.Duration, time.Duration) { return nil, 0, 0 }

@@ -77,6 +77,8 @@ type records struct {
 	main      Record          // its Pid is 0 if there is no main child
 	leftovers map[int]*Record // by pid
 	givenBack time.Duration   // by how much the waits of a stop were made longer, in all
+	stopBy    time.Duration   // when --stop-within is over, as uptime; 0 as long as it does not count
+	cut       bool            // it has cut a wait
 	all       bool            // one call may have sent SIGKILL to any process: see KillChildren in package orphans
 	ignored   int             // signals that the PID 1 of a pause has ignored
 }

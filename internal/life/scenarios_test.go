@@ -159,6 +159,12 @@ var settings = []part{
 	{name: "defaults"},
 	{name: "--grace 0", set: func(r *Rules) { r.Grace = 0 }},
 	{name: "--orphans-grace", set: func(r *Rules) { r.Grace, r.OrphansGrace = 2*time.Second, 30*ms }, tree: []branch{grouped(ignores), apart(ignores)}},
+	{name: "--stop-within", set: func(r *Rules) {
+		r.Grace, r.OrphansGrace, r.StopWithin = 2*time.Second, time.Second, 600*ms
+	}, tree: []branch{grouped(ignores), apart(ignores)}},
+	{name: "--stop-within of a deaf command", set: func(r *Rules) {
+		r.Grace, r.Linger, r.StopWithin, r.Timeout, r.StopSignals = 2*time.Second, time.Second, 600*ms, 60*ms, []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}
+	}, main: ignores, tree: []branch{grouped(ignores), apart(ignores)}, more: func(w *world) { w.may(syscall.SIGUSR1, false) }},
 	{name: "--linger 0", set: func(r *Rules) { r.Linger = 0 }},
 	{name: "-k", set: func(r *Rules) { r.KillAfter = 30 * ms }},
 	{name: "-k longer than --grace", set: func(r *Rules) { r.KillAfter = 200 * ms }},

@@ -149,6 +149,19 @@ func (s *sweep) step(now time.Duration, e event) ([]action, Machine) {
 
 func (s *sweep) stops() bool { return s.stage != waiting }
 
+// bounded leaves killing as it is: what does not exit by then is in uninterruptible sleep, or not to be signalled.
+func (s *sweep) bounded() (end *time.Duration, keeps, waits time.Duration) {
+	switch s.stage {
+	case lingering:
+		return &s.deadline, 4, 1
+	case clearing:
+		return &s.deadline, 3, 1
+	case asking:
+		return &s.deadline, 2, 1
+	}
+	return nil, 0, 0
+}
+
 // begin begins to deal with leftovers. Under --orphans=wait fini waits for them unless it has a reason to stop them.
 func (s *sweep) begin(now time.Duration, mayWait bool, do ...action) ([]action, Machine) {
 	switch {
@@ -307,7 +320,7 @@ func (s *sweep) looked(now time.Duration, e looked) ([]action, Machine) {
 	case asking:
 		since, spared := s.cleanUp(now, e.Found)
 		if left := s.refusing(found); len(found) > 0 && len(left) == len(found) {
-			return s.finish(append(do, gaveUp(left))...)
+			return s.finish(append(do, s.gaveUp(now, left))...)
 		}
 		do = append(do, s.askEach(now, found, spared)...)
 		s.setDeadline(found, since)
@@ -511,7 +524,7 @@ func (s *sweep) askEach(now time.Duration, found []orphans.Process, spared map[i
 func (s *sweep) killEach(now time.Duration, found []orphans.Process, do []action) ([]action, Machine) {
 	if len(found) == 0 && s.Allow { // the last leftovers are exiting, unless a tracer keeps one
 		if now >= s.deadline {
-			return s.finish(append(do, gaveUp(s.unreaped()))...)
+			return s.finish(append(do, s.gaveUp(now, s.unreaped()))...)
 		}
 		return append(do, s.again(now)), s
 	}
@@ -567,13 +580,17 @@ func (s *sweep) swept(now time.Duration, e swept, do ...action) ([]action, Machi
 		bound -= killedBound - refusedBound
 	}
 	if left := slices.Concat(e.hit, e.refused); now >= bound && len(left) > 0 {
-		return s.finish(append(do, gaveUp(left))...)
+		return s.finish(append(do, s.gaveUp(now, left))...)
 	}
 	return append(do, s.again(now)), s
 }
 
-func gaveUp(pids []int) action {
-	return say{level: Always, text: fmt.Sprintf("gave up on leftovers that do not exit: %v", pids)}
+func (s *sweep) gaveUp(now time.Duration, pids []int) action {
+	text := fmt.Sprintf("gave up on leftovers that do not exit: %v", pids)
+	if s.stopBy != 0 && now > s.stopBy {
+		text += fmt.Sprintf(", so --stop-within=%v was not kept", s.StopWithin)
+	}
+	return say{level: Always, text: text}
 }
 
 // again asks for the next look, later each time, but not after the stage's end.

@@ -16,6 +16,7 @@ _fini() {
 		--stop-signal) flag=stop-signal ;;
 		--grace) flag=grace ;;
 		--kill-after) flag=kill-after ;;
+		--stop-within) flag=stop-within ;;
 		--linger) flag=linger ;;
 		--orphans-grace) flag=orphans-grace ;;
 		--orphans) flag=orphans ;;
@@ -48,6 +49,7 @@ _fini() {
 	stop-signal) _fini_value 'SIG' "$cur"; return ;;
 	grace) _fini_value '' "$cur"; return ;;
 	kill-after | -k) _fini_value '' "$cur"; return ;;
+	stop-within) _fini_value '' "$cur"; return ;;
 	linger) _fini_value '' "$cur"; return ;;
 	orphans-grace) _fini_value '' "$cur"; return ;;
 	orphans) _fini_value 'POLICY' "$cur"; return ;;
@@ -71,6 +73,7 @@ _fini() {
 		--stop-signal=
 		--grace=
 		-k --kill-after=
+		--stop-within=
 		--shield --no-shield
 		--linger=
 		--orphans-grace=

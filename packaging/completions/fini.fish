@@ -1,7 +1,7 @@
 # fish completion of fini's command line, written by make flags; DO NOT EDIT
 
 # The flags whose value is the next word.
-set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --linger --orphans-grace --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
+set -g __fini_valued -p --pdeathsig -t --timeout --idle --bind --stop-signal --grace -k --kill-after --stop-within --linger --orphans-grace --orphans --orphans-exit --allow-orphan -r --rewrite -e --remap-exit --report --install
 
 # Whether no command has begun.
 function __fini_at_flags
@@ -27,6 +27,7 @@ complete -c fini -n __fini_at_flags -l bind -x -a '(__fish_complete_pids)' -d 's
 complete -c fini -n __fini_at_flags -l stop-signal -x -a 'none (kill -l | string split -n " ")' -d 'what -i, -t and --idle send to stop the command'
 complete -c fini -n __fini_at_flags -l grace -x -d 'time to exit after stdin closes, and again after each stop signal, before SIGKILL'
 complete -c fini -n __fini_at_flags -s k -l kill-after -x -d 'send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal'
+complete -c fini -n __fini_at_flags -l stop-within -x -d 'be gone DUR after the end has begun, and cut each wait for that'
 complete -c fini -n __fini_at_flags -l shield -f -d 'run as two processes\: if one of them is killed, the other stops the command'
 complete -c fini -n __fini_at_flags -l no-shield -f -d 'turn off --shield'
 complete -c fini -n __fini_at_flags -l linger -x -d 'time for leftovers to exit by themselves before fini stops them'

@@ -15,6 +15,7 @@ _fini() {
 		'*--grace=[time to exit after stdin closes, and again after each stop signal, before SIGKILL]:DUR: '
 		'*-k+[send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal]:DUR: '
 		'*--kill-after=[send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal]:DUR: '
+		'*--stop-within=[be gone DUR after the end has begun, and cut each wait for that]:DUR: '
 		'*--shield[run as two processes\: if one of them is killed, the other stops the command]'
 		'--no-shield[turn off --shield]'
 		'*--linger=[time for leftovers to exit by themselves before fini stops them]:DUR: '
