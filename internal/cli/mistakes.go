@@ -59,6 +59,8 @@ var rephrased = []struct{ kong, fini string }{
 	{`^(.*)\x00unknown flag --, did.*`, `cannot use "$1": want each flag as a word of its own`},
 	{`^(.*)\x00unknown flag -\x{FFFD}.*`, "unknown flag $1"},
 	{`\x00(unknown flag -[^-]), did.*`, "\x00$1"},
+	{`, "--?[a-zA-Z]"|"--?[a-zA-Z]", `, ""},
+	{`, did you mean (one of )?"--?[a-zA-Z]"\?`, ""},
 	// Kong gives each flag a long name.
 	{`--([gs])(:? )`, "-$1$2"},
 	// Kong leaves out that it is about --no-shield, and the words differ from those of the other flags.
@@ -93,34 +95,25 @@ func (v *variables) explain(err error) error {
 	return errors.New(text)
 }
 
-// near returns the long flag that the user likely meant, or none.
+// near returns the long flag that the user likely meant.
 func (v *variables) near(long string) string {
-	exact := []string{long, "--no-" + strings.TrimPrefix(long, "--no")}
-	if i := strings.LastIndex(long, "-"); i > 1 {
-		exact = append(exact, long[:i]) // of --grace-period
+	says := func(long string) string {
+		line, _ := kong.Trace(v.parser, []string{long})
+		return fmt.Sprint(line.Error)
 	}
-	for _, long := range exact {
-		if v.ask(long) == "" {
-			return long
+	for _, exact := range []string{long, "--no-" + strings.TrimPrefix(long, "--no")} {
+		if !strings.HasPrefix(says(exact), "unknown flag") {
+			return exact
 		}
 	}
-	for _, found := range regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(v.ask(long), -1) {
+	for _, found := range regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(says(long), -1) {
 		found = strings.Trim(found, `"`)
 		// Kong suggests each flag that begins so, as FINI_REPORT for FINI_REPO. A Dockerfile may have a FINI_BIN.
 		if len(long) > len("--bin") && (len(found) <= len(long)+1 || strings.HasPrefix(found, long+"-")) {
 			return found
 		}
 	}
-	return ""
-}
-
-// ask returns what kong says about an unknown long flag.
-func (v *variables) ask(long string) string {
-	line, _ := kong.Trace(v.parser, []string{long})
-	if text := fmt.Sprint(line.Error); strings.HasPrefix(text, "unknown flag") {
-		return text
-	}
-	return ""
+	return long[:strings.LastIndex(long, "-")] // --grace of --grace-period
 }
 
 // NoCommand is the error for a command line without a command. It names the flag that has taken the word that was meant

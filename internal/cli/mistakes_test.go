@@ -55,6 +55,8 @@ func TestMistakes(t *testing.T) {
 		{"fini -i=1 -- x", "unknown flag -=;"},
 		{"fini '--grace 5s' -- x", "unknown flag --grace 5s"},
 		{"fini --gracee=5 x", "unknown flag --gracee, did you mean \"--grace\"?"},
+		{"fini --st x", "unknown flag --st, did you mean one of \"--stdin-eof\", \"--stop-"},
+		{"fini --os x", "unknown flag --os;"},
 		{"fini --noshield x", "did you mean \"--no-shield\"?"},
 		{"fini --isolate x", "unknown flag --isolate; see"},
 		{"fini -help", "cannot use -help: long flags have two dashes: --help;"},
