@@ -81,6 +81,7 @@ type kept struct {
 	ended     bool   // a walk has found it to be a zombie
 	elsewhere string // the program as which its descriptor 0 was not this process's standard input
 	waitedFor bool   // a look has waited for it to become readable, or no wait would help
+	runs      bool   // one of its threads was running when quiet last looked
 }
 
 // ID identifies a process even after its end, when another process may have its pid.
@@ -105,7 +106,8 @@ type Tree struct {
 	// the last one has ended: see HasEntrants.
 	Entrants bool
 
-	files              // of the caller's thread
+	files // of the caller's thread
+	surveyTime
 	ownFiles     files // of a /proc that hides other processes: fini reads only the list of its own children there
 	reader       *reader
 	self         int

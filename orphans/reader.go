@@ -68,14 +68,17 @@ func ask[T any](t *Tree, of []Process, job func(f *files, p Process) T) []T {
 		}
 		if steps := r.steps.Load(); steps != last {
 			last, since = steps, time.Now()
-		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() {
+		} else if waits := time.Since(since); waits >= tooBusy || waits >= held && t.readerIsStuck() || waits >= heldShortly && t.late() {
 			break
+		}
+		if t.late() {
+			over.Store(true) // the reader still finishes with one process
 		}
 		proc.Rest(pause)
 	}
 	over.Store(true)
 	n := int(done.Load())
-	if n < len(of) {
+	if n < len(of) && !t.surveyTime.is() {
 		if k := of[n].kept; k != nil {
 			k.silent = true
 		}
@@ -205,9 +208,11 @@ func (t *Tree) quiet(some ...Process) []Process {
 			return true
 		}
 		waits := false
+		p.kept.runs = false
 		err := t.List(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
 			s, err := t.StatusIn(strconv.Itoa(p.Pid) + "/task/" + strconv.Itoa(tid))
-			waits = err == nil && (s.State == 'D' || proc.InExec(s.Code))
+			waits = t.late() || err == nil && (s.State == 'D' || proc.InExec(s.Code))
+			p.kept.runs = p.kept.runs || err == nil && s.State == 'R'
 			return !waits
 		})
 		return err != nil || waits
@@ -226,7 +231,7 @@ func (t *Tree) persist(tries int, pending []Process, read func(quiet []Process),
 			s, err := t.Status(p.Pid)
 			return err != nil || s.State == 'Z'
 		})
-		if len(pending) == 0 || try == tries-1 {
+		if len(pending) == 0 || try == tries-1 || t.late() {
 			return
 		}
 		proc.Rest(2 * time.Millisecond << try)

@@ -64,7 +64,8 @@ func (t *Tree) Look() (View, error) {
 	return v, nil
 }
 
-// walk returns each descendant, zombies included, parents before their children, and forgets all others.
+// walk returns each descendant, zombies included, parents before their children, and forgets all others. If its time is
+// up, it returns those that it has found so far, and forgets none.
 func (t *Tree) walk() (all []Process) {
 	children := t.childrenOf
 	if !t.byChildren && !t.childrenOnly {
@@ -83,13 +84,13 @@ func (t *Tree) walk() (all []Process) {
 		}
 	}
 	at := Process{Pid: t.self, Threads: 1}
-	for next := 0; ; next++ {
+	for next := 0; !t.late(); next++ {
 		pids, err := children(at)
 		// If the parent has ended since, its children are now children of this process.
 		t.missed = t.missed || err != nil && !proc.IsGone(err)
 		t.lost = t.lost || err != nil && at.Parent != t.self && at.kept.mayLeaveHolder()
 		for _, pid := range pids {
-			if err != nil || seen[pid] || t.isEarlier(pid) && !t.includesEarlier {
+			if err != nil || seen[pid] || t.isEarlier(pid) && !t.includesEarlier || t.late() {
 				continue
 			}
 			known := t.known[pid]
@@ -113,7 +114,7 @@ func (t *Tree) walk() (all []Process) {
 		at = all[next]
 	}
 	for pid := range t.known {
-		if !seen[pid] {
+		if !seen[pid] && !t.late() {
 			t.forget(pid)
 		}
 	}
@@ -210,7 +211,7 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 		if more, err := t.ReadPids(childrenFile(p.Pid, tid)); err == nil {
 			pids = append(pids, more...)
 		}
-		return true
+		return !t.late()
 	})
 	return pids, err
 }
@@ -262,6 +263,9 @@ func (t *Tree) eachOwnChild(visit func(pid int)) {
 	from, found := cmp.Or(t.lastReaped, t.self), false
 	for last := 0; ; t.pidMax = pidMaxLimit {
 		for i := 0; i < t.pidMax && (!found || i-last <= t.maxMisses); i++ {
+			if i%1024 == 0 && t.late() {
+				return
+			}
 			if pid := (from + i) % t.pidMax; pid > 0 && ownChild(unix.P_PID, pid) == 0 {
 				visit(pid)
 				found, last = true, i
@@ -320,7 +324,7 @@ func (t *Tree) snapshot() (map[int][]int, error) {
 		case !proc.IsGone(failed):
 			missed = failed
 		}
-		return true
+		return !t.late()
 	})
 	return children, cmp.Or(err, missed)
 }

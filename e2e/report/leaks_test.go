@@ -87,7 +87,9 @@ func TestLeak(t *testing.T) {
 				words := []string{dir, "DIR"}
 				for line := range strings.Lines(l.Out.Text()) {
 					if address, ok := strings.CutPrefix(line, "listens "); ok {
-						words = append([]string{strings.TrimSpace(address), fmt.Sprint("A", len(words)/2)}, words...)
+						address = strings.TrimSpace(address)
+						named := fmt.Sprint("A", len(words)/4+1)
+						words = append([]string{"tcp " + address, named, address, named}, words...) // as a line has it, and the report
 					}
 				}
 				rig.Write(t, l, "go\n")
@@ -97,7 +99,7 @@ func TestLeak(t *testing.T) {
 				}
 				l.MustHaveStatus(status)
 				if stays {
-					mustListen(t, words[0])
+					mustListen(t, words[2])
 					rig.MustKill(t, pids["listener"], syscall.SIGKILL)
 					rig.Until(t, "the end of what stays", func() bool { return rig.HungUp(l.Witness) })
 				}

@@ -195,6 +195,7 @@ func (c *Options) Policy() life.Policy {
 		OrphansExit: -1,
 		Remap:       c.RemapExit,
 		WarnReaped:  c.WarnReaped,
+		Reports:     c.Report != "",
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
 		Pause:       c.Pause,
 	}

@@ -89,6 +89,8 @@ type kernel struct {
 	saidRefused  bool             // that it may not signal a leftover
 	rest         time.Duration    // see Rest in package signals; 0 for none
 	lastExit     time.Duration    // of a child, as uptime
+	isStopped    bool             // fini has stopped the command
+	outOfTime    life.Reason      // the same, for this reason, and has said what was running
 	toldOfMemory int              // how many processes fini has reported as killed because memory ran out
 }
 

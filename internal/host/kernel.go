@@ -218,6 +218,26 @@ func (k *kernel) Look() (orphans.View, error) {
 // IncludeEarlier makes Reap and Look count the children from before fini.
 func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
 
+// Survey reads what the tree is doing, for the report and, if named, for up to ten lines.
+func (k *kernel) Survey(why life.Reason, named bool) {
+	if named = named && k.Threshold >= life.Normal; !named && !k.report.Lists() {
+		return
+	}
+	seen, more, err := k.tree.Survey(report.MaxRunning, report.HintNames())
+	if err != nil {
+		return // the leftovers can't be found either, and fini will say so
+	}
+	k.report.Running(seen, more, k.owners)
+	if !named {
+		return
+	}
+	k.outOfTime = why
+	room := min(cmp.Or(terminalWidth(), report.MaxLine), report.MaxLine) - len("fini: still running ")
+	for _, text := range k.report.StillRunning(room) {
+		k.Sayf(life.Normal, "still running %s", text)
+	}
+}
+
 // Forward sends a signal to the command.
 func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))

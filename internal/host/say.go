@@ -59,6 +59,7 @@ func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 		k.Sayf(level, "%s", text)
 		return
 	}
+	k.isStopped = k.isStopped || k.ended == 0
 	k.Sayf(level, "%s: %s", text, k.because(why))
 }
 
@@ -134,10 +135,10 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 
 // close writes what fini says last.
 func (k *kernel) close(end life.End) {
-	if end.Count > 0 && k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
+	k.report.Stopped(end.Why.String(), k.isStopped)
+	if k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
 	}
-	k.report.Stopped(end.Why.String())
 	k.failed(k.report.Write(end.Status()))
 	k.sayEnd(end)
 }
@@ -158,18 +159,27 @@ func (k *kernel) sayEnd(end life.End) {
 
 // tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.
 func (k *kernel) tellGitHub(leaks life.Leaks) error {
-	level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
-	switch {
-	case leaks.Decided:
-		level, what = "error", "The command succeeded, but left %s running (below), so this step fails (--orphans-exit)"
-	case leaks.Left:
-		what = "The command left %s running (below), and --orphans=leave stops nothing"
+	var lines []string
+	var text string
+	if k.outOfTime != life.NoReason {
+		what := "The command was stopped: " + k.because(k.outOfTime)
+		lines, text = k.report.RunningAnnotations(what), k.report.RunningSummary(what)
 	}
-	what = fmt.Sprintf(what, report.Processes(leaks.Count))
-	for _, line := range k.report.Annotations(level, what) {
+	if leaks.Count > 0 {
+		level, what := "warning", "The command left %s running (below), and fini stopped what did not exit"
+		switch {
+		case leaks.Decided:
+			level, what = "error", "The command succeeded, but left %s running (below), so this step fails (--orphans-exit)"
+		case leaks.Left:
+			what = "The command left %s running (below), and --orphans=leave stops nothing"
+		}
+		what = fmt.Sprintf(what, report.Processes(leaks.Count))
+		lines, text = append(lines, k.report.Annotations(level, what)...), text+k.report.Summary(what)
+	}
+	for _, line := range lines {
 		files.SayLine([]byte(line))
 	}
-	path, text := entry.Getenv("GITHUB_STEP_SUMMARY"), k.report.Summary(what)
+	path := entry.Getenv("GITHUB_STEP_SUMMARY")
 	if path == "" || text == "" {
 		return nil
 	}

@@ -65,7 +65,11 @@ type (
 		sig   syscall.Signal
 		alone bool // to the main child alone, whatever its group
 	}
-	look struct{} // at the tree, after reaping; answered by looked
+	look   struct{} // at the tree, after reaping; answered by looked
+	survey struct { // what the tree is doing: for the report and, if named, in lines
+		why   Reason // NoReason for a signal
+		named bool
+	}
 	send struct { // to one leftover
 		process orphans.Process
 		sig     syscall.Signal

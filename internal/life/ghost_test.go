@@ -50,6 +50,8 @@ type ghost struct {
 	measuredAt  time.Duration       // when that was
 	stood       time.Duration       // how long the command had stood still then
 	quietLooks  int                 // in a row without such a word
+	surveyed    bool                // the tree was read
+	surveyedOwn bool                // for a stop of fini's own
 
 	got, due    [4]int        // how often the main child got a signal, and may have: see counted
 	sentForMain [4]bool       // a process has sent it to fini for the main child
@@ -99,6 +101,8 @@ func (w *world) remember(x fact) {
 		if g.quietLooks = min(g.quietLooks+1, 10); g.talked || ok && l.isSuspended { // a command that is suspended is not idle
 			g.quietLooks, g.talked = 0, false
 		}
+	case surveys:
+		g.surveyed, g.surveyedOwn = true, g.surveyedOwn || x.stopsItself()
 	case turns:
 		w.rememberTurn(x)
 	case reports:

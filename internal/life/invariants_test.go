@@ -16,6 +16,7 @@ const (
 	hits                           // the same, to one who is alive and feels it
 	gets                           // a signal reaches a process
 	measures                       // a fini is about to see whether the command stands still
+	surveys                        // a fini is about to read what the tree is doing
 	turns                          // a machine has made something of an event
 	reports                        // a fini says why it has stopped anything
 	ends                           // a fini ends by itself
@@ -74,6 +75,8 @@ func (w *world) inWords(x fact) string {
 		return fmt.Sprintf("%s gets signal %d", w.name(x.to.id), x.sig)
 	case rests, waits: // in ms, as the rows of a history
 		return fmt.Sprintf("nobody goes on before %d, and all have to end by %d", (w.next()-epoch)/ms, (w.ghost.mustEnd-epoch)/ms)
+	case surveys:
+		return fmt.Sprintf("%s reads the tree", w.name(x.by.id))
 	case ends:
 		return fmt.Sprintf("%s ends with %+v", w.name(x.by.id), x.by.result)
 	}
@@ -288,6 +291,36 @@ var invariants = []struct {
 		next := w.next()
 		return next != 0 && next <= w.now+r.lookIdle() && !still
 	}},
+	{"what was running", "the tree is read before a stop of fini's own and after any other, once, if anybody wants to know", turns | surveys, func(w *world, x fact) bool {
+		g, r := &w.ghost, w.rules
+		if x.what == surveys { // a stop of fini's own replaces what a signal has left
+			return !g.surveyed || x.stopsItself() && !g.surveyedOwn
+		}
+		at, named, signals, stops := -1, false, []int{}, NoReason
+		for i, a := range x.by.todo {
+			switch a := a.(type) {
+			case survey:
+				at, named = i, a.named
+			case forward:
+				signals = append(signals, i)
+			case say:
+				if a.text == "stopping the command" {
+					stops = a.why
+				}
+			}
+		}
+		got, isSignal := x.event.(Signal)
+		cancels := isSignal && len(signals) > 0 && got.Signal != syscall.SIGHUP && r.asks(got)&startsKillAfter != 0
+		switch {
+		case stops.fromWithin():
+			wanted := stops != StdinClosed || r.Reports
+			return named == (stops != StdinClosed) && wanted == (at >= 0) && (at < 0 || len(signals) == 0 || at < signals[0])
+		case stops != NoReason, cancels:
+			wanted := r.Reports && !g.surveyed
+			return !named && wanted == (at >= 0) && (at < 0 || len(signals) == 0 || at > signals[0])
+		}
+		return at < 0
+	}},
 	{"one end", "an exit is the last action, and there is no other end", turns, func(_ *world, x fact) bool {
 		todo := x.by.todo
 		at := slices.IndexFunc(todo, func(a action) bool { _, ok := a.(exit); return ok })
@@ -365,6 +398,15 @@ func (w *world) survivors() []*proc {
 	return w.those(func(p *proc) bool {
 		return p.alive() && p.has(ofTree) && !p.has(privileged|asleep) && !w.stays(p) && !p.mark.hidden
 	})
+}
+
+// fromWithin reports whether a reason is fini's own: no process waits for the signal.
+func (r Reason) fromWithin() bool { return r == TimedOut || r == WentIdle || r == StdinClosed }
+
+// stopsItself reports whether the command is being stopped for such a reason.
+func (x fact) stopsItself() bool {
+	l, is := x.by.machine.(*ladder)
+	return is && l.stopReason.fromWithin()
 }
 
 // goesIdle reports whether a machine stops the command for --idle.

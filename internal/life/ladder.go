@@ -58,6 +58,7 @@ type ladder struct {
 	asked       bool   // a signal that asks for the end has come: see startsKillAfter
 	taken       uint64 // signals that have come, as received and as sent: bit n-1 is signal n
 	ends        bool   // --stop-within counts
+	surveyed    bool
 	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
 	expectedDuplicate syscall.Signal
 }
@@ -121,6 +122,9 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 		return do
 	}
 	l.asked = true
+	if got.Signal != syscall.SIGHUP {
+		do = append(do, l.survey(NoReason)...)
+	}
 	if l.KillAfter > 0 && (l.rung == running || l.rung == closing && l.killBy == 0) {
 		l.killBy = now + l.KillAfter
 	}
@@ -181,6 +185,9 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
 	do := []action{say{level: Normal, text: "stopping the command", why: why}}
+	if !why.overrules() {
+		do = append(do, l.survey(why)...)
+	}
 	sig := syscall.SIGTERM
 	if len(l.StopSignals) > 0 {
 		sig, l.further = l.StopSignals[0], l.StopSignals[1:]
@@ -196,9 +203,25 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 		do = append(do, forward{sig: sig})
 	}
 	do = append(do, l.letGoOn()...)
+	if why.overrules() {
+		do = append(do, l.survey(why)...)
+	}
 	// The look records which process started which. It comes after the signal, because it may take long.
 	do = append(do, look{})
 	return append(do, l.endIn(now, l.Grace)...)
+}
+
+// survey reads what the tree is doing, because whoever asks why the command was stopped can't see that after a stop signal.
+// A stop of fini's own waits for it. The other stops, and a signal from outside (NoReason), come before it, because a
+// process waits for them. A life has one survey, but a stop of fini's own replaces what a signal that the command has
+// survived has left.
+func (l *ladder) survey(why Reason) []action {
+	named := why == TimedOut || why == WentIdle
+	if own := named || why == StdinClosed; !named && !l.Reports || l.surveyed && !own {
+		return nil
+	}
+	l.surveyed = true
+	return []action{survey{why, named}}
 }
 
 func (l *ladder) endIn(now, after time.Duration) []action { return l.onFor(stopping, now, after) }

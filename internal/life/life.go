@@ -114,6 +114,7 @@ type Policy struct {
 	OrphansExit   int  // -1 for none
 	Remap         []int
 	WarnReaped    bool
+	Reports       bool // there is a --report
 	Rewrite       map[syscall.Signal]syscall.Signal
 	Pause         bool // there is no command
 }

@@ -125,6 +125,8 @@ func text(actions []action) string {
 			word = fmt.Sprintf("%s<-%d", a.process.Name, a.sig)
 		case kill:
 			word = map[bool]string{true: "kill children", false: "kill"}[a.childrenOnly]
+		case survey:
+			word = map[bool]string{true: "survey in lines", false: "survey"}[a.named]
 		case wake:
 			word = fmt.Sprint("wake ", a.after)
 		case hurry:
@@ -228,7 +230,7 @@ const killsByGrace = `say "killing the command: the command did not exit within 
 
 // Lives that begin with that: with --timeout, and with a signal under -k 1.
 var (
-	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 5s", "stopping"}
+	timedOut = turn{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 5s", "stopping"}
 	afterK   = []turn{
 		{0, signal(syscall.SIGTERM), "forward 15, wake 1s", "stopping"},
 		{1 * ms, signal(syscall.SIGTERM), "forward 15", "stopping"},
@@ -510,7 +512,7 @@ func TestStep(t *testing.T) {
 		}},
 		{"one that came more than a second before it replaces nothing, whatever the grace", with(func(r *Rules) { r.Grace = time.Minute }), []turn{
 			{0, signal(syscall.SIGTERM), "forward 15", "running"},
-			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, look, wake 1m0s", "stopping"},
+			{1001 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 1m0s", "stopping"},
 			{1002 * ms, stop{why: ParentDied}, "", "stopping"},
 		}},
 		{"wait does not wait for what a command leaves that was asked to exit", with(func(r *Rules) { r.Orphans = WaitAll }), []turn{
@@ -576,6 +578,20 @@ func TestStep(t *testing.T) {
 			{0, signal(syscall.SIGQUIT), "forward 3", "running"},
 			{1, byKernel(syscall.SIGHUP), "forward 1, wake 1s", "stopping"},
 		}},
+		{"what is running is read once, but for a stop of fini's own again, and before that", with(func(r *Rules) { r.Reports = true }), []turn{
+			{0, signal(syscall.SIGHUP), "forward 1", "running"},
+			{0, signal(syscall.SIGTERM), "forward 15, survey", "running"},
+			{1, signal(syscall.SIGINT), "forward 2", "running"},
+			{2000 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, look, wake 5s", "stopping"},
+			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"},
+		}},
+		{"at the end of stdin it is for the report alone", with(func(r *Rules) { r.Reports = true }), []turn{
+			{0, stop{why: StdinClosed}, "wake 5s", "closing"},
+			{5000 * ms, elapsed{}, "(stopping the command: stdin), survey, forward 15, look, wake 5s", "stopping"},
+		}},
+		{"somebody else's stop comes first", with(func(r *Rules) { r.Reports = true }), []turn{
+			{0, stop{why: BoundEnded}, "(stopping the command: bind), forward 15, survey, look, wake 5s", "stopping"},
+		}},
 		{"the end of stdin is behind what the command still reads", defaults(), []turn{
 			{0, stop{StdinClosed, 65536}, "wake 5s", "closing"},
 			{5000 * ms, elapsed{4096}, "wake 5s", "closing"},
@@ -621,10 +637,10 @@ func TestStep(t *testing.T) {
 		}},
 		{"a reload is not the stop signal of -t", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGHUP} }), []turn{
 			{0, signal(syscall.SIGHUP), "forward 1", "running"},
-			{600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 1, look, wake 5s", "stopping"},
+			{600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 1, look, wake 5s", "stopping"},
 		}},
 		{"each signal of --stop-signal has a grace", with(func(r *Rules) { r.StopSignals = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM} }), []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 3, look, wake 5s", "stopping"},
 			{1, stop{why: StdinClosed}, "", "stopping"},
 			{2, late{time.Second}, "", "stopping"}, // which the command gets back
 			{5999 * ms, elapsed{}, "", "stopping"},
@@ -634,7 +650,7 @@ func TestStep(t *testing.T) {
 		{"the parent's death has the signal of -p, and no others behind it", with(func(r *Rules) {
 			r.StopSignals, r.Deathsig = []syscall.Signal{syscall.SIGQUIT, syscall.SIGTERM}, syscall.SIGINT
 		}), []turn{
-			{0, stop{why: TimedOut}, "(stopping the command: timeout), forward 3, look, wake 5s", "stopping"},
+			{0, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 3, look, wake 5s", "stopping"},
 			{1000 * ms, stop{why: ParentDied}, "(stopping the command: launcher), forward 2, look, wake 5s", "stopping"},
 			{2001 * ms, signal(syscall.SIGINT), "forward 2", "stopping"}, // more than a second behind it, this is no copy
 			{6000 * ms, elapsed{}, killsByGrace, "killed"},
@@ -673,7 +689,7 @@ func TestStep(t *testing.T) {
 			{3 * ms, signal(syscall.SIGINT), "forward 2", "running"},
 			{4 * ms, mainStops(syscall.SIGTSTP), "forward 18", "running"}, // this was under way
 			{1500 * ms, mainStops(syscall.SIGTSTP), "", "running"},
-			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), forward 15, forward 18, look, wake 5s", "stopping"},
+			{1600 * ms, stop{why: TimedOut}, "(stopping the command: timeout), survey in lines, forward 15, forward 18, look, wake 5s", "stopping"},
 			{4000 * ms, mainStops(syscall.SIGSTOP), "forward 18", "stopping"},
 		}},
 		{"Ctrl-C again and again, in the job", with(func(r *Rules) { r.Group, r.Job = false, 50 }), []turn{

@@ -32,6 +32,7 @@ type Kernel interface {
 	Unread() int                                            // bytes of standard input, if Wait watches for its end
 	Look() (orphans.View, error)                            // at the live tree; also records which process started which
 	IncludeEarlier()                                        // from now on Reap and Look count the children from before fini
+	Survey(why Reason, named bool)                          // of what the tree is doing; takes at most 100 ms
 	Forward(main int, sig syscall.Signal, group bool)       // to the main child, or to its group
 	Send(to orphans.Process, sig syscall.Signal) (may bool) // to a leftover that the last Look has found, if fini may
 	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
@@ -370,6 +371,8 @@ func (look) do(l *Loop) {
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{View: view, took: l.Now() - began, err: err})
 }
+
+func (a survey) do(l *Loop) { l.Survey(a.why, a.named) }
 
 func (a kill) do(l *Loop) {
 	hit, refused, err := l.Kill(a.childrenOnly)

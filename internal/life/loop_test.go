@@ -56,6 +56,8 @@ func (k *script) Reap() (exits []reaper.Exit, none bool) {
 	return r.exits, r.none
 }
 
+func (k *script) Survey(why Reason, named bool) { k.note("survey %v %t", why, named) }
+
 func (k *script) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	k.note("kill %t", childrenOnly)
 	return []int{201}, nil, nil

@@ -166,7 +166,7 @@ var settings = []part{
 		r.Grace, r.Linger, r.StopWithin, r.Timeout, r.StopSignals = 2*time.Second, time.Second, 600*ms, 60*ms, []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}
 	}, main: ignores, tree: []branch{grouped(ignores), apart(ignores)}, more: func(w *world) { w.may(syscall.SIGUSR1, false) }},
 	{name: "--linger 0", set: func(r *Rules) { r.Linger = 0 }},
-	{name: "-k", set: func(r *Rules) { r.KillAfter = 30 * ms }},
+	{name: "-k", set: func(r *Rules) { r.KillAfter, r.Reports = 30*ms, true }},
 	{name: "-k longer than --grace", set: func(r *Rules) { r.KillAfter = 200 * ms }},
 	{name: "-k and -r", set: func(r *Rules) {
 		r.Linger, r.KillAfter = 0, 30*ms
@@ -182,7 +182,7 @@ var settings = []part{
 		w.supply.bond = false
 		w.worker().unwatch(w.cast.shell)
 	}},
-	{name: "--stdin-eof", moves: []string{"closes stdin", "reads"}, more: func(w *world) {
+	{name: "--stdin-eof", set: func(r *Rules) { r.Reports = true }, moves: []string{"closes stdin", "reads"}, more: func(w *world) {
 		w.stdin.unread = 2
 		w.worker().stdin = true
 	}},
@@ -192,7 +192,7 @@ var settings = []part{
 			w.worker().stdin = true
 		}},
 	{name: "--timeout", set: func(r *Rules) { r.Timeout = 60 * ms }},
-	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter = 60*ms, 200*ms }, main: ignores},
+	{name: "--timeout and -k", set: func(r *Rules) { r.Timeout, r.KillAfter, r.Reports = 60*ms, 200*ms, true }, main: ignores},
 	{name: "--idle", set: goesIdle, moves: []string{"writes"}},
 	{name: "--idle, and something to read", set: goesIdle, moves: []string{"reads"}, more: func(w *world) { w.stdin.unread = 1 }},
 	{name: "--idle, no /proc", set: goesIdle, moves: []string{"writes"}, more: noProc},

@@ -713,6 +713,12 @@ func (k *kernel) Look() (v orphans.View, err error) {
 	return v, nil
 }
 
+// Survey reads what the tree is doing.
+func (k *kernel) Survey(Reason, bool) {
+	k.called = true
+	k.w.happens(fact{what: surveys, by: k.f})
+}
+
 // signal sends a signal, after it has told that. Without /proc fini can't ask whom it does not see, nor tell whether that has
 // been asked: a limit.
 func (k *kernel) signal(p *proc, sig syscall.Signal, way way) error {

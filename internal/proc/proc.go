@@ -272,19 +272,34 @@ func (f *Files) step() {
 // every architecture that fini is built for. See proc_pid_stat(5).
 const Tick = 10 * time.Millisecond
 
-// ParseStart is the time from boot to the start of a process, in the text of /proc/PID/stat; 0 if it is unknown. The
-// name in the text may hold spaces, newlines and ")", so ParseStart counts the fields from the last ")".
+// ParseStart is the time from boot to the start of a process, in the text of /proc/PID/stat; 0 if it is unknown.
 func ParseStart(text []byte) time.Duration {
-	// fields[0] is field 3 of the man page, the state.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return 0
+	start, _ := ticks(text, 22)
+	return start
+}
+
+// ParseCPU is the processor time that a process has used, in the text of /proc/PID/stat; -1 if it is unknown.
+func ParseCPU(text []byte) time.Duration {
+	user, ok := ticks(text, 14)
+	system, ok2 := ticks(text, 15)
+	if !ok || !ok2 {
+		return -1
 	}
-	start, err := strconv.ParseUint(string(fields[22-3]), 10, 63)
-	if err != nil || start > uint64(1<<63-1)/uint64(Tick) {
-		return 0
+	return user + system
+}
+
+// ticks is a field of /proc/PID/stat that is a time, by its number in the man page. The name in the text may hold spaces,
+// newlines and ")", so ticks counts the fields from the last ")".
+func ticks(text []byte, number int) (time.Duration, bool) {
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // from number 3 on, the state
+	if len(fields) <= number-3 {
+		return 0, false
 	}
-	return time.Duration(start) * Tick
+	n, err := strconv.ParseUint(string(fields[number-3]), 10, 63)
+	if err != nil || n > uint64(1<<63-1)/uint64(Tick) {
+		return 0, false
+	}
+	return time.Duration(n) * Tick, true
 }
 
 // Stream is unix.S_IFIFO for a pipe, unix.S_IFSOCK for a socket, and 0 for anything else. It does not ask their file

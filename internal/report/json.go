@@ -21,6 +21,10 @@ func (r *Report) json(status int) []byte {
 	for _, left := range r.leftovers {
 		leftovers = append(leftovers, left.json())
 	}
+	running := []object{}
+	for _, p := range r.running {
+		running = append(running, p.json())
+	}
 	return append(appendJSON(nil, object{
 		"version", 2, // of the schema
 		"fini", r.fini,
@@ -37,6 +41,8 @@ func (r *Report) json(status int) []byte {
 		"stopped", r.stopped,
 		"signals", r.signals,
 		"signalsOmitted", r.moreSignals,
+		"running", running,
+		"runningOmitted", r.moreRunning,
 		"leftovers", leftovers,
 		"leftoversOmitted", r.moreLeftovers,
 		"reaped", r.reaped,

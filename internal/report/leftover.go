@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -61,8 +62,13 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	if !known && p.State != '?' { // '?' says that nothing is known
 		more += ", which may hold " + Names(p.Holds.May()&^held) + ": fini can't see its descriptors"
 	}
-	pid := strconv.Itoa(p.Pid)
-	return pid + " (" + OneLine(commandLine, max(limit-len(pid)-len(" ()")-len(more), 20)) + ")" + more
+	return described(p.Pid, commandLine, more, limit)
+}
+
+// described cuts the command line, so that the text has about limit bytes.
+func described(pid int, commandLine, more string, limit int) string {
+	number := strconv.Itoa(pid)
+	return number + " (" + OneLine(commandLine, max(limit-len(number)-len(" ()")-len(more), 20)) + ")" + more
 }
 
 // startedBy is the text about the origin of a leftover, "" if there is nothing to say.
@@ -85,17 +91,26 @@ func startedBy(from Lineage) (text string) {
 }
 
 // whereIs is the text that helps a user find a leftover; "" if there is nothing to say.
-func whereIs(at orphans.Details) (text string) {
-	const most = 3
-	listens := at.Listens[:min(len(at.Listens), most)]
-	for i, address := range listens {
-		text += []string{", listens on ", " and "}[min(i, 1)] + OneLine(address, 110)
-	}
-	if more := len(at.Listens) - len(listens); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
+func whereIs(at orphans.Details) string {
+	text := listensOn(at.Listens, 3, 110)
 	if at.OtherDir {
 		text += ", in " + OneLine(at.Dir, 100)
+	}
+	return text
+}
+
+// listensOn is the text about the first addresses, each of at most limit bytes; "" if there are none.
+func listensOn(addresses []string, most, limit int) (text string) {
+	named := addresses[:min(len(addresses), most)]
+	for i, address := range named {
+		text += []string{", listens on ", " and "}[min(i, 1)]
+		if _, err := netip.ParseAddrPort(address); err == nil {
+			text += "tcp "
+		}
+		text += OneLine(address, limit)
+	}
+	if more := len(addresses) - len(named); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }

@@ -86,7 +86,7 @@ func TestWhereIs(t *testing.T) {
 	x := strings.Repeat("x", 999)
 	for want, at := range map[string]orphans.Details{
 		"":                                      {Listens: []string{}, Dir: "/srv/app"},
-		", listens on 127.0.0.1:3000":           {Listens: []string{"127.0.0.1:3000"}},
+		", listens on tcp 127.0.0.1:3000":       {Listens: []string{"127.0.0.1:3000"}},
 		", listens on a and b and c":            {Listens: []string{"a", "b", "c"}},
 		", listens on a and b and c and 2 more": {Listens: []string{"a", "b", "c", "d", "e"}},
 		", in /srv/app":                         {Dir: "/srv/app", OtherDir: true},

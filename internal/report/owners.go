@@ -28,8 +28,8 @@ var hints = []struct{ variable, what string }{
 	{"CIRCLE_JOB", "job"},
 }
 
-// hintNames are the variables of hints.
-func hintNames() (names []string) {
+// HintNames are the variables of hints.
+func HintNames() (names []string) {
 	for _, m := range hints {
 		names = append(names, m.variable)
 	}
@@ -137,11 +137,17 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 	if !known {
 		l = o.above(p)
 	}
-	l.At = o.tree.Details(p, hintNames())
-	variables := l.At.Variables
+	l.At = o.tree.Details(p, HintNames())
+	l.Marks, l.During = o.marks(l.At.Variables)
 	l.At.Variables = nil // because they may be large
+	return l
+}
+
+// marks are the hints among the variables of a process, and the test, script, step or job that the most precise one names
+// beyond those of fini's own environment.
+func (o *Owners) marks(variables map[string]string) (found []object, during string) {
 	if variables != nil {
-		l.Marks = []object{}
+		found = []object{}
 	}
 	for _, m := range hints {
 		value := variables[m.variable]
@@ -149,12 +155,12 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 			continue
 		}
 		text, _ := firstBytes(value, maxText)
-		if l.During == "" && o.getenv(m.variable) != value {
-			l.During = m.what + " " + text
+		if during == "" && o.getenv(m.variable) != value {
+			during = m.what + " " + text
 		}
-		if len(l.Marks) < maxMarks {
-			l.Marks = append(l.Marks, object{"variable", m.variable, "value", text})
+		if len(found) < maxMarks {
+			found = append(found, object{"variable", m.variable, "value", text})
 		}
 	}
-	return l
+	return found, during
 }

@@ -96,7 +96,7 @@ func TestDuring(t *testing.T) {
 	}
 	// The most telling come first, and what is beyond the first few can still say where it was.
 	many, same := map[string]string{"CIRCLE_JOB": "mine"}, map[string]string{}
-	for _, name := range hintNames()[:maxMarks] {
+	for _, name := range HintNames()[:maxMarks] {
 		many[name], same[name] = "same", "same"
 	}
 	l := NewOwners(fakeTree{details: orphans.Details{Variables: many}}, func(name string) string { return same[name] }).Of(member)

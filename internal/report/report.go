@@ -38,6 +38,9 @@ type Report struct {
 	stopped       any // why fini stopped the main child or its leftovers
 	signals       []object
 	moreSignals   int
+	isStopped     bool      // fini has stopped the main child
+	running       []running // what it was doing then
+	moreRunning   int
 	leftovers     []*leftover
 	moreLeftovers int
 	reaped        int
@@ -120,10 +123,11 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
-// Stopped records why fini has stopped the main child or its leftovers, in a word of the schema; "" if it has not.
-func (r *Report) Stopped(why string) {
+// Stopped records why fini has stopped the main child or its leftovers, in a word of the schema; "" if it has not. main says
+// that it has stopped the main child.
+func (r *Report) Stopped(why string, main bool) {
 	if why != "" {
-		r.stopped = why
+		r.stopped, r.isStopped = why, main
 	}
 }
 

@@ -73,7 +73,7 @@ func TestReportOfLeftovers(t *testing.T) {
 	r.Reaped(reaper.Exit{Pid: member.Pid, Status: exited(7)})
 	r.Reaped(reaper.Exit{Pid: 999, Status: exited(0)})
 	r.Leftover(next, "another with its pid", Lineage{}, "", sent(syscall.SIGTERM), "")
-	r.Stopped("timeout")
+	r.Stopped("timeout", true)
 
 	whole, left := written(t, r)
 	mustHave(t, whole, `"stopped":"timeout","reaped":3,"exit":{"code":3,"signal":null,"oom":null}`)
@@ -161,7 +161,7 @@ func TestReportIsBounded(t *testing.T) {
 
 	long := strings.Repeat("é", 100_000)
 	at := orphans.Details{Variables: map[string]string{}, Listens: slices.Repeat([]string{long[:108]}, 16), Dir: long[:1024]}
-	for _, name := range hintNames() {
+	for _, name := range HintNames() {
 		at.Variables[name] = long
 	}
 	owners := NewOwners(fakeTree{long, at}, func(string) string { return "" })

@@ -68,27 +68,41 @@ func (r *Report) leaks() (all []*leftover) {
 
 func (l *leftover) mayStay() bool { return l.Allowed || l.spared == any("pipes") }
 
-// remedy tells the reader of a CI page how to fix the step. Such a reader may not know fini.
-func remedy(all []*leftover) string {
-	text := ". End them in the test's teardown, or allow them by --allow-orphan=NAME."
-	if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
-		text += " If a test sets FINI_TEST in its environment, its leak is named by that."
+// remedy tells the reader of a CI page how to fix the step. Such a reader may not know fini. If fini has stopped the command,
+// the leftovers are no leak.
+func (r *Report) remedy(all []*leftover) (text string) {
+	if !r.isStopped {
+		text = ". End them in the test's teardown, or allow them by --allow-orphan=NAME"
+		if slices.ContainsFunc(all, func(l *leftover) bool { return l.During == "" }) {
+			text += ". If a test sets FINI_TEST in its environment, its leak is named by that"
+		}
 	}
-	return text + " See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#which-test-leaks"
+	return text + seeGuide("which-test-leaks")
 }
 
 // Annotations are the lines that make GitHub's runner mark a step: one line for the leaks of each test file, and one line
 // for the leaks without a known file. Each line begins with the text what, a sentence without its full stop.
-func (r *Report) Annotations(level, what string) (lines []string) {
-	all := r.leaks()
+func (r *Report) Annotations(level, what string) []string {
+	leaks := r.leaks()
+	var all []entry
+	for _, l := range leaks[:min(len(leaks), maxRows)] {
+		all = append(all, entry{l.who(l.line), l.During})
+	}
+	return annotations(level, what, r.remedy(leaks), all)
+}
+
+// An entry is what an annotation says about one process, and its test.
+type entry struct{ line, during string }
+
+func annotations(level, what, remedy string, all []entry) (lines []string) {
 	texts := map[string]string{}
 	var files []string
-	for _, l := range all[:min(len(all), maxRows)] {
-		file := testFile(l.During)
+	for _, e := range all {
+		file := testFile(e.during)
 		if !slices.Contains(files, file) {
 			files = append(files, file)
 		}
-		texts[file] += "\n" + l.who(l.line)
+		texts[file] += "\n" + e.line
 	}
 	if len(files) > 1 {
 		what = strings.Replace(what, " (below)", "", 1) // each line lists some of them
@@ -98,7 +112,7 @@ func (r *Report) Annotations(level, what string) (lines []string) {
 		if file != "" {
 			title += ",file=" + strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C").Replace(file)
 		}
-		text := cut(what+remedy(all)+texts[file], maxAnnotation)
+		text := cut(what+remedy+texts[file], maxAnnotation)
 		lines = append(lines, "::"+level+" "+title+"::"+strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text)+"\n")
 	}
 	return lines
@@ -119,7 +133,7 @@ func (r *Report) Summary(what string) string {
 	if len(all) == 0 {
 		return ""
 	}
-	text := "### fini\n\n" + what + remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
+	text := "### fini\n\n" + what + r.remedy(all) + "\n\n| leftover | ended |\n| --- | --- |\n"
 	shown := all[:min(len(all), maxRows)]
 	for _, l := range shown {
 		who := l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxCell))) + startedBy(l.Lineage) + whereIs(l.At)

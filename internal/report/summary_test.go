@@ -31,7 +31,7 @@ func TestSummary(t *testing.T) {
 	r.Leftover(process(301, 1, "holds neither stream"), "may stay", Lineage{}, "pipes", sent(), "")
 	r.Reaped(reaper.Exit{Pid: holder.Pid, Status: signaled(syscall.SIGTERM)})
 	text := r.Summary("It left 2 processes running")
-	const want = "¦ 204 (node `a` | <b> *c* @d?![e](f)), started in test x.py::y, listens on 127.0.0.1:3000 and /run/a|b ¦ SIGTERM ¦\n" +
+	const want = "¦ 204 (node `a` | <b> *c* @d?![e](f)), started in test x.py::y, listens on tcp 127.0.0.1:3000 and /run/a|b ¦ SIGTERM ¦\n" +
 		"¦ 201 (member) ¦ is still running ¦\n\n"
 	const explained = "### fini\n\nIt left 2 processes running. End them in the test's teardown, or allow them by --allow-orphan=NAME. " +
 		"If a test sets FINI_TEST in its environment, its leak is named by that. See https://"
@@ -70,7 +70,7 @@ func TestSummaryOfFamilies(t *testing.T) {
 	r.Leftover(again, "again", by(), "", sent(), "")
 	text := r.Summary("It left 7 processes running")
 	rig.Equal(t, text, table(text), `
-¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on 127.0.0.1:3000 ¦ is still running ¦
+¦ 300 (npm run dev) and 2 processes that it started, started by 100 (make test), listens on tcp 127.0.0.1:3000 ¦ is still running ¦
 ¦ 400 (redis), started by 100 (make test) ¦ exit 7 ¦
 ¦ 501 (job), started by daemon < 100 (make test) ¦ is still running ¦
 ¦ 400 (again) and 1 process that it started, started by 100 (make test) ¦ is still running ¦

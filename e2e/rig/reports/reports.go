@@ -40,6 +40,8 @@ type Report struct {
 		Sender *ancestor
 	}
 	SignalsOmitted   int
+	Running          []Running
+	RunningOmitted   int
 	Leftovers        []Leftover
 	LeftoversOmitted int
 	Reaped           int
@@ -67,6 +69,16 @@ type Leftover struct {
 	Cwd, User                   any
 	OOM                         *OOM
 	AgeSeconds, OutlivedSeconds *float64
+}
+
+type Running struct {
+	Pid, Parent            int
+	Command                string
+	CommandCut             bool
+	AgeSeconds, CPUSeconds *float64
+	State                  any
+	Listens                []string
+	Context                []struct{ Variable, Value string }
 }
 
 type ancestor struct {

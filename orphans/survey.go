@@ -1,0 +1,109 @@
+package orphans
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-126c5d8a/fini/internal/proc"
+)
+
+// This file reads what the processes of the tree are doing, in a time that doesn't depend on how many there are.
+
+// An Activity is what a process was doing at one moment.
+type Activity struct {
+	Process                   // State is 'R' if any thread runs
+	CommandLine string        // as in Tree.CommandLine
+	CPU         time.Duration // that it has used, -1 if unknown
+	Details
+}
+
+// A survey takes at most 100 ms, whatever the tree does, because somebody waits for the signal that follows: the last try
+// begins 4 ms after readBound at the latest, and a reader that is stuck gets heldShortly. But on a machine that is too busy,
+// the walk and the reads get leastWork of processor time each, so that the survey of a small tree is whole.
+const (
+	walkBound   = 40 * time.Millisecond
+	readBound   = 65 * time.Millisecond
+	surveyTries = 3 // with 2 and 4 ms between them: see persist
+	heldShortly = 25 * time.Millisecond
+	leastWork   = 25 * time.Millisecond
+)
+
+// A surveyTime is the time that the walk or the reads of a survey have.
+type surveyTime struct {
+	until time.Time     // zero outside of a survey
+	work  time.Duration // of the processor, counted as in used
+}
+
+// used is the processor time that this process has used.
+func used() time.Duration {
+	var at unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &at)
+	return time.Duration(at.Nano())
+}
+
+// late reports whether this time is over.
+func (s surveyTime) late() bool { return s.is() && time.Now().After(s.until) && used() > s.work }
+
+func (s surveyTime) is() bool { return !s.until.IsZero() }
+
+// Survey returns what the live processes of the tree are doing, with these variables of their environments. It returns
+// at most a number of processes, and how many more it has found: first those without a child, and last those with
+// exactly one, which mostly wait for it. A Survey may miss processes if there are thousands. It doesn't change what Signal
+// may signal.
+func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, err error) {
+	if err := t.prepare(); err != nil {
+		return nil, 0, err
+	}
+	begun := time.Now()
+	defer func() { t.surveyTime = surveyTime{} }()
+	t.surveyTime = surveyTime{begun.Add(walkBound), used() + leastWork}
+	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
+	children := map[int]int{}
+	for _, p := range found {
+		children[p.Parent]++
+	}
+	rank := func(p Process) int { return [...]int{0, 2, 1}[min(children[p.Pid], 2)] }
+	slices.SortStableFunc(found, func(a, b Process) int { return rank(a) - rank(b) })
+	more = max(len(found)-most, 0)
+	found = found[:len(found)-more]
+
+	t.surveyTime = surveyTime{begun.Add(readBound), used() + leastWork}
+	read := map[int]Activity{}
+	var listening map[string]string
+	t.persist(surveyTries, found, func(quiet []Process) {
+		for i, one := range ask(t, quiet, func(f *files, p Process) Activity { return f.activity(p, variables, &listening) }) {
+			read[quiet[i].Pid] = one
+		}
+	}, func(p Process) bool {
+		_, is := read[p.Pid]
+		return is
+	})
+	for _, p := range found {
+		one, is := read[p.Pid]
+		if !is {
+			one = Activity{CommandLine: p.Name, CPU: -1}
+		}
+		p.Start = one.Start
+		if p.kept.runs {
+			p.State = 'R'
+		}
+		one.Process = p
+		seen = append(seen, one)
+	}
+	return seen, more, nil
+}
+
+// activity reads all of it from one process.
+func (f *files) activity(p Process, variables []string, listening *map[string]string) Activity {
+	a := Activity{CommandLine: p.Name, CPU: -1}
+	stat, _ := f.Read(strconv.Itoa(p.Pid) + "/stat")
+	a.Start, a.CPU = proc.ParseStart(stat), proc.ParseCPU(stat)
+	if line := f.commandLine(p); line != "" {
+		a.CommandLine = line
+	}
+	a.Details = f.details(p.dir(), variables, "", listening)
+	return a
+}
