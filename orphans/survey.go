@@ -37,15 +37,23 @@ type surveyTime struct {
 	work  time.Duration // of the processor, counted as in used
 }
 
-// used is the processor time that this process has used.
+// used is the processor time that this process has used; -1 if the kernel doesn't tell it.
 func used() time.Duration {
 	var at unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &at)
+	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &at) != nil {
+		return -1
+	}
 	return time.Duration(at.Nano())
 }
 
 // late reports whether this time is over.
-func (s surveyTime) late() bool { return s.is() && time.Now().After(s.until) && used() > s.work }
+func (s surveyTime) late() bool {
+	if !s.is() || time.Now().Before(s.until) {
+		return false
+	}
+	at := used()
+	return at < 0 || at > s.work
+}
 
 func (s surveyTime) is() bool { return !s.until.IsZero() }
 

@@ -148,13 +148,16 @@ func TestReportThoughOneIsKilled(t *testing.T) {
 	} {
 		t.Run(victim, func(t *testing.T) {
 			t.Parallel()
-			path := reports.Path(t)
-			l := rig.Launch(t, rig.Pair, "--grace=2s", "--linger=0", "--report="+path, "--", "/bin/sh", "-c", script)
+			path, junit := reports.Path(t), filepath.Join(t.TempDir(), "leaks.xml")
+			l := rig.Launch(t, rig.Pair, "--grace=2s", "--linger=0", "--report="+junit, "--report="+path, "--", "/bin/sh", "-c", script)
 			pids := pidsOf(l.Life, "leftover")
 			inner := l.Inner()
 			rig.WaitCaught(t, l.Outer, inner) // so the inner one has told the outer one of the command
 			rig.MustKill(t, map[string]int{"inner": inner, "outer": l.Outer, "launcher": l.Launcher}[victim], syscall.SIGKILL)
 			r := written(t, l.Life, path)
+			if text := rig.ReadFile(t, junit); !strings.HasSuffix(text, "</testsuites>\n") {
+				t.Errorf("as JUnit it reports %q", text)
+			}
 			want += "\nleftover was sent SIGTERM SIGKILL, ended SIGKILL, holds stdout stderr"
 			if got := r.Words(pids); !strings.HasPrefix(got, want) || r.Pid != pids["command"] {
 				t.Errorf("reports %q, pid %d, want %q and the command's pid %d", got, r.Pid, want, pids["command"])

@@ -47,7 +47,7 @@ func TestRunningWhenTimeIsUp(t *testing.T) {
 				var path, summary, dir string
 				l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
 					path, summary, dir = reports.Path(t), rig.Put(t, filepath.Join(t.TempDir(), "summary.md"), "", 0o600), t.TempDir()
-					argv := slices.Concat(strings.Fields(timeout+" "+flags), []string{"--report=" + path, "--"}, serves, rig.Mode("listen", "tcp 127.0.0.1:0"))
+					argv := slices.Concat(strings.Fields(timeout+" "+flags), []string{"--report=" + path, "--report=" + filepath.Join(dir, "hang.xml"), "--"}, serves, rig.Mode("listen", "tcp 127.0.0.1:0"))
 					argv[slices.Index(argv, "-c")+1] = "cd " + dir + "; " + serves[2]
 					cmd := p.Command(argv...)
 					cmd.Env = append(os.Environ(), "GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="+summary)
@@ -59,6 +59,9 @@ func TestRunningWhenTimeIsUp(t *testing.T) {
 				got := strings.Split(words(r), "\n")
 				if len(got) != 2 || !strings.HasSuffix(got[0], " listens on "+at+" FINI_TEST=tests/x.py::y") || !strings.HasPrefix(got[1], "sh -c ") || r.RunningOmitted != 0 {
 					t.Errorf("reports %q", got)
+				}
+				if text := rig.ReadFile(t, filepath.Join(dir, "hang.xml")); !strings.Contains(text, `name="tests/x.py::y" file="tests/x.py"`) || !strings.Contains(text, "listens on tcp "+at+", started by") {
+					t.Errorf("as JUnit it reports %s", text)
 				}
 				said := regexp.MustCompile(`, (running|sleeping|disk sleep)\b`).ReplaceAllString(l.Err.Whole(), "")
 				lines := strings.SplitAfter(said, "\n")
@@ -93,8 +96,8 @@ func TestRunningInTheReport(t *testing.T) {
 	t.Parallel()
 	const (
 		// It survives SIGTERM with a child that it starts then.
-		survives = `trap 'sleep 1000 & echo trapped' TERM; echo ready; while :; do sleep 0.02; done`
-		sleeps   = "echo ready; sleep 1000; :"
+		survives = `trap 'sleep 1000 & ` + rig.UntilSleeps + `; echo trapped' TERM; echo ready; while :; do sleep 0.02; done`
+		sleeps   = "sleep 1000 & " + rig.UntilSleeps + "; echo ready; wait"
 	)
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		for _, tt := range []struct {

@@ -84,12 +84,13 @@ type Options struct {
 	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals"`
 	// Exit 0 if the command exits with N, such as 143 for a JVM; repeatable.
 	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status"`
-	// Write a report in JSON to FILE; - is stdout. FILE is a regular file, or a stream: /dev/stdout, /dev/stderr or
-	// /dev/fd/N. fini replaces only an empty file or an earlier report. The report lists how the command ended, each
-	// signal with its sender, each leftover, and the resources used.
-	Report     string `common:"" type:"file" placeholder:"FILE" group:"status"`
-	WarnReaped bool   `short:"w" group:"status"`             // Name each orphan that fini reaps, and how it ended.
-	Quiet      bool   `short:"q" xor:"level" group:"status"` // Write only errors.
+	// Write a report to FILE, in JUnit's XML if its name ends in .xml, otherwise in JSON; - is stdout; repeatable. FILE is
+	// a regular file, or a stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini replaces only an empty file or an earlier
+	// report. The report lists how the command ended, what it was doing when it was stopped, each signal with its sender,
+	// each leftover, and the resources used.
+	Report     []string `common:"" type:"file" placeholder:"FILE" group:"status"`
+	WarnReaped bool     `short:"w" group:"status"`             // Name each orphan that fini reaps, and how it ended.
+	Quiet      bool     `short:"q" xor:"level" group:"status"` // Write only errors.
 	// Also write about the start, each signal, and the exit.
 	Verbose int `short:"v" type:"counter" xor:"level" group:"status"`
 	// Copy this binary to PATH, and exit. The copy has mode 0755, and is written whole or not at all.
@@ -195,7 +196,7 @@ func (c *Options) Policy() life.Policy {
 		OrphansExit: -1,
 		Remap:       c.RemapExit,
 		WarnReaped:  c.WarnReaped,
-		Reports:     c.Report != "",
+		Reports:     len(c.Report) > 0,
 		Rewrite:     map[syscall.Signal]syscall.Signal{},
 		Pause:       c.Pause,
 	}

@@ -73,8 +73,8 @@ func TestParse(t *testing.T) {
 		{"fini '--allow-orphan=cmd:*/a,b [!x]' '--allow-orphan=env:A=/x,y [!z]' --allow-orphan=env:A=", func(c line) {
 			c.AllowOrphan = []string{"cmd:*/a,b [^x]", "env:A=/x,y [^z]", "env:A="}
 		}},
-		{"fini --report=\xff", func(c line) { c.Report = "\xff" }},
-		{"fini --report=-", func(c line) { c.Report = "-" }},
+		{"fini --report=\xff", func(c line) { c.Report = []string{"\xff"} }},
+		{"fini --report=- --report a.xml | FINI_REPORT='- a.xml' fini", func(c line) { c.Report = []string{"-", "a.xml"} }},
 		{"fini --kill-after=9s", func(c line) { c.KillAfter = 9 * time.Second }},
 		{"FINI_REMAP_EXIT=143 fini --remap-exit=143 -e 0 -e1", statuses(143, 0, 1)},
 		{"FINI_REMAP_EXIT=' 143  130 ' fini", statuses(143, 130)},

@@ -41,15 +41,18 @@ func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 // outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
 var outer process
 
+// MaxReports is how many --report flags there may be.
+const MaxReports = 4
+
 // state is what the rest of fini gets as it is: see Facts.
 type state struct {
 	Sleeper
-	Failed         int           // the negative errno that prevented the pair
-	Group, Session int           // of the outer fini
-	Line           int           // this process's end
-	Report         int           // the descriptor of the report's place, or -1
-	KnowsEarlier   bool          // Earlier could be read
-	Asked          time.Duration // when the first SIGTERM was relayed, as uptime; 0 if none was
+	Failed         int             // the negative errno that prevented the pair
+	Group, Session int             // of the outer fini
+	Line           int             // this process's end
+	Reports        [MaxReports]int // the descriptors of the reports' places, or -1
+	KnowsEarlier   bool            // Earlier could be read
+	Asked          time.Duration   // when the first SIGTERM was relayed, as uptime; 0 if none was
 }
 
 // process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
@@ -58,11 +61,15 @@ type process struct {
 	state
 	inner int // the pid of the inner fini
 
-	signalFD    int
-	polled      [4]unix.PollFd // for Caught, Said, ParentEnded and Room
-	signal      unix.SignalfdSiginfo
-	seen        Seen
-	control     [3]uint64     // see cmsg(3)
+	signalFD int
+	polled   [4]unix.PollFd // for Caught, Said, ParentEnded and Room
+	signal   unix.SignalfdSiginfo
+	seen     Seen
+	control  struct { // see cmsg(3)
+		length      uint64
+		level, kind int32
+		descriptors [MaxReports]int32
+	}
 	deadline    time.Duration // as uptime
 	stderrFlags int           // see inherit
 	text        [4096]byte    // of a file
@@ -133,7 +140,10 @@ func Known() Facts {
 //
 //go:nosplit
 func (p *process) noteSelf() {
-	p.signalFD, p.Line, p.Report, p.Ignored = -1, -1, -1, atEntry.ignored
+	p.signalFD, p.Line, p.Ignored = -1, -1, atEntry.ignored
+	for i := range p.Reports {
+		p.Reports[i] = -1
+	}
 	p.Self, p.Group, p.Session = getID(unix.SYS_GETPID), getID(unix.SYS_GETPGID), getID(unix.SYS_GETSID)
 	p.Parent.Find()
 }

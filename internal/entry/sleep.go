@@ -121,16 +121,30 @@ func hasChildren() bool {
 	return errno != unix.ECHILD
 }
 
-// receive takes a message from the line, with a descriptor if there is one, or the hang-up.
+// closeReports closes the descriptors that receive has taken.
+//
+//go:nosplit
+func (p *process) closeReports() {
+	for i := range p.Reports {
+		proc.Close(p.Reports[i])
+		p.Reports[i] = -1
+	}
+}
+
+// receive takes a message from the line, with descriptors if there are any, or the hang-up.
 //
 //go:nosplit
 func (p *process) receive() bool {
 	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
 	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
-	if n > 0 && head[5] >= 20 { // a cmsghdr, and one descriptor
-		proc.Close(p.Report)
-		p.Report = int(int32(p.control[2]))
+	if n > 0 && head[5] > 16 { // a cmsghdr, and descriptors
+		p.closeReports()
+		for i := range p.Reports {
+			if p.control.length >= 16+4*uint64(i+1) {
+				p.Reports[i] = int(p.control.descriptors[i])
+			}
+		}
 	}
 	if n == 0 || n == -int(unix.ECONNRESET) {
 		p.seen.Kind = HungUp

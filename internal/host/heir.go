@@ -29,12 +29,18 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	k.begun = proc.Uptime()
 	k.tree.StartDir = cmp.Or(self.Dir, k.tree.StartDir)
 	k.failed(k.tree.EarlierAre(self.Earlier, self.KnowsEarlier))
-	switch {
-	case options.Report == "" || self.Main == 0:
-	case self.Report < 0:
-		k.Sayf(life.Always, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", options.Report)
-	default:
-		k.report = report.New(report.Place{FD: self.Report, Path: options.Report}, options.Command, VersionNumber())
+	var places []report.Place
+	for i, path := range options.Report[:min(len(options.Report), entry.MaxReports)] {
+		switch fd := self.Reports[i]; {
+		case self.Main == 0:
+		case fd < 0:
+			k.Sayf(life.Always, "--report: nothing is written: the inner fini was killed, and its descriptor of %q is lost", path)
+		default:
+			places = append(places, report.Place{FD: fd, Path: path})
+		}
+	}
+	if len(places) > 0 {
+		k.report = report.New(places, options.Command, VersionNumber())
 	}
 	k.report.Pid, k.report.Fini = int(self.Main), self.Pid
 	k.failed(k.catch()) // it goes on without a descriptor: what is left has to be stopped

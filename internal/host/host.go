@@ -95,7 +95,7 @@ type kernel struct {
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {
-	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+	k := &kernel{Logger: Logger{options.Level()}, self: self, args: options.Command, mainFD: -1, terminal: -1, line: Line{self.Line}, tree: orphans.New()}
 	k.owners = report.NewOwners(k.tree, entry.Getenv)
 	k.plan = life.PlanOf(options.Wanted(), life.Facts{
 		Initial: os.Getpid() == 1, Inner: self.Role == entry.Inner, Heir: self.Role == entry.Heir, Limited: !self.Linked, NoFork: syscall.Errno(max(-self.Failed, 0)),

@@ -220,6 +220,9 @@ func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
 
 // Survey reads what the tree is doing, for the report and, if named, for up to ten lines.
 func (k *kernel) Survey(why life.Reason, named bool) {
+	if named {
+		k.outOfTime = why
+	}
 	if named = named && k.Threshold >= life.Normal; !named && !k.report.Lists() {
 		return
 	}
@@ -231,7 +234,6 @@ func (k *kernel) Survey(why life.Reason, named bool) {
 	if !named {
 		return
 	}
-	k.outOfTime = why
 	room := min(cmp.Or(terminalWidth(), report.MaxLine), report.MaxLine) - len("fini: still running ")
 	for _, text := range k.report.StillRunning(room) {
 		k.Sayf(life.Normal, "still running %s", text)
@@ -280,7 +282,7 @@ func (k *kernel) Exit(end life.End) {
 	}
 	// If this process is killed while it writes to a stream, the reader has a part of the report, and no heir may write
 	// all of it behind that part. A file is written anew.
-	if k.report.To.IsStream() {
+	if slices.ContainsFunc(k.report.To, report.Place.IsStream) {
 		done()
 		k.close(end)
 	} else {

@@ -15,31 +15,31 @@ import (
 type Line struct{ FD int }
 
 // BeAlone asks the outer fini to be the single process. The inner fini then exits.
-func (l Line) BeAlone() { l.send(entry.Message{Kind: entry.BeAlone}, -1) }
+func (l Line) BeAlone() { l.send(entry.Message{Kind: entry.BeAlone}) }
 
 // Starting tells the outer fini that the main child is about to be started. From now on the main child may run, and has
 // to get signals.
-func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}, -1) }
+func (l Line) Starting() { l.send(entry.Message{Kind: entry.Starting}) }
 
-// Started tells the outer fini that the main child was started. report is the descriptor of the report's place, or -1.
-func (l Line) Started(pid int, job uint32, report int) {
-	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, report)
+// Started tells the outer fini that the main child was started, and gives it copies of the reports' descriptors.
+func (l Line) Started(pid int, job uint32, reports ...int) {
+	l.send(entry.Message{Kind: entry.Started, Value: uint32(pid), Job: job}, reports...)
 }
 
 // Done tells the outer fini that this process has done its work, and with which wait status to end.
 func (l Line) Done(status syscall.WaitStatus) {
-	l.send(entry.Message{Kind: entry.Done, Value: uint32(status)}, -1)
+	l.send(entry.Message{Kind: entry.Done, Value: uint32(status)})
 }
 
-func (l Line) send(m entry.Message, fd int) {
+func (l Line) send(m entry.Message, descriptors ...int) {
 	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
+	if len(descriptors) > 0 {
+		rights = unix.UnixRights(descriptors...)
 	}
 	text := unsafe.Slice((*byte)(unsafe.Pointer(&m)), unsafe.Sizeof(m))
 	const flags = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT
-	if unix.Sendmsg(l.FD, text, rights, nil, flags) != nil && fd >= 0 {
-		_ = unix.Sendmsg(l.FD, text, nil, nil, flags) // the kernel refused the descriptor, but takes the message
+	if unix.Sendmsg(l.FD, text, rights, nil, flags) != nil && rights != nil {
+		_ = unix.Sendmsg(l.FD, text, nil, nil, flags) // the kernel refused the descriptors, but takes the message
 	}
 }
 

@@ -139,8 +139,15 @@ func (k *kernel) close(end life.End) {
 	if k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
 		k.failed(k.tellGitHub(end.Leaks))
 	}
-	k.failed(k.report.Write(end.Status()))
+	k.report.OutOfTime = k.because(k.outOfTime)
+	k.writeReport(end.Status())
 	k.sayEnd(end)
+}
+
+func (k *kernel) writeReport(status int) {
+	for _, err := range k.report.Write(status) {
+		k.failed(err)
+	}
 }
 
 // sayEnd says how fini ends, and when.

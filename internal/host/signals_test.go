@@ -13,7 +13,6 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/procfs"
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/life"
-	"github.com/seed-126c5d8a/fini/internal/report"
 	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
 	"golang.org/x/sys/unix"
@@ -22,7 +21,7 @@ import (
 // bare is a kernel that has started nothing and catches nothing. line is the line to the outer fini, -1 for none.
 func bare(line int) *kernel {
 	return &kernel{Logger: Logger{life.Always}, line: Line{line}, mainFD: -1, terminal: -1, caught: &signals.Catcher{FD: -1},
-		report: report.Report{To: report.Place{FD: -1}}, tree: orphans.New()}
+		tree: orphans.New()}
 }
 
 // A signal that came before the command was there is reported at once, as such.

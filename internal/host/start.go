@@ -27,12 +27,19 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 	if os.Getpid() < 1 { // the error of a filter, and kill(2) takes -1 for every process
 		return errors.New("cannot find out the pid of fini: getpid(2) is refused")
 	}
-	if options.Report != "" {
-		place, err := report.Open(options.Report, k.self.Closed)
+	if len(options.Report) > entry.MaxReports {
+		return fmt.Errorf("--report: cannot write %d reports: want at most %d", len(options.Report), entry.MaxReports)
+	}
+	var places []report.Place
+	for _, path := range options.Report {
+		place, err := report.Open(path, k.self.Closed)
 		if err != nil {
 			return err
 		}
-		k.report = report.New(place, options.Command, VersionNumber())
+		places = append(places, place)
+	}
+	if len(places) > 0 {
+		k.report = report.New(places, options.Command, VersionNumber())
 		k.report.Fini = k.self.Pid
 	}
 	if err := k.catch(); err != nil {
@@ -116,7 +123,11 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 		k.leave(true)
 	}
 	if k.line.FD >= 0 {
-		k.line.Started(child.Pid, job, k.report.To.FD)
+		var descriptors []int
+		for _, place := range k.report.To {
+			descriptors = append(descriptors, place.FD)
+		}
+		k.line.Started(child.Pid, job, descriptors...)
 	}
 	if child.Ungrouped {
 		k.rules.Group = false
@@ -195,6 +206,6 @@ func (k *kernel) notStarted(err error) life.Result {
 	}
 	k.Sayf(life.Always, "%s", text)
 	k.report.Err = err.Error()
-	k.failed(k.report.Write(status))
+	k.writeReport(status)
 	return life.Result{Code: status}
 }

@@ -51,6 +51,11 @@ func Open(path string, closed [3]bool) (Place, error) {
 	return Place{fd, path}, nil
 }
 
+// isXML reports whether the report goes there in JUnit's XML: by the name of a file.
+func (p Place) isXML() bool {
+	return !p.IsStream() && strings.EqualFold(filepath.Ext(p.Path), ".xml")
+}
+
 func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one run of fini. Without --report its Place is empty, and it only serves the
-// output for a CI. docs/report.schema.json describes the fields. A field of type any is nil for null.
+// Report is the report of one run of fini. Without --report it has no Places, and only serves the output for a CI.
+// docs/report.schema.json describes the fields. A field of type any is nil for null.
 type Report struct {
-	To   Place
-	Pid  int // of the main child, 0 for none
-	Fini int // the pid by which the parent process knows fini
-	Err  any // why the main child was not started
+	To        []Place
+	Pid       int    // of the main child, 0 for none
+	Fini      int    // the pid by which the parent process knows fini
+	Err       any    // why the main child was not started
+	OutOfTime string // the reason, if the time for the main child was up
 
 	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
 
@@ -74,13 +75,13 @@ type leftover struct {
 }
 
 // New begins the report of a command, which the given version of fini runs.
-func New(to Place, command []string, version string) Report {
+func New(to []Place, command []string, version string) Report {
 	first, isCut := firstWords(command, maxCommand)
 	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
 }
 
 // Lists reports whether the report will be written. Then it also lists leftovers that fini doesn't print a line about.
-func (r *Report) Lists() bool { return r.To.Path != "" }
+func (r *Report) Lists() bool { return len(r.To) > 0 }
 
 // Full reports whether the report only counts further leftovers.
 func (r *Report) Full() bool { return len(r.leftovers) == maxLeftovers }
@@ -206,15 +207,17 @@ func (r *Report) OOM(pid int, verdict, reason string) {
 	}
 }
 
-// Write writes the report of a run that ends with this status, once, and waits at most 5 seconds
-// for the reader of a stream.
-func (r *Report) Write(status int) error {
-	if !r.Lists() {
-		return nil
+// Write writes the report of a run that ends with this status, once to each place, and waits at most 5 seconds for the
+// reader of a stream.
+func (r *Report) Write(status int) (failed []error) {
+	for _, to := range r.To {
+		text := r.json(status)
+		if to.isXML() {
+			text = r.junit()
+		}
+		if err := files.Quietly(func() error { return to.write(text) }); err != nil {
+			failed = append(failed, cannotWrite(to.Path, err))
+		}
 	}
-	text := r.json(status)
-	if err := files.Quietly(func() error { return r.To.write(text) }); err != nil {
-		return cannotWrite(r.To.Path, err)
-	}
-	return nil
+	return failed
 }

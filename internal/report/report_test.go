@@ -26,7 +26,7 @@ func newTestReport(t *testing.T) *Report {
 	t.Helper()
 	to, err := Open(filepath.Join(t.TempDir(), "report.json"), [3]bool{})
 	rig.NoError(t, err)
-	r := New(to, []string{"command"}, "1.2.3")
+	r := New([]Place{to}, []string{"command"}, "1.2.3")
 	r.Pid = mainPid
 	r.started = r.started.Add(-time.Hour)
 	return &r
@@ -54,7 +54,7 @@ func process(pid, parent int, name string) orphans.Process {
 func TestNoReport(t *testing.T) {
 	r := &Report{}
 	r.Signal(signals.Received{Signal: syscall.SIGHUP, Sender: os.Getpid()})
-	rig.NoError(t, r.Write(0))
+	rig.Equal(t, "what has failed", len(r.Write(0)), 0)
 	rig.Equal(t, "it lists something", r.Lists() || r.signals != nil, false)
 }
 
@@ -220,18 +220,18 @@ func TestReportCutsTheCommand(t *testing.T) {
 func TestPlaceIsHandedOver(t *testing.T) {
 	r := newTestReport(t)
 	half := append(r.json(0)[:100], bytes.Repeat([]byte("half of a report"), 1000)...)
-	_, err := unix.Write(r.To.FD, half)
+	_, err := unix.Write(r.To[0].FD, half)
 	rig.NoError(t, err)
-	rig.NoError(t, r.Write(5))
-	rig.MustParse(t, []byte(rig.ReadFile(t, r.To.Path)), new(any))
+	rig.Equal(t, "what has failed", len(r.Write(5)), 0)
+	rig.MustParse(t, []byte(rig.ReadFile(t, r.To[0].Path)), new(any))
 }
 
 // The file has a name, but not the one by which it was opened.
 func TestPlaceHasLostItsName(t *testing.T) {
 	r := newTestReport(t)
 	other := filepath.Join(t.TempDir(), "other")
-	rig.NoError(t, errors.Join(os.Link(r.To.Path, other), os.Remove(r.To.Path)))
-	if err := r.Write(5); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
+	rig.NoError(t, errors.Join(os.Link(r.To[0].Path, other), os.Remove(r.To[0].Path)))
+	if err := errors.Join(r.Write(5)...); err == nil || !strings.HasSuffix(err.Error(), ": it was removed meanwhile") {
 		t.Errorf("%v", err)
 	}
 	rig.Equal(t, "the file", rig.ReadFile(t, other), "")

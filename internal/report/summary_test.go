@@ -39,7 +39,7 @@ func TestSummary(t *testing.T) {
 	if !strings.HasPrefix(text, explained) || strings.ContainsAny(text, "`<>*@![]") {
 		t.Errorf("%s", text)
 	}
-	rig.NoError(t, r.Write(0))
+	rig.Equal(t, "what has failed", len(r.Write(0)), 0)
 }
 
 // What a leftover started itself is counted below it, with its test and its ports.

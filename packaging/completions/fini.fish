@@ -41,7 +41,7 @@ complete -c fini -n __fini_at_flags -s r -l rewrite -x -d 'forward signal FROM a
 complete -c fini -n __fini_at_flags -l foreground -f -d 'keep the command in fini'\''s process group'
 complete -c fini -n __fini_at_flags -l no-foreground -f -d 'turn off --foreground'
 complete -c fini -n __fini_at_flags -s e -l remap-exit -x -d 'exit 0 if the command exits with N, such as 143 for a JVM'
-complete -c fini -n __fini_at_flags -l report -r -F -d 'write a report in JSON to FILE'
+complete -c fini -n __fini_at_flags -l report -r -F -d 'write a report to FILE, in JUnit'\''s XML if its name ends in .xml, otherwise in JSON'
 complete -c fini -n __fini_at_flags -s w -l warn-reaped -f -d 'name each orphan that fini reaps, and how it ended'
 complete -c fini -n __fini_at_flags -s q -l quiet -f -d 'write only errors'
 complete -c fini -n __fini_at_flags -s v -l verbose -f -d 'also write about the start, each signal, and the exit'

@@ -32,7 +32,7 @@ _fini() {
 		'--no-foreground[turn off --foreground]'
 		'*-e+[exit 0 if the command exits with N, such as 143 for a JVM]:N: '
 		'*--remap-exit=[exit 0 if the command exits with N, such as 143 for a JVM]:N: '
-		'*--report=[write a report in JSON to FILE]:FILE:_fini_FILE'
+		'*--report=[write a report to FILE, in JUnit'\''s XML if its name ends in .xml, otherwise in JSON]:FILE:_fini_FILE'
 		'*-w[name each orphan that fini reaps, and how it ended]'
 		'*--warn-reaped[name each orphan that fini reaps, and how it ended]'
 		'*-q[write only errors]'

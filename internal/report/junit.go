@@ -1,0 +1,98 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A testcase is a case of the report in JUnit's XML: the command, a test that ran when its time was up, or a leak.
+type testcase struct {
+	during, name  string // the name counts if no test is known
+	kind          string // "failure" or "error"; "" if it has passed
+	message, text string
+	time          float64 // in seconds
+}
+
+// junit is the report as GitLab, Jenkins and Buildkite show it beside the results of tests. The command is a case of its
+// own, which fails if its time was up: Jenkins takes a suite without cases for an error. Each leak is a failed case. If
+// fini has stopped the command, what it left is no leak.
+func (r *Report) junit() []byte {
+	command := OneLine(strings.Join(r.command, " "), maxCell)
+	cases := []testcase{{name: cmp.Or(command, "fini"), time: seconds(time.Since(r.started))}}
+	switch first := &cases[0]; {
+	case r.Err != nil:
+		first.kind, first.message = "error", fmt.Sprint(r.Err)
+	case r.OutOfTime != "":
+		first.kind, first.message = "failure", r.OutOfTime
+		cases = r.hanging(*first)
+	}
+	for _, l := range r.leaks() {
+		if r.isStopped {
+			break
+		}
+		what := "left running: " + OneLine(l.command, maxCell)
+		text := fmt.Sprintf("%s%s%s\nended: %v\n", l.who(fmt.Sprintf("%d (%s)", l.Pid, OneLine(l.command, maxText))), startedBy(l.Lineage), whereIs(l.At), cmp.Or(l.ended, any("no")))
+		cases = append(cases, testcase{l.During, what, "failure", what, text, 0})
+	}
+	if r.moreLeftovers > 0 && !r.isStopped {
+		what := fmt.Sprintf("left running: %d more", r.moreLeftovers)
+		cases = append(cases, testcase{"", what, "failure", what, "", 0})
+	}
+
+	var body string
+	count := map[string]int{}
+	for _, c := range cases {
+		count[c.kind]++
+		body += c.xml()
+	}
+	return []byte(xmlMark + r.fini + " -->\n<testsuites>\n" +
+		fmt.Sprintf("  <testsuite name=\"fini\" tests=\"%d\" failures=\"%d\" errors=\"%d\" skipped=\"0\" time=\"%g\" timestamp=\"%s\">\n",
+			len(cases), count["failure"], count["error"], cases[0].time, r.started.UTC().Format("2006-01-02T15:04:05")) +
+		body + "  </testsuite>\n</testsuites>\n")
+}
+
+// hanging are the cases of the tests that ran when the time was up; the command's, if no test is known.
+func (r *Report) hanging(of testcase) (cases []testcase) {
+	for _, p := range r.running {
+		if i := slices.IndexFunc(cases, func(c testcase) bool { return c.during == p.during }); i >= 0 {
+			cases[i].text += "still running " + p.text(maxText) + "\n"
+		} else {
+			c := of
+			c.during, c.text = p.during, "still running "+p.text(maxText)+"\n"
+			cases = append(cases, c)
+		}
+	}
+	named := slices.DeleteFunc(slices.Clone(cases), func(c testcase) bool { return c.during == "" })
+	switch {
+	case len(named) > 0:
+		return named
+	case len(cases) > 0:
+		return cases
+	}
+	return []testcase{of}
+}
+
+func (c testcase) xml() string {
+	name := strings.TrimPrefix(cmp.Or(OneLine(c.during, maxText), c.name), "test ")
+	text := fmt.Sprintf("    <testcase classname=\"fini\" name=\"%s\"", inXML(name))
+	if file := testFile(c.during); file != "" {
+		text += fmt.Sprintf(" file=\"%s\"", inXML(file))
+	}
+	text += fmt.Sprintf(" time=\"%g\"", c.time)
+	if c.kind == "" {
+		return text + "/>\n"
+	}
+	return text + fmt.Sprintf(">\n      <%s message=\"%s\">%s</%[1]s>\n    </testcase>\n", c.kind, inXML(OneLine(c.message, maxText)), inXML(c.text))
+}
+
+// inXML is text as XML holds it, where control characters can't be escaped. See section 2.2 of XML 1.0.
+func inXML(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;").Replace(OneLine(line, maxCommandLine))
+	}
+	return strings.Join(lines, "\n")
+}
