@@ -215,9 +215,29 @@ func leakInCTest(t *testing.T, text string) {
 	}.run(t, text)
 }
 
-var startsInTest = map[string]string{"start-server": "exec sleep 1000"}
+var startsInTest = map[string]string{"start-server": "exec sleep ${1:-1000}"}
 
-var leakInVitest = trial{
+// sharing adds test files that one process runs: with tests that run at the same time, and leaks before and after all tests.
+func sharing(imports string, files map[string]string) map[string]string {
+	for name, tests := range map[string]string{
+		"a.test.js": "const rest = () => new Promise(done => setTimeout(done, 300));\n" +
+			"test.concurrent('leaks', async () => { await rest(); leak(1001); await rest(); });\n" +
+			"test.concurrent('innocent', async () => { await rest(); await rest(); await rest(); });\n",
+		"b.test.js": "test('first', () => {});\ntest('last', () => leak(1002));\n",
+		"c.test.js": "beforeAll(() => leak(1003));\ntest('only', () => {});\nafterAll(() => leak(1004));\n",
+	} {
+		files[name] = imports + "const leak = seconds => spawn('start-server', [String(seconds)], { detached: true, stdio: 'ignore' }).unref();\n" + tests
+	}
+	return files
+}
+
+// shared is what fini says of their leaks: where the test can't be known, it names the file.
+var shared = []string{
+	"(sleep 1001), detached, started in test a.test.js::\n", "(sleep 1002), detached, started in test b.test.js::last\n",
+	"(sleep 1003), detached, started in test c.test.js::\n", "(sleep 1004), detached, started in test c.test.js::\n",
+}
+
+var leakInVitest = each(trial{
 	npm: "vitest", standIns: startsInTest, as: "fini.setup.js", files: map[string]string{
 		"vitest.config.js": "export default { test: { setupFiles: ['./fini.setup.js'] }, cacheDir: '.cache' };\n",
 		"package.json":     `{"private": true, "type": "module"}`,
@@ -229,9 +249,16 @@ describe('shop', () => test('checkout', () => { spawn('start-server', { detached
 	env:    []string{"GITHUB_ACTIONS=true", "GITHUB_STEP_SUMMARY="},
 	script: "exec fini --orphans-exit=9 -- node_modules/.bin/vitest run", status: 9,
 	says: []string{stopping, " in test tests/shop.test.js::shop checkout\n", "::error title=fini,file=tests/shop.test.js::"},
-}.run
+}.run, trial{
+	npm: "vitest", standIns: startsInTest, as: "fini.setup.js", files: sharing(
+		"import { spawn } from 'node:child_process';\nimport { afterAll, beforeAll, test } from 'vitest';\n", map[string]string{
+			"vitest.config.js": "export default { test: { setupFiles: ['./fini.setup.js'] }, cacheDir: '.cache' };\n",
+			"package.json":     `{"private": true, "type": "module"}`,
+		}),
+	script: "exec fini --orphans-exit=9 -- node_modules/.bin/vitest run --no-isolate --no-file-parallelism", status: 9, says: shared,
+}.run)
 
-var leakInJest = trial{
+var leakInJest = each(trial{
 	npm: "jest", standIns: startsInTest, as: "fini-environment.js", files: map[string]string{
 		"jest.config.json": `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
 		"shop.test.js": "const { spawn } = require('child_process');\n" +
@@ -239,7 +266,12 @@ var leakInJest = trial{
 	},
 	script: "exec fini --orphans-exit=9 -- node_modules/.bin/jest --no-cache --ci", status: 9,
 	says: []string{" in test shop.test.js::shop checkout\n"},
-}.run
+}.run, trial{
+	npm: "jest", standIns: startsInTest, as: "fini-environment.js", files: sharing("const { spawn } = require('child_process');\n", map[string]string{
+		"jest.config.json": `{"testEnvironment": "./fini-environment.js", "watchman": false}`,
+	}),
+	script: "exec fini --orphans-exit=9 -- node_modules/.bin/jest --no-cache --ci -i", status: 9, says: shared,
+}.run)
 
 // codeOf are the code spans of the line of docs/ci.md that begins like this.
 func codeOf(t *testing.T, start string) (spans []string) {
@@ -432,23 +464,20 @@ var leakRanking = trial{
 	out:    "2\tshop checkout\tsleep\n1\tshop login\tsleep\n",
 }.run
 
-// leaksAsJUnit makes a suite of the reports of two runs, with a leak of an odd test that has a child, and one of no test.
-// What it wants is valid by Jenkins' junit-10.xsd (of its xunit plugin). An apostrophe has two names, of which each jq has one.
-var leaksAsJUnit = trial{
-	needs: []string{"jq", "bash"}, files: map[string]string{
-		"a&b": "#!/bin/sh\nsleep 1000 & " + rig.UntilSleeps + "; : >ready; read x <fifo\n",
-		"odd": `mkfifo fifo; FINI_TEST=$(printf 'a<b> & "c" '\''d'\'' ]]> \x01 é') './a&b' & until test -e ready && grep -q '^State:.S' /proc/$!/status; do sleep 0.01; done` + "\n",
-		"one": "sleep 1000 & " + rig.UntilSleeps + "\n",
-	},
-	script: runsFor(0, "bash odd") + runsFor(1, "bash one") + `sh -c "$BLOCK" && sed "s/pid [0-9]*/pid N/; s/&apos;/\&#39;/g" leaks.xml`,
-	out: `<testsuite name="leaks" tests="2" failures="2" errors="0">
-<testcase classname="leaks" name="a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39; ]]&gt; ? é">
-<failure message="left running: /bin/sh ./a&amp;b">pid N, in DIR, ended: SIGTERM</failure></testcase>
-<testcase classname="leaks" name="no test is known">
-<failure message="left running: sleep 1000">pid N, in DIR, ended: SIGTERM</failure></testcase>
-</testsuite>
-`,
+// stepHangs has a test whose server goes on for ever: all three places name both.
+var stepHangs = trial{
+	needs: []string{"grep"}, changes: []string{"-t 20m", "-t 3s"},
+	standIns: map[string]string{"make": `FINI_TEST='shop::a<b>' sleep 1000; :`},
+	script:   `sh -c "$BLOCK"; status=$?; grep -c 'a<b>' hang.json; grep -c 'name="shop::a&lt;b&gt;"' hang.xml; exit $status`, status: 124, out: "1\n1\n",
+	says: []string{"(sleep 1000), for ", ", started by test shop::a<b>\n"},
 }.run
+
+// githubMatrix: on Linux the shell is that of the workflow, and elsewhere bash. Only GitHub reads its expressions.
+func githubMatrix(t *testing.T, text string) {
+	shell := yaml[string](t, text, "jobs", "tests", "defaults", "run", "shell")
+	want := "${{ matrix.os == 'ubuntu-latest' && '" + workflowShell(t) + "{0}' || 'bash' }}"
+	rig.Equal(t, "the shell", shell, want)
+}
 
 // mcpServers starts each server as its host would, with a stand-in that says what it was called with
 // and echoes its input. TestMCPConfigByOthers asks a real one.
