@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/need"
 	"github.com/seed-126c5d8a/fini/e2e/rig"
@@ -41,11 +42,12 @@ func TestCancel(t *testing.T) {
 		attr   *syscall.SysProcAttr
 		script func(tests string) []string
 		cancel func(s *runners.Step)
+		waits  time.Duration // for the end of the output; 0 for ever
 	}{
 		{"GitHub step cancelled", nil, func(tests string) []string {
 			return []string{"bash", "-e", runners.ScriptFile(t, tests+"\necho the step goes on\n")}
-		}, (*runners.Step).GithubCancel},
-		{"GitLab job cancelled", runners.OwnGroup, runners.Gitlab, func(s *runners.Step) { s.SignalGroup(syscall.SIGTERM) }},
+		}, (*runners.Step).GithubCancel, runners.GithubWaits},
+		{"GitLab job cancelled", runners.OwnGroup, runners.Gitlab, func(s *runners.Step) { s.SignalGroup(syscall.SIGTERM) }, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +59,7 @@ func TestCancel(t *testing.T) {
 					return strings.Contains(said, "tests ready") && strings.Count(said, "Serving HTTP") == 2
 				})
 				tt.cancel(s)
-				o := outcome(s, wrap, 128+int(syscall.SIGTERM))
+				o := outcome(s, wrap, 128+int(syscall.SIGTERM), tt.waits)
 				if slices.Contains(wrap, rig.Fini) {
 					rig.WantOnce(t, s.Out.Text(), "tests got TERM")
 				}
@@ -110,7 +112,7 @@ func TestGitHubCleansUp(t *testing.T) {
 	}
 }
 
-// When the step's process has ended, the runner waits 5 s for the end of its output.
+// When the step's process has ended, the runner waits 5 s for the end of its output, and goes on: see GithubWaits.
 func TestGitHubStepLeavesServer(t *testing.T) {
 	need.Program(t, "bash")
 	need.Program(t, "python3")
@@ -124,7 +126,7 @@ func TestGitHubStepLeavesServer(t *testing.T) {
 		s.Out.Want("Serving HTTP")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := outcome(s, wrap, 0)
+		o := outcome(s, wrap, 0, runners.GithubWaits)
 		if slices.Contains(wrap, rig.Fini) && strings.Contains(s.Err.Whole(), "killing leftover") {
 			t.Errorf("the server did not end when it was asked to: %q", s.Err.Text())
 		}
@@ -256,7 +258,7 @@ func TestNpmStart(t *testing.T) {
 		address := s.Out.Want("listening on ")
 		g.Open(t)
 		s.Out.Want("tests passed")
-		o := outcome(s, wrap, 4)
+		o := outcome(s, wrap, 4, 0)
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
 			_ = listener.Close()
@@ -352,9 +354,9 @@ func TestWithTimeout(t *testing.T) {
 
 // outcome is watched from now on, and the step's own status is asserted, and that without fini the step leaves something,
 // for otherwise it shows nothing.
-func outcome(s *runners.Step, wrap []string, status int) columns.Outcome {
+func outcome(s *runners.Step, wrap []string, status int, waits time.Duration) columns.Outcome {
 	s.T.Helper()
-	o := columns.Watch(wrap, s.Out, s.Cgroup.Count)
+	o := columns.WatchFor(waits, wrap, s.Out, s.Cgroup.Count)
 	s.MustHaveStatus(status)
 	if wrap == nil && (o.Survivors == 0 || !o.Never) {
 		s.T.Errorf("without fini: %s; so the case shows nothing", o)

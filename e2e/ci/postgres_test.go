@@ -33,7 +33,7 @@ func TestPostgres(t *testing.T) {
 			c := template.Copy(t)
 			s := c.Start(t, wrap, "echo tests passed; exit 4")
 			s.Out.Want("tests passed")
-			o := outcome(s, wrap, 4)
+			o := outcome(s, wrap, 4, 0)
 			if slices.Contains(wrap, rig.Fini) {
 				c.MustBeShutDown()
 			}

@@ -19,7 +19,8 @@ import (
 type Outcome struct {
 	Survivors int           // processes of the case that are alive
 	Eof       time.Duration // from the fault to the end of the case's output
-	Never     bool          // the output had no end within the window
+	Never     bool          // the output had no end within the window, or the reader did not wait for it any longer
+	Waited    time.Duration // that is how long such a reader has waited
 }
 
 // Window is how long a case without fini is watched before what is alive is called a
@@ -73,7 +74,10 @@ func Run(t *testing.T, name string, flags []string, run func(t *testing.T, wrap 
 }
 
 func (o Outcome) String() string {
-	if o.Never {
+	switch {
+	case o.Never && o.Waited > 0:
+		return fmt.Sprintf("%d, the reader goes on after %v", o.Survivors, o.Waited)
+	case o.Never:
 		return fmt.Sprintf("%d, no EOF", o.Survivors)
 	}
 	return fmt.Sprintf("%d, EOF after %.1f s", o.Survivors, o.Eof.Seconds())
@@ -104,12 +108,17 @@ func UnderFini(wrap []string) bool { return slices.Contains(wrap, rig.Fini) }
 // Watch watches a case's output, and what is alive of it, from now on, which is the moment after the fault. Only what has no
 // fini is given up after the window.
 func Watch(wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
+	return WatchFor(0, wrap, out, alive)
+}
+
+// WatchFor is Watch with a reader who goes on after a time, as GitHub's runner does.
+func WatchFor(wait time.Duration, wrap []string, out *rig.Lines, alive func() int) (o Outcome) {
 	limit := Window
 	if UnderFini(wrap) {
 		limit = rig.Patience
 	}
 	start := time.Now()
-	o.Never = !rig.Poll(limit, out.EOF)
+	o.Never, o.Waited = !rig.Poll(limit, out.EOF), wait
 	o.Eof = time.Since(start)
 	rig.Poll(time.Until(start.Add(limit)), func() bool { return alive() == 0 })
 	o.Survivors = alive()

@@ -77,6 +77,10 @@ func (s *Step) GithubCancel() {
 	}
 }
 
+// GithubWaits is how long GitHub's runner waits for the end of a step's output once the step's process has exited. Then it goes
+// on with the next step. After the last one it kills what carries its tracking variable (ProcessInvoker.cs in actions/runner).
+const GithubWaits = 5 * time.Second
+
 // Gitlab is the script that the shell executor gives to bash: the job's own is the last
 // part of a pipeline whose first is `:`, so that the far end of stdin is closed at once.
 func Gitlab(job string) []string {
