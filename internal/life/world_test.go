@@ -497,7 +497,9 @@ func (r *records) copy() *records {
 	c := *r
 	c.main.Sent, c.leftovers = slices.Clone(r.main.Sent), make(map[int]*Record, len(r.leftovers))
 	for pid, of := range r.leftovers {
-		c.leftovers[pid] = &Record{Pid: of.Pid, Start: of.Start, Sent: slices.Clone(of.Sent)}
+		same := *of
+		same.Sent = slices.Clone(of.Sent)
+		c.leftovers[pid] = &same
 	}
 	return &c
 }
