@@ -218,8 +218,9 @@ func TestStopSignalComesAfterAReload(t *testing.T) {
 	t.Parallel()
 	rig.InPlaces(t, rig.Pair, func(t *testing.T, p rig.Place) {
 		const reload = 40 // which queues, so that each one arrives
-		l := rig.Start(t, p, append([]string{"-t", "500ms", "--stop-signal=40", "--grace=1s", "--"}, rig.Mode("signals")...)...)
-		l.Out.Want("ready")
+		l := rig.OutOfTime(t, func(t testing.TB, timeout string) *rig.Life {
+			return rig.Start(t, p, append([]string{timeout, "--stop-signal=40", "--grace=1s", "--"}, rig.Mode("signals")...)...)
+		})
 		l.Caught()
 		sent, want := 0, fmt.Sprint("signal ", reload)
 		for ; !strings.Contains(l.Err.Text(), "--timeout="); sent++ {

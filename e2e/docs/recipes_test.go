@@ -162,6 +162,7 @@ var recipeTests = []recipe{
 	{"python", "@pytest.fixture", quick, pytestFixture},
 	{"js", "process.platform === 'linux'", quick, insistsOnLinux},
 	{"js", "// npm install", quick, wraps},
+	{"python", "server = StdioServerParameters", quick, wrapsInPython},
 	{"js", "require('fini-init')", quick, embedsNode},
 	{"js", "StdioClientTransport", long, embedsTransport},
 	{"python", "import fini_init", quick, embedsPython},
@@ -169,6 +170,7 @@ var recipeTests = []recipe{
 	{"js", "handleTestEvent", long, leakInJest},
 	{"js", "beforeEach(({ task })", long, leakInVitest},
 	{"js", "treekill", long, underPM2},
+	{"sh", "fini -t 20m --orphans-exit=1", quick, stepThatHangs},
 	{"sh", "fini --orphans-exit=1 -- make e2e", quick, trial{standIns: leakyMake, status: 1,
 		says: []string{stopping, "exit 1 instead of 0"}}.run},
 	{"sh", "--allow-orphan=adb", long, daemonsStay},
@@ -275,6 +277,14 @@ func session(t *testing.T, text string) {
 		strings.ReplaceAll(said.String()[4:], `\d`, "[0-9]") + `' said >&2`,
 		out: "tests passed\n"}.run(t, lines[1][1])
 }
+
+// stepThatHangs is README's: tests that leave a server behind, and tests that don't end.
+var stepThatHangs = each(
+	trial{standIns: leakyMake, script: `sh -c "$BLOCK"; status=$?; grep -c "<failure" leaks.xml; exit $status`, status: 1, out: "done\n1\n",
+		says: []string{stopping, "exit 1 instead of 0"}}.run,
+	trial{standIns: map[string]string{"make": "exec sleep 1000"}, changes: []string{"20m", "1s"}, status: 124,
+		says: []string{"still running"}}.run,
+)
 
 // inNamespace: nothing stays after the command's exit, SIGTERM for fini itself is a request to end, and SIGKILL for the
 // program that has made the namespace is the end of all in it.
@@ -388,8 +398,17 @@ for (const platform of ['linux', 'darwin']) {
 
 // wraps runs README's wrap, which has fini's flags in front of the command.
 var wraps = trial{needs: []string{"node"}, npm: "fini-init",
-	script: `exec node -e "$BLOCK; console.log(require('path').basename(command), args.join(' '))"`,
-	out:    "fini -i -k 5s --grace=1s -- node server.js\n"}.run
+	script: `exec node -e "class StdioClientTransport { constructor(of) { this.of = of; } }; $BLOCK;
+		console.log(require('path').basename(transport.of.command), transport.of.args.join(' '))"`,
+	out: "fini -i -k 5s --grace=1s -- node server.js\n"}.run
+
+// wrapsInPython does the same in Python.
+var wrapsInPython = trial{needs: []string{"python3"}, npm: "fini-init", as: "block.py", files: map[string]string{"host.py": `
+import os.path
+import fini_init
+def StdioServerParameters(command, args): print(os.path.basename(command), *args)
+exec(open("block.py").read())
+`}, script: "exec python3 host.py", out: "fini-init -i -k 5s --grace=1s -- node server.js\n"}.run
 
 var atTheEndOfInput = trial{standIns: map[string]string{"node": "sleep 1000 & echo ready; exec sleep 1001"}, script: inPlace, status: 143,
 	meanwhile: func(_ *testing.T, l *rig.Life) {

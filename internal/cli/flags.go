@@ -27,17 +27,17 @@ type Options struct {
 	// has inherited as leftovers, and exits with 0. It does the same when the parent process dies. As PID 1 it ignores
 	// these signals if a process in its own container sends them, and its end includes the calls of docker exec.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
-	// When the parent process dies, stop the command with SIG; none: let it run on. SIG is also the first signal after a
-	// --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent process only if you
-	// give this flag.
+	// When the parent process dies, stop the command with SIG, or with none let it keep running. SIG is also the first
+	// signal after a --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent
+	// process only if you give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop"`
-	// When stdin closes, wait --grace, then stop the command. Stdin must be a pipe, a stream socket, a terminal, or
-	// /dev/null, which counts as closed at once.
+	// When stdin closes, stop the command, unless it exits within --grace. Stdin must be a pipe, a stream socket, a
+	// terminal, or /dev/null, which counts as closed at once.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop"`
 	// Stop the command after DUR and exit 124. 0 turns it off.
 	Timeout time.Duration `common:"" short:"t" placeholder:"DUR" group:"stop"`
-	// Stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR. This stops a
-	// server that its host has forgotten. 0 turns it off.
+	// Stop the command and exit 124 after DUR without any input or output. What counts is read(2) and write(2) of each
+	// process that has the command's stdin open. This stops a server that its host has forgotten. 0 turns it off.
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
 	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; repeatable.
 	// What -i, -t and --idle send to stop the command; each SIG has --grace to work. SIGKILL follows the last one. If the
@@ -66,12 +66,12 @@ type Options struct {
 	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini
 	// names, counts and reports the leftovers that still run after --linger, stops none, and still exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`
-	// Leave alone leftovers of this name, or with this command line (cmd:PATTERN) or variable (env:NAME=VALUE);
-	// repeatable. NAME is the kernel's name of a process, the name of its executable without directories, or a pattern of
-	// names as in glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its words
-	// joined by spaces, and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants of such a
-	// process, and doesn't count any of them for --orphans-exit. While the command runs, an allowed process in its process
-	// group gets the signals of that group.
+	// Let leftovers with this name keep running; cmd:PATTERN matches a command line, env:NAME=VALUE a variable;
+	// repeatable. NAME is the kernel's name of a process, the name of its executable without directories, or a pattern
+	// of names as in glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its
+	// words joined by spaces, and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants
+	// of such a process, and doesn't count any of them for --orphans-exit. While the command runs, an allowed process
+	// in its process group gets the signals of that group.
 	AllowOrphan []string `common:"" type:"pattern" placeholder:"NAME" group:"leftovers"`
 	// Forward signals only to the main child, not to its process group. If fini is called tini, docker-init, podman-init
 	// or catatonit, this is on unless -g is given.

@@ -19,10 +19,10 @@ end
 
 complete -c fini-init -w fini
 complete -c fini -x -a '(__fish_complete_subcommand --fcs-skip=1 $__fini_valued)'
-complete -c fini -n __fini_at_flags -s p -l pdeathsig -x -a 'none (kill -l | string split -n " ")' -d 'when the parent process dies, stop the command with SIG'
-complete -c fini -n __fini_at_flags -s i -l stdin-eof -f -d 'when stdin closes, wait --grace, then stop the command'
+complete -c fini -n __fini_at_flags -s p -l pdeathsig -x -a 'none (kill -l | string split -n " ")' -d 'when the parent process dies, stop the command with SIG, or with none let it keep running'
+complete -c fini -n __fini_at_flags -s i -l stdin-eof -f -d 'when stdin closes, stop the command, unless it exits within --grace'
 complete -c fini -n __fini_at_flags -s t -l timeout -x -d 'stop the command after DUR and exit 124'
-complete -c fini -n __fini_at_flags -l idle -x -d 'stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR'
+complete -c fini -n __fini_at_flags -l idle -x -d 'stop the command and exit 124 after DUR without any input or output'
 complete -c fini -n __fini_at_flags -l bind -x -a '(__fish_complete_pids)' -d 'stop the command when process PID exits'
 complete -c fini -n __fini_at_flags -l stop-signal -x -a 'none (kill -l | string split -n " ")' -d 'what -i, -t and --idle send to stop the command'
 complete -c fini -n __fini_at_flags -l grace -x -d 'time to exit after stdin closes, and again after each stop signal, before SIGKILL'
@@ -34,7 +34,7 @@ complete -c fini -n __fini_at_flags -l linger -x -d 'time for leftovers to exit 
 complete -c fini -n __fini_at_flags -l orphans-grace -x -d 'time for leftovers to exit that fini asks after the command'\''s exit, before SIGKILL'
 complete -c fini -n __fini_at_flags -l orphans -x -a 'stop pipes wait leave' -d 'stop leftovers, wait for them or leave them'
 complete -c fini -n __fini_at_flags -l orphans-exit -x -d 'exit with CODE if the command succeeded but left something running'
-complete -c fini -n __fini_at_flags -l allow-orphan -x -d 'leave alone leftovers of this name, or with this command line (cmd\:PATTERN) or variable (env\:NAME=VALUE)'
+complete -c fini -n __fini_at_flags -l allow-orphan -x -d 'let leftovers with this name keep running'
 complete -c fini -n __fini_at_flags -s c -l single-child -f -d 'forward signals only to the main child, not to its process group'
 complete -c fini -n __fini_at_flags -s g -f -d 'forward signals to the command'\''s process group, as fini does under its own name'
 complete -c fini -n __fini_at_flags -s r -l rewrite -x -d 'forward signal FROM as TO, or drop it if TO is 0'

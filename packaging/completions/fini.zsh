@@ -3,13 +3,13 @@
 
 _fini() {
 	local -a specs=(
-		'*-p+[when the parent process dies, stop the command with SIG]:SIG:_fini_SIG'
-		'*--pdeathsig=[when the parent process dies, stop the command with SIG]:SIG:_fini_SIG'
-		'*-i[when stdin closes, wait --grace, then stop the command]'
-		'*--stdin-eof[when stdin closes, wait --grace, then stop the command]'
+		'*-p+[when the parent process dies, stop the command with SIG, or with none let it keep running]:SIG:_fini_SIG'
+		'*--pdeathsig=[when the parent process dies, stop the command with SIG, or with none let it keep running]:SIG:_fini_SIG'
+		'*-i[when stdin closes, stop the command, unless it exits within --grace]'
+		'*--stdin-eof[when stdin closes, stop the command, unless it exits within --grace]'
 		'*-t+[stop the command after DUR and exit 124]:DUR: '
 		'*--timeout=[stop the command after DUR and exit 124]:DUR: '
-		'*--idle=[stop the command and exit 124 when no process that holds its stdin has read or written a byte for DUR]:DUR: '
+		'*--idle=[stop the command and exit 124 after DUR without any input or output]:DUR: '
 		'*--bind=[stop the command when process PID exits]:PID:_fini_PID'
 		'*--stop-signal=[what -i, -t and --idle send to stop the command]:SIG ,SIG :_fini_SIG'
 		'*--grace=[time to exit after stdin closes, and again after each stop signal, before SIGKILL]:DUR: '
@@ -22,7 +22,7 @@ _fini() {
 		'*--orphans-grace=[time for leftovers to exit that fini asks after the command'\''s exit, before SIGKILL]:DUR: '
 		'*--orphans=[stop leftovers, wait for them or leave them]:POLICY:_fini_POLICY'
 		'*--orphans-exit=[exit with CODE if the command succeeded but left something running]:CODE: '
-		'*--allow-orphan=[leave alone leftovers of this name, or with this command line (cmd\:PATTERN) or variable (env\:NAME=VALUE)]:NAME: '
+		'*--allow-orphan=[let leftovers with this name keep running]:NAME: '
 		'*-c[forward signals only to the main child, not to its process group]'
 		'*--single-child[forward signals only to the main child, not to its process group]'
 		'*-g[forward signals to the command'\''s process group, as fini does under its own name]'
