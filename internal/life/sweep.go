@@ -86,7 +86,7 @@ const (
 	tick = 10 * time.Millisecond
 
 	// A process whose start is unknown is spared as clean-up for at most this long, or half of --grace.
-	startUnknown = time.Second
+	startUnknown = 5 * time.Second
 )
 
 // notAsked is askedAt until fini asks the leftovers to exit.
