@@ -36,6 +36,7 @@ func TestHopsAreNotMissed(t *testing.T) {
 // What a process below another subreaper leaves does not come to fini. There too each process of a chain is gone before
 // fini can ask it what it holds, until the last one stays.
 func TestHopsBelowAnotherSubreaper(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	for _, p := range rig.AloneOrPair(t, rig.Pair) {
 		// As above, the others make a look last.
