@@ -35,6 +35,7 @@ const (
 type surveyTime struct {
 	until time.Time     // zero outside of a survey
 	work  time.Duration // of the processor, counted as in used
+	over  bool          // late has found out; a walk asks for each of 10,000 processes, and the processor's clock is slow
 }
 
 // used is the processor time that this process has used; -1 if the kernel doesn't tell it.
@@ -47,15 +48,15 @@ func used() time.Duration {
 }
 
 // late reports whether this time is over.
-func (s surveyTime) late() bool {
-	if !s.is() || time.Now().Before(s.until) {
-		return false
+func (s *surveyTime) late() bool {
+	if s.is() && !s.over && time.Now().After(s.until) {
+		at := used()
+		s.over = at < 0 || at > s.work
 	}
-	at := used()
-	return at < 0 || at > s.work
+	return s.over
 }
 
-func (s surveyTime) is() bool { return !s.until.IsZero() }
+func (s *surveyTime) is() bool { return !s.until.IsZero() }
 
 // Survey returns what the live processes of the tree are doing, with these variables of their environments. It returns
 // at most a number of processes, and how many more it has found: first those without a child, and last those with
@@ -67,7 +68,7 @@ func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, 
 	}
 	begun := time.Now()
 	defer func() { t.surveyTime = surveyTime{} }()
-	t.surveyTime = surveyTime{begun.Add(walkBound), used() + leastWork}
+	t.surveyTime = surveyTime{until: begun.Add(walkBound), work: used() + leastWork}
 	found := slices.DeleteFunc(t.walk(), func(p Process) bool { return !p.Alive() })
 	children := map[int]int{}
 	for _, p := range found {
@@ -78,7 +79,7 @@ func (t *Tree) Survey(most int, variables []string) (seen []Activity, more int, 
 	more = max(len(found)-most, 0)
 	found = found[:len(found)-more]
 
-	t.surveyTime = surveyTime{begun.Add(readBound), used() + leastWork}
+	t.surveyTime = surveyTime{until: begun.Add(readBound), work: used() + leastWork}
 	read := map[int]Activity{}
 	var listening map[string]string
 	t.persist(surveyTries, found, func(quiet []Process) {
