@@ -112,7 +112,11 @@ func TestLeaveNamesNobodyWhoEnds(t *testing.T) {
 		l.Out.Want("ready")
 		l.Signal(syscall.SIGTERM)
 		l.MustEnd(128 + 15)
-		rig.MustRecord(t, "fini says", l.Err.Rest())
+		for _, line := range l.Err.Rest() { // a shell may say that its sleep was terminated
+			if strings.HasPrefix(line, "fini: ") {
+				t.Errorf("fini says %q", line)
+			}
+		}
 	})
 }
 
