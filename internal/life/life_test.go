@@ -280,11 +280,11 @@ func TestStep(t *testing.T) {
 			{906 * ms, sees(elapsed{}, found(orphan, below(orphan, 710*ms))), "(stopping below), below<-15, (stopping below), below<-15, wake 5ms", "asking"},
 			{911 * ms, sees(elapsed{}, found(orphan, below(orphan, 710*ms), below(orphan, 900*ms))), "wake 10ms", "asking"},
 		}},
-		{"what started at a time that nobody knows is spared for a second", with(func(r *Rules) { r.Linger = 0 }), []turn{
+		{"what started at a time that nobody knows is spared for five seconds", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Minute }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
 			{900 * ms, sees(mainExits(signaled(15), false), found(member, below(member, 0))), "(stopping member), wake 5ms", "asking"},
-			{1899 * ms, sees(elapsed{}, found(member, below(member, 0))), "wake 10ms", "asking"},
-			{1909 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 20ms", "asking"},
+			{5899 * ms, sees(elapsed{}, found(member, below(member, 0))), "wake 10ms", "asking"},
+			{5909 * ms, sees(elapsed{}, found(member, below(member, 0))), "(stopping below), below<-15, wake 20ms", "asking"},
 		}},
 		{"or for half of a short --grace", with(func(r *Rules) { r.Linger, r.Grace = 0, time.Second }), []turn{
 			{500 * ms, signal(syscall.SIGTERM), "forward 15", "running"},
