@@ -580,7 +580,7 @@ func inBackground(t *testing.T, text string) {
 // its time for them, and the supervisor's settings give it that.
 var (
 	slow        = map[string]string{"server": `trap "" TERM INT; setsid sh -c 'echo $$ >"$HELPER"; exec sleep 1000' & while :; do sleep 0.1; done`}
-	helper      = []string{"HELPER=helper"}
+	helper      = []string{"HELPER=helper", "FINI_ORPHANS_GRACE=3s"} // what --grace=3s gives a reader
 	killsHelper = []string{"(--kill-after)", "fini: killing leftover "}
 )
 
@@ -617,7 +617,7 @@ func underSupervisord(t *testing.T, text string) {
 }
 
 var underRunit = trial{
-	needs: []string{"runsv", "sv"}, standIns: slow, env: []string{"HELPER=../helper"}, as: "service/run",
+	needs: []string{"runsv", "sv"}, standIns: slow, env: append(helper, "HELPER=../helper"), as: "service/run",
 	script: "set -e; runsv service & " + untilHelper + "sv -w 300 force-stop ./service; kill $!; wait $!",
 	says:   append(killsHelper, "ok: down: "),
 }.run
