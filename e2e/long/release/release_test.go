@@ -325,7 +325,7 @@ var installations = []installation{
 		for p in macosx_14_0_arm64 macosx_12_0_x86_64 win_amd64; do pip install $p --target; done`, "",
 		"PYTHONPATH=/t/macosx_14_0_arm64 " + asksModule +
 			"for p in musllinux_1_1_aarch64 manylinux2014_i686; do pip download $p -d; ls /t/$p; done; ! pip download manylinux_2_36_loongarch64 -d",
-		[]string{"fini: it needs Linux, and a wheel for this machine: sh runs without it\nwrapped\n7 a ['b']\n",
+		[]string{"fini: the wheel's binary is missing: pip install --force-reinstall fini-init: sh runs without it\nwrapped\n7 a ['b']\n",
 			"musllinux_1_1_aarch64.whl\n", "musllinux_1_1_i686.whl\n", "No matching distribution found for fini-init\n"}, "rm -r /venv /t"},
 	// As uvx does, pipx runs the program that is called like the package.
 	{"pipx", venv + "export PIPX_HOME=/pipx PIPX_SHARED_LIBS=/venv PIPX_BIN_DIR=/pipx/bin; pipx install fini-init",
