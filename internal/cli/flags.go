@@ -23,79 +23,84 @@ import (
 // because kong takes time for each letter of a tag. The tag preset is a default that depends on where fini runs, and
 // env:"-" means that fini runs no command, and no FINI_ variable sets the flag.
 type Options struct {
-	// Run no command: reap until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3. fini then treats the processes that it
-	// has inherited as leftovers, and exits with 0. It does the same when the parent process dies. As PID 1 it ignores
-	// these signals if a process in its own container sends them, and its end includes the calls of docker exec.
+	// Run no command, and only reap zombies until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3 arrives. Then fini stops the
+	// processes that it has inherited, as it stops leftovers, and exits with 0. It also does so when the parent process
+	// dies. As PID 1, fini ignores these signals if they come from a process in its own container. When it ends, it also
+	// stops the commands that docker exec has started.
 	Pause bool `short:"P" xor:"stdin,idle" group:"other"`
-	// When the parent process dies, stop the command with SIG, or with none let it keep running. SIG is also the first
-	// signal after a --bind process has exited. As PID 1, under nohup(1) and in docker exec fini watches the parent
-	// process only if you give this flag.
+	// When the parent process dies, stop the command with SIG; none keeps the command running. SIG is also the signal that
+	// stops the command after a --bind process has exited. As PID 1, under nohup(1) and in docker exec, fini watches the
+	// parent process only if you give this flag.
 	Pdeathsig *syscall.Signal `common:"" short:"p" type:"deathsig" placeholder:"SIG" preset:"TERM" group:"stop"`
-	// When stdin closes, stop the command, unless it exits within --grace. Stdin must be a pipe, a stream socket, a
-	// terminal, or /dev/null, which counts as closed at once.
+	// When stdin closes, give the command --grace to exit, and then stop it. Stdin must be a pipe, a stream socket, a
+	// terminal, or /dev/null, which counts as closed from the start.
 	StdinEOF bool `common:"" name:"stdin-eof" short:"i" xor:"stdin" group:"stop"`
-	// Stop the command after DUR and exit 124. 0 turns it off.
+	// Stop the command after DUR, and exit with 124. 0 means no limit.
 	Timeout time.Duration `common:"" short:"t" placeholder:"DUR" group:"stop"`
-	// Stop the command and exit 124 after DUR without any input or output. What counts is read(2) and write(2) of each
-	// process that has the command's stdin open. This stops a server that its host has forgotten. 0 turns it off.
+	// Stop the command after DUR without input or output, and exit with 124. This ends a server that its host has
+	// forgotten. fini counts the calls of read(2) and write(2) in every process that has the command's stdin open. 0 means
+	// no limit.
 	Idle time.Duration `common:"" xor:"idle" placeholder:"DUR" group:"stop"`
-	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; repeatable.
-	// What -i, -t and --idle send to stop the command; each SIG has --grace to work. SIGKILL follows the last one. If the
-	// parent process or a --bind process has died, fini sends the signal of -p instead.
+	Bind []int         `type:"pid" placeholder:"PID" group:"stop"` // Stop the command when process PID exits; can be repeated.
+	// The signals that -i, -t and --idle send to stop the command, one after another. fini waits --grace after each of
+	// them, and sends SIGKILL after the last one. If the parent process or a --bind process has died, fini sends the signal
+	// of -p instead.
 	StopSignal []syscall.Signal `type:"signals" placeholder:"SIG[,SIG]" default:"TERM" group:"stop"`
-	// Time to exit after stdin closes, and again after each stop signal, before SIGKILL.
+	// How long the command may take to exit after stdin closes and after each stop signal, before it is killed.
 	Grace time.Duration `common:"" placeholder:"DUR" default:"5s" group:"stop"`
-	// Send SIGKILL if the command still runs DUR after a forwarded TERM, INT or --stop-signal. Otherwise it is up to the
-	// sender of a signal to send another. 0 turns it off.
+	// Kill the command if it still runs DUR after fini has forwarded TERM, INT or a --stop-signal. Without this flag, fini
+	// forwards signals and leaves it to their sender to send SIGKILL. 0 turns this off.
 	KillAfter time.Duration `common:"" short:"k" placeholder:"DUR" group:"stop"`
-	// Be gone DUR after the end has begun, and cut each wait for that. It begins with a stop of fini's own, with SIGTERM
-	// or a signal of --stop-signal to fini, or with the command's exit if fini then stops what is left. A second less
-	// than docker stop -t or a pod's grace keeps the exit status. 0 turns it off.
+	// Limit the whole shutdown to DUR, and shorten the other waits if necessary. The shutdown begins when fini receives
+	// SIGTERM or a --stop-signal, when fini stops the command for a reason of its own, or when the command exits and
+	// leaves something running. If DUR is a second less than docker stop -t or a pod's grace period, the exit status is
+	// kept. 0 turns this off.
 	StopWithin time.Duration `placeholder:"DUR" group:"stop"`
-	// Run as two processes: if one of them is killed, the other stops the command.
+	// Run as two processes, so that if one is killed, the other stops the command.
 	Shield *bool `negatable:"" preset:"on, except as PID 1" group:"stop"`
-	// Time for leftovers to exit by themselves before fini stops them.
+	// How long leftovers may keep running after the command's exit before fini stops them.
 	Linger time.Duration `placeholder:"DUR" default:"500ms" group:"leftovers"`
-	// Time for leftovers to exit that fini asks after the command's exit, before SIGKILL. A leftover that fini asked
-	// together with the command has --grace from then. With --pause all have --grace.
+	// How long leftovers may take to exit after SIGTERM before they are killed. A leftover that received SIGTERM together
+	// with the command has --grace instead, counted from that signal. With --pause, --grace applies to every process.
 	OrphansGrace *time.Duration `placeholder:"DUR" preset:"the shorter of --grace and 5s" group:"leftovers"`
-	// Stop leftovers, wait for them or leave them; pipes: stop only those that hold stdout or stderr. When the parent
-	// process has died, and under wait after a terminating signal, fini stops all leftovers except those that
-	// --allow-orphan names. When PID 1 exits, the kernel kills every process in its PID namespace.
+	// What to do with leftovers: stop them all, stop only those that hold stdout or stderr open (pipes), wait, or leave
+	// them running. When the parent process has died, fini stops all leftovers except those that --allow-orphan names. With
+	// wait, it also does so after a terminating signal. When PID 1 exits, the kernel kills every process in its PID
+	// namespace.
 	Orphans string `common:"" placeholder:"POLICY" enum:"stop,pipes,wait,leave" default:"stop" group:"leftovers"`
-	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini
-	// names, counts and reports the leftovers that still run after --linger, stops none, and still exits with CODE.
+	// Exit with CODE if the command succeeded but left something running. With --orphans=leave this is an audit: fini stops
+	// nothing, but names, counts and reports the leftovers that still run after --linger, and exits with CODE.
 	OrphansExit *int `common:"" type:"status" placeholder:"CODE" group:"leftovers"`
-	// Let leftovers with this name keep running; cmd:PATTERN matches a command line, env:NAME=VALUE a variable;
-	// repeatable. NAME is the kernel's name of a process, the name of its executable without directories, or a pattern
-	// of names as in glob(7) without classes such as [:alpha:]. PATTERN is compared with the whole command line, its
-	// words joined by spaces, and VALUE may be a pattern too; * and ? match a slash. fini also spares the descendants
-	// of such a process, and doesn't count any of them for --orphans-exit. While the command runs, an allowed process
-	// in its process group gets the signals of that group.
+	// Don't stop leftovers called NAME; use cmd:PATTERN to match the command line or env:NAME=VALUE to match a variable;
+	// can be repeated. NAME is the process's name in the kernel (ps -o comm), the name of its executable without
+	// directories, or a pattern as in glob(7), but without classes such as [:alpha:]. PATTERN must match the whole command
+	// line, with its words joined by spaces. VALUE may be a pattern as well. * and ? also match a slash. fini spares the
+	// descendants of such a process too, and counts none of them for --orphans-exit. While the command runs, an allowed
+	// process in the command's process group still receives the signals that fini sends to the group.
 	AllowOrphan []string `common:"" type:"pattern" placeholder:"NAME" group:"leftovers"`
-	// Forward signals only to the main child, not to its process group. If fini is called tini, docker-init, podman-init
-	// or catatonit, this is on unless -g is given.
+	// Forward signals only to the main child, not to its process group. This is the default if fini is called tini,
+	// docker-init, podman-init or catatonit.
 	SingleChild *bool `common:"" short:"c" xor:"group" group:"signals"`
-	// Forward signals to the command's process group, as fini does under its own name.
+	// Forward signals to the command's process group, which is the default under fini's own name.
 	Group bool `name:"g" short:"g" xor:"group" group:"signals"`
-	// Forward signal FROM as TO, or drop it if TO is 0; repeatable.
+	// Forward signal FROM as TO, or drop it if TO is 0; can be repeated.
 	Rewrite []Rewrite `short:"r" type:"rewrite" placeholder:"FROM:TO" group:"signals"`
-	// Keep the command in fini's process group. A terminal and its shell then treat the command as if fini weren't there.
+	// Keep the command in fini's own process group, so that a terminal and its shell treat it as if fini weren't there.
 	Foreground *bool `negatable:"" preset:"on at a terminal, except as PID 1" group:"signals"`
-	// Exit 0 if the command exits with N, such as 143 for a JVM; repeatable.
+	// Exit with 0 if the command exits with N, such as 143 for a JVM; can be repeated.
 	RemapExit []int `short:"e" type:"status" placeholder:"N" group:"status"`
-	// Write a report to FILE, in JUnit's XML if its name ends in .xml, otherwise in JSON; - is stdout; repeatable. FILE is
-	// a regular file, or a stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini replaces only an empty file or an earlier
-	// report. The report lists how the command ended, what it was doing when it was stopped, each signal with its sender,
-	// each leftover, and the resources used.
+	// Write a report to FILE, as JUnit XML if the name ends in .xml, and otherwise as JSON; can be repeated. FILE is a
+	// regular file, - for stdout, or another stream: /dev/stdout, /dev/stderr or /dev/fd/N. fini overwrites a file only if
+	// it is empty or contains an earlier report. The report tells how the command ended and what it was doing when it was
+	// stopped, and lists each signal with its sender, each leftover, and the resources used.
 	Report     []string `common:"" type:"file" placeholder:"FILE" group:"status"`
-	WarnReaped bool     `short:"w" group:"status"`             // Name each orphan that fini reaps, and how it ended.
+	WarnReaped bool     `short:"w" group:"status"`             // Name each orphan that fini reaps, and say how it ended.
 	Quiet      bool     `short:"q" xor:"level" group:"status"` // Write only errors.
-	// Also write about the start, each signal, and the exit.
+	// Also report the start, each signal and the exit.
 	Verbose int `short:"v" type:"counter" xor:"level" group:"status"`
-	// Copy this binary to PATH, and exit. The copy has mode 0755, and is written whole or not at all.
+	// Copy this binary to PATH and exit. The copy has mode 0755. If it can't be completed, nothing appears at PATH.
 	Install string `type:"file" placeholder:"PATH" env:"-" group:"other"`
-	// Accepted for tini's sake: fini always does what tini does with it.
+	// Accepted for compatibility with tini, and on in any case: be a subreaper.
 	Subreaper bool     `name:"s" short:"s" group:"other"`
 	License   bool     `short:"l" aliases:"L" env:"-" group:"other"` // Print the license.
 	Version   bool     `short:"V" env:"-" group:"other"`             // Print the version.
