@@ -104,7 +104,7 @@ portable: ## run the tests of what differs on other architectures
 	GOARCH=386 $(GO) vet ./signals ./reaper
 
 # KERNELS=sid,gVisor runs those columns alone, JOBS says how many at a time, and CHECK=1 leaves the page as it is.
-kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into docs/kernels.md
+kernels: build ## run the core of the tests on other kernels, arm64 and gVisor, and put what comes of it into tools/kernels/results.md
 	$(GO) run ./tools/kernels $(if $(CHECK),,-write) -only '$(KERNELS)' $(if $(JOBS),-jobs $(JOBS))
 
 soak: build ## start and stop for an hour and watch what grows
@@ -131,8 +131,8 @@ lint: ## gofmt, go vet, staticcheck, the walls between packages, the mutants' te
 	shellcheck .ci/run tools/*.sh tools/kernels/*.sh packaging/*.sh packaging/*/*.sh
 	mandoc -T lint -W warning docs/fini.1
 
-vuln: ## ask the Go vulnerability database about fini; this needs the network
-	@$(TOOL) govulncheck ./... || \
+vuln: ## ask the Go vulnerability database about fini; VEX=FILE writes the answer as OpenVEX; this needs the network
+	@$(TOOL) govulncheck $(if $(VEX),-format openvex) ./... $(if $(VEX),>$(VEX)) || \
 		{ echo "govulncheck found something, or could not reach its database, for which it needs the network"; exit 1; }
 
 flags: ## write what lists the flags, after a change of the struct in internal/cli/flags.go

@@ -38,7 +38,7 @@ var license string
 func init() { runtime.LockOSThread() }
 
 // By default the Go runtime first collects garbage at a heap of 4 MB: too much if fini and its command have 8 MiB (see
-// docs/refused-and-exhausted.md). With gcPercent the runtime first collects at 1 MB.
+// docs/platforms.md). With gcPercent the runtime first collects at 1 MB.
 const gcPercent = 25
 
 func main() {

@@ -27,7 +27,7 @@ var licenses = map[string][2]string{
 
 const (
 	slsa      = "https://slsa.dev/provenance/v1"
-	releasing = "https://" + module + "/blob/main/docs/releasing.md"
+	releasing = "https://" + module + "/blob/main/packaging/README.md"
 )
 
 func sum(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }

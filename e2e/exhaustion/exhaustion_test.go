@@ -332,7 +332,7 @@ func TestProcessTableIsTooSmall(t *testing.T) {
 	})
 }
 
-// What docs/refused-and-exhausted.md says is enough is enough, also with the flags that take a descriptor; and with fewer
+// What docs/platforms.md says is enough is enough, also with the flags that take a descriptor; and with fewer
 // fini starts nothing, or leaves nothing.
 func TestDescriptorTableIsTooSmall(t *testing.T) {
 	t.Parallel()

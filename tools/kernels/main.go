@@ -1,5 +1,5 @@
 // Command kernels runs the core of the tests on kernels, on an architecture and in a sandbox that this
-// machine does not have, and compares what comes of it with docs/kernels.md.
+// machine does not have, and compares what comes of it with tools/kernels/results.md.
 //
 //	go run ./tools/kernels [-only COLUMN,...] [-jobs N] [-dir DIR] [-write] [-again]
 //
@@ -121,7 +121,7 @@ func run() error {
 	only := flag.String("only", "", "the columns of these names, with commas between")
 	jobs := flag.Int("jobs", runtime.NumCPU(), "guests at a time")
 	dir := flag.String("dir", "bin/kernels", "the folder for what is downloaded and built")
-	page := flag.String("page", "docs/kernels.md", "the page with the table")
+	page := flag.String("page", "tools/kernels/results.md", "the page with the table")
 	write := flag.Bool("write", false, "put the table into the page")
 	again := flag.Bool("again", false, "run nothing, and look once more at what the last run has said")
 	flag.Parse()

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { rig.Main(m) }
 
 // In front of the commands of a bash, fini answers each question with yes. What the other inits
-// answer is only logged, for docs/terminal.md.
+// answer is only logged, for the reader of docs/platforms.md.
 func TestTerminalAsWithoutAnInit(t *testing.T) {
 	t.Parallel()
 	subjects := []struct {

@@ -187,7 +187,7 @@ func releaseStatements(t *testing.T, r release) {
 			"fini has github.com/alecthomas/kong\nfini has golang.org/x/sys\nfini has std\n"},
 		"built": {"provenance.json", `jq -r '._type, .predicateType, (.predicate.buildDefinition |
 			.buildType, .externalParameters.version, (.resolvedDependencies[1:][] | "\(.name) \(.uri) \(.digest.sha256) \(.digest.dirHash1 | length)"))' | sed 's/@[v0-9.]*//'`,
-			"https://in-toto.io/Statement/v1\nhttps://slsa.dev/provenance/v1\nhttps://github.com/seed-126c5d8a/fini/blob/main/docs/releasing.md#make-release\n" + r.version +
+			"https://in-toto.io/Statement/v1\nhttps://slsa.dev/provenance/v1\nhttps://github.com/seed-126c5d8a/fini/blob/main/packaging/README.md#make-release\n" + r.version +
 				"\ngo.sum null " + goSum + " 0\ngo pkg:golang/std null 0\nnull pkg:golang/github.com/alecthomas/kong null 64\nnull pkg:golang/golang.org/x/sys null 64\n"},
 		"attested": {"*.oci.tar", `dir=$(mktemp -d) && tar -xC $dir && cd $dir/blobs/sha256 && jq -r '.manifests[].digest[7:]' ../../index.json | xargs cat >../index &&
 			jq -r '.manifests[] | select(.annotations["vnd.docker.reference.type"] == "attestation-manifest" and .platform.os == "unknown") | .digest[7:] + " " + .annotations["vnd.docker.reference.digest"][7:]' ../index |

@@ -241,7 +241,7 @@ func drawLife(r *rand.Rand) *drawnLife {
 		d.legal[143], d.legal[137] = true, true
 		d.whole = false
 	}
-	if chance(20) && kind != "inner" { // an heir may need 64 free tasks: see docs/refused-and-exhausted.md
+	if chance(20) && kind != "inner" { // an heir may need 64 free tasks: see docs/platforms.md
 		d.pids = strconv.Itoa(50 + r.IntN(20)) // enough for both finis, and for the launcher
 	}
 	d.sh = []string{fmt.Sprintf("ulimit -n %d", 24+r.IntN(40)), "ulimit -s 256", "ulimit -c 0; umask 777; cd /", "unset PATH HOME; cd /proc",

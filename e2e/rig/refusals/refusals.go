@@ -22,7 +22,7 @@ const (
 	Everything       // and the main child
 )
 
-// Row is one row of the table in docs/refused-and-exhausted.md.
+// Row is a row of the table in docs/platforms.md, or a name in the list before it if nothing is lost.
 type Row struct {
 	Refused string
 	Calls   string // as @refuse names them
@@ -53,16 +53,16 @@ var Rows = []Row{
 	},
 	{
 		Refused: "`pidfd_open`", Calls: "pidfd_open",
-		Lost:  "`--bind`; a pid of a leftover's child may be recycled in the instant before the signal",
-		Holds: "all else: the parent death signal is the bond to the parent process", Alone: Leftovers, Quick: "outer",
+		Lost:  "`--bind`, and certainty about a PID that is recycled just before a signal",
+		Holds: "everything else", Alone: Leftovers, Quick: "outer",
 	},
 	{
 		Refused: "`pidfd_open`, `pidfd_send_signal`, `clone3`, `close_range`, as on Linux 4.18 and in old sandboxes", Calls: BeforePidfds,
-		Lost: "the same", Holds: "all else", Alone: Leftovers, Quick: "inner",
+		Lost: "the same", Holds: "everything else", Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`pidfd_send_signal`", Calls: "pidfd_send_signal",
-		Lost: "a pid of a leftover's child may be recycled in the instant before the signal", Holds: "all else", Alone: Leftovers, Quick: "only",
+		Lost: "certainty about a PID that is recycled just before a signal", Holds: "everything else", Alone: Leftovers, Quick: "only",
 	},
 	{Refused: "`clone` with `CLONE_PIDFD`", Calls: "CLONE_PIDFD", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "launcher"},
 	{Refused: "`wait4`", Calls: "wait4", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
@@ -74,41 +74,41 @@ var Rows = []Row{
 	{Refused: "`epoll_pwait`", Calls: "epoll_pwait", Lost: "nothing", Holds: "all", Alone: Leftovers, Quick: "inner"},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`", Calls: "pdeathsig",
-		Lost:  "without a shield the command goes on if fini is killed",
-		Holds: "the shield of a pair; the bond to the parent process",
+		Lost:  "with `--no-shield`, the command outlives a `fini` that is killed",
+		Holds: "the shield of a pair, and the bond to the parent",
 		Says:  []string{noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
 		Refused: "`prctl(PR_SET_PDEATHSIG)`, `pidfd_open`", Calls: "pdeathsig,pidfd_open",
-		Lost:  "the bond to the parent process; without a shield the command goes on if fini is killed",
-		Holds: "the shield of a pair; leftovers are stopped",
+		Lost:  "the bond to the parent; with `--no-shield`, the command outlives a `fini` that is killed",
+		Holds: "the shield of a pair, and the end of leftovers",
 		Says:  []string{noBond, noGroup}, Unbound: true, Alone: Everything, Quick: "launcher",
 	},
 	{
 		Refused: "`prctl(PR_SET_CHILD_SUBREAPER)`", Calls: "subreaper",
-		Lost:  "fini stops leftovers only as PID 1",
-		Holds: "the main child is stopped when the parent process dies or a fini is killed",
+		Lost:  "the end of leftovers, except as PID 1",
+		Holds: "the main child ends with its parent and with either process of `fini`",
 		Says:  []string{noSubreaper}, Left: Leftovers, Inner: Leftovers, Alone: Leftovers, Quick: "inner",
 	},
 	{
 		Refused: "`prctl`", Calls: "prctl",
-		Lost:  "fini stops leftovers only as PID 1; the command goes on if the inner fini, or a fini without a shield, is killed",
-		Holds: "the main child is stopped when the parent process dies or the outer fini is killed",
+		Lost:  "the same; and the command outlives an inner process, or a `fini` without a shield, that is killed",
+		Holds: "the main child ends with its parent and with the outer process",
 		Says:  []string{noSubreaper, noGroup}, Left: Leftovers, Inner: Everything, Alone: Everything, Quick: "inner",
 	},
 	{
 		Refused: "`setpgid`", Calls: "setpgid",
-		Lost:  "signals reach only the main child; without a shield the command goes on if fini is killed",
-		Holds: "leftovers are stopped; the parent's death; the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
+		Lost:  "signals to the process group; with `--no-shield`, the command outlives a `fini` that is killed",
+		Holds: "the end of leftovers, the bond to the parent, the shield of a pair", Says: []string{noOwnGroup, noGroup}, Alone: Everything, Quick: "only",
 	},
 	{
-		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "as PID 1 on a terminal, the command's own process group", Holds: "all else",
+		Refused: "`ioctl(TIOCSPGRP)`", Calls: "TIOCSPGRP", Lost: "the command's own process group, as PID 1 at a terminal", Holds: "everything else",
 		Alone: Leftovers, Quick: "launcher",
 	},
 	{
 		Refused: "all of these", Calls: All,
-		Lost:  "the bond to the parent process, and the process group; fini stops leftovers only as PID 1",
-		Holds: "the command runs, signals reach it, its status arrives; PID 1 reaps; if the outer fini is killed, the main child is stopped",
+		Lost:  "the bond, the process group, and the end of leftovers except as PID 1",
+		Holds: "the command runs, receives signals and returns its status; PID 1 reaps; the main child ends with the outer process",
 		Says:  []string{noBond, noSubreaper, noOwnGroup, noGroup}, Left: Leftovers, Unbound: true, Inner: Everything, Alone: Everything, Quick: "launcher",
 	},
 }

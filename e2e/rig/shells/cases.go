@@ -21,7 +21,7 @@ type typedCase struct {
 	Differs string // why it is not the same with fini
 	differ  string // the steps that are typed then
 
-	Row  string // the question that the case answers in the table of docs/terminal.md; "" for none
+	Row  string // the question that the case answers in the table that TestTerminalAsWithoutAnInit prints; "" for none
 	Part string // what answers it: "" for what the keys do, or "screen" or "survivors"
 }
 
