@@ -13,11 +13,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Linters don't see that the assembly calls these functions.
+// The assembly calls these functions, and linters can't see that.
 var _, _, _, _, _ = note, fork, watch, rebuild, endEarly
 
-// note records what fini has inherited. It gets the address of the words that the kernel has put on the stack: argc, the
-// arguments, 0, the environment, 0, and the auxiliary vector. See getauxval(3). From here on all signals are blocked.
+// note blocks all signals, and records the signal state, arguments, environment and closed standard streams that fini
+// inherited. stack is the address of argc, which argv, envp and the auxiliary vector follow (see getauxval(3)).
 //
 //go:nosplit
 func note(stack uintptr) {
@@ -32,34 +32,34 @@ func note(stack uintptr) {
 	}
 	for fd := range a.closed {
 		if proc.Call(unix.SYS_FCNTL, uintptr(fd), unix.F_GETFD, 0, 0) == -int(unix.EBADF) {
-			// The runtime would do the same. Now the descriptors that fini opens have other numbers.
+			// The runtime would open /dev/null here too, but only after fini has opened descriptors of its own.
 			a.closed[fd] = true
-			if proc.Open("/dev/null\x00", unix.O_RDWR) < 0 { // as in a chroot without /dev, where the runtime would abort
-				proc.Open("/\x00", unix.O_PATH) // reading and writing fail as for a closed stream
+			if proc.Open("/dev/null\x00", unix.O_RDWR) < 0 { // this fails in a chroot without /dev, and the runtime would abort
+				proc.Open("/\x00", unix.O_PATH) // reading and writing fail with EBADF, as they would on a closed stream
 			}
 		}
 	}
 }
 
-// rebuild copies the words that the kernel has put on the stack to another one, and returns their address. Instead of the
-// environment the runtime gets two variables of our own, because others such as GODEBUG and GOMEMLIMIT are meant for the
-// main child. fini needs one processor. And the runtime must not interrupt a system call by SIGURG after 10 ms: if another
-// process answers the call later (seccomp_unotify(2)), it would begin anew each time, for ever.
+// rebuild copies the argument block from the initial stack to a new one and returns its address. In the copy it
+// replaces the environment with two variables, because GODEBUG or GOMEMLIMIT may have been set for the main child and
+// must not affect fini. GOMAXPROCS is 1 because fini needs only one processor. Asynchronous preemption is off because
+// its SIGURG could restart a system call again and again if another process answers the call (see seccomp_unotify(2)).
 //
 //go:nosplit
 func rebuild() (stack uintptr) {
-	begin := atEntry.environ // of the auxiliary vector, which follows the environment
+	begin := atEntry.environ // will be the start of the auxiliary vector, which follows the environment
 	for begin += 8; word(begin-8) != 0; begin += 8 {
 	}
 	end := begin
 	for end += 16; word(end-16) != 0; end += 16 {
 	}
-	// The runtime uses up to 64 KiB below these words, which the limit of the stack may not allow: see RLIMIT_STACK.
+	// The runtime uses up to 64 KiB below the argument block, which may be more than RLIMIT_STACK allows.
 	const runtimes = 64 << 10
 	from := atEntry.arguments - 8
 	own := proc.Call6(unix.SYS_MMAP, 0, runtimes+end-from+3*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS, ^uintptr(0), 0)
 	if own < 0 {
-		return from // the runtime will find no memory either
+		return from // the runtime won't get any memory either
 	}
 	stack = uintptr(own) + runtimes
 	to := copyWords(from, atEntry.environ, stack)
@@ -77,11 +77,10 @@ func copyWords(from, end, to uintptr) uintptr {
 	return to
 }
 
-// A terminating signal may come before the Go code of package signals catches it. The runtime unblocks these signals,
-// and the kernel drops a signal that PID 1 does not catch. So PID 1 and an heir catch them here: see catchEarly. In its
-// start the runtime replaces that by its own handler, which ends the process with status 2; but before that it calls
-// the handler that it has replaced (dieFromSignal and sigfwdgo in the runtime). Only for SIGQUIT does it print a dump
-// instead. So init puts our handler back as soon as Go code runs.
+// Between the start of the runtime and signals.Catch, a terminating signal would be lost in PID 1, and would kill an
+// heir before it has stopped anything. Both therefore install a handler before the runtime starts: see catchEarly. The
+// runtime installs its own, but calls ours before it would die from a signal (see dieFromSignal and sigfwdgo in package
+// runtime). On SIGQUIT it prints a dump instead, so init installs our handler again.
 func init() { outer.catchEarly() }
 
 //go:nosplit
@@ -91,11 +90,11 @@ func (p *process) catchEarly() {
 	}
 }
 
-// onTerminating gives each terminating signal that is not ignored a handler.
+// onTerminating sets the handler of every terminating signal that is not ignored.
 //
 //go:nosplit
 func onTerminating(handler uintptr) {
-	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which amd64 calls no handler
+	const flags = 0x08000000 | 0x04000000 // SA_ONSTACK, and SA_RESTORER, without which the kernel doesn't call a handler on amd64
 	now, set := proc.SigAction{}, proc.SigAction{handler, flags, 0, ^uintptr(0)}
 	for sig := syscall.Signal(1); sig <= unix.SIGTERM; sig++ {
 		if proc.SetAction(sig, nil, &now); terminating>>uint(sig-1)&1 != 0 && now[0] != proc.Ignore {
@@ -104,12 +103,12 @@ func onTerminating(handler uintptr) {
 	}
 }
 
-// earlyPC is where the handler begins.
+// earlyPC is the address of the signal handler in entry_*.s.
 var earlyPC uintptr
 
-// endEarly ends this process by a signal that came early. There is no command yet, or an heir is to stop its tree: this
-// heir kills all children first. Another thread must not do the same for the next signal: both write to the same memory, and
-// a pid that is read from a list that changes may be anybody's.
+// endEarly terminates this process with a signal that arrived before package signals was ready. There is no command
+// yet, unless this process is an heir, which kills all of its children first. It ignores any further terminating signal
+// because a second thread would use the same buffers, and might kill the wrong process.
 //
 //go:nosplit
 func endEarly(sig uintptr) {
@@ -122,7 +121,8 @@ func endEarly(sig uintptr) {
 
 const moment = 10 * time.Millisecond
 
-// exitBy ends this process with a wait status: it calls exit(2), or kills itself with the same signal.
+// exitBy terminates this process so that its parent sees the given wait status. It either calls exit_group(2) or kills
+// this process with the signal in the status.
 //
 //go:nosplit
 func exitBy(status uint32) {
@@ -134,8 +134,8 @@ func exitBy(status uint32) {
 	proc.Call(unix.SYS_EXIT_GROUP, code, 0, 0, 0)
 }
 
-// fork makes a pair of this process, unless the arguments ask for a single process. It guesses: the inner fini parses
-// the command line, and sends a correction if the guess was wrong.
+// fork splits this process into an outer and an inner fini, unless the arguments ask for a single process. That is only
+// a guess, because the command line is not parsed until later. If it was wrong, the inner fini sends BeAlone.
 //
 //go:nosplit
 func fork() {
@@ -147,32 +147,32 @@ func fork() {
 	if p.Self == 1 || guessAlone(atEntry.arguments) {
 		return
 	}
-	if p.Failed = err; err < 0 { // later, nothing tells these children from the main child's descendants
+	if p.Failed = err; err < 0 { // without this list, fini could not tell these children from descendants of the main child
 		return
 	}
-	if _, _, errno := proc.Wait(p.Self, 0); errno != unix.ECHILD { // this process is no child of its own
+	if _, _, errno := proc.Wait(p.Self, 0); errno != unix.ECHILD { // wait4(2) must report that a process is not its own child
 		p.Failed = -int(errno)
 		return
 	}
 	if p.Parent.FD < 0 {
 		p.Parent.TakeSlot(ParentSignal)
 	}
-	// Until the inner fini has a process group of its own, a signal for the outer fini's group reaches both processes.
+	// A signal to the process group reaches both processes until the inner fini has a group of its own.
 	p.signalFD = signalFD(-1, p.Takes())
-	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses, the inner fini reports it
+	proc.Call(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0) // if the kernel refuses this, the inner fini reports it
 	if atEntry.ignored&childEnded != 0 {
-		proc.SetAction(unix.SIGCHLD, &proc.SigAction{}, nil) // if SIGCHLD is ignored, the kernel keeps no status
+		proc.SetAction(unix.SIGCHLD, &proc.SigAction{}, nil) // if SIGCHLD is ignored, the kernel discards exit statuses
 	}
 	p.Failed = p.launch()
 }
 
-// watch is the life of the outer fini. It returns only if this process has to start the runtime: as the heir, or as a single
-// process. There it has no more use for what a pair needs.
+// watch runs the outer fini. It returns only if this process has to start the Go runtime, either as the heir or as a
+// single process. It then closes the descriptors that only a pair needs.
 //
 //go:nosplit
 func watch() {
 	p := &outer
-	if p.inner == 0 { // this process is the inner fini, or alone
+	if p.inner == 0 { // this process is the inner fini or a single process
 		return
 	}
 	if p.inner > 0 {
@@ -191,9 +191,9 @@ func watch() {
 	p.Line = -1
 }
 
-// guessAlone looks for the flags that make fini a single process. It misses flags after a flag whose value is a separate
-// word. An inner fini can correct a wrong guess, and a single process can't. So if any word may cancel the flag for a
-// single process, fini makes a pair first.
+// guessAlone reports whether the flags seem to ask for a single process. It stops at the first word that is not a flag,
+// so it misses flags that follow a flag's separate value. It returns false if any word might cancel the request,
+// because a pair can still become a single process later, but a single process can't become a pair.
 //
 //go:nosplit
 func guessAlone(argv uintptr) (alone bool) {
@@ -207,8 +207,8 @@ func guessAlone(argv uintptr) (alone bool) {
 	return alone
 }
 
-// launch forks. The child is the inner fini, and goes on to the runtime. launch returns a negative errno if the kernel
-// refuses the fork, or something that a pair needs.
+// launch forks the inner fini, which returns from launch as the child and continues to the Go runtime. launch fails
+// with a negative errno if the kernel refuses the fork or any other call that a pair needs.
 //
 //go:nosplit
 func (p *process) launch() (err int) {
@@ -216,16 +216,16 @@ func (p *process) launch() (err int) {
 	ends, atOnce, head := [2]int32{-1, -1}, unix.Timespec{}, [7]uintptr{}
 	err = proc.Call(unix.SYS_SOCKETPAIR, unix.AF_UNIX, sockets, 0, uintptr(unsafe.Pointer(&ends)))
 	line, inner := int(ends[0]), int(ends[1])
-	// The inner fini needs some more descriptors.
+	// Make sure that there are enough descriptors for the inner fini too.
 	spare := proc.Call(unix.SYS_FCNTL, uintptr(p.signalFD), unix.F_DUPFD_CLOEXEC, uintptr(inner)+4, 0)
 	proc.Close(spare)
-	if spare == -int(unix.EINVAL) { // the number is beyond the limit
+	if spare == -int(unix.EINVAL) { // the number would exceed RLIMIT_NOFILE
 		spare = -int(unix.EMFILE)
 	}
 	p.polled[0] = unix.PollFd{Fd: int32(p.signalFD), Events: unix.POLLIN}
 	p.polled[1] = unix.PollFd{Fd: int32(line), Events: unix.POLLIN}
 	p.polled[2] = unix.PollFd{Fd: int32(p.Parent.FD), Events: unix.POLLIN}
-	// Try each call that the outer fini can't do without, because a filter may refuse one: see seccomp(2).
+	// Try every call that the outer fini depends on, because a seccomp(2) filter may refuse some of them.
 	err = min(err, p.signalFD, spare, proc.Call(unix.SYS_KILL, uintptr(p.Self), 0, 0, 0),
 		proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0),
 		proc.Call6(unix.SYS_SENDTO, uintptr(line), 0, 0, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0))
@@ -239,8 +239,8 @@ func (p *process) launch() (err int) {
 	if err == 0 {
 		p.Role, p.Line, inner = Inner, inner, line
 		proc.Close(p.signalFD)
-		// Until the inner fini catches signals, a stopped inner fini would stay stopped if the outer fini were killed. So
-		// until then the kernel kills it with the outer fini, even before it can see the hang-up. See OutliveOuter.
+		// Until the inner fini calls OutliveOuter, the kernel kills it together with the outer fini. Otherwise, an
+		// inner fini that is stopped at this time would stay stopped forever.
 		proc.Call(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0)
 		proc.Call(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(unsafe.StringData(InnerName+"\x00"))), 0, 0)
 	}
@@ -248,7 +248,7 @@ func (p *process) launch() (err int) {
 	return err
 }
 
-// say sends a message, about the signal that was read.
+// say sends a message of the given kind to the inner fini, with the signal that was read last.
 //
 //go:nosplit
 func (p *process) say(kind Kind) {
@@ -256,9 +256,9 @@ func (p *process) say(kind Kind) {
 	proc.Call6(unix.SYS_SENDTO, uintptr(p.Line), uintptr(unsafe.Pointer(&p.Signal)), unsafe.Sizeof(p.Signal), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 }
 
-// noteEarlier records the children that this process had before it became fini: a shell may start a process and then
-// execute fini itself. The outer fini reaps them while it sleeps, as they exit. noteEarlier returns a negative errno if
-// the children can't be read or have no room.
+// noteEarlier records the children that this process had before it executed fini. A shell may start a background
+// process and then exec fini, for example. The outer fini reaps these children while it sleeps. noteEarlier fails with
+// a negative errno if the kernel doesn't list the children or if there are too many.
 //
 //go:nosplit
 func (p *process) noteEarlier() (err int) {
@@ -270,14 +270,14 @@ func (p *process) noteEarlier() (err int) {
 		if at >= end {
 			return err
 		}
-		pid, blank := proc.Number(at) // one follows each pid
+		pid, blank := proc.Number(at) // each pid is followed by a blank
 		p.earlier[i], at = int32(pid), blank+1
 	}
 	return -int(unix.EPERM)
 }
 
-// readChildren reads the list of this process's children, as far as there is room for it. The first thread adopts all orphans,
-// but the runtime may have taken a signal on another one: see endEarly.
+// readChildren reads the kernel's list of this process's children into p.text, which may be too short for all of it. It
+// reads the main thread's list because orphans are reparented to that thread, and endEarly may run on another one.
 //
 //go:nosplit
 func (p *process) readChildren() (at, end uintptr, err int) {

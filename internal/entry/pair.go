@@ -1,17 +1,16 @@
-// Package entry is all of fini that runs before the Go runtime. It records what fini has inherited and makes a pair of
-// this process. It then runs as the outer fini of that pair until the outer fini has to do more than sleep.
+// Package entry contains the code that runs before the Go runtime. It records what fini has inherited, forks this
+// process into a pair, and then runs the outer fini until there is more to do than sleep.
 //
 //	entry_*.s     where the kernel starts fini
-//	entry.go      the way from there to the runtime, and the fork
-//	sleep.go      the outer fini, which acts as step.go decides
-//	step.go       the decisions of the outer fini: a pure function
-//	line.go       the messages between the two processes
-//	pair.go       the state of this process, inherited and its own, and the facts in it for the rest of fini
+//	entry.go      everything between that point and the runtime, including the fork
+//	sleep.go      the outer fini, which carries out what step.go decides
+//	step.go       the decisions of the outer fini, as pure functions
+//	line.go       the messages that the two processes exchange
+//	pair.go       the state of this process, and what the rest of fini learns from it
 //
-// Before the runtime starts, there is no stack that grows, no heap, and no thread that the runtime knows. So the
-// functions that run before it are nosplit, keep their data in variables of the package that hold no Go pointer, and
-// call only the kernel, and functions of the same kind in other packages. A test reads their machine code and refuses a
-// call to anything else.
+// Before the runtime starts, the stack can't grow, there is no heap, and the runtime doesn't know any thread. Code that
+// runs then must be nosplit, keep its data in package variables without Go pointers, and call only the kernel or other
+// functions of this kind. A test reads the compiled code and fails if it calls anything else.
 package entry
 
 import (
@@ -25,41 +24,41 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// atEntry is the state that fini inherited, before the Go runtime caught the ignored signals, and unblocked some of the
-// blocked signals. If fini was linked without -E, or there is no entry for the architecture, atEntry is empty.
+// atEntry is the state that fini inherited, recorded before the Go runtime changes signal dispositions and the signal
+// mask. It is empty if fini was linked without -E or if this architecture has no entry_*.s.
 var atEntry struct {
 	ignored, blocked   uint64  // bit n-1 is signal n
-	closed             [3]bool // of the standard streams
-	arguments, environ uintptr // where the kernel put them; each ends with a 0
+	closed             [3]bool // whether each standard stream was closed
+	arguments, environ uintptr // addresses of argv and envp, which end with a 0
 }
 
-// word is the word at an address from the kernel: see ByteAt in package proc.
+// word returns the word at an address that the kernel provided. See also proc.ByteAt.
 //
 //go:nosplit
 func word(at uintptr) uintptr { return *(*uintptr)(unsafe.Add(nil, at)) }
 
-// outer is the state of the outer fini of a pair, and in an inner fini a copy from the time of the fork.
+// outer is the state of the outer fini. In an inner fini it is a copy made by the fork.
 var outer process
 
-// MaxReports is how many --report flags there may be.
+// MaxReports is the maximum number of --report flags.
 const MaxReports = 4
 
-// state is what the rest of fini gets as it is: see Facts.
+// state is the part of a process that Facts passes on unchanged.
 type state struct {
 	Sleeper
-	Failed         int             // the negative errno that prevented the pair
-	Group, Session int             // of the outer fini
-	Line           int             // this process's end
-	Reports        [MaxReports]int // the descriptors of the reports' places, or -1
-	KnowsEarlier   bool            // Earlier could be read
-	Asked          time.Duration   // when the first SIGTERM was relayed, as uptime; 0 if none was
+	Failed         int             // the negative errno that prevented a pair
+	Group, Session int             // the process group and session of the outer fini
+	Line           int             // this process's end of the socket pair
+	Reports        [MaxReports]int // descriptors for the reports, or -1
+	KnowsEarlier   bool            // whether earlier is complete
+	Asked          time.Duration   // uptime when the first SIGTERM was relayed, or 0
 }
 
-// process is the state of this process before it has a runtime. It also holds the data that the kernel writes, because
-// they don't fit on the stack and there is no heap.
+// process is the state of this process before the runtime starts. It includes the buffers that the kernel writes to,
+// because they don't fit on the stack and there is no heap.
 type process struct {
 	state
-	inner int // the pid of the inner fini
+	inner int // pid of the inner fini
 
 	signalFD int
 	polled   [4]unix.PollFd // for Caught, Said, ParentEnded and Room
@@ -70,52 +69,52 @@ type process struct {
 		level, kind int32
 		descriptors [MaxReports]int32
 	}
-	deadline    time.Duration // as uptime
+	deadline    time.Duration // as an uptime
 	stderrFlags int           // see inherit
-	text        [4096]byte    // of a file
-	earlier     [500]int32    // the children from before the exec that have not been reaped, and zeros; as many as surely fit in text
-	dir         [4096]byte    // the working directory, with a 0 at its end
+	text        [4096]byte    // contents of a file in /proc
+	earlier     [500]int32    // pids of the unreaped children from before the exec, or 0; a list of that many surely fits in text
+	dir         [4096]byte    // the working directory, terminated by a 0
 }
 
-// Without pidfds, ParentSignal tells the outer fini that its parent process may have died. It is the last real-time
-// signal, which is the least likely signal to be sent for another reason.
+// ParentSignal tells the outer fini that its parent process may have died, if the kernel has no pidfds. It is the last
+// real-time signal, because that is the one least likely to be used for anything else.
 const ParentSignal = 64
 
 // A Role is the part that this process plays.
 type Role int
 
 const (
-	Alone Role = iota // fini is this single process
+	Alone Role = iota // fini runs as a single process
 	Inner             // the inner fini of a pair
-	Heir              // the outer fini, after the end of the inner fini has woken it
+	Heir              // the outer fini after the inner fini was killed
 )
 
-// InnerName is what the kernel calls an inner fini, in /proc/PID/comm and ps -o comm: "pkill fini" and "killall fini" then
-// hit one process of a pair. The command line stays. See PR_SET_NAME in prctl(2).
+// InnerName is the command name of an inner fini (see PR_SET_NAME in prctl(2)). Because it differs from "fini",
+// commands such as "pkill fini" signal only the outer fini. The arguments in /proc/PID/cmdline are not changed.
 const InnerName = "reaper"
 
-// Facts are all that this process knew before its runtime started.
+// Facts is what this process knew before its runtime started.
 type Facts struct {
 	state
 
-	// Linked reports whether this program was linked with its own entry. Without the entry fini does not know what the Go
-	// runtime has changed, and runs as a single process. The runtime then obeys variables that are meant for the main
-	// child, such as GODEBUG and GOMEMLIMIT.
+	// Linked reports whether the linker used the entry point of this package. If not, fini can't undo what the Go
+	// runtime has changed and runs as a single process. The runtime then also obeys variables that are meant for the
+	// main child, such as GODEBUG and GOMEMLIMIT.
 	Linked bool
 
-	// Like Ignored, these are attributes that a process keeps across execve(2) and that the Go runtime changes.
-	Blocked *uint64 // bit n-1 is signal n; nil if not known
-	Closed  [3]bool // of the standard streams
+	// Like Ignored, these attributes survive execve(2), but the Go runtime changes them.
+	Blocked *uint64 // bit n-1 is signal n; nil if unknown
+	Closed  [3]bool // whether each standard stream was closed
 
-	Pid     int   // of the outer fini, if this is the inner fini
-	Earlier []int // the children that this process had before it became fini
+	Pid     int   // pid of the outer fini, if this is the inner fini
+	Earlier []int // children that this process had before it executed fini
 
-	// Dir is where an heir was started. It is only text, because the tree may have put something else there, and the server
-	// of the file system may not answer.
+	// Dir is the directory that an heir was started in. It is only a name and must not be opened, because the tree may
+	// have replaced the directory, and a network file system may not respond.
 	Dir string
 }
 
-// Known returns the facts.
+// Known returns what this process recorded before its runtime started.
 func Known() Facts {
 	linked := atEntry.environ != 0
 	if !linked {
@@ -136,7 +135,7 @@ func Known() Facts {
 	return f
 }
 
-// noteSelf records what this process is, and which process started it.
+// noteSelf records the pid, process group and session of this process, and who its parent is.
 //
 //go:nosplit
 func (p *process) noteSelf() {
@@ -151,12 +150,12 @@ func (p *process) noteSelf() {
 //go:nosplit
 func getID(call uintptr) int { return proc.Call(call, 0, 0, 0, 0) }
 
-// An inner fini calls OutliveOuter once it catches signals. From then on it outlives the outer fini. If it is suspended then, the
-// kernel continues it, so that it stops the tree.
+// OutliveOuter allows the inner fini to outlive the outer fini. The inner fini calls it as soon as it catches signals.
+// If the outer fini dies while the inner fini is suspended, the kernel then continues the inner fini to stop the tree.
 func OutliveOuter() { _ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGCONT), 0, 0, 0) }
 
-// Environ returns the environment that this process got, as strings "name=value". A name may come twice. See
-// environ(7).
+// Environ returns the environment that this process inherited, as strings of the form "name=value". A name may occur
+// more than once. See environ(7).
 func Environ() (environ []string) {
 	if atEntry.environ == 0 {
 		return os.Environ()
@@ -167,8 +166,8 @@ func Environ() (environ []string) {
 	return environ
 }
 
-// Getenv returns the value of a variable in the environment that this process got, "" if the variable is not set.
-// os.Getenv would find nothing: see rebuild. See getenv(3).
+// Getenv returns the value of a variable in the inherited environment, or "" if it is not set. os.Getenv wouldn't find
+// it, because rebuild hides the environment from the Go runtime.
 func Getenv(name string) string {
 	for _, variable := range Environ() {
 		if value, ok := strings.CutPrefix(variable, name+"="); ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-126c5d8a/fini/reaper"
 )
 
-// sleep is the outer fini's main loop. It returns if this process is to start the runtime. Mostly it does not return,
-// because the outer fini exits as the main child did.
+// sleep is the main loop of the outer fini. It returns only if this process has to start the Go runtime. Otherwise the
+// outer fini exits from here, with the status of the main child.
 //
 //go:nosplit
 func (p *process) sleep() {
@@ -22,7 +22,7 @@ func (p *process) sleep() {
 		act = p.Step(&p.seen)
 		if act&LetGo != 0 {
 			reaper.CloseInherited(false)
-			// So that its file system may be unmounted, it also leaves the working directory.
+			// Leave the working directory too, so that its file system can be unmounted.
 			proc.Call(unix.SYS_GETCWD, uintptr(unsafe.Pointer(&p.dir)), unsafe.Sizeof(p.dir), 0, 0)
 			proc.Call(unix.SYS_CHDIR, uintptr(unsafe.Pointer(unsafe.StringData("/\x00"))), 0, 0, 0)
 		}
@@ -39,7 +39,7 @@ func (p *process) sleep() {
 	}
 }
 
-// look looks for one kind of event.
+// look checks for one kind of event and stores what it finds in p.seen.
 //
 //go:nosplit
 func (p *process) look(what What) {
@@ -49,7 +49,7 @@ func (p *process) look(what What) {
 		p.poll()
 	case Caught:
 		found = p.readSignal()
-		p.reap() // after SIGCHLD was read: another exit sends another one
+		p.reap() // only after reading SIGCHLD, so that a child that exits later causes another SIGCHLD
 	case Said:
 		found = p.receive()
 	case Waited:
@@ -57,8 +57,8 @@ func (p *process) look(what What) {
 	case ParentEnded:
 		found = p.Parent.Died()
 	case Room:
-		// If signals come faster than the inner fini reads messages, the line is full: then signals have to stay pending,
-		// because a message that doesn't fit is lost.
+		// The socket buffer is full if signals arrive faster than the inner fini reads them. Signals then have to stay
+		// pending, because a message that doesn't fit would be lost.
 		atOnce := unix.Timespec{}
 		p.polled[3] = unix.PollFd{Fd: int32(p.Line), Events: unix.POLLOUT}
 		found = proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled[3])), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 8, 0) != 0
@@ -74,13 +74,13 @@ func (p *process) look(what What) {
 	}
 }
 
-// poll waits for an event. A stop and continuation of this process interrupts the wait. See ppoll(2).
+// poll waits for the next event. It also returns if this process was stopped and continued. See ppoll(2).
 //
 //go:nosplit
 func (p *process) poll() {
 	for i, what := range [...]What{Caught, Said, ParentEnded, Room} {
 		if p.Heeds(what) != (p.polled[i].Fd >= 0) {
-			p.polled[i].Fd = ^p.polled[i].Fd // it is passed over while it is negative
+			p.polled[i].Fd = ^p.polled[i].Fd // ppoll(2) ignores negative descriptors
 		}
 	}
 	after, timeout := unix.Timespec{}, uintptr(0)
@@ -89,15 +89,14 @@ func (p *process) poll() {
 		timeout = uintptr(unsafe.Pointer(&after))
 	}
 	if proc.Call6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&p.polled)), uintptr(len(p.polled)), timeout, 0, 8, 0) == -int(unix.EINVAL) {
-		// Another process has lowered the limit of descriptors since (RLIMIT_NOFILE), perhaps to 0. The loop looks at
-		// everything without waiting.
+		// Another process has lowered RLIMIT_NOFILE, so ppoll(2) fails. Check for every kind of event in turn instead.
 		proc.Rest(moment)
 	}
 }
 
-// reap reaps each child that has exited, except the inner fini and the main child. Such a child was there before this
-// process became fini, or is an orphan of one that was. Another process may get its pid, so the pid no longer counts as
-// an earlier child's.
+// reap reaps all children that have exited, except the inner fini and the main child. Such a child is one that this
+// process had before it executed fini, or an orphan that such a child has left. Once it is reaped, its pid may be
+// reused, so reap also removes the pid from the list of earlier children.
 //
 //go:nosplit
 func (p *process) reap() {
@@ -113,7 +112,7 @@ func (p *process) reap() {
 	}
 }
 
-// hasChildren reports whether this process may have any children.
+// hasChildren reports whether this process may have children.
 //
 //go:nosplit
 func hasChildren() bool {
@@ -121,7 +120,7 @@ func hasChildren() bool {
 	return errno != unix.ECHILD
 }
 
-// closeReports closes the descriptors that receive has taken.
+// closeReports closes the report descriptors that receive has stored.
 //
 //go:nosplit
 func (p *process) closeReports() {
@@ -131,14 +130,14 @@ func (p *process) closeReports() {
 	}
 }
 
-// receive takes a message from the line, with descriptors if there are any, or the hang-up.
+// receive reads the next message from the line, with any descriptors sent along, or notices the hang-up.
 //
 //go:nosplit
 func (p *process) receive() bool {
-	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // struct iovec
+	into := [2]uintptr{uintptr(unsafe.Pointer(&p.seen.Message)), unsafe.Sizeof(p.seen.Message)} // a struct iovec
 	head := [7]uintptr{2: uintptr(unsafe.Pointer(&into)), 3: 1, 4: uintptr(unsafe.Pointer(&p.control)), 5: unsafe.Sizeof(p.control)}
 	n := proc.Call(unix.SYS_RECVMSG, uintptr(p.Line), uintptr(unsafe.Pointer(&head)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC, 0)
-	if n > 0 && head[5] > 16 { // a cmsghdr, and descriptors
+	if n > 0 && head[5] > 16 { // a cmsghdr followed by descriptors
 		p.closeReports()
 		for i := range p.Reports {
 			if p.control.length >= 16+4*uint64(i+1) {
@@ -153,8 +152,9 @@ func (p *process) receive() bool {
 	return n == int(unsafe.Sizeof(p.seen.Message))
 }
 
-// readSignal reads a signal. In a job the inner fini drops a signal whose sender belongs to the tree. But such a sender,
-// as in (kill 0), has often exited by then. So readSignal at once asks for its parent, which a zombie still has.
+// readSignal reads the next pending signal. If the command shares the job of fini, the inner fini ignores signals sent
+// by the tree itself, for example by "kill 0". By then the sender has often exited, so readSignal immediately looks up
+// the sender's parent, which is known even for a zombie.
 //
 //go:nosplit
 func (p *process) readSignal() bool {
@@ -171,20 +171,20 @@ func (p *process) readSignal() bool {
 	return true
 }
 
-// do carries out the acts that do not end the sleep, except LetGo and Relay: sleep carries them out, because the linker
-// grants no stack for them here.
+// do carries out acts, except for those that end the sleep, and except for LetGo and Relay. These two are in sleep
+// itself because they need more stack than the linker allows here.
 //
 //go:nosplit
 func (p *process) do(act Act) {
-	if act&Bound != 0 { // after the line has hung up, only a tracer delays the end of a process
+	if act&Bound != 0 { // after a hang-up, only a tracer can delay the inner fini's exit
 		p.deadline = proc.Uptime() + time.Second
 	}
 	if act&TellParent != 0 {
 		p.say(ParentDied)
-		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // 0, if there is none, is no signal
+		proc.Call(unix.SYS_KILL, uintptr(p.Self), uintptr(p.Parent.Kept), 0, 0) // signal 0 if there is none
 	}
 	if act&Continue != 0 {
-		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // if it is not stopped, it passes over the signal
+		proc.Call(unix.SYS_KILL, uintptr(p.inner), uintptr(unix.SIGCONT), 0, 0) // no effect unless it is stopped
 	}
 	if act&(LetGo|BeStoppable) != 0 {
 		stops := ^p.Takes()
@@ -199,26 +199,26 @@ func (p *process) do(act Act) {
 	}
 }
 
-// inherit prepares for the runtime. If the tree fills the process table before the heir has its threads, the runtime aborts,
-// and all leftovers survive. So if the table is nearly full, inherit kills the tree's processes until there is room, for
-// about ten seconds at most.
+// inherit prepares this process to start the Go runtime as the heir. If the tree fills the process table before the
+// runtime has started its threads, the runtime aborts and all leftovers survive. So if the table is nearly full,
+// inherit kills processes of the tree until there is room, for up to ten seconds.
 //
-// Some of the pending signals would kill this process once the runtime starts. inherit
-// discards them, because the heir now stops the whole tree, whatever the signals ask for.
+// It also discards pending signals, because some would kill this process as soon as the runtime unblocks them. None is
+// needed any more, because the heir stops the whole tree anyway.
 //
 //go:nosplit
 func (p *process) inherit() {
-	room := 64 // the tree can hardly fork that often in the few milliseconds until the heir has its threads
+	room := 64 // the tree can hardly fork more often in the few milliseconds before the heir has its threads
 	for round := 0; round < 1000 && !hasRoom(room); round++ {
 		p.killChildren()
 		proc.Rest(moment)
-		room = 12 // for the threads that the runtime makes, and some more
+		room = 12 // enough for the threads of the runtime
 	}
 	signalFD(p.signalFD, ^uint64(childEnded))
 	for p.readSignal() {
 	}
-	// If standard error is non-blocking, the runtime sets up epoll(7), and aborts if there are too few descriptors. So the
-	// flag is off for a moment then: see Known. The other streams are blocking: see release.
+	// If standard error is non-blocking, the runtime calls epoll_create1(2) and aborts if no descriptor is left. In
+	// that case make standard error blocking until Known is called. The others are blocking already: see release.
 	const some = 16
 	spare := proc.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
 	proc.Close(spare)
@@ -228,13 +228,13 @@ func (p *process) inherit() {
 	}
 }
 
-// hasRoom tests whether the kernel allows n more processes.
+// hasRoom reports whether the kernel lets this process create n more processes.
 //
 //go:nosplit
 func hasRoom(n int) bool {
 	made := 0
 	for ; made < n; made++ {
-		pid := proc.Call(unix.SYS_CLONE, 0, 0, 0, 0) // a clone that sends no signal when it ends: see __WCLONE in wait(2)
+		pid := proc.Call(unix.SYS_CLONE, 0, 0, 0, 0) // the child sends no signal when it exits: see __WCLONE in wait(2)
 		if pid == 0 {
 			exitBy(0)
 		}
@@ -248,29 +248,29 @@ func hasRoom(n int) bool {
 	return made == n
 }
 
-// killChildren kills the main child's process group, if the main child leads a group. It also kills the children that
-// /proc lists, as far as there is room for the list, except the children from before the exec. It reaps children that
-// have exited, except the main child, whose pid names the group. It reports whether any other process may be left: only if
-// nothing is listed but these two kinds. A child that has exited since the list was made may have left a child of its own.
+// killChildren kills the main child's process group, if it has its own, and all children of this process except those
+// from before the exec. It reaps children that have exited, except the main child, whose pid must keep naming the
+// group. It reports whether it may have to be called again, because there may be more children than it has seen. A
+// child that has just exited, for example, may have left orphans.
 //
 //go:nosplit
 func (p *process) killChildren() (left bool) {
 	main := int(p.Main)
 	exited, _, errno := proc.WaitID(unix.P_PID, main, unix.WEXITED|unix.WNOWAIT)
-	if main != 0 && errno == 0 && p.Job == 0 { // in gVisor pid 0 is any child
+	if main != 0 && errno == 0 && p.Job == 0 { // gVisor would take pid 0 as any child
 		proc.Call(unix.SYS_KILL, uintptr(-main), uintptr(unix.SIGKILL), 0, 0)
 	}
 	at, end, err := p.readChildren()
 	left = err < 0
-	for pid := 0; at < end; at++ { // a blank follows each pid
-		if pid, at = proc.Number(at); at >= end { // the room ends within a pid, or behind it
+	for pid := 0; at < end; at++ { // each pid is followed by a blank
+		if pid, at = proc.Number(at); at >= end { // the text was cut off within this pid or after it
 			return true
 		}
 		if pid != 0 && (pid == main && exited == main || p.findEarlier(pid) != nil) {
 			continue
 		}
 		left = true
-		// kill(2) would take 0 for this process's group.
+		// Never pass pid 0 to kill(2), because that would signal this process's own group.
 		if pid != 0 && (pid == main || proc.Call(unix.SYS_WAIT4, uintptr(pid), 0, unix.WNOHANG|unix.WALL, 0) != pid) {
 			proc.Call(unix.SYS_KILL, uintptr(pid), uintptr(unix.SIGKILL), 0, 0)
 		}
@@ -278,7 +278,7 @@ func (p *process) killChildren() (left bool) {
 	return left
 }
 
-// findEarlier returns where an earlier child is noted, nil if the pid is of no such child.
+// findEarlier returns the entry of an earlier child in p.earlier, or nil if pid is not an earlier child.
 //
 //go:nosplit
 func (p *process) findEarlier(pid int) *int32 {
@@ -290,7 +290,7 @@ func (p *process) findEarlier(pid int) *int32 {
 	return nil
 }
 
-// signalFD makes a descriptor that receives the signals of a set, or changes the set of a descriptor. See signalfd(2).
+// signalFD creates a descriptor that receives a set of signals, or changes the set if fd is not -1. See signalfd(2).
 //
 //go:nosplit
 func signalFD(fd int, set uint64) int {

@@ -6,98 +6,98 @@ import (
 	"github.com/seed-126c5d8a/fini/pdeath"
 )
 
-// A Sleeper is the state of the outer fini while it sleeps, before it has a runtime.
+// A Sleeper is the state of the outer fini while it sleeps, before the Go runtime starts.
 //
-//	what the outer fini sees          what follows
+//	what the outer fini sees          what it does
 //	a message                         see Message
-//	a signal, before Starting         a terminating signal kills the inner fini, and then ends the outer fini; all
-//	                                  others wait
-//	a signal, before Started          waits: the main child may run already, and shall get the signal
-//	a second since Starting           the execve(2) of the command may hang: signals are treated as before Starting
-//	a signal                          is relayed; a terminating signal also continues an inner fini that is stopped
-//	a signal, and the line is full    waits; each second an inner fini that is stopped is continued, to read
-//	SIGCHLD                           after a terminating signal or the parent's death, an inner fini that is stopped
-//	                                  is continued
-//	SIGTSTP, SIGTTIN or SIGTTOU that  is relayed, and suspends the outer fini: from now on the kernel does that
-//	waited for Started, in a job
-//	the parent process has died       an inner fini that is stopped is continued, to act on the death
-//	the line hangs up                 the outer fini waits for the end of the inner fini, with a bound
-//	the inner fini has ended          after Done: the outer fini ends as Done says
-//	                                  before Started, after a terminating signal: the outer fini ends by this signal, or
-//	                                  is the heir if it has other children
-//	                                  after BeAlone: the outer fini starts the runtime, and is the only process
-//	                                  before Started, if the inner fini exited: the outer fini exits with its status
-//	                                  in all other cases: the outer fini starts the runtime, and is the heir
-//	the inner fini has not ended      the same as for an inner fini that SIGKILL has ended
-//	within the bound
+//	a signal, before Starting         if it is a terminating signal, kills the inner fini, and ends with that signal
+//	                                  itself; keeps any other signal pending
+//	a signal, before Started          keeps it pending for the main child, which may be running already
+//	a second passes after Starting    treats signals as before Starting, because the execve(2) of the command may hang
+//	a signal                          relays it; after a terminating signal it also continues the inner fini, which may
+//	                                  be stopped
+//	a signal, and the line is full    keeps it pending; continues the inner fini every second, so that it can read
+//	SIGCHLD                           continues the inner fini, after a terminating signal or the parent's death
+//	SIGTSTP, SIGTTIN or SIGTTOU that  relays it and suspends itself; the kernel suspends the outer fini on the next one
+//	was pending at Started, in a job
+//	the parent process has died       continues the inner fini, so that it can react
+//	the line hangs up                 waits up to a second for the inner fini to end
+//	the inner fini has ended          after Done: ends with the status in Done
+//	                                  before Started, after a terminating signal: ends with that signal, or becomes the
+//	                                  heir if it has other children
+//	                                  after BeAlone: starts the runtime as a single process
+//	                                  before Started, if the inner fini exited: exits with the same status
+//	                                  otherwise: starts the runtime as the heir
+//	the second passes, and the inner  does the same as if the inner fini had been killed
+//	fini has not ended
 //
-// Its methods decide: they are pure functions. The loop in sleep.go runs them. So do the tests of
-// package life, in their model of the kernel.
+// The methods of a Sleeper decide what to do but make no system calls. The loop in sleep.go carries out their
+// decisions. The tests of package life call the same methods in a model of the kernel.
 type Sleeper struct {
-	Ignored uint64          // signals that were ignored when fini started: bit n-1 is signal n
+	Ignored uint64          // signals that were ignored when fini started; bit n-1 is signal n
 	Self    int             // the pid of the outer fini
 	Parent  pdeath.Launcher // the process that started fini
-	Role    Role            // Heir at the end, if the outer fini is the heir
+	Role    Role            // Heir if the outer fini becomes the heir
 
-	At         What    // what Next has returned
-	Signal     Message // the last one that was read
-	Held       bool    // it is not answered yet
-	Early      bool    // Started has come, and signals from before may be unanswered
-	ParentDied bool    // ParentEnded was seen
-	HungUp     bool    // the inner fini exits, or was killed
+	At         What    // the last result of Next
+	Signal     Message // the last signal that was read
+	Held       bool    // whether Signal is still to be answered
+	Early      bool    // Started has arrived, but earlier signals may still be unanswered
+	ParentDied bool    // the death of the parent process has been seen
+	HungUp     bool    // the line has hung up: the inner fini is exiting or was killed
 
 	BeAlone  bool   // the inner fini has sent BeAlone
-	Starting bool   // the inner fini has sent Starting: the main child may run already
-	Main     uint32 // the pid of the main child, 0 before Started
-	Job      uint32 // the flags of Started
-	Ending   bool   // the inner fini has a reason to end, and must not stay stopped
-	EndBy    uint32 // the terminating signal that came before Started, 0 for none
-	Done     bool   // the inner fini has done its work
-	Status   uint32 // the wait status to end with, if Done; else the inner fini's, if it has ended
+	Starting bool   // the inner fini has sent Starting, so the main child may be running
+	Main     uint32 // pid of the main child, or 0 before Started
+	Job      uint32 // Job of the Started message
+	Ending   bool   // the inner fini must not stay stopped, because it has a reason to end
+	EndBy    uint32 // the terminating signal that arrived before Started, or 0
+	Done     bool   // the inner fini has sent Done
+	Status   uint32 // the wait status to end with: from Done, or else that of the inner fini
 }
 
-// Seen is one event that the outer fini sees.
+// Seen is an event that the outer fini has seen.
 type Seen struct {
 	What       What
-	Message         // of Said; with Caught as it is relayed; the Value of Ended is the wait status of the inner fini
-	ParentDied bool // with Room, for ParentSignal: the parent process has died
-	Children   bool // with Ended: there are other children
+	Message         // set for Said and Caught; for Ended, Value is the wait status of the inner fini
+	ParentDied bool // set with Room if Signal is ParentSignal and the parent process has died
+	Children   bool // set with Ended if there are other children
 }
 
-// A What is a kind of Seen. The outer fini looks for one after the other, in this order.
+// A What is a kind of event. The outer fini checks for each kind in the order below.
 //
-// The meaning of a signal depends on the messages before it. So the outer fini reads the signal first and answers it
-// last. If the signal has to wait, all later signals wait too.
+// A signal's meaning depends on the messages sent before it. Therefore the outer fini reads a signal first, then the
+// messages, and only then answers the signal. While it can't be answered yet, no other signal is read.
 type What uint
 
 const (
-	Nothing What = iota // the outer fini waits, or what it looked for is not there
-	Caught              // a signal
-	Said                // a Message
-	Waited              // Started has not come within a second after Starting
+	Nothing What = iota // there is nothing to do, or what was looked for has not happened
+	Caught              // a signal was read
+	Said                // a Message arrived
+	Waited              // Started has not arrived within a second of Starting
 	ParentEnded
-	Room  // on the line, to answer the signal
-	Ended // the inner fini can be reaped, or can't within the bound, which counts as if SIGKILL had ended it
+	Room  // the line has room, so the signal can be answered
+	Ended // the inner fini was reaped, or it was not in time, which counts as if it had been killed
 	whats
 )
 
-// Act is a set of actions of the outer fini, one bit for each.
+// Act is a set of actions of the outer fini, one per bit.
 type Act uint32
 
 const (
-	Relay        Act = 1 << iota // the signal
-	TellParent                   // that the parent process has died: the inner fini can't see it
-	Continue                     // the inner fini by SIGCONT, if it is stopped
-	Suspend                      // this process by the signal, as its job was suspended
-	Kill                         // the inner fini by SIGKILL
-	LetGo                        // of the inherited descriptors, and take all signals
-	BeStoppable                  // with the job
-	Bound                        // the wait for Started, Room or Ended, by a second from now on
-	Exit                         // by Status
-	StartRuntime                 // in this Role
+	Relay        Act = 1 << iota // send the signal to the inner fini
+	TellParent                   // tell the inner fini that the parent process has died, which it can't see
+	Continue                     // send SIGCONT to the inner fini
+	Suspend                      // suspend this process with the signal, because its job was suspended
+	Kill                         // send SIGKILL to the inner fini
+	LetGo                        // close inherited descriptors, leave the working directory, and take all signals
+	BeStoppable                  // let the kernel suspend this process with its job
+	Bound                        // wait at most another second for Started, Room or Ended
+	Exit                         // exit with Status
+	StartRuntime                 // start the Go runtime in this Role
 )
 
-// Next returns what the outer fini looks for next.
+// Next returns the kind of event that the outer fini checks for next.
 //
 //go:nosplit
 func (s *Sleeper) Next() What {
@@ -106,11 +106,11 @@ func (s *Sleeper) Next() What {
 	return s.At
 }
 
-// Heeds reports whether the outer fini looks for a What now, and so whether it also waits for that.
+// Heeds reports whether the outer fini currently checks and waits for events of kind w.
 //
 //go:nosplit
 func (s *Sleeper) Heeds(w What) bool {
-	waits := s.Starting && s.Main == 0 && !s.HungUp // even a signal that was read
+	waits := s.Starting && s.Main == 0 && !s.HungUp // even a signal that was read has to wait
 	return [whats]bool{
 		Nothing:     !s.Early,
 		Caught:      !s.Held,
@@ -122,13 +122,13 @@ func (s *Sleeper) Heeds(w What) bool {
 	}[w%whats]
 }
 
-// IsBounded reports whether the outer fini, when it waits, looks again a second after Bound at the latest.
+// IsBounded reports whether the outer fini waits at most a second, counted from the last Bound.
 //
 //go:nosplit
 func (s *Sleeper) IsBounded() bool { return s.Heeds(Waited) || s.Heeds(Room) || s.Heeds(Ended) }
 
-// Takes returns the signals that the outer fini reads: few until the main child is started, and then all but those by which the
-// kernel suspends this process with its job.
+// Takes returns the set of signals that the outer fini reads. Before the main child starts, these are only a few. In a
+// job, the kernel may then suspend this process with its default actions for SIGTSTP, SIGTTIN and SIGTTOU.
 //
 //go:nosplit
 func (s *Sleeper) Takes() uint64 {
@@ -143,23 +143,23 @@ func (s *Sleeper) Takes() uint64 {
 	return ^uint64(suspending)
 }
 
-// Step returns the acts that answer one event.
+// Step updates the state after an event and returns the actions to carry out.
 //
 //go:nosplit
 func (s *Sleeper) Step(e *Seen) Act {
 	act := Act(0)
 	switch e.What {
 	case Nothing:
-		if s.Early { // no other signal has come, or it has to wait
+		if s.Early { // no signal is pending, or the one that was read has to wait
 			s.Early, act = false, BeStoppable
 		}
-		if s.At == Room { // the inner fini reads nothing while it is stopped, and may be stopped again
+		if s.At == Room { // a stopped inner fini doesn't read, and it may be stopped again
 			act |= Continue | Bound
 		}
 	case Caught:
 		s.Held, s.Signal = true, e.Message
 	case Said:
-		s.At = Said - 1 // perhaps there is another one
+		s.At = Said - 1 // check for another message
 		switch e.Kind {
 		case BeAlone:
 			s.BeAlone = true
@@ -190,8 +190,8 @@ func (s *Sleeper) Step(e *Seen) Act {
 //go:nosplit
 func (s *Sleeper) signalled(parentDied bool) Act {
 	sig, sender := s.Signal.Value, int(s.Signal.Sender)
-	// The SIGINT of a Ctrl-C may have come before the main child was there to get it too. So it is relayed like a signal
-	// from a process, and the main child may get it twice.
+	// The terminal may have sent SIGINT before the main child was in the group to receive it. Relay it like a signal
+	// from a process then, although the main child may receive it twice.
 	if s.Early && sender == Kernel {
 		s.Signal.Sender = 0
 	}
@@ -199,10 +199,10 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 	asks := terminating&^s.Ignored>>(sig-1)&1 != 0
 	s.Ending = s.Ending || asks || aboutParent && parentDied
 	switch {
-	case aboutParent && parentDied: // and not only a thread of the parent process
+	case aboutParent && parentDied: // rather than only one of its threads
 		return TellParent | Continue
 	case sig == uint32(unix.SIGCHLD) && s.Ending:
-		return Continue // the inner fini may have been stopped just before it could take the relayed signal
+		return Continue // it may have been stopped just before it could read the relayed signal
 	case s.Main == 0 && asks && !s.Starting:
 		if s.EndBy == 0 {
 			s.EndBy = sig
@@ -223,7 +223,7 @@ func (s *Sleeper) signalled(parentDied bool) Act {
 func (s *Sleeper) ended(e *Seen) Act {
 	asked := s.Main == 0 && s.EndBy != 0
 	if asked {
-		s.BeAlone = false // the sender of the terminating signal wants no other fini either
+		s.BeAlone = false // whoever sent the terminating signal wants fini to end, not to start over
 	}
 	switch {
 	case s.BeAlone:
@@ -242,11 +242,11 @@ func (s *Sleeper) ended(e *Seen) Act {
 	return StartRuntime
 }
 
-// childEnded is the set that holds only SIGCHLD.
+// childEnded is the signal set that contains only SIGCHLD.
 const childEnded = 1 << (unix.SIGCHLD - 1)
 
-// terminating are the terminating signals: bit n-1 is signal n.
+// terminating is the set of terminating signals. Bit n-1 is signal n.
 const terminating = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1) | 1<<(unix.SIGTERM-1)
 
-// suspending are the signals by which a terminal suspends a job.
+// suspending is the set of signals with which a terminal suspends a job.
 const suspending = 1<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)
