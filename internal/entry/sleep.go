@@ -218,7 +218,7 @@ func (p *process) inherit() {
 	for p.readSignal() {
 	}
 	// If standard error is non-blocking, the runtime calls epoll_create1(2) and aborts if no descriptor is left. In
-	// that case make standard error blocking until Known is called. The others are blocking already: see release.
+	// that case make standard error blocking until Known is called. See reaper/streams.go for the other two streams.
 	const some = 16
 	spare := proc.Call(unix.SYS_FCNTL, 2, unix.F_DUPFD_CLOEXEC, some, 0)
 	proc.Close(spare)

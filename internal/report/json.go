@@ -11,7 +11,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// json is the report in the format of docs/report.schema.json.
+// json returns the report in the format that docs/report.schema.json describes.
 func (r *Report) json(status int) []byte {
 	finished := time.Now()
 	var used unix.Rusage
@@ -26,7 +26,7 @@ func (r *Report) json(status int) []byte {
 		running = append(running, p.json())
 	}
 	return append(appendJSON(nil, object{
-		"version", 2, // of the schema
+		"version", 2, // version of the schema
 		"fini", r.fini,
 		"command", r.command,
 		"commandCut", r.isCut,
@@ -103,7 +103,7 @@ func (l *leftover) json() object {
 
 func (a Ancestor) json() object { return object{"pid", a.Pid, "name", a.Name} }
 
-// orNull is a value if it is known, and else null.
+// orNull returns the value if it is known, and nil otherwise.
 func orNull(known bool, value any) any {
 	if known {
 		return value
@@ -111,14 +111,14 @@ func orNull(known bool, value any) any {
 	return nil
 }
 
-// seconds is a duration in seconds, to the millisecond.
+// seconds converts a duration to seconds, rounded down to a millisecond. It returns 0 for a negative duration.
 func seconds(d time.Duration) float64 { return float64(max(d, 0).Milliseconds()) / 1000 }
 
-// An object is a JSON object: names and values by turns.
+// An object is a JSON object, given as alternating names and values.
 type object []any
 
-// appendJSON appends a value. The value goes on in lines that begin with the text line, which begins with a line feed.
-// Package encoding/json looks up the type of each field at run time, which took a fifth of the time of a short run.
+// appendJSON appends the JSON encoding of value to a buffer. line is a line feed followed by the current indentation.
+// encoding/json is not used because its reflection took a fifth of the time of a short run.
 func appendJSON(to []byte, value any, line string) []byte {
 	switch v := value.(type) {
 	case bool:
@@ -129,7 +129,7 @@ func appendJSON(to []byte, value any, line string) []byte {
 		return strconv.AppendFloat(to, v, 'f', -1, 64)
 	case string:
 		return appendString(to, v)
-	case time.Time: // in UTC, which needs no time zone file
+	case time.Time: // UTC, because that needs no time zone file
 		return v.UTC().AppendFormat(to, `"`+time.RFC3339Nano+`"`)
 	case []string:
 		return appendList(to, v, line)
@@ -147,7 +147,7 @@ func appendJSON(to []byte, value any, line string) []byte {
 	return append(to, "null"...)
 }
 
-// appendList writes null for a list that is nil.
+// appendList appends a list to a buffer. A nil list becomes null.
 func appendList[T any](to []byte, items []T, line string) []byte {
 	switch {
 	case items == nil:
@@ -163,8 +163,8 @@ func appendList[T any](to []byte, items []T, line string) []byte {
 	return append(append(to, line...), ']')
 }
 
-// appendString writes U+FFFD for each byte that is not UTF-8. A terminal obeys no control character of it, and a CI's agent
-// no command: see OneLine.
+// appendString appends a JSON string. Invalid UTF-8 becomes U+FFFD. Control characters are escaped so that a terminal
+// can't be affected, and so is "##", so that a CI's agent doesn't find a command in the output: see OneLine.
 func appendString(to []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')

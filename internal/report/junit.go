@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A testcase is a case of the report in JUnit's XML: the command, a test that ran when its time was up, or a leak.
+// A testcase is an element of a JUnit report: the command itself, a test that exceeded its time, or a leak.
 type testcase struct {
-	during, name  string // the name counts if no test is known
-	kind          string // "failure" or "error"; "" if it has passed
+	during, name  string // name is used if during is empty
+	kind          string // "failure", "error", or "" for success
 	message, text string
-	time          float64 // in seconds
+	time          float64 // seconds
 }
 
-// junit is the report as GitLab, Jenkins and Buildkite show it beside the results of tests. The command is a case of its
-// own, which fails if its time was up: Jenkins takes a suite without cases for an error. Each leak is a failed case. If
-// fini has stopped the command, what it left is no leak.
+// junit returns the report as JUnit XML, which GitLab, Jenkins and Buildkite show with the test results. The command
+// itself is a test case, because Jenkins rejects a suite that has none. It fails if its time was up. Each leak is a
+// failed test case, unless fini stopped the command, because its leftovers are then expected.
 func (r *Report) junit() []byte {
 	command := OneLine(strings.Join(r.command, " "), maxCell)
 	cases := []testcase{{name: cmp.Or(command, "fini"), time: seconds(time.Since(r.started))}}
@@ -54,7 +54,7 @@ func (r *Report) junit() []byte {
 		body + "  </testsuite>\n</testsuites>\n")
 }
 
-// hanging are the cases of the tests that ran when the time was up; the command's, if no test is known.
+// hanging returns a test case for each test that was still running, or one for the command if no test is known.
 func (r *Report) hanging(of testcase) (cases []testcase) {
 	for _, p := range r.running {
 		if i := slices.IndexFunc(cases, func(c testcase) bool { return c.during == p.during }); i >= 0 {
@@ -88,7 +88,7 @@ func (c testcase) xml() string {
 	return text + fmt.Sprintf(">\n      <%s message=\"%s\">%s</%[1]s>\n    </testcase>\n", c.kind, inXML(OneLine(c.message, maxText)), inXML(c.text))
 }
 
-// inXML is text as XML holds it, where control characters can't be escaped. See section 2.2 of XML 1.0.
+// inXML escapes text for XML, which has no escapes for control characters. See section 2.2 of XML 1.0.
 func inXML(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// OneLine is text with unprintable characters replaced, and at most limit bytes long, because a process may choose any
-// name. A CI's agent doesn't take it for a command, as GitHub's would take ##[command], Azure's ##vso[command] and
-// TeamCity ##teamcity[command] anywhere in a line.
+// OneLine makes text from other processes safe to print, because a process may choose any name. It replaces unprintable
+// characters and cuts the text to limit bytes. It also breaks up "##", because GitHub (##[command]), Azure (##vso[...])
+// and TeamCity (##teamcity[...]) execute commands that they find anywhere in a line.
 func OneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -26,7 +26,7 @@ func OneLine(text string, limit int) string {
 	return cut(strings.ReplaceAll(text, "##", "#?"), limit)
 }
 
-// cut is text, cut to limit bytes and ending in dots if it was longer.
+// cut shortens text to limit bytes and marks the cut with dots.
 func cut(text string, limit int) string {
 	if len(text) > limit {
 		text, _ = firstBytes(text, limit-3)
@@ -35,11 +35,11 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// A lower age only shows that the main child has started the leftover, so a line omits it.
+// worthSaying is the least age that a line mentions. A lower age only says that the command has started the leftover.
 const worthSaying = 10 * time.Second
 
-// Describe is the text of a line about a leftover, in about limit bytes: Describe cuts the command
-// line. A leftover outside of fini's session is called detached.
+// Describe returns the text that a message contains about a leftover. It cuts the command line so that the text has
+// about limit bytes. It calls a leftover detached if it is in another session than fini.
 func Describe(p orphans.Process, commandLine string, session int, from Lineage, limit int) string {
 	var more string
 	switch {
@@ -59,19 +59,19 @@ func Describe(p orphans.Process, commandLine string, session int, from Lineage, 
 	if held != 0 {
 		more += ", which holds " + Names(held)
 	}
-	if !known && p.State != '?' { // '?' says that nothing is known
+	if !known && p.State != '?' { // for state '?' nothing is known at all
 		more += ", which may hold " + Names(p.Holds.May()&^held) + ": fini can't see its descriptors"
 	}
 	return described(p.Pid, commandLine, more, limit)
 }
 
-// described cuts the command line, so that the text has about limit bytes.
+// described combines the parts of a description, and cuts the command line to keep the text within about limit bytes.
 func described(pid int, commandLine, more string, limit int) string {
 	number := strconv.Itoa(pid)
 	return number + " (" + OneLine(commandLine, max(limit-len(number)-len(" ()")-len(more), 20)) + ")" + more
 }
 
-// startedBy is the text about the origin of a leftover, "" if there is nothing to say.
+// startedBy describes who started a leftover. It returns "" if that is not known.
 func startedBy(from Lineage) (text string) {
 	for i, a := range from.Chain {
 		text += []string{" by ", " < "}[min(i, 1)]
@@ -90,7 +90,7 @@ func startedBy(from Lineage) (text string) {
 	return text
 }
 
-// whereIs is the text that helps a user find a leftover; "" if there is nothing to say.
+// whereIs describes the addresses and the directory of a leftover, which help a user to find it.
 func whereIs(at orphans.Details) string {
 	text := listensOn(at.Listens, 3, 110)
 	if at.OtherDir {
@@ -99,7 +99,7 @@ func whereIs(at orphans.Details) string {
 	return text
 }
 
-// listensOn is the text about the first addresses, each of at most limit bytes; "" if there are none.
+// listensOn describes up to most addresses, and counts the others. It cuts each address to limit bytes.
 func listensOn(addresses []string, most, limit int) (text string) {
 	named := addresses[:min(len(addresses), most)]
 	for i, address := range named {
@@ -115,7 +115,7 @@ func listensOn(addresses []string, most, limit int) (text string) {
 	return text
 }
 
-// Names are the names of streams, "" for none.
+// Names returns the names of the given streams, or "" if there are none.
 func Names(streams orphans.Streams) string {
 	return [...]string{orphans.Stdout: "stdout", orphans.Stderr: "stderr", orphans.Stdout | orphans.Stderr: "stdout and stderr"}[streams]
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// hints are the environment variables that tools use to name the running test, script, step or job, according to their
-// documentation, the most precise first.
+// hints lists the environment variables that tools set to name the running test, script, step or job, according to
+// their documentation. The most specific ones come first.
 var hints = []struct{ variable, what string }{
-	{"FINI_TEST", "test"}, // for tools that set no variable, such as go test
+	{"FINI_TEST", "test"}, // for tools that set no variable themselves, such as go test
 	{"PYTEST_CURRENT_TEST", "test"},
 	{"NEXTEST_TEST_NAME", "test"}, // cargo-nextest 0.9.116 and later
 	{"BATS_TEST_NAME", "test"},
@@ -28,7 +28,7 @@ var hints = []struct{ variable, what string }{
 	{"CIRCLE_JOB", "job"},
 }
 
-// HintNames are the variables of hints.
+// HintNames returns the names of all variables in hints.
 func HintNames() (names []string) {
 	for _, m := range hints {
 		names = append(names, m.variable)
@@ -36,65 +36,65 @@ func HintNames() (names []string) {
 	return names
 }
 
-// The search for the Owner of a leftover passes over shells, because they run the commands of others.
+// shells are skipped in the search for an Owner, because they only run the commands of other programs.
 var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"}
 
-// Lineage is the origin of a leftover, as far as fini could see it when it first found the leftover.
+// Lineage is where a leftover comes from, as far as fini could tell when it first found it.
 type Lineage struct {
-	Chain  []Ancestor // the live processes above it, the nearest first
-	Owner  *Owner     // the first process in Chain that is no shell; nil for none
-	Marks  []object   // the hints in its environment, the most precise first; nil if fini may not read the environment
-	During string     // the test, script, step or job that a hint names; "" for none
+	Chain  []Ancestor // the living ancestors, nearest first
+	Owner  *Owner     // the first process in Chain that is not a shell, or nil
+	Marks  []object   // hints from its environment, most specific first; nil if fini may not read the environment
+	During string     // the test, script, step or job that a hint names, or ""
 
-	At orphans.Details // its directory and addresses
+	At orphans.Details // its working directory and listening addresses
 }
 
-// Ancestor is a process above a leftover, with the pid that a user sees.
+// Ancestor is a process above a leftover in the tree. Its pid is the one that a user sees.
 type Ancestor struct {
 	Pid  int
 	Name string
 }
 
-// Owner is the process that started a leftover, with the command line.
+// Owner is the process that most likely started a leftover.
 type Owner struct {
 	Ancestor
 	Command string
 }
 
 const (
-	maxLineages  = 1000 // leftovers to remember
-	maxAncestors = 16   // ancestors of each leftover
-	maxMarks     = 4    // hints of each leftover
-	maxText      = 512  // bytes of an owner's command line or a hint
+	maxLineages  = 1000 // number of leftovers
+	maxAncestors = 16   // for each leftover
+	maxMarks     = 4    // for each leftover
+	maxText      = 512  // length of a command line or a hint, in bytes
 )
 
-// Tree gives Owners the details of processes. It is an orphans.Tree.
+// Tree is the part of orphans.Tree that Owners uses.
 type Tree interface {
 	CommandLine(orphans.Process) string
 	Details(p orphans.Process, variables []string) orphans.Details
 }
 
-// Owners records which process started each process that a look at the tree has found: that process may have exited
-// before fini reports its leftover.
+// Owners remembers which process started each process of the tree. When fini reports a leftover, the process that
+// started it has often exited.
 type Owners struct {
 	tree     Tree
-	getenv   func(string) string // of fini's own environment
-	main     int                 // the main child's pid
-	mainLine string              // its first command line
+	getenv   func(string) string // looks up a variable in the environment of fini
+	main     int                 // pid of the main child
+	mainLine string              // command line of the main child when it started
 	found    map[int]orphans.Process
-	lineages map[orphans.ID]Lineage // as of the first look that found the process
+	lineages map[orphans.ID]Lineage // as of the look that first found the process
 }
 
-// NewOwners returns Owners without records. getenv looks up a variable of fini's own environment: a
-// variable that fini itself was started with says nothing about a part of its tree.
+// NewOwners returns an empty Owners. getenv looks up a variable in fini's own environment. Hints with the same value
+// there are ignored, because they say nothing about a particular part of the tree.
 func NewOwners(tree Tree, getenv func(string) string) *Owners {
 	return &Owners{tree: tree, getenv: getenv, lineages: map[orphans.ID]Lineage{}}
 }
 
-// Main records the main child's pid and first command line.
+// Main records the pid of the main child and the command line that it started with.
 func (o *Owners) Main(pid int, commandLine string) { o.main, o.mainLine = pid, commandLine }
 
-// Remember records which process started each process that no earlier look has found.
+// Remember records the lineage of every process that no earlier look has found.
 func (o *Owners) Remember(found []orphans.Process) {
 	o.found = map[int]orphans.Process{}
 	for _, p := range found {
@@ -107,9 +107,9 @@ func (o *Owners) Remember(found []orphans.Process) {
 	}
 }
 
-// above is the part of a lineage that the processes above p show, as far as the last look has found them.
+// above returns the lineage of p as far as its ancestors show it. It knows only processes that the last look found.
 func (o *Owners) above(p orphans.Process) (l Lineage) {
-	for range o.found { // a look is not atomic, so there may be a circle
+	for range o.found { // a look is not atomic, so the parents may form a cycle
 		parent, ok := o.found[p.Parent]
 		if !ok {
 			break
@@ -121,7 +121,7 @@ func (o *Owners) above(p orphans.Process) (l Lineage) {
 		}
 		if l.Owner == nil && !slices.Contains(shells, p.Name) {
 			line := o.tree.CommandLine(p)
-			if p.Pid == o.main && line == p.Name { // the main child is ending, and /proc no longer shows its command line
+			if p.Pid == o.main && line == p.Name { // it is exiting, so /proc shows only its name
 				line = o.mainLine
 			}
 			text, _ := firstBytes(line, maxText)
@@ -131,7 +131,7 @@ func (o *Owners) above(p orphans.Process) (l Lineage) {
 	return l
 }
 
-// Of is the lineage of a process that the last look has found.
+// Of returns the lineage of a process that the last look found.
 func (o *Owners) Of(p orphans.Process) Lineage {
 	l, known := o.lineages[p.ID()]
 	if !known {
@@ -139,12 +139,12 @@ func (o *Owners) Of(p orphans.Process) Lineage {
 	}
 	l.At = o.tree.Details(p, HintNames())
 	l.Marks, l.During = o.marks(l.At.Variables)
-	l.At.Variables = nil // because they may be large
+	l.At.Variables = nil // they may be large
 	return l
 }
 
-// marks are the hints among the variables of a process, and the test, script, step or job that the most precise one names
-// beyond those of fini's own environment.
+// marks returns the hints among the variables of a process. during names the test, script, step or job of the most
+// specific hint whose value differs from the one in fini's own environment.
 func (o *Owners) marks(variables map[string]string) (found []object, during string) {
 	if variables != nil {
 		found = []object{}

@@ -15,25 +15,24 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// A Place is the destination of a report: one descriptor, which fini opens before the main child starts and writes once,
-// at the end. If the tree renames or replaces files in between, the report still goes to the opened file.
+// A Place is where a report is written to. fini opens it before the main child starts and writes to it once, at the
+// end. If the tree renames or replaces the file in the meantime, the report still reaches the opened file.
 //
-// fini creates a named file empty, as any program creates it. A file that exists keeps its owner, mode and ACL. If fini
-// is killed before it writes the report, the file stays as it was. Open refuses a symbolic link, and a file with
-// more than one name: a user who may not write to the target may have put the link there. See package files. It also
-// refuses a file that the command reads or writes as a standard stream, and, as write does, a file that holds anything but
-// an earlier report: the user may have given the wrong name, or none, so that the next word was taken for it.
+// An existing file keeps its owner, mode and ACL. It keeps its contents if fini is killed before it writes the report.
+// Open refuses symbolic links and files with several names, because a user without write permission for the target may
+// have created the link: see package files. It refuses a file that is also a standard stream of the command. Like
+// write, it refuses a file that contains anything but an earlier report, because the name may have been given by
+// mistake.
 //
-// A stream is a descriptor that this process inherited. It stays open until fini has written the report, so a reader
-// gets its EOF then, and not at the end of the main child.
+// A stream is an inherited descriptor. It remains open until the report is written, so its reader receives EOF only
+// then.
 type Place struct {
-	FD   int // the heir gets a copy of it
+	FD   int // the heir receives a copy
 	Path string
 }
 
-// Open opens the place that path names: a regular file or a new one, "-" for standard output, or /dev/stdout,
-// /dev/stderr or /dev/fd/N for a descriptor that this process inherited. closed says which standard streams were closed
-// when fini started: in their place the Go runtime has opened /dev/null.
+// Open opens a regular file, or an inherited descriptor if path is "-", /dev/stdout, /dev/stderr or /dev/fd/N. closed
+// says which standard streams were closed when fini started, because /dev/null is open in their place now.
 func Open(path string, closed [3]bool) (Place, error) {
 	fd, isStream := descriptor(path)
 	var err error
@@ -51,7 +50,7 @@ func Open(path string, closed [3]bool) (Place, error) {
 	return Place{fd, path}, nil
 }
 
-// isXML reports whether the report goes there in JUnit's XML: by the name of a file.
+// isXML reports whether the report is to be written as JUnit XML, which depends on the file name.
 func (p Place) isXML() bool {
 	return !p.IsStream() && strings.EqualFold(filepath.Ext(p.Path), ".xml")
 }
@@ -60,8 +59,8 @@ func cannotWrite(path string, err error) error {
 	return fmt.Errorf("--report: cannot write %q: %w", path, err)
 }
 
-// descriptor reports whether a path names a descriptor, and returns the descriptor. Some shells use
-// names in /proc for process substitutions.
+// descriptor parses a path that names a descriptor. It accepts /proc/self/fd/N too, because some shells pass such names
+// for process substitutions.
 func descriptor(path string) (fd int, ok bool) {
 	if fd, ok = map[string]int{"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}[path]; ok {
 		return fd, true
@@ -77,13 +76,13 @@ func descriptor(path string) (fd int, ok bool) {
 	return fd, ok
 }
 
-// IsStream reports whether the place is a stream. What was written there stays written.
+// IsStream reports whether the place is a stream, where a failed write can't be undone.
 func (p Place) IsStream() bool {
 	_, isStream := descriptor(p.Path)
 	return isStream
 }
 
-// openFile opens a regular file for writing, and creates it if it does not exist.
+// openFile opens a regular file for writing and creates it if necessary.
 func openFile(path string) (int, error) {
 	fd, err := files.Open(path, unix.O_RDWR|unix.O_CREAT, func(st *unix.Stat_t) error {
 		return cmp.Or(wrongFile(st), standardStream(st))
@@ -99,7 +98,7 @@ func openFile(path string) (int, error) {
 	return fd, err
 }
 
-// standardStream returns an error if a file is also a standard stream of this process and so of the command.
+// standardStream returns an error if the file is also open as a standard stream, which the command inherits.
 func standardStream(st *unix.Stat_t) error {
 	for fd, name := range []string{"stdin", "stdout", "stderr"} {
 		var stream unix.Stat_t
@@ -114,11 +113,11 @@ func standardStream(st *unix.Stat_t) error {
 	return nil
 }
 
-// xmlMark is how each report in XML begins. The version of fini follows.
+// xmlMark is the beginning of every XML report. It is followed by the version of fini.
 const xmlMark = `<?xml version="1.0" encoding="UTF-8"?>` + "\n<!-- fini "
 
-// replaceable returns an error unless a file is empty or holds a report. A report begins with a mark that other files in
-// JSON or XML, such as package.json, lack.
+// replaceable returns an error unless the file is empty or contains a report. Reports begin in a way that other JSON
+// and XML files, such as package.json, don't.
 func replaceable(fd int) error {
 	var begin [128]byte
 	n, err := unix.Pread(fd, begin[:], 0)
@@ -134,7 +133,7 @@ func replaceable(fd int) error {
 	return errors.New("it holds something other than a report of fini: remove it, or name another file")
 }
 
-// wrongFile is the reason why fini refuses a named file; nil for a good file.
+// wrongFile returns the reason why fini refuses a file, or nil if it is suitable.
 func wrongFile(st *unix.Stat_t) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
@@ -145,7 +144,7 @@ func wrongFile(st *unix.Stat_t) error {
 	return nil
 }
 
-// wrongKind is the error for a file of a kind that can't hold a report. See inode(7) for the kinds.
+// wrongKind returns the error for a file type that can't hold a report. See inode(7) for the types.
 func wrongKind(mode uint32) error {
 	what := map[uint32]string{
 		unix.S_IFDIR: "a directory", unix.S_IFIFO: "a FIFO", unix.S_IFSOCK: "a socket",
@@ -154,10 +153,10 @@ func wrongKind(mode uint32) error {
 	return fmt.Errorf("it is %s: want a regular file, - or /dev/fd/N", cmp.Or(what, "no regular file"))
 }
 
-// openStream makes a copy of a descriptor that the main child inherits too. CloseInherited of package reaper closes
-// the descriptor itself, and not the copy.
+// openStream duplicates a descriptor that the main child inherits as well. The duplicate remains open when
+// reaper.CloseInherited closes the original.
 func openStream(fd int) (int, error) {
-	// A user can't mean a descriptor that this process opened itself. Such a descriptor is close-on-exec.
+	// A close-on-exec descriptor was opened by this process itself, so the user can't mean it.
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	mode, _ := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 || mode&unix.O_PATH != 0 || mode&unix.O_ACCMODE == unix.O_RDONLY {
@@ -180,9 +179,9 @@ func openStream(fd int) (int, error) {
 	return -1, wrongKind(kind)
 }
 
-// write writes text, and closes the place. A named file then holds nothing else: no text from before and, if write
-// fails, no part of the report. write waits for a file system that hangs. Another thread would not help: a process
-// does not exit while one of its threads is in uninterruptible sleep.
+// write writes text and closes the place. If it fails, a named file is left empty rather than with part of a report. On
+// a file system that hangs, write blocks. A separate thread would not help, because a process can't exit while one of
+// its threads is in uninterruptible sleep.
 func (p Place) write(text []byte) error {
 	if p.IsStream() {
 		return cmp.Or(writeAll(p.FD, text), unix.Close(p.FD))
@@ -197,7 +196,7 @@ func (p Place) write(text []byte) error {
 	if err := cmp.Or(files.Named(p.FD), replaceable(p.FD)); err != nil {
 		return err
 	}
-	// Truncated to nothing first, the file would be flushed to the disk when it is closed: see auto_da_alloc in ext4(5).
+	// Don't truncate the file first, because ext4 would then flush it to disk on close: see auto_da_alloc in ext4(5).
 	_, err := unix.Seek(p.FD, 0, 0)
 	if err == nil {
 		err = writeAll(p.FD, text)
@@ -208,7 +207,7 @@ func (p Place) write(text []byte) error {
 	return cmp.Or(err, unix.Close(p.FD))
 }
 
-// patience is the longest time to wait for the reader of a stream, in all.
+// patience is how long writeAll waits for the reader of a stream.
 const patience = 5 * time.Second
 
 func writeAll(fd int, text []byte) error {
@@ -225,7 +224,7 @@ func writeAll(fd int, text []byte) error {
 		case left <= 0:
 			return fmt.Errorf("it was not taken within %v", patience)
 		}
-		// A stream may have too little room for the text: the pause then avoids a busy loop.
+		// poll(2) may return at once although the text does not fit, so pause to avoid a busy loop.
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 		if n, _ := unix.Poll(fds, left); n > 0 {
 			_, _ = unix.Poll(nil, 10)

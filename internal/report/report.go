@@ -1,7 +1,7 @@
-// Package report makes the output of --report: the record of one run of fini, the file or stream for the record, the
-// owner of each leftover, and the line about it. The package takes facts and never decides, and doesn't know the loop.
+// Package report writes the --report of a run. It records what happened, finds out which process started each leftover,
+// and words the line about it. It takes facts from its caller and decides nothing.
 //
-// It relies on the kernel's promise that a descriptor keeps its file when names change: see open(2).
+// Because a descriptor keeps referring to its file when names change (see open(2)), reports survive a rename.
 package report
 
 import (
@@ -18,45 +18,45 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Report is the report of one run of fini. Without --report it has no Places, and only serves the output for a CI.
-// docs/report.schema.json describes the fields. A field of type any is nil for null.
+// Report collects what the report of one run contains. Without --report, To is empty and only CI output uses it. The
+// fields are described in docs/report.schema.json. A nil field of type any becomes null.
 type Report struct {
 	To        []Place
-	Pid       int    // of the main child, 0 for none
-	Fini      int    // the pid by which the parent process knows fini
-	Err       any    // why the main child was not started
-	OutOfTime string // the reason, if the time for the main child was up
+	Pid       int    // pid of the main child, or 0
+	Fini      int    // pid of fini as its parent process sees it
+	Err       any    // why the main child could not be started
+	OutOfTime string // the message, if the main child exceeded its time
 
-	seen map[orphans.ID]struct{} // all listed leftovers, and the first unlisted leftovers
+	seen map[orphans.ID]struct{} // listed leftovers, and the first ones that are only counted
 
 	fini          string
 	command       []string
 	isCut         bool
 	started       time.Time
-	ended         time.Time // the end of the main child; zero if fini did not see it
-	code, signal  any       // the status of the main child
+	ended         time.Time // when the main child ended; zero if fini did not see that
+	code, signal  any       // exit status of the main child
 	oom           any
 	stopped       any // why fini stopped the main child or its leftovers
 	signals       []object
 	moreSignals   int
-	isStopped     bool      // fini has stopped the main child
-	running       []running // what it was doing then
+	isStopped     bool      // whether fini stopped the main child
+	running       []running // the processes that were running at that time
 	moreRunning   int
 	leftovers     []*leftover
 	moreLeftovers int
 	reaped        int
 }
 
-// The limits of a report, whatever the tree does: the number of items, and the bytes of each text.
+// A report is limited to these numbers of items and bytes, because the tree determines what is reported.
 const (
 	maxSignals     = 1000
 	maxLeftovers   = 250
 	maxSeen        = 10_000
-	maxCommand     = 256 << 10 // of fini's own command line
-	maxCommandLine = 4000      // of a leftover's command line, fewer than orphans reads
+	maxCommand     = 256 << 10 // the command line that fini runs
+	maxCommandLine = 4000      // a leftover's command line; orphans reads more than that
 )
 
-// A leftover is a process as fini found it, and its end.
+// A leftover is a process as fini found it, together with how it ended.
 type leftover struct {
 	orphans.Process
 	Lineage
@@ -66,27 +66,27 @@ type leftover struct {
 	found    time.Time
 	age      time.Duration
 	sent     func() []syscall.Signal
-	ended    any // how it ended, in words
+	ended    any // exit status or signal, in words
 	oom      any
-	spared   any    // why fini has left it alone, in a word of the schema
-	outlived any    // for how many seconds it outlived the main child
-	line     string // about it: see Describe
-	below    int    // of a leak: see leaks
+	spared   any    // the schema's word for why fini spared it
+	outlived any    // seconds between the end of the main child and its own
+	line     string // the text of the message about it: see Describe
+	below    int    // number of leaked descendants: see leaks
 }
 
-// New begins the report of a command, which the given version of fini runs.
+// New returns an empty report about a command that was started by the given version of fini.
 func New(to []Place, command []string, version string) Report {
 	first, isCut := firstWords(command, maxCommand)
 	return Report{To: to, fini: version, command: first, isCut: isCut, started: time.Now(), signals: []object{}}
 }
 
-// Lists reports whether the report will be written. Then it also lists leftovers that fini doesn't print a line about.
+// Lists reports whether there is a --report to write, which also lists leftovers that no message mentions.
 func (r *Report) Lists() bool { return len(r.To) > 0 }
 
-// Full reports whether the report only counts further leftovers.
+// Full reports whether the list of leftovers is full. Further leftovers are only counted.
 func (r *Report) Full() bool { return len(r.leftovers) == maxLeftovers }
 
-// firstWords are the first words that fit into room bytes. The last word may be cut.
+// firstWords returns as many words as fit into room bytes. The last of them may be cut.
 func firstWords(words []string, room int) (first []string, isCut bool) {
 	first = []string{}
 	for _, word := range words {
@@ -95,12 +95,12 @@ func firstWords(words []string, room int) (first []string, isCut bool) {
 		}
 		word, isCut = firstBytes(word, room)
 		first = append(first, word)
-		room -= len(word) + 1 // an empty word takes room too
+		room -= len(word) + 1 // count empty words too
 	}
 	return first, isCut
 }
 
-// firstBytes is text cut to at most limit bytes, but never inside a rune.
+// firstBytes cuts text to at most limit bytes without splitting a UTF-8 sequence.
 func firstBytes(text string, limit int) (first string, isCut bool) {
 	if len(text) <= limit {
 		return text, false
@@ -111,7 +111,7 @@ func firstBytes(text string, limit int) (first string, isCut bool) {
 	return strings.Clone(text[:limit]), true
 }
 
-// Signal records a signal that fini has received.
+// Signal records a signal that fini received.
 func (r *Report) Signal(got signals.Received) {
 	if !r.Lists() || len(r.signals) == maxSignals {
 		r.moreSignals++
@@ -124,21 +124,21 @@ func (r *Report) Signal(got signals.Received) {
 	r.signals = append(r.signals, object{"at", time.Now(), "signal", signals.Name(got.Signal), "sender", sender})
 }
 
-// Stopped records why fini has stopped the main child or its leftovers, in a word of the schema; "" if it has not. main says
-// that it has stopped the main child.
+// Stopped records why fini stopped the command or its leftovers, as a word of the schema. It ignores an empty word.
+// main says whether the main child was among the stopped processes.
 func (r *Report) Stopped(why string, main bool) {
 	if why != "" {
 		r.stopped, r.isStopped = why, main
 	}
 }
 
-// Leftover records a leftover. spared is why fini spares it, "" if it doesn't. sent returns the signals that fini has sent
-// it until then, and line is the line about it. If the leftover is known already, the rest of the first record stays.
+// Leftover records a leftover. spared says why fini spares it, or is empty. sent returns the signals that fini has sent
+// to it so far, and line is the message about it. For a known leftover, only Allowed, spared and sent are updated.
 func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, spared string, sent func() []syscall.Signal, line string) {
 	id := p.ID()
 	if _, known := r.seen[id]; known {
 		for _, left := range r.living(p.Pid) {
-			left.Allowed = left.Allowed || p.Allowed // it may have got its name since
+			left.Allowed = left.Allowed || p.Allowed // it may have changed its name since
 			left.spared, left.sent = orNull(spared != "", spared), sent
 		}
 		return
@@ -154,13 +154,13 @@ func (r *Report) Leftover(p orphans.Process, commandLine string, from Lineage, s
 		return
 	}
 	left := &leftover{Lineage: from, found: time.Now(), age: proc.Uptime() - p.Start, sent: sent, spared: orNull(spared != "", spared), line: line}
-	// Without the details that package orphans keeps of a process, because they may be large.
+	// Copy only the fields that are needed, because the details that package orphans keeps may be large.
 	left.Process = orphans.Process{Pid: p.Pid, Group: p.Group, Session: p.Session, State: p.State, User: p.User, Start: p.Start, Holds: p.Holds, Allowed: p.Allowed}
 	left.command, left.isCut = firstBytes(commandLine, maxCommandLine)
 	r.leftovers = append(r.leftovers, left)
 }
 
-// living are the listed leftovers with a pid whose end fini has not seen.
+// living returns the listed leftovers with this pid that have not been reaped.
 func (r *Report) living(pid int) (found []*leftover) {
 	for _, left := range r.leftovers {
 		if left.Pid == pid && left.ended == nil {
@@ -170,7 +170,7 @@ func (r *Report) living(pid int) (found []*leftover) {
 	return found
 }
 
-// Reaped records a child that was reaped: the main child or any other.
+// Reaped records the exit of a child, which is either the main child or any other process.
 func (r *Report) Reaped(x reaper.Exit) {
 	if x.Pid == r.Pid && r.ended.IsZero() {
 		r.ended = time.Now()
@@ -193,8 +193,8 @@ func (r *Report) Reaped(x reaper.Exit) {
 	}
 }
 
-// OOM records that a reaped process was killed by SIGKILL, but not by fini. verdict says whether the cause may be a
-// lack of memory: "likely" or "unknown". reason explains that.
+// OOM records that a reaped process was killed with SIGKILL, but not by fini. verdict says whether a lack of memory was
+// the cause, as "likely" or "unknown", and reason explains the verdict.
 func (r *Report) OOM(pid int, verdict, reason string) {
 	found := object{"verdict", verdict, "reason", reason}
 	if pid == r.Pid {
@@ -207,8 +207,8 @@ func (r *Report) OOM(pid int, verdict, reason string) {
 	}
 }
 
-// Write writes the report of a run that ends with this status, once to each place, and waits at most 5 seconds for the
-// reader of a stream.
+// Write writes the report to every place, with the exit status that fini will end with. For each stream it waits up to
+// five seconds for a reader.
 func (r *Report) Write(status int) (failed []error) {
 	for _, to := range r.To {
 		text := r.json(status)

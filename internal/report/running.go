@@ -8,16 +8,16 @@ import (
 	"github.com/seed-126c5d8a/fini/orphans"
 )
 
-// MaxRunning is how many processes the report lists that were running when the command was stopped.
+// MaxRunning is the maximum number of running processes in a report.
 const MaxRunning = 100
 
-// The lines about these processes: how many at most, and how many bytes each may have.
+// maxLines limits the number of lines about running processes, and MaxLine the length of each line in bytes.
 const (
 	maxLines = 10
 	MaxLine  = 160
 )
 
-// A running is a process that was running when the command was stopped, and what it was doing.
+// A running describes a process that was running when fini stopped the command.
 type running struct {
 	pid, parent int
 	command     string
@@ -26,14 +26,14 @@ type running struct {
 	state       string        // "" if unknown
 	listens     []string
 	marks       []object
-	during      string // as in Lineage
+	during      string // see Lineage
 }
 
-// The words for the states of a process, as in proc_pid_status(5).
+// states maps the state of a process to the word that proc_pid_status(5) uses for it.
 var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "tracing stop", 'I': "idle"}
 
-// Running records what the processes of the tree were doing just before or after the stop signal, and how many more there
-// were. It replaces what an earlier signal has left.
+// Running records what the processes of the tree were doing when the command was stopped. more is the number of
+// processes that are not in seen. Running replaces the result of an earlier call.
 func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
 	r.running, r.moreRunning = nil, more
 	now := proc.Uptime()
@@ -48,7 +48,7 @@ func (r *Report) Running(seen []orphans.Activity, more int, by *Owners) {
 	}
 }
 
-// StillRunning returns a text for each of these processes, in at most room bytes each, and at most ten texts.
+// StillRunning returns up to ten lines about running processes, each of them at most room bytes long.
 func (r *Report) StillRunning(room int) (lines []string) {
 	for _, e := range r.stillRunning(room) {
 		lines = append(lines, e.line)
@@ -95,12 +95,12 @@ func (p *running) json() object {
 	}
 }
 
-// RunningAnnotations show these processes on GitHub: see Annotations. The text what is a sentence without its full stop.
+// RunningAnnotations returns GitHub annotations about running processes. what is a sentence without a full stop.
 func (r *Report) RunningAnnotations(what string) []string {
 	return annotations("error", what+". Still running then (below)", seeGuide("if-a-step-hangs"), r.stillRunning(MaxLine))
 }
 
-// RunningSummary shows the same under the step: see Summary.
+// RunningSummary returns a Markdown table of the running processes for GitHub's step summary.
 func (r *Report) RunningSummary(what string) string {
 	text := "### fini\n\n" + what + ". Still running then" + seeGuide("if-a-step-hangs") + "\n\n| still running |\n| --- |\n"
 	for _, e := range r.stillRunning(MaxLine) {
@@ -109,7 +109,7 @@ func (r *Report) RunningSummary(what string) string {
 	return text + "\n"
 }
 
-// seeGuide ends a sentence, and names a part of the guide.
+// seeGuide returns a sentence that refers the reader to a section of docs/ci.md, preceded by a full stop.
 func seeGuide(part string) string {
 	return ". See https://github.com/seed-126c5d8a/fini/blob/main/docs/ci.md#" + part
 }

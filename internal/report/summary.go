@@ -13,15 +13,16 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/files"
 )
 
-// The limits of a summary: its rows, and the bytes of a leak's command line or file. An annotation has to fit into one
-// write to a pipe, even if each of its bytes becomes three: see PIPE_BUF in pipe(7).
+// maxRows limits the rows of a summary, and maxCell the bytes of a command line or file name. maxAnnotation leaves room
+// for escapes of three bytes each, because an annotation must be written to a pipe in one piece: see PIPE_BUF in
+// pipe(7).
 const (
 	maxRows       = 20
 	maxCell       = 200
 	maxAnnotation = 1200
 )
 
-// who adds to the text about a leak how many other leftovers it has started.
+// who adds to text how many other leaked processes this leftover has started.
 func (l *leftover) who(text string) string {
 	if l.below > 0 {
 		text += " and " + Processes(l.below) + " that it started"
@@ -29,7 +30,7 @@ func (l *leftover) who(text string) string {
 	return text
 }
 
-// Processes is a number of processes in words.
+// Processes returns a number of processes in words.
 func Processes(count int) string {
 	if count == 1 {
 		return "1 process"
@@ -37,10 +38,10 @@ func Processes(count int) string {
 	return fmt.Sprintf("%d processes", count)
 }
 
-// leaks are copies of the leftovers that no other leftover has started, without leftovers that --allow-orphan or
-// --orphans=pipes leaves alone. A leak also gets the test and the ports of the leftovers below it.
+// leaks returns copies of the leaks that no other leak has started, with the ports and the test of those that they have
+// started. Leftovers that --allow-orphan or --orphans=pipes spares are not leaks.
 func (r *Report) leaks() (all []*leftover) {
-	found := map[int]*leftover{} // of two with one pid, what was started is the later one's
+	found := map[int]*leftover{} // if a pid was reused, keep the later process
 	copies := make([]leftover, len(r.leftovers))
 	for i, left := range r.leftovers {
 		if copies[i] = *left; !left.mayStay() {
@@ -50,7 +51,7 @@ func (r *Report) leaks() (all []*leftover) {
 	for i, left := range r.leftovers {
 		l := &copies[i]
 		top := l
-		for _, a := range left.Chain { // the nearest first
+		for _, a := range left.Chain { // nearest first
 			top = cmp.Or(found[a.Pid], top)
 		}
 		switch {
@@ -68,8 +69,8 @@ func (r *Report) leaks() (all []*leftover) {
 
 func (l *leftover) mayStay() bool { return l.Allowed || l.spared == any("pipes") }
 
-// remedy tells the reader of a CI page how to fix the step. Such a reader may not know fini. If fini has stopped the command,
-// the leftovers are no leak.
+// remedy tells readers of a CI page how to fix the step, because they may not know fini. There is nothing to fix if
+// fini stopped the command, because its leftovers are then expected.
 func (r *Report) remedy(all []*leftover) (text string) {
 	if !r.isStopped {
 		text = ". End them in the test's teardown, or allow them by --allow-orphan=NAME"
@@ -80,8 +81,8 @@ func (r *Report) remedy(all []*leftover) (text string) {
 	return text + seeGuide("which-test-leaks")
 }
 
-// Annotations are the lines that make GitHub's runner mark a step: one line for the leaks of each test file, and one line
-// for the leaks without a known file. Each line begins with the text what, a sentence without its full stop.
+// Annotations returns the lines with which GitHub's runner annotates a step. There is one line for each test file that
+// has leaks, and one for all other leaks. what is a sentence without a full stop, which starts every annotation.
 func (r *Report) Annotations(level, what string) []string {
 	leaks := r.leaks()
 	var all []entry
@@ -91,7 +92,7 @@ func (r *Report) Annotations(level, what string) []string {
 	return annotations(level, what, r.remedy(leaks), all)
 }
 
-// An entry is what an annotation says about one process, and its test.
+// An entry is the line about one process and the test that the process belongs to.
 type entry struct{ line, during string }
 
 func annotations(level, what, remedy string, all []entry) (lines []string) {
@@ -105,7 +106,7 @@ func annotations(level, what, remedy string, all []entry) (lines []string) {
 		texts[file] += "\n" + e.line
 	}
 	if len(files) > 1 {
-		what = strings.Replace(what, " (below)", "", 1) // each line lists some of them
+		what = strings.Replace(what, " (below)", "", 1) // each annotation lists only some of them
 	}
 	for _, file := range files {
 		title := "title=fini"
@@ -118,7 +119,7 @@ func annotations(level, what, remedy string, all []entry) (lines []string) {
 	return lines
 }
 
-// testFile is the file of a test, if the test's name contains it: pytest's names are FILE::NAME.
+// testFile returns the file name in the name of a test, or "". Only pytest's names contain one, as in FILE::NAME.
 func testFile(test string) string {
 	file, _, isPath := strings.Cut(strings.TrimPrefix(test, "test "), "::")
 	if !isPath || filepath.Ext(file) == "" || strings.ContainsFunc(file, unicode.IsSpace) {
@@ -127,7 +128,7 @@ func testFile(test string) string {
 	return OneLine(file, maxCell)
 }
 
-// Summary is a table of the leaks in Markdown, which GitHub shows under a step. It is "" without leaks.
+// Summary returns a Markdown table of the leaks for GitHub's step summary, or "" if there are none.
 func (r *Report) Summary(what string) string {
 	all := r.leaks()
 	if len(all) == 0 {
@@ -145,8 +146,8 @@ func (r *Report) Summary(what string) string {
 	return text + "\n"
 }
 
-// inMarkdown is text without Markdown markup: punctuation of ASCII that never means anything in Markdown
-// stays, and all other punctuation is written as a number, which is no markup.
+// inMarkdown escapes text for Markdown. It replaces ASCII punctuation with numeric character references, except for a
+// few characters that never have a special meaning.
 func inMarkdown(text string) string {
 	var out strings.Builder
 	for _, c := range text {
@@ -159,11 +160,11 @@ func inMarkdown(text string) string {
 	return out.String()
 }
 
-// AppendSummary appends a summary to the file that the CI has made for it. The path is this process's
-// own, but the tree may be able to change the file at the path. See package files.
+// AppendSummary appends text to the step summary, a file that the CI has created. path comes from fini's environment,
+// but the tree may have replaced the file: see package files.
 func AppendSummary(path, text string) error {
 	err := files.Quietly(func() error {
-		if !filepath.IsAbs(path) { // this process has left the working directory
+		if !filepath.IsAbs(path) { // this process has left the working directory, so a relative path is useless
 			return unix.ENOENT
 		}
 		fd, err := files.Open(path, unix.O_WRONLY|unix.O_APPEND, wrongFile)
