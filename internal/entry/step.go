@@ -28,8 +28,8 @@ import (
 //	                                  after BeAlone: starts the runtime as a single process
 //	                                  before Started, if the inner fini exited: exits with the same status
 //	                                  otherwise: starts the runtime as the heir
-//	the second passes, and the inner  does the same as if the inner fini had been killed
-//	fini has not ended
+//	the inner fini has not ended      does the same as if the inner fini had been killed
+//	in time
 //
 // The methods of a Sleeper decide what to do but make no system calls. The loop in sleep.go carries out their
 // decisions. The tests of package life call the same methods in a model of the kernel.

@@ -251,13 +251,13 @@ func (w *world) asleep(f *fini) {
 			f.line = slices.Clone(f.line[1:])
 		}
 	case entry.Waited:
-		took("a second since Starting", "listens")
+		took("a second passes after Starting", "listens")
 	case entry.Room:
 		what += fmt.Sprint(int(sig))
 		s.staysUp = s.staysUp || early && sig == syscall.SIGTSTP && s.Ending
 	case entry.Ended:
 		if end = "the inner fini has ended"; !w.waitable() {
-			end = "the inner fini has not ended within the bound"
+			end = "the inner fini has not ended in time"
 		} else if inner.state = 0; s.Done {
 			end += ", after Done"
 		}
@@ -297,7 +297,7 @@ func (w *world) asleep(f *fini) {
 		w.deliver(self, syscall.SIGTSTP, nil)
 	}
 	if act&entry.Suspend != 0 {
-		took("SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job", "suspends fini")
+		took("SIGTSTP, SIGTTIN or SIGTTOU that was pending at Started, in a job", "suspends fini")
 		w.ghost.suspended = true
 		w.deliver(self, sig, self)
 	}

@@ -162,17 +162,17 @@ var moreRows = func() (all []row) {
 		"lingering | asking | killing | counting: reaped | looked -> over",
 		"asleep: a signal, before Starting -> kills the inner one",
 		"asleep: a signal, before Started -> waits",
-		"asleep: a second since Starting -> listens",
+		"asleep: a second passes after Starting -> listens",
 		"asleep: a signal -> relayed",
 		"asleep: a signal, and the line is full -> continues the inner one",
 		"asleep: a signal to end -> continues the inner one",
 		"asleep: SIGCHLD -> continues the inner one",
-		"asleep: SIGTSTP, SIGTTIN or SIGTTOU that waited for Started, in a job -> suspends fini",
+		"asleep: SIGTSTP, SIGTTIN or SIGTTOU that was pending at Started, in a job -> suspends fini",
 		"asleep: the parent process has died -> continues the inner one",
 		"asleep: the parent process has died, without pidfds -> tells the inner one",
 		"asleep: the inner fini has ended, after Done -> over",
 		"asleep: the inner fini has ended -> over | running | is the heir",
-		"asleep: the inner fini has not ended within the bound -> is the heir",
+		"asleep: the inner fini has not ended in time -> is the heir",
 	} {
 		before, rest, _ := strings.Cut(line, ": ")
 		what, after, _ := strings.Cut(rest, " -> ")
