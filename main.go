@@ -1,16 +1,15 @@
-// Command fini runs one command: it forwards signals to it, reaps every orphan, stops every process that the command
-// left running, and ends as the command did.
+// Command fini runs a command. It forwards signals to the command, reaps every orphan, stops every process that the
+// command leaves running, and ends the way the command did.
 //
-// Except as PID 1, fini by default forks into a pair before its Go runtime starts. The inner fini runs the command. The
-// outer fini sleeps in package entry. If the inner fini was killed, the outer fini starts its Go runtime as the heir,
-// which stops what the command left running. If the inner fini asks for a single process, the outer fini starts its Go
-// runtime as that process.
+// Unless it is PID 1, fini usually forks into a pair before its Go runtime starts. The inner fini runs the command,
+// while the outer fini sleeps in package entry. If the inner fini is killed, the outer fini starts its own Go runtime.
+// As the heir of the inner fini, it then stops what the command has left running. It also starts its runtime if the
+// inner fini finds that the command line asks for a single process.
 //
-// A life goes like this. Parse the command line. Plan what this process has to do, as a process that is alone, the inner
-// fini or the heir: see life.PlanOf. Catch signals, bind the command to fini's parent process, start the command, close
-// the descriptors that fini has inherited, and run a life.Loop. For each event the loop asks a machine of package life
-// what to do, and does it by the methods in package internal/host, until the machine says exit. CONTRIBUTING.md tells you
-// where each thing is decided.
+// main parses the command line, and life.PlanOf decides what this process has to do. Then host.Run catches signals,
+// binds the command to fini's parent process, starts the command, closes the descriptors that fini has inherited, and
+// runs a life.Loop. For each event, the loop asks a machine of package life what to do, and does it with methods of
+// package host, until the machine says exit. CONTRIBUTING.md says where each decision is made.
 package main
 
 import (
@@ -28,23 +27,23 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// license has the licenses of fini and of its parts, because an image may hold only the binary.
+// license contains the licenses of fini and of its parts, because a container image may contain only the binary.
 //
 //go:embed internal/NOTICES
 var license string
 
-// fini starts the command on the main thread, because the main thread never exits. The kernel sends a parent death
-// signal as soon as the thread that forked exits.
+// init keeps main on the main thread, which never exits. The command must be started on that thread, because the kernel
+// sends a parent death signal as soon as the thread that forked exits.
 func init() { runtime.LockOSThread() }
 
-// By default the Go runtime first collects garbage at a heap of 4 MB: too much if fini and its command have 8 MiB (see
-// docs/platforms.md). With gcPercent the runtime first collects at 1 MB.
+// gcPercent makes the Go runtime start collecting garbage at a heap of 1 MB. Its default of 4 MB is too much if fini
+// and its command share 8 MiB: see docs/refused-and-exhausted.md.
 const gcPercent = 25
 
 func main() {
 	debug.SetGCPercent(gcPercent)
 	environ, self := entry.Environ(), entry.Known()
-	if len(os.Args) == 0 { // execve(2) could do that before Linux 5.18, and kong wants a name
+	if len(os.Args) == 0 { // execve(2) allows this before Linux 5.18, but kong needs a name
 		os.Args = []string{"fini"}
 	}
 	options, err := cli.Parse(os.Args, environ)
@@ -74,20 +73,20 @@ func main() {
 	}
 }
 
-// fail says why fini does nothing, and exits.
+// fail writes a message about why fini can't do what it was asked to, and exits.
 func fail(format string, args ...any) {
 	host.Logger{Threshold: life.Normal}.Sayf(life.Always, format, args...)
 	os.Exit(life.ExitFailed)
 }
 
-// answer prints the text that the user asked for instead of a command.
+// answer prints text that the user asked for instead of running a command.
 func answer(text string) {
 	if _, err := fmt.Print(text); err != nil {
 		fail("cannot write: %v", err)
 	}
 }
 
-// end makes this process exit or die as the command did. For an inner fini, the outer fini does so.
+// end makes this process end the way the command did. For an inner fini, the outer fini does that.
 func end(as life.Result, role entry.Role) {
 	if as.Sig != 0 && os.Getpid() != 1 && role != entry.Inner {
 		signals.EndBy(as.Sig)

@@ -1,4 +1,4 @@
-// Package cli reads the command line and the variables of the environment, and explains what is wrong with them.
+// Package cli parses the command line and FINI_ variables, and explains what is wrong with them.
 package cli
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/life"
 )
 
-// Options is the command line, as kong reads it: one field for each flag. `make flags` writes help, the man page's
-// OPTIONS, README's table of the flags that are tagged common, and the completions from it. The first sentence of a
-// field's comment is the text of the flag in all of them, and the man page has the other sentences too. It is no tag,
-// because kong takes time for each letter of a tag. The tag preset is a default that depends on where fini runs, and
-// env:"-" means that fini runs no command, and no FINI_ variable sets the flag.
+// Options holds the parsed command line, with one field for each flag. `make flags` generates --help, the man page's
+// OPTIONS, README's table of common flags and the completions from the fields' comments. The first sentence of a
+// comment is used in all of them, and the rest only in the man page. The texts are not in tags because kong parses
+// every tag at startup. The tag preset is a default that depends on how fini is run. The tag env:"-" marks a flag with
+// which fini runs no command, and which has no FINI_ variable.
 type Options struct {
 	// Run no command, and only reap zombies until SIGTERM, SIGINT, SIGQUIT, SIGHUP or RTMIN+3 arrives. Then fini stops the
 	// processes that it has inherited, as it stops leftovers, and exits with 0. It also does so when the parent process
@@ -106,23 +106,23 @@ type Options struct {
 	Version   bool     `short:"V" env:"-" group:"other"`             // Print the version.
 	Help      bool     `short:"h" env:"-" group:"other"`             // Print this help.
 	Command   []string `arg:"" optional:"" type:"words"`
-	Misspelt  []string `kong:"-"` // a line for each variable that sets nothing, but whose name looks as if it did
-	called    string   // the name of the program
+	Misspelt  []string `kong:"-"` // warnings about variables that look like FINI_ variables but have no effect
+	called    string   // name that the program was started with
 }
 
-// Help is what --help prints.
+// Help is the text that --help prints.
 //
 //go:embed help.txt
 var Help string
 
-// Parse reads the command line, which begins with the program's name, and the variables.
+// Parse parses the command line and the FINI_ variables in environ. argv[0] is the program's name.
 func Parse(argv, environ []string) (*Options, error) {
 	c, args := new(Options), argv
 	if len(argv) > 0 {
 		c.called, args = path.Base(argv[0]), argv[1:]
 	}
 	isFlag := len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && args[0] != "--"
-	if !isFlag && !slices.ContainsFunc(environ, matters) { // a parse takes as long as the rest of the start
+	if !isFlag && !slices.ContainsFunc(environ, matters) { // without kong, which takes as long as the rest of the start
 		c.setDefaults()
 		if c.Command = args; len(args) > 0 && args[0] == "--" {
 			c.Command = args[1:]
@@ -130,7 +130,7 @@ func Parse(argv, environ []string) (*Options, error) {
 		return c, nil
 	}
 	read := args
-	if i := slices.Index(args, "--"); i >= 0 { // kong copies all that is left for each word, and there may be 100,000
+	if i := slices.Index(args, "--"); i >= 0 { // kong copies all remaining words at each word, and there may be 100,000
 		read = args[:min(i+2, len(args))]
 	}
 	v := &variables{environ: environ, from: map[string]string{}}
@@ -143,7 +143,7 @@ func Parse(argv, environ []string) (*Options, error) {
 	return c, nil
 }
 
-// Validate is called by kong, and checks what the tag xor can't say.
+// Validate is called by kong and checks rules that the tag xor can't express.
 func (c *Options) Validate() error {
 	switch {
 	case c.Pause && len(c.Command) > 0:
@@ -154,7 +154,7 @@ func (c *Options) Validate() error {
 	return nil
 }
 
-// setDefaults does what kong does with the tag default.
+// setDefaults sets the same defaults as kong does from the tag default.
 func (c *Options) setDefaults() {
 	for i, fields := 0, reflect.ValueOf(c).Elem(); i < fields.NumField(); i++ {
 		field := fields.Type().Field(i)
@@ -165,13 +165,13 @@ func (c *Options) setDefaults() {
 	}
 }
 
-// matters reports whether a variable may set a flag, or get a hint.
+// matters reports whether a variable may set a flag or deserves a warning.
 func matters(variable string) bool {
 	prefix, _, _ := strings.Cut(variable, "_")
 	return prefix == "FINI" || prefix == "TINI" || strings.HasPrefix(variable, "DUMB_INIT_")
 }
 
-// newParser returns a parser that fills in the struct. No mapper asks the file system, because an heir parses too.
+// newParser returns a parser that stores into c. It must not access files, because an heir parses the command line too.
 func newParser(c *Options, v *variables) *kong.Kong {
 	options := []kong.Option{kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(v.resolve)),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kinds["Duration"]),
@@ -182,10 +182,10 @@ func newParser(c *Options, v *variables) *kong.Kong {
 	return kong.Must(c, options...)
 }
 
-// Flags returns the flags with their texts.
+// Flags returns all flags, with their texts.
 func Flags() []*kong.Flag { return newParser(new(Options), new(variables)).Model.Flags }
 
-// Policy returns what a life obeys.
+// Policy returns the rules that the command line sets for a life.
 func (c *Options) Policy() life.Policy {
 	p := life.Policy{
 		Grace:       c.Grace,
@@ -221,7 +221,7 @@ func (c *Options) Policy() life.Policy {
 	return p
 }
 
-// ToGroup reports whether fini forwards signals to the command's process group, and not only to the main child.
+// ToGroup reports whether fini forwards signals to the command's process group rather than only to the main child.
 func (c *Options) ToGroup() bool {
 	switch {
 	case c.Group:
@@ -232,12 +232,12 @@ func (c *Options) ToGroup() bool {
 	return !slices.Contains([]string{"tini", "docker-init", "podman-init", "catatonit"}, c.called)
 }
 
-// Wanted returns what the processes of fini are to be.
+// Wanted returns the roles that the command line asks for: one process or a pair, and in which process group.
 func (c *Options) Wanted() life.Wanted {
 	return life.Wanted{Pause: c.Pause, Shield: c.Shield, Foreground: c.Foreground, ToGroup: c.ToGroup()}
 }
 
-// Level says how much fini says.
+// Level returns how many messages fini writes.
 func (c *Options) Level() life.Level {
 	switch {
 	case c.Quiet:

@@ -11,16 +11,16 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// This file reads variables, and has the messages about command lines and variables that fini can't use.
+// This file contains the lookup of FINI_ variables and the messages about mistakes, whether there or in flags.
 
-// variables give kong the values of FINI_ variables. In the Go runtime kong would find none: see package entry.
+// variables gives kong the values of FINI_ variables, which are not in the Go runtime's environment: see entry.Getenv.
 type variables struct {
 	parser  *kong.Kong
 	environ []string
-	from    map[string]string // the variable from which kong got a flag, such as --grace
+	from    map[string]string // maps a flag such as --grace to the variable that set it
 }
 
-// variable returns the name of a flag's variable, "" for none.
+// variable returns the name of the variable for a flag, or "".
 func variable(flag *kong.Flag) string {
 	if len(flag.Name) == 1 || runsNothing(flag) {
 		return ""
@@ -28,11 +28,11 @@ func variable(flag *kong.Flag) string {
 	return "FINI_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// runsNothing reports whether fini runs no command with a flag, but prints or copies something.
+// runsNothing reports whether a flag makes fini print or copy something instead of running a command.
 func runsNothing(flag *kong.Flag) bool { return slices.Contains(flag.Envs, "-") }
 
-// resolve is called for each flag that is not on the command line. A flag wins over its variable, and over that of a
-// flag that it excludes. Beside --version and the like no variable counts, so that a wrong one does no harm.
+// resolve is called by kong for each flag that is not on the command line. A variable has no effect if the command line
+// contains a conflicting flag. No variable has any effect on --version and the like, so a wrong one does no harm there.
 func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	name := variable(flag) + "="
 	i := slices.IndexFunc(v.environ, func(text string) bool { return strings.HasPrefix(text, name) })
@@ -40,7 +40,7 @@ func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 		inXor := func(x string) bool { return slices.Contains(flag.Xor, x) }
 		return other != flag && other.Set && (runsNothing(other) || slices.ContainsFunc(other.Xor, inXor))
 	}
-	// A compose file may set a variable to nothing.
+	// Treat an empty variable as unset, because a compose file may set one that way.
 	if name == "=" || i < 0 || v.environ[i] == name || slices.ContainsFunc(v.parser.Model.Flags, excludes) {
 		return nil, nil
 	}
@@ -52,29 +52,29 @@ func (v *variables) resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	return value, nil
 }
 
-// rephrased has what kong says badly, and what fini says instead. It is matched with the word at which kong stopped, a
-// \x00, and the text.
+// rephrased replaces error messages of kong that are hard to understand. Each pattern is matched against the word at
+// which kong stopped, followed by \x00 and the message.
 var rephrased = []struct{ kong, fini string }{
-	// A letter is near any other, and so is a dash. Kong splits letters of several bytes.
+	// kong suggests one-letter flags for anything that looks like one, and splits multi-byte characters.
 	{`^(.*)\x00unknown flag --, did.*`, `cannot use "$1": want each flag as a word of its own`},
 	{`^(.*)\x00unknown flag -\x{FFFD}.*`, "unknown flag $1"},
 	{`\x00(unknown flag -[^-]), did.*`, "\x00$1"},
 	{`, "--?[a-zA-Z]"|"--?[a-zA-Z]", `, ""},
 	{`, did you mean (one of )?"--?[a-zA-Z]"\?`, ""},
-	// Kong gives each flag a long name.
+	// kong gives even one-letter flags a long name.
 	{`--([gs])(:? )`, "-$1$2"},
-	// Kong leaves out that it is about --no-shield, and the words differ from those of the other flags.
+	// kong's message about a bool doesn't name the flag, and differs from our other messages.
 	{`^([^=]*)(.*)\x00bool`, "$1$2\x00$1: bool"},
 	{`bool value must be (.*) but got (".*")`, "cannot use $2: want $1"},
 	{`expected a counter but got (".*") .*`, "cannot use $1: want a number"},
 	{`^.*\x00`, ""},
 }
 
-// explain returns a parser's error in one line that names what can't be used, and what can.
+// explain returns a parse error as one line that says which word is wrong and what is allowed in its place.
 func (v *variables) explain(err error) error {
 	text, word := err.Error(), ""
 	at := err.(*kong.ParseError).Context
-	if left := at.Path[len(at.Path)-1].Remainder(); len(left) > 0 { // it begins in the word at which the parser stopped
+	if left := at.Path[len(at.Path)-1].Remainder(); len(left) > 0 { // this starts within the word at which kong stopped
 		word = at.Args[len(at.Args)-len(left)]
 	}
 	name, _, _ := strings.Cut(word, "=")
@@ -82,7 +82,7 @@ func (v *variables) explain(err error) error {
 	switch {
 	case len(name) > 2 && near == "-"+name:
 		return fmt.Errorf("cannot use %s: long flags have two dashes: -%s", word, word)
-	case strings.HasPrefix(near, "--no-") && near != name: // kong would suggest --shield for --noshield
+	case strings.HasPrefix(near, "--no-") && near != name: // for --noshield, kong would suggest --shield
 		return fmt.Errorf("unknown flag %s, did you mean %q?", name, near)
 	}
 	text = word + "\x00" + text
@@ -95,7 +95,7 @@ func (v *variables) explain(err error) error {
 	return errors.New(text)
 }
 
-// near returns the long flag that the user likely meant.
+// near returns the long flag that the user probably meant.
 func (v *variables) near(long string) string {
 	says := func(long string) string {
 		line, _ := kong.Trace(v.parser, []string{long})
@@ -108,16 +108,16 @@ func (v *variables) near(long string) string {
 	}
 	for _, found := range regexp.MustCompile(`"--[a-z-]{2,}"`).FindAllString(says(long), -1) {
 		found = strings.Trim(found, `"`)
-		// Kong suggests each flag that begins so, as FINI_REPORT for FINI_REPO. A Dockerfile may have a FINI_BIN.
+		// kong would suggest FINI_BIND for FINI_BIN, because it suggests every flag that begins with the word.
 		if len(long) > len("--bin") && (len(found) <= len(long)+1 || strings.HasPrefix(found, long+"-")) {
 			return found
 		}
 	}
-	return long[:strings.LastIndex(long, "-")] // --grace of --grace-period
+	return long[:strings.LastIndex(long, "-")] // such as --grace for --grace-period
 }
 
-// NoCommand is the error for a command line without a command. It names the flag that has taken the word that was meant
-// to be the command.
+// NoCommand returns the error for a missing command. It names the flag, if any, that has taken the command as its
+// value.
 func NoCommand(args []string) error {
 	if n := len(args); n > 1 && args[n-2] != "--" && strings.HasPrefix(args[n-2], "-") && !strings.HasPrefix(args[n-1], "-") {
 		flag := args[n-2]
@@ -126,15 +126,15 @@ func NoCommand(args []string) error {
 		}
 		return fmt.Errorf("%s took %q as its value; no command is left", flag, args[n-1])
 	}
-	// An ENTRYPOINT without brackets runs fini by a shell, and Docker gives the CMD to the shell.
+	// This is probably an ENTRYPOINT without brackets, for which Docker runs a shell and passes the CMD to that shell.
 	if os.Getpid() == 1 {
 		return errors.New(`no command: an image wants ENTRYPOINT ["/fini", "--"], with the brackets, and a CMD; see fini --help`)
 	}
 	return errors.New("no command: want one after the flags, as in fini -- make test; see fini --help")
 }
 
-// misspelt returns a line for each variable that fini doesn't know, but whose name is nearly right, or that another
-// init would have obeyed. byName means that fini signals only the main child because of its own name.
+// misspelt returns a warning for each variable that looks like a misspelt FINI_ variable, or that another init would
+// obey. byName says that fini signals only the main child because it is called tini, for example.
 func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	for _, text := range environ {
 		says, meant := text, otherInits[text]
@@ -153,7 +153,7 @@ func (v *variables) misspelt(environ []string, byName bool) (lines []string) {
 	return lines
 }
 
-// variable returns the variable for a long flag, if it has one.
+// variable returns the name of the variable for a long flag, or "".
 func (v *variables) variable(long string) string {
 	for _, flag := range v.parser.Model.Flags {
 		switch name := variable(flag); {
@@ -167,7 +167,7 @@ func (v *variables) variable(long string) string {
 	return ""
 }
 
-// otherInits has the variables by which tini or dumb-init would have done something that fini does not do.
+// otherInits maps settings of tini and dumb-init that fini ignores to the FINI_ variable with that effect.
 var otherInits = map[string]string{
 	"DUMB_INIT_SETSID=0": "FINI_SINGLE_CHILD=1", "DUMB_INIT_DEBUG=1": "FINI_VERBOSE=1",
 	"TINI_VERBOSITY=0": "FINI_QUIET=1", "TINI_VERBOSITY=2": "FINI_VERBOSE=1", "TINI_VERBOSITY=3": "FINI_VERBOSE=1",

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// This file reads the values of flags and variables. Each kind of value has one function, and one message.
+// This file parses the values of flags and variables. Each kind of value has a function and an error message.
 
-// kinds has the mappers, by the tag type of a field or else by its type.
+// kinds maps the type of a flag to its parser. The type is in the tag type or else is that of the field.
 var kinds = map[string]kong.MapperFunc{
 	"Duration": each(duration),
 	"words":    words,
-	"string":   each(func(text string) (string, error) { return text, nil }), // kong's own changes what is not UTF-8
+	"string":   each(func(text string) (string, error) { return text, nil }), // kong's own parser replaces invalid UTF-8
 	"deathsig": each(deathsig),
 	"signals":  each(stopSignals),
 	"pid":      each(pid),
@@ -31,12 +31,12 @@ var kinds = map[string]kong.MapperFunc{
 	"file":     each(file),
 }
 
-// each returns the mapper of a value. The values of a repeatable flag are collected.
+// each returns a mapper for values that read parses. For a repeatable flag, the mapper collects all values.
 func each[T any](read func(text string) (T, error)) kong.MapperFunc {
 	return func(ctx *kong.DecodeContext, target reflect.Value) error {
 		token := ctx.Scan.Pop()
-		texts, isList := token.Value.([]string)       // of a variable
-		if text, _ := token.Value.(string); !isList { // "" at the end of the line
+		texts, isList := token.Value.([]string)       // if it comes from a variable
+		if text, _ := token.Value.(string); !isList { // "" if the command line ends here
 			texts = []string{text}
 		}
 		for _, text := range texts {
@@ -57,7 +57,7 @@ func each[T any](read func(text string) (T, error)) kong.MapperFunc {
 	}
 }
 
-// words takes all words that are left. Kong's own mapper for strings would change what is not UTF-8.
+// words takes all remaining words. kong's own mapper for strings would replace invalid UTF-8.
 func words(ctx *kong.DecodeContext, target reflect.Value) error {
 	for !ctx.Scan.Peek().IsEOL() {
 		target.Set(reflect.Append(target, reflect.ValueOf(ctx.Scan.Pop().String())))
@@ -65,7 +65,7 @@ func words(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// accept returns an error that names what is wanted, unless the value is all right.
+// accept returns nil if the value is right, and otherwise an error that says what is wanted.
 func accept(right bool, value, want string) error {
 	if right {
 		return nil
@@ -73,7 +73,7 @@ func accept(right bool, value, want string) error {
 	return fmt.Errorf("cannot use %q: want %s", value, want)
 }
 
-// file reads the path of a file. Another flag, or "--", is none.
+// file parses the name of a file. It rejects flags and "--", which mean that the user forgot the name.
 func file(text string) (string, error) {
 	isFlag := strings.HasPrefix(text, "-") && text != "-"
 	return text, accept(text != "" && !isFlag, text, "a PATH, or ./PATH if it begins with a dash")
@@ -84,15 +84,15 @@ func status(text string) (int, error) {
 	return int(n), accept(err == nil, text, "an exit status from 0 to 255")
 }
 
-// pid reads the number of one process. Numbers that kill(2) takes for a group, or for all processes, are not accepted.
+// pid parses the pid of one process. It rejects 0 and negative numbers, with which kill(2) signals a group.
 func pid(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	return int(n), accept(err == nil && n > 0, text, "the pid of a process")
 }
 
-// duration reads a duration of Go's, or a number of seconds or days, even "inf".
+// duration parses a duration as in Go, a number of seconds, or days such as 1d. It also accepts "inf".
 func duration(text string) (time.Duration, error) {
-	// A deadline this far away does not overflow, and is as good as no deadline.
+	// No life lasts longer than this limit, which keeps deadlines from overflowing.
 	const most = 100 * 365 * 24 * time.Hour
 	number, unit := text, time.Second
 	if days, found := strings.CutSuffix(text, "d"); found {
@@ -103,11 +103,11 @@ func duration(text string) (time.Duration, error) {
 	if parsed, notGo := time.ParseDuration(text); notGo == nil {
 		nanoseconds, err = float64(parsed), nil
 	}
-	kept := min(math.Ceil(nanoseconds), float64(most)) // rounded up, because 0 may mean never
+	kept := min(math.Ceil(nanoseconds), float64(most)) // round up, because 0 may mean never
 	return time.Duration(kept), accept(err == nil && kept >= 0, text, "a duration such as 500ms, 5s or 1m, a number of seconds, or 1d")
 }
 
-// deathsig reads a signal, or "none" as 0.
+// deathsig parses a signal. It returns 0 for "none".
 func deathsig(text string) (syscall.Signal, error) {
 	sig, err := signals.Parse(text)
 	if err != nil && !strings.EqualFold(text, "none") {
@@ -116,7 +116,7 @@ func deathsig(text string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// stopSignals reads one signal, or several with commas between them.
+// stopSignals parses a comma-separated list of signals.
 func stopSignals(text string) (all []syscall.Signal, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		sig, err := signals.Parse(name)
@@ -128,7 +128,7 @@ func stopSignals(text string) (all []syscall.Signal, err error) {
 	return all, nil
 }
 
-// A Rewrite says that fini forwards the signal From as To, or drops it if To is 0.
+// A Rewrite tells fini to forward signal From as To, or to drop it if To is 0.
 type Rewrite struct{ From, To syscall.Signal }
 
 func rewrite(text string) (r Rewrite, err error) {
@@ -148,13 +148,13 @@ func rewrite(text string) (r Rewrite, err error) {
 	return r, nil
 }
 
-// pattern reads a pattern of --allow-orphan. The user writes it as in glob(7); it is kept as path.Match reads it.
+// pattern parses a pattern of --allow-orphan. It converts the syntax of glob(7) to that of path.Match.
 func pattern(text string) (string, error) {
 	p := strings.NewReplacer(`\\`, `\\`, `\[`, `\[`, "[!", "[^").Replace(text)
 	_, err := path.Match(p, "")
 	line, ofLine := strings.CutPrefix(text, "cmd:")
 	variable, ofVariable := strings.CutPrefix(text, "env:")
-	// A path or a list would never match a name, and fini would not warn.
+	// Reject paths and lists, because they would silently never match a name.
 	right := text != "" && text[0] != '-' && !strings.ContainsAny(text, "/,")
 	switch {
 	case ofLine:

@@ -1,6 +1,6 @@
-// Package files opens every file that fini writes by its name: the report, the summary of a CI step, and the copy of
-// --install. If root runs fini, the folders of such a path may belong to others, who must not choose what root writes. It also
-// writes to standard error and other streams, without waiting for a reader.
+// Package files opens the files that fini writes to by name: reports, the step summary of a CI, and the copy that
+// --install makes. When root runs fini, a directory in such a path may belong to another user, who must not be able to
+// choose what root overwrites. Package files also writes to streams without waiting for a reader.
 package files
 
 import (
@@ -15,12 +15,12 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// maxLinks is how many links a path may contain, as in path_resolution(7).
+// maxLinks is how many symbolic links a path may contain: see path_resolution(7).
 const maxLinks = 40
 
-// Open opens a file for writing, if check accepts the kind of file, because opening a device may trigger an action of
-// the device. It doesn't wait, whatever the file is. It never follows a link at the end of the path. For root it also
-// refuses a link in the folders of the path that another user may have put there.
+// Open opens a file for writing if check accepts it. It checks before it opens, because opening a device may have side
+// effects. Open never blocks and never follows a symbolic link at the end of path. For root, it also refuses symbolic
+// links in the directories of path if another user may have created them.
 func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	dir, name, err := folder(path)
 	if err != nil {
@@ -38,7 +38,7 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = unix.Fstat(fd, &st); err == nil { // another file may have got the name meanwhile
+	if err = unix.Fstat(fd, &st); err == nil { // the file may have been replaced in the meantime
 		err = cmp.Or(check(&st), Named(fd))
 	}
 	if err != nil {
@@ -48,9 +48,8 @@ func Open(path string, flags int, check func(*unix.Stat_t) error) (int, error) {
 	return fd, nil
 }
 
-// Named returns an error if the name by which fd was opened has been removed. A link count of 1 says less: the name may have
-// been a second one, for a file to which others may not write, and removed between open and fstat(2). No name comes back
-// to a descriptor. Without /proc, Named finds nothing wrong.
+// Named returns an error if the name that fd was opened by has been removed since. A link count of 1 doesn't rule that
+// out, because the name may have been a second link to another user's file. Without /proc, Named returns nil.
 func Named(fd int) error {
 	text := make([]byte, 2*unix.PathMax)
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), text)
@@ -60,9 +59,9 @@ func Named(fd int) error {
 	return nil
 }
 
-// folder returns what the *at calls need for a path: a reference to its folder, and the name in the folder. For root it
-// goes from folder to folder, and sees each link before it follows it. For any other user the kernel resolves the path,
-// because this process can then write only what this user may write.
+// folder opens the directory of path for the *at system calls, and returns it with the rest of the path. For root it
+// walks the path one directory at a time and checks every symbolic link before following it. For any other user it
+// leaves that to the kernel, because this process can only write what this user may write anyway.
 func folder(path string) (dir int, name string, err error) {
 	dir = unix.AT_FDCWD
 	if unix.Geteuid() != 0 {
@@ -72,7 +71,7 @@ func folder(path string) (dir int, name string, err error) {
 		name, rest, more := strings.Cut(path, "/")
 		switch {
 		case !more:
-			return dir, cmp.Or(name, "."), nil // "." after a slash at the end
+			return dir, cmp.Or(name, "."), nil // path ends with a slash
 		case name == "":
 			name = "/"
 		}
@@ -95,8 +94,8 @@ func folder(path string) (dir int, name string, err error) {
 	}
 }
 
-// into goes into a folder or, if the name is that of a link, returns the link's target. A link of /proc leads to a file
-// itself, whatever is at its target.
+// into opens a directory. If name is a symbolic link, it returns the link's target instead. It refuses the links in
+// /proc, because they lead directly to a file rather than to the name that they show.
 func into(dir int, name string) (next int, target string, err error) {
 	const reference = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	next, err = unix.Openat(dir, name, reference|unix.O_DIRECTORY, 0)

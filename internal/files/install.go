@@ -16,8 +16,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// Install copies this binary to path, whole or not at all: it writes the copy to the same directory, and renames it when
-// it is on the disk. A link at path is replaced, and so is a binary that is being executed.
+// Install copies this binary to path. It writes to a temporary file in the same directory and renames it when the copy
+// is on disk, so path never contains part of a copy. It may replace a symbolic link or a binary that is being executed.
 func Install(path string) error {
 	dir, name, err := folder(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func Install(path string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read this binary: %w", err)
 	}
-	// A terminating signal would leave a part of the copy behind.
+	// Ignore terminating signals, which would leave the temporary file behind.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
 	other := filepath.Join(filepath.Dir(name), ".fini-"+strconv.FormatUint(rand.Uint64(), 10))
 	fd, err := unix.Openat(dir, other, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
@@ -48,7 +48,7 @@ func Install(path string) error {
 	}
 	to := os.NewFile(uintptr(fd), other)
 	_, err = to.Write(binary)
-	// The mode does not depend on the umask.
+	// Set the mode explicitly because O_CREAT applies the umask.
 	if err = errors.Join(err, to.Chmod(0o755), to.Sync(), to.Close()); err == nil {
 		err = unix.Renameat(dir, other, dir, name)
 	}
@@ -59,7 +59,7 @@ func Install(path string) error {
 	return nil
 }
 
-// cannotWrite leaves out the name of the temporary file, which the errors of package os have.
+// cannotWrite wraps an error without the name of the temporary file, which errors of package os contain.
 func cannotWrite(path string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/proc"
 )
 
-// SayLine writes one line to standard error and never waits for a reader: a line that can't be written at once is lost.
-// It reports whether the line was written.
+// SayLine writes a line to standard error and reports whether it was written. It never waits for a reader. If there is
+// no room for the line, the line is lost.
 func SayLine(line []byte) bool {
 	return nil == Quietly(func() error {
 		n, err := WriteNow(2, line)
@@ -21,10 +21,10 @@ func SayLine(line []byte) bool {
 	})
 }
 
-// Quietly calls write on a thread that blocks the signals that a write raises, because no process sent them. SIGPIPE,
-// if the reader is gone, is taken back, so that it does not reach the command. The others are SIGXFSZ, and SIGTTOU, by
-// which a terminal under `stty tostop` suspends a writer in the background unless it blocks the signal. See pipe(7),
-// tty(4).
+// Quietly calls write on a thread that blocks the signals that writing can raise, because those signals are not meant
+// for the command. If the reader is gone, it also discards the pending SIGPIPE. SIGXFSZ is raised by a file size limit.
+// With `stty tostop`, a terminal sends SIGTTOU to suspend a background process that writes, but not if the signal is
+// blocked. See pipe(7) and tty(4).
 func Quietly(write func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -44,22 +44,22 @@ func Quietly(write func() error) error {
 	return err
 }
 
-// A socket of messages takes this many bytes at once, and so does a pipe that poll(2) calls ready.
+// atOnce is how many bytes a message socket, or a pipe that poll(2) reports as writable, takes in one write.
 const atOnce = 4096
 
-// WriteNow writes as much of text as fd takes without waiting. It does not set O_NONBLOCK on a file description that
-// the command shares:
+// WriteNow writes as much of text as fd accepts without blocking. It can't set O_NONBLOCK, because the command shares
+// the file description. What it does instead depends on the kind of file:
 //
-//	what it is                            how it is written
-//	a regular file, or it has O_NONBLOCK  by write(2)
-//	a socket                              by sendmsg(2) with MSG_DONTWAIT
-//	a pipe                                by pwritev2(2) with RWF_NOWAIT, since Linux 6.4; else by splice(2)
-//	a terminal or another device          by a file description of this process's own
-//	a pseudoterminal's master             after poll(2), as much as one of the kernel's buffers holds
-//	anything else                         after poll(2), though another writer may come between
+//	kind of file                          how it is written
+//	a regular file, or O_NONBLOCK is set  write(2)
+//	a socket                              sendmsg(2) with MSG_DONTWAIT
+//	a pipe                                pwritev2(2) with RWF_NOWAIT, or splice(2) before Linux 6.4
+//	a terminal or another device          opened again with O_NONBLOCK
+//	the master of a pseudoterminal        poll(2), then as much as fits into one of the kernel's buffers
+//	anything else                         poll(2), although another process may fill the buffer before the write
 //
-// poll(2) comes last, because a terminal that has too little room for a line says that it has room. A process that
-// reads a pipe holds the lock of the pipe meanwhile, and every writer waits for this lock.
+// poll(2) is the last resort, because it reports a terminal as writable even if there is no room for a line. A pipe
+// can't be written to while a reader holds its lock.
 func WriteNow(fd int, text []byte) (int, error) {
 	kind, err := proc.Kind(fd)
 	if err != nil {
@@ -96,13 +96,13 @@ func WriteNow(fd int, text []byte) (int, error) {
 	return unix.Write(fd, text[:min(len(text), room)])
 }
 
-// Own opens the terminal or device of fd once more, with O_NONBLOCK, so that the file description is this process's
-// own. Another user's terminal can't be opened like that, but everybody may open /dev/tty, the controlling terminal.
+// Own opens the terminal or device of fd again with O_NONBLOCK, which gives this process its own file description. If
+// the terminal belongs to another user and is the controlling terminal, Own opens /dev/tty instead.
 func Own(fd int) (int, error) {
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd), flags, 0)
 	if err != nil {
-		if _, other := unix.IoctlGetInt(fd, unix.TIOCGSID); other == nil { // of another terminal, ENOTTY
+		if _, other := unix.IoctlGetInt(fd, unix.TIOCGSID); other == nil { // fails with ENOTTY for another terminal
 			if tty, other := unix.Open("/dev/tty", flags, 0); other == nil {
 				return tty, nil
 			}
@@ -111,11 +111,11 @@ func Own(fd int) (int, error) {
 	return own, err
 }
 
-// tried reports whether a write came so far that its result depends on the reader.
+// tried reports whether the kernel attempted the write, so that trying another system call would be pointless.
 func tried(err error) bool { return err == nil || err == unix.EAGAIN || err == unix.EPIPE }
 
-// moveAtOnce writes to a pipe by way of a second pipe: on every Linux, splice(2) moves data from pipe to pipe without
-// waiting. Data that was not moved is lost with the second pipe.
+// moveAtOnce writes to a pipe through a second pipe, because every Linux can splice(2) from pipe to pipe without
+// blocking. Data that doesn't fit is lost with the second pipe.
 func moveAtOnce(fd int, text []byte) (int, error) {
 	var way [2]int
 	if err := unix.Pipe2(way[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

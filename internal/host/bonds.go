@@ -1,6 +1,6 @@
 package host
 
-// The bonds of the command: to the parent process, to --bind processes, and in an inner fini to the outer fini.
+// This file watches what the command is bound to: the parent process, --bind processes, and the outer fini of a pair.
 
 import (
 	"errors"
@@ -16,23 +16,23 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A bond is a descriptor that shows a reason to stop the command: the exit of a process, or the end of standard input.
+// A bond is something whose end is a reason to stop the command, such as a process or standard input.
 type bond struct {
-	fd     int // of a process: its pidfd, or the line to the outer fini; -1 if a signal reports its exit
+	fd     int // a pidfd, the line to the outer fini, or standard input; -1 if a signal is used instead
 	events int16
 	pid    int
-	name   string // for the line that gives the reason
+	name   string // name of the process, for messages
 	why    life.Reason
 
 	ended bool
 }
 
-// parentSignal reports that the parent process may have died, if fini couldn't open a pidfd of it.
+// parentSignal says that the parent process may have died, if there is no pidfd for it.
 const parentSignal = syscall.Signal(entry.ParentSignal)
 
-// bind makes fini stop when the outer fini, a --bind process or the parent process exits. It leaves out the parent
-// process if -p is none and, without -p, if fini itself is PID 1, if nohup(1) started fini, or if the parent process is
-// outside of the PID namespace.
+// bind makes fini stop the command when the outer fini, a --bind process or the parent process exits. It doesn't watch
+// the parent process with -p none. Without -p, it doesn't if fini is PID 1, if nohup(1) started fini, or if the parent
+// process is outside of the PID namespace.
 func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	launcher := k.launcher()
 	watch := func(fd, pid int, why life.Reason) {
@@ -62,7 +62,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 		return errors.New("the parent process exited before fini was ready, so fini does not start the command; -p none starts the command even so")
 	}
 	if launcher.FD < 0 && k.line.FD < 0 {
-		// There are no pidfds, or the parent process is outside of the PID namespace.
+		// Either there are no pidfds, or the parent process is outside of the PID namespace.
 		if launcher.TakeSlot(entry.ParentSignal); launcher.Gone {
 			return fmt.Errorf("the parent process: %w", pdeath.ErrGone)
 		}
@@ -77,7 +77,7 @@ func (k *kernel) bind(processes []int, pdeathsig *syscall.Signal) error {
 	return nil
 }
 
-// launcher returns the process that started fini. In a pair the outer fini is its child.
+// launcher returns the parent process of fini. For the inner fini, this is the parent of the outer fini.
 func (k *kernel) launcher() pdeath.Launcher {
 	l := k.self.Parent
 	if l.Pid != 0 {
@@ -87,12 +87,12 @@ func (k *kernel) launcher() pdeath.Launcher {
 	return l
 }
 
-// byNohup reports whether nohup(1) started fini: fini ignores SIGHUP, and its parent process does not ignore SIGHUP, or
-// has exited already, like the shell of "nohup fini &".
+// byNohup reports whether fini was started by nohup(1), which ignores SIGHUP for fini alone. The parent process either
+// does not ignore SIGHUP or, like the shell of "nohup fini &", has exited already.
 func byNohup(launcher pdeath.Launcher, self int) bool {
 	switch name := proc.Name(launcher.Pid); {
 	case name == entry.InnerName, name != "" && name == proc.Name(self):
-		return false // the parent process is another fini, which catches the signals that it ignored at first
+		return false // the parent process is another fini, which catches the signals that it inherited as ignored
 	case launcher.Gone, launcher.Pid == 0:
 		return true
 	}

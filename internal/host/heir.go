@@ -12,17 +12,17 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/report"
 )
 
-// Inherit is the rest of a life whose inner fini was killed.
+// Inherit runs the rest of a life after the inner fini was killed.
 //
-// Until all children are gone, an heir avoids paths, because the server of the directory that fini was started in may
-// not answer, or the tree may have replaced the directory by a link. In an heir, and in an inner fini that stops a tree,
-// only the following calls name a path, and each of them ends:
+// Until all children are gone, an heir must not open paths that may hang. The directory that fini was started in may be
+// on a server that doesn't respond, or the tree may have replaced it with a symbolic link. In an heir, and in an inner
+// fini that stops a tree, only the following paths are used:
 //
-//	/proc, /proc/self/fd/N,      the kernel answers. Files that may wait are for the reader of package orphans, which
-//	/proc/PID and what is below  the loop leaves behind after a time
-//	/dev/tty                     only the kernel's own file system is asked, and O_NONBLOCK waits for no line
-//	/sys/fs/cgroup               the count of processes killed for memory: the kernel answers
-//	GITHUB_STEP_SUMMARY          after the last child. --report was opened before the command started
+//	/proc, /proc/self/fd/N,      answered by the kernel; the reader of package orphans opens files that may hang, and
+//	/proc/PID and what is below  the loop doesn't wait for it forever
+//	/dev/tty                     opened with O_NONBLOCK, so it doesn't wait for a modem
+//	/sys/fs/cgroup               the number of processes killed for lack of memory, answered by the kernel
+//	GITHUB_STEP_SUMMARY          only after the last child; a --report was opened before the command started
 func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	result := life.ResultOf(syscall.WaitStatus(self.Status))
 	k := newKernel(options, self)
@@ -43,7 +43,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 		k.report = report.New(places, options.Command, VersionNumber())
 	}
 	k.report.Pid, k.report.Fini = int(self.Main), self.Pid
-	k.failed(k.catch()) // it goes on without a descriptor: what is left has to be stopped
+	k.failed(k.catch()) // an heir continues even if this fails, because it must stop the leftovers
 	k.caught.Children()
 	k.caught.Unblock()
 	k.tree.Allow(options.AllowOrphan, int(self.Main))
@@ -53,7 +53,7 @@ func Inherit(options *cli.Options, self entry.Facts) life.Result {
 	case self.EndBy != 0:
 		result = life.Result{Sig: syscall.Signal(self.EndBy)}
 	case result.Sig == 0:
-		result.Code = life.ExitFailed // the runtime of the inner fini aborted
+		result.Code = life.ExitFailed // the Go runtime of the inner fini has aborted
 	}
 	return life.NewHeir(k, k.rules, int(self.Main), result, self.Asked).Run()
 }

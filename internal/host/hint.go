@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hint guesses what the user meant by a command that was not found. It returns "" for no guess.
+// hint guesses what the user meant by a command that was not found. It returns "" if it has no idea.
 func hint(command []string) string {
 	name := command[0]
 	variable, _, assigned := strings.Cut(strings.ToUpper(name), "=")

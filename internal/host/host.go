@@ -1,5 +1,5 @@
-// Package host is the real kernel of a life: it waits for what a life waits for, carries out its actions, and writes
-// its messages.
+// Package host connects a life to the real kernel. It waits for events, carries out the actions that the life decides
+// on, and writes its messages.
 package host
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Run is one life, alone or as the inner fini of a pair. It returns how fini must end.
+// Run runs the command as a single process or as the inner fini, and returns how fini must end after that.
 func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 	k := newKernel(options, self)
 	if k.plan.BeAlone {
@@ -49,49 +49,49 @@ func Run(options *cli.Options, environ []string, self entry.Facts) life.Result {
 		return k.notStarted(err)
 	}
 
-	// From here on fini ends as the loop decides: it first deals with the command and its tree.
+	// The command is running, so from here on fini must not exit before the loop has ended.
 	k.caught.CatchIgnored()
 	k.caught.Unblock()
 	k.early = k.caught.Take()
 	reaper.CloseInherited(k.stdin == pdeath.Open)
-	_ = os.Chdir("/")        // so that the file system of the old working directory may be unmounted
-	runtime.UnlockOSThread() // so that the reader of package orphans can use this thread
+	_ = os.Chdir("/")        // so that the old directory's file system can be unmounted
+	runtime.UnlockOSThread() // so that other goroutines can use this thread
 	return k.begin(options, child).Run()
 }
 
-// A kernel is life.Kernel on the real kernel: through its methods a life.Loop learns what happens, and acts. Only one
-// goroutine uses the kernel, reaps and signals: see life.Loop.
+// A kernel implements life.Kernel on the real kernel, so that a life.Loop can learn what happens and act on it. Only
+// one goroutine uses it, because only one goroutine may reap children and send signals: see life.Loop.
 type kernel struct {
 	Logger
 	self   entry.Facts
 	plan   life.Plan
-	args   []string // the command
+	args   []string // the command line to run
 	rules  life.Rules
-	line   Line // to the outer fini; FD is -1 if there is none
-	mainFD int  // its pidfd, -1 for none
+	line   Line // the connection to the outer fini; FD is -1 if there is none
+	mainFD int  // pidfd of the main child, or -1
 
 	caught *signals.Catcher
-	early  []signals.Received // that came before the command was there
+	early  []signals.Received // signals that arrived before the command was started
 	stdin  pdeath.Stdin
 	bonds  []bond
 	tree   *orphans.Tree
 	report report.Report
 	memory proc.Memory
-	fds    []unix.PollFd // see Wait
+	fds    []unix.PollFd // buffer for Wait
 
-	owners   *report.Owners // which process started each leftover
-	terminal int            // the terminal whose foreground the command got, -1 for none
+	owners   *report.Owners // records which process started each leftover
+	terminal int            // the terminal where the command was put in the foreground, or -1
 
-	bySignal     bool             // parentSignal reports the parent process's death
-	kept         signals.Received // the parent death signal whose place parentSignal takes: see TakeSlot in package pdeath
-	begun, ended time.Duration    // of the command, as uptimes; 0 if not yet
-	cannotReap   bool             // fini has warned of that
-	saidRefused  bool             // that it may not signal a leftover
-	rest         time.Duration    // see Rest in package signals; 0 for none
-	lastExit     time.Duration    // of a child, as uptime
+	bySignal     bool             // parentSignal is used to report the death of the parent process
+	kept         signals.Received // the parent death signal that parentSignal replaces: see TakeSlot in package pdeath
+	begun, ended time.Duration    // uptimes of the command's start and end, or 0
+	cannotReap   bool             // a message about a failed wait has been written
+	saidRefused  bool             // a message about a leftover that fini may not signal has been written
+	rest         time.Duration    // how long Wait rests: see Rest in package signals
+	lastExit     time.Duration    // uptime of the last exit of a child
 	isStopped    bool             // fini has stopped the command
-	outOfTime    life.Reason      // the same, for this reason, and has said what was running
-	toldOfMemory int              // how many processes fini has reported as killed because memory ran out
+	outOfTime    life.Reason      // the reason, if the command has exceeded a limit of time
+	toldOfMemory int              // number of messages about processes killed for lack of memory
 }
 
 func newKernel(options *cli.Options, self entry.Facts) *kernel {
@@ -107,7 +107,7 @@ func newKernel(options *cli.Options, self entry.Facts) *kernel {
 	return k
 }
 
-// begin begins the life of the child.
+// begin creates the loop for a command that was just started.
 func (k *kernel) begin(options *cli.Options, child reaper.Child) *life.Loop {
 	k.begun = proc.Uptime()
 	k.mainFD = child.FD

@@ -1,6 +1,6 @@
 package host
 
-// The methods of life.Kernel on the real kernel. The methods that only write a message are in say.go.
+// This file contains the methods of life.Kernel, except for those that only write messages: see say.go.
 
 import (
 	"cmp"
@@ -23,11 +23,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// Now is the uptime.
+// Now returns the uptime.
 func (k *kernel) Now() time.Duration { return proc.Uptime() }
 
-// Wait is where fini spends its life: one thread, in one system call. If fini may not see a child's exit, Wait returns
-// after at most a second.
+// Wait blocks until something happens, in a single poll of a single thread. If the kernel may not report a child's
+// exit, Wait returns after a second at most.
 func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	fds := k.fds[:0]
 	for _, b := range k.bonds {
@@ -47,7 +47,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	early := k.early
 	k.early = nil
 	if len(early) > 0 {
-		until = 1 // an uptime that is past
+		until = 1 // an uptime in the past
 	}
 	if main && k.rest > 0 {
 		k.caught.Rest(k.rest, fds)
@@ -57,24 +57,23 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 
 	for i, got := range append(early, k.caught.Take()...) {
 		switch {
-		case got.Signal == syscall.SIGCHLD: // the loop reaps whatever has woken it
+		case got.Signal == syscall.SIGCHLD: // the loop reaps after every Wait anyway
 		case got.Signal != parentSignal || !k.bySignal || k.line.FD >= 0:
 			woken.Signals = append(woken.Signals, k.signal(got, i < len(early), false))
 		case k.self.Parent.Died() && (k.self.Parent.Pid != 0 || got.Sender == 0):
-			// fini can't ask about a parent process outside of the PID namespace, but such a process is the only one
-			// without a pid here.
+			// A parent process outside of the PID namespace can't be looked up, but its pid is 0 here.
 			woken.Stop = append(woken.Stop, life.ParentDied)
 			if signals.Catchable(k.kept.Signal) {
 				woken.Signals = append(woken.Signals, life.Signal{Received: k.kept})
 			}
 		default:
-			// Only one thread of the parent process has exited, not the process. The signal's sender does not tell one
-			// from the other: in gVisor the sender is the thread that exited, by its thread ID.
+			// Only a thread of the parent process has exited. The sender of the signal doesn't tell, because in gVisor
+			// it is the thread ID in either case.
 		}
 	}
 	for i := range k.bonds {
 		if b := &k.bonds[i]; fds[i].Revents != 0 && (b.why != life.FiniDied || !k.heard(&woken)) {
-			b.fd, b.ended = -1, true // poll passes over it from now on
+			b.fd, b.ended = -1, true // poll(2) ignores negative descriptors
 			woken.Stop = append(woken.Stop, b.why)
 		}
 	}
@@ -85,7 +84,7 @@ func (k *kernel) Wait(until time.Duration, main bool) (woken life.Woken) {
 	return woken
 }
 
-// heard adds the messages of the outer fini, and reports whether the outer fini is still alive.
+// heard processes messages from the outer fini, and reports whether the outer fini is still alive.
 func (k *kernel) heard(woken *life.Woken) bool {
 	messages, open := k.line.Receive()
 	for _, m := range messages {
@@ -102,26 +101,26 @@ func (k *kernel) heard(woken *life.Woken) bool {
 	return open
 }
 
-// signal adds to a signal what is known of its sender. A sender that has been reaped belongs to the tree if its parent is
-// known and belongs to it.
+// signal converts a received signal, and finds out whether its sender belongs to the tree. If the sender has been
+// reaped already, its parent decides.
 func (k *kernel) signal(got signals.Received, early, relayed bool) life.Signal {
 	s := life.Signal{Received: got, Early: early, Relayed: relayed}
 	if k.rules.Job == 0 || got.Sender <= 0 {
 		return s
 	}
 	if !relayed {
-		s.Parent = proc.ParentOf(got.Sender) // at once, before it is reaped
+		s.Parent = proc.ParentOf(got.Sender) // as soon as possible, because it may be reaped
 	}
 	s.OfTree = k.tree.Descends(s.Sender) || s.Parent > 0 && k.tree.Descends(s.Parent)
 	return s
 }
 
-// Taken records a signal for the report.
+// Taken adds a signal to the report.
 func (k *kernel) Taken(got life.Signal) { k.report.Signal(got.Received) }
 
-// Dropped says that the inner fini takes signals only from the outer fini. That is no warning, because whoever signals
-// all processes, as by kill -- -1, has reached the outer fini too. A pause as
-// PID 1 warns, once, that it takes signals only from outside.
+// Dropped writes a message about a signal that fini ignores. An inner fini ignores signals from others than the outer
+// fini, which is not worth a warning because "kill -- -1", for example, also signals the outer fini. With --pause, PID
+// 1 ignores signals from inside the container, and says so once.
 func (k *kernel) Dropped(got life.Signal) {
 	sender := ""
 	if name := proc.Name(got.Sender); got.Sender != 0 {
@@ -134,9 +133,9 @@ func (k *kernel) Dropped(got life.Signal) {
 	k.Sayf(life.Detail, "dropped %s%s: fini takes signals by its other process, %d", signals.Name(got.Signal), sender, k.self.Pid)
 }
 
-// livingChild returns a pidfd of a leftover, so that Wait returns when that leftover exits. It returns -1 if the kernel
-// reports every exit of a child, as before Linux 7.1: see LivingChild in package orphans. It also returns -1 before the
-// main child has exited.
+// livingChild returns the pidfd of a leftover, for Wait to notice the leftover's exit. It returns -1 if there is no
+// need, because the kernel reports every exit, as it does before Linux 7.1 (see LivingChild in package orphans), or
+// because the main child has not exited yet.
 func (k *kernel) livingChild() (pidfd int, needed bool) {
 	if k.ended == 0 {
 		return -1, false
@@ -144,12 +143,12 @@ func (k *kernel) livingChild() (pidfd int, needed bool) {
 	return k.tree.LivingChild()
 }
 
-// ParentDies reports whether the parent process, if that is watched, is dead or dying.
+// ParentDies reports whether fini watches the parent process and it is dead or dying.
 func (k *kernel) ParentDies() bool {
 	return slices.ContainsFunc(k.bonds, func(b bond) bool { return b.why == life.ParentDied && (b.ended || pdeath.Dying(b.pid)) })
 }
 
-// Unread returns how much of standard input the command has not read, if fini watches standard input.
+// Unread returns how many bytes of standard input the command has not read yet, if fini watches standard input.
 func (k *kernel) Unread() int {
 	if k.stdin != pdeath.Open {
 		return 0
@@ -157,10 +156,10 @@ func (k *kernel) Unread() int {
 	return pdeath.Unread()
 }
 
-// Traffic returns what the processes that hold standard input have read and written.
+// Traffic returns how much has been read and written by the processes that hold standard input open.
 func (k *kernel) Traffic() (orphans.Traffic, error) { return k.tree.Traffic() }
 
-// Reap reaps.
+// Reap reaps all children that have exited. none is true if there are no others.
 func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 	var name func(int) string
 	if k.rules.WarnReaped {
@@ -178,12 +177,12 @@ func (k *kernel) Reap() (exits []reaper.Exit, none bool) {
 		}
 	}
 	none = none || k.tree.OnlyEarlier()
-	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // which nobody asks for before the end of a pause
+	return exits, none && (k.ended == 0 || !k.tree.HasEntrants()) // only a pause has entrants, and only its end asks for them
 }
 
-// restAfter decides whether Wait rests, and how long, after n children were reaped at once. A zombie counts against the
-// limits that the command's forks are subject to. So a rest lasts at most a millisecond, and ends when about three
-// zombies have gathered.
+// restAfter sets how long Wait may rest after n children were reaped at once. Resting saves work if many children exit
+// in a row. But zombies count toward the command's limit of processes, so a rest ends after a millisecond, or when
+// about three zombies are waiting.
 func (k *kernel) restAfter(n int) {
 	const first, longest, often, few = 200 * time.Microsecond, time.Millisecond, 10 * time.Millisecond, 3
 	now := k.Now()
@@ -200,25 +199,26 @@ func (k *kernel) restAfter(n int) {
 	}
 }
 
-// MainEnded records the exit of the main child.
+// MainEnded records when the main child exited.
 func (k *kernel) MainEnded() {
 	k.ended = k.Now()
 	if k.terminal >= 0 {
-		takeForeground() // for a Ctrl-C while leftovers exit
+		takeForeground() // so that fini receives the SIGINT of Ctrl-C while leftovers exit
 	}
 }
 
-// Look finds the live tree.
+// Look returns the processes of the tree that are alive.
 func (k *kernel) Look() (orphans.View, error) {
 	view, err := k.tree.Look()
 	k.owners.Remember(view.Found)
 	return view, err
 }
 
-// IncludeEarlier makes Reap and Look count the children from before fini.
+// IncludeEarlier makes Reap and Look include the children from before fini was executed.
 func (k *kernel) IncludeEarlier() { k.tree.IncludeEarlier() }
 
-// Survey reads what the tree is doing, for the report and, if named, for up to ten lines.
+// Survey records what the processes of the tree are doing, for the report. If named is true, it writes messages about
+// up to ten of them.
 func (k *kernel) Survey(why life.Reason, named bool) {
 	if named {
 		k.outOfTime = why
@@ -228,7 +228,7 @@ func (k *kernel) Survey(why life.Reason, named bool) {
 	}
 	seen, more, err := k.tree.Survey(report.MaxRunning, report.HintNames())
 	if err != nil {
-		return // the leftovers can't be found either, and fini will say so
+		return // fini will report that it can't find leftovers
 	}
 	k.report.Running(seen, more, k.owners)
 	if !named {
@@ -240,7 +240,7 @@ func (k *kernel) Survey(why life.Reason, named bool) {
 	}
 }
 
-// Forward sends a signal to the command.
+// Forward sends a signal to the command or, if group is true, to its process group.
 func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	k.Sayf(life.Detail, "sending %s to the command", signals.Name(sig))
 	send := signals.To
@@ -249,13 +249,13 @@ func (k *kernel) Forward(main int, sig syscall.Signal, group bool) {
 	}
 	err := send(main, sig)
 	if errors.Is(err, unix.EPERM) && k.mainFD >= 0 && unix.PidfdSendSignal(k.mainFD, sig, nil, 0) == nil {
-		err = nil // a filter refuses kill(2)
+		err = nil // kill(2) is refused by a seccomp filter
 	}
 	k.failed(err)
 }
 
-// Send sends a signal to a leftover. Only the first process that fini may not signal is worth a line: the last line of a
-// life names all that are left.
+// Send sends a signal to a leftover. It writes a message only about the first one that fini may not signal, because the
+// last message of a life names all of them.
 func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	err := k.tree.Signal(to, sig)
 	if may = !errors.Is(err, unix.EPERM); may || !k.saidRefused {
@@ -265,7 +265,7 @@ func (k *kernel) Send(to orphans.Process, sig syscall.Signal) (may bool) {
 	return may
 }
 
-// Kill sends SIGKILL to the children, or to the whole tree.
+// Kill sends SIGKILL to the whole tree, or only to the children of fini.
 func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	if childrenOnly {
 		return k.tree.KillChildren()
@@ -273,15 +273,15 @@ func (k *kernel) Kill(childrenOnly bool) (hit, refused []int, err error) {
 	return k.tree.Kill()
 }
 
-// Exit writes the last messages, and tells the outer fini the result.
+// Exit writes the report and the last messages, and sends the result to the outer fini.
 func (k *kernel) Exit(end life.End) {
 	done := func() {
 		if k.line.FD >= 0 {
 			k.line.Done(end.WaitStatus())
 		}
 	}
-	// If this process is killed while it writes to a stream, the reader has a part of the report, and no heir may write
-	// all of it behind that part. A file is written anew.
+	// The heir must not write a report again after part of it was written to a stream, so send the result before
+	// writing. A report in a file can be overwritten.
 	if slices.ContainsFunc(k.report.To, report.Place.IsStream) {
 		done()
 		k.close(end)
@@ -292,23 +292,22 @@ func (k *kernel) Exit(end life.End) {
 	if k.line.FD < 0 {
 		return
 	}
-	// If the outer fini is in the job, it may have been suspended with the command, which need not have noticed: it may
-	// ignore SIGTSTP, or have been killed before this process could see its suspension. If the outer fini had been
-	// killed, this process would have another parent by now.
+	// The outer fini may still be suspended together with the job, because SIGCONT to the command alone doesn't
+	// continue it. Continue it, unless it was killed, which is why the parent of this process is compared.
 	if k.rules.Job != 0 && os.Getppid() == k.self.Pid {
 		k.failed(signals.To(k.self.Pid, syscall.SIGCONT))
 	}
 }
 
-// failed writes the error of something that fini could not do.
+// failed writes an error as a message, unless it is nil.
 func (k *kernel) failed(err error) {
 	if err != nil {
 		k.Sayf(life.Always, "%v", err)
 	}
 }
 
-// Exited records an exit for the report. If SIGKILL of others has killed the process, Exited warns that it may be because
-// memory ran out.
+// Exited adds an exit to the report. killed says that the process was killed with SIGKILL, but not by fini. In that
+// case Exited checks whether the kernel has run out of memory, and warns about that.
 func (k *kernel) Exited(x reaper.Exit, killed bool) {
 	k.report.Reaped(x)
 	if !killed {

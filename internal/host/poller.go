@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enoughFree is how many descriptors a start and a sweep need.
+// enoughFree is how many descriptors fini needs to start the command and to stop leftovers.
 const enoughFree = 14
 
-// startPoller makes the Go runtime set up epoll(7) now. Otherwise the runtime would do so for its first timer, which it
-// sets after some garbage collection, and abort if no descriptor were left. After an error epoll isn't set up, and
-// nobody may set a timer.
+// startPoller makes the Go runtime set up epoll(7) now. Otherwise it would do so for its first timer, which it sets
+// after a garbage collection, and would abort if no descriptor is left. If startPoller fails, the runtime has not set
+// up epoll(7), and no timer may be set.
 func startPoller() error {
-	// First try all calls that the runtime will make. file is the descriptor for which the runtime sets up epoll(7).
+	// First try the same calls that the runtime will make. The runtime will set up epoll(7) for the descriptor file.
 	poller, err1 := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	waker, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	file, err3 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	var limit unix.Rlimit
 	err := errors.Join(err1, err2, err3, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	if err == nil && uint64(file)+enoughFree > limit.Cur {
-		err = unix.EMFILE // file got the lowest free number
+		err = unix.EMFILE // file has the lowest free number, so too few are left
 	}
 	if err == nil {
 		err = unix.EpollCtl(poller, unix.EPOLL_CTL_ADD, waker, &unix.EpollEvent{Events: unix.EPOLLIN})
 	}
 	if err == nil {
-		// unix.EpollWait may call epoll_wait(2), which the runtime does not use.
+		// Don't use unix.EpollWait, because it may call epoll_wait(2), which the runtime doesn't use.
 		var event unix.EpollEvent
 		if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(poller), uintptr(unsafe.Pointer(&event)), 1, 0, 0, 0); errno != 0 {
 			err = errno

@@ -16,12 +16,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Logger writes lines to standard error. During a life fini writes messages nowhere else, except to --report and the
-// summary of a CI step.
+// A Logger writes messages to standard error. Besides them, fini writes only reports and CI summaries.
 type Logger struct{ Threshold life.Level }
 
-// Sayf writes one line, whatever the text holds, if the level is wanted. A line that can't be written at once is lost,
-// because fini doesn't wait for a reader.
+// Sayf writes a message as one line if its level is wanted. It never waits for a reader, so a message that can't be
+// written immediately is lost.
 func (s Logger) Sayf(level life.Level, format string, args ...any) {
 	if level > s.Threshold {
 		return
@@ -35,13 +34,13 @@ func (s Logger) Sayf(level life.Level, format string, args ...any) {
 
 const red, yellow, uncoloured = "\x1b[31m", "\x1b[33m", "\x1b[m"
 
-// coloured reports whether lines go to a terminal whose user hasn't turned colour off. See no-color.org.
+// coloured reports whether messages go to a terminal and colours are not disabled. See no-color.org.
 func coloured() bool {
 	return entry.Getenv("NO_COLOR") == "" && entry.Getenv("TERM") != "dumb" && terminalWidth() > 0
 }
 
-// terminalWidth is the width of standard error in columns, 0 if standard error isn't a terminal, or the terminal
-// doesn't report it.
+// terminalWidth returns the width of the terminal that standard error is connected to. It returns 0 if standard error
+// is not a terminal, or if the width is unknown.
 func terminalWidth() int {
 	size, err := unix.IoctlGetWinsize(2, unix.TIOCGWINSZ)
 	if err != nil {
@@ -50,10 +49,10 @@ func terminalWidth() int {
 	return int(size.Col)
 }
 
-// A pipe takes a line of this length as a whole. See PIPE_BUF in pipe(7).
+// maxLine is short enough for a pipe to take a line in one piece. See PIPE_BUF in pipe(7).
 const maxLine = 1024
 
-// Say writes a line. A reason is why fini stops or kills the command or its leftovers.
+// Say writes a message. why, unless it is NoReason, is the reason why fini stops or kills something.
 func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 	if why == life.NoReason {
 		k.Sayf(level, "%s", text)
@@ -63,7 +62,7 @@ func (k *kernel) Say(level life.Level, text string, why life.Reason) {
 	k.Sayf(level, "%s: %s", text, k.because(why))
 }
 
-// because returns why fini stops the command, with the flag, if any, that asked for this stop or that prevents it.
+// because returns a reason in words, together with the flag that asks for this stop or would have prevented it.
 func (k *kernel) because(why life.Reason) string {
 	switch why {
 	case life.ParentDied:
@@ -86,20 +85,21 @@ func (k *kernel) because(why life.Reason) string {
 	return ""
 }
 
-// culprit names the process whose exit is the reason, as " (name, pid)"; "" if the process is not known.
+// culprit returns the name and pid of the process whose exit is the reason, as " (name, pid)", or "" if it is not
+// known.
 func (k *kernel) culprit(why life.Reason) string {
 	for _, w := range k.bonds {
 		if w.why == why && (w.ended || why != life.BoundEnded) {
-			// The process may have exited before fini could read its name.
+			// The name is unknown if the process exited too early.
 			return fmt.Sprintf(" (%s, %d)", report.OneLine(cmp.Or(w.name, "?"), 16), w.pid)
 		}
 	}
 	return ""
 }
 
-// Tell writes what fini does about a leftover. A line about a leftover that fini spares matters under --orphans=leave,
-// and if a reader waits for a leftover that --allow-orphan names. When PID 1 exits, the kernel kills the whole tree, so
-// a reader never waits for a leftover there.
+// Tell writes a message about what fini does with a leftover, and adds the leftover to the report. A leftover that is
+// spared keeps readers of its output waiting, which is worth a message, except if fini is PID 1, because the kernel
+// then kills everything when fini exits.
 func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *life.Record) {
 	shown, level, why := p, life.Normal, ""
 	if k.rules.Initial {
@@ -122,7 +122,7 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 	}
 	var from report.Lineage
 	var commandLine, line string
-	if !silent || !k.report.Full() { // because of the memory that details take
+	if !silent || !k.report.Full() { // further leftovers are only counted, so don't read their details
 		from, commandLine = k.owners.Of(p), k.tree.CommandLine(p)
 		width := cmp.Or(terminalWidth(), 200) - len("fini: stopping leftover ")
 		line = report.Describe(shown, commandLine, k.self.Session, from, width)
@@ -133,7 +133,7 @@ func (k *kernel) Tell(p orphans.Process, what, spared string, quietly bool, of *
 	}
 }
 
-// close writes what fini says last.
+// close writes the report and the last messages.
 func (k *kernel) close(end life.End) {
 	k.report.Stopped(end.Why.String(), k.isStopped)
 	if k.Threshold >= life.Normal && entry.Getenv("GITHUB_ACTIONS") == "true" {
@@ -150,7 +150,7 @@ func (k *kernel) writeReport(status int) {
 	}
 }
 
-// sayEnd says how fini ends, and when.
+// sayEnd writes the message about how fini ends, and after what time.
 func (k *kernel) sayEnd(end life.End) {
 	how := fmt.Sprintf("exiting with status %d", end.Status())
 	if end.Sig != 0 && !k.rules.Initial {
@@ -164,7 +164,7 @@ func (k *kernel) sayEnd(end life.End) {
 	k.Sayf(life.Detail, "%s, after %v%s", how, since(proc.Uptime()), command)
 }
 
-// tellGitHub marks the step of GitHub's CI, by lines that are commands to the runner, and adds to the step's summary.
+// tellGitHub annotates the step of a GitHub job, with commands to the runner, and appends to the step summary.
 func (k *kernel) tellGitHub(leaks life.Leaks) error {
 	var lines []string
 	var text string

@@ -1,6 +1,6 @@
 package host
 
-// The steps before the loop: see main.go.
+// This file contains the steps before the loop: see main.go.
 
 import (
 	"errors"
@@ -22,9 +22,10 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// prepare does all that comes before the start, and returns the first error because of which there is none.
+// prepare does everything that must be done before the command starts. If it returns an error, the command must not
+// start.
 func (k *kernel) prepare(options *cli.Options) (err error) {
-	if os.Getpid() < 1 { // the error of a filter, and kill(2) takes -1 for every process
+	if os.Getpid() < 1 { // a seccomp filter has returned an error, and kill(-1) would signal every process
 		return errors.New("cannot find out the pid of fini: getpid(2) is refused")
 	}
 	if len(options.Report) > entry.MaxReports {
@@ -57,9 +58,9 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 			k.Sayf(life.Always, "%v: what the command leaves running goes on", err)
 		}
 	}
-	// As PID 1 a pause deals with everything in the container, as in: sshd & exec fini --pause.
+	// With --pause as PID 1, earlier children are part of the container and are treated like all others.
 	if k.self.Role != entry.Inner && (!k.self.KnowsEarlier || len(k.self.Earlier) > 0) && !(options.Pause && k.rules.Initial) {
-		// A shell may start a process and then execute fini in its own place.
+		// A shell may have started these children before it executed fini in its own place.
 		k.failed(k.tree.EarlierAre(k.self.Earlier, k.self.KnowsEarlier))
 		k.rules.Before = k.rules.Initial
 	}
@@ -72,20 +73,20 @@ func (k *kernel) prepare(options *cli.Options) (err error) {
 			return fmt.Errorf("%s: cannot watch standard input: %w", flag, err)
 		}
 	}
-	if k.stdin != pdeath.Open { // no host writes to /dev/null
+	if k.stdin != pdeath.Open { // nobody writes to /dev/null
 		k.rules.Idle = 0
 	}
 	return reaper.CanReap()
 }
 
-// catch starts to receive signals.
+// catch installs the signal handlers.
 func (k *kernel) catch() (err error) {
 	k.caught, err = signals.Catch(k.self.Ignored, k.plan.Stops)
 	k.rules.Ignored = k.caught.Ignored
 	return err
 }
 
-// command describes what to start, and how.
+// command returns what reaper.Spawn needs to start the command.
 func (k *kernel) command(environ []string) reaper.Command {
 	if k.plan.GivesTerminal {
 		k.terminal = foreground()
@@ -97,14 +98,14 @@ func (k *kernel) command(environ []string) reaper.Command {
 	return c
 }
 
-// start starts the command, if there is one, and warns of what the kernel has refused the child. It tells the outer
-// fini before and after the start.
+// start starts the command, if there is one, and warns about anything that the kernel has refused. It tells the outer
+// fini when the command is about to start and when it has started.
 func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	reserve()
 	if len(c.Args) == 0 {
 		return reaper.Child{FD: -1}, nil
 	}
-	k.memory = proc.CountMemory() // before the start: the command may be killed at once
+	k.memory = proc.CountMemory() // before the start, because the command may be killed immediately
 	job, orphaned := uint32(0), false
 	if k.line.FD >= 0 {
 		k.line.Starting()
@@ -140,10 +141,10 @@ func (k *kernel) start(c reaper.Command) (child reaper.Child, err error) {
 	return child, nil
 }
 
-// leave gives an inner fini a process group of its own, so that killing the outer fini's group spares it, and reports
-// whether it has one. In a job that no shell could continue, it gets a session too, but only after the start. The kernel
-// suspends no process of such a job, and a read from the terminal fails there. But as the parent of the main child, in the
-// same session and in another group, the inner fini would count as a shell that can continue the job. See setpgid(2).
+// leave moves the inner fini to a process group of its own, so that killing the outer fini's group spares it, and
+// reports whether that worked. In an orphaned process group, the kernel suspends no process, and reads from the
+// terminal fail. A parent in another group of the session would change that, because it might be a shell: see
+// setpgid(2). So for a command in such a group, start calls leave only after the start, and with session true.
 func (k *kernel) leave(session bool) bool {
 	err := error(nil)
 	if session {
@@ -157,28 +158,27 @@ func (k *kernel) leave(session bool) bool {
 	return err == nil
 }
 
-// reserve makes the Go runtime allocate its threads and descriptors now. Otherwise the runtime would allocate them
-// while the command runs, and abort if there are none.
+// reserve makes the Go runtime allocate its threads and descriptors in advance. If it had to allocate them later, while
+// the command uses up what is available, it would abort.
 var reserve = sync.OnceFunc(func() {
 	makeThreads(2 + signals.Threads)
 	if startPoller() != nil {
-		debug.SetGCPercent(-1) // a collection would set a timer, to give memory back, and a timer needs the poller
+		debug.SetGCPercent(-1) // because after a collection the runtime sets a timer, which needs the poller
 	}
 })
 
-// makeThreads makes n idle threads. The runtime makes a thread whenever it needs another thread, and aborts if it can't:
-// once the command has filled the process table, the runtime must not need any. Go code has one processor. So at most
-// three threads have work at a time: the first waits in Wait, the second reads a detail for package orphans, and the
-// third runs a goroutine of the runtime, such as the garbage collector's. So the runtime needs two threads besides the
-// main thread. An idle fini has five threads: these three, the runtime's monitor, and the thread that starts others
-// (LockOSThread makes it).
+// makeThreads makes the runtime create n threads, which then remain idle. The runtime aborts if it can't create a
+// thread when it needs one, so it must not need any once the command has filled the process table. Because Go code has
+// a single processor, at most three threads are busy at a time. One is in Wait, one reads /proc for package orphans,
+// and one runs a goroutine of the runtime, such as the garbage collector. An idle fini has five threads: these three,
+// the runtime's monitor, and a thread that LockOSThread creates to start others.
 func makeThreads(n int) {
-	runtime.GOMAXPROCS(1) // for a build without the entry, which sets the same
+	runtime.GOMAXPROCS(1) // in case the entry has not set GOMAXPROCS
 	parked, release := make(chan struct{}), make(chan struct{})
-	for range n - 1 { // the runtime makes one more to come back to this thread
+	for range n - 1 { // the runtime creates one more to return to this thread
 		go func() {
-			// A locked goroutine keeps its thread while the goroutine is parked. If it is unlocked before it ends,
-			// the thread stays behind.
+			// A locked goroutine keeps its thread while it is blocked. Unlock it before it ends, because otherwise the
+			// thread would exit with it.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			parked <- struct{}{}
@@ -191,8 +191,8 @@ func makeThreads(n int) {
 	close(release)
 }
 
-// notStarted writes why the command was not started, and returns how fini must end. The outer fini, if there is one,
-// exits with the same status as the inner fini.
+// notStarted writes a message about why the command was not started, and returns how fini must end. In a pair, the
+// outer fini exits with the same status.
 func (k *kernel) notStarted(err error) life.Result {
 	status, text := life.ExitFailed, err.Error()
 	var failed *reaper.SpawnError

@@ -6,22 +6,22 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/files"
 )
 
-// hasTerminal reports whether this process has a controlling terminal, which sends signals, such as the SIGINT of
-// Ctrl-C, to a process group of the session. See credentials(7).
+// hasTerminal reports whether this process has a controlling terminal. Such a terminal sends signals to a process group
+// of the session, such as SIGINT for Ctrl-C. See credentials(7).
 func hasTerminal() bool {
 	for fd := range 3 {
 		if _, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil {
 			return true
 		}
 	}
-	// The standard streams may be redirected.
+	// All standard streams may be redirected, so try the terminal itself.
 	fd := openTerminal()
 	_ = unix.Close(fd)
 	return fd >= 0
 }
 
-// foreground returns a standard stream that is the controlling terminal, if this
-// process's group is in its foreground; -1 otherwise. See tcgetpgrp(3).
+// foreground returns a standard stream that is connected to the controlling terminal if this process is in the
+// terminal's foreground process group, and -1 otherwise. See tcgetpgrp(3).
 func foreground() int {
 	for fd := range 3 {
 		if group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
@@ -31,21 +31,21 @@ func foreground() int {
 	return -1
 }
 
-// takeForeground makes this process's group the foreground of the controlling terminal, if there is a terminal: from
-// then on the SIGINT of Ctrl-C reaches this process. See tcsetpgrp(3).
+// takeForeground puts this process's group in the foreground of the controlling terminal, if there is one, so that
+// Ctrl-C signals this process. See tcsetpgrp(3).
 func takeForeground() {
 	tty := openTerminal()
 	if tty < 0 {
 		return
 	}
 	defer func() { _ = unix.Close(tty) }()
-	// SIGTTOU suspends a group in the background for this call, unless the signal is blocked.
+	// Quietly blocks SIGTTOU, with which the kernel would otherwise suspend a background process for this.
 	_ = files.Quietly(func() error {
 		return unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
 	})
 }
 
-// openTerminal opens the controlling terminal, without waiting for its line; -1 for none.
+// openTerminal opens the controlling terminal without blocking. It returns -1 if there is none.
 func openTerminal() int {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Version ends in seven hexadecimal digits, because Docker matches the output of `<init> --version` against a pattern.
+// Version returns the output of --version. It ends in seven hexadecimal digits, because Docker expects that of an init.
 func Version() string {
 	revision := "0000000"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -19,7 +19,7 @@ func Version() string {
 	return fmt.Sprintf("fini version %s - git.%s", VersionNumber(), revision)
 }
 
-// VersionNumber is the version without the rest of the line.
+// VersionNumber returns only the number of the version.
 func VersionNumber() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if v, found := strings.CutPrefix(info.Main.Version, "v"); found && !strings.HasPrefix(v, "0.0.0-") {
