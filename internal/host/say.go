@@ -10,9 +10,9 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/entry"
 	"github.com/seed-126c5d8a/fini/internal/files"
 	"github.com/seed-126c5d8a/fini/internal/life"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
 	"github.com/seed-126c5d8a/fini/internal/report"
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/signals"
 )
 

@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // A Machine decides what to do about each event, in order, and which machine goes on: itself, another machine, or none

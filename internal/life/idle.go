@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // idleLooks is how many looks in a row have to find the same before --idle stops the command. fini looks after each

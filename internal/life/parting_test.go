@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // What was there before fini is asked at the very end, once, with what descends from it, and has --orphans-grace. Nothing else is

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // A stage is a state of the sweep.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/internal/entry"
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )

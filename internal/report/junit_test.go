@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // A suite is a report as the reader of JUnit's XML has it.

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 // OneLine makes text from other processes safe to print, because a process may choose any name. It replaces unprintable

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 func TestDescribe(t *testing.T) {

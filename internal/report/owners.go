@@ -3,7 +3,7 @@ package report
 import (
 	"slices"
 
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // hints lists the environment variables that tools set to name the running test, script, step or job, according to

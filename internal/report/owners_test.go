@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-126c5d8a/fini/e2e/rig"
-	"github.com/seed-126c5d8a/fini/orphans"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
 // fakeTree is a tree in which all processes have these details. A process shows this command line, or with "" its name.

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-126c5d8a/fini/internal/files"
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/orphans"
 	"github.com/seed-126c5d8a/fini/reaper"
 	"github.com/seed-126c5d8a/fini/signals"
 )

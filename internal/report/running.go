@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-126c5d8a/fini/internal/orphans"
 	"github.com/seed-126c5d8a/fini/internal/proc"
-	"github.com/seed-126c5d8a/fini/orphans"
 )
 
 // MaxRunning is the maximum number of running processes in a report.

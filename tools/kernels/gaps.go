@@ -36,9 +36,9 @@ var gaps = []gap{
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/a_terminal_that_hangs_up", noHup},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/socketpair", noHup},
 	{gvisor, "e2e/bond", "TestClosedStdinStopsTheCommand/pair/half-closed_socketpair", noHup},
-	{withoutPidfds[1:], "orphans", "TestAutoreap", "its processes are made by clone3(2)"},
-	{withoutPidfds[1:], "orphans", "TestNotAllowed", "it tests that pidfds stay in use"},
-	{gvisor, "orphans", "", partly},
+	{withoutPidfds[1:], "internal/orphans", "TestAutoreap", "its processes are made by clone3(2)"},
+	{withoutPidfds[1:], "internal/orphans", "TestNotAllowed", "it tests that pidfds stay in use"},
+	{gvisor, "internal/orphans", "", partly},
 	{gvisor, "reaper", "", partly},
 	{gvisor, "signals", "", partly},
 }

@@ -63,7 +63,7 @@ var groups = []group{
 	{"bind", "e2e", "bond.Bind bond.BindKillMatrix/pair bond.BindToNobody"},
 	{"autoreap", "e2e", "leftovers.WaitsForOneThatIsNeverAZombie/(pair|alone|pid1)"},
 	{"refused calls", "e2e", "refused.Refused/(pidfd_open|all_of_these)/.*/ENOSYS"},
-	{"package orphans", "orphans", ""},
+	{"package orphans", "internal/orphans", ""},
 	{"package reaper", "reaper", ""},
 	{"package signals", "signals", ""},
 }

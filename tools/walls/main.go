@@ -33,18 +33,19 @@ const (
 
 // may lists what each package may import, besides the standard library.
 var may = map[string][]string{
-	"main":            {"internal/cli", "internal/entry", "internal/files", "internal/host", "internal/life", "signals"},
-	"internal/cli":    {"internal/life", "signals", kong},
-	"internal/entry":  {"internal/proc", "pdeath", "reaper", "signals", unix},
-	"internal/files":  {"internal/proc", unix},
-	"internal/host":   {"internal/cli", "internal/entry", "internal/files", "internal/life", "internal/proc", "internal/report", "orphans", "pdeath", "reaper", "signals", unix},
-	"internal/life":   {"orphans", "reaper", "signals"},
-	"internal/proc":   {unix},
-	"internal/report": {"internal/files", "internal/proc", "orphans", "reaper", "signals", unix},
-	"orphans":         {"internal/proc", unix},
-	"pdeath":          {"internal/proc", unix},
-	"reaper":          {"internal/proc", unix},
-	"signals":         {"internal/proc", unix},
+	"main":             {"internal/cli", "internal/entry", "internal/files", "internal/host", "internal/life", "signals"},
+	"internal/cli":     {"internal/life", "signals", kong},
+	"internal/entry":   {"internal/proc", "pdeath", "reaper", "signals", unix},
+	"internal/files":   {"internal/proc", unix},
+	"internal/host":    {"internal/cli", "internal/entry", "internal/files", "internal/life", "internal/orphans", "internal/proc", "internal/report", "pdeath", "reaper", "signals", unix},
+	"internal/life":    {"internal/orphans", "reaper", "signals"},
+	"internal/orphans": {"internal/proc", unix},
+	"internal/proc":    {unix},
+	"internal/report":  {"internal/files", "internal/orphans", "internal/proc", "reaper", "signals", unix},
+	"orphans":          {"internal/orphans", "internal/proc", unix},
+	"pdeath":           {"internal/proc", unix},
+	"reaper":           {"internal/proc", unix},
+	"signals":          {"internal/proc", unix},
 }
 
 // testsMay lists what the tests of a package may import on top of that. The tests of every package may import the rig
@@ -57,9 +58,9 @@ var testsMay = map[string][]string{
 // calls lists the packages that package life may use, and the functions that it may call in them. Constants, types and
 // fields are always allowed, and so are the methods of the standard library's types.
 var calls = map[string][]string{
-	module + "/orphans": {"Held", "May"}, // methods of Holding
-	module + "/reaper":  {"Ended"},       // a method of Exit
-	module + "/signals": {"Name"},
+	module + "/internal/orphans": {"Held", "May"}, // methods of Holding
+	module + "/reaper":           {"Ended"},       // a method of Exit
+	module + "/signals":          {"Name"},
 
 	"cmp":     {any},
 	"fmt":     {"Errorf", "Sprint", "Sprintf"},

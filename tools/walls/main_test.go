@@ -19,8 +19,8 @@ func TestImports(t *testing.T) {
 		{"entry in life", pkg{ImportPath: "internal/life", Imports: []string{"internal/entry"}}, "internal/life must not import internal/entry"},
 		{"entry in life's tests", pkg{ImportPath: "internal/life", TestImports: []string{"internal/entry"}}, ""},
 		{"unix in life", pkg{ImportPath: "internal/life", Imports: []string{unix}}, "internal/life must not import " + unix},
-		{"host in the tests of orphans", pkg{ImportPath: "orphans", XTestImports: []string{"internal/host"}}, "the tests of orphans must not import internal/host"},
-		{"itself in its tests", pkg{ImportPath: "orphans", XTestImports: []string{"orphans", "e2e/rig/self"}}, ""},
+		{"host in the tests of orphans", pkg{ImportPath: "internal/orphans", XTestImports: []string{"internal/host"}}, "the tests of internal/orphans must not import internal/host"},
+		{"itself in its tests", pkg{ImportPath: "internal/orphans", XTestImports: []string{"internal/orphans", "e2e/rig/self"}}, ""},
 		{"the rig in the product", pkg{ImportPath: "reaper", Imports: []string{"e2e/rig"}}, "reaper must not import e2e/rig"},
 		{"another module", pkg{ImportPath: "reaper", Imports: []string{"example.com/m"}}, "reaper must not import example.com/m"},
 		{"kong in main", pkg{ImportPath: "main", Imports: []string{kong}}, "main must not import " + kong},
@@ -64,8 +64,8 @@ func TestLifeIsPure(t *testing.T) {
 		{"standard output", "fmt", `fmt.Println("x")`, "life must not use fmt.Println"},
 		{"a file", "os", `_, _ = os.ReadFile("x")`, "life must not import os"},
 		{"another name for a package", `k "syscall"`, "_ = k.Kill(1, 0)", "life must not use syscall.Kill"},
-		{"our own facts", module + "/orphans", "var p orphans.Process; _ = p.Pid", ""},
-		{"our own calls", module + "/orphans", "_ = orphans.New()", "life must not use orphans.New"},
+		{"our own facts", module + "/internal/orphans", "var p orphans.Process; _ = p.Pid", ""},
+		{"our own calls", module + "/internal/orphans", "_ = orphans.New()", "life must not use orphans.New"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := "package life\n"

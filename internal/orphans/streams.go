@@ -52,6 +52,33 @@ func ownStream(fd int) stream {
 	return cmp.Or(stream(text), unreadable)
 }
 
+// Holders returns which of some processes, which the last Look has found, have the pipe open for writing to which a
+// descriptor of this process refers, and about which of them that is unknown.
+func (t *Tree) Holders(fd int, of []Process) (holders, unknown []Process) {
+	streams := [2]stream{ownStream(fd)}
+	found := map[int]Holding{}
+	t.persist(5, of, func(quiet []Process) {
+		for i, h := range ask(t, quiet, func(f *files, p Process) Holding {
+			h, _ := f.holds(p.dir(), streams)
+			return h
+		}) {
+			found[quiet[i].Pid] = h
+		}
+	}, func(p Process) bool {
+		_, asked := found[p.Pid]
+		return asked
+	})
+	for _, p := range of {
+		switch h, asked := found[p.Pid]; {
+		case h.held != 0:
+			holders = append(holders, p)
+		case !asked && p.Alive(), asked && h.May() != 0:
+			unknown = append(unknown, p)
+		}
+	}
+	return holders, unknown
+}
+
 // mayHold is the Holding of a process whose descriptors are unknown.
 func mayHold(streams [2]stream) (h Holding) {
 	for i, own := range streams {

@@ -206,9 +206,13 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 	if p.Threads == 1 {
 		return t.ReadPids(childrenFile(p.Pid, p.Pid))
 	}
-	var pids []int
-	err := t.List(strconv.Itoa(p.Pid)+"/task", func(tid int) bool {
-		if more, err := t.ReadPids(childrenFile(p.Pid, tid)); err == nil {
+	return t.childrenOfThreads(&t.files, p.Pid)
+}
+
+// childrenOfThreads lists the children of every thread of a process.
+func (t *Tree) childrenOfThreads(f *files, pid int) (pids []int, err error) {
+	err = f.List(strconv.Itoa(pid)+"/task", func(tid int) bool {
+		if more, err := f.ReadPids(childrenFile(pid, tid)); err == nil {
 			pids = append(pids, more...)
 		}
 		return !t.late()
@@ -216,18 +220,30 @@ func (t *Tree) childrenOf(p Process) ([]int, error) {
 	return pids, err
 }
 
+// Children lists the children of this process, zombies included.
+func (t *Tree) Children() ([]int, error) {
+	if err := t.prepare(); err != nil {
+		return nil, err
+	}
+	return t.listedChildren()
+}
+
 // listedChildren are the children of this process in /proc.
 func (t *Tree) listedChildren() ([]int, error) {
+	f := &t.files
 	switch {
 	case t.childrenOnly && t.ownFiles.Dir < 0:
 		return nil, unix.ENOENT
 	case t.childrenOnly:
-		return t.ownFiles.ReadPids(childrenFile(t.self, t.self))
+		f = &t.ownFiles
 	case !t.byChildren:
 		snapshot, err := t.snapshot()
 		return snapshot[t.self], err
 	}
-	return t.ReadPids(childrenFile(t.self, t.self))
+	if t.Shared {
+		return t.childrenOfThreads(f, t.self)
+	}
+	return f.ReadPids(childrenFile(t.self, t.self))
 }
 
 func childrenFile(pid, tid int) string {
