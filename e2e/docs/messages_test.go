@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,5 +68,36 @@ func TestPagesMessages(t *testing.T) {
 	}
 	if seen < 30 {
 		t.Errorf("found only %d texts", seen)
+	}
+}
+
+// saidLines asserts that each line of a block is one that fini says: its longest fixed part is in the text of a string of the
+// product, in which anything may stand for a verb.
+func saidLines(t *testing.T, block string) {
+	t.Helper()
+	var said strings.Builder
+	sources, _ := filepath.Glob("../internal/*/*.go")
+	libraries, _ := filepath.Glob("../*/*.go")
+	for _, source := range append(sources, libraries...) {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+		rig.NoError(t, err)
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				value, _ := strconv.Unquote(text.Value)
+				said.WriteString(value + "\n")
+			}
+			return true
+		})
+	}
+	filled := regexp.MustCompile(`\b[A-Z]{3,}\b|  +\(-.\)$`)
+	for line := range strings.Lines(block) {
+		parts := filled.Split(strings.TrimSpace(line), -1)
+		longest := slices.MaxFunc(parts, func(a, b string) int { return len(a) - len(b) })
+		if longest = strings.Trim(longest, " :;,()"); !strings.Contains(said.String(), longest) {
+			t.Errorf("nothing says %q", longest)
+		}
 	}
 }

@@ -135,6 +135,10 @@ const (
 var recipeTests = []recipe{
 	{"sh", "make demo", quick, trial{script: `sh -n -c "$BLOCK"`}.run}, // see TestPagesCommandLines
 	{"text", "setsid sleep 60", quick, session},
+	{"text", "REASON\n", quick, saidLines},
+	{"text", "--timeout=TIME", quick, saidLines},
+	{"text", "stopped NUMBER", quick, saidLines},
+	{"text", "--install: CAUSE", quick, saidLines},
 	{"sh", "fini -- make test", quick, trial{standIns: leakyMake, out: "done\n"}.run},
 	{"sh", "unshare -U", quick, inNamespace},
 	{"sh", "bwrap --dev-bind", quick, inNamespace},
