@@ -97,7 +97,7 @@ func dockerPidsLimit(t *testing.T, image string) {
 }
 
 // A main child that exits with 0 some seconds after SIGTERM keeps this status, although two of its leftovers never exit by
-// themselves, one in its group and one in a session of its own: see FINI_STOP_WITHIN in docs/migrate.md.
+// themselves, one in its group and one in a session of its own: see FINI_STOP_WITHIN in docs/images.md.
 func dockerStopWithin(t *testing.T, image string) {
 	rig.Long(t)
 	const deaf = `sh -c 'trap "" TERM; echo deaf; while :; do sleep 1000; done' & `

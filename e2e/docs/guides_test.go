@@ -22,7 +22,7 @@ import (
 	"github.com/seed-126c5d8a/fini/e2e/rig/runners"
 )
 
-// What the guides for CI and test runners, agents and supervisors show, with the real programs.
+// What the guides show of CI and test runners, leaks, agents and supervisors, with the real programs.
 
 // leakyStep is the CI step that fails on a leak, and whose report names it.
 func leakyStep(t *testing.T, text string) {
@@ -301,7 +301,7 @@ func TestGuidesNameTests(t *testing.T) {
 		{"node", "node --test shop.test.js", "checkout",
 			map[string]string{"shop.test.js": "const { test, beforeEach } = require('node:test');\n" + codeOf(t, "| node:test |")[0] +
 				"\ntest('checkout', () => { require('node:child_process').spawn('start-server', { detached: true, stdio: 'ignore' }).unref(); });\n"}},
-		{"bats", "bats shop.bats", "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, by its description |")[0] +
+		{"bats", "bats shop.bats", "it checks out", map[string]string{"shop.bats": codeOf(t, "| bats, to see its description |")[0] +
 			"\n@test \"it checks out\" { setsid start-server >/dev/null 2>&1 3>&- 4>&- & true; }\n"}},
 		{"go, parallel", "go test ./...", "TestCheckout",
 			goTests("t.Parallel()\ncmd := exec.Command(\"start-server\")\n" + codeOf(t, "| Go |")[1] +
@@ -321,7 +321,7 @@ func TestGuidesNameTests(t *testing.T) {
 func TestGuidesGoServer(t *testing.T) {
 	rig.Long(t)
 	t.Parallel()
-	code := codeOf(t, "Start the server by ")
+	code := codeOf(t, "In Go, start the server with ")
 	if len(code) < 4 {
 		t.Fatalf("%q", code)
 	}
@@ -400,6 +400,47 @@ func overSSH(t *testing.T, text string) {
 		k.MustBeEmpty()
 	}
 }
+
+// waitsForLeak: the reader of a pipe has its end when the leak that holds the pipe is gone.
+var waitsForLeak = trial{changes: []string{"sleep 60 & echo", "sleep 1000 & echo leak $!; echo"}, script: `sh -c "$BLOCK	echo EOF"`,
+	meanwhile: func(t *testing.T, l *rig.Life) {
+		leak := l.Out.WantPID("leak ")
+		l.Out.Want("tests passed")
+		rig.MustKill(t, leak, syscall.SIGKILL) // which would sleep on: there is no EOF before
+		l.Out.Want("EOF")
+	}}.run
+
+// bisects has five commits, of which the third leaks.
+var bisects = trial{
+	needs: []string{"git"}, standIns: map[string]string{"make": ". ./tests"},
+	script: `exec 2>&1; git init -q && git config user.name x && git config user.email x && git config commit.gpgsign false
+		commit() { echo "$2 # $1" >tests && git add tests && git commit -q -m "$1"; }
+		commit first true; git tag v1.0; commit second true; commit "the leak" "setsid sleep 1000 &"
+		commit fourth "setsid sleep 1001 &"; commit fifth "setsid sleep 1002 &"
+		sh -ec "$BLOCK" && git show -s --format="bad: %s" refs/bisect/bad`,
+	says: []string{"is the first bad commit", "bad: the leak\n"},
+}.run
+
+// stopsInTrap: nothing is left of a server, whether the tests fail or not.
+var stopsInTrap = each(
+	trial{standIns: map[string]string{"start-server": "exec sleep 1000", "run-tests": "echo tested"}, as: "test.sh",
+		script: "exec fini --orphans-exit=9 -- sh test.sh", out: "tested\n"}.run,
+	trial{standIns: map[string]string{"start-server": "exec sleep 1000", "run-tests": "exit 3"}, as: "test.sh",
+		script: "exec fini --orphans=leave --orphans-exit=9 -- sh test.sh", status: 3}.run,
+)
+
+// allowed: the daemon stays, and what it has started.
+var allowed = trial{
+	standIns: map[string]string{"sccache": "while :; do sleep 1000; done",
+		"make": `setsid sccache >/dev/null 2>&1 & until grep -qx sccache /proc/$!/comm; do sleep 0.01; done; echo tested`},
+	out: "tested\n", leaves: "sccache|sleep",
+}.run
+
+// keeps: the call ends at once, and the server stays.
+var keeps = trial{
+	needs: []string{"bash", "setsid"}, standIns: map[string]string{"server": "exec sleep 1000"},
+	script: `exec fini -k 5s -t 10m --grace=1s '--allow-orphan=env:KEEP=?*' -- bash -c "$BLOCK"`, leaves: "sleep|setsid|server|bash|sh",
+}.run
 
 // containerInStep runs a container of podman's. Whoever forgets to remove it gets to know.
 func containerInStep(t *testing.T, text string) {
@@ -649,12 +690,12 @@ var systemdUnit = trial{
 	}, status: 143,
 }.run
 
-// docs/supervisors.md's filter gets all that tee has, though tee exits before it.
+// docs/recipes.md's filter gets all that tee has, though tee exits before it.
 func TestGuidesFilter(t *testing.T) {
 	t.Parallel()
-	m := regexp.MustCompile("In `(make \\| tee >\\(fini .*\\))` the").FindStringSubmatch(rig.ReadFile(t, "../docs/supervisors.md"))
+	m := regexp.MustCompile("in `(make \\| tee >\\(fini .*\\))` the").FindStringSubmatch(rig.ReadFile(t, "../docs/recipes.md"))
 	if m == nil {
-		t.Fatal("docs/supervisors.md has no filter")
+		t.Fatal("docs/recipes.md has no filter")
 	}
 	trial{needs: []string{"bash", "gzip"}, standIns: map[string]string{"make": "seq 100000"},
 		script: `bash -c "$BLOCK" | wc -l; until test -s log.gz && gzip -dc log.gz >log 2>/dev/null; do sleep 0.01; done; wc -l <log`, out: "100000\n100000\n", later: true}.run(t, m[1])

@@ -235,7 +235,7 @@ func sandbox(t *testing.T, text string) {
 	c.MustEnd(0)
 }
 
-// What docs/migrate.md changes is built and run before and after: before, what the server leaves is killed when PID 1 ends;
+// What docs/images.md changes is built and run before and after: before, what the server leaves is killed when PID 1 ends;
 // after, it has its time.
 
 // sides are what stands in a diff before the change and after it.
@@ -327,7 +327,7 @@ func migrationGrep(t *testing.T, command string) {
 		"same": "git submodule update --init\n  git submodule update --init\nterraform init\ninitial: true\nroutini\n" +
 			"docker run example mysqld --init-file=/x\n  --init-file=/x\ndocker run example --initialize\n",
 	}
-	for i, b := range recipes.BlocksOf(t, "../docs/migrate.md") {
+	for i, b := range recipes.BlocksOf(t, "../docs/images.md") {
 		if b.Kind == "diff" {
 			before, after := sides(t, b.Text)
 			name := "same, after "
@@ -350,13 +350,13 @@ func migrationGrep(t *testing.T, command string) {
 		out: recipes.SortedLines(want)}.run(t, command)
 }
 
-// What docs/migrate.md says of a command that can't be run: fini's and tini's statuses, and those of the others.
+// What docs/images.md says of a command that can't be run: fini's and tini's statuses, and those of the others.
 func TestMigrateStatuses(t *testing.T) {
 	t.Parallel()
 	m := regexp.MustCompile(`The status is (\d+) if the command isn't found, and (\d+) if it can't be executed, as with tini. dumb-init exits with (\d+)\s+then, and catatonit with (\d+)\.`).
-		FindStringSubmatch(rig.ReadFile(t, "../docs/migrate.md"))
+		FindStringSubmatch(rig.ReadFile(t, "../docs/images.md"))
 	if m == nil {
-		t.Fatal("docs/migrate.md says it in other words")
+		t.Fatal("docs/images.md says it in other words")
 	}
 	for init, want := range map[string][2]string{
 		rig.Fini: {m[1], m[2]}, need.Program(t, "tini-static"): {m[1], m[2]},

@@ -139,6 +139,11 @@ var recipeTests = []recipe{
 	{"text", "--timeout=TIME", quick, saidLines},
 	{"text", "stopped NUMBER", quick, saidLines},
 	{"text", "--install: CAUSE", quick, saidLines},
+	{"sh", "'sleep 60 & echo tests passed' | cat", quick, waitsForLeak},
+	{"sh", "git bisect", quick, bisects},
+	{"sh", "trap 'kill $server", quick, stopsInTrap},
+	{"sh", "--allow-orphan=sccache -- make", quick, allowed},
+	{"sh", "KEEP=web setsid server", quick, keeps},
 	{"sh", "fini -- make test", quick, trial{standIns: leakyMake, out: "done\n"}.run},
 	{"sh", "unshare -U", quick, inNamespace},
 	{"sh", "bwrap --dev-bind", quick, inNamespace},
@@ -334,7 +339,7 @@ func npmScript(t *testing.T, text string) {
 	}, script: "exec npm test --silent", out: "done\n", status: 3}.run(t, text)
 }
 
-// What docs/embedding.md shows and says, with Node, Python and Go as they are.
+// What docs/hosts.md shows and says, with Node, Python and Go as they are.
 
 var (
 	// A server that leaves a process behind, ends at the end of its standard input, and has the report say so.

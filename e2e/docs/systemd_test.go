@@ -41,7 +41,7 @@ func TestGuidesSystemdNotify(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "to make a cgroup and namespaces for systemd")
 	need.Program(t, "systemd-analyze") // of the same package
-	page := regexp.MustCompile("(?s)```ini\n(\\[Service\\]\n.*?)```").FindStringSubmatch(rig.ReadFile(t, "../docs/supervisors.md"))[1]
+	page := regexp.MustCompile("(?s)```ini\n(\\[Service\\]\n.*?)```").FindStringSubmatch(rig.ReadFile(t, "../docs/recipes.md"))[1]
 	for name, text := range map[string]string{"page": page, "drop-in": rig.ReadFile(t, "../packaging/systemd.conf")} {
 		t.Run(name, func(t *testing.T) {
 			root := "/sys/fs/cgroup/unified" // beside version 1

@@ -95,13 +95,13 @@ func TestShellTakesFiniBesideIt(t *testing.T) {
 func TestEmbeddingStatuses(t *testing.T) {
 	t.Parallel()
 	node, python := need.Program(t, "node"), need.Program(t, "python3")
-	page := rig.ReadFile(t, "../docs/embedding.md")
+	page := rig.ReadFile(t, "../docs/hosts.md")
 	for row, argv := range map[string][]string{
-		"the command exits 3":                     {"sh", "-c", "exit 3"},
-		"a signal ends it":                        {"sh", "-c", "kill -TERM $$"},
-		"the time of `-t` or `--idle` has passed": {"-q", "-t", "0.1", "sleep", "1000"},
-		"fini fails, or its flags are wrong":      {"--no-such-flag", "true"},
-		"there is no such command":                {"no such command"},
+		"the command exited with 3":            {"sh", "-c", "exit 3"},
+		"a signal killed it":                   {"sh", "-c", "kill -TERM $$"},
+		"the time of `-t` or `--idle` ran out": {"-q", "-t", "0.1", "sleep", "1000"},
+		"`fini` failed, or a flag is wrong":    {"--no-such-flag", "true"},
+		"there is no such command":             {"no such command"},
 	} {
 		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) +
 			" \\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|$").FindStringSubmatch(page)

@@ -1,5 +1,5 @@
 // Package columns runs a case without a wrapper, under tini and under fini, and makes a table of what each leaves
-// behind: the one of docs/drop-in.md. Only fini's column is checked.
+// behind, which make e2e prints. Only fini's column is checked.
 package columns
 
 import (
