@@ -7,25 +7,25 @@ import (
 	"github.com/seed-126c5d8a/fini/internal/orphans"
 )
 
-// idleLooks is how many looks in a row have to find the same before --idle stops the command. fini looks after each
-// eighth of that time, so even a long sleep of the machine counts as one look.
+// idleLooks is the number of looks in a row that must find no change before --idle stops the command. Because fini
+// waits for an eighth of that time after every look, even a long sleep of the machine counts as one look.
 const idleLooks = 8
 
-// lookIdle is the time from one look to the next.
+// lookIdle returns the time between two looks.
 func (p Policy) lookIdle() time.Duration { return max(p.Idle/idleLooks, tick) }
 
-// A standstill is what the looks of --idle have shown.
+// A standstill counts how long nothing has changed.
 type standstill struct {
-	sum   uint64 // of the last look, see orphans.Traffic
-	looks int    // in a row that found the same sum
-	said  bool   // fini has said why it can't tell
+	sum   uint64 // traffic at the last look: see orphans.Traffic
+	looks int    // number of looks in a row with the same sum
+	said  bool   // a message about a failed look has been written
 }
 
 type (
-	measure  struct{} // what the processes with standard input have read and written; answered by measured
+	measure  struct{} // asks how much the processes with standard input have read and written; measured is the result
 	measured struct {
 		orphans.Traffic
-		unread int // bytes of standard input
+		unread int // bytes of stdin that the command has not read
 		err    error
 	}
 )
@@ -35,8 +35,8 @@ func (measure) do(l *Loop) {
 	l.queue = append(l.queue, measured{Traffic: traffic, unread: l.Unread(), err: err})
 }
 
-// measured counts a look of --idle. A command that is suspended, or can't be looked at, is not idle, and neither is one
-// with something to read.
+// measured evaluates a look for --idle. A command does not count as idle if it is suspended, if fini can't look at it,
+// or if there is something for it to read.
 func (l *ladder) measured(now time.Duration, e measured) (do []action) {
 	s := &l.standstill
 	if l.rung != running {

@@ -12,54 +12,54 @@ import (
 // A rung is a state of the ladder.
 //
 //	rung      event     where it leads
-//	running   stop      closing, at the end of stdin; heeding, in a job after the parent's death, unless --linger is 0;
+//	running   stop      closing, at the end of stdin; heeding, in a job whose parent has died, unless --linger is 0;
 //	                    otherwise stopping
-//	          signal    stopping, if it starts the clock of --kill-after, and there is one: see asks
-//	          measured  stopping, after eight looks of --idle without a change
+//	          signal    stopping, if the signal starts --kill-after or --stop-within: see asks
+//	          measured  stopping, if eight looks of --idle in a row found no change
 //	heeding   elapsed   stopping, after --linger, but at most sameEnd
 //	          stop      stopping, unless it is the end of stdin
-//	closing   elapsed   stopping, after --grace without a byte read; killed, after --kill-after
+//	closing   elapsed   stopping, if no byte was read during --grace; killed, after --kill-after
 //	          stop      stopping
-//	          signal    stopping, if it starts that clock
-//	stopping  elapsed   killed, after --kill-after, or after the --grace of the last --stop-signal
-//	          stop      closing, at the end of stdin, if there is more than --grace to --kill-after
-//	killed    elapsed   asking or clearing, if SIGKILL does not end the main child: it becomes a leftover
-//	any rung  reaped    the sweep, after the main child's exit, or over, if no child is left
+//	          signal    stopping, if the signal asks the command to exit: see startsKillAfter
+//	stopping  elapsed   killed, after --kill-after, or after --grace for the last --stop-signal
+//	          stop      closing, at the end of stdin, if --kill-after leaves more than --grace
+//	killed    elapsed   asking or clearing, if the main child survives SIGKILL, which makes it a leftover
+//	any rung  reaped    the sweep, if the main child has exited; over, if no child is left
 //
-// The sweep begins with lingering, or with asking if --linger is 0. Under --orphans=wait it begins with waiting if the
-// main child exited on the rung running, and nobody had asked it to: see wasAsked. Under --orphans=leave without
-// --orphans-exit it begins with counting, unless the group was asked with the main child. If the rung was killed and fini
-// has asked the whole group, clearing comes before asking and counting. Some reasons overrule every policy: see overrules.
+// The sweep begins in the stage lingering, or in asking if --linger is 0. With --orphans=wait it begins in waiting,
+// unless fini has stopped the main child or a signal has asked it to exit: see wasAsked. With --orphans=leave it begins
+// in counting, unless --orphans-exit is set or fini has asked the whole group to exit. It begins in clearing, if fini
+// had to kill the main child after asking the whole group. Some reasons overrule the policy: see overrules.
 type rung int
 
 const (
-	running  rung = iota // the main child lives
-	heeding              // fini's parent process has died, perhaps by a Ctrl-C whose SIGINT has reached the command too
-	closing              // the command can see the end of stdin
-	stopping             // the main child has had a stop signal
-	killed               // the main child alone has had SIGKILL
+	running  rung = iota // the main child is running
+	heeding              // the parent process has died, perhaps from a Ctrl-C that has reached the command too
+	closing              // the command can see that stdin has ended
+	stopping             // fini has sent the main child a stop signal
+	killed               // fini has sent SIGKILL to the main child alone
 )
 
-// ladder stops a command.
+// ladder is the machine that stops a command.
 type ladder struct {
 	Rules
 	*records
 
 	rung       rung
-	deadline   time.Duration // when the rung ends, as uptime
-	killBy     time.Duration // when --kill-after is over, as uptime; 0 if a signal has not started that
-	leftUnread int           // unread bytes of stdin at the last look
+	deadline   time.Duration // uptime when the rung ends
+	killBy     time.Duration // uptime when --kill-after is over, or 0 if no signal has started it
+	leftUnread int           // unread bytes of stdin when last checked
 
-	further     []syscall.Signal // of --stop-signal, each to be sent a --grace after the one before
+	further     []syscall.Signal // remaining --stop-signals, which fini sends at intervals of --grace
 	stopReason  Reason           // why fini stops the command
-	timedOut    bool             // --timeout has passed before the command exited
+	timedOut    bool             // --timeout or --idle has stopped the command
 	standstill  standstill
 	isSuspended bool   // the main child is suspended by a signal
-	asked       bool   // a signal that asks for the end has come: see startsKillAfter
-	taken       uint64 // signals that have come, as received and as sent: bit n-1 is signal n
-	ends        bool   // --stop-within counts
+	asked       bool   // a signal has asked the command to exit: see startsKillAfter
+	taken       uint64 // signals received, and what --rewrite makes of them; bit n-1 is signal n
+	ends        bool   // --stop-within is counting
 	surveyed    bool
-	// the stop signal sent for a reason that overrules; the same signal to fini within sameEnd is a duplicate
+	// stop signal for a reason that overrules; fini ignores the same signal from outside for the time sameEnd
 	expectedDuplicate syscall.Signal
 }
 
@@ -94,7 +94,7 @@ func (l *ladder) bounded() (end *time.Duration, keeps, waits time.Duration) {
 		return nil, 0, 0
 	case l.rung == killed:
 		return &l.deadline, 4, 1
-	case l.rung == closing || l.rung == heeding: // then come the stop signals
+	case l.rung == closing || l.rung == heeding: // the stop signals are still to come
 		return &l.deadline, partsOfReserve, time.Duration(1 + max(len(l.StopSignals), 1))
 	}
 	return &l.deadline, partsOfReserve, time.Duration(1 + len(l.further))
@@ -106,12 +106,12 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 		l.taken |= 1<<(got.Signal-1) | 1<<(sig-1)
 	}
 	switch {
-	case sig == 0, l.hasHad(got), l.rung == killed: // on the last rung the main child has had SIGKILL
+	case sig == 0, l.hasHad(got), l.rung == killed: // on the last rung, SIGKILL has been sent already
 		return nil
 	case sig == l.expectedDuplicate:
 		l.expectedDuplicate = 0
 		if l.main.hadRecently(now, sig) {
-			return nil // the group of the dead parent process got this signal too
+			return nil // it was sent to the process group of the dead parent
 		}
 	}
 	do = append(do, forward{sig: sig})
@@ -131,7 +131,7 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	starts := l.StopWithin > 0 && asks&startsStopWithin != 0
 	l.ends = l.ends || starts
 	switch {
-	case l.rung == closing: // the sender's signal serves as the stop signal
+	case l.rung == closing: // this signal takes the place of the stop signal
 		do = append(do, l.endIn(now, l.Grace)...)
 	case l.rung == running && l.KillAfter > 0:
 		l.stopReason = NotEnded
@@ -143,7 +143,7 @@ func (l *ladder) received(now time.Duration, got Signal) (do []action) {
 	return do
 }
 
-// letGoOn continues a suspended main child, which could not act on the signal that fini has just sent.
+// letGoOn continues a suspended main child, because it could not react to a signal otherwise.
 func (l *ladder) letGoOn() []action {
 	if !l.isSuspended {
 		return nil
@@ -152,7 +152,7 @@ func (l *ladder) letGoOn() []action {
 	return []action{forward{sig: syscall.SIGCONT}}
 }
 
-// stop climbs the ladder for a reason of fini's own.
+// stop moves to another rung for a reason that is not a signal.
 func (l *ladder) stop(now time.Duration, e stop) []action {
 	why := e.why
 	if why.overrules() {
@@ -165,8 +165,7 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 		l.leftUnread = e.unread
 		return append([]action{say{level: Detail, text: "waiting for the command", why: why}}, l.onFor(closing, now, l.Grace)...)
 	case l.rung == running && why == ParentDied && l.Job != 0 && l.Linger > 0:
-		// If a Ctrl-C killed the parent process, its SIGINT has reached the command too. A command that is killed by this
-		// signal doesn't need one from fini.
+		// If a Ctrl-C has killed the parent process, the command has received SIGINT too, and may exit.
 		after := min(l.Linger, sameEnd)
 		l.rung, l.deadline = heeding, now+after
 		return []action{wake{after}}
@@ -180,8 +179,8 @@ func (l *ladder) stop(now time.Duration, e stop) []action {
 	return l.climb(now, why)
 }
 
-// climb sends the stop signal for this reason, and waits for the main child to exit. A signal that came with the death of
-// the parent process is the same as the stop signal. For any other reason it is not: it may have been for a reload.
+// climb sends the stop signal and waits for the main child to exit. If the parent process has died, and the same signal
+// has just been forwarded, climb doesn't send it again. Otherwise it does, because that signal may have had a purpose.
 func (l *ladder) climb(now time.Duration, why Reason) []action {
 	l.stopReason = why
 	do := []action{say{level: Normal, text: "stopping the command", why: why}}
@@ -198,7 +197,7 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	switch {
 	case !why.overrules():
 		do = append(do, forward{sig: sig})
-	case !l.main.hadRecently(now, sig): // from whoever killed the parent process
+	case !l.main.hadRecently(now, sig): // unless whoever killed the parent process has sent it already
 		l.expectedDuplicate = sig
 		do = append(do, forward{sig: sig})
 	}
@@ -206,15 +205,15 @@ func (l *ladder) climb(now time.Duration, why Reason) []action {
 	if why.overrules() {
 		do = append(do, l.survey(why)...)
 	}
-	// The look records which process started which. It comes after the signal, because it may take long.
+	// Look at the tree to record which process started which. A look may take long, so send the signal first.
 	do = append(do, look{})
 	return append(do, l.endIn(now, l.Grace)...)
 }
 
-// survey reads what the tree is doing, because whoever asks why the command was stopped can't see that after a stop signal.
-// A stop of fini's own waits for it. The other stops, and a signal from outside (NoReason), come before it, because a
-// process waits for them. A life has one survey, but a stop of fini's own replaces what a signal that the command has
-// survived has left.
+// survey records what the tree is doing, because that can't be found out any more after a stop signal. If fini itself
+// stops the command, the survey comes before the signal. If somebody is waiting for the signal to arrive, because it
+// was forwarded or the parent process has died, the survey comes after it. There is one survey in a life, unless the
+// command survives a signal and is later stopped by fini itself.
 func (l *ladder) survey(why Reason) []action {
 	named := why == TimedOut || why == WentIdle
 	if own := named || why == StdinClosed; !named && !l.Reports || l.surveyed && !own {
@@ -226,7 +225,7 @@ func (l *ladder) survey(why Reason) []action {
 
 func (l *ladder) endIn(now, after time.Duration) []action { return l.onFor(stopping, now, after) }
 
-// onFor begins a rung that lasts for a time, but not longer than --kill-after.
+// onFor moves to a rung for the given time, or until --kill-after if that is sooner.
 func (l *ladder) onFor(rung rung, now, after time.Duration) []action {
 	if l.killBy != 0 {
 		after = min(after, max(l.killBy-now, 0))
@@ -256,13 +255,13 @@ func (l *ladder) reaped(now time.Duration, e reaped) (do []action, next Machine)
 	return s.begin(now, l.rung == running && !l.wasAsked(status), do...)
 }
 
-// wasAsked reports whether a signal has asked the command to exit, or has ended it.
+// wasAsked reports whether the command exited because of a signal that fini has received.
 func (l *ladder) wasAsked(status *syscall.WaitStatus) bool {
 	return l.asked || status != nil && status.Signaled() && l.taken>>(status.Signal()-1)&1 != 0
 }
 
-// changed records that the main child was suspended or continued. If the main child has to exit, fini does not leave it
-// suspended: the suspension may have been under way when fini sent its signal.
+// changed records that the main child was suspended or continued. If it was suspended although it has to exit, fini
+// continues it, because the suspension may have begun before fini sent the signal.
 func (l *ladder) changed(now time.Duration, status syscall.WaitStatus) []action {
 	l.isSuspended = status.Stopped()
 	hasToExit := slices.ContainsFunc(l.main.Sent, func(s Sent) bool { return l.asksBy(s.Sig)&terminates != 0 && l.main.hadRecently(now, s.Sig) })
@@ -276,7 +275,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	switch {
 	case l.rung == running && l.Idle > 0:
 		return []action{measure{}}, l
-	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now): // the command sees the end only after the last byte
+	case l.rung == closing && now >= l.deadline && unread < l.leftUnread && !l.isOverdue(now): // the command can't notice the end before it has read the last byte
 		l.leftUnread = unread
 		return l.onFor(closing, now, l.Grace), l
 	case l.rung == closing && now >= l.deadline && !l.isOverdue(now):
@@ -289,11 +288,10 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 		return append(append([]action{forward{sig: sig}}, l.letGoOn()...), l.endIn(now, l.Grace)...), l
 	case (l.rung == stopping || l.rung == closing) && now >= l.deadline:
 		l.rung, l.deadline = killed, now+killedBound
-		// A cleaner must outlive what it cleans: the sweep gives the rest of the group --linger.
+		// Kill the main child alone, so that another process of the group can clean up after it during --linger.
 		return []action{l.killing(now), forward{sig: syscall.SIGKILL, alone: true}, wake{killedBound}}, l
 	case l.rung == killed:
-		// The main child has had SIGKILL and is alive: it becomes a leftover. The other leftovers have not been asked
-		// to exit yet.
+		// The main child is still alive after SIGKILL, so treat it as a leftover, and ask the others to exit now.
 		s := l.sweep(nil)
 		s.Orphans = StopAll
 		return s.ask()
@@ -301,7 +299,7 @@ func (l *ladder) elapsed(now time.Duration, unread int) ([]action, Machine) {
 	return nil, l
 }
 
-// killing says that fini kills the command, and which flag gives the command longer.
+// killing returns a message about killing the command, with the flag that would give the command more time.
 func (l *ladder) killing(now time.Duration) action {
 	switch {
 	case l.cut:
@@ -312,7 +310,7 @@ func (l *ladder) killing(now time.Duration) action {
 	return say{level: Normal, text: fmt.Sprintf("killing the command: the command did not exit within %v of the stop signal; --grace sets this time", l.Grace)}
 }
 
-// sweep returns the machine for the leftovers. The main child's status may be unknown yet.
+// sweep returns the machine for the leftovers. status is nil if the main child's exit status is not known.
 func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	s := newSweep(l.Rules, l.records)
 	s.clears = l.Group && l.rung == killed
@@ -327,7 +325,7 @@ func (l *ladder) sweep(status *syscall.WaitStatus) *sweep {
 	return s
 }
 
-// howEnded says in words how a process exited or died.
+// howEnded describes an exit status or a signal in words.
 func howEnded(status syscall.WaitStatus) string {
 	if status.Signaled() {
 		return "was killed by " + signals.Name(status.Signal())

@@ -1,16 +1,16 @@
-// Package life decides what becomes of a command and of its leftovers. It never makes a system call or reads a clock: a
-// Kernel reports what happens, and carries out what the package decides.
+// Package life decides what happens to a command and its leftovers. It never makes a system call or reads a clock. A
+// Kernel tells it what happens and carries out what it decides.
 //
-//	PlanOf   settles, before the command starts, what this process has to do
-//	Loop     takes in what the Kernel reports, asks a machine, and carries out its actions
-//	Signal   is one that fini has received: signal.go has every question about it
-//	Record   is what fini has sent to the main child or to a leftover, and when
-//	ladder   the machine that stops a command
-//	sweep    the machine that stops a command's leftovers
-//	paused   the machine of --pause
+//	PlanOf   decides, before the command starts, what this process has to do
+//	Loop     receives events from the Kernel, asks a machine, and carries out its actions
+//	Signal   is a signal that fini has received; signal.go answers every question about it
+//	Record   is what fini has sent to the main child or a leftover, and when
+//	ladder   is the machine that stops a command
+//	sweep    is the machine that stops a command's leftovers
+//	paused   is the machine of --pause
 //
-// The tables of the ladder and of the sweep are in the comments over the types rung and stage. The tests run the same
-// Loop and the same machines in a model of the kernel, try every order of events, and compare the tables with that.
+// For the states of the ladder and the sweep, see the tables over the types rung and stage. The tests run the same loop
+// and machines in a model of the kernel, try every order of events, and compare the tables with what happens.
 package life
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Level says when a line is written.
+// Level says when a message is written.
 type Level int
 
 const (
@@ -27,13 +27,13 @@ const (
 	Detail // only with -v
 )
 
-// A Result is how a process has ended: by the signal Sig, or with an exit code if Sig is 0.
+// A Result is the way in which a process ended: by the signal Sig, or with the exit code Code if Sig is 0.
 type Result struct {
 	Sig  syscall.Signal
 	Code int
 }
 
-// ResultOf is the Result that wait(2) gives as a status.
+// ResultOf converts a wait status to a Result.
 func ResultOf(s syscall.WaitStatus) Result {
 	if s.Signaled() {
 		return Result{Sig: s.Signal()}
@@ -41,7 +41,7 @@ func ResultOf(s syscall.WaitStatus) Result {
 	return Result{Code: s.ExitStatus()}
 }
 
-// Status is the result as a shell gives it.
+// Status returns the exit status that a shell would report.
 func (r Result) Status() int {
 	if r.Sig != 0 {
 		return 128 + int(r.Sig)
@@ -49,16 +49,16 @@ func (r Result) Status() int {
 	return r.Code
 }
 
-// WaitStatus is the result as wait(2) gives it.
+// WaitStatus converts a Result to a wait status.
 func (r Result) WaitStatus() syscall.WaitStatus { return syscall.WaitStatus(int(r.Sig) | r.Code<<8) }
 
-// Exit statuses of fini's own.
+// These exit statuses are from fini itself, not from the command.
 const (
 	exitTimedOut = 124
-	ExitFailed   = 125 // fini can't do what it was asked for, and the command has not run or was stopped
+	ExitFailed   = 125 // fini can't do what it was asked to, and the command has not run or was stopped
 )
 
-// A Reason is why fini itself stops a command.
+// A Reason says why fini itself stops a command.
 type Reason int
 
 const (
@@ -72,13 +72,13 @@ const (
 	NotEnded  // --kill-after
 	OutOfTime // --stop-within
 
-	Reasons // how many there are
+	Reasons // number of reasons
 )
 
-// overrules reports whether the reason overrides --orphans: the process that could want leftovers is gone.
+// overrules reports whether the reason overrides --orphans, because whoever wanted to keep leftovers is gone.
 func (r Reason) overrules() bool { return r == ParentDied || r == FiniDied || r == BoundEnded }
 
-// String is the reason in a report, as its schema has it; "" for none.
+// String returns the word for the reason in a report, or "" for NoReason.
 func (r Reason) String() string {
 	return [Reasons]string{
 		ParentDied:  "launcher",
@@ -92,49 +92,49 @@ func (r Reason) String() string {
 	}[r]
 }
 
-// Rules are all that a life obeys.
+// Rules combines all rules for a life.
 type Rules struct {
 	Policy
 	Identity
 }
 
-// A Policy is everything that the command line asks of a life. Each machine has a copy, and some reasons overrule
-// Orphans in it. Where a comment says "the policy", it means Orphans in this copy.
+// A Policy contains what the command line asks for. Each machine has its own copy, in which some reasons change
+// Orphans. In comments, "the policy" is the value of Orphans in that copy.
 type Policy struct {
 	Grace, Linger time.Duration
-	OrphansGrace  time.Duration    // how long leftovers that the sweep asks may take to exit
-	KillAfter     time.Duration    // 0 for off
-	StopWithin    time.Duration    // from the first wait of a stop to the end of fini; 0 for off
-	Timeout       time.Duration    // 0 for none
-	Idle          time.Duration    // 0 for none
-	StopSignals   []syscall.Signal // what a stop for another reason sends, one after the other, each with Grace
-	Deathsig      syscall.Signal   // the stop signal when the parent process has died
+	OrphansGrace  time.Duration    // time for leftovers to exit after SIGTERM
+	KillAfter     time.Duration    // 0 for never
+	StopWithin    time.Duration    // from the first wait for a stop to the end of fini; 0 for no limit
+	Timeout       time.Duration    // 0 for no limit
+	Idle          time.Duration    // 0 for no limit
+	StopSignals   []syscall.Signal // sent one after another, with Grace for each; Deathsig is used for reasons that overrule
+	Deathsig      syscall.Signal   // stop signal after the death of the parent process
 	Orphans       string
-	Allow         bool // some leftovers are left alone: --allow-orphan
-	OrphansExit   int  // -1 for none
+	Allow         bool // --allow-orphan is set
+	OrphansExit   int  // -1 if not set
 	Remap         []int
 	WarnReaped    bool
-	Reports       bool // there is a --report
+	Reports       bool // --report is set
 	Rewrite       map[syscall.Signal]syscall.Signal
 	Pause         bool // there is no command
 }
 
-// An Identity is the place of this process and of the command among other processes.
+// An Identity says which place this process and the command have among other processes.
 type Identity struct {
 	Initial bool // this process is PID 1
-	Before  bool // it may have children from before it became fini, to be asked last: see parting
-	Group   bool // forwarded signals go to the main child's group, and not to the main child alone
-	Leader  bool // of the session: a hang-up reaches fini alone
-	Job     int  // the job's process group, if the command is in the job; 0 if the command has a group of its own
-	Outer   int  // the pid of the outer fini, if this is the inner fini
+	Before  bool // it may have children from before it executed fini: see parting
+	Group   bool // signals are forwarded to the main child's group rather than only to the main child
+	Leader  bool // it leads the session, so only fini receives SIGHUP when the terminal hangs up
+	Job     int  // process group of the job that fini and the command share; 0 if the command has its own group
+	Outer   int  // pid of the outer fini, if this is the inner fini
 
-	Ignored []syscall.Signal // signals ignored when fini started, and when the command started: see asksBy
+	Ignored []syscall.Signal // signals that were ignored when fini started, and so in the command: see asksBy
 }
 
-// OutsideJob, as Identity.Job, is a process group without a number, because it is outside of the PID namespace.
+// OutsideJob is the value of Identity.Job if the process group is outside of the PID namespace and has no number.
 const OutsideJob = -1
 
-// commandGroup is the process group of the command, as proc_pid_stat(5) has it: 0 for OutsideJob.
+// commandGroup returns the command's process group as in proc_pid_stat(5), which is 0 for OutsideJob.
 func (i Identity) commandGroup(main int) int {
 	if i.Job == 0 {
 		return main
@@ -142,7 +142,7 @@ func (i Identity) commandGroup(main int) int {
 	return max(i.Job, 0)
 }
 
-// The policies of --orphans.
+// These are the policies of --orphans.
 const (
 	StopAll   = "stop"
 	StopPipes = "pipes"
@@ -150,22 +150,22 @@ const (
 	LeaveAll  = "leave"
 )
 
-// ByName is the word of a report for a leftover that --allow-orphan spares. The policies StopPipes and LeaveAll are the
-// words for others that fini spares.
+// ByName is what a report calls the reason for sparing a leftover that --allow-orphan names. For other spared
+// leftovers, it is the policy, which is StopPipes or LeaveAll.
 const ByName = "allow-orphan"
 
 const (
-	// How long fini waits once SIGKILL doesn't reach new processes any more. A killed process may have much memory to
-	// give back, or be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both times
-	// are guesses.
+	// How long to wait after SIGKILL has reached every process that fini can signal. A killed process may have to free
+	// much memory, or be in uninterruptible sleep. A process that fini may not signal can only exit by itself. Both
+	// times are guesses.
 	killedBound  = 10 * time.Second
 	refusedBound = 2 * time.Second
 
-	// A sender that kills the parent process, or both processes of a pair, sends the same signal within this time. The
-	// time is a guess.
+	// Whoever kills the parent process, or both processes of a pair, sends the same signal to the others within this
+	// time, which is a guess.
 	sameEnd = time.Second
 
-	// If the parent process dies within this time of the end of standard input, its death was the cause of that end. The
+	// If the parent process dies within this time after the end of standard input, its death has caused that end. The
 	// time is a guess.
 	crash = 100 * time.Millisecond
 )

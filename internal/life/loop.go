@@ -12,96 +12,95 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Kernel answers a Loop's questions and carries out its actions: the real kernel, or the model of the tests.
+// A Kernel answers a Loop's questions and carries out its actions. It is the real kernel, or a model in tests.
 type Kernel interface {
-	Now() time.Duration // since boot
+	Now() time.Duration // time since boot
 
-	// Wait sleeps until something has happened, or the time has come; 0 is never. If main is true, Wait also watches the
-	// main child's pidfd. Then it may let the exits of others gather for a moment.
+	// Wait blocks until something happens or the given time is reached, unless that is 0. If main is true, it also
+	// watches the main child's pidfd, and may wait a moment longer to report several exits at once.
 	Wait(until time.Duration, main bool) Woken
 	// Reap collects the children that have exited, stopped or continued. none is true if no other child is left.
 	Reap() (exits []reaper.Exit, none bool)
-	// Exited takes note of a child that was reaped. killed means that it was killed by SIGKILL, which fini has not sent.
+	// Exited records a child that was reaped. killed means that it was killed with SIGKILL, but not by fini.
 	Exited(x reaper.Exit, killed bool)
-	MainEnded() // the main child has exited
+	MainEnded() // records that the main child has exited
 
-	Taken(got Signal)                                       // notes a signal that the life takes in
-	Dropped(got Signal)                                     // warns that an inner fini has dropped one, or that a pause ignores it
-	Traffic() (orphans.Traffic, error)                      // of the processes that hold standard input
-	ParentDies() bool                                       // whether the parent process, if that is watched, is dead or dying
-	Unread() int                                            // bytes of standard input, if Wait watches for its end
-	Look() (orphans.View, error)                            // at the live tree; also records which process started which
-	IncludeEarlier()                                        // from now on Reap and Look count the children from before fini
-	Survey(why Reason, named bool)                          // of what the tree is doing; takes at most 100 ms
-	Forward(main int, sig syscall.Signal, group bool)       // to the main child, or to its group
-	Send(to orphans.Process, sig syscall.Signal) (may bool) // to a leftover that the last Look has found, if fini may
-	Kill(childrenOnly bool) (hit, refused []int, err error) // by SIGKILL
+	Taken(got Signal)                                       // records a signal that fini has received
+	Dropped(got Signal)                                     // warns about a signal that fini ignores
+	Traffic() (orphans.Traffic, error)                      // counts what was read and written by processes with standard input
+	ParentDies() bool                                       // reports whether a watched parent process is dead or dying
+	Unread() int                                            // counts unread bytes of standard input, if Wait watches it
+	Look() (orphans.View, error)                            // finds the processes of the tree, and remembers who started them
+	IncludeEarlier()                                        // makes Reap and Look include the children from before fini
+	Survey(why Reason, named bool)                          // records what the tree is doing, within 100 ms
+	Forward(main int, sig syscall.Signal, group bool)       // sends sig to the main child or its group
+	Send(to orphans.Process, sig syscall.Signal) (may bool) // sends sig to a leftover that the last Look has found
+	Kill(childrenOnly bool) (hit, refused []int, err error) // sends SIGKILL
 
-	Say(level Level, text string, why Reason)                              // adds the reason, if any
-	Tell(p orphans.Process, what, spared string, quietly bool, of *Record) // of is nil if fini has sent it nothing
-	Exit(end End)                                                          // the last action of a life
+	Say(level Level, text string, why Reason)                              // writes a message, with the reason if there is one
+	Tell(p orphans.Process, what, spared string, quietly bool, of *Record) // writes a message about a leftover; of is nil if fini has sent it nothing
+	Exit(end End)                                                          // ends the life
 }
 
-// Woken is why a Wait has returned.
+// Woken is what happened during a Wait.
 type Woken struct {
 	Signals []Signal
-	Main    bool     // a pidfd shows that the main child has exited
-	Stop    []Reason // a process or stream to which the command is bound has ended
+	Main    bool     // the main child's pidfd shows its exit
+	Stop    []Reason // processes or streams that the command is bound to have ended
 }
 
-// An End is how a life has ended.
+// An End is the outcome of a life.
 type End struct {
 	Result
 	Leaks
-	Why Reason // why fini stopped the command or its leftovers, if it did
+	Why Reason // why fini stopped the command or its leftovers, or NoReason
 }
 
 // Leaks are the leftovers that count for --orphans-exit.
 type Leaks struct {
 	Count   int
-	Left    bool // fini has only counted them, and left them alone
-	Decided bool // leftovers decide the status: the command has succeeded, and fini does not
+	Left    bool // fini has only counted them
+	Decided bool // the command succeeded, but fini fails because of the leftovers
 }
 
-// A Loop ties the machines to a Kernel. It runs in one goroutine, which alone reaps and signals.
+// A Loop connects the machines to a Kernel. Only its goroutine reaps children and sends signals.
 type Loop struct {
 	Kernel
 	rules   Rules
-	machine Machine // nil when the life is over
-	queue   []event // for the machine
+	machine Machine // nil if the life is over
+	queue   []event // events that the machine has not seen yet
 	todo    []action
 	result  Result
 
 	*records
-	byPidfd    bool          // the main child's pidfd shows its exit to Wait, and has not yet
-	mainGone   bool          // Wait has just seen that exit
-	hasDropped bool          // a signal, and said so: see Take
-	mustReap   bool          // children may have changed
-	timeout    time.Duration // when --timeout is over, as uptime; 0 is never, also below
-	wake       time.Duration // when the machine wants to be woken
-	why        Reason        // the first reason for which fini has stopped anything
-	stdinAt    time.Duration // when standard input ended, as uptime
-	parentAt   time.Duration // when the parent process died
-	mainAt     time.Duration // when the main child's exit was seen
-	seen       time.Duration // when the loop last looked at the clock
-	slice      time.Duration // of the wait for wake, if that is longer than shortSlice
+	byPidfd    bool          // Wait must still watch the main child's pidfd
+	mainGone   bool          // the last Wait has seen the main child's exit
+	hasDropped bool          // Dropped has been called: see Take
+	mustReap   bool          // there may be children to reap
+	timeout    time.Duration // uptime when --timeout is over; 0 for never, as in the next fields
+	wake       time.Duration // when to send elapsed to the machine
+	why        Reason        // the first reason why fini has stopped anything
+	stdinAt    time.Duration // uptime when standard input ended
+	parentAt   time.Duration // uptime when the death of the parent process was seen
+	mainAt     time.Duration // uptime when the main child's exit was seen
+	seen       time.Duration // uptime when the loop last looked at the clock
+	slice      time.Duration // longest sleep during the wait for wake, if more than shortSlice
 }
 
-// The waits of a stop count running time, in slices of this length. A slice that took longer counts as one, because the
-// command must not get SIGKILL as soon as a paused container or a suspended machine goes on. fini gives back one time
-// of any length, or many that add up to the longest of --grace, -k, --orphans-grace and --stop-within. So nobody can put
-// SIGKILL off for ever by suspending and continuing fini again and again. In a long wait a slice is a 64th of it, so that
-// fini can sleep while leftovers have an hour to finish.
+// A container may be paused or a machine suspended while fini waits for the command to exit. To avoid SIGKILL right
+// after that, fini sleeps in slices, and a slice that took longer counts only for its own length. For a long wait, a
+// slice is a 64th of it, so fini wakes up rarely. The total time given back is limited, although a single pause may
+// exceed the limit. Otherwise, somebody could prevent SIGKILL forever by suspending fini again and again.
 const (
 	shortSlice   = 250 * time.Millisecond
 	slicesOfWait = 64
 )
 
-// New returns the loop of a life that begins now. main is the pid of the main child. Without a main child, as under
-// --pause, it is 0. If watched is true, Wait can watch for the main child's exit.
+// New returns the loop of a life that begins now. main is the pid of the main child, or 0 with --pause. watched says
+// that Wait can watch for the main child's exit.
 func New(k Kernel, rules Rules, main int, watched bool) *Loop {
 	l := newLoop(k, rules, main)
-	// mustReap makes the first turn reap: a child may have exited before SIGCHLD was caught.
+	// Reap before the first Wait, because a child may have exited before fini caught SIGCHLD.
 	l.byPidfd, l.mustReap = watched, true
 	if l.machine = newLadder(rules, l.records); main == 0 {
 		l.machine = paused{rules, l.records}
@@ -119,12 +118,12 @@ func newLoop(k Kernel, rules Rules, main int) *Loop {
 	return &Loop{Kernel: k, rules: rules, records: &records{main: Record{Pid: main}, leftovers: map[int]*Record{}}, seen: k.Now()}
 }
 
-// NewHeir returns the loop of the outer fini of a pair whose inner fini was killed: it stops the command, whose pid is
-// main, and all that the command has started, and ends as result says. The inner fini had not finished, so --orphans
-// doesn't spare any leftover, but --allow-orphan still spares the leftovers that it names. Every other process is asked
-// to exit, although the kernel may have sent the command its parent death signal.
+// NewHeir returns the loop of an heir, which takes over after the inner fini was killed. It stops the command, whose
+// pid is main, and all leftovers except those that --allow-orphan names, and then ends with result. It sends SIGTERM to
+// every process itself, because it can't rely on the parent death signal that the kernel has sent.
 //
-// asked is when the outer fini relayed the first SIGTERM, as uptime, or 0. If that has started --stop-within, it goes on.
+// asked is the uptime at which the outer fini relayed the first SIGTERM, or 0. If that signal has started
+// --stop-within, that time continues to count.
 func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration) *Loop {
 	l := newLoop(k, rules, main)
 	if asked != 0 && rules.StopWithin > 0 && rules.asks(Signal{Received: signals.Received{Signal: syscall.SIGTERM}})&startsStopWithin != 0 {
@@ -132,14 +131,14 @@ func NewHeir(k Kernel, rules Rules, main int, result Result, asked time.Duration
 	}
 	s := newSweep(rules, l.records)
 	s.Orphans, s.result = StopAll, result
-	s.OrphansGrace = s.Grace // the command is asked too
+	s.OrphansGrace = s.Grace // because the heir stops the command too
 	if l.machine = s; !l.collect().none {
 		l.todo, l.machine = s.ask(say{level: Normal, text: "stopping the command: the inner fini was killed"})
 	}
 	return l
 }
 
-// Stop stops the command for this reason.
+// Stop tells the machine about a reason to stop the command.
 func (l *Loop) Stop(why Reason) {
 	switch why {
 	case StdinClosed:
@@ -150,16 +149,16 @@ func (l *Loop) Stop(why Reason) {
 	l.queue = append(l.queue, stop{why: why, unread: l.Unread()})
 }
 
-// reason is why fini has stopped anything. A parent process that dies closes standard input before its death can be seen.
-// So if it dies right after the end of standard input, its death is the reason.
+// reason returns why fini has stopped anything. If the parent process dies right after the end of standard input, its
+// death is the reason, because a process closes its pipes before anyone can see that it has died.
 func (l *Loop) reason() Reason {
 	switch {
-	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because of that
+	case l.why == NoReason && l.stdinAt != 0 && l.stdinAt <= l.mainAt: // the command has exited because stdin ended
 	case l.why != StdinClosed:
 		return l.why
 	}
 	if now := l.Now(); l.parentAt == 0 && now-l.stdinAt <= crash && l.ParentDies() {
-		l.parentAt = now // the command has exited before that death can be seen
+		l.parentAt = now // too early to see the parent's death otherwise
 	}
 	if l.parentAt != 0 && l.parentAt-l.stdinAt <= crash {
 		return ParentDied
@@ -167,7 +166,7 @@ func (l *Loop) reason() Reason {
 	return StdinClosed
 }
 
-// Run takes in events until the life is over, and returns how fini must end.
+// Run handles events until the life is over, and returns how fini must end.
 func (l *Loop) Run() Result {
 	for !l.over() {
 		l.turn()
@@ -177,8 +176,8 @@ func (l *Loop) Run() Result {
 
 func (l *Loop) over() bool { return l.machine == nil && len(l.todo) == 0 }
 
-// turn does one thing: an action, a look at the children, a decision, or a wait. The loop reaps before it decides anything,
-// so that it never stops what has ended, even if a time has passed since.
+// turn carries out an action, reaps, lets the machine decide about an event, or waits. It reaps before it decides, so
+// that no process that has exited already is stopped, even if a time has elapsed.
 func (l *Loop) turn() {
 	switch {
 	case len(l.todo) > 0:
@@ -198,7 +197,7 @@ func (l *Loop) turn() {
 	}
 }
 
-// wait sleeps until something has happened. fini spends its life here.
+// wait blocks until something happens. fini spends nearly all of its life here.
 func (l *Loop) wait() {
 	woken := l.Wait(l.next(), l.byPidfd)
 	now := l.tick()
@@ -217,10 +216,10 @@ func (l *Loop) wait() {
 	if due(&l.wake, now) {
 		l.queue = append(l.queue, elapsed{l.Unread()})
 	}
-	l.mustReap = true // whatever has woken fini
+	l.mustReap = true // whatever the reason for waking up
 }
 
-// tick looks at the clock, and gives back the time by which a slice was too long.
+// tick returns the current time. If the last slice took too long, tick first moves all deadlines by the excess.
 func (l *Loop) tick() (now time.Duration) {
 	now = l.Now()
 	if by := now - l.seen - max(l.slice, shortSlice); by > 0 && l.machine.stops() && l.givenBack < max(l.rules.Grace, l.rules.KillAfter, l.rules.OrphansGrace, l.rules.StopWithin) {
@@ -231,15 +230,15 @@ func (l *Loop) tick() (now time.Duration) {
 		if l.stopBy != 0 {
 			l.stopBy += by
 		}
-		l.machine.step(now, late{by}) // which decides nothing
+		l.machine.step(now, late{by}) // never returns any action
 	}
 	l.seen = now
 	return now
 }
 
-// The end of --stop-within is kept for what comes after the command: a tenth of it, but at most longestReserve. A sixth of
-// that is the unit of what Machine.bounded keeps: two for leftovers to exit by themselves, two for them to exit after
-// SIGTERM, and two to reap them and to write the report.
+// A part of --stop-within is reserved for what comes after the command's exit: a tenth, but at most longestReserve. Of
+// six equal parts, two are for leftovers that exit unasked, two for those that exit after SIGTERM, and two for reaping
+// and the report. Machine.bounded says how many of these parts must remain.
 const (
 	longestReserve = time.Second
 	partsOfReserve = 6
@@ -247,7 +246,7 @@ const (
 
 func (p Policy) reserve() time.Duration { return min(p.StopWithin/10, longestReserve) }
 
-// bound begins --stop-within at the first wait of a stop, and cuts this wait and each later one.
+// bound starts --stop-within when the machine first waits for a stop, and shortens this and later waits to fit into it.
 func (l *Loop) bound(now time.Duration) {
 	if l.rules.StopWithin == 0 || l.machine == nil {
 		return
@@ -268,7 +267,7 @@ func (l *Loop) bound(now time.Duration) {
 	}
 }
 
-// due reports whether a time has come, and forgets it then.
+// due reports whether a time has come. If so, it also resets the time.
 func due(at *time.Duration, now time.Duration) bool {
 	if *at == 0 || *at > now {
 		return false
@@ -277,7 +276,7 @@ func due(at *time.Duration, now time.Duration) bool {
 	return true
 }
 
-// next is the time that comes first, 0 for none.
+// next returns the time until which Wait may block, or 0 if there is no limit.
 func (l *Loop) next() (first time.Duration) {
 	var sliceEnd time.Duration
 	if l.wake != 0 && l.machine != nil && l.machine.stops() {
@@ -291,21 +290,20 @@ func (l *Loop) next() (first time.Duration) {
 	return first
 }
 
-// reapAll reaps the children that have exited, at once, because a zombie counts against the limits that the command's
-// forks are subject to.
+// reapAll reaps all children that have exited. It does so immediately, because zombies count toward the command's
+// limits.
 func (l *Loop) reapAll() {
 	l.mustReap = false
 	if e := l.collect(); l.mainGone && len(e.main) == 0 && !e.none {
-		// The main child's tracer has not waited for it, and the kernel doesn't report it to anybody else. See
-		// ptrace(2).
+		// The main child's tracer has not waited for it yet, so the kernel hides its exit: see ptrace(2).
 		l.mainEnded()
 		l.exited(reaped{hidden: true})
 	}
 	l.mainGone = false
 }
 
-// collect reaps, closes the Records of the processes that have ended, and queues for the machine what it has to know. A pid
-// may be reused before everything is reaped, so the first exit with the main child's pid is the main child's.
+// collect reaps children, removes the Records of those that have exited, and queues what the machine has to know. A pid
+// may be reused during that, so only the first exit with the main child's pid is taken for the main child's.
 func (l *Loop) collect() (e reaped) {
 	exits, none := l.Reap()
 	e.none = none
@@ -329,7 +327,7 @@ func (l *Loop) collect() (e reaped) {
 		case l.rules.WarnReaped:
 			l.Say(Normal, fmt.Sprintf("reaped zombie %d (%s), which %s", x.Pid, x.Name, howEnded(x.Status)), NoReason)
 		}
-		delete(l.leftovers, x.Pid) // another process may get this pid, even within the same tick
+		delete(l.leftovers, x.Pid) // the pid may be reused at any time
 	}
 	if len(exits) > 0 || none {
 		l.exited(e)
@@ -337,7 +335,7 @@ func (l *Loop) collect() (e reaped) {
 	return e
 }
 
-// exited queues exits before all that is still to be decided.
+// exited puts exits in front of all other events in the queue.
 func (l *Loop) exited(e reaped) {
 	at := slices.IndexFunc(l.queue, func(e event) bool { _, is := e.(reaped); return !is })
 	if at < 0 {
@@ -356,7 +354,7 @@ func (l *Loop) mainEnded() {
 func (a send) do(l *Loop) {
 	of := l.leftover(a.process)
 	of.note(a.sig, l.Now(), false)
-	if may := l.Send(a.process, a.sig); a.sig != syscall.SIGCONT { // which is allowed within a session
+	if may := l.Send(a.process, a.sig); a.sig != syscall.SIGCONT { // within a session, fini may always send SIGCONT
 		of.refused = !may
 	}
 }
@@ -367,7 +365,7 @@ func (look) do(l *Loop) {
 	}
 	began := l.Now()
 	view, err := l.Look()
-	// Send knows only the processes of the last look, so an earlier answer that still waits is useless.
+	// Send only knows the processes of the last look, so the results of earlier looks are useless now.
 	l.queue = slices.DeleteFunc(l.queue, func(e event) bool { _, is := e.(looked); return is })
 	l.queue = append(l.queue, looked{View: view, took: l.Now() - began, err: err})
 }
@@ -416,7 +414,7 @@ func (a exit) do(l *Loop) {
 	if l.rules.Before {
 		l.rules.Before = false
 		l.IncludeEarlier()
-		l.queue, l.wake = nil, 0 // which were for the machine before, and about a tree without those children
+		l.queue, l.wake = nil, 0 // these were for the previous machine
 		l.machine, l.todo = newParting(l.rules, l.records, a.End), append(l.todo, look{})
 		return
 	}

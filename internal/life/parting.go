@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// parting is the last machine of PID 1, if the process that became fini had children before: `worker & exec fini -- cmd`.
-// They are no leftovers, so nothing waits for them before, and they are not counted. But the kernel kills all processes
-// of the PID namespace as soon as PID 1 exits. So fini asks them to exit first, and what descends from them.
+// parting is the last machine of PID 1 if this process had children before it executed fini, as in `worker & exec fini
+// -- cmd`. They are not leftovers, so nothing has waited for them. But when PID 1 exits, the kernel kills every process
+// in the namespace. Therefore parting sends SIGTERM to these children and their descendants, and waits for them.
 //
 //	state    event    where it leads
 //	parting  reaped   over, if no child is left
@@ -18,10 +18,10 @@ import (
 type parting struct {
 	Rules
 	*records
-	end         End // of the life
+	end         End // the outcome of the life
 	deadline    time.Duration
-	pause       time.Duration // until the next look
-	interrupted bool          // SIGINT has come
+	pause       time.Duration // time until the next look
+	interrupted bool          // a first SIGINT has arrived
 }
 
 func newParting(r Rules, known *records, end End) *parting {
@@ -54,7 +54,7 @@ func (p *parting) step(now time.Duration, e event) (do []action, next Machine) {
 	return do, p
 }
 
-// ask sends SIGTERM, once, to each process that was there before, and reports whether there is none.
+// ask sends SIGTERM to each of these processes once. none is true if there are none.
 func (p *parting) ask(now time.Duration, e looked) (do []action, none bool) {
 	if p.deadline == 0 {
 		p.deadline = now + p.OrphansGrace

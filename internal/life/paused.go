@@ -6,11 +6,11 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// paused is the machine of --pause. There is no command, so the processes that fini inherits are its leftovers, and it
-// stops them as it does after a command has exited.
+// paused is the machine of --pause. There is no command. The processes that fini inherits are treated like the
+// leftovers of a command.
 //
 //	state    event   where it leads
-//	pausing  signal  the sweep, at a signal that ends the pause: see asks. PID 1 ignores it if it comes from inside
+//	pausing  signal  the sweep, if the signal ends the pause: see asks. PID 1 ignores signals from inside
 //	         stop    the sweep, if the reason overrules --orphans
 type paused struct {
 	Rules
@@ -18,11 +18,11 @@ type paused struct {
 }
 
 func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
-	p.OrphansGrace = p.Grace // these are no leftovers of a command
+	p.OrphansGrace = p.Grace // --orphans-grace is for leftovers of a command
 	switch e := e.(type) {
 	case Signal:
 		switch asks := p.asks(e); {
-		case asks&endsPause != 0: // which asks what is inherited to end, even under --orphans=wait
+		case asks&endsPause != 0: // stops everything that fini has inherited, even with --orphans=wait
 			return newSweep(p.Rules, p.records).begin(now, false, noMain{}, say{level: Normal, text: "ending the pause: " + signals.Name(e.Signal)})
 		case asks == ignoredFromInside:
 			return p.ignore(e), p
@@ -36,7 +36,7 @@ func (p paused) step(now time.Duration, e event) (do []action, next Machine) {
 	return nil, p
 }
 
-// ignore notes a signal from inside of the PID namespace, and names the first one's sender: each `kill 1` has another pid.
+// ignore counts ignored signals and warns about the first one, because each `kill 1` has a different sender.
 func (r *records) ignore(got Signal) (do []action) {
 	if r.ignored++; r.ignored == 1 {
 		return []action{ignore{got}}

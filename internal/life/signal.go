@@ -7,46 +7,45 @@ import (
 	"github.com/seed-126c5d8a/fini/signals"
 )
 
-// A Signal is one that fini has received. What becomes of it is decided in this file, and in the method received of the ladder
-// and of the sweep, which forwards nothing. A signal to the outer fini meets entry.Sleeper before:
+// A Signal is one that fini has received. This file and the method received of the ladder and the sweep decide what it
+// means. A signal for the outer fini is first seen by entry.Sleeper. These are the questions about a signal, in order:
 //
 //	question                                   answer
-//	is it for this process?                    an inner fini takes only what the outer fini relays: see Take
-//	has the command had it already?            in a job, if it was sent to the whole job: see hasHad. Then fini sends nothing
-//	what is it after --rewrite?                see rewritten. From here on, only the signal that fini sends counts
-//	has fini just sent it?                     the sender that killed the parent process may have sent it too: see
+//	is it for this process?                    an inner fini accepts only what the outer fini relays: see Take
+//	has the command received it already?       yes, if it was sent to the job that fini shares with the command: see hasHad.
+//	                                           fini then sends nothing
+//	does --rewrite replace it?                 see rewritten. The questions below are about the signal that fini sends
+//	has fini just sent the same signal?        whoever killed the parent process may have signalled fini as well: see
 //	                                           expectedDuplicate
-//	what does it ask for?                      see asks, the one table of that
-//	who gets it?                               the command's group or the main child: see forward
+//	what does it ask for?                      see askedBy
+//	who receives it?                           the command's process group or only the main child: see forward
 type Signal struct {
 	signals.Received
-	OfTree  bool // a process of the tree has sent it, and the command is in the job
-	Early   bool // it came before the main child was there
-	Relayed bool // by the outer fini
+	OfTree  bool // it was sent by a process of the tree, and fini shares the command's job
+	Early   bool // it arrived before the main child was started
+	Relayed bool // the outer fini has relayed it
 }
 
-// Take takes in a signal. Because an inner fini takes signals only from the outer fini, a signal for a whole cgroup or
-// session, or for every process of this name, reaches the command only once.
+// Take accepts or drops a signal. The inner fini accepts signals only from the outer fini. So a signal for all
+// processes of a cgroup or session, or with the same name, reaches the command only once.
 func (l *Loop) Take(got Signal) {
 	switch outer := l.rules.Outer; {
 	case outer == 0, got.Relayed:
 		l.Taken(got)
 		l.queue = append(l.queue, got)
-	case got.Early: // it was for the outer fini's group, which the inner fini has left since
-	case got.Kernel, got.Sender == outer: // the outer fini continues a suspended inner fini
+	case got.Early: // it was sent to the outer fini's group while the inner fini was still a member
+	case got.Kernel, got.Sender == outer: // the outer fini sends SIGCONT to a suspended inner fini
 	case !l.hasDropped:
 		l.hasDropped = true
 		l.Dropped(got)
 	}
 }
 
-// byKey reports whether the kernel has sent a signal to the whole job, such as the SIGINT of Ctrl-C. The key may have been
-// pressed before the main child was there. So an early signal counts as sent by a process, and the main child may get
-// it twice.
+// byKey reports whether the kernel sent a signal to the whole job, such as SIGINT for Ctrl-C. For an early signal it
+// returns false, because the main child may not have been there yet. It may then receive the signal twice.
 func (s Signal) byKey() bool { return s.Kernel && !s.Early }
 
-// hasHad reports whether a signal has reached the command without fini, because the command is in the job to which the
-// signal was sent.
+// hasHad reports whether the command has received a signal itself, because it was sent to the job of both.
 func (i Identity) hasHad(got Signal) bool {
 	if i.Job == 0 {
 		return false
@@ -60,7 +59,7 @@ func (i Identity) hasHad(got Signal) bool {
 	return got.OfTree
 }
 
-// rewritten is the signal that fini sends instead of one that it has received, 0 for none: see --rewrite.
+// rewritten returns the signal that --rewrite puts in place of sig, or 0 for none.
 func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 	if to, ok := p.Rewrite[sig]; ok {
 		return to
@@ -68,39 +67,39 @@ func (p Policy) rewritten(sig syscall.Signal) syscall.Signal {
 	return sig
 }
 
-// An asks is what a signal asks for, a bit for each.
+// asks is the set of things that a signal asks for, one per bit.
 type asks uint8
 
 const (
-	startsKillAfter   asks = 1 << iota // it starts the clock of --kill-after. --orphans=wait doesn't wait for what it ends
-	startsStopWithin                   // it starts the clock of --stop-within while the command runs
-	endsWaiting                        // after the command's exit it ends --linger and --orphans=wait, and starts --stop-within
-	endsPause                          // of --pause
-	asksLeftover                       // a leftover that has had it with the command's group was asked to exit, and gets no SIGTERM
-	asksUnlessIgnored                  // the same, unless the leftover ignores it, and it gets SIGTERM after half of --grace
-	ignoredFromInside                  // the PID 1 of --pause ignores it, if a process of its own PID namespace sends it
-	terminates                         // it ends fini before the command is there (see package entry), and lets the command go on
+	startsKillAfter   asks = 1 << iota // starts --kill-after; what exits because of it is not waited for by --orphans=wait
+	startsStopWithin                   // starts --stop-within if the command is still running
+	endsWaiting                        // after the command's exit, ends --linger and --orphans=wait, and starts --stop-within
+	endsPause                          // ends a --pause
+	asksLeftover                       // a leftover that received it with the command's group doesn't need SIGTERM
+	asksUnlessIgnored                  // like asksLeftover, but a leftover that ignores it receives SIGTERM after half of --grace
+	ignoredFromInside                  // with --pause, PID 1 ignores it if it was sent from its own PID namespace
+	terminates                         // ends fini before the command has started (see package entry), and continues a suspended command
 )
 
-// askedBy is what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit: servers reload and
-// dump their threads at them.
+// askedBy says what each signal asks for. SIGHUP and SIGQUIT from a process don't ask the command to exit, because many
+// servers reload on SIGHUP and dump their threads on SIGQUIT.
 var askedBy = map[syscall.Signal]asks{
 	syscall.SIGTERM: startsKillAfter | startsStopWithin | endsWaiting | endsPause | asksLeftover | ignoredFromInside | terminates,
-	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates, // some go on after it
+	syscall.SIGINT:  startsKillAfter | endsWaiting | endsPause | asksUnlessIgnored | ignoredFromInside | terminates, // some programs survive it
 	syscall.SIGQUIT: endsWaiting | endsPause | ignoredFromInside | terminates,
 	syscall.SIGHUP:  endsWaiting | endsPause | ignoredFromInside | terminates,
-	rtmin3:          endsPause | ignoredFromInside, // which queues: the kernel merges the others, also with one from inside
+	rtmin3:          endsPause | ignoredFromInside, // queued by the kernel, while other pending signals of one number are merged
 }
 
-const rtmin3 syscall.Signal = 37 // SIGRTMIN+3, by which systemd ends a container
+const rtmin3 syscall.Signal = 37 // SIGRTMIN+3, with which systemd stops a container
 
 const (
-	ofStopSignal = startsKillAfter | startsStopWithin | endsWaiting | terminates // also
-	ofHangUp     = startsKillAfter                                               // also, if the kernel sends SIGHUP for a terminal
+	ofStopSignal = startsKillAfter | startsStopWithin | endsWaiting | terminates // added for a --stop-signal
+	ofHangUp     = startsKillAfter                                               // added for a SIGHUP that the kernel sends when a terminal hangs up
 )
 
-// asks returns what a signal asks for, by itself or by what --rewrite makes of it. If that drops the signal, nothing. As PID
-// 1 a pause is a sandbox, whose processes can't end it.
+// asks returns what a signal asks for, either itself or as --rewrite changes it. A signal that --rewrite drops asks for
+// nothing. A pause as PID 1 is a sandbox, so signals from inside can't end it.
 func (r Rules) asks(got Signal) (all asks) {
 	sent := r.rewritten(got.Signal)
 	if sent == 0 {
@@ -110,13 +109,13 @@ func (r Rules) asks(got Signal) (all asks) {
 		all |= ofHangUp
 	}
 	if r.Pause && r.Initial && !got.Outside {
-		all &= ignoredFromInside // asks for nothing else
+		all &= ignoredFromInside // nothing else counts
 	}
 	return all
 }
 
-// asksBy is what a signal of this number asks for. A signal that was ignored when fini started, as in the background of a
-// shell, asks for nothing: the command may still ignore it, so fini only forwards it.
+// asksBy returns what a signal asks for by its number. A signal that was ignored when fini started asks for nothing,
+// because the command may ignore it as well. Shells start background jobs that way, for example.
 func (r Rules) asksBy(sig syscall.Signal) asks {
 	switch {
 	case slices.Contains(r.Ignored, sig):
@@ -127,7 +126,7 @@ func (r Rules) asksBy(sig syscall.Signal) asks {
 	return askedBy[sig]
 }
 
-// suspending are the signals by which a terminal suspends a job.
+// suspending lists the signals with which a terminal suspends a job.
 var suspending = []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
 
 func (a forward) do(l *Loop) {
